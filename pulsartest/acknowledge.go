@@ -4,7 +4,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// ack acknowledges what m names. It does not matter whose it was.
+// ack acknowledges the entries that m names. Their owner does not matter.
 func (s *subscription) ack(m *cmdAck) {
 	if m.AckType == wire.Cumulative {
 		if !s.individual() && len(m.IDs) == 1 { // on Shared it is ignored
@@ -22,7 +22,7 @@ func (s *subscription) ack(m *cmdAck) {
 }
 
 // ackOne takes an entry from its consumer and acknowledges it: in vain after one in the same command that is past the end, where the real
-// broker gives up. What comes after that comes again when the consumer has gone.
+// broker gives up. Later ones come again when the consumer has gone.
 func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {
@@ -49,7 +49,7 @@ func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	}
 }
 
-// ackCumulative ignores what is past the end, and in another ledger's.
+// ackCumulative ignores positions past the end, and in another ledger.
 func (s *subscription) ackCumulative(id *wire.MessageID) {
 	if id.Entry == beforeFirst {
 		if offset, found := s.topic.find(id.Ledger, 0); found {

@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// subscriptionHandlers serves what is about subscriptions: on a partitioned topic, those of all its partitions.
+// subscriptionHandlers serves subscriptions: on a partitioned topic, those of all its partitions.
 func (s *Server) subscriptionHandlers(topic string, handle handlers) {
 	handle("GET "+topic+"/subscriptions", s.adminSubscriptions)
 	handle("PUT "+topic+"/subscription/{sub}", s.adminSubscribe)
@@ -126,7 +126,7 @@ func (s *Server) adminUnsubscribe(w http.ResponseWriter, r *http.Request) error 
 	return done(w)
 }
 
-// skip acknowledges entries behind the consumers' backs. What they have of them stays theirs, and is counted, until they go.
+// skip acknowledges entries behind the consumers' backs. Entries that they have stay theirs, and is counted, until they go.
 func (s *subscription) skip(entries int) {
 	offset := s.cursor.mark
 	for ; offset < len(s.topic.log) && entries > 0; offset++ {

@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// topicHandlers serves what is about a topic as a whole.
+// topicHandlers serves topics as a whole.
 func (s *Server) topicHandlers(topic string, handle handlers) {
 	handle("PUT "+topic, s.adminCreate)
 	handle("DELETE "+topic, s.adminDelete)
@@ -222,7 +222,7 @@ func (s *Server) adminEntry(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// adminTopics lists topics without what partitions would add to them.
+// adminTopics lists topics without their partitions.
 func (s *Server) adminTopics(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("tenant") + "/" + r.PathValue("ns")
 	if !s.namespaces[name] {

@@ -4,7 +4,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// cmdAuthResponse refreshes credentials, which nobody checks.
+// cmdAuthResponse refreshes credentials. They are not checked.
 type cmdAuthResponse struct{ ClientVersion string }
 
 var typeAuthResponse = wire.Register[cmdAuthResponse](37, "AUTH_RESPONSE")

@@ -15,7 +15,7 @@ type cmdSend struct {
 	HighestID uint64
 	Chunk     bool
 
-	entry *entry // what follows; nil if its checksum is wrong
+	entry *entry // its entry; nil if its checksum is wrong
 }
 
 var typeSend = wire.Register[cmdSend](6, "SEND")

@@ -19,14 +19,14 @@ type consumer struct {
 	later    int // permits that came while it was blocked
 	unacked  int // messages, on Shared and Key_Shared
 	blocked  bool
-	ended    bool // it was told that the topic has ended
+	ended    bool // it was notified that the topic has ended
 	traffic
 }
 
 // available reports whether c may be sent something.
 func (c *consumer) available() bool { return c.permits > 0 && !c.blocked && !c.session.gone }
 
-// add changes the number of unacknowledged messages, and what follows of it.
+// add changes the number of unacknowledged messages, and blocks or unblocks the consumer.
 func (c *consumer) add(unacked int) {
 	limit, subLimit := c.sub.topic.unackedLimits()
 	c.unacked += unacked
@@ -58,8 +58,8 @@ func (c *consumer) flow(messages int) {
 	c.permits = min(c.permits+messages, math.MaxInt32)
 }
 
-// start is where a reader starts: at the entry that id names, of which its
-// client skips what it has read. Past the end the initial position counts.
+// start is where a reader starts: at the entry that id names; its
+// client skips the messages that it has read. Past the end the initial position counts.
 func (t *topic) start(id *wire.MessageID, position wire.InitialPosition) int {
 	i := len(t.log)
 	if id != nil && id.Ledger != math.MaxUint64 { // that is the earliest

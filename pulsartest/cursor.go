@@ -2,7 +2,7 @@ package pulsartest
 
 import "math/bits"
 
-// cursor is what a subscription has acknowledged and how far it has read.
+// cursor is how far a subscription has read and acknowledged.
 type cursor struct {
 	mark    int              // all offsets before are acknowledged
 	done    map[int]struct{} // acknowledged ones after it
@@ -29,7 +29,7 @@ func (c *cursor) ack(offset int) {
 	c.advance()
 }
 
-// forgetIndexes loses what of batches is acknowledged only in part, as the real
+// forgetIndexes loses the acknowledgements of parts of batches, as the real
 // broker does when it unloads a topic.
 func (c *cursor) forgetIndexes() { clear(c.partial) }
 

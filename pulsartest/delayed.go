@@ -60,7 +60,7 @@ func (s *subscription) delay(offset int, e *entry) bool {
 	return true
 }
 
-// takeDue moves what is due to the replays.
+// takeDue moves due entries to the replays.
 func (s *subscription) takeDue() {
 	d := &s.delayed
 	if len(d.heap) == 0 {

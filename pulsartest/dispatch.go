@@ -9,10 +9,10 @@ import (
 const (
 	readBatch  = 100  // entries that a dispatcher reads at a time
 	roundRobin = 20   // entries that a consumer of a Shared subscription is handed in its turn
-	lookAhead  = 2000 // entries that Key_Shared may step over in one pass because nobody can take them now
+	lookAhead  = 2000 // entries that Key_Shared may step over in one pass because no consumer can take them now
 )
 
-// dispatch sends what can be sent. It is called after every change that may let something through.
+// dispatch sends all entries that can be sent. It is called after every change that may let one through.
 func (s *subscription) dispatch() {
 	if s.topic.server.faults.holds(s.topic.name) {
 		return
@@ -65,7 +65,7 @@ func (s *subscription) dispatchShared() {
 	}
 }
 
-// handOut gives entries to consumers by the number of messages that are left and their mean number in an entry. What nobody can take is
+// handOut gives entries to consumers by the number of messages that are left and their mean number in an entry. An entry that none can take is
 // replayed later. It reports whether there was any progress.
 func (s *subscription) handOut(offsets []int) bool {
 	all := len(offsets)
@@ -156,8 +156,8 @@ func (s *subscription) anyAvailable() bool {
 	return false
 }
 
-// read takes up to n entries whose turn it is: what is to be sent again and what is due by now; if there is none, and the subscription is
-// not blocked, what was not read before.
+// read takes up to n entries whose turn it is: those to be sent again and those that are due; if there is none, and the subscription is
+// not blocked, unread ones.
 func (s *subscription) read(n int) (offsets []int) {
 	if s.individual() {
 		s.takeDue()
@@ -229,7 +229,7 @@ func (s *subscription) nextInTurn() *consumer {
 	return nil
 }
 
-// deliver sends what is left of an entry to c.
+// deliver sends the rest of an entry to c.
 func (s *subscription) deliver(c *consumer, offset int) {
 	e := s.topic.log[offset]
 	n, set := s.cursor.left(offset, e.messages)
@@ -257,7 +257,7 @@ func (s *subscription) transmit(c *consumer, e *entry, messages int, count uint3
 	c.session.send(m, e.data)
 }
 
-// pass sends an entry of a non-persistent topic, which is lost when nobody can take it.
+// pass sends an entry of a non-persistent topic, which is lost when no consumer can take it.
 func (s *subscription) pass(e *entry) {
 	if s.topic.server.faults.holds(s.topic.name) || !s.anyAvailable() {
 		return

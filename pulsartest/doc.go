@@ -5,7 +5,7 @@
 //		broker := pulsartest.NewServer(t)
 //		startBilling(t, broker.Client(t)) // your service
 //		broker.Await(t, "orders", "billing", 5*time.Second, func(s pulsartest.Subscription) bool {
-//			return s.Type != "" // the service has subscribed; what was published before is not in its subscription
+//			return s.Type != "" // the service has subscribed; earlier messages are not in its subscription
 //		})
 //		broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("one coffee")})
 //		broker.DropConnections()
@@ -30,7 +30,7 @@
 // # For tests
 //
 // [Server.Client] returns a client for the test. [Server.Publish] stores messages without a client. [Server.Await] waits until a
-// subscription is as the test wants it, and otherwise fails the test with what it saw. [Server.FastForward] moves the broker's
+// subscription is as the test wants it, and otherwise fails the test with the last state. [Server.FastForward] moves the broker's
 // clock: delayed messages are due now. [Server.Subscription], [Server.Messages], [Server.Topics] and [Server.Subscriptions] look
 // inside.
 //
@@ -74,7 +74,7 @@
 //     Transactions are refused; other requests for these features are ignored.
 //   - Policies are limits of unacknowledged messages of a topic, set by the admin API. There are no other policies, such as retention,
 //     expiry, backlog quotas or rates.
-//   - Nothing is ever removed from a topic. The real broker may delete what all subscriptions have acknowledged, and a reader or a seek to
+//   - Nothing is ever removed from a topic. The real broker may delete entries that all subscriptions have acknowledged, and a reader or a seek to
 //     the beginning then misses it.
 //   - A ledger ends only with Unload. The real broker also ends it by size and age.
 //   - Any two schemas of one type are compatible. The real broker judges the evolution of Avro, JSON and Protobuf schemas.

@@ -7,13 +7,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// entry is what one SEND carried: a message, a batch or a chunk. It never
+// entry is the content of one SEND: a message, a batch or a chunk. It never
 // changes once it is in a topic.
 type entry struct {
 	ledger, id  uint64
 	data        []byte // as the client sent it: checksum, metadata, payload
 	messages    int    // of a batch; else 1
-	counted     int    // messages by what the client said of them
+	counted     int    // messages by the client's own number
 	batch       bool   // also of one
 	publishTime uint64 // ms
 	deliverAt   int64  // ms, 0 for at once
@@ -53,7 +53,7 @@ func newEntry(m *cmdSend, data []byte) (*entry, error) {
 	return e, nil
 }
 
-// stickyKey is what Key_Shared hashes: the ordering key, else the key, else
+// stickyKey is the key that Key_Shared hashes: the ordering key, else the key, else
 // something that differs from message to message.
 func stickyKey(m *wire.Metadata) []byte {
 	switch {

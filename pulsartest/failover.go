@@ -46,7 +46,7 @@ func (s *subscription) serveActive() {
 	s.dispatch()
 }
 
-// notify tells a Failover consumer whether it is the active one.
+// notify notifies a Failover consumer whether it is the active one.
 func (s *subscription) notify(c *consumer) {
 	if s.kind == wire.Failover {
 		c.session.send(&cmdActiveConsumerChange{Consumer: c.id, Active: c == s.active}, nil)

@@ -1,6 +1,6 @@
 package pulsartest
 
-// faults are what a test has asked to go wrong that no hook can do. Server.mu guards them.
+// faults are failures that a test has asked for and that no hook can cause. Server.mu guards them.
 type faults struct {
 	refuse    bool
 	paused    map[topicName]bool

@@ -7,7 +7,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// A command of the protocol is one file, cmd_NAME.go: its fields, its registration and, by these interfaces, what it does.
+// A command of the protocol is one file, cmd_NAME.go: its fields, its registration and, by these interfaces, its effect.
 
 // A request is a command that a client may send.
 type request interface {
@@ -19,13 +19,13 @@ type request interface {
 // A command with data prepares itself before the lock is taken.
 type prepared interface{ prepare(data []byte) error }
 
-// An answered request has an answer that says no more than that it was done, or what failed; nil if this one has none.
+// An answered request has an answer that says no more than that it was done, or its error; nil if this one has none.
 type answered interface{ answer(err error) wire.Command }
 
 // An asking request has an answer of its own, and this one if it failed.
 type asking interface{ refuse(err error) wire.Command }
 
-// A described command tells a hook more than its type.
+// A described command gives a hook more than its type.
 type described interface{ describe(c *session, d *Command) }
 
 // handle carries out a command of the client. An error closes the connection.
@@ -56,7 +56,7 @@ func (c *session) handle(cmd wire.Command, data []byte) error {
 	return err
 }
 
-// answer says that cmd was done, or what failed. It reports false if only doing it can tell.
+// answer says that cmd was done, or returns its error. It reports false if only doing it can show that.
 func (c *session) answer(cmd wire.Command, err error) bool {
 	var response wire.Command
 	switch m := cmd.(type) {

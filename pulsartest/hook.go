@@ -7,7 +7,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// A Verdict decides what becomes of a command. The zero value is Pass.
+// A Verdict decides how a command is handled. The zero value is Pass.
 type Verdict struct {
 	action action
 	err    error

@@ -20,7 +20,7 @@ type producer struct {
 	request    uint64 // to be answered when it has it
 }
 
-// ready tells the client that it may send.
+// ready notifies the client that it may send.
 func (p *producer) ready(request uint64, schema []byte) {
 	p.session.send(&cmdProducerSuccess{Request: request, Name: p.name, LastSequenceID: -1, SchemaVersion: schema,
 		TopicEpoch: uint64(max(p.topic.epoch, 0)), Ready: true}, nil)
@@ -123,7 +123,7 @@ func (t *topic) removeProducer(p *producer) {
 	}
 }
 
-// closeProducers tells all producers to look the topic up again.
+// closeProducers makes all producers look the topic up again.
 func (t *topic) closeProducers() {
 	for _, p := range sortedProducers(t.producers) {
 		delete(p.session.producers, p.id)

@@ -13,7 +13,7 @@ import (
 //
 //	s.Inject("SEND", "orders", 1, Drop)                                       // the client's Send fails after its SendTimeout
 //	s.Inject("SEND", "orders", 1, Fail("TopicTerminatedError", "no more"))    // it fails at once
-//	s.Inject("PRODUCER", "orders", -1, Fail("AuthorizationError", "not you")) // nobody gets a producer
+//	s.Inject("PRODUCER", "orders", -1, Fail("AuthorizationError", "not you")) // no client gets a producer
 //	s.Inject("SUBSCRIBE", "", 2, Fail("ServiceNotReady", "not yet"))          // two consumers are refused
 //	s.Inject("ACK_RESPONSE", "", 1, Drop)                                     // an ack takes effect, and fails after its OperationTimeout
 //	s.Inject("", "", -1, Pass.After(time.Second))                             // everything takes its time
@@ -37,7 +37,7 @@ func (s *Server) Inject(command, topic string, n int, v Verdict) {
 	s.ruled.Store(len(s.rules) > 0)
 }
 
-// rules are what Inject made. Server.mu guards them.
+// rules are those that Inject made. Server.mu guards them.
 type rules []rule
 
 type rule struct {

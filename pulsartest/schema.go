@@ -30,7 +30,7 @@ func (s *Server) addSchema(n topicName, schema *wire.Schema) ([]byte, error) {
 	return schemaVersion(len(all)), nil
 }
 
-// admitSchema is for a new consumer's schema. One that is the first of its topic is stored if nobody has used the topic without.
+// admitSchema is for a new consumer's schema. One that is the first of its topic is stored if no client has used the topic without.
 func (t *topic) admitSchema(schema *wire.Schema) error {
 	if schema == nil {
 		return nil

@@ -44,13 +44,13 @@ type Server struct {
 	ruled  atomic.Bool // there are rules
 }
 
-// listeners are what clients connect to.
+// listeners accept the clients' connections.
 type listeners struct {
 	broker, admin net.Listener
 	http          *http.Server
 }
 
-// catalog is what has a name. Server.mu guards it.
+// catalog has the topics by name. Server.mu guards it.
 type catalog struct {
 	topics     map[topicName]*topic
 	partitions map[topicName]int

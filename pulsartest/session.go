@@ -14,7 +14,7 @@ import (
 )
 
 // session is one connection. Its reader handles one command at a time; its
-// writer encodes and sends what was queued.
+// writer encodes and sends queued commands.
 type session struct {
 	server *Server
 	conn   net.Conn
@@ -30,7 +30,7 @@ type session struct {
 	consumers map[uint64]*consumer
 	leftovers map[uint64]struct{} // producers that the broker has closed
 
-	// queue guards what the writer has to send. It may be taken while
+	// queue guards the commands to be sent. It may be taken while
 	// server.mu is held, never the other way round.
 	queue struct {
 		sync.Mutex
@@ -197,7 +197,7 @@ func (c *session) wait(d time.Duration) bool {
 	}
 }
 
-// leave removes what the session had.
+// leave removes the session's producers and consumers.
 func (c *session) leave() {
 	s := c.server
 	s.mu.Lock()

@@ -27,7 +27,7 @@ type subscription struct {
 	gone traffic // of consumers that have gone
 }
 
-// choice is what decides which consumer gets the next message.
+// choice decides which consumer gets the next message.
 type choice struct {
 	turn     int                  // Shared: whose it is
 	chunks   map[string]*consumer // Shared: who has the first chunk
@@ -59,7 +59,7 @@ func newSubscription(t *topic, name string, durable bool, start int) *subscripti
 	return s
 }
 
-// forget drops what lives only while there are consumers.
+// forget drops the state that lives only while there are consumers.
 func (s *subscription) forget() {
 	s.pending = map[int]pending{}
 	s.counts = map[int]uint32{}
@@ -115,7 +115,7 @@ func (s *subscription) added(c *consumer) {
 	s.dispatch()
 }
 
-// remove takes c away. What it had goes to the others, with the same counts;
+// remove takes c away. Its messages go to the others, with the same counts;
 // with the last consumer all counts go.
 func (s *subscription) remove(c *consumer) {
 	s.gone.include(c.traffic)
@@ -155,7 +155,7 @@ func (s *subscription) unpend(offset int) {
 	}
 }
 
-// closeConsumers tells all consumers but one, which may be nil, to look the
+// closeConsumers makes all consumers but one, which may be nil, look the
 // topic up again.
 func (s *subscription) closeConsumers(but *consumer) {
 	for _, c := range slices.Clone(s.consumers) {

@@ -43,7 +43,7 @@ func (t *topic) newLedger() {
 	t.server.nextLedger++
 }
 
-// append stores e. Then deliver sends it on its way: in between its producer is told, as a real broker does.
+// append stores e. Then deliver sends it on its way: in between its producer is notified, as a real broker does.
 func (t *topic) append(e *entry) {
 	if !t.name.persistent() {
 		return
@@ -113,7 +113,7 @@ func (t *topic) unload() {
 	t.newLedger()
 }
 
-// terminate lets nobody publish any more.
+// terminate refuses all later messages.
 func (t *topic) terminate() {
 	t.terminated = true
 	t.closeProducers()

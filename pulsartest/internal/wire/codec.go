@@ -53,7 +53,7 @@ type Codec struct {
 
 	num   protowire.Number // decoding: the field at hand,
 	typ   protowire.Type
-	in    []byte // its bytes and what follows
+	in    []byte // its bytes and those after it
 	taken int    // how many belong to it; 0 when no field took it
 	err   error
 
@@ -211,7 +211,7 @@ func (c *Codec) String(num protowire.Number, r Rule, p *string) {
 	}
 }
 
-// Bytes tells an empty field (not nil) from an absent one (nil).
+// Bytes distinguishes an empty field (not nil) from an absent one (nil).
 func (c *Codec) Bytes(num protowire.Number, r Rule, p *[]byte) {
 	switch c.mode {
 	case encoding:

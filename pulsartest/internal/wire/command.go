@@ -12,7 +12,7 @@ type Type int32
 // A Command is a message in a frame.
 type Command interface {
 	Message
-	Type() Type // what Register returned
+	Type() Type // returned by Register
 }
 
 // commands are the registered ones.

@@ -32,7 +32,7 @@ func NewReader(r io.Reader, maxMessage int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 4<<10), max: maxMessage + FramePadding}
 }
 
-// Read returns the next command and what follows it in its frame: nil, or
+// Read returns the next command and the data after it in its frame: nil, or
 // for SEND the message, which belongs to the caller.
 func (r *Reader) Read() (Command, []byte, error) {
 	var head [8]byte
@@ -70,7 +70,7 @@ func (r *Reader) Read() (Command, []byte, error) {
 	return cmd, data, err
 }
 
-// readFull reads n bytes, into the space of buf if that is large enough. What it allocates grows with what arrives: n is only a promise.
+// readFull reads n bytes, into the space of buf if that is large enough. It allocates as bytes arrive: n is only a promise.
 func readFull(r io.Reader, buf []byte, n int) ([]byte, error) {
 	const first = 4 << 10
 	buf = buf[:0]

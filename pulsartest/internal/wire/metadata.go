@@ -2,7 +2,7 @@ package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// Metadata is what the broker, or somebody who looks into it, has to know of
+// Metadata is the part of a message's metadata that the broker, or a tool that looks into it, needs of
 // a message. The broker forwards the original bytes.
 type Metadata struct {
 	ProducerName  string
@@ -22,7 +22,7 @@ type Metadata struct {
 	Chunk         Chunk
 }
 
-// Key is what a message is routed and ordered by.
+// Key is the key that a message is routed and ordered by.
 type Key struct {
 	Partition string
 	IsBase64  bool

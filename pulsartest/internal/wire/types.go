@@ -74,7 +74,7 @@ type Schema struct {
 // SchemaType is the kind of a schema.
 type SchemaType int32
 
-// The schema types that the broker has to tell apart or to name.
+// The schema types that the broker has to distinguish or to name.
 const (
 	SchemaNone     SchemaType = 0
 	SchemaKeyValue SchemaType = 15
