@@ -74,7 +74,7 @@
 // A consumer may have the fields of Java's DeadLetterPolicy by their own names: deadLetterTopic and initialSubscriptionName are the same,
 // retryLetterTopic is retryTopic, and maxRedeliverCount: 3 is maxDeliveries: 4 with maxReconsumes: 3, since Java does not count the first
 // delivery. Using both names of a setting is an error, but maxReconsumes may be used with maxRedeliverCount. For Java's other names the
-// error says what to write instead.
+// error names the right spelling.
 //
 // # Environment
 //
@@ -92,7 +92,7 @@
 // # Errors
 //
 // An unknown key, a wrong value, a duplicate name and an undefined name are errors. All errors of a file are reported at once,
-// joined as by [errors.Join]. Each is one line with file, line, path, value and what is allowed:
+// joined as by [errors.Join]. Each is one line with file, line, path, value and the allowed values:
 //
 //	redelivery.yaml:3: policies.gentle.max is "5", want a duration with its unit, such as "30s"
 //	redelivery.yaml:7: consumers.billing.maxDelivery is an unknown key (did you mean maxDeliveries?), want one of …
@@ -188,7 +188,7 @@ func (d *decoder) config(root *node, c *Config) {
 	}
 }
 
-// namesOf lists what the file names, for an error: of many the first.
+// namesOf lists the names in the file, for an error: of many the first.
 func namesOf[V any](named map[string]V) string {
 	const most = 10
 	if len(named) == 0 {

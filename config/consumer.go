@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Consumer is what a file says about one consumer. Each key stands for an option of package redelivery, whose documentation says more. A
+// Consumer has a file's options of one consumer. Each key stands for an option of package redelivery, whose documentation says more. A
 // zero field is not set in the file: the program's setting or the default applies. In the file, each name begins with a small letter.
 type Consumer struct {
 	// NackRedeliveryBackoff delays negatively acknowledged messages (PIP-106). The file has the name of a policy.
@@ -76,7 +76,7 @@ var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "nac
 	"attemptLog", "attemptLogTopic", "attemptLogOptional", "attemptLogOpenTimeout", "attemptLogRetention",
 	"memoryLimit", "redeliveryFrom", "resolution", "withoutChecks", "maxRedeliverCount", "retryLetterTopic"}
 
-// consumer reads what is said about a consumer.
+// consumer reads the options of a consumer.
 func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackoff) Consumer {
 	v := d.fields(n, consumerKeys...)
 	c := Consumer{

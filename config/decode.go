@@ -56,7 +56,7 @@ func (d *decoder) fields(n *node, known ...string) map[string]*node {
 // text reads a string. Numbers count as strings, since a name or a topic may look like one.
 func (d *decoder) text(n *node) string { return d.textLike(n, "a text") }
 
-// textLike is text with what is wanted.
+// textLike is text with the wanted form in its error.
 func (d *decoder) textLike(n *node, want string) string {
 	if n == nil {
 		return ""
@@ -68,7 +68,7 @@ func (d *decoder) textLike(n *node, want string) string {
 	return n.text
 }
 
-// durationForm matches what is a duration, unless it is too long.
+// durationForm matches a duration, unless it is too long.
 var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ms|s|m|h))+$|^0*[1-9][0-9]*d$`)
 
 // duration reads a duration as time.ParseDuration does, in whole milliseconds, or one word of delay levels, which may be in days.

@@ -13,7 +13,7 @@ import (
 // envPrefix begins the variables that override a file; the path in the file follows.
 const envPrefix = "REDELIVERY_"
 
-// sections are what a variable may override something of.
+// sections are the parts of a file that a variable may override.
 var sections = []string{"POLICIES", "CONSUMERS", "WORKERS"}
 
 // plural has a variable's section as it is in the file.
@@ -47,7 +47,7 @@ func (d *decoder) override(root *node, environ []string) {
 	}
 }
 
-// targets are what a variable may set.
+// targets are the settings that a variable may set.
 func (n *node) targets(variable string) (targets []target) {
 	for _, section := range n.fields {
 		keys := consumerKeys
@@ -75,7 +75,7 @@ func (n *node) targets(variable string) (targets []target) {
 	return targets
 }
 
-// kubernetes matches what Kubernetes sets in a pod for a service: of redelivery-consumers REDELIVERY_CONSUMERS_SERVICE_HOST,
+// kubernetes matches the variables that Kubernetes sets in a pod for a service: of redelivery-consumers REDELIVERY_CONSUMERS_SERVICE_HOST,
 // REDELIVERY_CONSUMERS_SERVICE_PORT_HTTP, REDELIVERY_CONSUMERS_PORT_8080_TCP_ADDR and others.
 var kubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
@@ -95,7 +95,7 @@ func (n *node) keys(known []string) []string {
 	return keys
 }
 
-// set gives n a scalar, in place of what it may have by that name.
+// set gives n a scalar, in place of one that it may have by that name.
 func (n *node) set(name, at, text string) {
 	value := &node{kind: yaml.ScalarNode, tag: "!!str", text: text, at: at, parent: n, name: name}
 	if tree, errs := parseTree([]byte(text), new(node), inFile("")); len(errs) == 0 && tree != nil && tree.text == text {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// javaKeys are settings of Java's ConsumerConfigurationData and ConsumerBuilder that are not keys here: the key in their place, and what to
-// tell about it.
+// javaKeys are settings of Java's ConsumerConfigurationData and ConsumerBuilder that are not keys here: the key in their place, and a hint
+// about it.
 var javaKeys = map[string]struct{ key, text string }{
 	"negativeAckRedeliveryBackoff":     {"nackRedeliveryBackoff", "here it is nackRedeliveryBackoff, with the name of a policy"},
 	"negativeAckRedeliveryDelay":       {"nackRedeliveryDelay", `here it is nackRedeliveryDelay, with a unit, such as "60s"`},
@@ -17,7 +17,7 @@ var javaKeys = map[string]struct{ key, text string }{
 	"deadLetterPolicy":                 {"maxRedeliverCount", "here its fields are keys of the consumer"},
 }
 
-// hint says what somebody may have meant by a key that is not known; "" if there is nothing like it.
+// hint suggests a key in place of one that is not known; "" if there is nothing like it.
 func hint(name string, known []string) string {
 	if java, found := javaKeys[name]; found && slices.Contains(known, java.key) {
 		return " (" + java.text + ")"

@@ -41,7 +41,7 @@ func NewPolicy(name string, factory Factory) Policy {
 	return Policy{name, factory}
 }
 
-// What a file may say without any Policy.
+// The policies that a file may have without any Policy.
 var (
 	typeNames  = []string{"exponential", "levels", "fixed"}
 	classNames = []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff", "MultiplierRedeliveryBackoff"}
@@ -49,7 +49,7 @@ var (
 	packages   = []string{"org.apache.pulsar.client.impl.", "org.apache.pulsar.client.api."}
 )
 
-// javaMin is what the Java classes take for minDelayMs when it is not given. Their other defaults are those of
+// javaMin is the Java classes' default of minDelayMs. Their other defaults are those of
 // backoff.Exponential.
 const javaMin = 10 * time.Second
 

@@ -23,7 +23,7 @@ func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.Consum
 
 // ConsumerOptions returns the arguments for redelivery.SubscribeWith, or for Subscribe with more options: opts, and the result of
 // Options. If the file has settings of dead letters and opts has a DLQ, the DLQ is moved into the options: its fields apply where the
-// file is silent, and the returned DLQ is nil. ConsumerOptions does not change what opts points to.
+// file is silent, and the returned DLQ is nil. ConsumerOptions does not change anything that opts points to.
 func (c *Config) ConsumerOptions(name string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, []redelivery.Option, error) {
 	found, err := c.consumer(name)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *Config) consumer(name string) (Consumer, error) {
 	return found, nil
 }
 
-// options are what the file says. dlq, if it is not nil, is what the program says about dead letters.
+// options returns the options of the file. dlq, if it is not nil, is the program's own dead letter policy.
 func (c Consumer) options(dlq *pulsar.DLQPolicy) []redelivery.Option {
 	var options []redelivery.Option
 	if c.NackRedeliveryBackoff != nil {
@@ -114,7 +114,7 @@ func (c Consumer) saysDeadLetters() bool {
 		c.RetryTopic != ""
 }
 
-// deadLetters is what the file says about dead letters, over what the program says.
+// deadLetters is the file's dead letter policy, over the program's.
 func (c Consumer) deadLetters(dlq *pulsar.DLQPolicy) redelivery.DeadLetterPolicy {
 	var p redelivery.DeadLetterPolicy
 	if dlq != nil {

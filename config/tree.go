@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// What a file may hold. Settings of a thousand consumers stay far below; what is above tries to use up memory.
+// The limits of a file. Settings of a thousand consumers stay far below; a file above them tries to use up memory.
 const (
 	maxBytes = 1 << 20 // and of the texts of its values, with every alias written out
 	maxNodes = 100_000 // likewise
@@ -55,7 +55,7 @@ func inFile(path string) place {
 	}
 }
 
-// parseTree reads one document of YAML, of which JSON is a part, into a root whose parent and name are known. The tree is nil if there
+// parseTree reads one document of YAML, or of JSON, which is a part of it, into a root whose parent and name are known. The tree is nil if there
 // is none, or if the errors leave nothing to go on with.
 func parseTree(data []byte, root *node, at place) (*node, []error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
@@ -135,7 +135,7 @@ func (g *grower) grow(n *node, y *yaml.Node, depth int) *node {
 	}
 	switch y.Kind {
 	case yaml.AliasNode:
-		return g.grow(n, y.Alias, depth+1) // deeper, since an alias may stand within what it names
+		return g.grow(n, y.Alias, depth+1) // deeper, since an alias may stand within the node that it names
 	case yaml.ScalarNode:
 		n.tag, n.text = y.ShortTag(), y.Value
 	case yaml.SequenceNode:
@@ -173,7 +173,7 @@ func (g *grower) growFields(n *node, content []*yaml.Node, depth int) {
 	}
 }
 
-// wrong is an error about what stands at a place: "file:7: consumers.billing.ackTimeout is 10, want …".
+// wrong is an error about the value at a place: "file:7: consumers.billing.ackTimeout is 10, want …".
 func wrong(at, path, format string, args ...any) error {
 	if path == "" {
 		path = "the file"
@@ -181,7 +181,7 @@ func wrong(at, path, format string, args ...any) error {
 	return fmt.Errorf("%s: %s %w", at, path, fmt.Errorf(format, args...))
 }
 
-// path is what a value is: "consumers.billing.ackTimeout". It is made for errors only: all paths of a file may be far longer than it.
+// path is the name of a value: "consumers.billing.ackTimeout". It is made for errors only: all paths of a file may be far longer than it.
 func (n *node) path() string {
 	switch {
 	case n.parent == nil:
@@ -232,7 +232,7 @@ func (n *node) String() string {
 	return quote(n.text)
 }
 
-// value is what a policy of the user's own gets: a string, int, float64, bool, nil, []any or map[string]any.
+// value is the argument of a policy of the user's own: a string, int, float64, bool, nil, []any or map[string]any.
 func (n *node) value() any {
 	switch n.kind {
 	case yaml.SequenceNode:

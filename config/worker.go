@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Worker is what a file says about one worker. Each key stands for an option of package worker. A zero field is not set in the file: the
+// Worker has a file's options of one worker. Each key stands for an option of package worker. A zero field is not set in the file: the
 // default of package worker applies. In the file, each name begins with a small letter.
 type Worker struct {
 	Concurrency   int            // worker.WithConcurrency
@@ -84,7 +84,7 @@ func (c *Config) worker(name string) (Worker, error) {
 	return found, nil
 }
 
-// worker reads what is said about a worker.
+// worker reads the options of a worker.
 func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff) Worker {
 	v := d.fields(n, workerKeys...)
 	w := Worker{

@@ -8,13 +8,13 @@ type Check struct {
 	About  string // the group that it belongs to
 	Asks   string // the question; yes is good
 	Why    string // why it matters, with code in `backquotes`
-	Remedy string // what helps: a command or an option, in `backquotes`, with {names} of what is examined
-	Needs  Needs  // what it needs
+	Remedy string // what helps: a command or an option, in `backquotes`, with {names} of the examined topics and subscription
+	Needs  Needs  // the least that it needs to run
 
 	look func(*visit) verdict
 }
 
-// Needs says what a check needs.
+// Needs are the requirements of a check.
 type Needs uint8
 
 const (

@@ -69,10 +69,10 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 }
 
 // allSent reports whether the broker has sent all messages of a topic or a partition at least once. Of Exclusive and Failover it does not count
-// what is sent and unacknowledged: only how far it has read tells that.
+// what is sent and unacknowledged: only how far it has read shows that.
 func (v *visit) allSent(topic string) (bool, error) {
 	if v.delays() {
-		return false, nil // what is left was not sent
+		return false, nil // the rest was not sent
 	}
 	var inside struct {
 		LastConfirmedEntry string
@@ -86,5 +86,5 @@ func (v *visit) allSent(topic string) (bool, error) {
 	return slices.Compare(next[:], last[:]) > 0, err
 }
 
-// left is what could be sent now.
+// left is how many messages could be sent now.
 func (s subscription) left() int { return s.MsgBacklog - s.MsgDelayed - s.UnackedMessages }

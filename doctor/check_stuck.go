@@ -6,7 +6,7 @@ var stuckDispatch = Check{
 	Why:    "under load a broker now and then stops sending to a connected consumer after a reconnection: permits, a backlog, nothing unacknowledged",
 	Remedy: "look for a dispatch rate of the subscription; else `pulsar-admin topics unload {topic}`, or restart the consumer: it gets everything",
 	look: func(v *visit) verdict {
-		if t := v.typeOf(); t == "Failover" { // of which only one is active
+		if t := v.typeOf(); t == "Failover" { // only one of its consumers is active
 			return verdict{}
 		}
 		return v.stalled(func(sub subscription, c consumer) bool {

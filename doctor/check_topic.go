@@ -14,7 +14,7 @@ var topicExists = Check{
 	Remedy: "`pulsar-admin namespaces create {namespace}` if there is none; `pulsar-admin topics create {topic}`",
 	look: func(v *visit) verdict {
 		found := v.made(v.Topic)
-		if exists, err := v.exists(v.Topic); err == nil && !exists && topicname.IsPersistent(v.Topic) { // the name may be wrong, even if the broker creates what is asked for
+		if exists, err := v.exists(v.Topic); err == nil && !exists && topicname.IsPersistent(v.Topic) { // the name may be wrong, even if the broker creates topics on demand
 			if found.status == Unknown {
 				found.text = local(v.Topic) + " does not exist; " + found.text
 			}

@@ -1,4 +1,4 @@
-// Package doctor checks what redelivery depends on: settings of the broker, the namespace, the topics and the consumer. It reads the
+// Package doctor checks the settings that redelivery depends on: those of the broker, the namespace, the topics and the consumer. It reads the
 // admin API, looks topics up, and briefly opens producers for the retry and the dead letter topic if these exist. It changes nothing.
 // Command redelivery doctor prints its findings, and docs/checks.md describes each check.
 package doctor
@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Setup is what to examine. A zero field is unknown, or means its default.
+// Setup describes the consumer to examine. A zero field is unknown, or means its default.
 type Setup struct {
 	// Admin is the broker's admin API. Without its URL, only the checks that need none are run.
 	Admin Admin
@@ -27,7 +27,7 @@ type Setup struct {
 	Topic string
 	// Subscription is the name of the subscription. Required.
 	Subscription string
-	// Type is what the options say: Exclusive, Shared, Failover or Key_Shared. Default: the broker's.
+	// Type is that of the options: Exclusive, Shared, Failover or Key_Shared. Default: the broker's.
 	Type string
 
 	// Policy is when messages come back.
@@ -116,17 +116,17 @@ func (s Status) String() string { return [...]string{"none", "ok", "unknown", "w
 // MarshalJSON writes the status as a word.
 func (s Status) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// Finding is what a check found.
+// Finding is the result of a check.
 type Finding struct {
 	Check  string `json:"check"`            // its name
 	Status Status `json:"status"`           // how serious it is
-	Found  string `json:"found"`            // what was found, in words
+	Found  string `json:"found"`            // the result, in words
 	Why    string `json:"why,omitempty"`    // why it matters; for a warning or a problem
-	Remedy string `json:"remedy,omitempty"` // what helps; for a warning or a problem
+	Remedy string `json:"remedy,omitempty"` // a command or an option that helps; for a warning or a problem
 	Link   string `json:"link,omitempty"`   // to the check in docs/checks.md
 }
 
-// Examine runs all checks, in the order of Checks, and returns what those that apply have found. It takes some seconds if a consumer
+// Examine runs all checks, in the order of Checks, and returns the findings of those that apply. It takes some seconds if a consumer
 // seems to do nothing. It calls each policy up to 10,000 times. When ctx is done, the remaining checks are Unknown. Without a topic, check
 // topic is Unknown, and only the checks that need no admin API are run.
 func Examine(ctx context.Context, s Setup) []Finding {
@@ -189,7 +189,7 @@ func Worst(findings []Finding) Status {
 	return worst
 }
 
-// verdict is what a check says.
+// verdict is the result of a check's function.
 type verdict struct {
 	status Status
 	text   string

@@ -85,7 +85,7 @@ func (v *visit) onRetryTopic() (longest time.Duration) {
 	return longest
 }
 
-// longest is what a time to live has to be longer than: the time on the topic until the dead letter, or the longest delay.
+// longest is the time that a time to live has to exceed: until the dead letter on the topic, or the longest delay.
 func (v *visit) longest() time.Duration {
 	s := v.inPlace()
 	if s.ends {

@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// policies of a namespace. What it does not set is absent.
+// policies of a namespace. Settings that it does not have are absent.
 type namespace struct {
 	TTL       *int             `json:"message_ttl_in_seconds"`
 	Retention *retention       `json:"retention_policies"`
@@ -57,7 +57,7 @@ var errNoNamespace = errors.New("there is no namespace")
 func (v *visit) namespace(topic string) (n namespace, err error) {
 	err = v.get("namespaces/"+namespaceOf(topic), &n)
 	var refused *admin.Error
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Reasoned() { // else by what is in between
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Reasoned() { // else by a proxy in between
 		err = fmt.Errorf("%w %s", errNoNamespace, namespaceOf(topic))
 	}
 	return n, err
@@ -76,7 +76,7 @@ type setting[T any] struct {
 	broker func(conf map[string]string) (v T) // of the broker
 }
 
-// of returns what holds for a topic, whether it exists or not.
+// of returns the setting in force for a topic, whether it exists or not.
 func (s setting[T]) ofTopic(v *visit, topic string) (value T, err error) {
 	if s.path != "" {
 		var found *T
@@ -151,7 +151,7 @@ var (
 	}, func(c map[string]string) bool { return c["allowAutoSubscriptionCreation"] == "true" }}
 )
 
-// limited reports whether a quota limits anything, and by what.
+// limited reports whether a quota limits anything, and its limits.
 func (q quota) limited() (said string, limited bool) {
 	var limits []string
 	if q.LimitSize > 0 {

@@ -81,7 +81,7 @@ func (s *stats) parts(topic string) map[string]stats {
 	return map[string]stats{topic: *s}
 }
 
-// subscription returns what is to be examined; false if it does not exist.
+// subscription returns the statistics of the subscription; false if it does not exist.
 func (v *visit) subscription() (subscription, bool, error) {
 	s, err := v.stats(v.Topic)
 	if err != nil {
@@ -135,7 +135,7 @@ func (v *visit) messagesPerEntry() int {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// typeOf is the subscription's type: what the options say, or else the broker.
+// typeOf is the subscription's type: that of the options, or else the broker's.
 func (v *visit) typeOf() string {
 	if v.Type != "" || v.api.URL == "" {
 		return v.Type
@@ -147,5 +147,5 @@ func (v *visit) typeOf() string {
 	return sub.Type
 }
 
-// delays reports whether the broker delays messages on the subscription, and counts what is unacknowledged.
+// delays reports whether the broker delays messages on the subscription, and counts unacknowledged messages.
 func (v *visit) delays() bool { return v.typeOf() != "Exclusive" && v.typeOf() != "Failover" }

@@ -52,7 +52,7 @@ func newVisit(ctx context.Context, s Setup) *visit {
 	return &visit{Setup: s, ctx: ctx, api: admin.API(s.Admin), answers: map[string]answer{}}
 }
 
-// get reads what is at a path below /admin/v2 into an answer, which stays as it is if there is none.
+// get reads the answer at a path below /admin/v2, which stays as it is if there is none.
 func (v *visit) get(path string, into any) error {
 	a, asked := v.answers[path]
 	if !asked && v.unreachable {
@@ -174,7 +174,7 @@ func namespaceOf(topic string) string {
 // local is a topic's name without its namespace, for people.
 func local(topic string) string { return topic[strings.LastIndex(topic, "/")+1:] }
 
-// fill writes what a remedy is for.
+// fill writes the names of the setup into a remedy.
 func (v *visit) fill(remedy string) string {
 	for name, value := range map[string]func() string{
 		"{topic}":        func() string { return v.Topic },

@@ -1,4 +1,4 @@
-// Package service examines a running service by the options of its own Consumer and Worker, so that nobody types them again:
+// Package service examines a running service by the options of its own Consumer and Worker, so that they are not typed again:
 //
 //	http.Handle("/debug/redelivery", service.Handler(consumer, w, doctor.Setup{Admin: doctor.Admin{URL: "http://broker:8080"}}))
 //
@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Setups returns what the doctor examines of a Consumer, for each of its topics. w may be nil. base has what a Consumer does not know: the
+// Setups returns the doctor's setups of a Consumer, for each of its topics. w may be nil. base has what a Consumer does not know: the
 // admin API, the load, and Kubernetes' grace period. A Consumer of a pattern or one that Wrap made has the topic of base.
 func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []doctor.Setup {
 	o, s := c.Options(), base
@@ -41,7 +41,7 @@ func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []docto
 	return all
 }
 
-// Handler answers with the options and with what the doctor finds, as JSON. The options contain no secrets; the answer names topics and
+// Handler answers with the options and the doctor's findings, as JSON. The options contain no secrets; the answer names topics and
 // consumers, so serve it where only operators come. Each request examines again, which takes some seconds if a consumer seems to do nothing.
 func Handler(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -61,7 +61,7 @@ func Handler(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) http.H
 	})
 }
 
-// topic is what is answered of one.
+// topic is the answer about one topic.
 type topic struct {
 	Topic        string           `json:"topic"`
 	Subscription string           `json:"subscription"`
