@@ -54,7 +54,7 @@ func (f fixed) Validate() error {
 	return nil
 }
 
-// Schedule yields what b does to a message that keeps failing: the redelivery counts 0 … redeliveries-1, each with its delay. It
+// Schedule yields the delays of a message that keeps failing: the redelivery counts 0 … redeliveries-1, each with its delay. It
 // does not wait for the delays. It yields a negative delay as 0, and nothing for a nil policy.
 func Schedule(b RedeliveryBackoff, redeliveries int) iter.Seq2[uint32, time.Duration] {
 	return func(yield func(uint32, time.Duration) bool) {

@@ -49,7 +49,7 @@ func (j jitter) Validate() error {
 	return nil
 }
 
-// Unwrap returns what the jitter is put on.
+// Unwrap returns the policy without the jitter.
 func (j jitter) Unwrap() RedeliveryBackoff { return j.backoff }
 
 // Spread returns the shortest and the longest that the jitter makes of a delay.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// explained says what failed, and wraps ErrNoTable if the table is missing. Of a nil error it returns nil.
+// explained names the step that failed, and wraps ErrNoTable if the table is missing. Of a nil error it returns nil.
 func (i *Inbox) explained(operation string, err error) error {
 	if err == nil {
 		return nil

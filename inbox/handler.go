@@ -10,7 +10,7 @@ import (
 )
 
 // Handler returns a handler for worker.New that calls f in a transaction with the receipt of the message. f makes its effects with tx and
-// leaves its end to the Inbox. If f returns an error or panics, the transaction is rolled back, and the error decides what happens to the
+// leaves its end to the Inbox. If f returns an error or panics, the transaction is rolled back, and the error decides how to settle the
 // message, as in any handler. After a deadlock, a serialization failure or a busy database the transaction and f run again at once, three
 // times at most.
 //

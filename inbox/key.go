@@ -56,7 +56,7 @@ func receiptOf(subscription, key string) []byte {
 	return append(near[:4:4], own[:12]...)
 }
 
-// neighborhood returns what the keys of a thousand consecutive messages have in common, so that their receipts are in a few pages of the
+// neighborhood returns the common part of the keys of a thousand consecutive messages, so that their receipts are in a few pages of the
 // index however large the table is. A key that names no id has none but itself.
 func neighborhood(key string) string {
 	topic, id, _ := strings.Cut(key, " ")

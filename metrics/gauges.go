@@ -6,7 +6,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state is what the gauges of a subscription are made of, over all of its Consumers here.
+// state has the sources of a subscription's gauges, over all of its Consumers here.
 type state struct {
 	waiting, ready, buffered, oldest, blocked, unfinished float64
 	handlers, stuck, keyWaiting, paused, outage, full     float64 // of Workers

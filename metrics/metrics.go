@@ -1,4 +1,4 @@
-// Package metrics exports what Consumers and Workers do as Prometheus metrics. docs/observability.md explains each metric, the alerts,
+// Package metrics exports the work of Consumers and Workers as Prometheus metrics. docs/observability.md explains each metric, the alerts,
 // and a dashboard.
 //
 //	m, err := metrics.New(prometheus.DefaultRegisterer)
@@ -31,7 +31,7 @@ type Metrics struct {
 	gauges                                      []gauge
 
 	consumers sync.Map                 // of *consumer by *redelivery.Consumer, of those that are not closed
-	last      atomic.Pointer[consumer] // that something was told of
+	last      atomic.Pointer[consumer] // of the last event
 }
 
 // Option configures Metrics.

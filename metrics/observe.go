@@ -31,7 +31,7 @@ func (m *Metrics) Observe() redelivery.Option {
 		Swallowed: func(e redelivery.Event) { m.series(e).swallowed.Inc() },
 		Lost: func(e redelivery.Lost) {
 			labels := []string{valid(e.Subscription), string(e.Why)}
-			if m.topic { // of which a lost connection does not tell
+			if m.topic { // a lost connection does not name it
 				labels = []string{valid(e.Subscription), topicLabel(e.Topic), string(e.Why)}
 			}
 			m.losses.WithLabelValues(labels...).Inc()
@@ -98,7 +98,7 @@ func (m *Metrics) settle(e redelivery.Settled) {
 	}
 }
 
-// operation is what failed where a message was not settled.
+// operation names the operation that failed where a message was not settled.
 func operation(o redelivery.Outcome) string {
 	switch o {
 	case redelivery.Acked, redelivery.Discarded:
@@ -135,7 +135,7 @@ func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
 	return x
 }
 
-// failed returns the counter of what failed where no message was to be settled. That does not tell its topic.
+// failed returns the counter of an operation that failed where no message was to be settled. Its topic is not known.
 func (m *Metrics) failed(subscription, operation string) prometheus.Counter {
 	if m.topic {
 		return m.failures.WithLabelValues(subscription, "", operation)
@@ -143,7 +143,7 @@ func (m *Metrics) failed(subscription, operation string) prometheus.Counter {
 	return m.failures.WithLabelValues(subscription, operation)
 }
 
-// consumer returns the series of a Consumer. After its Close they are not stored, but what ends then is still counted.
+// consumer returns the series of a Consumer. After its Close they are not stored, but calls that end then are still counted.
 func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
 	if x := m.kept(c); x != nil {
 		return x
@@ -190,7 +190,7 @@ type outcome struct {
 	attempts prometheus.Observer
 }
 
-// What series are made of before anything is told.
+// The series that there are before any event.
 var (
 	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut, redelivery.Reconsumed, redelivery.DeadLettered, redelivery.Discarded}
 	causes   = []redelivery.Cause{redelivery.CauseNack, redelivery.CauseTimeout, redelivery.CauseRetryTopic, redelivery.CauseReconnect}

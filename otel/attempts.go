@@ -28,10 +28,10 @@ type attempt struct {
 	place int
 }
 
-// message is a message as one subscription sees it, by what it was published as first.
+// message is a message as one subscription sees it, by the id of its first publication.
 type message struct{ topic, subscription, id string }
 
-// originOf returns what a message was published as first: retries and dead letters tell.
+// originOf returns the first publication of a message, which retries and dead letters name.
 func originOf(msg pulsar.Message, subscription string) message {
 	props := msg.Properties()
 	if id := props[pulsar.SysPropertyOriginMessageID]; id != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state is what the gauges of a subscription are made of, over all of its Consumers here: sums, and of logs of attempts, which several
+// state has the sources of a subscription's gauges, over all of its Consumers here: sums, and of logs of attempts, which several
 // Consumers may follow, the largest figure. Package metrics has the same.
 type state struct {
 	waiting, ready, buffered, blocked, unfinished     int64
@@ -58,7 +58,7 @@ func number(is bool) int64 {
 	return 0
 }
 
-// consumer is what is kept for a Consumer.
+// consumer has the state of a Consumer.
 type consumer struct {
 	*redelivery.Consumer
 	handlers atomic.Int64 // messages that Workers' handlers have

@@ -1,4 +1,4 @@
-// Package otelredelivery exports what Consumers and Workers do as OpenTelemetry spans and metrics. It follows the semantic conventions
+// Package otelredelivery exports the work of Consumers and Workers as OpenTelemetry spans and metrics. It follows the semantic conventions
 // for messaging, version 1.40.0, which are in development. The path of the module ends in otel; the package has another name, so that it
 // can be imported beside OpenTelemetry's own:
 //
@@ -78,7 +78,7 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	}
 }
 
-// WithPropagator (default: the global one) sets what reads the trace context from a message's properties.
+// WithPropagator (default: the global one) sets the reader of the trace context in a message's properties.
 func WithPropagator(p propagation.TextMapPropagator) Option {
 	return func(s *settings) error {
 		if isNil(p) {
@@ -89,7 +89,7 @@ func WithPropagator(p propagation.TextMapPropagator) Option {
 	}
 }
 
-// isNil reports whether a provider is nil or a nil pointer, of which OpenTelemetry's own panic.
+// isNil reports whether a provider is nil or a nil pointer: OpenTelemetry's own panic then.
 func isNil(p any) bool {
 	v := reflect.ValueOf(p)
 	return p == nil || v.Kind() == reflect.Pointer && v.IsNil()

@@ -45,7 +45,7 @@ func (e *Error) given() string {
 	return answer.Reason
 }
 
-// reason is what the text says, on one line, without the stack trace of a broker that failed.
+// reason is the broker's message, on one line, without the stack trace of a broker that failed.
 func (e *Error) reason() string {
 	text := e.Text
 	if given := e.given(); given != "" {
@@ -74,7 +74,7 @@ func Call(ctx context.Context, url, method, path string, body, answer any) error
 	return API{URL: url}.Call(ctx, method, path, body, answer)
 }
 
-// Call sends body as JSON, unless it is nil, to a path below /admin/v2 and reads what comes back into answer, unless that is nil or
+// Call sends body as JSON, unless it is nil, to a path below /admin/v2 and reads the response into answer, unless that is nil or
 // nothing comes; a *[]byte gets it as it is. A topic's name in path is made the path that it has there. A status of 300 or more is an
 // *Error. No answer within Patience is an error too.
 func (a API) Call(ctx context.Context, method, path string, body, answer any) error {
@@ -145,7 +145,7 @@ func (a API) call(ctx context.Context, method, path string, body, answer any) er
 	return nil
 }
 
-// WantURL is what is wanted instead of an address; "" if it can be that of an API: there is none behind a path.
+// WantURL is the wanted form of an address; "" if it can be that of an API: there is none behind a path.
 func WantURL(address string) string {
 	u, err := url.Parse(address)
 	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.TrimRight(u.Path, "/")+u.RawQuery+u.Fragment == "" {
@@ -164,14 +164,14 @@ func Topic(name string) string {
 	return domain + "/" + strings.Join(parts, "/")
 }
 
-// CursorName is the name that the broker gives to a subscription's cursor: what Java's URLEncoder makes of it.
+// CursorName is the name that the broker gives to a subscription's cursor, by Java's URLEncoder.
 func CursorName(subscription string) string {
 	return cursorNames.Replace(url.QueryEscape(subscription))
 }
 
 var cursorNames = strings.NewReplacer("~", "%7E", "%2A", "*") // where url.QueryEscape differs
 
-// Clock returns what time it is at the broker, to the second.
+// Clock returns the broker's time, to the second.
 func (a API) Clock(ctx context.Context) (time.Time, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(a.URL, "/")+"/admin/v2/brokers/version", nil)
 	if err != nil {

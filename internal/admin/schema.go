@@ -14,7 +14,7 @@ type Schema struct {
 	Properties map[string]string `json:"properties"` // its own, as the producer set them
 }
 
-// Schemas are those of a topic, which has its full name. What could not be found is not asked for again. They are safe for concurrent
+// Schemas are those of a topic, which has its full name. One that was not found is not asked for again. They are safe for concurrent
 // use.
 type Schemas struct {
 	API   API

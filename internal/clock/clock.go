@@ -1,4 +1,4 @@
-// Package clock has a heap of timers that is told the time. The machine of package partition has one for all its delays, ack timeouts and
+// Package clock has a heap of timers; callers pass the time in. The machine of package partition has one for all its delays, ack timeouts and
 // requests; the trackers of packages nack and acktimeout have one each.
 package clock
 
@@ -6,7 +6,7 @@ import "time"
 
 // Timer is one alarm of a Clock. Its zero value is not set.
 type Timer[T any] struct {
-	Of T // what it is for
+	Of T // the caller's key
 
 	at    time.Duration
 	order uint64 // timers of one instant go off in the order in which they were set

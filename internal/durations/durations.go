@@ -1,4 +1,4 @@
-// Package durations finds durations of which the unit was forgotten, such as 10 for 10*time.Second.
+// Package durations finds durations without a unit, such as 10 for 10*time.Second.
 package durations
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Wanted returns what an option wants in place of d, for an error; "" if d is right. zero says whether 0 is allowed. A duration below a
+// Wanted returns the values that an option allows in place of d, for an error; "" if d is right. zero says whether 0 is allowed. A duration below a
 // millisecond is refused: the broker counts in milliseconds, so its unit was forgotten.
 func Wanted(d time.Duration, zero bool) string {
 	switch {

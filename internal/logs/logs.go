@@ -1,4 +1,4 @@
-// Package logs has an application's logger write what a library reports.
+// Package logs lets an application's logger write for a library.
 package logs
 
 import (
@@ -7,7 +7,7 @@ import (
 	"log/slog"
 )
 
-// Safe returns a logger that writes to the handler of logger and does not panic if that does: much is logged by goroutines that nobody
+// Safe returns a logger that writes to the handler of logger and does not panic if that does: much is logged by goroutines that no caller
 // else could recover in. It may be used concurrently if the handler may, as slog wants it.
 func Safe(logger *slog.Logger) *slog.Logger {
 	if _, ok := logger.Handler().(safe); ok {

@@ -1,4 +1,4 @@
-// Package logtest has what tests log into.
+// Package logtest has loggers for tests.
 package logtest
 
 import (

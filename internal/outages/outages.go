@@ -23,7 +23,7 @@ const (
 // State says whether there is an outage.
 type State uint8
 
-// The states. What moves an Outage from one to another:
+// The states. Transitions of an Outage from one to another:
 //
 //	         | failures in a row | Try     | a probe fails or takes long, Wait | a message succeeds
 //	Closed   | Open              | –       | –                                 | –
@@ -159,7 +159,7 @@ func (o *Outage[K]) Probes(message K, before bool) int {
 	return n
 }
 
-// Next returns the place of the message to try next: the last one that did not fail before, since that tells an outage
+// Next returns the place of the message to try next: the last one that did not fail before, since that distinguishes an outage
 // from messages that always fail, or else the first of those that were tried least. probes is Probes of a message. Next
 // returns -1 if there are no messages.
 func Next[T any](waiting []T, probes func(T) int) (place int) {
@@ -172,7 +172,7 @@ func Next[T any](waiting []T, probes func(T) int) (place int) {
 	return place
 }
 
-// row counts failures in a row. A success says that what handlers need is there, however many others fail.
+// row counts failures in a row. A success says that the services that handlers need are there, however many others fail.
 type row struct {
 	window int  // messages without which there is no outage
 	need   int  // failures in a row that make an outage

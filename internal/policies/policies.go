@@ -10,14 +10,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
-// jitter is what backoff.WithJitter returns.
+// jitter is the policy that backoff.WithJitter returns.
 type jitter interface {
 	backoff.RedeliveryBackoff
 	Unwrap() backoff.RedeliveryBackoff
 	Spread(d time.Duration) (shortest, longest time.Duration)
 }
 
-// Validate returns what is wrong with b, or with what it spreads.
+// Validate returns an error for a policy with a wrong value, also within a jitter.
 func Validate(b backoff.RedeliveryBackoff) (err error) {
 	defer func() {
 		if v := recover(); v != nil { // a nil *Exponential, say
@@ -55,7 +55,7 @@ func levels(l backoff.DelayLevels) error {
 }
 
 // Bounds returns the shortest and the longest delay that b gives for redeliveryCount. They differ only for backoff.WithJitter; for
-// any other policy both are what Next returns. A negative delay and a nil policy count as 0.
+// any other policy both are the result of Next. A negative delay and a nil policy count as 0.
 func Bounds(b backoff.RedeliveryBackoff, redeliveryCount uint32) (shortest, longest time.Duration) {
 	switch b := b.(type) {
 	case nil:

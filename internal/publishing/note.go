@@ -1,5 +1,5 @@
-// Package publishing carries a note along with the publishing of a retry or a dead letter: what whoever asked for it knows,
-// and what whoever published it decided. An observer is told of both. It also has what all who publish know of upstream's producers.
+// Package publishing carries a note along with the publishing of a retry or a dead letter: the caller's reason,
+// and the publisher's decision. Observers get both. It also knows upstream's producers, for all packages that publish.
 package publishing
 
 import (
@@ -59,7 +59,7 @@ func WhenBegun(ctx context.Context, begun func()) context.Context {
 	return context.WithValue(ctx, begunKey{}, begun)
 }
 
-// Begun tells that.
+// Begun calls begun.
 func Begun(ctx context.Context) {
 	if begun, ok := ctx.Value(begunKey{}).(func()); ok {
 		begun()

@@ -13,7 +13,7 @@ import (
 const Large = 1 << 20
 
 // SealedChunk is how much of an encrypted payload is published in one chunk. Where upstream takes a message to fit without chunks, it leaves
-// no room for what encryption adds, and refuses it then; of chunks it does not ask. It is less than the 5 MiB that brokers allow by
+// no room for the bytes that encryption adds, and refuses it then; of chunks it does not ask. It is less than the 5 MiB that brokers allow by
 // default; where they allow less, a few hundred bytes below their limit remain that are refused.
 const SealedChunk = 4 << 20
 

@@ -62,7 +62,7 @@ func RedeliveryCount(msg pulsar.Message) uint32 {
 	times, count, _ := strings.Cut(props[NackCount], ":")
 	n, err := strconv.ParseUint(count, 10, 32)
 	if err != nil || !IsRetry(props) || times != props[pulsar.SysPropertyReconsumeTimes] {
-		return 0 // of an earlier retry, or somebody else's
+		return 0 // of an earlier retry, or of another client
 	}
 	return uint32(n)
 }
@@ -100,7 +100,7 @@ func OutlivesTTL(published time.Time, ttl, delay time.Duration) bool {
 	return time.Until(published.Add(ttl-min(ttl/10, most))) < delay
 }
 
-// TypeName returns the name of the first exported type in an error's chain, since what package errors and fmt make says
+// TypeName returns the name of the first exported type in an error's chain, since the types of packages errors and fmt say
 // nothing, or else of the last one. A chain ends where a method panics.
 func TypeName(err error) (name string) {
 	defer func() {

@@ -21,7 +21,7 @@ type Publisher interface {
 	StartDeadLetter(context.Context, pulsar.ConsumerMessage, error) (wait func() error)
 }
 
-// MaxReconsumes is how often a message is reconsumed where nobody says how often, as in all clients.
+// MaxReconsumes is how often a message is reconsumed by default, as in all clients.
 const MaxReconsumes = 16
 
 // Retry is how a message is reconsumed.
@@ -31,6 +31,6 @@ type Retry struct {
 	Nacked     bool // the retry carries the message's next redelivery count, so that its delays keep growing
 	Snoozed    bool // this delivery does not count
 	Properties map[string]string
-	Cause      error       // what the dead letter says, if it comes to that
-	Callback   func(error) // told of the outcome; nil if the caller waits for it
+	Cause      error       // the error in the dead letter, if it comes to that
+	Callback   func(error) // gets the outcome; nil if the caller waits for it
 }

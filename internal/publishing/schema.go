@@ -43,7 +43,7 @@ func SchemaOf(msg pulsar.Message) (schema pulsar.Schema, err error) {
 	}}, nil
 }
 
-// field returns a field of what v points to, exported or not.
+// field returns a field of the struct that v points to, exported or not.
 func field(v reflect.Value, name string) reflect.Value {
 	f := v.Elem().FieldByName(name)
 	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()

@@ -2,5 +2,5 @@
 
 package race
 
-// Enabled tells that the race detector is on.
+// Enabled says that the race detector is on.
 const Enabled = false

@@ -1,7 +1,7 @@
 //go:build race
 
-// Package race tells tests whether the race detector is on.
+// Package race says whether the race detector is on, for tests.
 package race
 
-// Enabled tells that the race detector is on.
+// Enabled says that the race detector is on.
 const Enabled = true

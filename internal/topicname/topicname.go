@@ -47,7 +47,7 @@ var partition = regexp.MustCompile(`-partition-\d+$`)
 // Same reports whether two names, in whatever form, are of one topic or its partitions.
 func Same(a, b string) bool { return Base(Full(a)) == Base(Full(b)) }
 
-// Want is what is wanted instead of a name that brokers give to no topic; "" if one can have it. A topic of long ago has a cluster too.
+// Want is the wanted form of a topic name; "" if a topic can have this one. A topic of long ago has a cluster too.
 func Want(name string) string {
 	if valid.MatchString(name) {
 		return ""
@@ -55,7 +55,7 @@ func Want(name string) string {
 	return "topic, tenant/namespace/topic or persistent://tenant/namespace/topic"
 }
 
-// WantNumber is what pulsar-client-go wants instead of a name with -partition- that it cannot read the number of; "" if it can.
+// WantNumber is the wanted form of a name with -partition- whose number pulsar-client-go cannot read; "" if it can.
 func WantNumber(name string) string {
 	if _, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:]); err == nil || !strings.Contains(name, "-partition-") {
 		return ""

@@ -1,4 +1,4 @@
-// Package wiretest has what lies between a broker and its clients in tests.
+// Package wiretest has networks between a broker and its clients, for tests.
 package wiretest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Wire is what clients of a broker pass through: it takes its time, and may stand still.
+// Wire is the network of a broker's clients: it takes its time, and may stand still.
 type Wire struct {
 	Addr   string // for clients
 	target string
@@ -57,7 +57,7 @@ func (w *Wire) Stop() (goOn func()) {
 	return func() { close(gate) }
 }
 
-// pass copies what comes, each piece after the same time, however much is on its way.
+// pass copies the bytes, each piece after the same time, however much is on its way.
 func (w *Wire) pass(from, to net.Conn) {
 	type piece struct {
 		data []byte
