@@ -3,6 +3,7 @@ package docs_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -35,10 +36,7 @@ func TestFifteenMinutes(t *testing.T) {
 	page := string(bytes)
 	root, err := os.Getwd()
 	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "localhost:0")
-	require.NoError(t, err)
-	port := fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
-	require.NoError(t, listener.Close())
+	port := fmt.Sprint(freePort(t))
 	script := "set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\ngit() { ln -s " + root + " redelivery; }\n"
 	var outputs []string // of the page
 	for _, block := range regexp.MustCompile("(?s)(?:`([a-z_]+\\.go)`:\n\n)?```(\\w+)\n(.*?)```\n").FindAllStringSubmatch(page, -1) {
@@ -82,6 +80,20 @@ func TestFifteenMinutes(t *testing.T) {
 	for i := range outputs {
 		assert.Equal(t, masked(outputs[i]), masked(printed[i]), "go test ./test/docs -update writes it")
 	}
+}
+
+// freePort returns a port that nothing listens on. It is not one of those that the kernel gives to other tests while the page runs.
+func freePort(t *testing.T) int {
+	for range 100 {
+		port := 20000 + rand.IntN(10000)
+		listener, err := net.Listen("tcp", fmt.Sprintf("localhost:%d", port))
+		if err == nil {
+			require.NoError(t, listener.Close())
+			return port
+		}
+	}
+	require.Fail(t, "no port from 20000 to 29999 is free")
+	return 0
 }
 
 // withOutputs is the page with what its commands printed.
