@@ -10,7 +10,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // Observer is a set of functions that a Consumer calls when something happens; WithObserver sets them. Nil functions are skipped. Later
@@ -274,30 +273,4 @@ func (c *Consumer) settledEvent(d *partition.Delivery, msg pulsar.Message, outco
 		e.Duration = max(0, until-d.Since) // it may have been taken while its acknowledgement waited
 	}
 	return e
-}
-
-// published reports that a message was published elsewhere, or could not be.
-func (c *Consumer) published(d *partition.Delivery, x leaver, note *publishing.Note, began time.Duration, err error) {
-	e := c.settledEvent(d, x.msg, Reconsumed, began)
-	e.Attempts, e.Delay, e.Err, e.Took = x.attempts, note.Delay, err, c.now()-began
-	if note.Topic != "" {
-		e.To = topicname.Full(note.Topic)
-	}
-	if note.Dead {
-		e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
-		level, what := slog.LevelInfo, "dead letter"
-		if note.Topic == "" {
-			e.Outcome, level, what = Discarded, slog.LevelWarn, "a message is discarded"
-		}
-		if err == nil {
-			attrs := []any{"topic", e.Topic, "message", e.ID, "attempts", e.Attempts}
-			if e.To != "" {
-				attrs = append(attrs, "to", e.To)
-			}
-			c.log(level, what, append(attrs, "reason", e.Reason, "error_type", publishing.TypeName(e.Why), "error", c.textOf(e.Why))...)
-		}
-	}
-	if c.observer.Settled != nil {
-		c.observer.Settled(e)
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
-	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -118,61 +117,6 @@ func WithClient(client pulsar.Client) Option {
 		s.client = client
 		return nil
 	}
-}
-
-// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. A zero field means its
-// default.
-type DeadLetterPolicy struct {
-	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter. If a nack
-	// moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still count; after a ReconsumeLater the count begins
-	// again. Set it or MaxReconsumes; with WithReconsumeBackoff or WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no
-	// limit, for a policy that only DeadLetter and worker.Permanent need.
-	MaxDeliveries uint32
-	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method publishes a dead letter.
-	// It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or, if that is 0, no limit.
-	MaxReconsumes uint32
-
-	// Topic is where dead letters go. A name without a namespace, such as orders-DLQ, is of the namespace of the consumer's first topic.
-	// Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
-	Topic string
-	// RetryTopic is where retries go. A name without a namespace is as in Topic. It needs RetryEnable or WithReconsumeBackoff. Default:
-	// <topic>-<subscription>-RETRY.
-	RetryTopic string
-	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
-	// that none is deleted unread. It keeps the dead letters until a consumer acknowledges them there or removes the subscription; package
-	// deadletter replays and purges through another subscription. Default: none, and a warning.
-	InitialSubscriptionName string
-	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it: that of a second replica gets a suffix,
-	// and a warning is logged. Default: a name made of the topic, the subscription and random letters.
-	ProducerName string
-	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption; a message that
-	// ConsumerCryptoFailureActionConsume hands over without decrypting it is not published, which is an error. Default: LZ4 compression.
-	ProducerOptions pulsar.ProducerOptions
-	// OmitCause leaves the error's text out of retries and dead letters (EXCEPTION_MESSAGE), and out of the log. Default: false.
-	OmitCause bool
-	// Discard acknowledges a message that would become a dead letter, by DeadLetter too, and publishes nothing: the message is gone. Each is
-	// logged at Warn and reported as Discarded. It needs MaxDeliveries or MaxReconsumes, and excludes Topic, InitialSubscriptionName,
-	// ProducerName and WithReconsumer; DeadLetterTo has no effect. Default: false.
-	Discard bool
-}
-
-// DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields that DLQ lacks. A topic
-// name without a namespace is of public/default in DLQ, as in pulsar-client-go: the DeadLetterPolicy has the whole name.
-func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
-	p := DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
-		RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
-		ProducerName: d.DeadLetterTopicProducerName, ProducerOptions: d.ProducerOptions}
-	for _, topic := range []*string{&p.Topic, &p.RetryTopic} {
-		if *topic != "" {
-			*topic = topicname.Full(*topic)
-		}
-	}
-	return p
-}
-
-// needsRetries reports whether a field is set that has no effect without a retry topic.
-func (p *DeadLetterPolicy) needsRetries() bool {
-	return p != nil && (p.RetryTopic != "" || p.MaxReconsumes > 0 && p.MaxDeliveries == 0)
 }
 
 // WithDeadLetterPolicy (default: DLQ of pulsar.ConsumerOptions) publishes a message to the dead letter topic when it was delivered or

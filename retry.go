@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -241,4 +243,30 @@ func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (fini
 		c.published(&a.Delivery, x, note, began, err)
 		return err
 	}, nil
+}
+
+// published reports that a message was published elsewhere, or could not be.
+func (c *Consumer) published(d *partition.Delivery, x leaver, note *publishing.Note, began time.Duration, err error) {
+	e := c.settledEvent(d, x.msg, Reconsumed, began)
+	e.Attempts, e.Delay, e.Err, e.Took = x.attempts, note.Delay, err, c.now()-began
+	if note.Topic != "" {
+		e.To = topicname.Full(note.Topic)
+	}
+	if note.Dead {
+		e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
+		level, what := slog.LevelInfo, "dead letter"
+		if note.Topic == "" {
+			e.Outcome, level, what = Discarded, slog.LevelWarn, "a message is discarded"
+		}
+		if err == nil {
+			attrs := []any{"topic", e.Topic, "message", e.ID, "attempts", e.Attempts}
+			if e.To != "" {
+				attrs = append(attrs, "to", e.To)
+			}
+			c.log(level, what, append(attrs, "reason", e.Reason, "error_type", publishing.TypeName(e.Why), "error", c.textOf(e.Why))...)
+		}
+	}
+	if c.observer.Settled != nil {
+		c.observer.Settled(e)
+	}
 }
