@@ -1,19 +1,10 @@
 package workertest
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"runtime/debug"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery/reconsume"
-	"github.com/pulsar-redelivery/redelivery/worker"
-	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
 
 // Attempt is one call of the handler, and its message's fate. Each message of a batch has one.
@@ -25,6 +16,7 @@ type Attempt struct {
 	Err          error                   // the handler's error, before WithClassifier; a *worker.PanicError if it panicked; of a worker.BatchError the message's own error
 	Took         time.Duration           // how long the handler took
 	Acked        bool
+	Discarded    bool   // it was acknowledged in place of a dead letter: DeadLetterPolicy.Discard
 	Dead         bool   // the message became a dead letter
 	Reason       string // the reason in the dead letter
 	// Back is how long after the attempt the message came back; negative if that was before the handler returned, as after an ack
@@ -40,6 +32,8 @@ func (a Attempt) String() string {
 	switch {
 	case a.Dead:
 		s = "dead letter: " + a.Reason
+	case a.Discarded:
+		s = "discarded"
 	case a.Acked:
 		s = "acked"
 	case a.Open:
@@ -64,231 +58,4 @@ func (a Attempts) Strings() (rows []string) {
 		rows = append(rows, attempt.String())
 	}
 	return rows
-}
-
-// recorder notes the results of handlers.
-type recorder struct {
-	began time.Time
-	limit int // of attempts of a message, after which the handler is not called any more; 0 for none
-
-	mu     sync.Mutex
-	outage error // the error of calls in an Outage; nil for none
-	calls  []*call
-	ids    map[string]*message // by the ids that they were published with
-	named  map[string]*message // by ORIGIN_MESSAGE_ID, of those that were published with one: their retries keep it
-	order  []*message          // as they were published
-}
-
-// publish notes a message, before anybody can handle it.
-func (r *recorder) publish(msg *pulsar.ProducerMessage, publish func() pulsar.MessageID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := &message{ProducerMessage: msg}
-	if origin := msg.Properties[pulsar.SysPropertyOriginMessageID]; origin != "" {
-		r.named[origin] = m
-	}
-	r.ids[publish().String()] = m
-	r.order = append(r.order, m)
-}
-
-func (r *recorder) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.outage = err
-}
-
-// snapshot returns the calls of each message, and all of them.
-func (r *recorder) snapshot() (of [][]*call, all []*call) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, m := range r.order {
-		of = append(of, slices.Clone(m.calls))
-	}
-	return of, slices.Clone(r.calls)
-}
-
-// message is one that was published.
-type message struct {
-	*pulsar.ProducerMessage
-	calls []*call
-	over  *time.Duration // when it came the first time past the limit
-}
-
-type call struct {
-	Attempt
-	of      *message
-	running bool
-}
-
-var errExited = errors.New("the handler called runtime.Goexit")
-
-// find returns the message that was published first, of a retry or a dead letter too. The caller holds mu.
-func (r *recorder) find(id pulsar.MessageID, properties map[string]string) *message {
-	origin := properties[pulsar.SysPropertyOriginMessageID]
-	return cmp.Or(r.ids[id.String()], r.named[origin], r.ids[origin])
-}
-
-// called notes a call of the handler with messages that none is past the limit of, which do makes. It returns the handler's result.
-func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err error) {
-	began := time.Since(r.began)
-	r.mu.Lock()
-	outage := r.outage
-	var calls []*call
-	for _, msg := range msgs {
-		m := r.find(msg.ID(), msg.Properties())
-		if r.limit > 0 && len(m.calls) == r.limit {
-			if m.over == nil {
-				m.over = &began
-			}
-			r.mu.Unlock()
-			return nil
-		}
-		c := &call{Attempt: Attempt{Message: m.ProducerMessage, At: began, Worker: of, Redeliveries: msg.RedeliveryCount()}, of: m, running: true}
-		m.calls, r.calls, calls = append(m.calls, c), append(r.calls, c), append(calls, c)
-	}
-	r.mu.Unlock()
-	err = errExited
-	defer func() {
-		v := recover() // of a middleware or a BatchHandler; the Worker has recovered a Handler's
-		if v != nil {
-			err = &worker.PanicError{Value: v, Stack: debug.Stack()}
-			defer panic(v) // the Worker counts it
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for i, c := range calls {
-			c.Err, c.Took, c.running = errorOf(err, i, len(calls)), time.Since(r.began)-began, false
-		}
-	}()
-	if err = outage; err == nil {
-		err = errExited
-		err = do()
-	}
-	return err
-}
-
-// errorOf returns a handler's error for message i of n. Methods of the error may panic, as those of a nil pointer do.
-func errorOf(err error, i, n int) (its error) {
-	defer func() {
-		if recover() != nil {
-			its = err
-		}
-	}()
-	if of, ok := partOf(err, i, n); ok {
-		return of
-	}
-	return err
-}
-
-// partOf returns a message's own error where err is, or wraps, a BatchError, or joins nothing but such. One with an index that no message has
-// is an error of all.
-func partOf(err error, i, n int) (of error, ok bool) {
-	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others
-	case worker.BatchError:
-		for index := range e {
-			if index < 0 || index >= n {
-				return nil, false
-			}
-		}
-		return e[i], true
-	case *worker.PanicError:
-	case interface{ Unwrap() error }:
-		return partOf(e.Unwrap(), i, n)
-	case interface{ Unwrap() []error }:
-		for _, part := range e.Unwrap() {
-			err, is := partOf(part, i, n)
-			if !is {
-				return nil, false
-			}
-			of, ok = errors.Join(of, err), true
-		}
-	}
-	return of, ok
-}
-
-// end is the state of a message by now.
-type end struct {
-	acked, dead bool
-	reason      string // of the dead letter
-}
-
-// ends returns the ends of all messages.
-func (r *recorder) ends(broker *virtual.Broker) map[*message]end {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := map[*message]end{}
-	broker.Each(func(id pulsar.MessageID, msg *pulsar.ProducerMessage, acked bool) {
-		m := r.find(id, msg.Properties)
-		e := all[m]
-		switch isFirst := m != nil && r.ids[id.String()] == m; {
-		case isFirst: // may be a dead letter of another subscription
-			e.acked = acked
-		case msg.Properties[reconsume.PropertyDeadLetterTime] != "":
-			e.dead, e.reason = true, msg.Properties[reconsume.PropertyExceptionMessage]
-		default: // a retry, which was published before the one before it was acknowledged
-			e.acked = e.acked && acked
-		}
-		all[m] = e
-	})
-	return all
-}
-
-// unsettled returns the messages that are neither acknowledged nor dead letters.
-func (r *recorder) unsettled(broker *virtual.Broker) (left []*message) {
-	ends := r.ends(broker)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, m := range r.order {
-		if !ends[m].acked {
-			left = append(left, m)
-		}
-	}
-	return left
-}
-
-// attempts returns the attempts of some calls, with the fate of their messages.
-func (r *recorder) attempts(calls []*call, ends map[*message]end) (all Attempts) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range calls {
-		a := c.Attempt
-		next, came := c.of.after(c)
-		switch end := ends[c.of]; {
-		case c.running:
-			a.Open = true
-		case came:
-			a.Back = next - a.At - a.Took
-		case end.dead:
-			a.Dead, a.Reason = true, end.reason
-		case end.acked:
-			a.Acked = true
-		default:
-			a.Open = true
-		}
-		all = append(all, a)
-	}
-	return all
-}
-
-// after returns when the message came after a call, if it did.
-func (m *message) after(c *call) (at time.Duration, came bool) {
-	switch i := slices.Index(m.calls, c) + 1; {
-	case i < len(m.calls):
-		return m.calls[i].At, true
-	case m.over != nil:
-		return *m.over, true
-	}
-	return 0, false
-}
-
-// describe names the message, and how its last attempt ended, in a line.
-func (r *recorder) describe(m *message) string {
-	payload := fmt.Sprintf("%.100q", m.Payload)
-	r.mu.Lock()
-	n := len(m.calls)
-	r.mu.Unlock()
-	if n == 0 {
-		return payload + ", which no handler was called with"
-	}
-	return fmt.Sprintf("%s; the last of %d attempts: %s", payload, n, r.attempts(m.calls[n-1:], nil)[0])
 }

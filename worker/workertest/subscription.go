@@ -92,7 +92,7 @@ func (x *Subscription) start(options []worker.Option, employ func(int, *redelive
 	x.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	consumer, err := redelivery.Subscribe(x.broker, x.setup.Consumer, slices.Concat(
-		[]redelivery.Option{redelivery.WithLogger(quiet)}, x.setup.Redelivery)...)
+		[]redelivery.Option{redelivery.WithLogger(quiet), redelivery.WithObserver(redelivery.Observer{Settled: x.recorder.settled})}, x.setup.Redelivery)...)
 	if err != nil {
 		x.t.Fatalf("workertest: %v", err)
 	}

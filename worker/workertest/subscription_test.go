@@ -347,3 +347,23 @@ func TestMisuse(t *testing.T) {
 	})
 	require.Panics(t, func() { dead3.Subscription(t) }, "outside of a bubble")
 }
+
+// A discarded message is acknowledged, and no success.
+func TestDiscardedMessageIsNotReportedAsAcked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		setup := workertest.Setup{Redelivery: []redelivery.Option{
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Discard: true}), redelivery.WithNackRedeliveryDelay(time.Second),
+		}}
+		orders := setup.Subscription(t)
+		orders.Start(handle)
+		orders.Publish(message("down"), message("good"))
+		orders.Settle(time.Minute)
+		attempts := orders.Attempts()
+		require.Len(t, attempts[0], 2)
+		last := attempts[0][1]
+		require.True(t, last.Discarded)
+		require.False(t, last.Acked)
+		require.True(t, strings.HasSuffix(last.String(), ": discarded"), last.String())
+		require.True(t, attempts[1][0].Acked)
+	})
+}
