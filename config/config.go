@@ -18,6 +18,7 @@
 //	    deadLetterTopic: orders-dead
 //	    initialSubscriptionName: inspect
 //	    omitCause: true
+//	    deadBeforeTTL: 3d                   # the namespace's time to live; or discard: true, for no dead letters
 //	    attemptLog: true                    # counts and delays outlive the process
 //	    attemptLogTopic: orders-attempts
 //	    attemptLogOptional: true

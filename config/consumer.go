@@ -44,6 +44,12 @@ type Consumer struct {
 	// OmitCause leaves the error's text out of dead letters. DeadLetterTopic, InitialSubscriptionName and OmitCause need MaxDeliveries or
 	// ReconsumeBackoff. Default: false.
 	OmitCause bool
+	// Discard acknowledges a message that would become a dead letter, and publishes nothing: redelivery.DeadLetterPolicy.Discard. It needs
+	// MaxDeliveries or MaxReconsumes, and excludes DeadLetterTopic and InitialSubscriptionName. Default: false.
+	Discard bool
+	// DeadBeforeTTL is the namespace's time to live, before which a message becomes a dead letter: redelivery.WithDeadBeforeTTL. It needs
+	// MaxDeliveries or ReconsumeBackoff, and excludes Discard. From 1 s. Default: none.
+	DeadBeforeTTL time.Duration
 	// RetryTopic is the topic of messages that are reconsumed. The file may have Java's retryLetterTopic instead. It needs
 	// ReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
@@ -72,7 +78,7 @@ type Consumer struct {
 }
 
 var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "nackRetryTopic", "ackTimeout", "ackTimeoutRedeliveryBackoff",
-	"reconsumeBackoff", "maxDeliveries", "maxReconsumes", "deadLetterTopic", "initialSubscriptionName", "omitCause", "retryTopic",
+	"reconsumeBackoff", "maxDeliveries", "maxReconsumes", "deadLetterTopic", "initialSubscriptionName", "omitCause", "discard", "deadBeforeTTL", "retryTopic",
 	"attemptLog", "attemptLogTopic", "attemptLogOptional", "attemptLogOpenTimeout", "attemptLogRetention",
 	"memoryLimit", "redeliveryFrom", "resolution", "withoutChecks", "maxRedeliverCount", "retryLetterTopic"}
 
@@ -90,6 +96,8 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 		DeadLetterTopic:             d.topic(v["deadLetterTopic"]),
 		InitialSubscriptionName:     d.text(v["initialSubscriptionName"]),
 		OmitCause:                   d.boolean(v["omitCause"]),
+		Discard:                     d.boolean(v["discard"]),
+		DeadBeforeTTL:               d.duration(v["deadBeforeTTL"], time.Second),
 		RetryTopic:                  d.topic(v["retryTopic"]),
 		AttemptLog:                  d.boolean(v["attemptLog"]),
 		AttemptLogTopic:             d.topic(v["attemptLogTopic"]),
@@ -114,8 +122,16 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 	for _, key := range []string{"nackRetryTopic", "maxReconsumes", "retryTopic", "retryLetterTopic"} {
 		d.need(v, key, "reconsumeBackoff")
 	}
-	for _, key := range []string{"deadLetterTopic", "initialSubscriptionName", "omitCause"} {
+	for _, key := range []string{"deadLetterTopic", "initialSubscriptionName", "omitCause", "deadBeforeTTL"} {
 		d.need(v, key, "maxDeliveries", "maxRedeliverCount", "reconsumeBackoff")
+	}
+	if c.Discard {
+		d.need(v, "discard", "maxDeliveries", "maxRedeliverCount", "maxReconsumes")
+		for _, key := range []string{"deadLetterTopic", "initialSubscriptionName", "deadBeforeTTL"} {
+			if n := v[key]; n != nil {
+				d.exclude(n, v["discard"])
+			}
+		}
 	}
 	for _, key := range []string{"attemptLogTopic", "attemptLogOptional", "attemptLogOpenTimeout", "attemptLogRetention"} {
 		if n := v[key]; n != nil && !c.AttemptLog {

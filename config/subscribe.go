@@ -85,6 +85,9 @@ func (c Consumer) options(dlq *pulsar.DLQPolicy) []redelivery.Option {
 	if c.saysDeadLetters() {
 		options = append(options, redelivery.WithDeadLetterPolicy(c.deadLetters(dlq)))
 	}
+	if c.DeadBeforeTTL != 0 {
+		options = append(options, redelivery.WithDeadBeforeTTL(c.DeadBeforeTTL))
+	}
 	if c.AttemptLog {
 		options = append(options, redelivery.WithAttemptLog(c.attemptLog()))
 	}
@@ -111,7 +114,7 @@ func (c Consumer) attemptLog() redelivery.AttemptLog {
 // saysDeadLetters reports whether the file says something that belongs into a redelivery.DeadLetterPolicy.
 func (c Consumer) saysDeadLetters() bool {
 	return c.MaxDeliveries > 0 || c.MaxReconsumes > 0 || c.DeadLetterTopic != "" || c.InitialSubscriptionName != "" || c.OmitCause ||
-		c.RetryTopic != ""
+		c.Discard || c.RetryTopic != ""
 }
 
 // deadLetters is the file's dead letter policy, over the program's.
@@ -127,6 +130,9 @@ func (c Consumer) deadLetters(dlq *pulsar.DLQPolicy) redelivery.DeadLetterPolicy
 	p.Topic = cmp.Or(c.DeadLetterTopic, p.Topic)
 	p.RetryTopic = cmp.Or(c.RetryTopic, p.RetryTopic)
 	p.InitialSubscriptionName = cmp.Or(c.InitialSubscriptionName, p.InitialSubscriptionName)
-	p.OmitCause = c.OmitCause
+	p.OmitCause, p.Discard = c.OmitCause, c.Discard
+	if c.Discard { // no dead letter is published
+		p.Topic, p.InitialSubscriptionName, p.ProducerName = "", "", ""
+	}
 	return p
 }

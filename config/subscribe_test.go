@@ -68,6 +68,7 @@ func TestDLQOfTheProgram(t *testing.T) {
 			InitialSubscriptionName: "keeper"},
 		"maxDeliveries: 5, maxReconsumes: 6, reconsumeBackoff: p, deadLetterTopic: d, retryTopic: r, initialSubscriptionName: i, omitCause: true": {
 			MaxDeliveries: 5, MaxReconsumes: 6, Topic: "d", RetryTopic: "r", InitialSubscriptionName: "i", OmitCause: true},
+		"maxDeliveries: 5, discard: true": {MaxDeliveries: 5, RetryTopic: "persistent://public/default/again", Discard: true},
 		"deadLetterTopic: d, reconsumeBackoff: p": {MaxDeliveries: 2, MaxReconsumes: 2, Topic: "d", RetryTopic: "persistent://public/default/again",
 			InitialSubscriptionName: "keeper"},
 	} {
@@ -123,6 +124,8 @@ func TestOptions(t *testing.T) {
 		"reconsumeBackoff: p, omitCause: true":            2,
 		"reconsumeBackoff: p, initialSubscriptionName: i": 2,
 		"maxDeliveries: 2, omitCause: true, deadLetterTopic: d": 1,
+		"maxDeliveries: 2, discard: true":                       1,
+		"maxDeliveries: 2, deadBeforeTTL: 1h":                   2,
 		"ackTimeout: 1s, ackTimeoutRedeliveryBackoff: p":        2,
 	} {
 		c, err := Parse([]byte("policies: {p: {type: fixed, delay: 1s}}\nconsumers: {c: {" + in + "}}"))
