@@ -149,6 +149,9 @@ const closeTime = time.Second
 func (l *Log) Close() {
 	l.once.Do(func() {
 		close(l.closing)
+		if l.o.ReadOnly { // nothing is left
+			l.end()
+		}
 		select {
 		case <-l.ended:
 		case <-time.After(closeTime):
