@@ -14,7 +14,7 @@ import (
 
 // Whatever is set, a simulation ends, no message is lost or settled twice, and nobody has more than it may.
 func TestNothingIsLost(t *testing.T) {
-	for n := range 300 {
+	for n := range 100 {
 		r := rand.New(rand.NewPCG(uint64(n), 0))
 		s := Setup{Rate: 1 + 200*r.Float64(), Instances: 1 + r.IntN(5), Concurrency: 1 + r.IntN(8),
 			Handler: time.Duration(1+r.IntN(40)) * time.Millisecond, Queue: 1 + r.IntN(100), Before: time.Duration(1+r.IntN(5)) * time.Second,

@@ -30,25 +30,25 @@ func small() Setup {
 var cases = map[string]func(*Setup){
 	"nacks":             func(*Setup) {},
 	"a part fails":      func(s *Setup) { s.Partial = 0.3 },
-	"one delay for all": func(s *Setup) { s.Nack, s.MaxDeliveries = backoff.Fixed(3*time.Second), 4 },
+	"one delay for all": func(s *Setup) { s.Nack, s.MaxDeliveries = backoff.Fixed(1500*time.Millisecond), 4 },
 	"pause": func(s *Setup) {
 		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Exponential{Min: 200 * time.Millisecond, Max: 900 * time.Millisecond}
 	},
 	"pause of a second": func(s *Setup) { // in which everything is given back to the broker
 		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Fixed(longestPause)
 	},
-	"pause, four in five fail": func(s *Setup) { // a success ends a row of failures: there is hardly a pause
-		s.Partial, s.Window, s.Ratio, s.Pause = 0.8, 20, 0.7, backoff.Fixed(500*time.Millisecond)
+	"pause, three in four fail": func(s *Setup) { // a success ends a row of failures: there is hardly a pause
+		s.Partial, s.Window, s.Ratio, s.Pause = 0.75, 20, 0.7, backoff.Fixed(250*time.Millisecond)
 	},
-	"retry topic":             func(s *Setup) { s.Nack, s.RetryFrom = backoff.Fixed(5*time.Second), time.Second },
-	"too many unacknowledged": func(s *Setup) { s.Nack, s.MaxDeliveries, s.MaxTogether = backoff.Fixed(10*time.Second), 0, 200 },
+	"retry topic":             func(s *Setup) { s.Nack, s.RetryFrom = backoff.Fixed(2500*time.Millisecond), time.Second },
+	"too many unacknowledged": func(s *Setup) { s.Nack, s.MaxDeliveries, s.MaxTogether = backoff.Fixed(5*time.Second), 0, 200 },
 }
 
 // What is predicted is what Consumers and Workers do at the broker in process: calls, dead letters, what is unsettled, and the time to recover, within
 // a tenth, or what chance does. A busy machine has three tries. All cases run at once, since they mostly wait.
 func TestAgainstARealRun(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes half a minute")
+		t.Skip("takes a quarter of a minute")
 	}
 	if race.Enabled {
 		t.Skip("the race detector makes Workers slower than the prediction")
@@ -57,6 +57,7 @@ func TestAgainstARealRun(t *testing.T) {
 	var all sync.WaitGroup
 	for name, change := range cases {
 		s := small()
+		s.Outage = 10 * time.Second
 		change(&s)
 		var clients []pulsar.Client
 		for range 3 {
