@@ -202,7 +202,7 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 		x.msg = c.received(msg)
 	}
 	if x.msg == nil {
-		return x, fmt.Errorf("redelivery: message is a %T and not kept within the memory limit, want one as it was received, or with Unwrap", msg)
+		return x, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in memory: pass the message that Receive returned, or add a method Unwrap() pulsar.Message", msg)
 	}
 	return x, nil
 }

@@ -81,7 +81,7 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 	if d := opts.Decryption; opts.EnableZeroQueueConsumer && d != nil &&
 		d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume {
 		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",
-			"another with EnableZeroQueueConsumer: upstream panics on what it cannot decrypt")
+			"another with EnableZeroQueueConsumer: upstream panics on messages that it cannot decrypt")
 	}
 	if s.attempts != nil && opts.SubscriptionMode == pulsar.NonDurable {
 		return invalid("ConsumerOptions.SubscriptionMode", "NonDurable", "Durable with WithAttemptLog: the broker forgets the subscription")

@@ -137,14 +137,14 @@ func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 	const want = "the consumer that was subscribed with the options it was given"
 	switch c := consumer.(type) {
 	case nil:
-		return invalid("SubscribeWith: what subscribe returned", "nil", want)
+		return invalid("SubscribeWith: the result of subscribe", "nil", want)
 	case *Consumer: // which would delay twice
 		c.Close()
-		return invalid("SubscribeWith: what subscribe returned", "a *redelivery.Consumer", want)
+		return invalid("SubscribeWith: the result of subscribe", "a *redelivery.Consumer", want)
 	}
 	if !opts.EnableZeroQueueConsumer && upstream.Chan(consumer) != (<-chan pulsar.ConsumerMessage)(opts.MessageChannel) {
 		consumer.Close()
-		return invalid("SubscribeWith: what subscribe returned", fmt.Sprintf("another %T", consumer), want)
+		return invalid("SubscribeWith: the result of subscribe", fmt.Sprintf("another %T", consumer), want)
 	}
 	return nil
 }

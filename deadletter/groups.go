@@ -45,7 +45,7 @@ func (t *Topic) Groups(ctx context.Context, filter Filter) ([]Group, error) {
 			if len(groups) >= maxGroups {
 				g = groups[""]
 				if g == nil {
-					g = &Group{Reason: "more groups than can be told apart", First: l.Died, Example: l.ID}
+					g = &Group{Reason: "more groups than are kept apart", First: l.Died, Example: l.ID}
 				}
 			}
 			groups[g.ID] = g

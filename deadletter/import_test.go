@@ -102,7 +102,7 @@ func TestPurgeLeavesWhatNobodyCouldRead(t *testing.T) {
 	assert.Equal(t, plan.Done, report.Done)
 	assert.Equal(t, 1, report.Done)
 	require.Len(t, report.Left, 2)
-	assert.Equal(t, "is encrypted: needs keys, or nobody could read what is exported", report.Left[0].Why)
+	assert.Equal(t, "is encrypted: needs keys, or the export could not be read", report.Left[0].Why)
 	assert.Equal(t, 2, report.Left[0].Count)
 	assert.Equal(t, "has a key or a property that is not UTF-8, which JSON cannot have", report.Left[1].Why)
 	require.Equal(t, 3, b.backlog(tp.dlq, own))

@@ -99,7 +99,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.Canary > 0 && t.o.Admin.URL == "":
 		return o, errors.New("deadletter: ReplayOptions.Canary needs Options.Admin")
 	case t.decrypts() && o.Encryption == nil:
-		return o, errors.New("deadletter: Options.Decryption is set, want ReplayOptions.Encryption too: what was encrypted would be published as plain text")
+		return o, errors.New("deadletter: Options.Decryption is set, want ReplayOptions.Encryption too: else encrypted letters would be published as plain text")
 	}
 	return o, o.Routing.check()
 }

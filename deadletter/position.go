@@ -125,7 +125,7 @@ func (t *Topic) unknown(ctx context.Context, partition, subscription string, cau
 	case err != nil:
 		return err
 	case slices.Contains(names, subscription):
-		return fmt.Errorf("deadletter: what subscription %s of %s has acknowledged is not known: the admin API at %s has no internalStats: %w",
+		return fmt.Errorf("deadletter: the acknowledgements of subscription %s of %s are not known: the admin API at %s has no internalStats: %w",
 			subscription, partition, t.o.Admin.URL, cause)
 	}
 	return nil

@@ -62,7 +62,7 @@ func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string
 		r.foreign(name)
 		return "", "came from another namespace"
 	case namespace(topic) != name: // a subscription's name has a slash
-		return "", "came from what is no topic's name"
+		return "", "has an origin that is no topic name"
 	case t.reserved(origin) || t.reserved(topic):
 		return "", "came from this topic, or from a journal"
 	case isInternal(origin) || isInternal(topic):
@@ -90,7 +90,7 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		case errors.Is(err, ErrNoTopic) && o.ToOrigin:
 			return "", topicGone, nil
 		case isNoName(err) && o.Topic == "":
-			return "", "came from what is no topic's name", nil
+			return "", "has an origin that is no topic name", nil
 		case errors.Is(err, ErrNoTopic) && o.Topic == "":
 			r.wantsRetry(topic)
 			return "", retryGone, nil
@@ -196,7 +196,7 @@ const (
 	topicEnded     = "goes to a topic that is terminated"
 	topicForbidden = "goes to a topic that refuses this tool's role"
 
-	sealed         = "is encrypted: needs keys, or nobody could read what is exported"
+	sealed         = "is encrypted: needs keys, or the export could not be read"
 	notText        = "has a key or a property that is not UTF-8, which JSON cannot have"
 	wasEncrypted   = "was encrypted: needs keys to encrypt it again"
 	otherSchema    = "has a schema of another topic"

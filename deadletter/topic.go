@@ -41,7 +41,7 @@ var (
 	// ErrUnfinished says that an earlier Replay with other options is not finished. ReplayOptions.New begins another.
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
 	// ErrNoSubscription says that the target topic has no subscription, so the broker would delete replayed messages unread.
-	ErrNoSubscription = errors.New("deadletter: nobody would get the messages")
+	ErrNoSubscription = errors.New("deadletter: no subscription would get the messages")
 	// ErrOtherNamespace says that letters were left out since they came from a namespace that is neither that of the dead
 	// letter topic nor in ReplayOptions.Namespaces. The others were replayed. Report.Namespaces has the namespaces and how
 	// many letters each has.

@@ -4,8 +4,8 @@ var ackHoles = Check{
 	Name: "ack-holes", About: "Limits", Needs: SuperUser,
 	Asks: "Does the broker store all acknowledgements behind messages that wait?",
 	Why: "the broker stores acknowledgements behind an unacknowledged message as ranges, of which it keeps a limited number over a restart or an unload: " +
-		"what is acknowledged beyond it comes again",
-	Remedy: "acknowledge, reconsume or dead-letter what waits longest; `managedLedgerMaxUnackedRangesToPersist` in `broker.conf`",
+		"messages acknowledged beyond it come again",
+	Remedy: "acknowledge, reconsume or dead-letter the messages that wait longest; `managedLedgerMaxUnackedRangesToPersist` in `broker.conf`",
 	look: func(v *visit) verdict {
 		s, err := v.stats(v.Topic)
 		if err != nil {

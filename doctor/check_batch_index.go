@@ -5,7 +5,7 @@ import "fmt"
 var batchIndex = Check{
 	Name: "batch-index", About: "Limits", Needs: SuperUser,
 	Asks: "If producers batch, does the broker keep acknowledgements of single messages of a batch, and does the client send them?",
-	Why: "else a batch of which one message waits comes again as a whole after a restart: finished messages are handled again, those that became " +
+	Why: "else a batch comes again as a whole after a restart while one of its messages waits: finished messages are handled again, those that became " +
 		"dead letters become dead letters again, and the whole batch counts towards the limits",
 	Remedy: "`acknowledgmentAtBatchIndexLevelEnabled=true` in `broker.conf`, which is not Pulsar's default; `Subscribe` without `WithoutBatchIndexAcks`, " +
 		"or `pulsar.ConsumerOptions{EnableBatchIndexAcknowledgment: true}`",

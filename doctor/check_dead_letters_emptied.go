@@ -10,9 +10,9 @@ import (
 
 var deadLettersEmptied = Check{
 	Name: "dead-letters-emptied", About: "Dead letters", Needs: AdminAPI,
-	Asks:   "Does somebody empty each subscription of the dead letter topic?",
-	Why:    "dead letters that nobody looks at are lost messages, and fill the disk or the backlog quota",
-	Remedy: "`redelivery dlq groups {dead}`, then replay or purge; delete subscriptions that nobody uses: `pulsar-admin topics unsubscribe -s NAME {dead}`",
+	Asks:   "Is each subscription of the dead letter topic emptied?",
+	Why:    "unread dead letters are lost messages, and fill the disk or the backlog quota",
+	Remedy: "`redelivery dlq groups {dead}`, then replay or purge; delete unused subscriptions: `pulsar-admin topics unsubscribe -s NAME {dead}`",
 	look: func(v *visit) verdict {
 		dead := v.dead()
 		if dead == "" {
@@ -51,7 +51,7 @@ func entries(n int) string {
 // who names consumers, the first three.
 func who(consumers []consumer) string {
 	if len(consumers) == 0 {
-		return "nobody is connected"
+		return "no consumer is connected"
 	}
 	var names []string
 	for _, c := range consumers {

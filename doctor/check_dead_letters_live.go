@@ -4,7 +4,7 @@ import "time"
 
 var deadLettersLive = Check{
 	Name: "dead-letters-ttl", About: "Dead letters", Needs: AdminAPI,
-	Asks:   "Do dead letters stay until somebody has read them?",
+	Asks:   "Do dead letters stay until they are read?",
 	Why:    "the time to live of the namespace deletes dead letters that wait in a subscription, too",
 	Remedy: "`pulsar-admin topicPolicies set-message-ttl {dead} -t 0`, or a namespace of its own for dead letters",
 	look: func(v *visit) verdict {

@@ -8,7 +8,7 @@ import (
 
 var deadLettersRead = Check{
 	Name: "dead-letters-read", About: "Dead letters", Needs: Options,
-	Asks:   "Does somebody subscribe to the dead letter topic?",
+	Asks:   "Does the dead letter topic have a subscription?",
 	Why:    "the broker deletes messages of a topic without a subscription, unless its retention keeps them",
 	Remedy: "`InitialSubscriptionName` in `DLQPolicy` or `WithDeadLetterPolicy`; `pulsar-admin topics create-subscription -s inspect {dead}`",
 	look: func(v *visit) verdict {
@@ -23,7 +23,7 @@ var deadLettersRead = Check{
 			if v.InitialSubscriptionName != "" {
 				return verdict{}
 			}
-			return warning("dead letters without InitialSubscriptionName: the broker deletes them unless somebody has subscribed to their topic")
+			return warning("dead letters without InitialSubscriptionName: the broker deletes them unless their topic has a subscription")
 		}
 		s, err := v.stats(dead)
 		switch {
@@ -51,12 +51,12 @@ var deadLettersRead = Check{
 		kept, err := retained.ofTopic(v, dead)
 		switch {
 		case err != nil:
-			return worse(unknown(err), verdict{Unknown, "nobody, and the retention is not known"})
+			return worse(unknown(err), verdict{Unknown, "no subscription, and the retention is not known"})
 		case kept.Minutes == 0 || kept.Megabytes == 0:
-			return problem("nobody: the broker deletes dead letters")
+			return problem("no subscription: the broker deletes dead letters")
 		case kept.Minutes < 0:
-			return warning("nobody; they are kept, by a retention of %d MB", kept.Megabytes)
+			return warning("no subscription; they are kept, by a retention of %d MB", kept.Megabytes)
 		}
-		return warning("nobody; they are kept for %v, by retention", time.Duration(kept.Minutes)*time.Minute)
+		return warning("no subscription; they are kept for %v, by retention", time.Duration(kept.Minutes)*time.Minute)
 	},
 }

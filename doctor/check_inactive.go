@@ -2,7 +2,7 @@ package doctor
 
 var inactiveTopics = Check{
 	Name: "inactive-topics", About: "Dead letters", Needs: AdminAPI,
-	Asks: "Do the retry and the dead letter topic stay when nobody uses them?",
+	Asks: "Do the retry and the dead letter topic stay when they are not used?",
 	Why: "a topic that is deleted as soon as all is read takes its subscriptions with it: the next dead letter finds none, if the options have no " +
 		"`InitialSubscriptionName`",
 	Remedy: "`pulsar-admin namespaces set-inactive-topic-policies {namespace} --enable-delete-while-inactive --max-inactive-duration 1d " +

@@ -2,8 +2,8 @@ package doctor
 
 var memory = Check{
 	Name: "memory", About: "Policy", Needs: AdminAPI,
-	Asks:   "Does what waits fit the memory limit?",
-	Why:    "what does not fit is dropped and comes back through the broker, behind what was prefetched",
+	Asks:   "Do waiting messages fit the memory limit?",
+	Why:    "messages that do not fit are dropped and come back through the broker, behind prefetched ones",
 	Remedy: "`WithMemoryLimit(bytes)`, or `memoryLimit` in the file",
 	look: func(v *visit) verdict {
 		waiting, rate, _ := v.waiting()

@@ -3,7 +3,7 @@ package doctor
 var partitionsAlike = Check{
 	Name: "partitions", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Does every partition have the subscription, with as many consumers?",
-	Why: "what is published to a partition without consumers does not come; pulsar-client-go finds new partitions once a minute, and may give up " +
+	Why: "messages of a partition without consumers do not come; pulsar-client-go finds new partitions once a minute, and may give up " +
 		"those that it has if it cannot subscribe to a new one",
 	Remedy: "restart the consumers; `pulsar-admin topics create-missed-partitions {topic}`",
 	look: func(v *visit) verdict {

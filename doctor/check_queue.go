@@ -4,10 +4,10 @@ import "time"
 
 var receiverQueue = Check{
 	Name: "queue", About: "Policy", Needs: Given,
-	Asks: "Is what is prefetched handled within ten seconds, and within the ack timeout?",
-	Why: "a message that comes back through the broker, as after an ack timeout, queues behind what was prefetched; other consumers have nothing to do " +
+	Asks: "Are prefetched messages handled within ten seconds, and within the ack timeout?",
+	Why: "a message that comes back through the broker, as after an ack timeout, queues behind prefetched ones; other consumers have nothing to do " +
 		"meanwhile, and all of it comes again after a restart",
-	Remedy: "`pulsar.ConsumerOptions{ReceiverQueueSize: 16}`, or about what is handled in a second",
+	Remedy: "`pulsar.ConsumerOptions{ReceiverQueueSize: 16}`, or about as many as are handled in a second",
 	look: func(v *visit) verdict {
 		if v.Load.HandlerTime == 0 {
 			return verdict{}

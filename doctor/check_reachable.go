@@ -15,7 +15,7 @@ var reachable = Check{
 	Name: "reachable", About: "Connection", Needs: AdminAPI,
 	Asks:   "Do the admin API and the broker answer?",
 	Why:    "nothing is redelivered without a connection, and nothing below can be checked",
-	Remedy: "check `-url` and `-admin-url`, TLS, tokens and what is between here and the broker",
+	Remedy: "check `-url` and `-admin-url`, TLS, tokens, and the network between here and the broker",
 	look: func(v *visit) verdict {
 		if err := v.askAdmin(); err != nil {
 			v.unreachable = true

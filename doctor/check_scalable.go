@@ -42,7 +42,7 @@ var scalable = Check{
 		}
 		for _, segment := range layout.Segments {
 			if segment.Legacy {
-				return problem("it was migrated to the scalable topic %s%s: what is published now does not come here", scalableDomain, path)
+				return problem("it was migrated to the scalable topic %s%s: messages published now do not come here", scalableDomain, path)
 			}
 		}
 		return problem("%s%s is a scalable topic", scalableDomain, path)

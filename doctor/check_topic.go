@@ -9,7 +9,7 @@ import (
 var topicExists = Check{
 	Name: "topic", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Does the topic exist?",
-	Why: "a name that nobody has used is often misspelled; the broker creates the topic for a consumer, which then waits for ever, or refuses " +
+	Why: "an unused name is often misspelled; the broker creates the topic for a consumer, which then waits for ever, or refuses " +
 		"the consumer",
 	Remedy: "`pulsar-admin namespaces create {namespace}` if there is none; `pulsar-admin topics create {topic}`",
 	look: func(v *visit) verdict {

@@ -2,7 +2,7 @@ package doctor
 
 var unackedLimits = Check{
 	Name: "unacked-limits", About: "Limits", Needs: AdminAPI,
-	Asks: "Does what waits, and what is prefetched, fit the broker's limits of unacknowledged messages?",
+	Asks: "Do waiting and prefetched messages fit the broker's limits of unacknowledged messages?",
 	Why: "a message that waits is unacknowledged, and of a batch all messages count until the last one is acknowledged; at the limit the broker " +
 		"sends nothing more",
 	Remedy: "`pulsar-admin namespaces set-max-unacked-messages-per-consumer {namespace} -c N`, " +
@@ -37,7 +37,7 @@ var unackedLimits = Check{
 			if n > limit {
 				status = Problem
 			}
-			return judge(2*n <= limit, status, "about %d of %d of a %s, at %.3g messages a second of which %g%% fail for %v", n, limit, of, rate,
+			return judge(2*n <= limit, status, "about %d of %d of a %s, at %.3g messages a second, if %g%% of them fail for %v", n, limit, of, rate,
 				100*v.Load.Failing, wait)
 		}
 		return worse(tooSmall, worse(found(waiting/max(1, v.instances()), perConsumer, "consumer"), found(waiting, total, "subscription")))

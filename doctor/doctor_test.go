@@ -97,7 +97,7 @@ func TestEntriesOfDeadLetters(t *testing.T) {
 	for backlog, want := range map[int]string{0: "0 entries", 1: "1 entry", 2: "2 entries"} {
 		answers := map[string]string{dead + "/partitions": `{}`, dead + "/deduplicationEnabled": "false",
 			dead + "/stats": fmt.Sprintf(`{"subscriptions": {"inspect": {"msgBacklog": %d}}}`, backlog)}
-		assert.Equal(t, "inspect: "+want+", nobody is connected", look(t, "dead-letters-emptied", Setup{}, answers).Found)
+		assert.Equal(t, "inspect: "+want+", no consumer is connected", look(t, "dead-letters-emptied", Setup{}, answers).Found)
 		assert.Equal(t, "deduplication is off, "+want+" of dead letters", look(t, "deduplication", Setup{}, answers).Found)
 	}
 }
@@ -134,7 +134,7 @@ func TestUnknown(t *testing.T) {
 	f = look(t, "expiration", Setup{}, map[string]string{namespaces: `{}`, runtime: "403"})
 	assert.Equal(t, "no right to read brokers/configuration/runtime (403)", f.Found)
 	f = look(t, "ttl", Setup{}, nil)
-	assert.Equal(t, "this broker does not tell namespaces/public/default", f.Found)
+	assert.Equal(t, "this broker does not show namespaces/public/default", f.Found)
 }
 
 // A namespace that is not there, as one whose name is mistyped, is a problem: no consumer can subscribe.
@@ -206,7 +206,7 @@ func TestScalableTopic(t *testing.T) {
 			ordersPath + "/stats": `{"subscriptions": {"billing": {"consumers": [{"consumerName": "a"}]}}}`},
 			Finding{Status: OK, Found: "an ordinary topic; the broker refuses to migrate it while its consumers are connected, here 1"}},
 		"migrated": {map[string]string{"brokers/version": five, path: `{"segments": {"0": {"legacy": true}, "1": {"legacy": false}}}`},
-			Finding{Status: Problem, Found: "it was migrated to the scalable topic topic://public/default/orders: what is published now does not come here"}},
+			Finding{Status: Problem, Found: "it was migrated to the scalable topic topic://public/default/orders: messages published now do not come here"}},
 		"scalable": {map[string]string{"brokers/version": five, path: `{"segments": {"0": {"legacy": false}}}`},
 			Finding{Status: Problem, Found: "topic://public/default/orders is a scalable topic"}},
 		"no right": {map[string]string{"brokers/version": five, path: "403"}, Finding{Status: Unknown, Found: "no right to read " + path + " (403)"}},

@@ -86,7 +86,7 @@ func unknown(err error) verdict {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return verdict{Unknown, fmt.Sprintf("no right to read %s (%d)", path, refused.Status)}
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return verdict{Unknown, "this broker does not tell " + path}
+		return verdict{Unknown, "this broker does not show " + path}
 	}
 	return verdict{Unknown, refused.Error()}
 }

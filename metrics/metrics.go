@@ -102,7 +102,7 @@ func (m *Metrics) make() {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels(more...))
 	}
 	m.settled = counter("redelivery_settled_total",
-		"Messages by what became of them: acked, nacked, timed_out, reconsumed, dead_lettered.", "outcome")
+		"Messages by outcome: acked, nacked, timed_out, reconsumed, dead_lettered.", "outcome")
 	m.redelivered = counter("redelivery_redelivered_total",
 		"Messages handed out again, by cause: nack, timeout, retry_topic, reconnect.", "cause")
 	m.deadLetters = counter("redelivery_dead_letters_total",

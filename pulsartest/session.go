@@ -113,7 +113,7 @@ func (c *session) read() {
 			continue
 		}
 		if err := c.handle(cmd, data); err != nil {
-			c.log.Warn("pulsartest: closing a connection that sent what it must not", "command", cmd.Type(), "err", err)
+			c.log.Warn("pulsartest: closing a connection that broke the protocol", "command", cmd.Type(), "err", err)
 			return
 		}
 		c.waitForRoom()

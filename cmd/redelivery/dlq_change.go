@@ -38,7 +38,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	}
 	what := fmt.Sprintf("subscription %s, which keeps %s", clean(d.own()), entries(keeps))
 	if keeps > 0 && len(others) == 0 {
-		what += "; nobody else does, so the broker deletes them and later ones"
+		what += "; it was the last one, so the broker deletes them and later ones"
 	} else if keeps > 0 {
 		what += "; so may " + strings.Join(others, ", ")
 	}

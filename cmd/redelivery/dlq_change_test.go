@@ -35,7 +35,7 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 	require.Equal(t, "Would remove subscription redelivery, which keeps 30 entries; so may audit.\n"+again+"Nothing was changed. Run again with -yes.\n", said)
 	require.Equal(t, "Removed subscription redelivery, which keeps 30 entries; so may audit.\n"+again, must("unsubscribe", topic, "-yes"))
 	require.Equal(t, []string{"audit"}, b.server.Subscriptions(origin+"-refunds-DLQ"))
-	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"), "nobody else does, so the broker deletes them")
+	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"), "it was the last one, so the broker deletes them")
 
 	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"), "A later replay or purge with -subscription audit begins again")
 	b.subscribe("orders-none-DLQ", "redelivery")

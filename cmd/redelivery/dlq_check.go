@@ -39,7 +39,7 @@ func (d *dlq) check(verb, topic string) error {
 	case d.public != "" && (d.secret == "" || d.keyName == ""):
 		return errors.New("-encryption-public-key needs -encryption-private-key and -encryption-key-name")
 	case (verb == "replay" || verb == "import") && d.secret != "" && d.public == "":
-		return fmt.Errorf("-encryption-private-key needs -encryption-public-key: %s encrypts what was encrypted", verb)
+		return fmt.Errorf("-encryption-private-key needs -encryption-public-key: %s encrypts letters that were encrypted", verb)
 	case verb == "list":
 		if topic == "" {
 			return nil

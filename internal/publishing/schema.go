@@ -24,7 +24,7 @@ func (e Encoded) GetSchemaInfo() *pulsar.SchemaInfo { return e.Info }
 func SchemaOf(msg pulsar.Message) (schema pulsar.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("this version of pulsar-client-go does not tell the schema of a message: %v", r)
+			err = fmt.Errorf("this version of pulsar-client-go does not show the schema of a message: %v", r)
 		}
 	}()
 	version := msg.SchemaVersion()
