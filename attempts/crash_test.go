@@ -81,7 +81,7 @@ func handleMany(l *Log) {
 
 // A session is careful with its first messages, and then as long as it has little to do: a message that crashed another one comes as any
 // other.
-func TestWhoIsCareful(t *testing.T) {
+func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openAlive(t, client, topic, "a"), openAlive(t, client, topic, "b")
@@ -132,7 +132,7 @@ func TestCareTakesATenthOfTheTime(t *testing.T) {
 }
 
 // While the log does not answer no message waits for it.
-func TestNobodyIsCarefulWithoutALog(t *testing.T) {
+func TestNoSessionIsCarefulWithoutALog(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a := openAlive(t, client, topic, "a")
 	a.mu.Lock()

@@ -9,7 +9,7 @@ import (
 )
 
 // However often frames are written in vain, as while each of them is refused, they take no more memory. How far the log lags is still known.
-func TestFramesThatAreWrittenInVain(t *testing.T) {
+func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	c := changes{of: map[place]*ownChange{}}
 	const many = 100
 	for i := range int64(many) {

@@ -9,7 +9,7 @@ import (
 )
 
 // The topic is lost while the frame that forgets all waits for the answers to earlier ones: the next connection's first frame forgets all.
-func TestAResetWhileTheLinkIsLost(t *testing.T) {
+func TestResetIsRepeatedAfterALostLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		l.Reset()

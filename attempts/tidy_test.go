@@ -110,7 +110,7 @@ func TestManyRecords(t *testing.T) {
 }
 
 // A day of failures, 5 a second of 200 messages at a time, leaves the log's subscription with little behind it.
-func TestADay(t *testing.T) {
+func TestLogOfADayStaysSmall(t *testing.T) {
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("ATTEMPTS_DAY") == "" {
 		t.Skip("needs a real broker, a minute, and ATTEMPTS_DAY=1")
 	}

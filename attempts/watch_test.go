@@ -49,7 +49,7 @@ func (l *Log) liveFor(d time.Duration, sessions ...SessionID) {
 
 // Those that ended or were lost do not count: a session beside which a thousand came and went is as careful as one beside which none did,
 // and its lease is no longer.
-func TestThoseThatWentDoNotCount(t *testing.T) {
+func TestEndedSessionsDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		for id := range SessionID(1000) {
@@ -82,7 +82,7 @@ func TestASessionIsLostTwice(t *testing.T) {
 }
 
 // While the log's topic is away nobody is heard, which is no sign that anybody crashed.
-func TestALogThatIsAwayHasLostNobody(t *testing.T) {
+func TestLogThatIsAwayLosesNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(), changes: []change{{Key: one, session: 2, begun: 2}}})
@@ -164,7 +164,7 @@ func TestCareComesBack(t *testing.T) {
 }
 
 // While the log cannot be reached no message waits for it, though what waits to be written is new.
-func TestNobodyIsCarefulWhileTheLogFails(t *testing.T) {
+func TestNoSessionIsCarefulWhileTheLogFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		l.fail(errShort)
@@ -199,7 +199,7 @@ func TestAQuietLogIsTidied(t *testing.T) {
 }
 
 // Every session forgets what nothing was heard of for long, whoever of them tidies.
-func TestAllForget(t *testing.T) {
+func TestEverySessionForgetsOldRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		l.renew(2)

@@ -138,7 +138,7 @@ func TestNewPolicy(t *testing.T) {
 	}
 }
 
-func TestConsumerNobodyDefined(t *testing.T) {
+func TestUndefinedConsumerIsAnError(t *testing.T) {
 	c, err := Load("testdata/redelivery.yaml")
 	require.NoError(t, err)
 	want := `config: consumer is "biling", want one of the file's (billing, java-too, plain, shipping-eu)`

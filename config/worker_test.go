@@ -77,7 +77,7 @@ func TestWorkerWithOptions(t *testing.T) {
 	}
 }
 
-func TestWorkerNobodyDefined(t *testing.T) {
+func TestUndefinedWorkerIsAnError(t *testing.T) {
 	c, err := Parse([]byte(workers))
 	require.NoError(t, err)
 	want := `config: worker is "biling", want one of the file's (billing, plain)`

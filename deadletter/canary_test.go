@@ -112,7 +112,7 @@ func TestCanaryWaits(t *testing.T) {
 }
 
 // Who waits is told for whom, and that nobody is there to process anything; not for ever.
-func TestCanaryNobodyConsumes(t *testing.T) {
+func TestCanaryWithoutConsumerIsReported(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(2)

@@ -18,7 +18,7 @@ import (
 )
 
 // Whatever is called a topic: an error, and nothing is created.
-func TestTopicsThatAreNone(t *testing.T) {
+func TestBadTopicNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)

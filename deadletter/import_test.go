@@ -81,7 +81,7 @@ func TestImportRoundTrip(t *testing.T) {
 }
 
 // A purge leaves what its file could not have, and throws everything away only if it is told to.
-func TestPurgeLeavesWhatNobodyCouldRead(t *testing.T) {
+func TestPurgeLeavesUnreadableLetters(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)

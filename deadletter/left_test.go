@@ -283,7 +283,7 @@ func TestOrigin(t *testing.T) {
 	require.Equal(t, 10, b.backlog(tp.origin, "shipping"))
 }
 
-func TestNobodyWouldGetIt(t *testing.T) {
+func TestReplayWithoutSubscriptionIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)

@@ -134,7 +134,7 @@ func TestPeekOfTheSubscription(t *testing.T) {
 }
 
 // What was replayed is not there any more for a dry run, a second replay, or peek.
-func TestWhatWasReplayed(t *testing.T) {
+func TestReplayedLettersAreGoneForPeekAndReplay(t *testing.T) {
 	t.Parallel()
 	for name, newBroker := range map[string]func(testing.TB) *broker{"broker": newBroker, "in process": func(t testing.TB) *broker { return newInProcess(t) }} {
 		t.Run(name, func(t *testing.T) {

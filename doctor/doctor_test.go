@@ -251,7 +251,7 @@ func TestNoFalseAlarm(t *testing.T) {
 }
 
 // On Exclusive and Failover the broker does not count what a consumer has: it is no backlog that nobody gets, as long as all is sent.
-func TestWhatAnExclusiveConsumerHas(t *testing.T) {
+func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		server := pulsartest.NewServer(t)
 		client := server.Client(t)

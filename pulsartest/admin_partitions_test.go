@@ -15,7 +15,7 @@ import (
 )
 
 // What the admin API answers about a partition of a topic that has none, or not so many. PULSAR_ADMIN_URL asks a real broker.
-func TestPartitionsThatThereAreNot(t *testing.T) {
+func TestMissingPartitionsAreRefused(t *testing.T) {
 	url := os.Getenv("PULSAR_ADMIN_URL")
 	if url == "" {
 		url = NewServer(t).AdminURL()

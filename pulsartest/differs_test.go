@@ -128,7 +128,7 @@ var whatDiffers = map[string]func(*testing.T){
 	},
 }
 
-func TestWhatDiffers(t *testing.T) {
+func TestListedDifferencesFromTheRealBroker(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(doc), "# What differs from the real broker\n")

@@ -132,7 +132,7 @@ func (l late) Close() {
 }
 
 // What comes from the consumer that GiveBack has closed cannot be acknowledged, and is not handed out.
-func TestWhatComesAfterGiveBack(t *testing.T) {
+func TestMessageAfterGiveBackIsNotHandedOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.partitions(2) // with one topic it is known to have come by a lost connection

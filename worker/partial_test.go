@@ -105,7 +105,7 @@ func TestSuccessEndsAnOutage(t *testing.T) {
 }
 
 // What an outage takes: failures in a row, and more of them after one that may have been none.
-func TestWhatBeginsAnOutage(t *testing.T) {
+func TestFailuresThatBeginAnOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		window int
 		ratio  float64

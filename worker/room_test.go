@@ -122,7 +122,7 @@ func TestKeyOrderTakesRoomFromRedelivery(t *testing.T) {
 }
 
 // What waits for its key, fills the memory limit and is lost makes room for what comes instead, also where another slot gathers batches.
-func TestWhatIsLostMakesRoom(t *testing.T) {
+func TestLostMessageMakesRoom(t *testing.T) {
 	virtually(t, exclusive(1), func(t *rig) {
 		began := time.Now()
 		_, stop := t.startBatch(worker.Batch{MaxMessages: 3}, func(context.Context, []pulsar.Message) error {
@@ -256,7 +256,7 @@ func TestMessagesBehindLargeFailuresAreReached(t *testing.T) {
 
 // Messages are taken again when the one that had no room is done, though its slot is not the one to take them: it has lost its place, or waits for its
 // turn to take a batch or to spend a token of the rate limit, which the slot has that waits for a message.
-func TestWhoHadNoRoomIsDone(t *testing.T) {
+func TestMessagesAreTakenWhenTheOneWithoutRoomIsDone(t *testing.T) {
 	last := func(stuck time.Duration) worker.Handler {
 		failed := false
 		return func(_ context.Context, msg pulsar.Message) error {

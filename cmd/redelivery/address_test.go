@@ -33,7 +33,7 @@ func TestAddresses(t *testing.T) {
 }
 
 // What follows the host of an address is refused, since brokers are not found behind a path; slashes and blanks around it do no harm.
-func TestWhatFollowsTheHost(t *testing.T) {
+func TestPathAfterTheHostIsRefused(t *testing.T) {
 	server := inProcess(t)
 	const refused = "\", want http://host:8080 or https://host:8443"
 	for after, said := range map[string]string{"": "", "/": "", "//": "", " ": "", "/\t": "", "/admin/v2": refused, "//admin": refused,

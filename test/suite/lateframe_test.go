@@ -31,7 +31,7 @@ func (k slowKeys) PrivateKey(name string, meta map[string]string) (*crypto.Encry
 
 // Upstream reads on for a while after it has noticed that a connection is lost, here since a key takes long. What it reads is cleared before
 // the next connection, and what comes by that is handed out all the same.
-func TestWhatIsReadAfterAConnectionIsLost(t *testing.T) {
+func TestMessagesAfterALostConnectionAreHandedOut(t *testing.T) {
 	t.Parallel()
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {

@@ -109,7 +109,7 @@ type identified struct {
 func (m identified) ID() pulsar.MessageID { return m.id }
 
 // Another consumer becomes the active one of a Failover partition: what the first one has is the other's, and it is told so.
-func TestWhatAnotherActiveConsumerHasIsLost(t *testing.T) {
+func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := newBroker(t), &losses{}
 	topic := b.topic(1)
@@ -131,7 +131,7 @@ func TestWhatAnotherActiveConsumerHasIsLost(t *testing.T) {
 
 // The connection of an Exclusive consumer breaks, and another one has subscribed before it is back: what the first one has is told to be lost with
 // the Consumer, which gives up, and is the other's.
-func TestWhatAnExclusiveConsumerLosesToAnother(t *testing.T) {
+func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second}), &losses{}
 	topic := b.topic(0)

@@ -138,7 +138,7 @@ func TestSubscribeWithLeavesDeadLettersToTheReconsumer(t *testing.T) {
 }
 
 // What will not do what somebody may expect of it is logged once.
-func TestWhatIsWithoutEffectIsLogged(t *testing.T) {
+func TestOptionWithoutEffectIsLogged(t *testing.T) {
 	dlq := &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}
 	kept := &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead", InitialSubscriptionName: "inspect"}
 	type opts = pulsar.ConsumerOptions

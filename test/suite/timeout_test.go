@@ -66,7 +66,7 @@ func timed(t *testing.T, test func(*testing.T, *redelivery.Consumer, *fake)) {
 		redelivery.WithAckTimeout(10*time.Second), redelivery.WithNackRedeliveryDelay(time.Second), atBroker)
 }
 
-func TestWhatSettlesEndsTheAckTimeout(t *testing.T) {
+func TestSettlingEndsTheAckTimeout(t *testing.T) {
 	for name, settle := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"Ack":             func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
 		"AckID":           func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckID(m.ID()) },
