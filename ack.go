@@ -11,9 +11,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// Ack acknowledges a message. It is final: unless Ack returns an error, the message is not delivered again. A message that waits for its
-// redelivery may still be acknowledged. Acknowledging a message twice is not an error. After Close, Ack returns ErrClosed. With
-// AckWithResponse in pulsar.ConsumerOptions it waits for the broker and returns the broker's error.
+// Ack acknowledges a message. It is final: unless Ack returns an error, the message is not delivered again. A message
+// that waits for its redelivery may still be acknowledged. Acknowledging a message twice is not an error. After Close,
+// Ack returns ErrClosed. With AckWithResponse in pulsar.ConsumerOptions it waits for the broker and returns the
+// broker's error.
 func (c *Consumer) Ack(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -31,16 +32,18 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 	return c.ack(n, nil, partition.Done, pulsar.Consumer.AckID)
 }
 
-// AckWithTxn acknowledges a message in a transaction. The message's delay and ack timeout end. If the transaction is aborted, the
-// broker sends the message again at once, and the Consumer hands it out with its old redelivery count, when its delay is over.
+// AckWithTxn acknowledges a message in a transaction. The message's delay and ack timeout end. If the transaction is
+// aborted, the broker sends the message again at once, and the Consumer hands it out with its old redelivery count,
+// when its delay is over.
 //
-// That does not hold for messages of a batch: if its other messages are acknowledged, the broker does not send those of an aborted
-// transaction again, with batch-index acknowledgement or without, to plain consumers neither. Producers of messages that are acknowledged
-// in transactions should set DisableBatching. Without batch-index acknowledgement, pulsar-client-go sends nothing until the last message of
-// the batch is acknowledged; then the transaction of that last message acknowledges the whole batch. With it (EnableBatchIndexAcknowledgment)
-// the broker refuses the last message of a batch of which others were acknowledged in a transaction, and the transaction cannot end. So
-// Subscribe does not switch it on if the client has EnableTransaction. Where Subscribe and SubscribeWith do not see that, because the client is
-// wrapped or not known, use WithoutBatchIndexAcks: else AckWithTxn returns an error for messages of batches.
+// That does not hold for messages of a batch: if its other messages are acknowledged, the broker does not send those of
+// an aborted transaction again, with batch-index acknowledgement or without, to plain consumers neither. Producers of
+// messages that are acknowledged in transactions should set DisableBatching. Without batch-index acknowledgement,
+// pulsar-client-go sends nothing until the last message of the batch is acknowledged; then the transaction of that last
+// message acknowledges the whole batch. With it (EnableBatchIndexAcknowledgment) the broker refuses the last message of
+// a batch of which others were acknowledged in a transaction, and the transaction cannot end. So Subscribe does not
+// switch it on if the client has EnableTransaction. Where Subscribe and SubscribeWith do not see that, because the
+// client is wrapped or not known, use WithoutBatchIndexAcks: else AckWithTxn returns an error for messages of batches.
 func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -121,7 +124,8 @@ func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome
 	}
 }
 
-// ackAgain acknowledges another delivery of a settled message. Nobody waits for that. If it fails, another copy will come.
+// ackAgain acknowledges another delivery of a settled message. Nobody waits for that. If it fails, another copy will
+// come.
 func (c *Consumer) ackAgain(a partition.Again) {
 	id := a.Object.(pulsar.MessageID)
 	if a.Whole {
@@ -135,8 +139,8 @@ func (c *Consumer) ackAgain(a partition.Again) {
 	})
 }
 
-// AckCumulative acknowledges all messages of a partition up to and including this one. None of them comes back. It is for
-// Exclusive and Failover: on the other types it returns pulsar-client-go's error.
+// AckCumulative acknowledges all messages of a partition up to and including this one. None of them comes back. It is
+// for Exclusive and Failover: on the other types it returns pulsar-client-go's error.
 func (c *Consumer) AckCumulative(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -183,7 +187,8 @@ func (c *Consumer) ackCumulative(n name) error {
 	return err
 }
 
-// acked reports that a message was acknowledged, or could not be. One that is not known is left out, unless its topic is non-persistent.
+// acked reports that a message was acknowledged, or could not be. One that is not known is left out, unless its topic
+// is non-persistent.
 func (c *Consumer) acked(n name, msg pulsar.Message, d *partition.Delivery, began time.Duration, err error) {
 	if c.observer.Settled == nil {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// AckIDList acknowledges several messages, each as Ack does. The error may be a pulsar.AckError. It maps each id that was not
-// acknowledged to its error: the broker's error with AckWithResponse, ErrClosed after Close.
+// AckIDList acknowledges several messages, each as Ack does. The error may be a pulsar.AckError. It maps each id that
+// was not acknowledged to its error: the broker's error with AckWithResponse, ErrClosed after Close.
 func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	names := make([]name, len(ids))
 	for i, id := range ids {

@@ -19,28 +19,31 @@ import (
 
 // AttemptLog configures the log of attempts; see WithAttemptLog. A zero field means its default.
 type AttemptLog struct {
-	// Topic is the topic of the log, the same for all consumers of the subscription, and of no other subscription: their counts would be
-	// mixed up. It must exist, unless the broker creates topics on use. A name without a namespace is of the namespace of the first topic.
-	// Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without
-	// -partition-N.
+	// Topic is the topic of the log, the same for all consumers of the subscription, and of no other subscription:
+	// their counts would be mixed up. It must exist, unless the broker creates topics on use. A name without a
+	// namespace is of the namespace of the first topic. Default: <topic>-<subscription>-ATTEMPTS, of the first topic,
+	// without -partition-N.
 	Topic string
 	// OpenTimeout is how long Subscribe and Wrap may take to read the log. Default: 30 s.
 	OpenTimeout time.Duration
-	// Optional lets Subscribe and Wrap succeed if the log cannot be read within OpenTimeout. The Consumer then keeps trying; until it has
-	// read the log, counts and delays are those of this process alone. Each failure is logged and reported to observers. Default: false,
-	// they return an error.
+	// Optional lets Subscribe and Wrap succeed if the log cannot be read within OpenTimeout. The Consumer then keeps
+	// trying; until it has read the log, counts and delays are those of this process alone. Each failure is logged and
+	// reported to observers. Default: false, they return an error.
 	Optional bool
-	// Retention is how long after its due time a record stays in the log if nothing more happens to its message. Default: one day.
+	// Retention is how long after its due time a record stays in the log if nothing more happens to its message.
+	// Default: one day.
 	Retention time.Duration
 }
 
-// WithAttemptLog (default: none) keeps redelivery counts and due times in a topic, so that they outlive the process: after a restart a
-// failed message is not early and its count does not start again, on every subscription type, and MaxDeliveries holds across restarts.
-// Each consumer of the subscription needs the option. It reads the log before its first message, and follows it afterwards.
+// WithAttemptLog (default: none) keeps redelivery counts and due times in a topic, so that they outlive the process:
+// after a restart a failed message is not early and its count does not start again, on every subscription type, and
+// MaxDeliveries holds across restarts. Each consumer of the subscription needs the option. It reads the log before its
+// first message, and follows it afterwards.
 //
-// Each failure writes a record within a few milliseconds; many records share a message of the log. A message that does not fail writes
-// nothing. A failure in the last milliseconds before a crash is not counted. A Seek clears the log. docs/attempts.md says how much the log
-// costs and when not to use it. The option needs a client, that of Subscribe or WithClient, and a durable subscription.
+// Each failure writes a record within a few milliseconds; many records share a message of the log. A message that does
+// not fail writes nothing. A failure in the last milliseconds before a crash is not counted. A Seek clears the log.
+// docs/attempts.md says how much the log costs and when not to use it. The option needs a client, that of Subscribe or
+// WithClient, and a durable subscription.
 func WithAttemptLog(log AttemptLog) Option {
 	return func(s *settings) error {
 		switch {

@@ -16,9 +16,9 @@ type channel struct {
 	fed      atomic.Bool
 }
 
-// Chan returns a channel of messages; the Consumer field of each is this Consumer. If pulsar.ConsumerOptions had a MessageChannel, that
-// is the channel. The application has a message when it has taken it from the channel. Unlike the channel of pulsar-client-go, this one
-// has no buffer of its own. Like that one, it is never closed.
+// Chan returns a channel of messages; the Consumer field of each is this Consumer. If pulsar.ConsumerOptions had a
+// MessageChannel, that is the channel. The application has a message when it has taken it from the channel. Unlike the
+// channel of pulsar-client-go, this one has no buffer of its own. Like that one, it is never closed.
 func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
 	c.startFeeder()
 	return c.channel.messages
@@ -45,7 +45,8 @@ func (c *Consumer) feed() {
 	}
 }
 
-// offer is a message that Chan offers. It is withdrawn if the message is settled, or forgotten, before the application takes it.
+// offer is a message that Chan offers. It is withdrawn if the message is settled, or forgotten, before the application
+// takes it.
 type offer struct {
 	id        partition.ID
 	hand      uint64
@@ -53,7 +54,8 @@ type offer struct {
 	over      chan struct{} // closed when it has ended
 }
 
-// withdraw ends an offer that does not hold any more, and reports whether it is one. The caller holds the Consumer's mu.
+// withdraw ends an offer that does not hold any more, and reports whether it is one. The caller holds the Consumer's
+// mu.
 func (o *offer) withdraw(g *partition.Group) bool {
 	if i, _, _ := g.Find(o.id, o.hand); i.Current {
 		return false
@@ -129,8 +131,8 @@ func (c *Consumer) receiveFed(ctx context.Context) (pulsar.Message, error) {
 	return nil, c.receiveError(ctx, ErrClosed)
 }
 
-// empty takes messages out of the application's own channel that it has not taken. Messages of other consumers, which may have the same channel, go
-// back into it.
+// empty takes messages out of the application's own channel that it has not taken. Messages of other consumers, which
+// may have the same channel, go back into it.
 func (c *Consumer) emptyChannel() {
 	if !c.channel.given {
 		return

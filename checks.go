@@ -28,8 +28,8 @@ func (p *preparation) warn() {
 	}
 }
 
-// warnOfAutoScaling says that upstream reserves more of the client's memory limit than it releases: for each message of a batch the sum of
-// those before it too.
+// warnOfAutoScaling says that upstream reserves more of the client's memory limit than it releases: for each message of
+// a batch the sum of those before it too.
 func (p *preparation) warnOfAutoScaling() {
 	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
 		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit for ever, and then no retry "+

@@ -11,22 +11,25 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// patience is how long Close waits for calls of the inner consumer: many round trips, and little of the two seconds that Close may take.
-// It does not wait for a broker that does not answer.
+// patience is how long Close waits for calls of the inner consumer: many round trips, and little of the two seconds
+// that Close may take. It does not wait for a broker that does not answer.
 const patience = 500 * time.Millisecond
 
-// Done returns a channel that is closed when the Consumer is closed or gives up: pulsar-client-go closes a consumer after
-// MaxReconnectToBroker attempts, and Receive then returns its error. It is closed too when other code closes the client; after Wrap, and
-// with TopicsPattern, only when a Receive finds nothing more that was prefetched. Any number of goroutines may wait for it.
+// Done returns a channel that is closed when the Consumer is closed or gives up: pulsar-client-go closes a consumer
+// after MaxReconnectToBroker attempts, and Receive then returns its error. It is closed too when other code closes the
+// client; after Wrap, and with TopicsPattern, only when a Receive finds nothing more that was prefetched. Any number of
+// goroutines may wait for it.
 func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 
-// Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. It waits half a second
-// at most for messages that are being published to the retry or dead letter topic; those that have no answer by then may come twice. While
-// pulsar-client-go looks for a broker that refuses connections, its Close takes as long as the client's OperationTimeout, and so does this one.
+// Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. It
+// waits half a second at most for messages that are being published to the retry or dead letter topic; those that have
+// no answer by then may come twice. While pulsar-client-go looks for a broker that refuses connections, its Close takes
+// as long as the client's OperationTimeout, and so does this one.
 //
-// When Close returns, the Consumer's goroutines have ended, except one that runs a callback, such as one that calls Close, and one that
-// waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed. While an interceptor runs, which may
-// be the caller, Close waits for a second at most, and the rest is done when the interceptor has returned.
+// When Close returns, the Consumer's goroutines have ended, except one that runs a callback, such as one that calls
+// Close, and one that waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed.
+// While an interceptor runs, which may be the caller, Close waits for a second at most, and the rest is done when the
+// interceptor has returned.
 func (c *Consumer) Close() {
 	if !c.closing.CompareAndSwap(false, true) {
 		c.awaitClosed(context.Background())
@@ -80,8 +83,8 @@ func (c *Consumer) closeInner(inner pulsar.Consumer) {
 	}
 }
 
-// awaitClosed waits until another call of Close has ended, or ctx. An interceptor that Close waits for may call it: then it waits for a second
-// at most.
+// awaitClosed waits until another call of Close has ended, or ctx. An interceptor that Close waits for may call it:
+// then it waits for a second at most.
 func (c *Consumer) awaitClosed(ctx context.Context) {
 	var enough <-chan time.Time
 	if c.hooks.IsTelling() {
@@ -116,7 +119,8 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	}
 }
 
-// giveUpReceiving ends the Consumer, whose inner consumer has closed itself. err is nil if other code closed that, or its client.
+// giveUpReceiving ends the Consumer, whose inner consumer has closed itself. err is nil if other code closed that, or
+// its client.
 func (c *Consumer) giveUpReceiving(err error) {
 	if !c.goroutines.enter() {
 		return
@@ -144,8 +148,8 @@ func (c *Consumer) receiveFailed(err error) {
 	c.wakeUp()
 }
 
-// enter begins a call of the inner consumer, unless that is being closed, by Close or by GiveBack. pulsar-client-go may never answer an
-// acknowledgement that comes meanwhile. Without an error, calls.leave must follow.
+// enter begins a call of the inner consumer, unless that is being closed, by Close or by GiveBack. pulsar-client-go may
+// never answer an acknowledgement that comes meanwhile. Without an error, calls.leave must follow.
 func (c *Consumer) enter() error {
 	if !c.calls.enter() {
 		return ErrClosed
@@ -168,8 +172,8 @@ func (c *Consumer) call(f func() error) error {
 	return f()
 }
 
-// untilClosed is call, and returns when the Consumer is closed or gives up meanwhile: of several topics pulsar-client-go calls one after the
-// other, and waits for ever for those that were closed before.
+// untilClosed is call, and returns when the Consumer is closed or gives up meanwhile: of several topics
+// pulsar-client-go calls one after the other, and waits for ever for those that were closed before.
 func (c *Consumer) untilClosed(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- c.call(f) }()

@@ -15,15 +15,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// Consumer is a pulsar.Consumer that redelivers by policy. A message that the application nacks, or does not settle before its
-// ack timeout, comes back after the delay that the policy gives for its redelivery count, and never earlier. Subscribe,
-// SubscribeWith and Wrap make a Consumer. It is safe for concurrent use.
+// Consumer is a pulsar.Consumer that redelivers by policy. A message that the application nacks, or does not settle
+// before its ack timeout, comes back after the delay that the policy gives for its redelivery count, and never earlier.
+// Subscribe, SubscribeWith and Wrap make a Consumer. It is safe for concurrent use.
 //
-// Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a nil message or id,
-// or on a foreign one, which did not come from pulsar-client-go: the method returns an error, or, if it returns none, logs a warning
-// and counts the failure in Stats. An application may wrap messages. If the wrapper has a method Unwrap() pulsar.Message, the Consumer can
-// publish the message beyond its memory limit, and tells a nack of an earlier delivery. A message of another Consumer of the same topics may be acknowledged with this one, but of a batch all or
-// none: else the broker never learns that the batch is acknowledged. A nack of it changes nothing.
+// Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a nil
+// message or id, or on a foreign one, which did not come from pulsar-client-go: the method returns an error, or, if it
+// returns none, logs a warning and counts the failure in Stats. An application may wrap messages. If the wrapper has a
+// method Unwrap() pulsar.Message, the Consumer can publish the message beyond its memory limit, and tells a nack of an
+// earlier delivery. A message of another Consumer of the same topics may be acknowledged with this one, but of a batch
+// all or none: else the broker never learns that the batch is acknowledged. A nack of it changes nothing.
 type Consumer struct {
 	settings  *settings
 	options   Options
@@ -34,8 +35,8 @@ type Consumer struct {
 	messages  upstream.Messages
 	inner     inner
 
-	// What becomes of the messages is decided by group. Package partition says how the verbs call it. mu guards it, and is not held while
-	// anything else is called.
+	// What becomes of the messages is decided by group. Package partition says how the verbs call it. mu guards it, and
+	// is not held while anything else is called.
 	mu      sync.Mutex
 	group   *partition.Group
 	alarm   *time.Timer   // for group's next timer
@@ -129,7 +130,8 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 	}
 }
 
-// outer returns what the application's interceptors and listeners get in place of the inner consumer or one of its children.
+// outer returns what the application's interceptors and listeners get in place of the inner consumer or one of its
+// children.
 func (c *Consumer) outer(inner pulsar.Consumer) pulsar.Consumer {
 	if c.inner.now.Load() == nil { // Subscribe has not returned
 		return inner
@@ -154,8 +156,8 @@ func (c *Consumer) consumerName() string {
 // Subscription returns the subscription's name.
 func (c *Consumer) Subscription() string { return c.options.Subscription }
 
-// GetLastMessageIDs returns the id of the last message published to each partition. With TopicsPattern it must not be called while topics
-// appear or vanish: pulsar-client-go goes through its own list of them without a lock.
+// GetLastMessageIDs returns the id of the last message published to each partition. With TopicsPattern it must not be
+// called while topics appear or vanish: pulsar-client-go goes through its own list of them without a lock.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	return c.current().GetLastMessageIDs()
 }

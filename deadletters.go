@@ -14,44 +14,52 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. A zero field means its
-// default.
+// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. A zero
+// field means its default.
 type DeadLetterPolicy struct {
-	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter. If a nack
-	// moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still count; after a ReconsumeLater the count begins
-	// again. Set it or MaxReconsumes; with WithReconsumeBackoff or WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no
-	// limit, for a policy that only DeadLetter and worker.Permanent need.
+	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a
+	// dead letter. If a nack moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still
+	// count; after a ReconsumeLater the count begins again. Set it or MaxReconsumes; with WithReconsumeBackoff or
+	// WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no limit, for a policy that only DeadLetter
+	// and worker.Permanent need.
 	MaxDeliveries uint32
-	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method publishes a dead letter.
-	// It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or, if that is 0, no limit.
+	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method
+	// publishes a dead letter. It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or,
+	// if that is 0, no limit.
 	MaxReconsumes uint32
 
-	// Topic is where dead letters go. A name without a namespace, such as orders-DLQ, is of the namespace of the consumer's first topic.
-	// Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
+	// Topic is where dead letters go. A name without a namespace, such as orders-DLQ, is of the namespace of the
+	// consumer's first topic. Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
 	Topic string
-	// RetryTopic is where retries go. A name without a namespace is as in Topic. It needs RetryEnable or WithReconsumeBackoff. Default:
-	// <topic>-<subscription>-RETRY.
+	// RetryTopic is where retries go. A name without a namespace is as in Topic. It needs RetryEnable or
+	// WithReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
-	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
-	// that none is deleted unread. It keeps the dead letters until a consumer acknowledges them there or removes the subscription; package
-	// deadletter replays and purges through another subscription. Default: none, and a warning.
+	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the
+	// first dead letter, so that none is deleted unread. It keeps the dead letters until a consumer acknowledges them
+	// there or removes the subscription; package deadletter replays and purges through another subscription. Default:
+	// none, and a warning.
 	InitialSubscriptionName string
-	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it: that of a second replica gets a suffix,
-	// and a warning is logged. Default: a name made of the topic, the subscription and random letters.
+	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it: that of a second
+	// replica gets a suffix, and a warning is logged. Default: a name made of the topic, the subscription and random
+	// letters.
 	ProducerName string
-	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption; a message that
-	// ConsumerCryptoFailureActionConsume hands over without decrypting it is not published, which is an error. Default: LZ4 compression.
+	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need
+	// Encryption; a message that ConsumerCryptoFailureActionConsume hands over without decrypting it is not published,
+	// which is an error. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
-	// OmitCause leaves the error's text out of retries and dead letters (EXCEPTION_MESSAGE), and out of the log. Default: false.
+	// OmitCause leaves the error's text out of retries and dead letters (EXCEPTION_MESSAGE), and out of the log.
+	// Default: false.
 	OmitCause bool
-	// Discard acknowledges a message that would become a dead letter, by DeadLetter too, and publishes nothing: the message is gone. Each is
-	// logged at Warn and reported as Discarded. It needs MaxDeliveries or MaxReconsumes, and excludes Topic, InitialSubscriptionName,
-	// ProducerName and WithReconsumer; DeadLetterTo has no effect. Default: false.
+	// Discard acknowledges a message that would become a dead letter, by DeadLetter too, and publishes nothing: the
+	// message is gone. Each is logged at Warn and reported as Discarded. It needs MaxDeliveries or MaxReconsumes, and
+	// excludes Topic, InitialSubscriptionName, ProducerName and WithReconsumer; DeadLetterTo has no effect. Default:
+	// false.
 	Discard bool
 }
 
-// DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields that DLQ lacks. A topic
-// name without a namespace is of public/default in DLQ, as in pulsar-client-go: the DeadLetterPolicy has the whole name.
+// DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields
+// that DLQ lacks. A topic name without a namespace is of public/default in DLQ, as in pulsar-client-go: the
+// DeadLetterPolicy has the whole name.
 func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
 	p := DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
 		RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
@@ -127,8 +135,8 @@ func (p *publisher) close() {
 // givenUp is the note of a message that is to be a dead letter, with the reason that the application gave.
 type givenUp struct{ reason error }
 
-// giveUp has a message published as a dead letter. Until then it waits here as after any nack: if it cannot be published, it comes back and is
-// given up again. had says that the application had it, so that this delivery counts.
+// giveUp has a message published as a dead letter. Until then it waits here as after any nack: if it cannot be
+// published, it comes back and is given up again. had says that the application had it, so that this delivery counts.
 func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason error, had bool) {
 	deliveries := d.Count
 	if had {
@@ -183,8 +191,8 @@ func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failur
 	return had
 }
 
-// leaveAside publishes a message elsewhere that waits, unless it is back before that. Messages are published in the order of the calls, and no
-// more than maxUnderway wait for the broker's answer.
+// leaveAside publishes a message elsewhere that waits, unless it is back before that. Messages are published in the
+// order of the calls, and no more than maxUnderway wait for the broker's answer.
 func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 	if x.msg == nil { // it comes from the broker when it is due
 		return
@@ -209,7 +217,8 @@ func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 	})
 }
 
-// maxUnderway limits the publications without a caller that wait for the broker's answer: as many as upstream's producer has by default.
+// maxUnderway limits the publications without a caller that wait for the broker's answer: as many as upstream's
+// producer has by default.
 const maxUnderway = 1000
 
 // outlivesTTL reports whether the broker may delete a message before a delay is over.
@@ -233,7 +242,8 @@ func (e *ttlError) Error() string {
 
 func (e *ttlError) Unwrap() error { return e.reason }
 
-// discarder acknowledges messages that would become dead letters: DeadLetterPolicy.Discard. It leaves retries to the Publisher in it.
+// discarder acknowledges messages that would become dead letters: DeadLetterPolicy.Discard. It leaves retries to the
+// Publisher in it.
 type discarder struct {
 	publishing.Publisher // nil without a retry topic
 	maxReconsumes        uint32
@@ -266,7 +276,8 @@ func (p *publisher) discards(policy DeadLetterPolicy) {
 	p.Publisher = &discarder{p.Publisher, policy.MaxReconsumes, p.isRetry}
 }
 
-// publishesBy has r publish retries, and dead letters unless they are discarded: then the discarder comes first, by the same count.
+// publishesBy has r publish retries, and dead letters unless they are discarded: then the discarder comes first, by the
+// same count.
 func (p *publisher) publishesBy(r *reconsume.Reconsumer, policy DeadLetterPolicy, retries bool) {
 	p.Publisher, p.own = r.Publisher(retries), r
 	if policy.Discard {

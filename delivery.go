@@ -25,10 +25,10 @@ type Delivery struct {
 	Waiting         bool          // it was nacked or timed out, and comes back
 }
 
-// Delivery describes msg, even if msg is no longer its newest delivery. For a message that the
-// Consumer does not know, the redelivery count is the broker's. If the application wrapped the message and the wrapper's count is
-// larger, that count is returned. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a
-// nil message.
+// Delivery describes msg, even if msg is no longer its newest delivery. For a message that the Consumer does not know,
+// the redelivery count is the broker's. If the application wrapped the message and the wrapper's count is larger, that
+// count is returned. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil
+// message.
 func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -62,8 +62,8 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	return d, nil
 }
 
-// attempt returns the number of a delivery over all retries. A message from the retry topic had attempts before. Like firstPublished it takes a
-// message of the application's own, whose methods may panic, for none of the retry topic.
+// attempt returns the number of a delivery over all retries. A message from the retry topic had attempts before. Like
+// firstPublished it takes a message of the application's own, whose methods may panic, for none of the retry topic.
 func (p *publisher) attempt(msg pulsar.Message, count uint32) (n uint32) {
 	n = uint32(min(uint64(count)+1, math.MaxUint32))
 	defer func() { _ = recover() }()
@@ -74,7 +74,8 @@ func (p *publisher) attempt(msg pulsar.Message, count uint32) (n uint32) {
 	return n
 }
 
-// firstPublished returns when a message, or the one that it is a retry of, was published first; zero for one that panics when asked.
+// firstPublished returns when a message, or the one that it is a retry of, was published first; zero for one that
+// panics when asked.
 func (p *publisher) firstPublished(msg pulsar.Message) (at time.Time) {
 	defer func() { _ = recover() }()
 	if p.isRetry(msg) {
@@ -83,11 +84,11 @@ func (p *publisher) firstPublished(msg pulsar.Message) (at time.Time) {
 	return msg.PublishTime()
 }
 
-// RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, it is the larger of the
-// broker's count and the Consumer's own, so it also grows where the broker's count stays 0 (Exclusive, Failover) or is reset. The broker
-// counts a batch as a whole; for the messages of a batch the Consumer uses its own count from the second delivery on. A retry of the
-// ReconsumeLater methods is a new message, whose count begins at 0. A message that a nack moved to the retry topic (WithNackRetryTopic)
-// keeps its count.
+// RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, it is
+// the larger of the broker's count and the Consumer's own, so it also grows where the broker's count stays 0
+// (Exclusive, Failover) or is reset. The broker counts a batch as a whole; for the messages of a batch the Consumer
+// uses its own count from the second delivery on. A retry of the ReconsumeLater methods is a new message, whose count
+// begins at 0. A message that a nack moved to the retry topic (WithNackRetryTopic) keeps its count.
 func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	n, err := c.nameOf(msg)
 	if err != nil {

@@ -8,23 +8,25 @@ import (
 // Errors of this package, for errors.Is. Errors of pulsar-client-go are returned unchanged; those
 // of Subscribe have the topic and the subscription before them, and errors.As finds a *pulsar.Error.
 var (
-	// ErrInvalidOption says that an option of this package has a wrong value, or does not go together with another one or with a
-	// field of pulsar.ConsumerOptions. The error names the option, its value and the allowed ones.
+	// ErrInvalidOption says that an option of this package has a wrong value, or does not go together with another one
+	// or with a field of pulsar.ConsumerOptions. The error names the option, its value and the allowed ones.
 	ErrInvalidOption = errors.New("redelivery: invalid option")
 
-	// ErrClosed says that the Consumer was closed before the call or during it. Receive returns pulsar-client-go's own error instead, a
-	// *pulsar.Error with Result ConsumerClosed. The channel of Done is closed in both cases.
+	// ErrClosed says that the Consumer was closed before the call or during it. Receive returns pulsar-client-go's own
+	// error instead, a *pulsar.Error with Result ConsumerClosed. The channel of Done is closed in both cases.
 	ErrClosed = errors.New("redelivery: the consumer is closed")
 
-	// ErrNotInFlight says that the application does not have the message, or no longer. From a ReconsumeLater method or DeadLetter it
-	// means that the message is settled, that the application has a later delivery of it, or that another consumer delivered it, such as
-	// the one given to Wrap; a message that waits after a nack or an ack timeout may still be published. From InProgress it means that no
-	// ack timeout runs: the message was settled or nacked, its ack timeout is over, or another consumer delivered it.
+	// ErrNotInFlight says that the application does not have the message, or no longer. From a ReconsumeLater method or
+	// DeadLetter it means that the message is settled, that the application has a later delivery of it, or that another
+	// consumer delivered it, such as the one given to Wrap; a message that waits after a nack or an ack timeout may
+	// still be published. From InProgress it means that no ack timeout runs: the message was settled or nacked, its ack
+	// timeout is over, or another consumer delivered it.
 	ErrNotInFlight = errors.New("redelivery: the application does not have the message: it was settled, nacked or timed out, or not " +
 		"delivered by this Consumer")
 
-	// ErrNoRetryTopic says that the Consumer has no retry topic: RetryEnable, WithReconsumeBackoff and WithReconsumer are not set, or the
-	// consumer given to Wrap is not subscribed to it. From DeadLetter it says that there is no dead letter topic either.
+	// ErrNoRetryTopic says that the Consumer has no retry topic: RetryEnable, WithReconsumeBackoff and WithReconsumer
+	// are not set, or the consumer given to Wrap is not subscribed to it. From DeadLetter it says that there is no dead
+	// letter topic either.
 	ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable, WithReconsumeBackoff or " +
 		"WithReconsumer")
 )

@@ -34,17 +34,19 @@ type inner struct {
 	mu sync.Mutex // held while it is replaced
 }
 
-// GiveBack returns every unsettled message to the broker: those that were prefetched, those that wait for redelivery, and those that the
-// application has. The broker sends them to other consumers of the subscription at once, and does not count that as a redelivery. To do
-// so, GiveBack closes the consumer at the broker. The next Receive, or the goroutine behind Chan, subscribes again; a paused Consumer
-// does so after Resume. From the moment that GiveBack closes the consumer until then this Consumer takes no messages, and settling one returns
-// an error. Subscribing again takes up to the client's OperationTimeout; a context that is done, and Close, do not wait for that.
+// GiveBack returns every unsettled message to the broker: those that were prefetched, those that wait for redelivery,
+// and those that the application has. The broker sends them to other consumers of the subscription at once, and does
+// not count that as a redelivery. To do so, GiveBack closes the consumer at the broker. The next Receive, or the
+// goroutine behind Chan, subscribes again; a paused Consumer does so after Resume. From the moment that GiveBack closes
+// the consumer until then this Consumer takes no messages, and settling one returns an error. Subscribing again takes
+// up to the client's OperationTimeout; a context that is done, and Close, do not wait for that.
 //
-// Call it when the application has no messages: those that it has may be handled twice. GiveBack waits half a second at most for messages
-// that are being published to the retry or dead letter topic; those that have no answer by then may come twice. The Consumer remembers the
-// delays and counts of waiting messages, in case they come here again. GiveBack needs Subscribe or SubscribeWith, a durable Shared or
-// Key_Shared subscription, which Unsubscribe has not deleted, and a receiver queue; otherwise it returns an error that satisfies errors.Is
-// with errors.ErrUnsupported. It returns ErrClosed after Close.
+// Call it when the application has no messages: those that it has may be handled twice. GiveBack waits half a second at
+// most for messages that are being published to the retry or dead letter topic; those that have no answer by then may
+// come twice. The Consumer remembers the delays and counts of waiting messages, in case they come here again. GiveBack
+// needs Subscribe or SubscribeWith, a durable Shared or Key_Shared subscription, which Unsubscribe has not deleted, and
+// a receiver queue; otherwise it returns an error that satisfies errors.Is with errors.ErrUnsupported. It returns
+// ErrClosed after Close.
 func (c *Consumer) GiveBack() error {
 	if c.inner.again == nil || !c.settings.isShared {
 		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, and a queue", errors.ErrUnsupported)
@@ -115,8 +117,8 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 	}
 }
 
-// resubscribe subscribes again, for the one who has the turn. It may take as long as the client's OperationTimeout, which ctx does not end:
-// then the next caller gets the outcome, and after Close no caller.
+// resubscribe subscribes again, for the one who has the turn. It may take as long as the client's OperationTimeout,
+// which ctx does not end: then the next caller gets the outcome, and after Close no caller.
 func (c *Consumer) resubscribe(ctx context.Context) error {
 	if c.inner.back == nil {
 		back := make(chan error, 1)

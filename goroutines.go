@@ -73,7 +73,8 @@ type queue struct {
 	running bool
 }
 
-// add has do called, unless the Consumer is over by then. It may call any method of the Consumer, Close included, which does not wait for it.
+// add has do called, unless the Consumer is over by then. It may call any method of the Consumer, Close included, which
+// does not wait for it.
 func (q *queue) add(c *Consumer, do func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,8 +116,8 @@ func (q *queue) isBusy() bool {
 	return q.running
 }
 
-// outside calls code of the application in a goroutine of the Consumer. The code may call Close, which must not wait for it then. outside
-// reports false if the Consumer was closed: then the goroutine must end at once.
+// outside calls code of the application in a goroutine of the Consumer. The code may call Close, which must not wait
+// for it then. outside reports false if the Consumer was closed: then the goroutine must end at once.
 func (c *Consumer) outside(call func()) bool {
 	c.goroutines.leave()
 	call()

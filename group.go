@@ -55,7 +55,8 @@ func (c *Consumer) wakeUp() {
 	}
 }
 
-// setAlarm has the alarm go off at the group's next time, and once a second while a receiver waits. The caller holds mu.
+// setAlarm has the alarm go off at the group's next time, and once a second while a receiver waits. The caller holds
+// mu.
 func (c *Consumer) setAlarm(now time.Duration) {
 	at, ok := c.group.Next()
 	if !ok {
@@ -84,7 +85,8 @@ func (c *Consumer) alarmOver() {
 	}
 }
 
-// checkTime is how often a Consumer that waits for a message looks whether the broker, or the inner consumer, has stopped.
+// checkTime is how often a Consumer that waits for a message looks whether the broker, or the inner consumer, has
+// stopped.
 const checkTime = time.Second
 
 // carryOut carries out the group's decisions.

@@ -12,12 +12,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// Lost reports that messages that the application has may belong to another consumer by now. Delivery.Lost says whether a message is one
-// of them, and Reclaim gives it back if so. NextLoss reports the same without an Observer. If the application goes on with such a
-// message, it may be handled twice.
+// Lost reports that messages that the application has may belong to another consumer by now. Delivery.Lost says whether
+// a message is one of them, and Reclaim gives it back if so. NextLoss reports the same without an Observer. If the
+// application goes on with such a message, it may be handled twice.
 //
-// On Key_Shared the broker does not notify the client when a key moves. A key moves when the old consumer has no unacknowledged message
-// of it left, or loses its connection.
+// On Key_Shared the broker does not notify the client when a key moves. A key moves when the old consumer has no
+// unacknowledged message of it left, or loses its connection.
 type Lost struct {
 	Consumer     *Consumer // the one that had them
 	Subscription string    // of the Consumer
@@ -42,8 +42,8 @@ type loss struct {
 	next chan struct{} // closed by the next one; nil if no caller waits for that
 }
 
-// NextLoss returns a channel that is closed at the next event that Observer.Lost reports. To miss none, take the channel before you call
-// Delivery.
+// NextLoss returns a channel that is closed at the next event that Observer.Lost reports. To miss none, take the
+// channel before you call Delivery.
 func (c *Consumer) NextLoss() <-chan struct{} {
 	c.loss.mu.Lock()
 	defer c.loss.mu.Unlock()
@@ -72,14 +72,16 @@ func (c *Consumer) lose(topic string, why Loss) {
 	}
 }
 
-// Reclaim reports whether a message that the application has still belongs to this Consumer. It returns ErrNotInFlight if the application no
-// longer has the message, or if another consumer may have it since a loss (Delivery.Lost). Do not begin to work on it then. The Consumer
-// asks the broker for such a message: if it belongs to this Consumer after all, it is delivered again, by count unchanged.
+// Reclaim reports whether a message that the application has still belongs to this Consumer. It returns ErrNotInFlight
+// if the application no longer has the message, or if another consumer may have it since a loss (Delivery.Lost). Do not
+// begin to work on it then. The Consumer asks the broker for such a message: if it belongs to this Consumer after all,
+// it is delivered again, by count unchanged.
 //
 // To keep the order of a key, reclaim its oldest message first, and if that returns ErrNotInFlight the later ones too.
 //
-// Reclaim returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message. It returns true for
-// every message of a non-persistent topic, and for every message after Wrap, which does not see lost connections.
+// Reclaim returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message. It
+// returns true for every message of a non-persistent topic, and for every message after Wrap, which does not see lost
+// connections.
 func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
 	n, err := c.nameOf(msg)
 	switch {
@@ -102,13 +104,14 @@ func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
 	return err == nil, err
 }
 
-// Keep announces that the application will hold msg for a long time, for instance in a queue of its own, and reports whether it fits
-// the memory limit (WithMemoryLimit). If it fits, it counts toward the limit until it is settled. Messages that wait for redelivery are
-// dropped to make room: the broker sends them again when they are due. If msg does not fit, the application should take no more messages
-// until some are settled. A Worker calls Keep for messages that wait for others of their keys.
+// Keep announces that the application will hold msg for a long time, for instance in a queue of its own, and reports
+// whether it fits the memory limit (WithMemoryLimit). If it fits, it counts toward the limit until it is settled.
+// Messages that wait for redelivery are dropped to make room: the broker sends them again when they are due. If msg
+// does not fit, the application should take no more messages until some are settled. A Worker calls Keep for messages
+// that wait for others of their keys.
 //
-// For a message that the application no longer has, fits is true. Keep returns ErrClosed after the Consumer was closed or gave up
-// reconnecting, and an error for a nil message. It sends nothing to the broker.
+// For a message that the application no longer has, fits is true. Keep returns ErrClosed after the Consumer was closed
+// or gave up reconnecting, and an error for a nil message. It sends nothing to the broker.
 func (c *Consumer) Keep(msg pulsar.Message) (fits bool, err error) {
 	n, err := c.nameOf(msg)
 	if err != nil {

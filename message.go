@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// redelivered is a message as the application gets it again: with the Consumer's count, and the number of the hand-over, so that a nack of
-// an earlier one is ignored.
+// redelivered is a message as the application gets it again: with the Consumer's count, and the number of the
+// hand-over, so that a nack of an earlier one is ignored.
 type redelivered struct {
 	pulsar.Message
 	count uint32
@@ -40,7 +40,8 @@ func wrap(d *partition.Delivery) pulsar.Message {
 	return &redelivered{msg, d.Count, d.Hand}
 }
 
-// unwrap returns what the application received of a message that it has wrapped, as far as its wrappers have a method Unwrap.
+// unwrap returns what the application received of a message that it has wrapped, as far as its wrappers have a method
+// Unwrap.
 func unwrap(msg pulsar.Message) pulsar.Message {
 	for range maxWrappers {
 		switch m := msg.(type) {
@@ -57,7 +58,8 @@ func unwrap(msg pulsar.Message) pulsar.Message {
 
 const maxWrappers = 10
 
-// received returns what the inner consumer delivered of a message, or nil if the application has wrapped it without Unwrap.
+// received returns what the inner consumer delivered of a message, or nil if the application has wrapped it without
+// Unwrap.
 func (c *Consumer) received(msg pulsar.Message) pulsar.Message {
 	msg = unwrap(msg)
 	if m, ok := msg.(*redelivered); ok {

@@ -13,23 +13,24 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// Nack redelivers a message that the application could not process, after the delay that the nack policy gives for its redelivery
-// count (PIP-106). On the last delivery by MaxDeliveries (WithDeadLetterPolicy, or DLQ) the message becomes a dead letter at once. A second nack
-// changes nothing, and neither does a nack of an earlier delivery. Until the message comes back, it may still be acknowledged. A
-// message of a non-persistent topic does not come back. A nil or foreign message is logged and counted in Stats.
+// Nack redelivers a message that the application could not process, after the delay that the nack policy gives for its
+// redelivery count (PIP-106). On the last delivery by MaxDeliveries (WithDeadLetterPolicy, or DLQ) the message becomes
+// a dead letter at once. A second nack changes nothing, and neither does a nack of an earlier delivery. Until the
+// message comes back, it may still be acknowledged. A message of a non-persistent topic does not come back. A nil or
+// foreign message is logged and counted in Stats.
 func (c *Consumer) Nack(msg pulsar.Message) {
 	c.failNack(c.nackMessage(msg, nacking{}))
 }
 
-// NackWithReason is Nack with a reason. On the last delivery the message becomes a dead letter at once, and the dead letter
-// carries the reason. If reason is nil, the dead letter says how often the message was delivered. NackWithReason returns ErrClosed
-// after Close, and an error for a nil or foreign message.
+// NackWithReason is Nack with a reason. On the last delivery the message becomes a dead letter at once, and the dead
+// letter carries the reason. If reason is nil, the dead letter says how often the message was delivered. NackWithReason
+// returns ErrClosed after Close, and an error for a nil or foreign message.
 func (c *Consumer) NackWithReason(msg pulsar.Message, reason error) error {
 	return c.nackMessage(msg, nacking{reason: reason})
 }
 
-// NackWithDelay is Nack with a delay that replaces the policy's this once. A negative delay counts as 0. It returns ErrClosed after
-// Close, and an error for a nil or foreign message.
+// NackWithDelay is Nack with a delay that replaces the policy's this once. A negative delay counts as 0. It returns
+// ErrClosed after Close, and an error for a nil or foreign message.
 func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error {
 	return c.nackMessage(msg, nacking{delay: &delay})
 }
@@ -39,21 +40,24 @@ func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duratio
 	return c.nackMessage(msg, nacking{delay: &delay, reason: reason})
 }
 
-// Snooze is NackWithDelay, but this delivery does not count: the redelivery count stays the same, and so do the policy's next delay and
-// the deliveries left by MaxDeliveries. Use it if the message cannot be processed yet and nothing failed.
+// Snooze is NackWithDelay, but this delivery does not count: the redelivery count stays the same, and so do the
+// policy's next delay and the deliveries left by MaxDeliveries. Use it if the message cannot be processed yet and
+// nothing failed.
 //
-// The message waits in memory, whatever WithRedeliveryFrom says, and stays with this Consumer: on Key_Shared its key does not move to a
-// consumer that joins. A message that does not fit the memory limit comes from the broker when it is due; the broker counts that on Shared
-// and Key_Shared. After a restart the broker sends the message at once. With WithNackRetryTopic a message with a long delay waits in the retry
-// topic instead, and survives a restart; there it does not count as unacknowledged.
+// The message waits in memory, whatever WithRedeliveryFrom says, and stays with this Consumer: on Key_Shared its key
+// does not move to a consumer that joins. A message that does not fit the memory limit comes from the broker when it is
+// due; the broker counts that on Shared and Key_Shared. After a restart the broker sends the message at once. With
+// WithNackRetryTopic a message with a long delay waits in the retry topic instead, and survives a restart; there it
+// does not count as unacknowledged.
 func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 	return c.nackMessage(msg, nacking{delay: &delay, snoozed: true})
 }
 
-// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. The id of a whole batch, whose BatchIdx is -1,
-// nacks those messages of it that the application has. An id that this Consumer did not deliver, or has settled, starts at redelivery
-// count 0. A message that did not fit the memory limit comes from the broker when it is due; if that was its last delivery, it is
-// delivered once more, since the Consumer has no payload to publish as a dead letter.
+// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. The id of a whole batch,
+// whose BatchIdx is -1, nacks those messages of it that the application has. An id that this Consumer did not deliver,
+// or has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the broker when
+// it is due; if that was its last delivery, it is delivered once more, since the Consumer has no payload to publish as
+// a dead letter.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	n, err := nameOfID(id)
 	if err != nil {
@@ -98,7 +102,8 @@ func (c *Consumer) nackMessage(msg pulsar.Message, how nacking) error {
 	return c.nack(n, msg, how)
 }
 
-// nack gives a message back: to wait here, or to the dead letter topic or the retry topic. msg is nil if only its id is known.
+// nack gives a message back: to wait here, or to the dead letter topic or the retry topic. msg is nil if only its id is
+// known.
 func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	if !topicname.IsPersistent(n.topic) {
 		return nil
@@ -200,9 +205,10 @@ func (c *Consumer) warnOfLimit(topic string, id pulsar.MessageID) {
 	}
 }
 
-// InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout, and for a message of a
-// non-persistent topic, it does nothing and returns nil. Else it returns ErrNotInFlight if the application no longer has the message,
-// ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message.
+// InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout,
+// and for a message of a non-persistent topic, it does nothing and returns nil. Else it returns ErrNotInFlight if the
+// application no longer has the message, ErrClosed after the Consumer was closed or gave up reconnecting, and an error
+// for a nil message.
 func (c *Consumer) InProgress(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	switch {
@@ -222,11 +228,12 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 	return err
 }
 
-// RedeliverNow ends the delays of all messages that wait in this Consumer after a nack, a Snooze or for the time of their retry, and returns how
-// many there are: they are delivered again as soon as the application receives. Call it when what made messages fail is mended. The call
-// itself counts nothing: redelivery counts, and later delays of the policy, are what they would be without it. Ack timeouts go on. Messages that
-// wait at the broker for their time, such as those of the retry topic, still do, and so do those that a Worker with WithKeyOrder keeps. After Close
-// it returns 0.
+// RedeliverNow ends the delays of all messages that wait in this Consumer after a nack, a Snooze or for the time of
+// their retry, and returns how many there are: they are delivered again as soon as the application receives. Call it
+// when what made messages fail is mended. The call itself counts nothing: redelivery counts, and later delays of the
+// policy, are what they would be without it. Ack timeouts go on. Messages that wait at the broker for their time, such
+// as those of the retry topic, still do, and so do those that a Worker with WithKeyOrder keeps. After Close it returns
+// 0.
 func (c *Consumer) RedeliverNow() (n int) {
 	if c.isOver() {
 		return 0

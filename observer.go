@@ -12,17 +12,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// Observer is a set of functions that a Consumer calls when something happens; WithObserver sets them. Nil functions are skipped. Later
-// versions may add more. Package metrics turns these calls into Prometheus metrics, and module otel into traces. worker.Observer is for
-// Workers.
+// Observer is a set of functions that a Consumer calls when something happens; WithObserver sets them. Nil functions
+// are skipped. Later versions may add more. Package metrics turns these calls into Prometheus metrics, and module otel
+// into traces. worker.Observer is for Workers.
 //
-// Many goroutines call the functions at once, with no lock held. A function may call any method of the Consumer, Close included. A panic
-// is logged and counted in Stats. The goroutine that receives or settles a message calls Delivered and Settled, and waits for them.
-// Goroutines of the Consumer call the other functions, and Settled for ack timeouts and for dead letters of last deliveries. A Seek or
-// Close may skip calls that are still pending.
+// Many goroutines call the functions at once, with no lock held. A function may call any method of the Consumer, Close
+// included. A panic is logged and counted in Stats. The goroutine that receives or settles a message calls Delivered
+// and Settled, and waits for them. Goroutines of the Consumer call the other functions, and Settled for ack timeouts
+// and for dead letters of last deliveries. A Seek or Close may skip calls that are still pending.
 //
-// Dropped is called for three kinds of messages: a copy that comes early and does not fit the memory limit, a message that was received
-// over a connection that is lost, and a message of a Failover partition that came before this Consumer was the active one.
+// Dropped is called for three kinds of messages: a copy that comes early and does not fit the memory limit, a message
+// that was received over a connection that is lost, and a message of a Failover partition that came before this
+// Consumer was the active one.
 type Observer struct {
 	Subscribed func(*Consumer) // the Consumer is made and has received nothing yet
 	Closed     func(*Consumer) // Close is about to return
@@ -40,8 +41,8 @@ type Observer struct {
 
 	Failed func(Failed) // a failure that no method could return as an error, and that Settled does not report
 
-	// Untimed says that no function above needs Settled.Duration, or Settled.Took of acknowledgements. If all observers are Untimed, both
-	// are 0, which saves three readings of the clock for each message. Default: false.
+	// Untimed says that no function above needs Settled.Duration, or Settled.Took of acknowledgements. If all observers
+	// are Untimed, both are 0, which saves three readings of the clock for each message. Default: false.
 	Untimed bool
 }
 
@@ -54,7 +55,8 @@ type Event struct {
 	Message      pulsar.Message   // nil if only the id is known
 }
 
-// Delivered reports that the application has taken a message. A message from Chan may be settled before its Delivered is reported.
+// Delivered reports that the application has taken a message. A message from Chan may be settled before its Delivered
+// is reported.
 type Delivered struct {
 	Event
 	Count    uint32        // the redelivery count; policies get this count
@@ -63,12 +65,13 @@ type Delivered struct {
 	Lateness time.Duration // how long after Due it came
 }
 
-// Settled reports the outcome of a message. If Err is not nil, the message is not settled: the application still has it, or it waits as
-// after a nack.
+// Settled reports the outcome of a message. If Err is not nil, the message is not settled: the application still has
+// it, or it waits as after a nack.
 //
-// The nack or ack timeout of a last delivery is reported only as DeadLettered, after the dead letter is published; if the message is not in
-// memory, so that the broker has to send it once more, it is reported as Nacked or TimedOut before. A nack that moves a
-// message to the retry topic is reported only as Reconsumed. A second acknowledgement of a settled message is not reported.
+// The nack or ack timeout of a last delivery is reported only as DeadLettered, after the dead letter is published; if
+// the message is not in memory, so that the broker has to send it once more, it is reported as Nacked or TimedOut
+// before. A nack that moves a message to the retry topic is reported only as Reconsumed. A second acknowledgement of a
+// settled message is not reported.
 type Settled struct {
 	Event
 	Outcome  Outcome       // how the message was settled
@@ -105,8 +108,8 @@ const (
 	CauseReconnect  Cause = "reconnect"   // the broker sent it again after a consumer or its connection was lost
 )
 
-// Reason says why a message became a dead letter, or was discarded: "max_deliveries", "permanent", "crashed", "explicit" or "ttl"; "" if it was not.
-// Metrics and logs use the same text.
+// Reason says why a message became a dead letter, or was discarded: "max_deliveries", "permanent", "crashed",
+// "explicit" or "ttl"; "" if it was not. Metrics and logs use the same text.
 type Reason string
 
 const (
@@ -117,12 +120,13 @@ const (
 	ReasonTTL           Reason = publishing.TTL           // the next delay would have ended after the namespace's TTL: WithDeadBeforeTTL
 )
 
-// Blocked reports that the broker may have stopped sending to a Shared or Key_Shared consumer because too many messages are
-// unacknowledged: nothing came for a second although the application waited, and 45,000 messages or more of a partition are
-// unacknowledged. By default the broker stops at 50,000 (maxUnackedMessagesPerConsumer).
+// Blocked reports that the broker may have stopped sending to a Shared or Key_Shared consumer because too many messages
+// are unacknowledged: nothing came for a second although the application waited, and 45,000 messages or more of a
+// partition are unacknowledged. By default the broker stops at 50,000 (maxUnackedMessagesPerConsumer).
 //
-// Messages that wait for redelivery count. Without batch-index acknowledgement (EnableBatchIndexAcknowledgment) all messages of a batch
-// count until the last one is acknowledged. Only settling messages helps. Blocked is reported again the next time.
+// Messages that wait for redelivery count. Without batch-index acknowledgement (EnableBatchIndexAcknowledgment) all
+// messages of a batch count until the last one is acknowledged. Only settling messages helps. Blocked is reported again
+// the next time.
 type Blocked struct {
 	Consumer       *Consumer // the one that gets nothing
 	Subscription   string    // of the Consumer

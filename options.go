@@ -17,13 +17,13 @@ import (
 // DefaultMemoryLimit is the default of WithMemoryLimit in bytes: 16 MiB.
 const DefaultMemoryLimit = 16 << 20
 
-// Option configures a Consumer. It is checked when Subscribe, SubscribeWith or Wrap applies it: an error satisfies errors.Is with
-// ErrInvalidOption. A duration below a millisecond is such an error, since its unit was forgotten, as in WithAckTimeout(10). If an option
-// is given twice, the last one counts.
+// Option configures a Consumer. It is checked when Subscribe, SubscribeWith or Wrap applies it: an error satisfies
+// errors.Is with ErrInvalidOption. A duration below a millisecond is such an error, since its unit was forgotten, as in
+// WithAckTimeout(10). If an option is given twice, the last one counts.
 type Option func(*settings) error
 
-// WithNackRedeliveryBackoff (default: that of pulsar.ConsumerOptions, or one minute) delays a negatively acknowledged message by
-// b.Next(redeliveryCount) (PIP-106). The count is 0 at the first delivery.
+// WithNackRedeliveryBackoff (default: that of pulsar.ConsumerOptions, or one minute) delays a negatively acknowledged
+// message by b.Next(redeliveryCount) (PIP-106). The count is 0 at the first delivery.
 //
 // It cannot be combined with WithNackRedeliveryDelay, nor with NackRedeliveryDelay, NackBackoffPolicy or
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
@@ -31,8 +31,8 @@ func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error { return s.setNackBackoff("WithNackRedeliveryBackoff", b) }
 }
 
-// WithNackRedeliveryDelay (default: that of pulsar.ConsumerOptions, or one minute) delays every negatively acknowledged message
-// by d; 0 means at once.
+// WithNackRedeliveryDelay (default: that of pulsar.ConsumerOptions, or one minute) delays every negatively acknowledged
+// message by d; 0 means at once.
 //
 // It cannot be combined with WithNackRedeliveryBackoff, nor with NackRedeliveryDelay, NackBackoffPolicy or
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
@@ -45,11 +45,12 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 	}
 }
 
-// WithAckTimeout (default: none) redelivers a message that the application does not settle within d. The timeout starts when the
-// application takes the message: when Receive returns, or when the send on Chan completes. 0 means none; a negative d is an error.
+// WithAckTimeout (default: none) redelivers a message that the application does not settle within d. The timeout starts
+// when the application takes the message: when Receive returns, or when the send on Chan completes. 0 means none; a
+// negative d is an error.
 //
-// Acknowledging, nacking or reconsuming a message ends its timeout; InProgress restarts it. An acknowledgement after the timeout still
-// counts, unless the application has already received the message again.
+// Acknowledging, nacking or reconsuming a message ends its timeout; InProgress restarts it. An acknowledgement after
+// the timeout still counts, unless the application has already received the message again.
 func WithAckTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, true); want != "" {
@@ -60,8 +61,8 @@ func WithAckTimeout(d time.Duration) Option {
 	}
 }
 
-// WithAckTimeoutRedeliveryBackoff (default: none) adds a delay to the ack timeout (PIP-130): a message is redelivered after
-// timeout + b.Next(redeliveryCount). A negative delay of b counts as 0. It needs WithAckTimeout.
+// WithAckTimeoutRedeliveryBackoff (default: none) adds a delay to the ack timeout (PIP-130): a message is redelivered
+// after timeout + b.Next(redeliveryCount). A negative delay of b counts as 0. It needs WithAckTimeout.
 func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if err := policies.Validate(b); err != nil {
@@ -72,12 +73,14 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	}
 }
 
-// WithReconsumeBackoff (default: none; with RetryEnable in pulsar.ConsumerOptions the levels of backoff.DefaultDelayLevels) also
-// subscribes to the retry topic, and sets the delays of ReconsumeLaterNext (PIP-94): backoff.DelayLevels, or any policy.
+// WithReconsumeBackoff (default: none; with RetryEnable in pulsar.ConsumerOptions the levels of
+// backoff.DefaultDelayLevels) also subscribes to the retry topic, and sets the delays of ReconsumeLaterNext (PIP-94):
+// backoff.DelayLevels, or any policy.
 //
-// WithDeadLetterPolicy, or DLQ in pulsar.ConsumerOptions, sets the topics and the number of retries. Without them the topics have their
-// default names, and the number of retries is not limited, as PIP-94 proposes (RetryEnable alone limits it to 16). The option needs a
-// client: that of Subscribe or WithClient. It is for Shared and Key_Shared: on other types the broker does not delay messages.
+// WithDeadLetterPolicy, or DLQ in pulsar.ConsumerOptions, sets the topics and the number of retries. Without them the
+// topics have their default names, and the number of retries is not limited, as PIP-94 proposes (RetryEnable alone
+// limits it to 16). The option needs a client: that of Subscribe or WithClient. It is for Shared and Key_Shared: on
+// other types the broker does not delay messages.
 func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if err := policies.Validate(b); err != nil {
@@ -88,15 +91,16 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	}
 }
 
-// WithNackRetryTopic (default: none) moves a nacked message to the retry topic if its delay is atLeast or longer, so that the delay
-// survives a restart of the process. Messages with shorter delays wait in the Consumer, which is more precise. atLeast must be more than
-// 0. The option needs a retry topic: RetryEnable or WithReconsumeBackoff.
+// WithNackRetryTopic (default: none) moves a nacked message to the retry topic if its delay is atLeast or longer, so
+// that the delay survives a restart of the process. Messages with shorter delays wait in the Consumer, which is more
+// precise. atLeast must be more than 0. The option needs a retry topic: RetryEnable or WithReconsumeBackoff.
 //
-// It applies to Nack, NackWithDelay and Snooze, but not to NackID and ack timeouts, where the Consumer has no message to publish. If the retry
-// cannot be published, the message waits in the Consumer. Once it is published, the message can no longer be acknowledged: an Ack after
-// the Nack returns nil, and the retry still comes. The retry keeps the redelivery count: with MaxDeliveries 5 the fifth failed delivery
-// makes it a dead letter, whether nacks were moved or not. MaxReconsumes does not limit moved nacks. A Worker with WithKeyOrder moves no
-// message with a key, since it would lose its order.
+// It applies to Nack, NackWithDelay and Snooze, but not to NackID and ack timeouts, where the Consumer has no message
+// to publish. If the retry cannot be published, the message waits in the Consumer. Once it is published, the message
+// can no longer be acknowledged: an Ack after the Nack returns nil, and the retry still comes. The retry keeps the
+// redelivery count: with MaxDeliveries 5 the fifth failed delivery makes it a dead letter, whether nacks were moved or
+// not. MaxReconsumes does not limit moved nacks. A Worker with WithKeyOrder moves no message with a key, since it would
+// lose its order.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(atLeast, false); want != "" {
@@ -107,8 +111,8 @@ func WithNackRetryTopic(atLeast time.Duration) Option {
 	}
 }
 
-// WithClient (default: the client of Subscribe; none with SubscribeWith and Wrap) publishes retries and dead letters with client. The
-// caller closes client, after the Consumer.
+// WithClient (default: the client of Subscribe; none with SubscribeWith and Wrap) publishes retries and dead letters
+// with client. The caller closes client, after the Consumer.
 func WithClient(client pulsar.Client) Option {
 	return func(s *settings) error {
 		if client == nil {
@@ -119,10 +123,10 @@ func WithClient(client pulsar.Client) Option {
 	}
 }
 
-// WithDeadLetterPolicy (default: DLQ of pulsar.ConsumerOptions) publishes a message to the dead letter topic when it was delivered or
-// reconsumed too often. It replaces DLQ, which has one limit for deliveries and reconsumes; setting both is an error. The option needs a
-// client: that of Subscribe or WithClient. Together with WithReconsumer only MaxDeliveries has an effect, and Topic, if set, must be the
-// Reconsumer's.
+// WithDeadLetterPolicy (default: DLQ of pulsar.ConsumerOptions) publishes a message to the dead letter topic when it
+// was delivered or reconsumed too often. It replaces DLQ, which has one limit for deliveries and reconsumes; setting
+// both is an error. The option needs a client: that of Subscribe or WithClient. Together with WithReconsumer only
+// MaxDeliveries has an effect, and Topic, if set, must be the Reconsumer's.
 func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 	return func(s *settings) error {
 		s.deadLetters = &policy
@@ -130,13 +134,15 @@ func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 	}
 }
 
-// WithDeadBeforeTTL (default: none) makes a message a dead letter before the time to live of its namespace (messageTTL) lets the broker
-// delete it. A nack or a Snooze whose delay would end after ttl since the message was published makes the dead letter at once, and so does a
-// delay that would end in the tenth of ttl before that, or in the last minute if that is shorter. ReasonTTL is its reason. ttl is the namespace's
-// or the topic's, and at least a second. The option needs dead letters, without DeadLetterPolicy.Discard. A retry from the retry topic counts
-// from its own publication, as for the broker.
+// WithDeadBeforeTTL (default: none) makes a message a dead letter before the time to live of its namespace (messageTTL)
+// lets the broker delete it. A nack or a Snooze whose delay would end after ttl since the message was published makes
+// the dead letter at once, and so does a delay that would end in the tenth of ttl before that, or in the last minute if
+// that is shorter. ReasonTTL is its reason. ttl is the namespace's or the topic's, and at least a second. The option
+// needs dead letters, without DeadLetterPolicy.Discard. A retry from the retry topic counts from its own publication,
+// as for the broker.
 //
-// It does not apply to a message that does not fit the memory limit, nor to one that the application keeps for longer than ttl.
+// It does not apply to a message that does not fit the memory limit, nor to one that the application keeps for longer
+// than ttl.
 func WithDeadBeforeTTL(ttl time.Duration) Option {
 	return func(s *settings) error {
 		if ttl < time.Second {
@@ -147,8 +153,9 @@ func WithDeadBeforeTTL(ttl time.Duration) Option {
 	}
 }
 
-// WithReconsumer (default: none, but Subscribe makes one if RetryEnable, DLQ or WithReconsumeBackoff is set) publishes retries
-// and dead letters with r. The caller closes r. With this option the Consumer does not subscribe to the retry topic by itself.
+// WithReconsumer (default: none, but Subscribe makes one if RetryEnable, DLQ or WithReconsumeBackoff is set) publishes
+// retries and dead letters with r. The caller closes r. With this option the Consumer does not subscribe to the retry
+// topic by itself.
 func WithReconsumer(r *reconsume.Reconsumer) Option {
 	return func(s *settings) error {
 		if r == nil {
@@ -159,16 +166,18 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 	}
 }
 
-// WithRedeliveryResolution (default: see below) sets how often the Consumer sends its requests for redelivery to the broker. A
-// message that comes back through the broker is late by at most d and the time that the broker takes. d is from 1 ms to 1 minute.
+// WithRedeliveryResolution (default: see below) sets how often the Consumer sends its requests for redelivery to the
+// broker. A message that comes back through the broker is late by at most d and the time that the broker takes. d is
+// from 1 ms to 1 minute.
 //
 // The default depends on how often messages come back through the broker:
-//   - if all messages wait in memory (Exclusive and Failover, or FromMemory) and there is no ack timeout: 100 ms up to two partitions,
-//     and 50 ms more for each further one;
+//   - if all messages wait in memory (Exclusive and Failover, or FromMemory) and there is no ack timeout: 100 ms up to
+//     two partitions, and 50 ms more for each further one;
 //   - otherwise 10 ms up to 20 partitions, and half a millisecond more for each further one.
 //
-// Each partition has a ticker with a little less than this period. An idle Consumer costs no more than the tickers;
-// on Failover and Key_Shared there are as many for acknowledgements, of 10 ms up to 20 partitions, unless AckGroupingOptions is set.
+// Each partition has a ticker with a little less than this period. An idle Consumer costs no more than the tickers; on
+// Failover and Key_Shared there are as many for acknowledgements, of 10 ms up to 20 partitions, unless
+// AckGroupingOptions is set.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < minResolution || d > maxResolution {
@@ -179,21 +188,23 @@ func WithRedeliveryResolution(d time.Duration) Option {
 	}
 }
 
-// Source says where a nacked message waits until it is due; "" means FromAuto. Files for package config use the same text.
+// Source says where a nacked message waits until it is due; "" means FromAuto. Files for package config use the same
+// text.
 type Source string
 
 const (
-	// FromAuto keeps messages in memory. On Shared and Key_Shared another consumer may succeed with a message that fails here, so the
-	// Consumer returns it to the broker when it is due
+	// FromAuto keeps messages in memory. On Shared and Key_Shared another consumer may succeed with a message that
+	// fails here, so the Consumer returns it to the broker when it is due
 	//   - if at least eighteen of the last twenty messages failed here,
 	//   - before the last delivery by MaxDeliveries,
 	//   - after an ack timeout,
 	//   - if it was not received within 30 seconds after it was due,
-	//   - on Key_Shared, if its first failure was more than five seconds ago: its key cannot move to a joining consumer before.
+	//   - on Key_Shared, if its first failure was more than five seconds ago: its key cannot move to a joining consumer
+	//     before.
 	//
-	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if no message of the batch
-	// is settled or with the application. With a subscription that is not durable no message goes back: the broker forgets such a
-	// subscription with its connection.
+	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if no
+	// message of the batch is settled or with the application. With a subscription that is not durable no message goes
+	// back: the broker forgets such a subscription with its connection.
 	FromAuto Source = "auto"
 	// FromMemory keeps every message in memory: it comes back to this Consumer, on time, unless the connection is lost.
 	FromMemory Source = "memory"
@@ -201,15 +212,15 @@ const (
 	FromBroker Source = "broker"
 )
 
-// WithRedeliveryFrom (default: FromAuto) sets where a message waits after a nack or an ack timeout. A message from memory is late only by
-// the scheduling of goroutines. A message from the broker is late by up to the resolution and a round trip. On Shared and Key_Shared it
-// also queues behind prefetched messages; on Exclusive and Failover the broker sends all unacknowledged messages again. Messages that
-// come back and new ones take turns if both are there.
+// WithRedeliveryFrom (default: FromAuto) sets where a message waits after a nack or an ack timeout. A message from
+// memory is late only by the scheduling of goroutines. A message from the broker is late by up to the resolution and a
+// round trip. On Shared and Key_Shared it also queues behind prefetched messages; on Exclusive and Failover the broker
+// sends all unacknowledged messages again. Messages that come back and new ones take turns if both are there.
 //
-// Messages that do not fit the memory limit always come back through the broker. After a lost connection, or when another consumer
-// becomes active on a Failover partition, messages in memory may belong to another consumer. The Consumer then drops them, and delivers
-// them if the broker sends them again. Clearing or skipping a backlog at the broker does not affect messages in memory that FromAuto does not
-// return to it.
+// Messages that do not fit the memory limit always come back through the broker. After a lost connection, or when
+// another consumer becomes active on a Failover partition, messages in memory may belong to another consumer. The
+// Consumer then drops them, and delivers them if the broker sends them again. Clearing or skipping a backlog at the
+// broker does not affect messages in memory that FromAuto does not return to it.
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
 		source = cmp.Or(source, FromAuto)
@@ -221,12 +232,13 @@ func WithRedeliveryFrom(source Source) Option {
 	}
 }
 
-// WithMemoryLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all partitions: messages that
-// wait until they are due, and messages that the application has. A message counts its payload, its keys, its properties and 512 bytes,
-// rounded up by an eighth at most. A batch counts its whole buffer once, since one message keeps it alive. A message that does not fit is dropped, and
-// the Consumer asks the broker for it when it is due. On Shared and Key_Shared the broker counts that: a retry that comes early and does not
-// fit begins with redelivery count 1, and so has one delivery less by MaxDeliveries. With Chan one more message may be kept:
-// one that was offered on the channel and withdrawn again, for instance by Pause.
+// WithMemoryLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all
+// partitions: messages that wait until they are due, and messages that the application has. A message counts its
+// payload, its keys, its properties and 512 bytes, rounded up by an eighth at most. A batch counts its whole buffer
+// once, since one message keeps it alive. A message that does not fit is dropped, and the Consumer asks the broker for
+// it when it is due. On Shared and Key_Shared the broker counts that: a retry that comes early and does not fit begins
+// with redelivery count 1, and so has one delivery less by MaxDeliveries. With Chan one more message may be kept: one
+// that was offered on the channel and withdrawn again, for instance by Pause.
 func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {
@@ -237,8 +249,8 @@ func WithMemoryLimit(bytes int64) Option {
 	}
 }
 
-// WithObserver (default: none) calls the functions of o when something happens. It may be given more than once: all observers are called,
-// in the given order.
+// WithObserver (default: none) calls the functions of o when something happens. It may be given more than once: all
+// observers are called, in the given order.
 func WithObserver(o Observer) Option {
 	return func(s *settings) error {
 		s.observers = append(s.observers, o)
@@ -246,8 +258,8 @@ func WithObserver(o Observer) Option {
 	}
 }
 
-// WithLogger (default: slog.Default()) sets where the Consumer reports failures that it cannot return as errors. Payloads and
-// properties of messages are never logged. A handler that panics counts in Stats.Failed.
+// WithLogger (default: slog.Default()) sets where the Consumer reports failures that it cannot return as errors.
+// Payloads and properties of messages are never logged. A handler that panics counts in Stats.Failed.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {
@@ -258,8 +270,8 @@ func WithLogger(logger *slog.Logger) Option {
 	}
 }
 
-// WithoutChecks (default: Subscribe and SubscribeWith log what they find) skips the checks of package doctor that need only options. Each
-// finding is logged once, in one line at Warn, with a link to its explanation.
+// WithoutChecks (default: Subscribe and SubscribeWith log what they find) skips the checks of package doctor that need
+// only options. Each finding is logged once, in one line at Warn, with a link to its explanation.
 func WithoutChecks() Option {
 	return func(s *settings) error {
 		s.unchecked = true
@@ -267,15 +279,17 @@ func WithoutChecks() Option {
 	}
 }
 
-// WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch EnableBatchIndexAcknowledgment on, on Shared and Key_Shared) leaves
-// EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. With it, pulsar-client-go acknowledges single messages of a
-// batch at the broker; without it, only whole batches, so that after a restart a batch of which one message waits comes again as a whole. It costs
-// 0.3 µs of CPU a message. Brokers need acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf too; others ignore it.
+// WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch EnableBatchIndexAcknowledgment on, on Shared and
+// Key_Shared) leaves EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. With it, pulsar-client-go
+// acknowledges single messages of a batch at the broker; without it, only whole batches, so that after a restart a
+// batch of which one message waits comes again as a whole. It costs 0.3 µs of CPU a message. Brokers need
+// acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf too; others ignore it.
 //
-// It is not switched on where each acknowledgement is a command of its own: with AckWithResponse, and with a MaxSize of 1 in
-// AckGroupingOptions. There a batch of 1,000 would be 1,000 commands instead of one. Nor is it with a client that has EnableTransaction: see
-// AckWithTxn. Nor is it with EnableZeroQueueConsumer, and on Exclusive and Failover, where it would change how a cumulative acknowledgement
-// inside of a batch works; set EnableBatchIndexAcknowledgment there if the application acknowledges message by message. Wrap cannot change it.
+// It is not switched on where each acknowledgement is a command of its own: with AckWithResponse, and with a MaxSize of
+// 1 in AckGroupingOptions. There a batch of 1,000 would be 1,000 commands instead of one. Nor is it with a client that
+// has EnableTransaction: see AckWithTxn. Nor is it with EnableZeroQueueConsumer, and on Exclusive and Failover, where
+// it would change how a cumulative acknowledgement inside of a batch works; set EnableBatchIndexAcknowledgment there if
+// the application acknowledges message by message. Wrap cannot change it.
 func WithoutBatchIndexAcks() Option {
 	return func(s *settings) error {
 		s.withoutIndexAcks = true

@@ -34,10 +34,11 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 	return p, p.open()
 }
 
-// gainsByIndexAcks reports whether batch-index acknowledgement does no harm. Without a group of acknowledgements each has a command of its own:
-// batches of 1,000 cost seven times as much CPU, and with AckWithResponse thirty times, since each message waits for the broker. On
-// Exclusive and Failover a cumulative acknowledgement inside of a batch leaves another rest of the batch than with plain
-// pulsar-client-go, whose own test then waits for ever. A zero-queue consumer under load stops answering: its Close takes 30 s.
+// gainsByIndexAcks reports whether batch-index acknowledgement does no harm. Without a group of acknowledgements each
+// has a command of its own: batches of 1,000 cost seven times as much CPU, and with AckWithResponse thirty times, since
+// each message waits for the broker. On Exclusive and Failover a cumulative acknowledgement inside of a batch leaves
+// another rest of the batch than with plain pulsar-client-go, whose own test then waits for ever. A zero-queue consumer
+// under load stops answering: its Close takes 30 s.
 func gainsByIndexAcks(opts pulsar.ConsumerOptions) bool {
 	grouped := !opts.AckWithResponse && (opts.AckGroupingOptions == nil || opts.AckGroupingOptions.MaxSize > 1)
 	return delays(opts.Type) && grouped && !opts.EnableZeroQueueConsumer
@@ -57,7 +58,8 @@ func (p *preparation) open() error {
 	return p.publishRetries()
 }
 
-// acksSoon reports whether acknowledgements are sent sooner than pulsar-client-go's, which takes the number of partitions to know.
+// acksSoon reports whether acknowledgements are sent sooner than pulsar-client-go's, which takes the number of
+// partitions to know.
 func (p *preparation) acksSoon() bool {
 	return p.opts.AckGroupingOptions == nil && (p.opts.Type == pulsar.Failover || p.opts.Type == pulsar.KeyShared)
 }
@@ -77,8 +79,8 @@ func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
 	return n, nil
 }
 
-// setResolution sets the time of acknowledgements and the default resolution, unless one is set: each partition costs a ticker, and requests are
-// rare where all that comes back by policy waits in memory.
+// setResolution sets the time of acknowledgements and the default resolution, unless one is set: each partition costs a
+// ticker, and requests are rare where all that comes back by policy waits in memory.
 func (p *preparation) setResolution(partitions int) {
 	s, n := p.settings, time.Duration(partitions)
 	fast := min(maxResolution, max(fastResolution, n*fastResolution/20))
@@ -107,8 +109,9 @@ const (
 	longestAckTime = 24 * time.Hour
 )
 
-// Messages in pulsar-client-go's channel, and here, when a connection is lost may be handled by another consumer too. Its own channel has room
-// for ten. Where no other consumer gets the messages, more room saves CPU: a sixteenth of the receiver queue.
+// Messages in pulsar-client-go's channel, and here, when a connection is lost may be handled by another consumer too.
+// Its own channel has room for ten. Where no other consumer gets the messages, more room saves CPU: a sixteenth of the
+// receiver queue.
 const (
 	smallBuffer = 10
 	largeBuffer = 64
@@ -169,8 +172,8 @@ func (p *preparation) groupOptions() partition.Options {
 	return o
 }
 
-// groupOptions returns the options that are the same for each subscription. After Wrap the type is not known, and Shared is safe: nothing is taken for this
-// consumer's that may be another's.
+// groupOptions returns the options that are the same for each subscription. After Wrap the type is not known, and
+// Shared is safe: nothing is taken for this consumer's that may be another's.
 func (s *settings) groupOptions(p *publisher) partition.Options {
 	return partition.Options{Kind: partition.Shared, Stays: s.source != FromAuto, Drops: s.source == FromBroker, MemoryLimit: s.memoryLimit, MaxDeliveries: p.maxDeliveries,
 		AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil || len(s.observers) > 0}

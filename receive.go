@@ -10,9 +10,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there is one.
-// It returns an error when ctx is done or the Consumer is closed. After Chan, or with MessageChannel in pulsar.ConsumerOptions, it takes
-// the message from that channel.
+// Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until
+// there is one. It returns an error when ctx is done or the Consumer is closed. After Chan, or with MessageChannel in
+// pulsar.ConsumerOptions, it takes the message from that channel.
 func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	if ctx == nil {
 		ctx = context.Background()
@@ -198,8 +198,8 @@ func (c *Consumer) isUndecryptable(msg pulsar.Message) bool {
 	return c.settings.nacksUndecryptable && msg.GetEncryptionContext() != nil
 }
 
-// refuses keeps a message from the application that cannot be decrypted, or was delivered too often. The broker counts what the siblings of a
-// message failed, so its count alone does not keep one of a batch from its first delivery.
+// refuses keeps a message from the application that cannot be decrypted, or was delivered too often. The broker counts
+// what the siblings of a message failed, so its count alone does not keep one of a batch from its first delivery.
 func (c *Consumer) refuses(d *partition.Delivery) bool {
 	msg := d.Body.(pulsar.Message)
 	undecryptable, limit := c.isUndecryptable(msg), c.publisher.maxDeliveries
@@ -221,8 +221,8 @@ func (c *Consumer) refuses(d *partition.Delivery) bool {
 	return true
 }
 
-// receiveError returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive would take messages
-// from under a seek, which hangs then, and keep a zero-queue consumer from being closed.
+// receiveError returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive
+// would take messages from under a seek, which hangs then, and keep a zero-queue consumer from being closed.
 func (c *Consumer) receiveError(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrClosed) {
 		return err

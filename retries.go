@@ -14,14 +14,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// retries reports whether the consumer has a retry topic of its own. RetryEnable of a zero-queue consumer is left to upstream,
-// which refuses it.
+// retries reports whether the consumer has a retry topic of its own. RetryEnable of a zero-queue consumer is left to
+// upstream, which refuses it.
 func (s *settings) retries(opts pulsar.ConsumerOptions) bool {
 	return s.reconsumer == nil && (opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.reconsumeBackoff != nil)
 }
 
-// limits is the policy of dead letters that s and opts come to, and reports whether there is one. As upstream has it, who enables retries
-// has dead letters too.
+// limits is the policy of dead letters that s and opts come to, and reports whether there is one. As upstream has it,
+// who enables retries has dead letters too.
 func (s *settings) limits(opts pulsar.ConsumerOptions) (p DeadLetterPolicy, ok bool) {
 	switch d := opts.DLQ; {
 	case s.deadLetters != nil:

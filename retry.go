@@ -18,39 +18,41 @@ import (
 // ReconsumeOption configures one call of a ReconsumeLater method: WithCause, WithCallback.
 type ReconsumeOption = reconsume.LaterOption
 
-// WithCause (default: none) is the error that the message failed with. The retry carries it, and so does the dead letter after too many
-// retries, unless a later error replaces it.
+// WithCause (default: none) is the error that the message failed with. The retry carries it, and so does the dead
+// letter after too many retries, unless a later error replaces it.
 func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 
-// WithCallback (default: none, so that the call waits) lets a ReconsumeLater method return as soon as the message is on its way. done is
-// called once with the outcome, by a goroutine of its own; it may call any method of the Consumer, Close included. If the method returns
-// an error, nothing was published and done is not called.
+// WithCallback (default: none, so that the call waits) lets a ReconsumeLater method return as soon as the message is on
+// its way. done is called once with the outcome, by a goroutine of its own; it may call any method of the Consumer,
+// Close included. If the method returns an error, nothing was published and done is not called.
 //
-// Messages are published in the order of the calls. At most a thousand are under way, of which at most one is larger than 4 KiB and than all
-// messages before it. A call for one more waits until there is room, or until its context ends. The context also ends the publishing.
-// Close waits half a second for messages under way; for those without an answer by then done gets ErrClosed, possibly after Close has
-// returned.
+// Messages are published in the order of the calls. At most a thousand are under way, of which at most one is larger
+// than 4 KiB and than all messages before it. A call for one more waits until there is room, or until its context ends.
+// The context also ends the publishing. Close waits half a second for messages under way; for those without an answer
+// by then done gets ErrClosed, possibly after Close has returned.
 func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
-// ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker delivers
-// it from there after the next delay of the reconsume policy. After MaxReconsumes retries (WithDeadLetterPolicy; MaxDeliveries of DLQ)
-// the message goes to the dead letter topic instead. See reconsume.Reconsumer.Later.
+// ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg).
+// The broker delivers it from there after the next delay of the reconsume policy. After MaxReconsumes retries
+// (WithDeadLetterPolicy; MaxDeliveries of DLQ) the message goes to the dead letter topic instead. See
+// reconsume.Reconsumer.Later.
 //
-// On an error the message is not acknowledged and still the application's: nack it or try again. After reconsume.ErrNotAcknowledged the
-// message was published nevertheless, and may come twice. After ErrNoRetryTopic and ErrNotInFlight nothing was published. If ctx ends or
-// the Consumer is closed during the call, the message may or may not have been published.
+// On an error the message is not acknowledged and still the application's: nack it or try again. After
+// reconsume.ErrNotAcknowledged the message was published nevertheless, and may come twice. After ErrNoRetryTopic and
+// ErrNotInFlight nothing was published. If ctx ends or the Consumer is closed during the call, the message may or may
+// not have been published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, options ...ReconsumeOption) error {
 	return c.later(ctx, msg, func(received pulsar.Message) (publishing.Retry, error) { return c.publisher.Policy(received) }, options)
 }
 
-// ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, counted from 1: PIP-94's reconsumeLater(msg, delayLevel). An
-// unknown level is an error.
+// ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, counted from 1: PIP-94's reconsumeLater(msg,
+// delayLevel). An unknown level is an error.
 func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int, options ...ReconsumeOption) error {
 	return c.later(ctx, msg, func(pulsar.Message) (publishing.Retry, error) { return c.publisher.Level(level) }, options)
 }
 
-// ReconsumeLaterAfter is ReconsumeLaterNext with a delay in place of the policy's, and with properties that are added to the
-// message's; nil for none. A negative delay counts as 0.
+// ReconsumeLaterAfter is ReconsumeLaterNext with a delay in place of the policy's, and with properties that are added
+// to the message's; nil for none. A negative delay counts as 0.
 func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
 	properties map[string]string, options ...ReconsumeOption) error {
 	return c.later(ctx, msg, after(publishing.Retry{Delay: delay, Properties: properties}), options)
@@ -61,9 +63,9 @@ func after(how publishing.Retry) func(pulsar.Message) (publishing.Retry, error) 
 	return func(pulsar.Message) (publishing.Retry, error) { return how, nil }
 }
 
-// ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It does not wait until the message is published: see
-// WithCallback. It waits only until there is a producer, and until there is room among the messages under way, which WithCallback
-// limits. If the message cannot be published, ReconsumeLater logs the error, counts it in
+// ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It does not wait until the message is
+// published: see WithCallback. It waits only until there is a producer, and until there is room among the messages
+// under way, which WithCallback limits. If the message cannot be published, ReconsumeLater logs the error, counts it in
 // Stats and nacks the message.
 func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 	c.ReconsumeLaterWithCustomProperties(msg, nil, delay)
@@ -141,8 +143,8 @@ func finished(finish func() error, err error) error {
 	return finish()
 }
 
-// DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs WithDeadLetterPolicy,
-// DLQ or a retry topic. Its errors are those of ReconsumeLaterNext.
+// DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs
+// WithDeadLetterPolicy, DLQ or a retry topic. Its errors are those of ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -156,9 +158,10 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 	}))
 }
 
-// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter topic. Use it, for
-// example, to separate messages that cannot be parsed from messages that a service refused. It works with DeadLetter, with NackWithReason
-// on the last delivery, with WithCause, and as the error of a worker's handler or classifier. See reconsume.DeadLetterTo.
+// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter
+// topic. Use it, for example, to separate messages that cannot be parsed from messages that a service refused. It works
+// with DeadLetter, with NackWithReason on the last delivery, with WithCause, and as the error of a worker's handler or
+// classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
 // leaver is a message that is to be published elsewhere.
@@ -210,8 +213,8 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 // publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.
 type publication func(context.Context, pulsar.ConsumerMessage) (wait func() error)
 
-// leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. Without an error finish must be called:
-// it waits until that is over.
+// leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. Without an error
+// finish must be called: it waits until that is over.
 func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (finish func() error, err error) {
 	if err := c.enter(); err != nil {
 		return nil, err

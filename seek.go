@@ -10,13 +10,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// Seek resets the subscription to a message id. The Consumer forgets the messages received before: their nacks no longer
-// redeliver them.
+// Seek resets the subscription to a message id. The Consumer forgets the messages received before: their nacks no
+// longer redeliver them.
 //
-// With a retry topic, Seek resets the subscription of the main topic only. It closes the consumer at the broker, and subscribes again twice,
-// so the broker redelivers at once the messages of the retry topic that the Consumer or the application holds. Other messages of the retry
-// topic stay there. The message that id names is delivered again, with or without StartMessageIDInclusive. Seek then needs one main topic, a
-// durable subscription, and Subscribe or SubscribeWith; otherwise the error satisfies errors.Is with errors.ErrUnsupported.
+// With a retry topic, Seek resets the subscription of the main topic only. It closes the consumer at the broker, and
+// subscribes again twice, so the broker redelivers at once the messages of the retry topic that the Consumer or the
+// application holds. Other messages of the retry topic stay there. The message that id names is delivered again, with
+// or without StartMessageIDInclusive. Seek then needs one main topic, a durable subscription, and Subscribe or
+// SubscribeWith; otherwise the error satisfies errors.Is with errors.ErrUnsupported.
 func (c *Consumer) Seek(id pulsar.MessageID) error {
 	if err := upstream.CheckID(id); err != nil {
 		return err
@@ -27,19 +28,20 @@ func (c *Consumer) Seek(id pulsar.MessageID) error {
 	return c.seek(func(inner pulsar.Consumer) error { return inner.Seek(id) })
 }
 
-// SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks no
-// longer redeliver them. With a retry topic it works as Seek does.
+// SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks
+// no longer redeliver them. With a retry topic it works as Seek does.
 func (c *Consumer) SeekByTime(t time.Time) error {
 	return c.seek(func(inner pulsar.Consumer) error { return inner.SeekByTime(t) })
 }
 
-// Unsubscribe deletes the subscription. The Consumer forgets the messages received before. Close it afterwards: messages that it had prefetched
-// can still be received, and acknowledging that fails.
+// Unsubscribe deletes the subscription. The Consumer forgets the messages received before. Close it afterwards:
+// messages that it had prefetched can still be received, and acknowledging that fails.
 func (c *Consumer) Unsubscribe() error {
 	return c.unsubscribe(pulsar.Consumer.Unsubscribe)
 }
 
-// UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
+// UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received
+// before.
 func (c *Consumer) UnsubscribeForce() error {
 	return c.unsubscribe(pulsar.Consumer.UnsubscribeForce)
 }
@@ -52,7 +54,8 @@ func (c *Consumer) unsubscribe(how func(pulsar.Consumer) error) error {
 	})
 }
 
-// seek calls the inner consumer, or one of the main topic alone if the inner one reads a retry topic too: pulsar-client-go seeks on one topic.
+// seek calls the inner consumer, or one of the main topic alone if the inner one reads a retry topic too:
+// pulsar-client-go seeks on one topic.
 func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	if !c.inner.hasRetryTopic {
 		return c.withReaderStopped(func() error { return how(c.current()) })
@@ -91,8 +94,9 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	return err
 }
 
-// withReaderStopped calls the inner consumer while no goroutine takes messages from it, and forgets the messages received before. A Seek of
-// pulsar-client-go drains its channel and can block against a second reader; its zero-queue consumer has Unsubscribe wait for Receive.
+// withReaderStopped calls the inner consumer while no goroutine takes messages from it, and forgets the messages
+// received before. A Seek of pulsar-client-go drains its channel and can block against a second reader; its zero-queue
+// consumer has Unsubscribe wait for Receive.
 func (c *Consumer) withReaderStopped(call func() error) error {
 	if err := c.interrupt(); err != nil {
 		return err

@@ -184,7 +184,8 @@ func (s *settings) checkTTL(opts pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// Options are the effective options of a Consumer, its defaults included. They contain no secrets: no client, producer, key or token.
+// Options are the effective options of a Consumer, its defaults included. They contain no secrets: no client, producer,
+// key or token.
 type Options struct {
 	Topics        []string // as they were given; none of a pattern
 	TopicsPattern string   // "" if topics are named
@@ -213,8 +214,8 @@ type Options struct {
 	BatchIndexAcknowledgment bool   // EnableBatchIndexAcknowledgment
 }
 
-// Options returns the effective options of the Consumer. Of one that Wrap made, topics, type, queue and batch-index acknowledgement are
-// not known, and zero. It may be called concurrently.
+// Options returns the effective options of the Consumer. Of one that Wrap made, topics, type, queue and batch-index
+// acknowledgement are not known, and zero. It may be called concurrently.
 func (c *Consumer) Options() Options {
 	o := c.options
 	o.Topics = slices.Clone(o.Topics)

@@ -21,15 +21,15 @@ type Stats struct {
 	Late          uint64 // redeliveries for which the broker took over a second
 	Failed        uint64 // failures that no method could return as an error; each is logged
 
-	// Blocked says that the broker may have stopped sending because too many messages are unacknowledged: see Observer.Blocked. It ends
-	// with the next message.
+	// Blocked says that the broker may have stopped sending because too many messages are unacknowledged: see
+	// Observer.Blocked. It ends with the next message.
 	Blocked bool
 
 	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
 
-	// Unfinished messages are settled, but other messages of their batches are not: if the Consumer is closed now, the broker sends them
-	// again, unless it keeps batch-index acknowledgements. Arriving messages are the prefetched ones of such batches. Both are 0 while
-	// IndexAcks is IndexAcksKept.
+	// Unfinished messages are settled, but other messages of their batches are not: if the Consumer is closed now, the
+	// broker sends them again, unless it keeps batch-index acknowledgements. Arriving messages are the prefetched ones
+	// of such batches. Both are 0 while IndexAcks is IndexAcksKept.
 	Unfinished, Arriving int
 
 	IndexAcks IndexAcks // whether the broker keeps the acknowledgement of one message of a batch
@@ -37,12 +37,13 @@ type Stats struct {
 	OldestWaiting time.Duration // how long the longest-waiting message has waited; 0 without WithObserver
 }
 
-// IndexAcks says whether brokers keep batch-index acknowledgements: those of single messages of a batch. Brokers keep them if broker.conf has
-// acknowledgmentAtBatchIndexLevelEnabled=true, which is not Pulsar's default. The protocol does not say whether a broker does. The Consumer
-// learns it when a batch comes again.
+// IndexAcks says whether brokers keep batch-index acknowledgements: those of single messages of a batch. Brokers keep
+// them if broker.conf has acknowledgmentAtBatchIndexLevelEnabled=true, which is not Pulsar's default. The protocol does
+// not say whether a broker does. The Consumer learns it when a batch comes again.
 type IndexAcks string
 
-// Values of IndexAcks. EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions means IndexAcksKept until a batch shows otherwise.
+// Values of IndexAcks. EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions means IndexAcksKept until a batch shows
+// otherwise.
 const (
 	IndexAcksOff     IndexAcks = "off"     // none is sent: an acknowledgement reaches the broker when the whole batch is acknowledged
 	IndexAcksUnknown IndexAcks = "unknown" // they are sent, and the broker may keep them; after Wrap it is unknown whether they are sent
@@ -83,8 +84,8 @@ type blocked struct {
 	logged atomic.Int64 // when, in the group's time; 0 for never
 }
 
-// nearLimit is close to where the broker stops sending on Shared and Key_Shared: 50,000 unacknowledged messages for each consumer of a
-// partition, by default (maxUnackedMessagesPerConsumer).
+// nearLimit is close to where the broker stops sending on Shared and Key_Shared: 50,000 unacknowledged messages for
+// each consumer of a partition, by default (maxUnackedMessagesPerConsumer).
 const nearLimit = 45_000
 
 // ends notes that a message came.
@@ -94,7 +95,8 @@ func (b *blocked) ends() {
 	}
 }
 
-// idle looks, once a second while a receiver waits and nothing comes, whether the inner consumer or the broker has stopped.
+// idle looks, once a second while a receiver waits and nothing comes, whether the inner consumer or the broker has
+// stopped.
 func (c *Consumer) idle(time.Duration) {
 	if c.polls.Load() {
 		c.checks.Store(true)

@@ -13,17 +13,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options, the policy is that of opts,
-// for instance the delay of NackRedeliveryDelay; but no message comes early, and redeliveries are counted on every subscription
-// type. Subscribe does not change opts or anything that they point to. docs/migration.md lists what differs from a consumer of
-// client.Subscribe.
+// Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options, the policy is that
+// of opts, for instance the delay of NackRedeliveryDelay; but no message comes early, and redeliveries are counted on
+// every subscription type. Subscribe does not change opts or anything that they point to. docs/migration.md lists what
+// differs from a consumer of client.Subscribe.
 //
-// NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy of opts mean the same as the options of this package.
-// EnableBatchIndexAcknowledgment is switched on, so that a restart does not repeat finished messages of unfinished batches: see
-// WithoutBatchIndexAcks. RetryEnable without DLQ means dead letters after 16 deliveries, as in pulsar-client-go; with WithReconsumeBackoff there are none.
-// The broker cannot redeliver messages of non-persistent topics: they pass through, and Subscribe logs a warning. An error is
-// pulsar-client-go's own, with the topic and the subscription before it, or satisfies errors.Is(err, ErrInvalidOption), or says that client
-// is nil.
+// NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy of opts mean the same as the options of
+// this package. EnableBatchIndexAcknowledgment is switched on, so that a restart does not repeat finished messages of
+// unfinished batches: see WithoutBatchIndexAcks. RetryEnable without DLQ means dead letters after 16 deliveries, as in
+// pulsar-client-go; with WithReconsumeBackoff there are none. The broker cannot redeliver messages of non-persistent
+// topics: they pass through, and Subscribe logs a warning. An error is pulsar-client-go's own, with the topic and the
+// subscription before it, or satisfies errors.Is(err, ErrInvalidOption), or says that client is nil.
 func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Option) (*Consumer, error) {
 	if client == nil {
 		return nil, errors.New("redelivery: client is nil, want a pulsar.Client")
@@ -35,16 +35,19 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 	return subscribed(client, subscribe, opts, options)
 }
 
-// SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made from opts, once, and once more after each
-// GiveBack. It drives the consumer that subscribe returns. subscribe may add to the options, and may wrap the consumer if Chan still
-// returns the consumer's own channel. It must not change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ,
-// RetryEnable, NackRedeliveryDelay or NackPrecisionBit: messages would come late, or go to another consumer. Nor must it change
-// EnableBatchIndexAcknowledgment: opts and WithoutBatchIndexAcks say that, or the broker hears nothing of a batch before its last message is acknowledged.
+// SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made from opts, once, and
+// once more after each GiveBack. It drives the consumer that subscribe returns. subscribe may add to the options, and
+// may wrap the consumer if Chan still returns the consumer's own channel. It must not change MessageChannel,
+// Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ, RetryEnable, NackRedeliveryDelay or
+// NackPrecisionBit: messages would come late, or go to another consumer. Nor must it change
+// EnableBatchIndexAcknowledgment: opts and WithoutBatchIndexAcks say that, or the broker hears nothing of a batch
+// before its last message is acknowledged.
 //
-// For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient. Without WithClient
-// or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes. The error of subscribe is returned
-// unchanged. If subscribe returns a consumer that was not made with these options, SubscribeWith closes it and returns an error. A panic
-// of subscribe reaches the caller; after GiveBack it is an error, which is logged, and subscribe is called again.
+// For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient.
+// Without WithClient or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes.
+// The error of subscribe is returned unchanged. If subscribe returns a consumer that was not made with these options,
+// SubscribeWith closes it and returns an error. A panic of subscribe reaches the caller; after GiveBack it is an error,
+// which is logged, and subscribe is called again.
 func SubscribeWith(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
 	options ...Option) (*Consumer, error) {
 	if subscribe == nil {
@@ -118,8 +121,8 @@ func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Con
 	}
 }
 
-// refused adds the topics and the subscription to an error of upstream's, which says no more than "TopicNotFound" or "ConsumerBusy". A
-// *pulsar.Error is about the options, and unchanged: programs assert its type.
+// refused adds the topics and the subscription to an error of upstream's, which says no more than "TopicNotFound" or
+// "ConsumerBusy". A *pulsar.Error is about the options, and unchanged: programs assert its type.
 func refused(err error, opts pulsar.ConsumerOptions, topics ...string) error {
 	if _, ofOptions := err.(*pulsar.Error); ofOptions || err == nil { //nolint:errorlint // one that is wrapped has said more
 		return err
@@ -149,24 +152,27 @@ func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// Wrap takes over consumer and returns a Consumer that redelivers by policy. From then on, do not use consumer directly. Close of
-// the returned Consumer closes it.
+// Wrap takes over consumer and returns a Consumer that redelivers by policy. From then on, do not use consumer
+// directly. Close of the returned Consumer closes it.
 //
-// Wrap knows neither the options of consumer nor when it loses a connection. So nacked messages wait in memory; those that do not fit the
-// memory limit come late, by up to 4/3 of consumer's own NackRedeliveryDelay. Wrap logs this at Info, and the first such message at Warn. After a lost connection two consumers of
-// the subscription may both handle a message that waited. SubscribeWith has neither limit. Messages of non-persistent topics pass
-// through, since the broker cannot redeliver them.
+// Wrap knows neither the options of consumer nor when it loses a connection. So nacked messages wait in memory; those
+// that do not fit the memory limit come late, by up to 4/3 of consumer's own NackRedeliveryDelay. Wrap logs this at
+// Info, and the first such message at Warn. After a lost connection two consumers of the subscription may both handle a
+// message that waited. SubscribeWith has neither limit. Messages of non-persistent topics pass through, since the
+// broker cannot redeliver them.
 //
-// Messages that the application received from consumer before Wrap can be acknowledged with the Consumer. A nack of one of them waits for
-// the delay of the policy, and then for consumer's own NackRedeliveryDelay. They have no ack timeout, and InProgress, DeadLetter and the
-// ReconsumeLater methods return ErrNotInFlight. A message that was nacked before Wrap keeps its delay.
+// Messages that the application received from consumer before Wrap can be acknowledged with the Consumer. A nack of one
+// of them waits for the delay of the policy, and then for consumer's own NackRedeliveryDelay. They have no ack timeout,
+// and InProgress, DeadLetter and the ReconsumeLater methods return ErrNotInFlight. A message that was nacked before
+// Wrap keeps its delay.
 //
-// WithClient adds dead letters, and also retries if consumer is subscribed to its retry topic, for instance by RetryEnable. Wrap does not
-// subscribe to it. To name both topics, Wrap asks the broker for the topic of consumer; if there are several, set Topic of
-// WithDeadLetterPolicy.
+// WithClient adds dead letters, and also retries if consumer is subscribed to its retry topic, for instance by
+// RetryEnable. Wrap does not subscribe to it. To name both topics, Wrap asks the broker for the topic of consumer; if
+// there are several, set Topic of WithDeadLetterPolicy.
 //
-// Wrap refuses a *Consumer, WithRedeliveryResolution, and options for retries if consumer is not subscribed to its retry topic. Such an
-// error satisfies errors.Is(err, ErrInvalidOption). After an error consumer is still open, and still belongs to the caller.
+// Wrap refuses a *Consumer, WithRedeliveryResolution, and options for retries if consumer is not subscribed to its
+// retry topic. Such an error satisfies errors.Is(err, ErrInvalidOption). After an error consumer is still open, and
+// still belongs to the caller.
 func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if consumer == nil {
 		return nil, errors.New("redelivery: consumer is nil, want a pulsar.Consumer")

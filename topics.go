@@ -12,8 +12,8 @@ import (
 
 const beforeShortNames = "in earlier versions it was"
 
-// warnOfShortName logs that a name without a namespace means, or once meant, a topic of public/default, though the consumer's topic is in
-// another namespace.
+// warnOfShortName logs that a name without a namespace means, or once meant, a topic of public/default, though the
+// consumer's topic is in another namespace.
 func (s *settings) warnOfShortName(what, name, origin, rule string) {
 	if ours, public := topicname.In(origin, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
 		s.warn("a topic name has no namespace: "+rule+" of public/default; write the whole name", "option", what, "name", name,
@@ -21,8 +21,8 @@ func (s *settings) warnOfShortName(what, name, origin, rule string) {
 	}
 }
 
-// originOf returns the topic that the default retry and dead letter topics are named by: the first one; of a pattern its
-// namespace and a slash, which upstream takes too.
+// originOf returns the topic that the default retry and dead letter topics are named by: the first one; of a pattern
+// its namespace and a slash, which upstream takes too.
 func originOf(opts pulsar.ConsumerOptions) string {
 	if opts.TopicsPattern == "" {
 		return append(topicsOf(opts), "")[0]
@@ -42,7 +42,8 @@ func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
 	return checkTopics(opts, topic, what)
 }
 
-// checkTopics refuses to publish to a topic that the consumer reads: a message published there would come again, without end.
+// checkTopics refuses to publish to a topic that the consumer reads: a message published there would come again,
+// without end.
 func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 	for _, of := range topicsOf(opts) {
 		if topicname.Same(of, topic) {
@@ -52,8 +53,8 @@ func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 	return nil
 }
 
-// legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where they
-// exist and are partitioned, as upstream does.
+// legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where
+// they exist and are partitioned, as upstream does.
 func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, o reconsume.Options) {
 	base := topicname.Full(topicname.Base(o.Topic))
 	namespace := base[:strings.LastIndex(base, "/")+1]
@@ -77,7 +78,8 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 	return opts.Topics
 }
 
-// checkPersistent refuses a topic whose messages the broker does not store: it could not send those again that were not published elsewhere.
+// checkPersistent refuses a topic whose messages the broker does not store: it could not send those again that were not
+// published elsewhere.
 func checkPersistent(topic string) error {
 	if !topicname.IsPersistent(topic) {
 		return invalid("the topic", topic, "a persistent one with dead letters and retries")

@@ -1,8 +1,9 @@
 // Package acktimeout tracks messages that the application has, until they are settled or time out (PIP-130).
 //
-// A Tracker knows no broker and no consumer, starts no goroutine and reads no clock: keys go in, due keys come out. The caller decides what a
-// key stands for, passes the time in, and redelivers the message. A redelivery.Consumer is timed by the same heap (internal/clock), which it
-// shares with its nacks and its requests. Package nack does the same for negatively acknowledged messages.
+// A Tracker knows no broker and no consumer, starts no goroutine and reads no clock: keys go in, due keys come out. The
+// caller decides what a key stands for, passes the time in, and redelivers the message. A redelivery.Consumer is timed
+// by the same heap (internal/clock), which it shares with its nacks and its requests. Package nack does the same for
+// negatively acknowledged messages.
 package acktimeout
 
 import (
@@ -13,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
-// Backoff returns PIP-130's policy: timeout + b.Next(redeliveryCount), or timeout alone if b is nil. It is never shorter
-// than timeout, whatever b returns, and never overflows. A negative timeout counts as 0.
+// Backoff returns PIP-130's policy: timeout + b.Next(redeliveryCount), or timeout alone if b is nil. It is never
+// shorter than timeout, whatever b returns, and never overflows. A negative timeout counts as 0.
 func Backoff(timeout time.Duration, b backoff.RedeliveryBackoff) backoff.RedeliveryBackoff {
 	timeout = max(0, timeout)
 	if b == nil {
@@ -29,8 +30,8 @@ func Backoff(timeout time.Duration, b backoff.RedeliveryBackoff) backoff.Redeliv
 	})
 }
 
-// Tracker holds the keys of unsettled messages. It hands out each key once, when its timeout is over. The zero value is not usable. A Tracker
-// takes no lock: the caller serializes the calls.
+// Tracker holds the keys of unsettled messages. It hands out each key once, when its timeout is over. The zero value is
+// not usable. A Tracker takes no lock: the caller serializes the calls.
 type Tracker[K comparable] struct {
 	backoff backoff.RedeliveryBackoff
 	keys    clock.Keys[K]
@@ -41,7 +42,8 @@ func New[K comparable](timeout time.Duration, b backoff.RedeliveryBackoff) *Trac
 	return &Tracker[K]{backoff: Backoff(timeout, b)}
 }
 
-// Delay returns the timeout of a message that was redelivered redeliveryCount times before. It asks the policy, so call it with no lock held.
+// Delay returns the timeout of a message that was redelivered redeliveryCount times before. It asks the policy, so call
+// it with no lock held.
 func (t *Tracker[K]) Delay(redeliveryCount uint32) time.Duration {
 	return max(0, t.backoff.Next(redeliveryCount))
 }
@@ -53,7 +55,8 @@ func (t *Tracker[K]) TrackFor(key K, due time.Time) {
 	}
 }
 
-// Touch moves the due time of a key, since the application is still working on its message, and reports whether the key is tracked.
+// Touch moves the due time of a key, since the application is still working on its message, and reports whether the key
+// is tracked.
 func (t *Tracker[K]) Touch(key K, due time.Time) bool {
 	_, tracked := t.keys.At(key)
 	if tracked {

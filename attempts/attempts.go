@@ -1,9 +1,9 @@
-// Package attempts keeps a log of failed messages in a Pulsar topic, which outlives the process: how often each message was delivered,
-// until when it waits and why, and which messages crashed the processes that handled them.
+// Package attempts keeps a log of failed messages in a Pulsar topic, which outlives the process: how often each message
+// was delivered, until when it waits and why, and which messages crashed the processes that handled them.
 //
-// redelivery.WithAttemptLog uses it. Programs need it only to look into a log or to forget a message. A [Log] is the log of one
-// subscription. All consumers of the subscription write to one topic. They read it to its end before they begin, and then follow it, so
-// they know a new record after a few milliseconds.
+// redelivery.WithAttemptLog uses it. Programs need it only to look into a log or to forget a message. A [Log] is the
+// log of one subscription. All consumers of the subscription write to one topic. They read it to its end before they
+// begin, and then follow it, so they know a new record after a few milliseconds.
 //
 // Records merge by the rules in merge.go and state.go, which know no broker; frame.go has their bytes.
 package attempts
@@ -85,12 +85,13 @@ const (
 
 // Options configures a Log.
 type Options struct {
-	// Topic is the topic of the log. It is created if the broker allows that. If it is partitioned, its first partition is used.
-	// Required.
+	// Topic is the topic of the log. It is created if the broker allows that. If it is partitioned, its first partition
+	// is used. Required.
 	Topic string
 	// Name is this session's name in Sessions. Default: the host's name, a slash and the process id.
 	Name string
-	// Retention is how long after its due time a record stays in the log if nothing more happens to its message. Default: one day.
+	// Retention is how long after its due time a record stays in the log if nothing more happens to its message.
+	// Default: one day.
 	Retention time.Duration
 	// Logger gets a line when the log fails and when it works again. Default: slog.Default().
 	Logger *slog.Logger

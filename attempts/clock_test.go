@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A machine whose clock is a minute behind, or ahead, does not make messages early or late: what its clock is off by shows when something of it is
-// read as it is written, and changes what was read before.
+// A machine whose clock is a minute behind, or ahead, does not make messages early or late: what its clock is off by
+// shows when something of it is read as it is written, and changes what was read before.
 func TestClocksOfMachines(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
@@ -25,7 +25,8 @@ func TestClocksOfMachines(t *testing.T) {
 	}
 }
 
-// Whatever part of a millisecond a machine's clock, the broker's and this one are at, and however fast a frame is read, no message is early.
+// Whatever part of a millisecond a machine's clock, the broker's and this one are at, and however fast a frame is read,
+// no message is early.
 func TestMillisecondsMakeNothingEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		off := time.Duration(rapid.Int64Range(-1e9, 1e9).Draw(t, "off"))
@@ -75,7 +76,8 @@ func TestClockOfTheBroker(t *testing.T) {
 	}
 }
 
-// A clock that was set does not make messages early for good: a few frames in a row tell it. One that is only slow tells nothing.
+// A clock that was set does not make messages early for good: a few frames in a row tell it. One that is only slow
+// tells nothing.
 func TestClockThatIsSet(t *testing.T) {
 	for name, behind := range map[string]read{
 		"the writer's was ahead":   {time: 112_000, now: 102_000},

@@ -132,7 +132,8 @@ func (l *Log) session() error {
 	return nil
 }
 
-// connect makes the reader and the writer of the topic. The reader begins where the last one ended, or where all was copied.
+// connect makes the reader and the writer of the topic. The reader begins where the last one ended, or where all was
+// copied.
 func (l *Log) connect() (c *link, err error) {
 	c = &link{topic: l.o.Topic}
 	partitions, err := l.client.TopicPartitions(l.o.Topic)
@@ -173,12 +174,14 @@ func (l *Log) connect() (c *link, err error) {
 	return c, nil
 }
 
-// asItIs has a reader return an encrypted message, which is none of the log's, as it is. Without it pulsar-client-go ends the process.
+// asItIs has a reader return an encrypted message, which is none of the log's, as it is. Without it pulsar-client-go
+// ends the process.
 func asItIs() *pulsar.MessageDecryptionInfo {
 	return &pulsar.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume}
 }
 
-// readerName is another one for each reader: pulsar-client-go's own have five letters, and among hundreds two are the same.
+// readerName is another one for each reader: pulsar-client-go's own have five letters, and among hundreds two are the
+// same.
 func (l *Log) readerName() string {
 	l.readers++
 	return fmt.Sprintf("%s-%v-%d", subscription, l.id, l.readers)
@@ -186,8 +189,8 @@ func (l *Log) readerName() string {
 
 const sendTimeout = 10 * time.Second
 
-// beginning returns the id after which to read: of the last frame that was read, or of the checkpoint that the last frame of the topic
-// names.
+// beginning returns the id after which to read: of the last frame that was read, or of the checkpoint that the last
+// frame of the topic names.
 func (l *Log) beginning(topic string) (pulsar.MessageID, error) {
 	l.mu.Lock()
 	last := l.state.last
@@ -228,8 +231,8 @@ func (p position) id() pulsar.MessageID { return pulsar.NewMessageID(p.ledger, p
 
 func positionOf(id pulsar.MessageID) position { return position{id.LedgerID(), id.EntryID()} }
 
-// subscribe subscribes to the log's own subscription, which it creates, and calls a function with it. If another session is there
-// it does that.
+// subscribe subscribes to the log's own subscription, which it creates, and calls a function with it. If another
+// session is there it does that.
 func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
 	c, err := l.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Exclusive,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, EnableZeroQueueConsumer: true, AckWithResponse: true})
@@ -244,15 +247,15 @@ func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
 	return do(c)
 }
 
-// awaitConnected waits for one answer of the broker. pulsar-client-go logs errors if a consumer is closed while it asks for messages, which it
-// does first of all, and, but for a zero-queue consumer, with each message.
+// awaitConnected waits for one answer of the broker. pulsar-client-go logs errors if a consumer is closed while it asks
+// for messages, which it does first of all, and, but for a zero-queue consumer, with each message.
 func awaitConnected(c pulsar.Consumer) error {
 	_, _ = c.GetLastMessageIDs() // neither the result matters nor an error: the next call returns that
 	return nil
 }
 
-// isBusy reports whether another session is subscribed. pulsar-client-go has no other sign of it; with the same error the broker refuses one
-// consumer more than the topic may have (maxConsumersPerTopic).
+// isBusy reports whether another session is subscribed. pulsar-client-go has no other sign of it; with the same error
+// the broker refuses one consumer more than the topic may have (maxConsumersPerTopic).
 func isBusy(err error) bool {
 	return strings.Contains(err.Error(), "ConsumerBusy") && !strings.Contains(err.Error(), "consumers limit")
 }

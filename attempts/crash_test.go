@@ -27,8 +27,9 @@ func openAlive(t *testing.T, client pulsar.Client, topic, name string) *Log {
 	return l
 }
 
-// A message that is in a handler when its session crashes counts a crash, but not before the session is known to be lost; until then the
-// message waits. A session that ends and says so has crashed nothing, and neither has one that lives.
+// A message that is in a handler when its session crashes counts a crash, but not before the session is known to be
+// lost; until then the message waits. A session that ends and says so has crashed nothing, and neither has one that
+// lives.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -79,8 +80,8 @@ func handleMany(l *Log) {
 	}
 }
 
-// A session is careful with its first messages, and then as long as it has little to do: a message that crashed another one comes as any
-// other.
+// A session is careful with its first messages, and then as long as it has little to do: a message that crashed another
+// one comes as any other.
 func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -106,7 +107,8 @@ func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 	}
 }
 
-// What Begin takes is at most a tenth of the time, however slow the log is: messages that come one after the other are not held up by it.
+// What Begin takes is at most a tenth of the time, however slow the log is: messages that come one after the other are
+// not held up by it.
 func TestCareTakesATenthOfTheTime(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)

@@ -18,8 +18,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// What many consumers of a subscription cost: each reads all that the others write. A hundred share a client, as those of a process would, and
-// fifty open at once. The figures are those of all of them together; the broker's CPU is not among them.
+// What many consumers of a subscription cost: each reads all that the others write. A hundred share a client, as those
+// of a process would, and fifty open at once. The figures are those of all of them together; the broker's CPU is not
+// among them.
 func TestFanOut(t *testing.T) {
 	sessions, _ := strconv.Atoi(os.Getenv("ATTEMPTS_FANOUT"))
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" || sessions == 0 {

@@ -34,8 +34,8 @@ func newKey(t *testing.T) oneKey {
 		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})}
 }
 
-// An encrypted message that somebody publishes to the log's topic is skipped, whether a log is opened after it or follows: pulsar-client-go
-// ends the process of a reader that cannot decrypt.
+// An encrypted message that somebody publishes to the log's topic is skipped, whether a log is opened after it or
+// follows: pulsar-client-go ends the process of a reader that cannot decrypt.
 func TestEncryptedMessageInTheLog(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -55,7 +55,8 @@ func TestEncryptedMessageInTheLog(t *testing.T) {
 	require.True(t, ok)
 }
 
-// A frame that names a checkpoint beyond itself, as a copy of another cluster's does, is no place to begin to read: nobody would reach it.
+// A frame that names a checkpoint beyond itself, as a copy of another cluster's does, is no place to begin to read:
+// nobody would reach it.
 func TestCheckpointBeyondTheLog(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a := openReady(t, client, topic, "a")

@@ -4,8 +4,9 @@ import "encoding/binary"
 
 // frame is one message of the log's topic. Its records are those of one session, but for copies.
 //
-// Bytes: version, flags, session, number, checkpoint, then the parts that the flags name, tables of strings and of sessions, and the changes. Numbers are
-// varints; ids of messages are differences to the one before. A record takes about ten bytes.
+// Bytes: version, flags, session, number, checkpoint, then the parts that the flags name, tables of strings and of
+// sessions, and the changes. Numbers are varints; ids of messages are differences to the one before. A record takes
+// about ten bytes.
 type frame struct {
 	flags      flags
 	session    SessionID

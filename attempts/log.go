@@ -19,8 +19,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Log is one consumer's view of the log of a subscription, a session of it. It is safe for concurrent use. If the topic cannot be
-// reached, the Log goes on with the records it has read, buffers its own, reports the failure, and tries again.
+// Log is one consumer's view of the log of a subscription, a session of it. It is safe for concurrent use. If the topic
+// cannot be reached, the Log goes on with the records it has read, buffers its own, reports the failure, and tries
+// again.
 type Log struct {
 	client  pulsar.Client
 	o       Options
@@ -61,8 +62,8 @@ type Stats struct {
 	Failures uint64        // failures to read, write or reach the topic
 }
 
-// Open begins to read the log of a subscription and returns at once. Ready waits until it was read to its end. Call Close in the end. An
-// error says which option is wrong.
+// Open begins to read the log of a subscription and returns at once. Ready waits until it was read to its end. Call
+// Close in the end. An error says which option is wrong.
 func Open(client pulsar.Client, o Options) (*Log, error) {
 	switch {
 	case client == nil:
@@ -144,8 +145,8 @@ func (l *Log) isDoubtful() bool {
 // closeTime is for how long Close waits for the rest to be written, and for pulsar-client-go to close its part.
 const closeTime = time.Second
 
-// Close writes the rest, and that the session ends, for which it takes a second at most, and closes the Log. A second call does
-// nothing.
+// Close writes the rest, and that the session ends, for which it takes a second at most, and closes the Log. A second
+// call does nothing.
 func (l *Log) Close() {
 	l.once.Do(func() {
 		close(l.closing)
@@ -257,7 +258,8 @@ func (l *Log) count() {
 
 func (l *Log) largest() int { return max(len(l.state.records), len(l.state.removed), len(l.own.of)) }
 
-// fit gives memory of the maps back after they had far more in them: they stay as large as they ever were. The caller holds mu.
+// fit gives memory of the maps back after they had far more in them: they stay as large as they ever were. The caller
+// holds mu.
 func (l *Log) fit() {
 	if n := l.largest(); n < l.most/4 {
 		l.state.records, l.state.removed, l.own.of = fitted(l.state.records), fitted(l.state.removed), fitted(l.own.of)
@@ -283,8 +285,8 @@ func (l *Log) notify() {
 // began is a moment of the clock as it was when the process began.
 var began = time.Now()
 
-// now is the time by that clock, in milliseconds. It goes on evenly when the machine's is set, which would silence this session, or make the
-// others seem lost.
+// now is the time by that clock, in milliseconds. It goes on evenly when the machine's is set, which would silence this
+// session, or make the others seem lost.
 func now() int64 { return milliseconds(time.Now()) }
 
 func milliseconds(t time.Time) int64 { return began.UnixMilli() + t.Sub(began).Milliseconds() }

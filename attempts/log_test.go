@@ -73,8 +73,9 @@ func TestSessionsShareRecords(t *testing.T) {
 	await(t, func() bool { return a.Stats().Records+b.Stats().Records+c.Stats().Records == 0 })
 }
 
-// A record of a message that another session settled meanwhile brings nothing back if it was written before the removal. One that is written
-// later stays until the retention is over, and counts for nothing: the message does not come again.
+// A record of a message that another session settled meanwhile brings nothing back if it was written before the
+// removal. One that is written later stays until the retention is over, and counts for nothing: the message does not
+// come again.
 func TestSettledWhileARecordIsUnderWay(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)

@@ -84,8 +84,8 @@ func (m *modelLog) tidy(s *modelSession) {
 	}
 }
 
-// Whoever reads the log, from wherever its last frame says, knows the same as if he had read all of it, however sessions crash and several of
-// them tidy at once: counts only grow, and what was removed stays so.
+// Whoever reads the log, from wherever its last frame says, knows the same as if he had read all of it, however
+// sessions crash and several of them tidy at once: counts only grow, and what was removed stays so.
 func TestModelOfTheLog(t *testing.T) {
 	for name, value := range map[string]string{"rapid.checks": "1000", "rapid.steps": "60"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {

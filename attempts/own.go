@@ -56,8 +56,8 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 	return x
 }
 
-// drop forgets the change of a message if none of it was written, and reports whether there was one: while the log cannot be written,
-// a settled message costs nothing.
+// drop forgets the change of a message if none of it was written, and reports whether there was one: while the log
+// cannot be written, a settled message costs nothing.
 func (c *changes) drop(p place) bool {
 	x := c.of[p]
 	if x == nil || x.told {
@@ -125,8 +125,8 @@ func (x *ownChange) written() {
 	}
 }
 
-// gather returns the changes to be sent by a frame of a number, up to limit of them, and when there will be more; 0 for not before something
-// changes. all has removals sent whose time has not come.
+// gather returns the changes to be sent by a frame of a number, up to limit of them, and when there will be more; 0 for
+// not before something changes. all has removals sent whose time has not come.
 func (c *changes) gather(number uint64, now int64, limit int, all bool) (places []place, next int64) {
 	for len(c.later) > 0 {
 		x := c.of[c.later[0]]
@@ -166,8 +166,9 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	return places, next
 }
 
-// again sends everything again that was not read back: the topic may be another. Of the frames it keeps only since when the log lags. Messages
-// that were settled long ago it forgets, unless the log is known to have their records: else this would grow for as long as frames are written in vain.
+// again sends everything again that was not read back: the topic may be another. Of the frames it keeps only since when
+// the log lags. Messages that were settled long ago it forgets, unless the log is known to have their records: else
+// this would grow for as long as frames are written in vain.
 func (c *changes) again(known map[place]record) {
 	long := now() - vainTime.Milliseconds()
 	maps.DeleteFunc(c.of, func(p place, x *ownChange) bool {

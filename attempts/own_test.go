@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However often frames are written in vain, as while each of them is refused, they take no more memory. How far the log lags is still known.
+// However often frames are written in vain, as while each of them is refused, they take no more memory. How far the log
+// lags is still known.
 func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	c := changes{of: map[place]*ownChange{}}
 	const many = 100
@@ -36,7 +37,8 @@ func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	require.Zero(t, c.lag(began+5000))
 }
 
-// Nor do messages that are settled meanwhile, though the log may have their records. Those that it is known to have stay settled.
+// Nor do messages that are settled meanwhile, though the log may have their records. Those that it is known to have
+// stay settled.
 func TestSettledWhileFramesAreWrittenInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100

@@ -27,8 +27,8 @@ func (l *Log) follow(life context.Context, c *link) error {
 	}
 }
 
-// readAt returns a frame as it was read. Milliseconds cut up to one from the time of each frame, and one from this moment: without these two,
-// the difference of the clocks would make messages early.
+// readAt returns a frame as it was read. Milliseconds cut up to one from the time of each frame, and one from this
+// moment: without these two, the difference of the clocks would make messages early.
 func readAt(t time.Time, f frame, msg pulsar.Message) read {
 	r := read{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + 2}
 	if t := msg.BrokerPublishTime(); t != nil {
@@ -37,7 +37,8 @@ func readAt(t time.Time, f frame, msg pulsar.Message) read {
 	return r
 }
 
-// take takes a frame that was read. A reader that starts again gets the last one again, which is no sign that the log works.
+// take takes a frame that was read. A reader that starts again gets the last one again, which is no sign that the log
+// works.
 func (l *Log) take(r read) {
 	l.mu.Lock()
 	if r.at == l.state.last && r.at != (position{}) {

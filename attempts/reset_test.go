@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The topic is lost while the frame that forgets all waits for the answers to earlier ones: the next connection's first frame forgets all.
+// The topic is lost while the frame that forgets all waits for the answers to earlier ones: the next connection's first
+// frame forgets all.
 func TestResetIsRepeatedAfterALostLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

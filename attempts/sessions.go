@@ -33,8 +33,8 @@ const (
 	clockSlack  = time.Minute           // that clocks of machines may differ by
 	maxOrphans  = 10000
 
-	// A message that crashed another session at once comes here as any other. So a session is careful as long as that costs little, and
-	// with its first messages and the first after a loss: they may be those that a lost session had.
+	// A message that crashed another session at once comes here as any other. So a session is careful as long as that
+	// costs little, and with its first messages and the first after a loss: they may be those that a lost session had.
 	carefulEach  = 10 * time.Millisecond  // each message costs this credit
 	carefulMore  = 100 * time.Microsecond // or this for each pair of sessions, if that is more: all of them read the frames of each
 	carefulWait  = 10                     // times the time that Begin takes is its cost
@@ -45,9 +45,9 @@ const (
 	tooLate      = 5 * time.Second        // the log is not answering
 )
 
-// KeepAlive makes this session write regularly that it is alive. If the others do not hear from it for its lease (six seconds, or longer
-// if there are many sessions), it is lost, and each message that was in a handler by Begin or Begun counts one crash. Package worker
-// calls it.
+// KeepAlive makes this session write regularly that it is alive. If the others do not hear from it for its lease (six
+// seconds, or longer if there are many sessions), it is lost, and each message that was in a handler by Begin or Begun
+// counts one crash. Package worker calls it.
 func (l *Log) KeepAlive() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +84,8 @@ func (w *watch) says(f *frame) {
 	}
 }
 
-// follows notes that a frame of this session was read back. If that took long the log was away, and the others may still be.
+// follows notes that a frame of this session was read back. If that took long the log was away, and the others may
+// still be.
 func (w *watch) follows(at int64) {
 	if w.echoed == 0 || w.isCutOff(at) {
 		w.followed = at
@@ -105,8 +106,8 @@ func (w *watch) hears(id SessionID, ends bool) {
 	}
 }
 
-// standing says whether a session lives, is lost, or may be. One that was not heard since the log is followed may live, if
-// its clock is another. The caller holds mu.
+// standing says whether a session lives, is lost, or may be. One that was not heard since the log is followed may live,
+// if its clock is another. The caller holds mu.
 func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	x, w := l.state.sessions[id], &l.sessions
 	switch {
@@ -155,8 +156,8 @@ func (l *Log) look(at int64) {
 	}
 }
 
-// Arrive is Find for a message that has come from the broker and that its consumer does not know. If the message may be in another
-// session's handler, it is due when that session is known to live or to be lost.
+// Arrive is Find for a message that has come from the broker and that its consumer does not know. If the message may be
+// in another session's handler, it is due when that session is known to live or to be lost.
 func (l *Log) Arrive(k Key) (Record, bool) {
 	watches := l.watches.Load()
 	if !watches {
@@ -193,8 +194,8 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	return r.public(k), true
 }
 
-// Crashes returns how many sessions a message has crashed: lost sessions that had it in a handler. It is 0 for those of a non-persistent topic,
-// which all have the same id.
+// Crashes returns how many sessions a message has crashed: lost sessions that had it in a handler. It is 0 for those of
+// a non-persistent topic, which all have the same id.
 func (l *Log) Crashes(k Key) uint32 {
 	if l.known.Load() == 0 || !topicname.IsPersistent(k.Topic) {
 		return 0
@@ -215,10 +216,11 @@ func (l *Log) crashes(r record) uint32 {
 	return r.crashes
 }
 
-// IsCareful reports whether Begin has to return before the handler of a message is called. Otherwise Begun is needed only if the handler
-// takes long. It is for messages of a lost session, for about the first 2,000 after a session was lost or this one began, and for any message
-// while a session has so little to do that it waits for Begin in a tenth of the time at most; for fewer if there are more than ten
-// sessions, and not while the log fails or has not answered for five seconds. Call it once for each message that is handled: it counts them.
+// IsCareful reports whether Begin has to return before the handler of a message is called. Otherwise Begun is needed
+// only if the handler takes long. It is for messages of a lost session, for about the first 2,000 after a session was
+// lost or this one began, and for any message while a session has so little to do that it waits for Begin in a tenth of
+// the time at most; for fewer if there are more than ten sessions, and not while the log fails or has not answered for
+// five seconds. Call it once for each message that is handled: it counts them.
 func (l *Log) IsCareful(k Key) bool {
 	l.mu.Lock()
 	careful, lost := l.isCareful(k), l.sessions.unsaid

@@ -59,7 +59,8 @@ func (s *state) place(k Key) place {
 	return k.in(n)
 }
 
-// in is the place of a key in a topic of the log. An index is negative where pulsar-client-go says that there is no batch.
+// in is the place of a key in a topic of the log. An index is negative where pulsar-client-go says that there is no
+// batch.
 func (k Key) in(topic uint32) place { return place{k.Ledger, k.Entry, max(0, k.Index), topic} }
 
 func (s *state) key(p place) Key { return Key{s.topics[p.topic], p.ledger, p.entry, p.index} }
@@ -183,8 +184,8 @@ const (
 	setAfter = 8    // which so many of them in a row say
 )
 
-// learn takes a frame that was read as it was written, a little earlier: the smallest difference is nearest, and no due time comes early by
-// any. It returns by how much moments of this clock move.
+// learn takes a frame that was read as it was written, a little earlier: the smallest difference is nearest, and no due
+// time comes early by any. It returns by how much moments of this clock move.
 func (c *clock) learn(difference int64) (by int64) {
 	switch {
 	case !c.known || difference <= c.shift-minShift:
@@ -241,8 +242,8 @@ func (s *state) sweep(now int64, retention time.Duration) {
 // isLost reports whether a session has not been heard for its lease, and did not say that it ended.
 func (x *session) isLost(now int64) bool { return !x.ended && x.lease > 0 && now-x.heard > x.lease }
 
-// isGone reports whether a session has ended, or is lost whatever its clock says. A session that is not known is lost, so that nothing
-// has to be said of it.
+// isGone reports whether a session has ended, or is lost whatever its clock says. A session that is not known is lost,
+// so that nothing has to be said of it.
 func (x *session) isGone(now int64) bool {
 	return x.ended || x.isLost(now-clockSlack.Milliseconds())
 }

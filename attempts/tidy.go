@@ -7,9 +7,10 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// tidying is how the log is kept short: a mark is written; when it was read back, all that is known is written again, as if it stood at the
-// mark; then frames name the mark as where to begin to read, and the log's own subscription moves there, so that the broker deletes all that
-// stands before it. If several do so at once, each of their marks is as good as another.
+// tidying is how the log is kept short: a mark is written; when it was read back, all that is known is written again,
+// as if it stood at the mark; then frames name the mark as where to begin to read, and the log's own subscription moves
+// there, so that the broker deletes all that stands before it. If several do so at once, each of their marks is as good
+// as another.
 type tidying struct {
 	at     int64    // when to begin; 0 for not
 	number uint64   // of the frame that is the mark; 0 for none
@@ -111,8 +112,8 @@ func (l *Log) trim(topic string, to position) {
 	}
 }
 
-// reconnected notes that the topic was away. It may be another by now, if it was deleted: the records are written again, by one of
-// all sessions.
+// reconnected notes that the topic was away. It may be another by now, if it was deleted: the records are written
+// again, by one of all sessions.
 func (l *Log) reconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// The log is written again from time to time, and whoever comes later reads little more than what counts still. Two who tidy at once do no harm.
+// The log is written again from time to time, and whoever comes later reads little more than what counts still. Two who
+// tidy at once do no harm.
 func TestTidying(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -56,7 +57,8 @@ func TestTidying(t *testing.T) {
 	require.Equal(t, 100, d.Stats().Records)
 }
 
-// A log that cannot be shortened, since its topic may have no more consumers than those that read it, says so: it grows.
+// A log that cannot be shortened, since its topic may have no more consumers than those that read it, says so: it
+// grows.
 func TestTidyingBeyondTheConsumersLimit(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
@@ -151,7 +153,8 @@ func atBroker(t *testing.T, topic string) (said []string) {
 	return said
 }
 
-// What a burst of failures took is given back once all is settled and the log was tidied: Go's maps stay as large as they ever were.
+// What a burst of failures took is given back once all is settled and the log was tidied: Go's maps stay as large as
+// they ever were.
 func TestABurstIsNotKeptInMemory(t *testing.T) {
 	a := openReady(t, testClient(t), testTopic(t), "a")
 	heap := func() uint64 {

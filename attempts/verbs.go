@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Failed records that a message was delivered count times, failed, and waits for delay. cause is cut to 120 bytes; "" means none.
+// Failed records that a message was delivered count times, failed, and waits for delay. cause is cut to 120 bytes; ""
+// means none.
 func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
 	cause = strings.ToValidUTF8(cause[:min(len(cause), maxCause)], "")
 	at := now()
@@ -47,7 +48,8 @@ func (l *Log) begin(k Key, waits bool) (done <-chan struct{}) {
 	})
 }
 
-// Ended records that a message has left its handler, though it is not settled. This session had recorded that it is in one.
+// Ended records that a message has left its handler, though it is not settled. This session had recorded that it is in
+// one.
 func (l *Log) Ended(k Key) { l.leaves(k, false) }
 
 // End is Ended, and returns when the record is written.
@@ -67,8 +69,8 @@ func (l *Log) leaves(k Key, waits bool) (done <-chan struct{}) {
 	})
 }
 
-// Settled records that a message is settled, which removes it from the log. The Log writes this when the acknowledgement has surely
-// reached the broker: until then the message may come again.
+// Settled records that a message is settled, which removes it from the log. The Log writes this when the
+// acknowledgement has surely reached the broker: until then the message may come again.
 func (l *Log) Settled(k Key) {
 	if l.known.Load() == 0 || l.o.ReadOnly {
 		return
@@ -106,8 +108,8 @@ func (l *Log) Forget(ctx context.Context, k Key) error {
 	return l.written(ctx, done)
 }
 
-// Flush returns when all that was recorded before is written and was read again here, so that other consumers about know it too. Removals
-// by Settled, which wait, are not meant.
+// Flush returns when all that was recorded before is written and was read again here, so that other consumers about
+// know it too. Removals by Settled, which wait, are not meant.
 func (l *Log) Flush(ctx context.Context) error {
 	before := now()
 	return l.await(ctx, func() bool { return !l.own.unread(before) })
@@ -176,8 +178,8 @@ func (l *Log) Reset() {
 	l.notify()
 }
 
-// change changes the record of a message, unless how returns false. It returns a channel that is closed when that is written, if a caller
-// waits for it and there is a change.
+// change changes the record of a message, unless how returns false. It returns a channel that is closed when that is
+// written, if a caller waits for it and there is a change.
 func (l *Log) change(k Key, waits bool, how func(*record) bool) (done <-chan struct{}) {
 	if l.o.ReadOnly {
 		return nil

@@ -47,8 +47,8 @@ func (l *Log) liveFor(d time.Duration, sessions ...SessionID) {
 	l.renew(sessions...)
 }
 
-// Those that ended or were lost do not count: a session beside which a thousand came and went is as careful as one beside which none did,
-// and its lease is no longer.
+// Those that ended or were lost do not count: a session beside which a thousand came and went is as careful as one
+// beside which none did, and its lease is no longer.
 func TestEndedSessionsDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -105,7 +105,8 @@ func TestLogThatIsAwayLosesNoSession(t *testing.T) {
 	})
 }
 
-// A reader that starts again gets the last frame again, which is no sign that the log works: while it can be reached but not written nobody is lost.
+// A reader that starts again gets the last frame again, which is no sign that the log works: while it can be reached
+// but not written nobody is lost.
 func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -126,7 +127,8 @@ func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
 	})
 }
 
-// A session whose clock is wrong, and that was not heard since the log was opened, is known to be lost as soon as any other.
+// A session whose clock is wrong, and that was not heard since the log was opened, is known to be lost as soon as any
+// other.
 func TestALostSessionOfAWrongClock(t *testing.T) {
 	for _, off := range []time.Duration{-time.Minute, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {

@@ -119,7 +119,8 @@ func until(now int64, moments ...int64) time.Duration {
 	return wait
 }
 
-// maxUnderway is how many frames may wait for the broker's answer. The broker still gets those that a killed process has sent.
+// maxUnderway is how many frames may wait for the broker's answer. The broker still gets those that a killed process
+// has sent.
 const maxUnderway = 16
 
 // send sends a frame.
@@ -149,7 +150,8 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 	return nil
 }
 
-// notSent notes that a frame is not written. Its changes are sent again by the next link, as all that was not read back.
+// notSent notes that a frame is not written. Its changes are sent again by the next link, as all that was not read
+// back.
 func (l *Log) notSent(f *frame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,8 +4,8 @@
 // before the second, and so on. Policies keep no state and read no clock, so one value serves any number of consumers
 // and goroutines, for negative acknowledgements (PIP-106), ack timeouts (PIP-130) and the retry topic (PIP-94) alike.
 //
-// Every policy of this package accepts any redelivery count: its delay is between 0 and its maximum ([WithJitter] may exceed it by its
-// fraction), and never overflows.
+// Every policy of this package accepts any redelivery count: its delay is between 0 and its maximum ([WithJitter] may
+// exceed it by its fraction), and never overflows.
 package backoff
 
 import (
@@ -19,8 +19,8 @@ import (
 // RedeliveryBackoff gives the delay before a message is delivered again. It has the method set of
 // pulsar.NackBackoffPolicy, so each policy here also serves as one.
 //
-// Next must be safe for concurrent use. A negative delay counts as 0. If Next panics, a Consumer logs that, counts it in Stats, and delays
-// by a minute.
+// Next must be safe for concurrent use. A negative delay counts as 0. If Next panics, a Consumer logs that, counts it
+// in Stats, and delays by a minute.
 //
 // Options that take a policy refuse nil, and a policy with a method Validate() error that returns an error.
 type RedeliveryBackoff interface {
@@ -41,8 +41,8 @@ func (f Func) Next(redeliveryCount uint32) time.Duration {
 
 type fixed time.Duration
 
-// Fixed delays every redelivery by d. A negative d counts as 0. Options refuse it, and a d above 0 that is below a millisecond: its unit
-// was forgotten.
+// Fixed delays every redelivery by d. A negative d counts as 0. Options refuse it, and a d above 0 that is below a
+// millisecond: its unit was forgotten.
 func Fixed(d time.Duration) RedeliveryBackoff { return fixed(d) }
 
 func (f fixed) Next(uint32) time.Duration { return max(0, time.Duration(f)) }
@@ -54,8 +54,8 @@ func (f fixed) Validate() error {
 	return nil
 }
 
-// Schedule yields the delays of a message that keeps failing: the redelivery counts 0 … redeliveries-1, each with its delay. It
-// does not wait for the delays. It yields a negative delay as 0, and nothing for a nil policy.
+// Schedule yields the delays of a message that keeps failing: the redelivery counts 0 … redeliveries-1, each with its
+// delay. It does not wait for the delays. It yields a negative delay as 0, and nothing for a nil policy.
 func Schedule(b RedeliveryBackoff, redeliveries int) iter.Seq2[uint32, time.Duration] {
 	return func(yield func(uint32, time.Duration) bool) {
 		if b == nil {

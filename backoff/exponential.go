@@ -32,8 +32,8 @@ func (e Exponential) withDefaults() Exponential {
 	return e
 }
 
-// Next returns the delay for redeliveryCount. It never overflows. Even if e does not pass Validate, the delay is between 0 and
-// Max.
+// Next returns the delay for redeliveryCount. It never overflows. Even if e does not pass Validate, the delay is
+// between 0 and Max.
 func (e Exponential) Next(redeliveryCount uint32) time.Duration {
 	e = e.withDefaults()
 	d := float64(e.Min) * math.Pow(e.Multiplier, float64(redeliveryCount))
@@ -43,8 +43,8 @@ func (e Exponential) Next(redeliveryCount uint32) time.Duration {
 	return max(0, time.Duration(d))
 }
 
-// Validate returns nil if 1 ms ≤ Min ≤ Max and 1 < Multiplier < ∞, where a zero field counts as its default. Otherwise the error
-// names the field and its value.
+// Validate returns nil if 1 ms ≤ Min ≤ Max and 1 < Multiplier < ∞, where a zero field counts as its default. Otherwise
+// the error names the field and its value.
 func (e Exponential) Validate() error {
 	d := e.withDefaults()
 	want := durations.Wanted(d.Min, false)

@@ -26,8 +26,8 @@ var units = []struct {
 	{"ms", time.Millisecond}, {"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
 }
 
-// ParseDelayLevels reads delay levels as PIP-94 writes them: whole positive numbers with a unit of ms, s, m, h or d (24 hours),
-// separated by white space. An error names the first wrong word.
+// ParseDelayLevels reads delay levels as PIP-94 writes them: whole positive numbers with a unit of ms, s, m, h or d (24
+// hours), separated by white space. An error names the first wrong word.
 func ParseDelayLevels(s string) (DelayLevels, error) {
 	words := strings.Fields(s)
 	if len(words) == 0 {
@@ -62,8 +62,8 @@ func parseDelay(word string) (time.Duration, error) {
 	return 0, fmt.Errorf("%q is not a delay, want a whole positive number and ms, s, m, h or d, such as %q", word, "30s")
 }
 
-// Next returns the delay of level redeliveryCount+1, or of the last level if there is no such level. It returns 0 if there are no
-// levels.
+// Next returns the delay of level redeliveryCount+1, or of the last level if there is no such level. It returns 0 if
+// there are no levels.
 func (l DelayLevels) Next(redeliveryCount uint32) time.Duration {
 	if len(l) == 0 {
 		return 0

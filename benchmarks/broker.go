@@ -54,7 +54,8 @@ func (b *broker) rest(method, path string, body any) error {
 	return admin.Call(context.Background(), b.admin, method, path, body, nil)
 }
 
-// publish sends the payloads "0" … "n-1", in batches of batchSize if that is over 1, one every so often if every is set.
+// publish sends the payloads "0" … "n-1", in batches of batchSize if that is over 1, one every so often if every is
+// set.
 func (b *broker) publish(topic string, n, batchSize int, every time.Duration) error {
 	opts := pulsar.ProducerOptions{Topic: topic, DisableBatching: batchSize <= 1, MaxPendingMessages: 5000}
 	if batchSize > 1 {

@@ -1,5 +1,5 @@
-// Benchmarks has several Pulsar clients do the same work at the same broker, each in a process of its own, and reports how
-// precise and how costly they are: this library, pulsar-client-go by itself, the Java client and the Python client.
+// Benchmarks has several Pulsar clients do the same work at the same broker, each in a process of its own, and reports
+// how precise and how costly they are: this library, pulsar-client-go by itself, the Java client and the Python client.
 //
 //	eval "$(../test/scripts/pulsar start)"
 //	go run . -quick

@@ -154,8 +154,8 @@ func (c *canvas) color(r result) string {
 	return c.other
 }
 
-// latenessPicture has a line for each client, from its earliest message, or else its median, to the 99th percentile, with a dot at
-// the median. What is left of 0 is early, and red.
+// latenessPicture has a line for each client, from its earliest message, or else its median, to the 99th percentile,
+// with a dot at the median. What is left of 0 is early, and red.
 func latenessPicture(title string, rows []result, t theme) string {
 	low, high := -10.0, 30.0
 	for _, r := range rows {

@@ -164,7 +164,8 @@ func (rep *report) section(w work) string {
 	return b.String() + "\n"
 }
 
-// fill puts texts between the lines <!-- begin name --> and <!-- end name --> of a file. An empty text leaves what is there.
+// fill puts texts between the lines <!-- begin name --> and <!-- end name --> of a file. An empty text leaves what is
+// there.
 func fill(file string, texts map[string]string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {

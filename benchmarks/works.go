@@ -167,7 +167,8 @@ func works(size func(full, quick int) int) []work {
 	}}
 }
 
-// hour is a task whose messages wait for an hour and up to ten minutes more, while clients tick as they do for short delays.
+// hour is a task whose messages wait for an hour and up to ten minutes more, while clients tick as they do for short
+// delays.
 func hour(kind string, messages, seconds int) worker.Task {
 	return worker.Task{Kind: kind, Messages: messages, Seconds: seconds,
 		Delays: worker.Delays{MinMs: 100, MaxMs: 3200, FirstMs: 3_600_000, SpreadMs: 600_000}}

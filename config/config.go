@@ -52,48 +52,50 @@
 //	    batchMaxBytes: 1MiB
 //	    batchMaxWait: 100ms
 //
-// [Config.Subscribe] subscribes with the file's settings of a consumer, and [Config.NewWorker] makes a worker with the file's settings. A
-// file replaces a program's setting only if it mentions that setting. [Consumer] and [Worker] explain each key.
+// [Config.Subscribe] subscribes with the file's settings of a consumer, and [Config.NewWorker] makes a worker with the
+// file's settings. A file replaces a program's setting only if it mentions that setting. [Consumer] and [Worker]
+// explain each key.
 //
 // # Policies
 //
 //   - exponential: [backoff.Exponential]; by default min 1s, max 10m and multiplier 2
 //   - levels: [backoff.DelayLevels], written as [backoff.ParseDelayLevels] reads them
 //   - fixed: [backoff.Fixed]
-//   - className: a class of the Java client, with or without its package: NegativeAckRedeliveryExponentialBackoff (PIP-106),
-//     ExponentialRedeliveryBackoff (PIP-130) or MultiplierRedeliveryBackoff (which Java ships today). All three are a
-//     [backoff.Exponential] with Java's defaults: minDelayMs 10000, maxDelayMs 600000, multiplier 2. params is a map or, as in Java's
-//     loadConf, a string of JSON.
+//   - className: a class of the Java client, with or without its package: NegativeAckRedeliveryExponentialBackoff
+//     (PIP-106), ExponentialRedeliveryBackoff (PIP-130) or MultiplierRedeliveryBackoff (which Java ships today). All
+//     three are a [backoff.Exponential] with Java's defaults: minDelayMs 10000, maxDelayMs 600000, multiplier 2. params
+//     is a map or, as in Java's loadConf, a string of JSON.
 //   - a custom type or class: [NewPolicy]
 //
-// The types exponential, levels and fixed also accept jitter, a fraction from 0 to 1: see [backoff.WithJitter]. Durations are
-// whole milliseconds and have a unit: ms, s, m or h, also mixed as in 1m30s, or whole days as in 1d. Bytes are a whole number, alone or
-// with a unit: KiB, MiB or GiB. An anchor (&name) and its aliases (*name) work; merge keys (<<) do not.
+// The types exponential, levels and fixed also accept jitter, a fraction from 0 to 1: see [backoff.WithJitter].
+// Durations are whole milliseconds and have a unit: ms, s, m or h, also mixed as in 1m30s, or whole days as in 1d.
+// Bytes are a whole number, alone or with a unit: KiB, MiB or GiB. An anchor (&name) and its aliases (*name) work;
+// merge keys (<<) do not.
 //
 // # Names of the Java client
 //
-// A consumer may have the fields of Java's DeadLetterPolicy by their own names: deadLetterTopic and initialSubscriptionName are the same,
-// retryLetterTopic is retryTopic, and maxRedeliverCount: 3 is maxDeliveries: 4 with maxReconsumes: 3, since Java does not count the first
-// delivery. Using both names of a setting is an error, but maxReconsumes may be used with maxRedeliverCount. For Java's other names the
-// error names the right spelling.
+// A consumer may have the fields of Java's DeadLetterPolicy by their own names: deadLetterTopic and
+// initialSubscriptionName are the same, retryLetterTopic is retryTopic, and maxRedeliverCount: 3 is maxDeliveries: 4
+// with maxReconsumes: 3, since Java does not count the first delivery. Using both names of a setting is an error, but
+// maxReconsumes may be used with maxRedeliverCount. For Java's other names the error names the right spelling.
 //
 // # Environment
 //
-// An environment variable sets one key of a policy, consumer or worker that the file names, whether or not the file sets that
-// key. The variable's name is REDELIVERY_ and the path in the file, in capitals. An underscore stands for each dot, for each
-// change from a small letter to a capital, and for each character that is not a letter or digit:
+// An environment variable sets one key of a policy, consumer or worker that the file names, whether or not the file
+// sets that key. The variable's name is REDELIVERY_ and the path in the file, in capitals. An underscore stands for
+// each dot, for each change from a small letter to a capital, and for each character that is not a letter or digit:
 //
 //	REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT=20s    # consumers.billing.ackTimeout
 //	REDELIVERY_POLICIES_GENTLE_MAX=5m               # policies.gentle.max
 //
 // An empty variable counts as not set. A variable that begins with REDELIVERY_CONSUMERS_, REDELIVERY_POLICIES_ or
-// REDELIVERY_WORKERS_ but matches no key, or more than one, is an error. So is one that has the section in the singular, as
-// REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT, if it would match a key.
+// REDELIVERY_WORKERS_ but matches no key, or more than one, is an error. So is one that has the section in the
+// singular, as REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT, if it would match a key.
 //
 // # Errors
 //
-// An unknown key, a wrong value, a duplicate name and an undefined name are errors. All errors of a file are reported at once,
-// joined as by [errors.Join]. Each is one line with file, line, path, value and the allowed values:
+// An unknown key, a wrong value, a duplicate name and an undefined name are errors. All errors of a file are reported
+// at once, joined as by [errors.Join]. Each is one line with file, line, path, value and the allowed values:
 //
 //	redelivery.yaml:3: policies.gentle.max is "5", want a duration with its unit, such as "30s"
 //	redelivery.yaml:7: consumers.billing.maxDelivery is an unknown key (did you mean maxDeliveries?), want one of …
@@ -113,17 +115,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Config is the content of a file. Its methods change nothing, so they are safe for concurrent use. They return an error if the file does
-// not have the consumer or the worker. The zero value is an empty file.
+// Config is the content of a file. Its methods change nothing, so they are safe for concurrent use. They return an
+// error if the file does not have the consumer or the worker. The zero value is an empty file.
 type Config struct {
 	Policies  map[string]backoff.RedeliveryBackoff // by name
 	Consumers map[string]Consumer                  // by name
 	Workers   map[string]Worker                    // by name
 }
 
-// Load reads a file, and applies the environment variables that override it. policies are custom policy types that the file may use.
-// Errors begin with the path of the file and the line; if the file cannot be read, the error wraps that of package os. Load may be called
-// concurrently.
+// Load reads a file, and applies the environment variables that override it. policies are custom policy types that the
+// file may use. Errors begin with the path of the file and the line; if the file cannot be read, the error wraps that
+// of package os. Load may be called concurrently.
 func Load(path string, policies ...Policy) (*Config, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -209,7 +209,8 @@ func TestEnvironmentOfOwnPolicy(t *testing.T) {
 	assert.Equal(t, map[string]any{"attemptsPerDay": 5}, got)
 }
 
-// A variable whose section is in the singular has no effect, which is said if it would have one; others may be somebody else's.
+// A variable whose section is in the singular has no effect, which is said if it would have one; others may be somebody
+// else's.
 func TestEnvironmentInTheSingular(t *testing.T) {
 	const file = "policies: {gentle: {type: fixed, delay: 1s}}\nconsumers: {billing: }\nworkers: {billing: }"
 	for name, want := range map[string]string{
@@ -242,7 +243,8 @@ func TestMissingFile(t *testing.T) {
 	assert.ErrorContains(t, err, "testdata")
 }
 
-// In a pod beside services named redelivery-consumers and redelivery-policies Kubernetes sets variables that look like ours.
+// In a pod beside services named redelivery-consumers and redelivery-policies Kubernetes sets variables that look like
+// ours.
 func TestVariablesOfKubernetes(t *testing.T) {
 	for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP", "PORT_8080_TCP_PROTO",
 		"PORT_8080_TCP_PORT", "PORT_8080_TCP_ADDR"} {

@@ -10,51 +10,56 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Consumer has a file's options of one consumer. Each key stands for an option of package redelivery, whose documentation says more. A
-// zero field is not set in the file: the program's setting or the default applies. In the file, each name begins with a small letter.
+// Consumer has a file's options of one consumer. Each key stands for an option of package redelivery, whose
+// documentation says more. A zero field is not set in the file: the program's setting or the default applies. In the
+// file, each name begins with a small letter.
 type Consumer struct {
 	// NackRedeliveryBackoff delays negatively acknowledged messages (PIP-106). The file has the name of a policy.
 	NackRedeliveryBackoff backoff.RedeliveryBackoff
-	// NackRedeliveryDelay is one delay for all negatively acknowledged messages; 0 in the file means at once. It cannot be
-	// combined with NackRedeliveryBackoff.
+	// NackRedeliveryDelay is one delay for all negatively acknowledged messages; 0 in the file means at once. It cannot
+	// be combined with NackRedeliveryBackoff.
 	NackRedeliveryDelay *time.Duration
-	// NackRetryTopic moves nacked messages with this delay or a longer one to the retry topic. It needs ReconsumeBackoff.
+	// NackRetryTopic moves nacked messages with this delay or a longer one to the retry topic. It needs
+	// ReconsumeBackoff.
 	NackRetryTopic time.Duration
 	// AckTimeout is how long the application may take to settle a message.
 	AckTimeout time.Duration
-	// AckTimeoutRedeliveryBackoff is a delay that is added to AckTimeout (PIP-130). It needs AckTimeout. The file has the name of
-	// a policy.
+	// AckTimeoutRedeliveryBackoff is a delay that is added to AckTimeout (PIP-130). It needs AckTimeout. The file has
+	// the name of a policy.
 	AckTimeoutRedeliveryBackoff backoff.RedeliveryBackoff
-	// ReconsumeBackoff delays messages that are reconsumed (PIP-94); with it the consumer subscribes to the retry topic too.
-	// The file has the name of a policy.
+	// ReconsumeBackoff delays messages that are reconsumed (PIP-94); with it the consumer subscribes to the retry topic
+	// too. The file has the name of a policy.
 	ReconsumeBackoff backoff.RedeliveryBackoff
 
-	// MaxDeliveries is the number of deliveries after which a message goes to the dead letter topic. The file may have Java's
-	// maxRedeliverCount instead: MaxDeliveries is then one more, and MaxReconsumes the same. Default: no limit.
+	// MaxDeliveries is the number of deliveries after which a message goes to the dead letter topic. The file may have
+	// Java's maxRedeliverCount instead: MaxDeliveries is then one more, and MaxReconsumes the same. Default: no limit.
 	MaxDeliveries uint32
-	// MaxReconsumes is the number of retries after which a message that is reconsumed goes to the dead letter topic. It needs
-	// ReconsumeBackoff. Default: MaxDeliveries.
+	// MaxReconsumes is the number of retries after which a message that is reconsumed goes to the dead letter topic. It
+	// needs ReconsumeBackoff. Default: MaxDeliveries.
 	MaxReconsumes uint32
-	// DeadLetterTopic is the topic of dead letters. A name without a namespace is of the namespace of the consumer's first topic; so it is in
-	// RetryTopic and AttemptLogTopic. Default: <topic>-<subscription>-DLQ.
+	// DeadLetterTopic is the topic of dead letters. A name without a namespace is of the namespace of the consumer's
+	// first topic; so it is in RetryTopic and AttemptLogTopic. Default: <topic>-<subscription>-DLQ.
 	DeadLetterTopic string
-	// InitialSubscriptionName is a subscription that the broker creates with the dead letter topic; without a subscription it deletes
-	// dead letters unread. Default: none, and a warning.
+	// InitialSubscriptionName is a subscription that the broker creates with the dead letter topic; without a
+	// subscription it deletes dead letters unread. Default: none, and a warning.
 	InitialSubscriptionName string
-	// OmitCause leaves the error's text out of dead letters. DeadLetterTopic, InitialSubscriptionName and OmitCause need MaxDeliveries or
-	// ReconsumeBackoff. Default: false.
+	// OmitCause leaves the error's text out of dead letters. DeadLetterTopic, InitialSubscriptionName and OmitCause
+	// need MaxDeliveries or ReconsumeBackoff. Default: false.
 	OmitCause bool
-	// Discard acknowledges a message that would become a dead letter, and publishes nothing: redelivery.DeadLetterPolicy.Discard. It needs
-	// MaxDeliveries or MaxReconsumes, and excludes DeadLetterTopic and InitialSubscriptionName. Default: false.
+	// Discard acknowledges a message that would become a dead letter, and publishes nothing:
+	// redelivery.DeadLetterPolicy.Discard. It needs MaxDeliveries or MaxReconsumes, and excludes DeadLetterTopic and
+	// InitialSubscriptionName. Default: false.
 	Discard bool
-	// DeadBeforeTTL is the namespace's time to live, before which a message becomes a dead letter: redelivery.WithDeadBeforeTTL. It needs
-	// MaxDeliveries or ReconsumeBackoff, and excludes Discard. From 1 s. Default: none.
+	// DeadBeforeTTL is the namespace's time to live, before which a message becomes a dead letter:
+	// redelivery.WithDeadBeforeTTL. It needs MaxDeliveries or ReconsumeBackoff, and excludes Discard. From 1 s.
+	// Default: none.
 	DeadBeforeTTL time.Duration
-	// RetryTopic is the topic of messages that are reconsumed. The file may have Java's retryLetterTopic instead. It needs
-	// ReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
+	// RetryTopic is the topic of messages that are reconsumed. The file may have Java's retryLetterTopic instead. It
+	// needs ReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
 
-	// AttemptLog keeps redelivery counts and due times in a topic, so that they outlive the process: redelivery.WithAttemptLog. Default: false.
+	// AttemptLog keeps redelivery counts and due times in a topic, so that they outlive the process:
+	// redelivery.WithAttemptLog. Default: false.
 	AttemptLog bool
 	// AttemptLogTopic is the log's topic. Default: <topic>-<subscription>-ATTEMPTS.
 	AttemptLogTopic string
@@ -62,11 +67,12 @@ type Consumer struct {
 	AttemptLogOptional bool
 	// AttemptLogOpenTimeout is how long subscribing may take to read the log. Default: 30 s.
 	AttemptLogOpenTimeout time.Duration
-	// AttemptLogRetention is how long after its due time a record stays in the log. AttemptLogTopic, AttemptLogOptional,
-	// AttemptLogOpenTimeout and AttemptLogRetention need AttemptLog. Default: one day.
+	// AttemptLogRetention is how long after its due time a record stays in the log. AttemptLogTopic,
+	// AttemptLogOptional, AttemptLogOpenTimeout and AttemptLogRetention need AttemptLog. Default: one day.
 	AttemptLogRetention time.Duration
 
-	// MemoryLimit is how many bytes of messages are kept in memory; 0 in the file means none. Default: redelivery.DefaultMemoryLimit.
+	// MemoryLimit is how many bytes of messages are kept in memory; 0 in the file means none. Default:
+	// redelivery.DefaultMemoryLimit.
 	MemoryLimit *int64
 	// RedeliveryFrom is where nacked messages wait. The file has auto, memory or broker. Default: auto.
 	RedeliveryFrom redelivery.Source
@@ -141,7 +147,8 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 	return c
 }
 
-// java reads the fields of Java's DeadLetterPolicy that have another name here. Java counts redeliveries, and so not the first delivery.
+// java reads the fields of Java's DeadLetterPolicy that have another name here. Java counts redeliveries, and so not
+// the first delivery.
 func (d *decoder) java(v map[string]*node, c *Consumer) {
 	if n := v["maxRedeliverCount"]; n != nil {
 		count := uint32(d.whole(n, 1, math.MaxInt32))

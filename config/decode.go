@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// decoder makes a Config of a tree. It goes on after an error, so that all of them are found at once: a reader that fails
-// notes why and returns its zero value.
+// decoder makes a Config of a tree. It goes on after an error, so that all of them are found at once: a reader that
+// fails notes why and returns its zero value.
 type decoder struct {
 	factories map[string]Factory
 	policies  string // their names, once they are read
@@ -71,7 +71,8 @@ func (d *decoder) textLike(n *node, want string) string {
 // durationForm matches a duration, unless it is too long.
 var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ms|s|m|h))+$|^0*[1-9][0-9]*d$`)
 
-// duration reads a duration as time.ParseDuration does, in whole milliseconds, or one word of delay levels, which may be in days.
+// duration reads a duration as time.ParseDuration does, in whole milliseconds, or one word of delay levels, which may
+// be in days.
 func (d *decoder) duration(n *node, least time.Duration) time.Duration {
 	if n == nil {
 		return 0

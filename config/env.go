@@ -20,9 +20,9 @@ var sections = []string{"POLICIES", "CONSUMERS", "WORKERS"}
 var plural = strings.NewReplacer(envPrefix+"POLICY_", envPrefix+"POLICIES_", envPrefix+"CONSUMER_", envPrefix+"CONSUMERS_",
 	envPrefix+"WORKER_", envPrefix+"WORKERS_")
 
-// override puts variables of the environment, each "NAME=value", into the tree. It can set a key of a policy, a consumer
-// or a worker that the file names. Variables of these sections that set nothing are errors, as unknown keys in the file are, and so are
-// those that would set something if their section were in the plural.
+// override puts variables of the environment, each "NAME=value", into the tree. It can set a key of a policy, a
+// consumer or a worker that the file names. Variables of these sections that set nothing are errors, as unknown keys in
+// the file are, and so are those that would set something if their section were in the plural.
 func (d *decoder) override(root *node, environ []string) {
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(variable, "=")
@@ -75,8 +75,9 @@ func (n *node) targets(variable string) (targets []target) {
 	return targets
 }
 
-// kubernetes matches the variables that Kubernetes sets in a pod for a service: of redelivery-consumers REDELIVERY_CONSUMERS_SERVICE_HOST,
-// REDELIVERY_CONSUMERS_SERVICE_PORT_HTTP, REDELIVERY_CONSUMERS_PORT_8080_TCP_ADDR and others.
+// kubernetes matches the variables that Kubernetes sets in a pod for a service: of redelivery-consumers
+// REDELIVERY_CONSUMERS_SERVICE_HOST, REDELIVERY_CONSUMERS_SERVICE_PORT_HTTP, REDELIVERY_CONSUMERS_PORT_8080_TCP_ADDR
+// and others.
 var kubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
 type target struct {

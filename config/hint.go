@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// javaKeys are settings of Java's ConsumerConfigurationData and ConsumerBuilder that are not keys here: the key in their place, and a hint
-// about it.
+// javaKeys are settings of Java's ConsumerConfigurationData and ConsumerBuilder that are not keys here: the key in
+// their place, and a hint about it.
 var javaKeys = map[string]struct{ key, text string }{
 	"negativeAckRedeliveryBackoff":     {"nackRedeliveryBackoff", "here it is nackRedeliveryBackoff, with the name of a policy"},
 	"negativeAckRedeliveryDelay":       {"nackRedeliveryDelay", `here it is nackRedeliveryDelay, with a unit, such as "60s"`},
@@ -36,8 +36,8 @@ func hint(name string, known []string) string {
 	return " (did you mean " + nearest + "?)"
 }
 
-// distance is how many bytes have to be added, removed or changed to make b of a (Levenshtein); of very different lengths just more than
-// most.
+// distance is how many bytes have to be added, removed or changed to make b of a (Levenshtein); of very different
+// lengths just more than most.
 func distance(a, b string, most int) int {
 	if max(len(a)-len(b), len(b)-len(a)) > most {
 		return most + 1

@@ -15,9 +15,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any. Its error is
-// reported with the line of the policy in the file, and so is that of a method Validate() error of the policy. Load and Parse call the
-// Factory once for each policy of its type, in the caller's goroutine.
+// Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any. Its
+// error is reported with the line of the policy in the file, and so is that of a method Validate() error of the policy.
+// Load and Parse call the Factory once for each policy of its type, in the caller's goroutine.
 type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
 
 // Policy is a custom policy type, for Load and Parse, which refuse the zero value.
@@ -32,11 +32,12 @@ type Policy struct {
 //	  short: {type: fibonacci, unit: 1s}
 //	  long:  {className: fibonacci, params: {unit: 1s}}
 //
-// Both call factory with the parameters {"unit": "1s"}. Parameters are strings, int, float64, bool, nil, []any and map[string]any. An
-// error of factory is reported with the line of the policy in the file, and so is that of a method Validate() error of the policy. Load and
-// Parse call factory once for each policy of its type, in the caller's goroutine; a panic of it reaches the caller. They return an error if
-// the name is empty or that of a built-in type or class, or if factory is nil. The class name is the plain name, without a package. The
-// commands of redelivery do not know such policies: they take their delays for one minute, and note it.
+// Both call factory with the parameters {"unit": "1s"}. Parameters are strings, int, float64, bool, nil, []any and
+// map[string]any. An error of factory is reported with the line of the policy in the file, and so is that of a method
+// Validate() error of the policy. Load and Parse call factory once for each policy of its type, in the caller's
+// goroutine; a panic of it reaches the caller. They return an error if the name is empty or that of a built-in type or
+// class, or if factory is nil. The class name is the plain name, without a package. The commands of redelivery do not
+// know such policies: they take their delays for one minute, and note it.
 func NewPolicy(name string, factory Factory) Policy {
 	return Policy{name, factory}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Subscribe calls redelivery.Subscribe with opts and the file's settings of a consumer, as ConsumerOptions returns them. options are
-// applied after those of the file. An option that contradicts a key of the file, such as WithNackRedeliveryDelay with
-// nackRedeliveryBackoff, is an error.
+// Subscribe calls redelivery.Subscribe with opts and the file's settings of a consumer, as ConsumerOptions returns
+// them. options are applied after those of the file. An option that contradicts a key of the file, such as
+// WithNackRedeliveryDelay with nackRedeliveryBackoff, is an error.
 func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.ConsumerOptions, options ...redelivery.Option) (
 	*redelivery.Consumer, error) {
 	opts, ofFile, err := c.ConsumerOptions(name, opts)
@@ -21,9 +21,10 @@ func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.Consum
 	return redelivery.Subscribe(client, opts, append(ofFile, options...)...)
 }
 
-// ConsumerOptions returns the arguments for redelivery.SubscribeWith, or for Subscribe with more options: opts, and the result of
-// Options. If the file has settings of dead letters and opts has a DLQ, the DLQ is moved into the options: its fields apply where the
-// file is silent, and the returned DLQ is nil. ConsumerOptions does not change anything that opts points to.
+// ConsumerOptions returns the arguments for redelivery.SubscribeWith, or for Subscribe with more options: opts, and the
+// result of Options. If the file has settings of dead letters and opts has a DLQ, the DLQ is moved into the options:
+// its fields apply where the file is silent, and the returned DLQ is nil. ConsumerOptions does not change anything that
+// opts points to.
 func (c *Config) ConsumerOptions(name string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, []redelivery.Option, error) {
 	found, err := c.consumer(name)
 	if err != nil {
@@ -41,9 +42,9 @@ func (c *Config) ConsumerOptions(name string, opts pulsar.ConsumerOptions) (puls
 	return opts, options, nil
 }
 
-// Options returns the file's settings of a consumer as options for redelivery.Subscribe, SubscribeWith or Wrap. Settings of retries or
-// dead letters need a client: that of Subscribe or redelivery.WithClient. With settings of dead letters, pulsar.ConsumerOptions must not
-// have a DLQ: ConsumerOptions moves it.
+// Options returns the file's settings of a consumer as options for redelivery.Subscribe, SubscribeWith or Wrap.
+// Settings of retries or dead letters need a client: that of Subscribe or redelivery.WithClient. With settings of dead
+// letters, pulsar.ConsumerOptions must not have a DLQ: ConsumerOptions moves it.
 func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 	found, err := c.consumer(consumer)
 	if err != nil {

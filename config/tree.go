@@ -55,8 +55,8 @@ func inFile(path string) place {
 	}
 }
 
-// parseTree reads one document of YAML, or of JSON, which is a part of it, into a root whose parent and name are known. The tree is nil if there
-// is none, or if the errors leave nothing to go on with.
+// parseTree reads one document of YAML, or of JSON, which is a part of it, into a root whose parent and name are known.
+// The tree is nil if there is none, or if the errors leave nothing to go on with.
 func parseTree(data []byte, root *node, at place) (*node, []error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
@@ -181,7 +181,8 @@ func wrong(at, path, format string, args ...any) error {
 	return fmt.Errorf("%s: %s %w", at, path, fmt.Errorf(format, args...))
 }
 
-// path is the name of a value: "consumers.billing.ackTimeout". It is made for errors only: all paths of a file may be far longer than it.
+// path is the name of a value: "consumers.billing.ackTimeout". It is made for errors only: all paths of a file may be
+// far longer than it.
 func (n *node) path() string {
 	switch {
 	case n.parent == nil:

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Worker has a file's options of one worker. Each key stands for an option of package worker. A zero field is not set in the file: the
-// default of package worker applies. In the file, each name begins with a small letter.
+// Worker has a file's options of one worker. Each key stands for an option of package worker. A zero field is not set
+// in the file: the default of package worker applies. In the file, each name begins with a small letter.
 type Worker struct {
 	Concurrency   int            // worker.WithConcurrency
 	Timeout       time.Duration  // worker.WithTimeout
@@ -49,8 +49,9 @@ var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatch
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait",
 	"stuckLimit", "cancelLost"}
 
-// NewWorker calls worker.New with the file's settings of a worker. options are applied after those of the file, and replace them. If the
-// file sets a batch limit, the error satisfies errors.Is with redelivery.ErrInvalidOption: call NewBatchWorker.
+// NewWorker calls worker.New with the file's settings of a worker. options are applied after those of the file, and
+// replace them. If the file sets a batch limit, the error satisfies errors.Is with redelivery.ErrInvalidOption: call
+// NewBatchWorker.
 func (c *Config) NewWorker(name string, consumer *redelivery.Consumer, handler worker.Handler, options ...worker.Option) (
 	*worker.Worker, error) {
 	found, err := c.worker(name)
@@ -64,8 +65,8 @@ func (c *Config) NewWorker(name string, consumer *redelivery.Consumer, handler w
 	return worker.New(consumer, handler, append(found.options(), options...)...)
 }
 
-// NewBatchWorker calls worker.NewBatch with the file's settings of a worker. options are applied after those of the file, and replace
-// them. Batch limits that the file does not set have the defaults of worker.Batch.
+// NewBatchWorker calls worker.NewBatch with the file's settings of a worker. options are applied after those of the
+// file, and replace them. Batch limits that the file does not set have the defaults of worker.Batch.
 func (c *Config) NewBatchWorker(name string, consumer *redelivery.Consumer, handler worker.BatchHandler, options ...worker.Option) (
 	*worker.Worker, error) {
 	found, err := c.worker(name)

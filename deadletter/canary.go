@@ -13,9 +13,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// canary is the first letters of a replay, and their fate. A consumer that fails on one publishes a copy to the retry topic or
-// the dead letter topic before it acknowledges, and the copy keeps REPLAY_RUN; so when everything with that property is
-// acknowledged, and nothing is in the dead letter topic, all have been processed.
+// canary is the first letters of a replay, and their fate. A consumer that fails on one publishes a copy to the retry
+// topic or the dead letter topic before it acknowledges, and the copy keeps REPLAY_RUN; so when everything with that
+// property is acknowledged, and nothing is in the dead letter topic, all have been processed.
 type canary struct {
 	tails   map[string]*tail // of every partition that a copy can be in
 	open    map[string]map[position]bool
@@ -27,7 +27,8 @@ func newCanary(seen int) *canary {
 	return &canary{map[string]*tail{}, map[string]map[position]bool{}, map[string]bool{}, seen}
 }
 
-// watchAgain goes on to look where an interrupted replay did. Copies that it has sent and that are gone were acknowledged.
+// watchAgain goes on to look where an interrupted replay did. Copies that it has sent and that are gone were
+// acknowledged.
 func (r *replay) watchAgain(ctx context.Context) error {
 	if r.o.Canary == 0 || r.j.sound || len(r.j.tails) == 0 {
 		return nil

@@ -13,7 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// consume has a consumer of the retry topic publish a copy of each message to where to says, if anywhere, and acknowledge it.
+// consume has a consumer of the retry topic publish a copy of each message to where to says, if anywhere, and
+// acknowledge it.
 func (b *broker) consume(t *testing.T, topic string, to func(n int, msg pulsar.Message) string) (stop func() (consumed int)) {
 	ctx, cancel := context.WithCancel(bg)
 	c := b.subscribe(topic, sub)
@@ -194,7 +195,8 @@ func TestCanaryProcessedMeanwhile(t *testing.T) {
 	require.Equal(t, 17, report.Done)
 }
 
-// A replay that is continued after its last letter was acknowledged is over: that letter does not count as one that never came.
+// A replay that is continued after its last letter was acknowledged is over: that letter does not count as one that
+// never came.
 func TestCanaryOfAllLettersProcessedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

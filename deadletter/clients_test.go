@@ -53,7 +53,8 @@ func TestPlainClient(t *testing.T) {
 	assert.Equal(t, "1", got[0].Properties()["own"])
 }
 
-// Letters of this library's Consumer tell why. What kills them again ends a replay with a canary; once it is gone all are processed.
+// Letters of this library's Consumer tell why. What kills them again ends a replay with a canary; once it is gone all
+// are processed.
 func TestOurConsumer(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -46,8 +46,8 @@ func (w *walk) entryOf(l *Letter) *entry {
 	return e
 }
 
-// closeEntry is called when all letters before p have come. Those of a batch that have not are acknowledged already, by index,
-// unless the walk ends among them.
+// closeEntry is called when all letters before p have come. Those of a batch that have not are acknowledged already, by
+// index, unless the walk ends among them.
 func (w *walk) closeEntry(p position) {
 	if n := len(w.entries); n > 0 && !w.entries[n-1].closed {
 		e := w.entries[n-1]
@@ -66,8 +66,8 @@ type acking struct {
 	written int
 }
 
-// flush begins to acknowledge the entries that are done, unless it is doing so. It goes on for a while when ctx is done: a letter that is published
-// should not be so again.
+// flush begins to acknowledge the entries that are done, unless it is doing so. It goes on for a while when ctx is
+// done: a letter that is published should not be so again.
 func (w *walk) flush(ctx context.Context) error {
 	if w.acking != nil {
 		select {

@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/causes"
 )
 
-// Group is the letters of one subscription of one topic that died of the same cause: the same type of error, and the same reason except
-// for numbers and ids.
+// Group is the letters of one subscription of one topic that died of the same cause: the same type of error, and the
+// same reason except for numbers and ids.
 type Group struct {
 	ID           string    `json:"id"`                     // for Filter.Groups
 	Type         string    `json:"type,omitempty"`         // of the error

@@ -14,9 +14,9 @@ import (
 // guardLetters is how many letters are looked at for one that says that it is dead.
 const guardLetters = 100
 
-// guard is called before anything is created. It returns the subscription that a replay or a purge creates, if the admin API says
-// that there is none yet. On a topic that is not for dead letters this subscription would keep every message from then on, so such
-// a topic is an error.
+// guard is called before anything is created. It returns the subscription that a replay or a purge creates, if the
+// admin API says that there is none yet. On a topic that is not for dead letters this subscription would keep every
+// message from then on, so such a topic is an error.
 func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 	names, err := t.subscriptions(ctx, t.o.Topic)
 	if err != nil {
@@ -55,8 +55,8 @@ func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 		ErrNotDeadLetters, t.o.Topic, pulsar.DlqTopicSuffix, what)
 }
 
-// dead reports whether a message has properties of a dead letter. A message that was replayed keeps those of its origin, wherever
-// it is now.
+// dead reports whether a message has properties of a dead letter. A message that was replayed keeps those of its
+// origin, wherever it is now.
 func (l *Letter) dead() bool {
 	if l.Type != "" || l.Reason != "" || l.Properties[reconsume.PropertyDeadLetterTime] != "" {
 		return true

@@ -27,8 +27,8 @@ func (b *broker) service(topic string, p redelivery.DeadLetterPolicy, options ..
 	return c
 }
 
-// A service forwards the properties of replayed letters to another one. That one's letters were never replayed, whatever custom properties its
-// retries have.
+// A service forwards the properties of replayed letters to another one. That one's letters were never replayed,
+// whatever custom properties its retries have.
 func TestReplaysOfAnotherServiceDoNotCount(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -118,8 +118,8 @@ func TestForgedOrigins(t *testing.T) {
 	require.Equal(t, 5, b.backlog(tp.dlq, own))
 }
 
-// A letter that says that it came from one of Pulsar's own topics is not published there, which would end the namespace; nor is one of a log
-// of attempts.
+// A letter that says that it came from one of Pulsar's own topics is not published there, which would end the
+// namespace; nor is one of a log of attempts.
 func TestForgedOriginsOfInternalTopics(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -229,7 +229,8 @@ func TestNoPermission(t *testing.T) {
 	require.False(t, errors.Is(err, deadletter.ErrBusy))
 }
 
-// The Java client's default dead letter topic of a partition has a name that pulsar-client-go cannot open: it is said at once, and why.
+// The Java client's default dead letter topic of a partition has a name that pulsar-client-go cannot open: it is said
+// at once, and why.
 func TestJavaDeadLettersOfAPartition(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)

@@ -18,8 +18,8 @@ import (
 
 // ImportOptions configures an Import.
 type ImportOptions struct {
-	// Encryption encrypts the messages that Import publishes. Without it, Import leaves letters out that were exported or purged with keys, so that no
-	// plain text leaks. Default: none.
+	// Encryption encrypts the messages that Import publishes. Without it, Import leaves letters out that were exported
+	// or purged with keys, so that no plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
 	// Skip is how many lines to skip. The error of a failed Import says how many lines it has stored. Default: 0.
 	Skip int
@@ -29,13 +29,14 @@ type ImportOptions struct {
 	Progress func(Report)
 }
 
-// Import reads letters from r that Export or Purge wrote, and publishes them to the dead letter topic, in order, each to the partition
-// that it came from. They get new ids, and publish times of now; a letter without DEAD_LETTER_TIME died when it was imported. Everything
-// else is as it was. Letters that cannot be published like that are left out and reported; so are letters with a schema from another
-// topic, since schema versions differ between topics. If the topic has no subscription, Import creates Options.Subscription, since the
-// broker would delete the letters.
+// Import reads letters from r that Export or Purge wrote, and publishes them to the dead letter topic, in order, each
+// to the partition that it came from. They get new ids, and publish times of now; a letter without DEAD_LETTER_TIME
+// died when it was imported. Everything else is as it was. Letters that cannot be published like that are left out and
+// reported; so are letters with a schema from another topic, since schema versions differ between topics. If the topic
+// has no subscription, Import creates Options.Subscription, since the broker would delete the letters.
 //
-// Import stops at the first error. Without DryRun the error says how many lines were stored, for ImportOptions.Skip; the Report does not.
+// Import stops at the first error. Without DryRun the error says how many lines were stored, for ImportOptions.Skip;
+// the Report does not.
 func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
 	if r == nil || o.Skip < 0 {
 		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or more", r, o.Skip)
@@ -220,7 +221,8 @@ func (i *importer) settle(ctx context.Context, most int) error {
 	return nil
 }
 
-// producer returns one for l. The messages of the one before it on the same partition are stored by then, so that the order stays.
+// producer returns one for l. The messages of the one before it on the same partition are stored by then, so that the
+// order stays.
 func (i *importer) producer(ctx context.Context, l *Letter, schema pulsar.Schema) (pulsar.Producer, error) {
 	topic := i.t.o.Topic
 	if n := len(i.partitions); n > 1 || n == 1 && i.partitions[0] != topic {

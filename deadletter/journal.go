@@ -15,13 +15,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// The journal is a topic beside the dead letter topic. It has the state that the subscription's cursor cannot remember: the replay that is
-// under way, and which letters of a batch are done while others of it are left. It is a log; a record never contradicts an earlier
-// one, so a crash between two of them does no harm. When there is nothing to remember its subscription goes, and the broker
-// deletes the topic.
+// The journal is a topic beside the dead letter topic. It has the state that the subscription's cursor cannot remember:
+// the replay that is under way, and which letters of a batch are done while others of it are left. It is a log; a
+// record never contradicts an earlier one, so a crash between two of them does no harm. When there is nothing to
+// remember its subscription goes, and the broker deletes the topic.
 
-// journal is open while a replay or a purge is under way. Its consumer receives nothing: its subscription keeps the records, and
-// being the only consumer of it is the lock.
+// journal is open while a replay or a purge is under way. Its consumer receives nothing: its subscription keeps the
+// records, and being the only consumer of it is the lock.
 type journal struct {
 	state
 	pending   record // counts in state, and is written before the next record
@@ -214,8 +214,9 @@ func (j *journal) tidy(ctx context.Context) error {
 	return j.remove(ctx)
 }
 
-// forget removes batches from the journal that are acknowledged: a process was killed before it noted the acknowledgement, or
-// another consumer made it. It asks the admin API, and does nothing without one or while a run is not over.
+// forget removes batches from the journal that are acknowledged: a process was killed before it noted the
+// acknowledgement, or another consumer made it. It asks the admin API, and does nothing without one or while a run is
+// not over.
 func (j *journal) forget(ctx context.Context) error {
 	if len(j.done) == 0 || j.run != nil || j.removed || j.t.o.Admin.URL == "" {
 		return nil

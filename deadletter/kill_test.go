@@ -53,8 +53,8 @@ type order struct {
 
 const orderSchema = `{"type":"record","name":"order","fields":[{"name":"ID","type":"long"},{"name":"Note","type":"string"}]}`
 
-// mixed publishes n letters, whose numbers begin at from: in batches, alone, of chunks, with an Avro schema, encrypted, and encrypted in
-// chunks, all with keys whose letters are in order.
+// mixed publishes n letters, whose numbers begin at from: in batches, alone, of chunks, with an Avro schema, encrypted,
+// and encrypted in chunks, all with keys whose letters are in order.
 func (b *broker) mixed(tp topics, keyDir string, from, n int) []*pulsar.ProducerMessage {
 	encryption, _ := keys(keyDir)
 	avro := pulsar.NewAvroSchema(orderSchema, nil)
@@ -111,7 +111,8 @@ func (b *broker) command(tool string, args ...string) (*exec.Cmd, *bytes.Buffer)
 	return cmd, out
 }
 
-// Letters of every kind, by a tool that is killed or interrupted at any moment. DEADLETTER_KILLS says how often; a hundred times were so.
+// Letters of every kind, by a tool that is killed or interrupted at any moment. DEADLETTER_KILLS says how often; a
+// hundred times were so.
 func TestKilled(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal       os.Signal

@@ -69,7 +69,8 @@ func cameFrom(m *pulsar.ProducerMessage, topic string) {
 	m.Properties["REAL_TOPIC"], m.Properties["ORIGIN_TOPIC"] = topic, topic
 }
 
-// An encrypted letter of chunks is replayed in chunks too where it would just fit into one message, but not with what encryption adds.
+// An encrypted letter of chunks is replayed in chunks too where it would just fit into one message, but not with what
+// encryption adds.
 func TestLargeEncryptedLetters(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
@@ -93,8 +94,8 @@ func encryption(t *testing.T) *pulsar.ProducerEncryptionInfo {
 	return e
 }
 
-// A letter that cannot be decrypted when a run comes by is not published by the same run later: letters after it were, and a broker
-// that deduplicates would drop it.
+// A letter that cannot be decrypted when a run comes by is not published by the same run later: letters after it were,
+// and a broker that deduplicates would drop it.
 func TestUnreadableStaysSo(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -196,7 +197,8 @@ func TestTheEndIsFixed(t *testing.T) {
 	require.Equal(t, 10, third.Done)
 }
 
-// Letters of a batch that are replayed in part are not replayed again, whatever the broker does about indexes of batches.
+// Letters of a batch that are replayed in part are not replayed again, whatever the broker does about indexes of
+// batches.
 func TestPartsOfBatches(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -226,8 +228,8 @@ func TestPartsOfBatches(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-// A batch that is left in part can be acknowledged without logging in the journal: its last letters were replayed, and the process was killed
-// before it noted so. The next replay or purge tidies up.
+// A batch that is left in part can be acknowledged without logging in the journal: its last letters were replayed, and
+// the process was killed before it noted so. The next replay or purge tidies up.
 func TestJournalForgetsBatchesThatAreAcknowledged(t *testing.T) {
 	t.Parallel()
 	for name, finish := range map[string]func(*deadletter.Topic) error{

@@ -148,7 +148,8 @@ func (l *Letter) weight() int {
 // first returns at most n bytes of text, which any publisher may have written.
 func first(n int, text string) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
 
-// message is the message that a letter is published as. It has everything that the sender set, without the properties about the failure.
+// message is the message that a letter is published as. It has everything that the sender set, without the properties
+// about the failure.
 func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	props := maps.Clone(l.Properties)
 	if props == nil {

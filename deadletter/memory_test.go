@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However many letters there are, a process needs the same memory. DEADLETTER_LETTERS says how many; a million were replayed so.
+// However many letters there are, a process needs the same memory. DEADLETTER_LETTERS says how many; a million were
+// replayed so.
 func TestMemory(t *testing.T) {
 	b := real(t)
 	if runtime.GOOS != "linux" {
@@ -63,7 +64,8 @@ func TestMemory(t *testing.T) {
 
 var highWaterText = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// highWater is the most memory that a process had by now, in MB, or 0 if it has ended. Its rusage would have this process's too.
+// highWater is the most memory that a process had by now, in MB, or 0 if it has ended. Its rusage would have this
+// process's too.
 func highWater(pid int) int {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if m := highWaterText.FindSubmatch(status); m != nil {

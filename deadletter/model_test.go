@@ -99,8 +99,8 @@ func (j job) command() (cmd *exec.Cmd, out *bytes.Buffer) {
 	return cmd, out
 }
 
-// Whatever is replayed by which filter, and wherever processes are killed and connections cut: every letter is replayed once, as a
-// broker that drops duplicates counts, in the order of its key; or it was purged after it had been exported.
+// Whatever is replayed by which filter, and wherever processes are killed and connections cut: every letter is replayed
+// once, as a broker that drops duplicates counts, in the order of its key; or it was purged after it had been exported.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {

@@ -22,16 +22,17 @@ const (
 
 // ReplayOptions configures a Replay.
 type ReplayOptions struct {
-	// ToOrigin publishes each letter to the topic that it came from, where every subscription gets it. Default: false, the
-	// letters go to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ), where only the
-	// subscription that they died on gets them. If there is no such topic, each letter goes to the default retry topic of
-	// the topic and the subscription that it names: <topic>-<subscription>-RETRY.
+	// ToOrigin publishes each letter to the topic that it came from, where every subscription gets it. Default: false,
+	// the letters go to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ), where
+	// only the subscription that they died on gets them. If there is no such topic, each letter goes to the default
+	// retry topic of the topic and the subscription that it names: <topic>-<subscription>-RETRY.
 	ToOrigin bool
-	// Topic is a persistent topic that all letters go to instead. A name without a namespace is of the dead letter topic's. Default: none.
+	// Topic is a persistent topic that all letters go to instead. A name without a namespace is of the dead letter
+	// topic's. Default: none.
 	Topic string
-	// Namespaces are those that letters may go back to beside the dead letter topic's own, each as tenant/namespace. Any
-	// publisher can forge where a letter says that it came from, so name only namespaces whose services use this dead
-	// letter topic. Letters of other namespaces are left out, and the error is ErrOtherNamespace. Default: none.
+	// Namespaces are those that letters may go back to beside the dead letter topic's own, each as tenant/namespace.
+	// Any publisher can forge where a letter says that it came from, so name only namespaces whose services use this
+	// dead letter topic. Letters of other namespaces are left out, and the error is ErrOtherNamespace. Default: none.
 	Namespaces []string
 	// Routing chooses partitions. Default: SamePartition.
 	Routing Routing
@@ -39,21 +40,23 @@ type ReplayOptions struct {
 	Filter Filter
 	// Max is how many letters are replayed at most. Default: 0, no limit.
 	Max int
-	// MaxReplays is how often a letter may be replayed in total. A letter that was replayed so often is left out. Default: 3.
+	// MaxReplays is how often a letter may be replayed in total. A letter that was replayed so often is left out.
+	// Default: 3.
 	MaxReplays int
 	// Rate is how many letters are replayed in a second at most. Default: 0, no limit.
 	Rate float64
-	// Canary is how many letters are replayed as a test before the others. The others wait until each subscription has acknowledged the
-	// canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison. It needs an admin API, and must not be
-	// more than Max. Default: 0, none.
+	// Canary is how many letters are replayed as a test before the others. The others wait until each subscription has
+	// acknowledged the canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison.
+	// It needs an admin API, and must not be more than Max. Default: 0, none.
 	Canary int
-	// CanaryTimeout is how long Replay waits for the canary. Then it returns ErrUnprocessed with the subscription that it waited for; the
-	// next Replay with the same options waits again. Default: 10 minutes.
+	// CanaryTimeout is how long Replay waits for the canary. Then it returns ErrUnprocessed with the subscription that
+	// it waited for; the next Replay with the same options waits again. Default: 10 minutes.
 	CanaryTimeout time.Duration
-	// Encryption encrypts the messages that Replay publishes. Required if Options.Decryption is set, so that no plain text leaks. Default: none.
+	// Encryption encrypts the messages that Replay publishes. Required if Options.Decryption is set, so that no plain
+	// text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
-	// New begins a new replay although an earlier one is not finished. Letters that it published but did not acknowledge are published
-	// again, and deduplication does not drop them. Default: false.
+	// New begins a new replay although an earlier one is not finished. Letters that it published but did not
+	// acknowledge are published again, and deduplication does not drop them. Default: false.
 	New bool
 	// DryRun changes nothing: the Report is that of a replay of the letters that Peek sees. Default: false.
 	DryRun bool

@@ -61,8 +61,8 @@ func (a *acknowledged) has(p position) bool {
 	return i < len(a.spans) && a.spans[i].after.before(p)
 }
 
-// queue is how many messages may wait here: many where they are small, since a far broker is asked for more when half of them are
-// taken; and at most a quarter of windowBytes if all are of average size.
+// queue is how many messages may wait here: many where they are small, since a far broker is asked for more when half
+// of them are taken; and at most a quarter of windowBytes if all are of average size.
 func (a *acknowledged) queue() int {
 	if a.size == 0 {
 		return queueSize

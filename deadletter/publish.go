@@ -13,9 +13,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// publisherKey names the letters that one producer may publish. Deduplication forgets a message that comes after one with a higher sequence id of the
-// same producer's name, so a name is for letters that are published in the order of their ids, and are all left if one is: those of a
-// ledger, with one version of the schema.
+// publisherKey names the letters that one producer may publish. Deduplication forgets a message that comes after one
+// with a higher sequence id of the same producer's name, so a name is for letters that are published in the order of
+// their ids, and are all left if one is: those of a ledger, with one version of the schema.
 type publisherKey struct {
 	topic   string // with its partition
 	from    int    // partition of the letters
@@ -38,7 +38,8 @@ type publisher struct {
 	used     bool
 }
 
-// publisher returns a producer for l. The letters of the one before it on the same topic are confirmed by then, so that the order stays.
+// publisher returns a producer for l. The letters of the one before it on the same topic are confirmed by then, so that
+// the order stays.
 func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema pulsar.Schema) (*publisher, error) {
 	keeper, err := r.t.keeper(topic, l, &r.report)
 	if err != nil {
@@ -100,8 +101,8 @@ const aside = 1 << 10
 
 var errTooLarge = errors.New(tooLarge)
 
-// refusal returns why a letter has to stay, if it has no publisher and will not have one unless its topic changes; "" if the replay
-// cannot go on.
+// refusal returns why a letter has to stay, if it has no publisher and will not have one unless its topic changes; ""
+// if the replay cannot go on.
 func (o *ReplayOptions) refusal(err error) string {
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -128,7 +129,8 @@ func (r *replay) mostBytes(ctx context.Context, topic string) int {
 	return most
 }
 
-// inBatches reports whether l is published in batches of one: only these say which version of the schema, and only these can be empty.
+// inBatches reports whether l is published in batches of one: only these say which version of the schema, and only
+// these can be empty.
 func inBatches(l *Letter, schema pulsar.Schema) bool {
 	return l.Size <= publishing.Large && (schema != nil || l.Size == 0 && !l.Null)
 }
@@ -152,8 +154,8 @@ func (t *Topic) newProducer(ctx context.Context, o pulsar.ProducerOptions, encry
 	return producer, nil
 }
 
-// spread is how many partitions a topic had when the run came to it first, 0 if it is not partitioned. It stays so: a key must not
-// move, nor may a letter that is published again.
+// spread is how many partitions a topic had when the run came to it first, 0 if it is not partitioned. It stays so: a
+// key must not move, nor may a letter that is published again.
 func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	if n, ok := r.j.spread[topic]; ok {
 		return n, nil

@@ -13,9 +13,9 @@ import (
 type PurgeOptions struct {
 	// Filter chooses the letters. Default: all.
 	Filter Filter
-	// Export gets the letters as lines of JSON before they are acknowledged; an *os.File is synchronized too. Letters that Import could
-	// not bring back are not purged: encrypted ones without keys, and those whose key or properties are not UTF-8. Required unless DryRun
-	// is set. With io.Discard all letters are deleted without a copy.
+	// Export gets the letters as lines of JSON before they are acknowledged; an *os.File is synchronized too. Letters
+	// that Import could not bring back are not purged: encrypted ones without keys, and those whose key or properties
+	// are not UTF-8. Required unless DryRun is set. With io.Discard all letters are deleted without a copy.
 	Export io.Writer
 	// DryRun changes nothing: the Report is that of a purge of the letters that Peek sees. Default: false.
 	DryRun bool
@@ -23,9 +23,9 @@ type PurgeOptions struct {
 	Progress func(Report)
 }
 
-// Purge acknowledges the letters that are on the subscription when it begins, without replaying them. The broker then deletes the letters
-// that no other subscription still needs. Purge stops at the first error. An interrupted purge may have exported letters that are still
-// there, the last of them in part.
+// Purge acknowledges the letters that are on the subscription when it begins, without replaying them. The broker then
+// deletes the letters that no other subscription still needs. Purge stops at the first error. An interrupted purge may
+// have exported letters that are still there, the last of them in part.
 func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	if o.DryRun {
 		return t.planPurge(ctx, o)

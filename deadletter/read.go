@@ -13,9 +13,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Peek yields the first n letters, or all if n is 0, partition by partition, in order. It acknowledges none. With an admin API it
-// yields the letters that the subscription has not acknowledged, or all stored letters if the subscription does not exist yet.
-// Letters that arrive during the call may be missing. After an error it yields nothing more.
+// Peek yields the first n letters, or all if n is 0, partition by partition, in order. It acknowledges none. With an
+// admin API it yields the letters that the subscription has not acknowledged, or all stored letters if the subscription
+// does not exist yet. Letters that arrive during the call may be missing. After an error it yields nothing more.
 func (t *Topic) Peek(ctx context.Context, n int) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		seen := 0
@@ -29,8 +29,8 @@ func (t *Topic) Peek(ctx context.Context, n int) iter.Seq2[Letter, error] {
 	}
 }
 
-// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number, which is 0 if w fails. It reads the
-// letters that Peek sees, and acknowledges none.
+// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number, which is 0 if w
+// fails. It reads the letters that Peek sees, and acknowledges none.
 func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, err error) {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
@@ -125,8 +125,8 @@ func (r *tail) last(ctx context.Context) (position, error) {
 	return positionOf(id), nil
 }
 
-// drain visits all messages that there are when it is called. It gives up on the last ones when nothing comes any more: they can
-// be chunks without an end.
+// drain visits all messages that there are when it is called. It gives up on the last ones when nothing comes any more:
+// they can be chunks without an end.
 func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) error {
 	last, err := r.last(ctx)
 	if err != nil {

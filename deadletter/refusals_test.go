@@ -11,7 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A letter that its topic refuses for good stays, and does not keep the letters after it from being replayed, or it is published in another way.
+// A letter that its topic refuses for good stays, and does not keep the letters after it from being replayed, or it is
+// published in another way.
 func TestLetterThatItsTopicRefuses(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 20_000)

@@ -14,17 +14,18 @@ import (
 	"time"
 )
 
-// Replay publishes letters again, and acknowledges each after the broker has confirmed it. It stops at the first error. It replays the
-// letters that are unacknowledged on the subscription when it begins; later ones are for the next replay. It keeps the order of each
-// partition and of each key.
+// Replay publishes letters again, and acknowledges each after the broker has confirmed it. It stops at the first error.
+// It replays the letters that are unacknowledged on the subscription when it begins; later ones are for the next
+// replay. It keeps the order of each partition and of each key.
 //
-// Replay keeps all that the sender set: payload, null value, key, ordering key, event time, schema, and the properties, including the origin
-// and the trace context. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME, sets
-// RECONSUMETIMES to 0, and adds REPLAY_COUNT, REPLAY_RUN and REPLAY_TOPIC. Letters that cannot be published like that are left out and reported.
+// Replay keeps all that the sender set: payload, null value, key, ordering key, event time, schema, and the properties,
+// including the origin and the trace context. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT, DEAD_LETTER_TIME,
+// DELAY_LEVEL and DELAY_TIME, sets RECONSUMETIMES to 0, and adds REPLAY_COUNT, REPLAY_RUN and REPLAY_TOPIC. Letters
+// that cannot be published like that are left out and reported.
 //
-// If ctx is done, the process dies or the broker is lost, the next Replay with the same options continues the run, and no letter
-// is lost. It publishes again the letters that were published but not acknowledged, a few hundred at most. A broker that
-// deduplicates messages of the target topic drops these copies.
+// If ctx is done, the process dies or the broker is lost, the next Replay with the same options continues the run, and
+// no letter is lost. It publishes again the letters that were published but not acknowledged, a few hundred at most. A
+// broker that deduplicates messages of the target topic drops these copies.
 func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	o, err := t.checked(o)
 	if err != nil {
@@ -278,8 +279,8 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	return "", r.publish(ctx, p, l, schema, done)
 }
 
-// leave remembers a letter that may not be left the next time. If it was published after those that follow it, a broker that
-// deduplicates would drop it.
+// leave remembers a letter that may not be left the next time. If it was published after those that follow it, a broker
+// that deduplicates would drop it.
 func (r *replay) leave(why string, l *Letter) {
 	switch last := len(r.stay) - 1; {
 	case !slices.Contains(curable, why):

@@ -43,8 +43,8 @@ type Target struct {
 	Subscriptions []string `json:"subscriptions,omitempty"` // the subscriptions that get the messages; needs an admin API
 	Origins       []string `json:"origins,omitempty"`       // the subscriptions that the letters died on
 
-	// Consumers are the connected consumers of each subscription, 0 if none would receive the messages now. It is nil without the admin API
-	// or if that does not say.
+	// Consumers are the connected consumers of each subscription, 0 if none would receive the messages now. It is nil
+	// without the admin API or if that does not say.
 	Consumers map[string]int `json:"consumers,omitempty"`
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// A letter is left because its topic is gone. The topic appears during the run, which is interrupted and goes on: what would be
-// published before letters that were published is still left, since a broker that deduplicates would drop it.
+// A letter is left because its topic is gone. The topic appears during the run, which is interrupted and goes on: what
+// would be published before letters that were published is still left, since a broker that deduplicates would drop it.
 func TestGoneTopicComesBack(t *testing.T) {
 	t.Parallel()
 	b := real(t)
@@ -89,8 +89,8 @@ func TestCursorNames(t *testing.T) {
 	}
 }
 
-// A replay dies after it left a letter that it cannot read, while letters before that are published but not acknowledged. With
-// deduplication nothing comes twice, and only that letter is left.
+// A replay dies after it left a letter that it cannot read, while letters before that are published but not
+// acknowledged. With deduplication nothing comes twice, and only that letter is left.
 func TestDiesAfterAnUnreadableLetter(t *testing.T) {
 	t.Parallel()
 	b := real(t)

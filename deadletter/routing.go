@@ -14,20 +14,22 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Routing chooses the partition of a partitioned topic that a letter goes to. Every Routing sends letters of one key to one partition,
-// and spreads letters without a key.
+// Routing chooses the partition of a partitioned topic that a letter goes to. Every Routing sends letters of one key to
+// one partition, and spreads letters without a key.
 type Routing string
 
 // Values of Routing. The hashes of the clients agree on most ASCII keys, and on few other keys.
 const (
-	// SamePartition is the partition that the letter came from. If the letter does not name it, or goes to another topic, it is the partition
-	// of JavaStringHash.
+	// SamePartition is the partition that the letter came from. If the letter does not name it, or goes to another
+	// topic, it is the partition of JavaStringHash.
 	SamePartition Routing = ""
 	// JavaStringHash is the default of producers of the Java client: String.hashCode() & 0x7fffffff.
 	JavaStringHash Routing = "java"
-	// Murmur3Hash is the hash of producers of the Java client and of pulsar-client-go with their hashing scheme Murmur3_32Hash.
+	// Murmur3Hash is the hash of producers of the Java client and of pulsar-client-go with their hashing scheme
+	// Murmur3_32Hash.
 	Murmur3Hash Routing = "murmur3"
-	// GoStringHash is the default of producers of pulsar-client-go: the hash of the key's UTF-8 bytes, all 32 bits of it.
+	// GoStringHash is the default of producers of pulsar-client-go: the hash of the key's UTF-8 bytes, all 32 bits of
+	// it.
 	GoStringHash Routing = "go"
 )
 

@@ -50,7 +50,8 @@ func TestReplayToTheSamePartition(t *testing.T) {
 	require.Equal(t, want, b.partitionsOf(tp.origin, 3))
 }
 
-// A letter that does not say it, or says one that there is not, goes where Java's producers put its key; or as the replay is told.
+// A letter that does not say it, or says one that there is not, goes where Java's producers put its key; or as the
+// replay is told.
 func TestReplayRoutesKeys(t *testing.T) {
 	t.Parallel()
 	keys := []string{"customer-7", "Schlüssel", "日本語", "a", "polygenelubricants"}

@@ -9,8 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// schemaTypes are the protocol's numbers. Those of key and value, and of native Protobuf, are missing: the admin API does not
-// return their definitions as they were, and upstream cannot write the keys of the first.
+// schemaTypes are the protocol's numbers. Those of key and value, and of native Protobuf, are missing: the admin API
+// does not return their definitions as they were, and upstream cannot write the keys of the first.
 var schemaTypes = []string{"NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32", "INT64", "FLOAT", "DOUBLE",
 	"DATE", "TIME", "TIMESTAMP", "", "INSTANT", "LOCAL_DATE", "LOCAL_TIME", "LOCAL_DATE_TIME"}
 

@@ -19,7 +19,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// site is where a service works: what its namespaces allow, how many replicas it has, and whether another service publishes its messages.
+// site is where a service works: what its namespaces allow, how many replicas it has, and whether another service
+// publishes its messages.
 type site struct {
 	topics   map[string]any // which topics the namespaces let the broker create
 	apart    bool           // letters have a namespace of their own
@@ -27,8 +28,8 @@ type site struct {
 	chained  bool // messages are those that another service forwards, with the properties of its retries and replays
 }
 
-// A service with retries, dead letters and a log of attempts works wherever it is: each message is retried, fails, becomes a letter that names
-// the service's topic, is replayed and processed once, and the doctor finds everything.
+// A service with retries, dead letters and a log of attempts works wherever it is: each message is retried, fails,
+// becomes a letter that names the service's topic, is replayed and processed once, and the doctor finds everything.
 func TestService(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]site{

@@ -46,7 +46,8 @@ func (b *broker) far(roundTrip time.Duration) (url, adminURL string) {
 	return web.URL, web.URL
 }
 
-// A broker that is far away: letters that are stored one by one, and in batches. DEADLETTER_FAR says how many letters; 50,000 were so.
+// A broker that is far away: letters that are stored one by one, and in batches. DEADLETTER_FAR says how many letters;
+// 50,000 were so.
 func TestFarBroker(t *testing.T) {
 	b := real(t)
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("DEADLETTER_FAR"), "2000"))

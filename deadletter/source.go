@@ -44,8 +44,8 @@ func (t *Topic) end(ctx context.Context, partition string) (position, error) {
 	return end, err
 }
 
-// shorten returns the end that the admin API knows of: without it the last letters are waited for though they may be acknowledged. And how
-// many messages may wait.
+// shorten returns the end that the admin API knows of: without it the last letters are waited for though they may be
+// acknowledged. And how many messages may wait.
 func (t *Topic) shorten(ctx context.Context, partition string, end position) (position, int, error) {
 	done, err := t.acknowledged(ctx, partition, t.o.Subscription)
 	if err != nil {
@@ -101,7 +101,8 @@ func (s *source) close() {
 	}
 }
 
-// next returns nil if there is none within wait, and io.EOF after the last. A letter that the broker sends again is not returned again.
+// next returns nil if there is none within wait, and io.EOF after the last. A letter that the broker sends again is not
+// returned again.
 func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) {
 	if !s.last.before(s.end) {
 		return nil, io.EOF
@@ -142,9 +143,9 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 // maxSilences is how many consumers have to give nothing before the end is believed, against the admin API.
 const maxSilences = 5
 
-// silent is called when no letter came and none is under way. It waits longer with each consumer, since a large letter takes time. Then it may
-// be the end: the last letters are acknowledged already, or are chunks without an end. Or the broker has stalled, which another consumer ends.
-// silent returns the last entry that should have come, if any.
+// silent is called when no letter came and none is under way. It waits longer with each consumer, since a large letter
+// takes time. Then it may be the end: the last letters are acknowledged already, or are chunks without an end. Or the
+// broker has stalled, which another consumer ends. silent returns the last entry that should have come, if any.
 func (s *source) silent(ctx context.Context) (missing position, err error) {
 	if s.consumer == nil || time.Since(s.heard) < time.Duration(s.silences+1)*s.t.quiet {
 		return missing, nil

@@ -111,7 +111,8 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 	return topic, "", nil
 }
 
-// isNoName reports whether the admin API cannot even be asked for a topic of a name, such as one with a NUL, or of thousands of characters.
+// isNoName reports whether the admin API cannot even be asked for a topic of a name, such as one with a NUL, or of
+// thousands of characters.
 func isNoName(err error) bool {
 	return slices.ContainsFunc([]int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusPreconditionFailed, http.StatusRequestURITooLong},
 		func(status int) bool { return admin.HasStatus(err, status) })
@@ -123,14 +124,14 @@ func (t *Topic) reserved(topic string) bool {
 	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)
 }
 
-// isInternal reports whether a topic is Pulsar's own, as those are whose names begin with two underscores, or has a log of attempts: what
-// others publish there may be taken for a record.
+// isInternal reports whether a topic is Pulsar's own, as those are whose names begin with two underscores, or has a log
+// of attempts: what others publish there may be taken for a record.
 func isInternal(topic string) bool {
 	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") || strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)
 }
 
-// keeper is the subscription of a topic that is created with it, should it be deleted during the replay, and in any case where the
-// admin API cannot say whether one exists; "" for none.
+// keeper is the subscription of a topic that is created with it, should it be deleted during the replay, and in any
+// case where the admin API cannot say whether one exists; "" for none.
 func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	names := r.target(topic).Subscriptions
 	switch {

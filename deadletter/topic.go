@@ -1,4 +1,5 @@
-// Package deadletter looks into a dead letter topic, and replays, exports, purges and imports its messages, called letters.
+// Package deadletter looks into a dead letter topic, and replays, exports, purges and imports its messages, called
+// letters.
 //
 //	letters, err := deadletter.Open(client, deadletter.Options{
 //		Topic: "persistent://public/default/orders-billing-DLQ",
@@ -7,9 +8,9 @@
 //	...
 //	report, err := letters.Replay(ctx, deadletter.ReplayOptions{Canary: 10})
 //
-// It reads dead letters of this library, of plain pulsar-client-go and of the Java client. Replay and Purge acknowledge letters on their
-// own durable subscription (default: "redelivery"), and leave other subscriptions alone. Command redelivery dlq does all this from a
-// shell; it also lists the dead letter topics of a namespace.
+// It reads dead letters of this library, of plain pulsar-client-go and of the Java client. Replay and Purge acknowledge
+// letters on their own durable subscription (default: "redelivery"), and leave other subscriptions alone. Command
+// redelivery dlq does all this from a shell; it also lists the dead letter topics of a namespace.
 package deadletter
 
 import (
@@ -33,25 +34,28 @@ const defaultSubscription = "redelivery"
 
 // Errors of this package, for errors.Is.
 var (
-	// ErrNoTopic says that the topic does not exist. It is not created. Without Options.Admin this cannot be checked, and the broker may
-	// create the topic.
+	// ErrNoTopic says that the topic does not exist. It is not created. Without Options.Admin this cannot be checked,
+	// and the broker may create the topic.
 	ErrNoTopic = errors.New("deadletter: no such topic")
 	// ErrBusy says that another Replay or Purge of the same subscription is under way.
 	ErrBusy = errors.New("deadletter: another replay or purge is under way")
 	// ErrUnfinished says that an earlier Replay with other options is not finished. ReplayOptions.New begins another.
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
-	// ErrNoSubscription says that the target topic has no subscription, so the broker would delete replayed messages unread.
+	// ErrNoSubscription says that the target topic has no subscription, so the broker would delete replayed messages
+	// unread.
 	ErrNoSubscription = errors.New("deadletter: no subscription would get the messages")
-	// ErrOtherNamespace says that letters were left out since they came from a namespace that is neither that of the dead
-	// letter topic nor in ReplayOptions.Namespaces. The others were replayed. Report.Namespaces has the namespaces and how
-	// many letters each has.
+	// ErrOtherNamespace says that letters were left out since they came from a namespace that is neither that of the
+	// dead letter topic nor in ReplayOptions.Namespaces. The others were replayed. Report.Namespaces has the namespaces
+	// and how many letters each has.
 	ErrOtherNamespace = errors.New("deadletter: letters were left out that came from other namespaces")
 	// ErrNotSubscribed says that Unsubscribe found no Options.Subscription on the topic.
 	ErrNotSubscribed = errors.New("deadletter: not subscribed")
-	// ErrNotDeadLetters says that the topic is probably not for dead letters. Nothing was created on it. See Options.AnyTopic.
+	// ErrNotDeadLetters says that the topic is probably not for dead letters. Nothing was created on it. See
+	// Options.AnyTopic.
 	ErrNotDeadLetters = errors.New("deadletter: not a dead letter topic")
-	// ErrUnopenable says that pulsar-client-go cannot open a topic of this name. The Java client makes such names: without a retry topic,
-	// the dead letters of t-partition-1 go to t-partition-1-subscription-DLQ, unless DeadLetterPolicy.deadLetterTopic says otherwise.
+	// ErrUnopenable says that pulsar-client-go cannot open a topic of this name. The Java client makes such names:
+	// without a retry topic, the dead letters of t-partition-1 go to t-partition-1-subscription-DLQ, unless
+	// DeadLetterPolicy.deadLetterTopic says otherwise.
 	ErrUnopenable = errors.New("deadletter: pulsar-client-go cannot open the topic")
 	// ErrPoison says that a letter of the canary became a dead letter again.
 	ErrPoison = errors.New("deadletter: the canary is dead again")
@@ -63,15 +67,16 @@ var (
 type Options struct {
 	// Topic is the dead letter topic, including all its partitions. Required.
 	Topic string
-	// Subscription is the durable subscription that Replay and Purge use. They create it at the earliest stored letter, and must be its
-	// only consumer. Default: "redelivery".
+	// Subscription is the durable subscription that Replay and Purge use. They create it at the earliest stored letter,
+	// and must be its only consumer. Default: "redelivery".
 	Subscription string
-	// AnyTopic lets Replay and Purge use a topic that does not look like a dead letter topic: its name does not end in -DLQ and none of
-	// its first letters says where it came from or why it died, or its name ends in -RETRY. On an application's topic, Subscription would
-	// make the broker store every message. Default: false, the error is ErrNotDeadLetters.
+	// AnyTopic lets Replay and Purge use a topic that does not look like a dead letter topic: its name does not end in
+	// -DLQ and none of its first letters says where it came from or why it died, or its name ends in -RETRY. On an
+	// application's topic, Subscription would make the broker store every message. Default: false, the error is
+	// ErrNotDeadLetters.
 	AnyTopic bool
-	// Admin is the broker's admin API. Default: none. Without it, letters with a schema are not replayed, a canary is an error, and Peek,
-	// Groups and Export see all letters that the topic stores, replayed or not.
+	// Admin is the broker's admin API. Default: none. Without it, letters with a schema are not replayed, a canary is
+	// an error, and Peek, Groups and Export see all letters that the topic stores, replayed or not.
 	Admin Admin
 	// Decryption decrypts encrypted letters. Default: none. Without it, encrypted letters are not replayed.
 	Decryption *pulsar.MessageDecryptionInfo
@@ -89,8 +94,8 @@ func (a Admin) call(ctx context.Context, path string, answer any) error {
 	return admin.API(a).Call(ctx, http.MethodGet, path, nil, answer)
 }
 
-// Topic is a dead letter topic. It keeps no connection between calls, so there is nothing to close. It is safe for concurrent
-// use.
+// Topic is a dead letter topic. It keeps no connection between calls, so there is nothing to close. It is safe for
+// concurrent use.
 type Topic struct {
 	client  pulsar.Client
 	o       Options
@@ -98,8 +103,9 @@ type Topic struct {
 	quiet   time.Duration // how long nothing may come before the end of the letters is believed
 }
 
-// Open returns the dead letter topic that o names. It does not connect: an error says which option is wrong. With an admin API the first
-// call returns an error if there is no such topic. Without one, a broker that creates topics on use creates it.
+// Open returns the dead letter topic that o names. It does not connect: an error says which option is wrong. With an
+// admin API the first call returns an error if there is no such topic. Without one, a broker that creates topics on use
+// creates it.
 func Open(client pulsar.Client, o Options) (*Topic, error) {
 	if client == nil {
 		return nil, errors.New("deadletter: client is nil")
@@ -155,7 +161,8 @@ func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, erro
 	return names, err
 }
 
-// consumers are how many consumers the subscriptions of a topic have, all partitions together, or nil if the admin API does not say.
+// consumers are how many consumers the subscriptions of a topic have, all partitions together, or nil if the admin API
+// does not say.
 func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
 	if t.o.Admin.URL == "" {
 		return nil
@@ -187,8 +194,8 @@ func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
 	return all
 }
 
-// partitions are the topics that a partitioned topic is made of, or the topic alone. To ask the broker would create it, so
-// first of all the admin API is asked, if there is one, whether it exists.
+// partitions are the topics that a partitioned topic is made of, or the topic alone. To ask the broker would create it,
+// so first of all the admin API is asked, if there is one, whether it exists.
 func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) {
 	if _, err := t.subscriptions(ctx, topic); err != nil {
 		return nil, err
@@ -196,7 +203,8 @@ func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) 
 	return within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 }
 
-// within calls a function that takes no context: it lasts for the client's operation timeout at most. A later result is dropped.
+// within calls a function that takes no context: it lasts for the client's operation timeout at most. A later result is
+// dropped.
 func within[T any](ctx context.Context, create func() (T, error), drop func(T)) (T, error) {
 	type result struct {
 		made T

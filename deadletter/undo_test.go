@@ -10,7 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A replay that could publish nothing leaves nothing behind: no subscription that keeps letters, no run that refuses the next command.
+// A replay that could publish nothing leaves nothing behind: no subscription that keeps letters, no run that refuses
+// the next command.
 func TestReplayThatPublishedNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

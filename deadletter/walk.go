@@ -15,8 +15,8 @@ const (
 	flushSize   = 100 // letters that are done, and not acknowledged yet
 )
 
-// walk goes through the letters of the subscription, has each handled, and acknowledges it after it is done. An entry is
-// acknowledged as a whole: of a batch that is left in part the journal remembers which messages are done.
+// walk goes through the letters of the subscription, has each handled, and acknowledges it after it is done. An entry
+// is acknowledged as a whole: of a batch that is left in part the journal remembers which messages are done.
 type walk struct {
 	steps
 	j      *journal
@@ -37,7 +37,8 @@ type walk struct {
 
 // steps are the parts of a walk that its verbs have. All but handle may be nil.
 type steps struct {
-	// handle begins with a letter and has done called, from anywhere, when it is over. Or it returns why the letter is left.
+	// handle begins with a letter and has done called, from anywhere, when it is over. Or it returns why the letter is
+	// left.
 	handle func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
 	sync   func() error                                 // before anything is acknowledged
 	pace   func(context.Context) (time.Duration, error) // before each letter: how long to wait for it
@@ -209,7 +210,8 @@ func (w *walk) unconfirmed() error {
 	return unconfirmed(len(w.letters), largest.ID, largest.weight(), largest.to)
 }
 
-// unconfirmed is the error of letters that have no answer. A broker refuses one beyond its topic's limit, and upstream does not say so.
+// unconfirmed is the error of letters that have no answer. A broker refuses one beyond its topic's limit, and upstream
+// does not say so.
 func unconfirmed(letters int, largest string, bytes int, topic string) error {
 	return fmt.Errorf("deadletter: letters that the broker did not confirm within %v: %d, the largest %s with %d bytes for %s; a topic gives no answer "+
 		"to a message beyond its maxMessageSize", ackPatience, letters, largest, bytes, topic)

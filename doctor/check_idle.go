@@ -68,8 +68,8 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 	return found
 }
 
-// allSent reports whether the broker has sent all messages of a topic or a partition at least once. Of Exclusive and Failover it does not count
-// what is sent and unacknowledged: only how far it has read shows that.
+// allSent reports whether the broker has sent all messages of a topic or a partition at least once. Of Exclusive and
+// Failover it does not count what is sent and unacknowledged: only how far it has read shows that.
 func (v *visit) allSent(topic string) (bool, error) {
 	if v.delays() {
 		return false, nil // the rest was not sent

@@ -1,6 +1,7 @@
-// Package doctor checks the settings that redelivery depends on: those of the broker, the namespace, the topics and the consumer. It reads the
-// admin API, looks topics up, and briefly opens producers for the retry and the dead letter topic if these exist. It changes nothing.
-// Command redelivery doctor prints its findings, and docs/checks.md describes each check.
+// Package doctor checks the settings that redelivery depends on: those of the broker, the namespace, the topics and the
+// consumer. It reads the admin API, looks topics up, and briefly opens producers for the retry and the dead letter
+// topic if these exist. It changes nothing. Command redelivery doctor prints its findings, and docs/checks.md describes
+// each check.
 package doctor
 
 import (
@@ -32,12 +33,14 @@ type Setup struct {
 
 	// Policy is when messages come back.
 	Policy Policy
-	// RetryTopic is the name of the retry topic. A name without a namespace, here and in DeadLetterTopic, is in the namespace of Topic.
-	// Default: <topic>-<subscription>-RETRY, if there is such a topic.
+	// RetryTopic is the name of the retry topic. A name without a namespace, here and in DeadLetterTopic, is in the
+	// namespace of Topic. Default: <topic>-<subscription>-RETRY, if there is such a topic.
 	RetryTopic string
-	// DeadLetterTopic is the name of the dead letter topic. Default: <topic>-<subscription>-DLQ, if there is such a topic.
+	// DeadLetterTopic is the name of the dead letter topic. Default: <topic>-<subscription>-DLQ, if there is such a
+	// topic.
 	DeadLetterTopic string
-	// InitialSubscriptionName is the subscription of the dead letter topic that the dead letter policy names. Default: none.
+	// InitialSubscriptionName is the subscription of the dead letter topic that the dead letter policy names. Default:
+	// none.
 	InitialSubscriptionName string
 
 	// Consumer is how the client is configured.
@@ -47,7 +50,8 @@ type Setup struct {
 	// Load is how much work there is.
 	Load Load
 
-	// Patience is how long Examine waits before it reads statistics again if a consumer seems to do nothing. Default: 3s.
+	// Patience is how long Examine waits before it reads statistics again if a consumer seems to do nothing. Default:
+	// 3s.
 	Patience time.Duration
 }
 
@@ -126,9 +130,9 @@ type Finding struct {
 	Link   string `json:"link,omitempty"`   // to the check in docs/checks.md
 }
 
-// Examine runs all checks, in the order of Checks, and returns the findings of those that apply. It takes some seconds if a consumer
-// seems to do nothing. It calls each policy up to 10,000 times. When ctx is done, the remaining checks are Unknown. Without a topic, check
-// topic is Unknown, and only the checks that need no admin API are run.
+// Examine runs all checks, in the order of Checks, and returns the findings of those that apply. It takes some seconds
+// if a consumer seems to do nothing. It calls each policy up to 10,000 times. When ctx is done, the remaining checks
+// are Unknown. Without a topic, check topic is Unknown, and only the checks that need no admin API are run.
 func Examine(ctx context.Context, s Setup) []Finding {
 	if s.Topic == "" {
 		s.Admin, s.Client = Admin{}, nil
@@ -138,8 +142,8 @@ func Examine(ctx context.Context, s Setup) []Finding {
 	return examine(newVisit(ctx, s), func(Check) bool { return true })
 }
 
-// ExamineOptions runs the checks that need only a consumer's options. It does not connect to a broker, and calls only policies of package
-// backoff.
+// ExamineOptions runs the checks that need only a consumer's options. It does not connect to a broker, and calls only
+// policies of package backoff.
 func ExamineOptions(s Setup) []Finding {
 	s.Admin, s.Client = Admin{}, nil
 	return examine(newVisit(context.Background(), s), func(c Check) bool { return c.Needs == Options })

@@ -60,7 +60,8 @@ const (
 	runtime    = "brokers/configuration/runtime"
 )
 
-// What a topic does not set, its namespace may, and else the broker; brokers without policies of topics are asked for the latter two.
+// What a topic does not set, its namespace may, and else the broker; brokers without policies of topics are asked for
+// the latter two.
 func TestWhereASettingIs(t *testing.T) {
 	limited := Setup{Policy: Policy{Nack: backoff.Fixed(time.Minute), MaxDeliveries: 3}}
 	for name, c := range map[string]struct {
@@ -81,7 +82,8 @@ func TestWhereASettingIs(t *testing.T) {
 	}
 }
 
-// A dead letter topic that does not exist yet will have the backlog quota of its namespace, whatever the retry topic has.
+// A dead letter topic that does not exist yet will have the backlog quota of its namespace, whatever the retry topic
+// has.
 func TestQuotaOfAnotherNamespace(t *testing.T) {
 	const retry = ordersPath + "-billing-RETRY"
 	f := look(t, "quotas", Setup{RetryTopic: "orders-billing-RETRY", DeadLetterTopic: "public/dead/letters"}, map[string]string{
@@ -102,7 +104,8 @@ func TestEntriesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// A dead letter topic that takes less than the topic loses nothing, but hangs; what the broker does not tell is no problem.
+// A dead letter topic that takes less than the topic loses nothing, but hangs; what the broker does not tell is no
+// problem.
 func TestMessageSize(t *testing.T) {
 	const dead = ordersPath + "-billing-DLQ"
 	for name, c := range map[string]struct {
@@ -147,7 +150,8 @@ func TestNoNamespace(t *testing.T) {
 	assert.Equal(t, Finding{Check: "expiration", Status: Unknown, Found: "there is no namespace public/default"}, f)
 }
 
-// Where producers batch, and nobody has said whether the client acknowledges single messages, that is unknown; so is a grace period.
+// Where producers batch, and nobody has said whether the client acknowledges single messages, that is unknown; so is a
+// grace period.
 func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	stats := map[string]string{ordersPath + "/partitions": `{"partitions": 0}`, runtime: `{"acknowledgmentAtBatchIndexLevelEnabled": "true"}`,
 		ordersPath + "/stats": `{"subscriptions": {"billing": {"type": "Shared", "consumers": [{"avgMessagesPerEntry": 10}]}}}`}
@@ -250,7 +254,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	assert.Empty(t, alarms(Examine(t.Context(), setup)))
 }
 
-// On Exclusive and Failover the broker does not count what a consumer has: it is no backlog that nobody gets, as long as all is sent.
+// On Exclusive and Failover the broker does not count what a consumer has: it is no backlog that nobody gets, as long
+// as all is sent.
 func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		server := pulsartest.NewServer(t)
@@ -292,7 +297,8 @@ func TestAnotherServerIsNoAdminAPI(t *testing.T) {
 	}
 }
 
-// A broker that accepts connections and never answers is asked once, whether the topic exists or not, and by no other check.
+// A broker that accepts connections and never answers is asked once, whether the topic exists or not, and by no other
+// check.
 func TestASilentBrokerIsAskedOnce(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	server.Publish(t, "there", &pulsar.ProducerMessage{})

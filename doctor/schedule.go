@@ -60,7 +60,8 @@ func add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// inPlace is how long a message waits on its own topic, by nacks or ack timeouts: those that go to the retry topic are published there again.
+// inPlace is how long a message waits on its own topic, by nacks or ack timeouts: those that go to the retry topic are
+// published there again.
 func (v *visit) inPlace() schedule {
 	s := schedule{ends: true}
 	for _, one := range v.schedules() {
@@ -94,8 +95,8 @@ func (v *visit) longest() time.Duration {
 	return max(s.longest, v.onRetryTopic())
 }
 
-// waiting is how many messages wait at a time for their redelivery, at the rate of the last minute; of one that never is a dead letter those
-// of half an hour.
+// waiting is how many messages wait at a time for their redelivery, at the rate of the last minute; of one that never
+// is a dead letter those of half an hour.
 func (v *visit) waiting() (n int, rate float64, wait time.Duration) {
 	s := v.inPlace()
 	wait = s.total

@@ -99,7 +99,8 @@ func (v *visit) subscription() (subscription, bool, error) {
 	return sub, found, nil
 }
 
-// instances returns how many consumers the subscription has: of a partitioned topic each is connected to several partitions.
+// instances returns how many consumers the subscription has: of a partitioned topic each is connected to several
+// partitions.
 func (v *visit) instances() int {
 	if v.Load.Instances > 0 || v.api.URL == "" {
 		return v.Load.Instances
@@ -117,8 +118,8 @@ func (v *visit) instances() int {
 	return len(names)
 }
 
-// messagesPerEntry is how many messages producers put into a batch on the average: 1 if they do not batch, 0 if no consumer that is connected
-// has got a message yet.
+// messagesPerEntry is how many messages producers put into a batch on the average: 1 if they do not batch, 0 if no
+// consumer that is connected has got a message yet.
 func (v *visit) messagesPerEntry() int {
 	n := 0
 	if s, err := v.stats(v.Topic); err == nil {

@@ -72,7 +72,8 @@ func (v *visit) get(path string, into any) error {
 	return json.Unmarshal(a.body, into)
 }
 
-// errUnreachable is the answer to every question after one that the admin API did not answer: each would take half a minute.
+// errUnreachable is the answer to every question after one that the admin API did not answer: each would take half a
+// minute.
 var errUnreachable = errors.New("the admin API does not answer")
 
 // unknown says why something could not be looked up.

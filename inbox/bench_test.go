@@ -18,9 +18,9 @@ import (
 
 var receipts = flag.Int("receipts", 0, "how many receipts there are before BenchmarkHandler, which then prunes them too")
 
-// BenchmarkHandler compares a handler that has its effect in a transaction with the same handler of an Inbox, and the same for batches of
-// 100. Eight handlers run at the same time, in pairs of a few thousand calls, so that a slow moment of the database meets both. The figure
-// is messages a second with the Inbox, divided by those without.
+// BenchmarkHandler compares a handler that has its effect in a transaction with the same handler of an Inbox, and the
+// same for batches of 100. Eight handlers run at the same time, in pairs of a few thousand calls, so that a slow moment
+// of the database meets both. The figure is messages a second with the Inbox, divided by those without.
 func BenchmarkHandler(b *testing.B) {
 	url := os.Getenv("POSTGRES_URL")
 	if url == "" {
@@ -76,7 +76,8 @@ func BenchmarkHandler(b *testing.B) {
 	}
 }
 
-// calls returns how long eight goroutines take to handle two thousand messages, or a hundred times as many in batches of a hundred.
+// calls returns how long eight goroutines take to handle two thousand messages, or a hundred times as many in batches
+// of a hundred.
 func calls(b *testing.B, size int, next *atomic.Int64, handle func(context.Context, []pulsar.Message) error) time.Duration {
 	began, done := time.Now(), make(chan error)
 	const goroutines, each = 8, 250

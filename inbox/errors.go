@@ -27,8 +27,8 @@ func codeOf(err error) string {
 	return ""
 }
 
-// isTransient reports whether a transaction may succeed when it begins again. database/sql has no common errors, so those of MySQL and
-// SQLite drivers are known by their text.
+// isTransient reports whether a transaction may succeed when it begins again. database/sql has no common errors, so
+// those of MySQL and SQLite drivers are known by their text.
 func isTransient(err error) bool {
 	switch codeOf(err) {
 	case "40001", "40P01": // serialization failure, deadlock

@@ -1,22 +1,23 @@
 // Package inbox makes the effects of a message happen once, in the user's own SQL database.
 //
-// A broker delivers a message at least once. If the effects of a message are rows of a database, its receipt can be a row of the same
-// transaction: both are committed, or neither is. An Inbox wraps the function that handles a message:
+// A broker delivers a message at least once. If the effects of a message are rows of a database, its receipt can be a
+// row of the same transaction: both are committed, or neither is. An Inbox wraps the function that handles a message:
 //
 //	w, err := worker.New(consumer, box.Handler(func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
 //		_, err := tx.ExecContext(ctx, "UPDATE account SET balance = balance + 1 WHERE id = $1", msg.Key())
 //		return err
 //	}))
 //
-// The handler begins a transaction, inserts the receipt, calls the function, commits, and returns nil, so that the Worker acknowledges
-// the message. If the receipt is there already, the effects are too: the handler returns nil without a call. After an error or a panic
-// of the function, or if the process dies, the database has neither, and the message comes back.
+// The handler begins a transaction, inserts the receipt, calls the function, commits, and returns nil, so that the
+// Worker acknowledges the message. If the receipt is there already, the effects are too: the handler returns nil
+// without a call. After an error or a panic of the function, or if the process dies, the database has neither, and the
+// message comes back.
 //
-// A redelivery, a retry from the retry topic and a replayed dead letter have the receipt of the first message: see [Key]. A message that
-// a producer published twice has two ids; [WithKey] takes the producer's own id instead.
+// A redelivery, a retry from the retry topic and a replayed dead letter have the receipt of the first message: see
+// [Key]. A message that a producer published twice has two ids; [WithKey] takes the producer's own id instead.
 //
-// Effects outside the transaction, such as an HTTP request or a mail, may still happen more than once. Send [Key] along with these, as
-// their idempotency key.
+// Effects outside the transaction, such as an HTTP request or a mail, may still happen more than once. Send [Key] along
+// with these, as their idempotency key.
 package inbox
 
 import (
@@ -45,11 +46,12 @@ const (
 // ErrNoTable says that the table of receipts is missing: call Migrate, or create it with the statements of Schema.
 var ErrNoTable = errors.New("inbox: the table of receipts is missing, want Migrate or the statements of Schema")
 
-// ErrTransactionEnded says that the handler's function committed or rolled back its transaction, which is for the Inbox to do.
+// ErrTransactionEnded says that the handler's function committed or rolled back its transaction, which is for the Inbox
+// to do.
 var ErrTransactionEnded = errors.New("inbox: the function ended its transaction itself, want it to return nil or an error instead")
 
-// Inbox keeps receipts of messages in a table. New makes one. It is safe for concurrent use; several processes and services may share a
-// table.
+// Inbox keeps receipts of messages in a table. New makes one. It is safe for concurrent use; several processes and
+// services may share a table.
 type Inbox struct {
 	db      *sql.DB
 	dialect Dialect
@@ -70,8 +72,8 @@ type settings struct {
 // Option configures an Inbox. New checks it: an error satisfies errors.Is with redelivery.ErrInvalidOption.
 type Option func(*settings) error
 
-// New returns an Inbox that keeps its receipts in db. The caller closes db. New does not connect: a dialect that is not the database's
-// makes Migrate and the handlers fail.
+// New returns an Inbox that keeps its receipts in db. The caller closes db. New does not connect: a dialect that is not
+// the database's makes Migrate and the handlers fail.
 func New(db *sql.DB, dialect Dialect, options ...Option) (*Inbox, error) {
 	if db == nil {
 		return nil, invalid("New's db", "nil", "a *sql.DB")
@@ -88,8 +90,8 @@ func New(db *sql.DB, dialect Dialect, options ...Option) (*Inbox, error) {
 	return i, nil
 }
 
-// WithTable (default: DefaultTable) names the table of receipts, with or without a schema: letters, digits and underscores, with at most
-// one dot.
+// WithTable (default: DefaultTable) names the table of receipts, with or without a schema: letters, digits and
+// underscores, with at most one dot.
 func WithTable(name string) Option {
 	return func(s *settings) error {
 		if !identifier.MatchString(name) {
@@ -102,9 +104,9 @@ func WithTable(name string) Option {
 
 var identifier = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,50}$`)
 
-// WithSubscription (default: that of the Worker that calls the handler) names the subscription whose receipts the Inbox keeps. It is
-// needed where no Worker calls: by Seen, and by a receiving loop of the application. Different subscriptions handle a message
-// independently.
+// WithSubscription (default: that of the Worker that calls the handler) names the subscription whose receipts the Inbox
+// keeps. It is needed where no Worker calls: by Seen, and by a receiving loop of the application. Different
+// subscriptions handle a message independently.
 func WithSubscription(name string) Option {
 	return func(s *settings) error {
 		if name == "" {
@@ -115,8 +117,9 @@ func WithSubscription(name string) Option {
 	}
 }
 
-// WithKey (default: Key) identifies messages by key, such as an id that the producer sets as a property. Messages with the same key are
-// one message, even if a producer published them twice. A message for which key returns "" is identified by Key.
+// WithKey (default: Key) identifies messages by key, such as an id that the producer sets as a property. Messages with
+// the same key are one message, even if a producer published them twice. A message for which key returns "" is
+// identified by Key.
 func WithKey(key func(msg pulsar.Message) string) Option {
 	return func(s *settings) error {
 		if key == nil {
@@ -141,9 +144,10 @@ func WithRetryTopic(topics ...string) Option {
 	}
 }
 
-// WithPruning (default: DefaultPruning) deletes receipts that are older than d while the Inbox is at work, a few with each message; 0
-// keeps them until Prune. Choose d longer than a message may take from its first delivery to its last, with its retries and the time
-// that its dead letter waits for a replay: a message that comes after its receipt was pruned has its effects again. At least a minute.
+// WithPruning (default: DefaultPruning) deletes receipts that are older than d while the Inbox is at work, a few with
+// each message; 0 keeps them until Prune. Choose d longer than a message may take from its first delivery to its last,
+// with its retries and the time that its dead letter waits for a replay: a message that comes after its receipt was
+// pruned has its effects again. At least a minute.
 func WithPruning(d time.Duration) Option {
 	return func(s *settings) error {
 		if d != 0 && d < time.Minute {

@@ -16,12 +16,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Key returns a text that identifies a message over redeliveries, retries and replays: the topic and the id under which it was first
-// published. It suits as the idempotency key of a call that no transaction covers, such as an HTTP request.
+// Key returns a text that identifies a message over redeliveries, retries and replays: the topic and the id under which
+// it was first published. It suits as the idempotency key of a call that no transaction covers, such as an HTTP
+// request.
 //
-// Properties name the first message of a retry. Key believes them of a message in the default retry topic of the subscription that they
-// name, and of a letter that package deadletter replayed to the topic that they name. Any other message is a first message, whatever its
-// properties say: an application may have copied them. Inbox.Key also knows the retry topics of WithRetryTopic.
+// Properties name the first message of a retry. Key believes them of a message in the default retry topic of the
+// subscription that they name, and of a letter that package deadletter replayed to the topic that they name. Any other
+// message is a first message, whatever its properties say: an application may have copied them. Inbox.Key also knows
+// the retry topics of WithRetryTopic.
 func Key(msg pulsar.Message) string { return keyOf(msg, nil) }
 
 // keyOf is Key, with retry topics that do not have their default names.
@@ -46,8 +48,8 @@ func isRetry(topic string, props map[string]string, retryTopics []string) bool {
 	return subscription != "" && strings.HasSuffix(topic, "-"+subscription+pulsar.RetryTopicSuffix) || slices.Contains(retryTopics, topic)
 }
 
-// receiptOf returns the primary key of a receipt: 32 bits of a SHA-256 of the subscription and the key's neighborhood, and 96 bits of one of
-// the subscription and the key.
+// receiptOf returns the primary key of a receipt: 32 bits of a SHA-256 of the subscription and the key's neighborhood,
+// and 96 bits of one of the subscription and the key.
 func receiptOf(subscription, key string) []byte {
 	hash := func(text string) [sha256.Size]byte {
 		return sha256.Sum256(fmt.Appendf(nil, "%d %s %s", len(subscription), subscription, text))
@@ -56,8 +58,8 @@ func receiptOf(subscription, key string) []byte {
 	return append(near[:4:4], own[:12]...)
 }
 
-// neighborhood returns the common part of the keys of a thousand consecutive messages, so that their receipts are in a few pages of the
-// index however large the table is. A key that names no id has none but itself.
+// neighborhood returns the common part of the keys of a thousand consecutive messages, so that their receipts are in a
+// few pages of the index however large the table is. A key that names no id has none but itself.
 func neighborhood(key string) string {
 	topic, id, _ := strings.Cut(key, " ")
 	ledger, rest, _ := strings.Cut(id, ":")

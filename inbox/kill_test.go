@@ -51,8 +51,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// consume handles messages until the process is killed. An effect is a count for each message, and a row that adds to a sum. Of the messages
-// 5 % fail at two of three attempts.
+// consume handles messages until the process is killed. An effect is a count for each message, and a row that adds to a
+// sum. Of the messages 5 % fail at two of three attempts.
 func consume(ctx context.Context, topic string) error {
 	quiet := slog.New(slog.DiscardHandler)
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"), Logger: plog.NewLoggerWithSlog(quiet)})
@@ -158,8 +158,9 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// Producers with and without batches, messages that fail for a while, retries by nack and through the retry topic, dead letters that are
-// replayed, processes and the database that are killed, topics that are unloaded: each effect happens once.
+// Producers with and without batches, messages that fail for a while, retries by nack and through the retry topic, dead
+// letters that are replayed, processes and the database that are killed, topics that are unloaded: each effect happens
+// once.
 func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	url, admin := setting(t, "PULSAR_URL"), setting(t, "PULSAR_ADMIN_URL")
 	db := open(t, inbox.Postgres, "pgx", setting(t, "POSTGRES_URL"))

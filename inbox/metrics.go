@@ -20,8 +20,8 @@ func describe(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("redelivery_inbox_"+name, help, nil, nil)
 }
 
-// Describe makes an Inbox a prometheus.Collector, whose metrics are the counters of Stats: redelivery_inbox_duplicates_total and so on.
-// Register several Inboxes with labels, by prometheus.WrapRegistererWith.
+// Describe makes an Inbox a prometheus.Collector, whose metrics are the counters of Stats:
+// redelivery_inbox_duplicates_total and so on. Register several Inboxes with labels, by prometheus.WrapRegistererWith.
 func (i *Inbox) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range descriptions {
 		ch <- d.Desc

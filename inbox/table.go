@@ -12,10 +12,12 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Schema returns the statements that create the table of receipts and its index, for those who have migrations of their own.
+// Schema returns the statements that create the table of receipts and its index, for those who have migrations of their
+// own.
 //
-// A receipt is 16 bytes: hashes of the subscription and the key. The table is not partitioned by day, since no unique index of Postgres
-// spans partitions: the receipt of yesterday would not be found today. An index on the time makes pruning cheap instead.
+// A receipt is 16 bytes: hashes of the subscription and the key. The table is not partitioned by day, since no unique
+// index of Postgres spans partitions: the receipt of yesterday would not be found today. An index on the time makes
+// pruning cheap instead.
 func (i *Inbox) Schema() string {
 	name := i.table[strings.LastIndex(i.table, ".")+1:] + "_committed"
 	return fmt.Sprintf(i.dialect.create, i.dialect.quoted(i.table), i.dialect.quoted(name))
@@ -104,8 +106,9 @@ const (
 	pruneEvery    = time.Minute // where nothing is left to prune
 )
 
-// Prune deletes the receipts that are older than olderThan and returns how many. It deletes them in many small transactions, which do
-// not stop the handlers; several processes may prune at the same time. See WithPruning for the choice of olderThan.
+// Prune deletes the receipts that are older than olderThan and returns how many. It deletes them in many small
+// transactions, which do not stop the handlers; several processes may prune at the same time. See WithPruning for the
+// choice of olderThan.
 func (i *Inbox) Prune(ctx context.Context, olderThan time.Duration) (int64, error) {
 	if olderThan <= 0 {
 		return 0, invalid("Prune's olderThan", olderThan, "more than 0")
@@ -130,8 +133,8 @@ func (i *Inbox) prune(ctx context.Context, olderThan time.Duration, rows int) (i
 	return n, i.explained("pruning receipts", err)
 }
 
-// pruneSome prunes beside the work: at most a few receipts with a message, so that none waits for long. An error can wait for the next
-// time: the message at hand is committed.
+// pruneSome prunes beside the work: at most a few receipts with a message, so that none waits for long. An error can
+// wait for the next time: the message at hand is committed.
 func (i *Inbox) pruneSome(ctx context.Context) {
 	now, next := time.Now(), i.nextPrune.Load()
 	if i.pruning == 0 || now.Unix() < next || !i.nextPrune.CompareAndSwap(next, now.Add(pruneEvery).Unix()) {

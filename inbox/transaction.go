@@ -48,8 +48,8 @@ const maxRetries = 3
 
 var retryPause = backoff.WithJitter(backoff.Exponential{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}, 0.5)
 
-// commit commits the effects of f with the receipts of todo, without the entries whose receipts are there already. Its error applies to
-// the entries that it returns.
+// commit commits the effects of f with the receipts of todo, without the entries whose receipts are there already. Its
+// error applies to the entries that it returns.
 func (i *Inbox) commit(ctx context.Context, todo []entry, f function) ([]entry, error) {
 	for retries := uint32(0); len(todo) > 0; {
 		known, err := i.try(ctx, todo, f)
@@ -118,7 +118,8 @@ func isEmpty(err error) bool {
 	return ok
 }
 
-// receiptsOf returns receipts in the order in which all transactions insert them: so no two transactions wait for each other.
+// receiptsOf returns receipts in the order in which all transactions insert them: so no two transactions wait for each
+// other.
 func receiptsOf(entries []entry) [][]byte {
 	receipts := make([][]byte, len(entries))
 	for n, e := range entries {

@@ -20,7 +20,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// One Metrics serves all Consumers and Workers of the process. A service serves registry on /metrics; here one of its counters is printed.
+// One Metrics serves all Consumers and Workers of the process. A service serves registry on /metrics; here one of its
+// counters is printed.
 func Example() {
 	broker, err := pulsartest.Start()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package metrics exports the work of Consumers and Workers as Prometheus metrics. docs/observability.md explains each metric, the alerts,
-// and a dashboard.
+// Package metrics exports the work of Consumers and Workers as Prometheus metrics. docs/observability.md explains each
+// metric, the alerts, and a dashboard.
 //
 //	m, err := metrics.New(prometheus.DefaultRegisterer)
 //	...
@@ -7,8 +7,8 @@
 //	...
 //	w, err := worker.New(consumer, handler, m.ObserveWorker())
 //
-// Every metric has the label subscription, and WithTopic adds the label topic. No label has a partition, or anything else whose
-// values grow with the number of consumers or messages.
+// Every metric has the label subscription, and WithTopic adds the label topic. No label has a partition, or anything
+// else whose values grow with the number of consumers or messages.
 package metrics
 
 import (
@@ -41,8 +41,8 @@ type settings struct {
 	topic bool
 }
 
-// WithTopic (default: the label subscription only) adds the label topic, without partition, to counters and histograms. Each
-// topic and each retry topic then has its own series: do not use it with patterns that match many topics.
+// WithTopic (default: the label subscription only) adds the label topic, without partition, to counters and histograms.
+// Each topic and each retry topic then has its own series: do not use it with patterns that match many topics.
 func WithTopic() Option {
 	return func(s *settings) error {
 		s.topic = true
@@ -50,8 +50,9 @@ func WithTopic() Option {
 	}
 }
 
-// New registers metrics with reg. If reg already has them with the same options, New returns those, so that several parts of a
-// program can share a registry. An error is reg's own, or satisfies errors.Is with redelivery.ErrInvalidOption.
+// New registers metrics with reg. If reg already has them with the same options, New returns those, so that several
+// parts of a program can share a registry. An error is reg's own, or satisfies errors.Is with
+// redelivery.ErrInvalidOption.
 func New(reg prometheus.Registerer, options ...Option) (*Metrics, error) {
 	if reg == nil || reg == (*prometheus.Registry)(nil) {
 		return nil, fmt.Errorf("%w: metrics: the registerer is nil, want one, as prometheus.DefaultRegisterer", redelivery.ErrInvalidOption)

@@ -199,7 +199,8 @@ func TestAttemptLogFails(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// TestGivesUp has a Consumer that gives up its topics one after the other. That is told once for each, so it has to be an increase.
+// TestGivesUp has a Consumer that gives up its topics one after the other. That is told once for each, so it has to be
+// an increase.
 func TestGivesUp(t *testing.T) {
 	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		t.Parallel()
@@ -308,8 +309,8 @@ func TestInvalidOptions(t *testing.T) {
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
-// TestCardinality has 100 Consumers of 20 subscriptions, and one topic of 1,000 partitions: the number of series depends on the
-// subscriptions, and with WithTopic on the topics, alone.
+// TestCardinality has 100 Consumers of 20 subscriptions, and one topic of 1,000 partitions: the number of series
+// depends on the subscriptions, and with WithTopic on the topics, alone.
 func TestCardinality(t *testing.T) {
 	const consumers, subscriptions, partitions = 100, 20, 1000
 	for _, c := range []struct {

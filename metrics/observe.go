@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap that adds all metrics but those of ObserveWorker. Any number
-// of Consumers may share it.
+// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap that adds all metrics but those of
+// ObserveWorker. Any number of Consumers may share it.
 func (m *Metrics) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{
 		Untimed: true,
@@ -42,8 +42,9 @@ func (m *Metrics) Observe() redelivery.Option {
 	})
 }
 
-// ObserveWorker returns an option for worker.New and worker.NewBatch that adds the durations of handlers and the gauges of Workers. Any
-// number of Workers may share it. Gauges of a Worker also need Observe for its Consumer. They end when Run returns or the Consumer is closed.
+// ObserveWorker returns an option for worker.New and worker.NewBatch that adds the durations of handlers and the gauges
+// of Workers. Any number of Workers may share it. Gauges of a Worker also need Observe for its Consumer. They end when
+// Run returns or the Consumer is closed.
 func (m *Metrics) ObserveWorker() worker.Option {
 	return worker.WithObserver(worker.Observer{
 		Handling: func(e worker.Handling) {
@@ -143,7 +144,8 @@ func (m *Metrics) failed(subscription, operation string) prometheus.Counter {
 	return m.failures.WithLabelValues(subscription, operation)
 }
 
-// consumer returns the series of a Consumer. After its Close they are not stored, but calls that end then are still counted.
+// consumer returns the series of a Consumer. After its Close they are not stored, but calls that end then are still
+// counted.
 func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
 	if x := m.kept(c); x != nil {
 		return x

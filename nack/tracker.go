@@ -1,8 +1,9 @@
 // Package nack tracks messages that were negatively acknowledged, until their delay is over (PIP-106).
 //
-// A Tracker knows no broker and no consumer, starts no goroutine and reads no clock: keys go in, due keys come out. The caller decides what a
-// key stands for, passes the time in, and redelivers the message. A redelivery.Consumer is timed by the same heap (internal/clock), which it
-// shares with its ack timeouts and its requests. Package acktimeout does the same for messages that the application has not settled.
+// A Tracker knows no broker and no consumer, starts no goroutine and reads no clock: keys go in, due keys come out. The
+// caller decides what a key stands for, passes the time in, and redelivers the message. A redelivery.Consumer is timed
+// by the same heap (internal/clock), which it shares with its ack timeouts and its requests. Package acktimeout does
+// the same for messages that the application has not settled.
 package nack
 
 import (
@@ -15,8 +16,8 @@ import (
 // DefaultDelay is the delay that a Tracker uses if its policy is nil: one minute, as in all Pulsar clients.
 const DefaultDelay = time.Minute
 
-// Tracker holds the keys of negatively acknowledged messages. It hands out each key once, when its delay is over. The zero value is not
-// usable. A Tracker takes no lock: the caller serializes the calls.
+// Tracker holds the keys of negatively acknowledged messages. It hands out each key once, when its delay is over. The
+// zero value is not usable. A Tracker takes no lock: the caller serializes the calls.
 type Tracker[K comparable] struct {
 	backoff backoff.RedeliveryBackoff
 	keys    clock.Keys[K]
@@ -30,12 +31,14 @@ func New[K comparable](b backoff.RedeliveryBackoff) *Tracker[K] {
 	return &Tracker[K]{backoff: b}
 }
 
-// Delay returns how long a message waits that was redelivered redeliveryCount times before. It asks the policy, so call it with no lock held.
+// Delay returns how long a message waits that was redelivered redeliveryCount times before. It asks the policy, so call
+// it with no lock held.
 func (t *Tracker[K]) Delay(redeliveryCount uint32) time.Duration {
 	return max(0, t.backoff.Next(redeliveryCount))
 }
 
-// TrackFor tracks a key until due. If the key is tracked, it keeps its due time: the second nack of a message changes nothing.
+// TrackFor tracks a key until due. If the key is tracked, it keeps its due time: the second nack of a message changes
+// nothing.
 func (t *Tracker[K]) TrackFor(key K, due time.Time) {
 	if _, tracked := t.keys.At(key); !tracked {
 		t.keys.Set(key, due)

@@ -13,8 +13,8 @@ import (
 // maxAttempts is how many failed attempts are remembered.
 const maxAttempts = 10_000
 
-// attempts remembers the last failed attempts at messages, so that the next may be linked to them. The zero value is ready to use;
-// any number of goroutines may use it.
+// attempts remembers the last failed attempts at messages, so that the next may be linked to them. The zero value is
+// ready to use; any number of goroutines may use it.
 type attempts struct {
 	mu    sync.Mutex
 	spans map[message]attempt
@@ -22,7 +22,8 @@ type attempts struct {
 	next  int
 }
 
-// attempt is the last one at a message, and its place in the order. The message may have older places, which say nothing.
+// attempt is the last one at a message, and its place in the order. The message may have older places, which say
+// nothing.
 type attempt struct {
 	trace.SpanContext
 	place int
@@ -54,7 +55,8 @@ func (a *attempts) keep(msg pulsar.Message, subscription string, span trace.Span
 	a.next = (a.next + 1) % maxAttempts
 }
 
-// last returns the last attempt on a subscription. Before the first at a dead letter that is the last on the one that gave it up.
+// last returns the last attempt on a subscription. Before the first at a dead letter that is the last on the one that
+// gave it up.
 func (a *attempts) last(msg pulsar.Message, subscription string) trace.SpanContext {
 	key := originOf(msg, subscription)
 	a.mu.Lock()

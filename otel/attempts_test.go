@@ -21,8 +21,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Attempts of one subscription are not linked to those of another at the same message, and what succeeds on one is not forgotten on
-// the other. Dead letters are linked to the attempts of the subscription that they are of.
+// Attempts of one subscription are not linked to those of another at the same message, and what succeeds on one is not
+// forgotten on the other. Dead letters are linked to the attempts of the subscription that they are of.
 func TestLinksOfSubscriptions(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithPropagator(propagation.TraceContext{}),
@@ -87,8 +87,8 @@ func TestLinksOfSubscriptions(t *testing.T) {
 	assert.Equal(t, []int{-1, -1, 0, 1, 2, 4 /* sent to the dead letter topic */, 4, 4, 6}, got)
 }
 
-// Whatever failed between them, the newest attempts are remembered, also of a message that failed before, or was settled between: only what is
-// older than the last 10,000 is forgotten.
+// Whatever failed between them, the newest attempts are remembered, also of a message that failed before, or was
+// settled between: only what is older than the last 10,000 is forgotten.
 func TestLinksToTheNewest(t *testing.T) {
 	const remembered = 10_000
 	exporter := tracetest.NewInMemoryExporter()

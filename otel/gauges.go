@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state has the sources of a subscription's gauges, over all of its Consumers here: sums, and of logs of attempts, which several
-// Consumers may follow, the largest figure. Package metrics has the same.
+// state has the sources of a subscription's gauges, over all of its Consumers here: sums, and of logs of attempts,
+// which several Consumers may follow, the largest figure. Package metrics has the same.
 type state struct {
 	waiting, ready, buffered, blocked, unfinished     int64
 	oldest                                            float64

@@ -17,7 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// figures returns the gauges and counters of this module by subscription and name. A counter has the cause behind its name.
+// figures returns the gauges and counters of this module by subscription and name. A counter has the cause behind its
+// name.
 func figures(t *testing.T, reader *sdkmetric.ManualReader) map[string]map[string]float64 {
 	var rm metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(context.Background(), &rm))
@@ -55,7 +56,8 @@ func note[N int64 | float64](all map[string]map[string]float64, name string, poi
 	}
 }
 
-// Gauges are of the Consumers that are not closed, those of a subscription together. Only a subscription with a log of attempts has its gauges.
+// Gauges are of the Consumers that are not closed, those of a subscription together. Only a subscription with a log of
+// attempts has its gauges.
 func TestGauges(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	telemetry, err := otelredelivery.New(otelredelivery.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))

@@ -22,8 +22,8 @@ import (
 
 var system = messagingconv.SystemPulsar
 
-// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all spans and metrics but those of Middleware and ObserveWorker. Any
-// number of Consumers may share it.
+// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all spans and metrics but those of
+// Middleware and ObserveWorker. Any number of Consumers may share it.
 func (t *Telemetry) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{
 		Subscribed: func(c *redelivery.Consumer) { t.gauges.consumers.Store(c, &consumer{Consumer: c}) },
@@ -37,8 +37,9 @@ func (t *Telemetry) Observe() redelivery.Option {
 	})
 }
 
-// ObserveWorker returns an option for worker.New and worker.NewBatch that adds the gauges of Workers. Any number of Workers may share it.
-// They also need Observe for the Worker's Consumer. They end when Run returns or the Consumer is closed.
+// ObserveWorker returns an option for worker.New and worker.NewBatch that adds the gauges of Workers. Any number of
+// Workers may share it. They also need Observe for the Worker's Consumer. They end when Run returns or the Consumer is
+// closed.
 func (t *Telemetry) ObserveWorker() worker.Option {
 	of := func(c *redelivery.Consumer, do func(*consumer)) {
 		if x, ok := t.gauges.consumers.Load(c); ok {
@@ -127,8 +128,8 @@ func describe(err error) (text string, kind attribute.KeyValue) {
 	return valid(err.Error()), semconv.ErrorTypeKey.String(valid(kind.Value.AsString()))
 }
 
-// valid returns a text that can be exported. Errors may quote payloads, and Pulsar takes any bytes for a name; with one text that is not UTF-8
-// exporters of OTLP fail, and drop all that they were to send with it.
+// valid returns a text that can be exported. Errors may quote payloads, and Pulsar takes any bytes for a name; with one
+// text that is not UTF-8 exporters of OTLP fail, and drop all that they were to send with it.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // producer returns ctx with the span of the message's producer.
@@ -136,8 +137,8 @@ func (t *Telemetry) producer(ctx context.Context, msg pulsar.Message) context.Co
 	return t.propagator.Extract(ctx, propagation.MapCarrier(msg.Properties()))
 }
 
-// Middleware returns a worker.Middleware that makes a span each time a message is handled, and puts it into the handler's
-// context. Give it to worker.WithMiddleware first, so that the span covers the others.
+// Middleware returns a worker.Middleware that makes a span each time a message is handled, and puts it into the
+// handler's context. Give it to worker.WithMiddleware first, so that the span covers the others.
 func (t *Telemetry) Middleware() worker.Middleware {
 	return func(next worker.Handler) worker.Handler {
 		return func(ctx context.Context, msg pulsar.Message) (err error) {

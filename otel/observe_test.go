@@ -43,7 +43,8 @@ func TestErrorThatPanics(t *testing.T) {
 	assert.Contains(t, span.Attributes, attribute.String("error.type", "*fs.PathError"))
 }
 
-// An error may quote a payload, of any bytes. OTLP has only UTF-8: with another text an exporter would drop all spans that it was to send.
+// An error may quote a payload, of any bytes. OTLP has only UTF-8: with another text an exporter would drop all spans
+// that it was to send.
 func TestErrorThatIsNotText(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
@@ -55,7 +56,8 @@ func TestErrorThatIsNotText(t *testing.T) {
 	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "no order: \uFFFD"}, exporter.GetSpans()[0].Status)
 }
 
-// A Snooze is no failure: its span and its duration have no error, and the next attempt is linked to the one before that failed.
+// A Snooze is no failure: its span and its duration have no error, and the next attempt is linked to the one before
+// that failed.
 func TestSnoozeIsNoError(t *testing.T) {
 	exporter, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))),

@@ -1,20 +1,21 @@
-// Package otelredelivery exports the work of Consumers and Workers as OpenTelemetry spans and metrics. It follows the semantic conventions
-// for messaging, version 1.40.0, which are in development. The path of the module ends in otel; the package has another name, so that it
-// can be imported beside OpenTelemetry's own:
+// Package otelredelivery exports the work of Consumers and Workers as OpenTelemetry spans and metrics. It follows the
+// semantic conventions for messaging, version 1.40.0, which are in development. The path of the module ends in otel;
+// the package has another name, so that it can be imported beside OpenTelemetry's own:
 //
 //	import otelredelivery "github.com/pulsar-redelivery/redelivery/otel"
 //
-// Middleware makes a span "process {topic}" each time a message is handled. Its parent is the span that the producer put into the message's
-// properties, so all attempts are one trace, those from the retry topic included. It links to the span of the previous attempt on the same
-// subscription; the span of a dead letter links to the last attempt on the subscription that gave it up. There are only links to spans of
-// this process. Middleware also makes the metric messaging.process.duration. Observe makes a span "send {topic}" for each message that is
-// published to the retry topic or the dead letter topic, and the metrics messaging.client.consumed.messages, messaging.client.sent.messages
-// and messaging.client.operation.duration. Retries and dead letters keep the producer's trace context in their properties.
+// Middleware makes a span "process {topic}" each time a message is handled. Its parent is the span that the producer
+// put into the message's properties, so all attempts are one trace, those from the retry topic included. It links to
+// the span of the previous attempt on the same subscription; the span of a dead letter links to the last attempt on the
+// subscription that gave it up. There are only links to spans of this process. Middleware also makes the metric
+// messaging.process.duration. Observe makes a span "send {topic}" for each message that is published to the retry topic
+// or the dead letter topic, and the metrics messaging.client.consumed.messages, messaging.client.sent.messages and
+// messaging.client.operation.duration. Retries and dead letters keep the producer's trace context in their properties.
 //
-// Observe also makes the gauges of package metrics that are of Consumers, and ObserveWorker those of Workers, with a dot in place of the
-// first underscore in their names: redelivery.waiting_messages, and so on. OpenTelemetry's exporter for Prometheus gives them the names that
-// they have there.
-// redelivery.losses counts the events of redelivery.Observer.Lost.
+// Observe also makes the gauges of package metrics that are of Consumers, and ObserveWorker those of Workers, with a
+// dot in place of the first underscore in their names: redelivery.waiting_messages, and so on. OpenTelemetry's exporter
+// for Prometheus gives them the names that they have there. redelivery.losses counts the events of
+// redelivery.Observer.Lost.
 package otelredelivery
 
 import (
@@ -33,8 +34,8 @@ import (
 
 const scope = "github.com/pulsar-redelivery/redelivery/otel"
 
-// Telemetry serves any number of Consumers and Workers. Make one for each meter provider: the gauges of a second one would replace those of
-// the first. It is safe for concurrent use.
+// Telemetry serves any number of Consumers and Workers. Make one for each meter provider: the gauges of a second one
+// would replace those of the first. It is safe for concurrent use.
 type Telemetry struct {
 	settings
 	tracer   trace.Tracer

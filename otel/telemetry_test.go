@@ -27,8 +27,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// TestOneTrace has one message fail, be retried through the retry topic, become a dead letter, and be handled there: all its spans
-// are one trace, each attempt is linked to the one before, and the message's traceparent stays its producer's.
+// TestOneTrace has one message fail, be retried through the retry topic, become a dead letter, and be handled there:
+// all its spans are one trace, each attempt is linked to the one before, and the message's traceparent stays its
+// producer's.
 func TestOneTrace(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))

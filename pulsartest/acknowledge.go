@@ -21,8 +21,8 @@ func (s *subscription) ack(m *cmdAck) {
 	s.dispatch()
 }
 
-// ackOne takes an entry from its consumer and acknowledges it: in vain after one in the same command that is past the end, where the real
-// broker gives up. Later ones come again when the consumer has gone.
+// ackOne takes an entry from its consumer and acknowledges it: in vain after one in the same command that is past the
+// end, where the real broker gives up. Later ones come again when the consumer has gone.
 func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {

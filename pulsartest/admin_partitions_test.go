@@ -14,7 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// What the admin API answers about a partition of a topic that has none, or not so many. PULSAR_ADMIN_URL asks a real broker.
+// What the admin API answers about a partition of a topic that has none, or not so many. PULSAR_ADMIN_URL asks a real
+// broker.
 func TestMissingPartitionsAreRefused(t *testing.T) {
 	url := os.Getenv("PULSAR_ADMIN_URL")
 	if url == "" {

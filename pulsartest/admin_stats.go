@@ -7,8 +7,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// The statistics have the real broker's names. Counters are exact and start from 0 with each unload; rates are averages since
-// the server began.
+// The statistics have the real broker's names. Counters are exact and start from 0 with each unload; rates are averages
+// since the server began.
 
 type topicStats struct {
 	MsgInCounter   int                          `json:"msgInCounter"`

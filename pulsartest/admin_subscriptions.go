@@ -126,7 +126,8 @@ func (s *Server) adminUnsubscribe(w http.ResponseWriter, r *http.Request) error 
 	return done(w)
 }
 
-// skip acknowledges entries behind the consumers' backs. Entries that they have stay theirs, and is counted, until they go.
+// skip acknowledges entries behind the consumers' backs. Entries that they have stay theirs, and is counted, until they
+// go.
 func (s *subscription) skip(entries int) {
 	offset := s.cursor.mark
 	for ; offset < len(s.topic.log) && entries > 0; offset++ {

@@ -8,9 +8,9 @@ type clock struct {
 	timers map[*timer]struct{}
 }
 
-// FastForward moves the server's clock by d: delayed messages, delays of Failover and messages of a rollback are as old as if d
-// had passed. When FastForward returns, the messages that became due are on their way. It does not change the clocks of clients: a
-// redelivery.Consumer keeps a retry of the retry topic until it is due by its own clock.
+// FastForward moves the server's clock by d: delayed messages, delays of Failover and messages of a rollback are as old
+// as if d had passed. When FastForward returns, the messages that became due are on their way. It does not change the
+// clocks of clients: a redelivery.Consumer keeps a retry of the retry topic until it is due by its own clock.
 func (s *Server) FastForward(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,8 +65,8 @@ func (s *subscription) dispatchShared() {
 	}
 }
 
-// handOut gives entries to consumers by the number of messages that are left and their mean number in an entry. An entry that none can take is
-// replayed later. It reports whether there was any progress.
+// handOut gives entries to consumers by the number of messages that are left and their mean number in an entry. An
+// entry that none can take is replayed later. It reports whether there was any progress.
 func (s *subscription) handOut(offsets []int) bool {
 	all := len(offsets)
 	var stuck []int
@@ -156,8 +156,8 @@ func (s *subscription) anyAvailable() bool {
 	return false
 }
 
-// read takes up to n entries whose turn it is: those to be sent again and those that are due; if there is none, and the subscription is
-// not blocked, unread ones.
+// read takes up to n entries whose turn it is: those to be sent again and those that are due; if there is none, and the
+// subscription is not blocked, unread ones.
 func (s *subscription) read(n int) (offsets []int) {
 	if s.individual() {
 		s.takeDue()
@@ -206,8 +206,8 @@ func (s *subscription) choose(e *entry) *consumer {
 	}
 }
 
-// nextInTurn is the next available consumer of a Shared subscription: of a better priority than the one whose turn it is, else of the
-// same, else of a lower one. Consumers are sorted by priority.
+// nextInTurn is the next available consumer of a Shared subscription: of a better priority than the one whose turn it
+// is, else of the same, else of a lower one. Consumers are sorted by priority.
 func (s *subscription) nextInTurn() *consumer {
 	if s.turn >= len(s.consumers) {
 		s.turn = 0

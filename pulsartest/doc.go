@@ -1,5 +1,5 @@
-// Package pulsartest is a Pulsar broker inside the test's process. It speaks the binary protocol to an unmodified pulsar-client-go and
-// enough of the admin REST API for tests, starts in milliseconds, and can be made to fail:
+// Package pulsartest is a Pulsar broker inside the test's process. It speaks the binary protocol to an unmodified
+// pulsar-client-go and enough of the admin REST API for tests, starts in milliseconds, and can be made to fail:
 //
 //	func TestBilling(t *testing.T) {
 //		broker := pulsartest.NewServer(t)
@@ -14,40 +14,42 @@
 //		})
 //	}
 //
-// The file service_test.go tests a whole service that way. Outside of tests, [Start] starts a broker and [Server.Close] stops it. The
-// broker keeps everything in memory for as long as it runs. It behaves like Pulsar, but is not made for load.
+// The file service_test.go tests a whole service that way. Outside of tests, [Start] starts a broker and [Server.Close]
+// stops it. The broker keeps everything in memory for as long as it runs. It behaves like Pulsar, but is not made for
+// load.
 //
 // # What it does
 //
-// Topics are created on use, partitioned ones by [Server.CreatePartitionedTopic]. There are the four subscription types, durable
-// or not, with redelivery and its counts, batches and their partial acknowledgement ([WithBatchIndexAcknowledgment], off by
-// default as in Pulsar), cumulative acknowledgement, acknowledgement with response, chunks, delayed delivery, dead letters and
-// retries as the client makes them, seek, unsubscribe, readers, patterns, schemas, access modes of producers, priorities of
-// consumers, limits of unacknowledged messages, non-persistent topics, and topics that are terminated, deleted or unloaded.
-// Messages are kept and forwarded byte for byte: clients encrypt and compress. The admin API has tenants, namespaces, topics,
-// partitions, subscriptions (create, delete, skip, reset), schemas and statistics.
+// Topics are created on use, partitioned ones by [Server.CreatePartitionedTopic]. There are the four subscription
+// types, durable or not, with redelivery and its counts, batches and their partial acknowledgement
+// ([WithBatchIndexAcknowledgment], off by default as in Pulsar), cumulative acknowledgement, acknowledgement with
+// response, chunks, delayed delivery, dead letters and retries as the client makes them, seek, unsubscribe, readers,
+// patterns, schemas, access modes of producers, priorities of consumers, limits of unacknowledged messages,
+// non-persistent topics, and topics that are terminated, deleted or unloaded. Messages are kept and forwarded byte for
+// byte: clients encrypt and compress. The admin API has tenants, namespaces, topics, partitions, subscriptions (create,
+// delete, skip, reset), schemas and statistics.
 //
 // # For tests
 //
-// [Server.Client] returns a client for the test. [Server.Publish] stores messages without a client. [Server.Await] waits until a
-// subscription is as the test wants it, and otherwise fails the test with the last state. [Server.FastForward] moves the broker's
-// clock: delayed messages are due now. [Server.Subscription], [Server.Messages], [Server.Topics] and [Server.Subscriptions] look
-// inside.
+// [Server.Client] returns a client for the test. [Server.Publish] stores messages without a client. [Server.Await]
+// waits until a subscription is as the test wants it, and otherwise fails the test with the last state.
+// [Server.FastForward] moves the broker's clock: delayed messages are due now. [Server.Subscription],
+// [Server.Messages], [Server.Topics] and [Server.Subscriptions] look inside.
 //
 // # Faults
 //
 //   - Connections: [Server.DropConnections], [Server.RefuseConnections]
 //   - Topics: [Server.Unload], [Server.Terminate], [Server.CloseConsumers]
 //   - Messages to consumers: [Server.PauseDispatch]
-//   - Anything else: [Server.Inject] loses, delays, or answers in the broker's place, the next commands of one type, or closes their
-//     connections. A hook ([Server.SetHook]) sees every command in both directions, and decides for each.
+//   - Anything else: [Server.Inject] loses, delays, or answers in the broker's place, the next commands of one type, or
+//     closes their connections. A hook ([Server.SetHook]) sees every command in both directions, and decides for each.
 //
 // Input that is not Pulsar's protocol closes its connection, with a warning in the log; the server goes on.
 //
 // # Same as Pulsar
 //
-// A test plays scenarios on this broker and on real ones, side by side, and compares all answers (make fidelity). This is how many
-// scenarios leave the same trace:
+// A test plays scenarios on this broker and on real ones, side by side, and compares all answers (make fidelity). This
+// is how many scenarios leave the same trace:
 //
 //	                            Pulsar 3.0    Pulsar 4.0    Pulsar 4.2
 //	acknowledgements              15 of 15      15 of 15      15 of 15
@@ -70,35 +72,39 @@
 //
 // # What differs from the real broker
 //
-//   - There is no TLS, authentication, authorization, transaction, cluster, replication, deduplication, compaction, or topic watcher.
-//     Transactions are refused; other requests for these features are ignored.
-//   - Policies are limits of unacknowledged messages of a topic, set by the admin API. There are no other policies, such as retention,
-//     expiry, backlog quotas or rates.
-//   - Nothing is ever removed from a topic. The real broker may delete entries that all subscriptions have acknowledged, and a reader or a seek to
-//     the beginning then misses it.
+//   - There is no TLS, authentication, authorization, transaction, cluster, replication, deduplication, compaction, or
+//     topic watcher. Transactions are refused; other requests for these features are ignored.
+//   - Policies are limits of unacknowledged messages of a topic, set by the admin API. There are no other policies,
+//     such as retention, expiry, backlog quotas or rates.
+//   - Nothing is ever removed from a topic. The real broker may delete entries that all subscriptions have
+//     acknowledged, and a reader or a seek to the beginning then misses it.
 //   - A ledger ends only with Unload. The real broker also ends it by size and age.
-//   - Any two schemas of one type are compatible. The real broker judges the evolution of Avro, JSON and Protobuf schemas.
+//   - Any two schemas of one type are compatible. The real broker judges the evolution of Avro, JSON and Protobuf
+//     schemas.
 //   - Topics load and unload instantly. The real broker takes up to some seconds, and clients back off meanwhile.
-//   - One thing happens after another. In the real broker a request may arrive while messages are being read: the broker may send a few
-//     more messages than a limit of unacknowledged messages allows, or a copy of a message that was acknowledged meanwhile.
+//   - One thing happens after another. In the real broker a request may arrive while messages are being read: the
+//     broker may send a few more messages than a limit of unacknowledged messages allows, or a copy of a message that
+//     was acknowledged meanwhile.
 //   - Error codes are Pulsar's; error messages, and the rates of the admin API, are not.
 //
 // # The client's own tests
 //
-// Package pulsar of pulsar-client-go v0.21.0 has 343 tests. 59 of them do not apply: they want TLS, tokens, passwords, OAuth2,
-// transactions, backlog quotas or Docker, reach into the client's own types, or skip themselves. 279 of the other 284 run on this broker
-// and pass, with batch-index acknowledgement and messages of up to 1 MiB as in that project's CI. These five do not run:
+// Package pulsar of pulsar-client-go v0.21.0 has 343 tests. 59 of them do not apply: they want TLS, tokens, passwords,
+// OAuth2, transactions, backlog quotas or Docker, reach into the client's own types, or skip themselves. 279 of the
+// other 284 run on this broker and pass, with batch-index acknowledgement and messages of up to 1 MiB as in that
+// project's CI. These five do not run:
 //
 //   - TestProducerReconnectWhenBacklogQuotaExceed: it sets a backlog quota.
-//   - TestWithDeadLetterTopicDeadLetterTopicProducerName and TestWithoutDeadLetterTopicDeadLetterTopicProducerName: they read dead
-//     letters from the latest on, and may subscribe after the dead letter.
-//   - TestZeroQueueConsumer_Chan and TestPriorityConsumer: they are run through redelivery.Subscribe, which differs there on purpose.
+//   - TestWithDeadLetterTopicDeadLetterTopicProducerName and TestWithoutDeadLetterTopicDeadLetterTopicProducerName:
+//     they read dead letters from the latest on, and may subscribe after the dead letter.
+//   - TestZeroQueueConsumer_Chan and TestPriorityConsumer: they are run through redelivery.Subscribe, which differs
+//     there on purpose.
 //
 // The command is
 //
 //	go run ./test/upstream -all -on pulsartest -quick
 //
-// Three of those that run pass about every other time, with any broker that hashes keys as Pulsar does: TestConsumerKeyShared,
-// TestConsumerKeySharedWithDelayedMessages and TestConsumerKeySharedWithOrderingKey want each of two consumers with random names
-// to get at least one of three keys, but two of the keys have neighboring hashes.
+// Three of those that run pass about every other time, with any broker that hashes keys as Pulsar does:
+// TestConsumerKeyShared, TestConsumerKeySharedWithDelayedMessages and TestConsumerKeySharedWithOrderingKey want each of
+// two consumers with random names to get at least one of three keys, but two of the keys have neighboring hashes.
 package pulsartest

@@ -31,8 +31,8 @@ func (f *faults) pause(topic string, pause bool) {
 	}
 }
 
-// DropConnections closes all connections, as a crashing broker does. When it returns the broker has forgotten the producers
-// and consumers behind them. Clients reconnect, unless RefuseConnections keeps them out.
+// DropConnections closes all connections, as a crashing broker does. When it returns the broker has forgotten the
+// producers and consumers behind them. Clients reconnect, unless RefuseConnections keeps them out.
 func (s *Server) DropConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,9 +52,9 @@ func (s *Server) RefuseConnections(refuse bool) {
 	s.faults.refuse = refuse
 }
 
-// Unload closes the topic's producers and consumers and forgets redelivery counts, as when the real broker moves a topic. Clients
-// reconnect by themselves. Acknowledged entries stay acknowledged. If only some messages of a batch were acknowledged, all of
-// them come back, as with Pulsar 4.0.7.
+// Unload closes the topic's producers and consumers and forgets redelivery counts, as when the real broker moves a
+// topic. Clients reconnect by themselves. Acknowledged entries stay acknowledged. If only some messages of a batch were
+// acknowledged, all of them come back, as with Pulsar 4.0.7.
 func (s *Server) Unload(topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +84,8 @@ func (s *Server) CloseConsumers(topic, subscription string) {
 	}
 }
 
-// PauseDispatch stops sending messages of the topic to consumers until it is called with false. The topic "" means all topics, including
-// those created later; with false it ends every pause.
+// PauseDispatch stops sending messages of the topic to consumers until it is called with false. The topic "" means all
+// topics, including those created later; with false it ends every pause.
 func (s *Server) PauseDispatch(topic string, pause bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

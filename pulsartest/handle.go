@@ -7,12 +7,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// A command of the protocol is one file, cmd_NAME.go: its fields, its registration and, by these interfaces, its effect.
+// A command of the protocol is one file, cmd_NAME.go: its fields, its registration and, by these interfaces, its
+// effect.
 
 // A request is a command that a client may send.
 type request interface {
 	wire.Command
-	// handle carries it out, under the server's lock. A failure is its answer, unless it has none; any other error closes the connection.
+	// handle carries it out, under the server's lock. A failure is its answer, unless it has none; any other error
+	// closes the connection.
 	handle(c *session) error
 }
 

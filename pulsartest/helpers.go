@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Client returns a client of the server that is closed when the test ends. The client logs nothing, since a client logs much
-// under faults. For a client with other options, use [Server.URL].
+// Client returns a client of the server that is closed when the test ends. The client logs nothing, since a client logs
+// much under faults. For a client with other options, use [Server.URL].
 func (s *Server) Client(t testing.TB) pulsar.Client {
 	t.Helper()
 	client, err := pulsar.NewClient(pulsar.ClientOptions{
@@ -30,10 +30,10 @@ func (s *Server) Client(t testing.TB) pulsar.Client {
 	return client
 }
 
-// Publish stores messages in a topic, each as an entry of its own, and returns their ids. It takes Payload, Key, OrderingKey,
-// Properties, EventTime, DeliverAt and DeliverAfter of a message. On a partitioned topic a message with a key goes to the
-// partition that pulsar-client-go would choose, and others go to each partition in turn. Publish uses no client, and hooks and
-// faults do not apply. It fails the test if the topic takes no messages.
+// Publish stores messages in a topic, each as an entry of its own, and returns their ids. It takes Payload, Key,
+// OrderingKey, Properties, EventTime, DeliverAt and DeliverAfter of a message. On a partitioned topic a message with a
+// key goes to the partition that pulsar-client-go would choose, and others go to each partition in turn. Publish uses
+// no client, and hooks and faults do not apply. It fails the test if the topic takes no messages.
 func (s *Server) Publish(t testing.TB, topic string, messages ...*pulsar.ProducerMessage) []MessageID {
 	t.Helper()
 	s.mu.Lock()
@@ -114,9 +114,10 @@ func javaHash(key string) (h uint32) {
 	return h
 }
 
-// Await waits until a subscription's state is as the test wants it, and returns that state. While there is no subscription of that
-// name, until gets the zero Subscription, whose Type is "" and Backlog 0. If it takes longer than within,
-// Await fails the test and shows the states that it saw. On a partitioned topic the state is that of all partitions together.
+// Await waits until a subscription's state is as the test wants it, and returns that state. While there is no
+// subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0. If it takes longer than
+// within, Await fails the test and shows the states that it saw. On a partitioned topic the state is that of all
+// partitions together.
 func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration, until func(Subscription) bool) Subscription {
 	t.Helper()
 	const most = 8 // states that a failure shows

@@ -28,15 +28,16 @@ var (
 	Pass       = Verdict{}                   // the command goes on as if there were no hook
 	Drop       = Verdict{action: drop}       // the command is lost
 	Disconnect = Verdict{action: disconnect} // the connection is closed instead
-	// Confirm answers a client's command as if the broker had carried it out, and does nothing. A command that has no answer is
-	// lost. A command that asks for something, such as a lookup, passes.
+	// Confirm answers a client's command as if the broker had carried it out, and does nothing. A command that has no
+	// answer is lost. A command that asks for something, such as a lookup, passes.
 	Confirm = Verdict{action: answer}
 )
 
-// Fail answers a client's command with an error instead of carrying it out. The code has its name in Pulsar's protocol (ServerError
-// in PulsarApi.proto), such as PersistenceError; Fail panics if there is none of that name. Clients react to some codes in their own
-// way: after ServiceNotReady they connect again; after TopicNotFound, TopicTerminatedError and ProducerFenced most give up. A command
-// that has no answer, such as an acknowledgement without AckWithResponse, is lost. Commands from the broker pass.
+// Fail answers a client's command with an error instead of carrying it out. The code has its name in Pulsar's protocol
+// (ServerError in PulsarApi.proto), such as PersistenceError; Fail panics if there is none of that name. Clients react
+// to some codes in their own way: after ServiceNotReady they connect again; after TopicNotFound, TopicTerminatedError
+// and ProducerFenced most give up. A command that has no answer, such as an acknowledgement without AckWithResponse, is
+// lost. Commands from the broker pass.
 func Fail(code, message string) Verdict {
 	number, ok := wire.ParseServerError(code)
 	if !ok {
@@ -45,8 +46,8 @@ func Fail(code, message string) Verdict {
 	return Verdict{action: answer, err: failf(number, "%s", message)}
 }
 
-// After returns v delayed by d, counted from when the broker read or wrote the command. Later commands in that direction of that
-// connection wait, too.
+// After returns v delayed by d, counted from when the broker read or wrote the command. Later commands in that
+// direction of that connection wait, too.
 func (v Verdict) After(d time.Duration) Verdict {
 	v.delay += d
 	return v
@@ -75,11 +76,11 @@ type MessageID struct {
 	BatchIndex    int   // -1 when the message is not in a batch
 }
 
-// SetHook sets a hook, which sees every command before it has an effect and decides on it. By default there is none. SetHook replaces
-// an earlier one; nil removes it. Commands under way may still go to the old one.
+// SetHook sets a hook, which sees every command before it has an effect and decides on it. By default there is none.
+// SetHook replaces an earlier one; nil removes it. Commands under way may still go to the old one.
 //
-// Each connection calls the hook from two goroutines, one for each direction. It may block, which holds up that direction of that
-// connection. It may call the Server's methods except Close.
+// Each connection calls the hook from two goroutines, one for each direction. It may block, which holds up that
+// direction of that connection. It may call the Server's methods except Close.
 func (s *Server) SetHook(hook func(Command) Verdict) {
 	if hook == nil {
 		s.hooked.Store(nil)

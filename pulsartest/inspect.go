@@ -113,8 +113,8 @@ type Message struct {
 	Chunks    int // entries of the whole message; 0 when it is not chunked
 }
 
-// Messages returns all messages ever stored in a topic, acknowledged or not, in order, partition by partition. A chunked message
-// is one Message for each chunk.
+// Messages returns all messages ever stored in a topic, acknowledged or not, in order, partition by partition. A
+// chunked message is one Message for each chunk.
 func (s *Server) Messages(topic string) []Message {
 	type stored struct {
 		*entry

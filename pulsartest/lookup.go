@@ -55,8 +55,8 @@ func (s *Server) matching(name string) []*topic {
 	return found
 }
 
-// CreatePartitionedTopic creates a partitioned topic. If topic is partitioned already, it raises the number of partitions, and
-// never lowers it.
+// CreatePartitionedTopic creates a partitioned topic. If topic is partitioned already, it raises the number of
+// partitions, and never lowers it.
 func (s *Server) CreatePartitionedTopic(topic string, partitions int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,8 +40,8 @@ func WithAddresses(broker, admin string) Option {
 	return func(s *settings) { s.brokerAddr, s.adminAddr = broker, admin }
 }
 
-// WithLogger sets where the server logs: bad input at Warn, connections, producers and consumers at Debug. By default warnings go
-// to the test, or to slog.Default if the server was started without a test.
+// WithLogger sets where the server logs: bad input at Warn, connections, producers and consumers at Debug. By default
+// warnings go to the test, or to slog.Default if the server was started without a test.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) { s.logger = logger }
 }
@@ -52,9 +52,9 @@ func WithMaxMessageSize(bytes int) Option {
 	return func(s *settings) { s.maxMessageSize = bytes }
 }
 
-// WithExactDelays makes delayed delivery exact: a message comes when it is due. By default it is inexact, as in the real broker:
-// a message comes up to one tick of a second early when the broker is busy with that subscription, and up to one tick late when
-// it is not.
+// WithExactDelays makes delayed delivery exact: a message comes when it is due. By default it is inexact, as in the
+// real broker: a message comes up to one tick of a second early when the broker is busy with that subscription, and up
+// to one tick late when it is not.
 func WithExactDelays() Option {
 	return func(s *settings) { s.strictDelay = true }
 }
@@ -66,9 +66,9 @@ func WithFailoverDelay(d time.Duration) Option {
 	return func(s *settings) { s.failoverDelay = d }
 }
 
-// WithMaxUnacked limits the unacknowledged messages of a consumer and of a whole subscription: above a limit the broker sends no
-// more. By default the limits are 50,000 and 200,000, as in the real broker. Zero means no limit. The limits apply to Shared and
-// Key_Shared.
+// WithMaxUnacked limits the unacknowledged messages of a consumer and of a whole subscription: above a limit the broker
+// sends no more. By default the limits are 50,000 and 200,000, as in the real broker. Zero means no limit. The limits
+// apply to Shared and Key_Shared.
 func WithMaxUnacked(perConsumer, perSubscription int) Option {
 	return func(s *settings) { s.maxUnackedConsumer, s.maxUnackedSub = perConsumer, perSubscription }
 }

@@ -32,7 +32,8 @@ func (t *topic) addProducer(p *producer) (ready bool, err error) {
 		return false, failf(wire.TopicTerminatedError, "Topic %s has already been terminated", t.name)
 	}
 	if old, ok := t.producers[p.name]; ok {
-		// A client may replace its own producer. One of a connection that is gone but not noticed is no hindrance either.
+		// A client may replace its own producer. One of a connection that is gone but not noticed is no hindrance
+		// either.
 		if !(p.session == old.session && p.id == old.id && p.epoch > old.epoch) && !old.session.gone {
 			return false, failf(wire.ProducerBusy, "Producer with name '%s' is already connected to topic %s", p.name, t.name)
 		}

@@ -7,9 +7,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Inject gives a verdict to the next n commands of one type about one topic, to all of them if n is negative; 0 removes the verdict. It
-// replaces an earlier Inject of the same command and topic. The command has Pulsar's name, as in [Command]; "" means every command, in
-// both directions. The topic "" means all topics, and commands that are about none. Inject panics if there is no such command.
+// Inject gives a verdict to the next n commands of one type about one topic, to all of them if n is negative; 0 removes
+// the verdict. It replaces an earlier Inject of the same command and topic. The command has Pulsar's name, as in
+// [Command]; "" means every command, in both directions. The topic "" means all topics, and commands that are about
+// none. Inject panics if there is no such command.
 //
 //	s.Inject("SEND", "orders", 1, Drop)                                       // the client's Send fails after its SendTimeout
 //	s.Inject("SEND", "orders", 1, Fail("TopicTerminatedError", "no more"))    // it fails at once
@@ -18,8 +19,8 @@ import (
 //	s.Inject("ACK_RESPONSE", "", 1, Drop)                                     // an ack takes effect, and fails after its OperationTimeout
 //	s.Inject("", "", -1, Pass.After(time.Second))                             // everything takes its time
 //
-// These verdicts apply to commands that the hook lets pass. If several apply, the first one that is not Pass decides, and their delays
-// add up. After most errors pulsar-client-go sends a message again, on a new connection.
+// These verdicts apply to commands that the hook lets pass. If several apply, the first one that is not Pass decides,
+// and their delays add up. After most errors pulsar-client-go sends a message again, on a new connection.
 func (s *Server) Inject(command, topic string, n int, v Verdict) {
 	if command != "" && !wire.Known(command) {
 		panic(fmt.Sprintf("pulsartest: Inject of command %q, want Pulsar's name of one, such as SEND", command))

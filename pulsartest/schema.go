@@ -7,9 +7,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// addSchema stores a schema unless the topic has it, and returns its version: eight bytes, counted from 0. Without a schema there is none.
-// The partitions of a topic share its schemas. A schema of another type than the newest is refused; whether two of one type are compatible
-// is not judged.
+// addSchema stores a schema unless the topic has it, and returns its version: eight bytes, counted from 0. Without a
+// schema there is none. The partitions of a topic share its schemas. A schema of another type than the newest is
+// refused; whether two of one type are compatible is not judged.
 func (s *Server) addSchema(n topicName, schema *wire.Schema) ([]byte, error) {
 	if schema == nil {
 		return nil, nil
@@ -30,7 +30,8 @@ func (s *Server) addSchema(n topicName, schema *wire.Schema) ([]byte, error) {
 	return schemaVersion(len(all)), nil
 }
 
-// admitSchema is for a new consumer's schema. One that is the first of its topic is stored if no client has used the topic without.
+// admitSchema is for a new consumer's schema. One that is the first of its topic is stored if no client has used the
+// topic without.
 func (t *topic) admitSchema(schema *wire.Schema) error {
 	if schema == nil {
 		return nil

@@ -84,8 +84,8 @@ func TestFailoverDelayEndsWithTheLastConsumer(t *testing.T) {
 	require.Equal(t, 1, s.Subscription("t", "s").Delivered)
 }
 
-// A consumer of the producer's own client must not have a message before the producer's callback knows its id: upstream's
-// TestBatchDelayMessage counts on it.
+// A consumer of the producer's own client must not have a message before the producer's callback knows its id:
+// upstream's TestBatchDelayMessage counts on it.
 func TestASendIsConfirmedBeforeItsMessageComes(t *testing.T) {
 	c := newClient(t, NewServer(t).URL())
 	p := newProducer(t, c, pulsar.ProducerOptions{Topic: "in", DisableBatching: true})

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// Billing is a service as it could be yours: it takes orders from one topic and sends an invoice for each to another. An order that cannot
-// be billed comes again.
+// Billing is a service as it could be yours: it takes orders from one topic and sends an invoice for each to another.
+// An order that cannot be billed comes again.
 type Billing struct {
 	orders   pulsar.Consumer
 	invoices pulsar.Producer
@@ -146,7 +146,8 @@ func TestBillingSurvivesItsBroker(t *testing.T) {
 	})
 	broker.Publish(t, "orders", order("a", 100), order("b", 250))
 	broker.Unload("orders")
-	// An acknowledgement on its way to a topic that moves gets no answer: pulsar-client-go waits 30 s for it before it connects again.
+	// An acknowledgement on its way to a topic that moves gets no answer: pulsar-client-go waits 30 s for it before it
+	// connects again.
 	broker.Await(t, "orders", "billing", time.Minute, settled)
 	seen := map[string]bool{}
 	for _, m := range broker.Messages("invoices") {

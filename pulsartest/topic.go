@@ -64,8 +64,8 @@ func (t *topic) deliver(e *entry) {
 	}
 }
 
-// beforeFirst is entry -1: the position before a ledger's first entry, to which a client without batch-index acks acknowledges when it
-// is in the middle of that entry.
+// beforeFirst is entry -1: the position before a ledger's first entry, to which a client without batch-index acks
+// acknowledges when it is in the middle of that entry.
 const beforeFirst = math.MaxUint64
 
 // find is the offset of the first entry at or after (ledger, id), and whether

@@ -13,8 +13,8 @@ import (
 
 const thousands, underWay = 3000, 500
 
-// BenchmarkPublish publishes 3,000 dead letters, or moves to the retry topic, from the first call to the last return, with 500
-// under way; and dead letters of pulsar-client-go itself, from the first publish to the last arrival.
+// BenchmarkPublish publishes 3,000 dead letters, or moves to the retry topic, from the first call to the last return,
+// with 500 under way; and dead letters of pulsar-client-go itself, from the first publish to the last arrival.
 func BenchmarkPublish(b *testing.B) {
 	for _, bench := range []struct {
 		name    string

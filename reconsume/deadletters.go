@@ -15,13 +15,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter topic; "" means the
-// usual one. The error has the text of reason, and may itself be wrapped. A topic name without a namespace is of the namespace of the
-// consumer's first topic. The first dead letter for a topic creates producers that stay until Close.
+// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter
+// topic; "" means the usual one. The error has the text of reason, and may itself be wrapped. A topic name without a
+// namespace is of the namespace of the consumer's first topic. The first dead letter for a topic creates producers that
+// stay until Close.
 //
-// A dead letter that topic will not take later either goes to the usual dead letter topic: topic is then in its property DEAD_LETTER_TOPIC,
-// and a warning is logged. That is so if topic has an impossible name, is not persistent, is one that the subscription reads, does not exist
-// and cannot be created, is terminated, refuses this client or a message of this size, or if the Reconsumer has 100 such topics already.
+// A dead letter that topic will not take later either goes to the usual dead letter topic: topic is then in its
+// property DEAD_LETTER_TOPIC, and a warning is logged. That is so if topic has an impossible name, is not persistent,
+// is one that the subscription reads, does not exist and cannot be created, is terminated, refuses this client or a
+// message of this size, or if the Reconsumer has 100 such topics already.
 func DeadLetterTo(topic string, reason error) error {
 	if reason == nil {
 		reason = errors.New("no reason given")
@@ -51,8 +53,8 @@ type letterTopic struct {
 	order  order
 }
 
-// start begins to publish a letter. One that the topic refuses for its size follows in two chunks: the broker does not compare these with the
-// topic's maxMessageSize.
+// start begins to publish a letter. One that the topic refuses for its size follows in two chunks: the broker does not
+// compare these with the topic's maxMessageSize.
 func (t *letterTopic) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	answered := t.startWhole(ctx, msg)
 	return func() error {
@@ -85,8 +87,8 @@ func (t *letterTopic) startWhole(ctx context.Context, msg *pulsar.ProducerMessag
 	}
 }
 
-// of returns the producers for a topic of DeadLetterTo, by the name that was given and the whole one, or why no letter of a message can go
-// there.
+// of returns the producers for a topic of DeadLetterTo, by the name that was given and the whole one, or why no letter
+// of a message can go there.
 func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic, err error) {
 	switch want := cmp.Or(topicname.Want(topic), topicname.WantNumber(topic)); {
 	case topic == d.o.DeadLetterTopic:
@@ -115,8 +117,8 @@ func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic
 	return t, nil
 }
 
-// DeadLetter publishes a message to the dead letter topic, or that of DeadLetterTo, with the reason in its properties, and acknowledges it.
-// If that is the topic of the message itself, DeadLetter returns an error.
+// DeadLetter publishes a message to the dead letter topic, or that of DeadLetterTo, with the reason in its properties,
+// and acknowledges it. If that is the topic of the message itself, DeadLetter returns an error.
 func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
 	return r.deadLetter(ctx, cm, reason)()
 }

@@ -51,8 +51,8 @@ func TestDeadLetterTo(t *testing.T) {
 	}
 }
 
-// A letter that cannot go to the topic of DeadLetterTo goes to the usual one, and says where it was to go. Close closes the producers of all
-// topics.
+// A letter that cannot go to the topic of DeadLetterTo goes to the usual one, and says where it was to go. Close closes
+// the producers of all topics.
 func TestImpossibleTopicsOfDeadLetterTo(t *testing.T) {
 	var fake *client
 	var log bytes.Buffer
@@ -119,7 +119,8 @@ func TestProducerNameThatIsTaken(t *testing.T) {
 	})
 }
 
-// A mode of access that only one replica's producer can have is warned of before the first letter, and its refusal says what to change.
+// A mode of access that only one replica's producer can have is warned of before the first letter, and its refusal says
+// what to change.
 func TestAccessModeOfOneProducerIsWarnedOf(t *testing.T) {
 	for mode, want := range map[pulsar.ProducerAccessMode]string{
 		pulsar.ProducerAccessModeExclusive:        "mode=Exclusive",

@@ -11,8 +11,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
-// A broker refuses a delay that is longer than the namespace allows, but upstream's producer says nothing of it, and hears of no answer
-// from then on, though the broker publishes the next messages. So a delay that is longer than any before has a producer of its own.
+// A broker refuses a delay that is longer than the namespace allows, but upstream's producer says nothing of it, and
+// hears of no answer from then on, though the broker publishes the next messages. So a delay that is longer than any
+// before has a producer of its own.
 const (
 	patience = 5 * time.Second        // before the broker is asked whether it refused a message that has no answer
 	grace    = 100 * time.Millisecond // in which a producer hears that its connection was lost
@@ -106,8 +107,8 @@ func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessa
 	}
 }
 
-// startHeld is startDelayed for a retry that a Consumer of package redelivery reads. If the namespace refuses the delay, the retry is
-// published without one: the Consumer holds it back for the time that DELAY_TIME says.
+// startHeld is startDelayed for a retry that a Consumer of package redelivery reads. If the namespace refuses the
+// delay, the retry is published without one: the Consumer holds it back for the time that DELAY_TIME says.
 func (r *Reconsumer) startHeld(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	answered := r.startDelayed(ctx, msg)
 	return func() error {
@@ -180,9 +181,9 @@ func (v *verdict) of(ctx context.Context, delay time.Duration, err error) error 
 	return fmt.Errorf("%w: %v", ErrDelayRefused, delay)
 }
 
-// ask finds out whether the broker refused a message that has no answer. It answers the close of a producer after all messages that it
-// took, and the client fails the others then. So it does where the connection is lost meanwhile, which the next producer notices, and where
-// the close has no answer in time, as while the broker cannot store messages.
+// ask finds out whether the broker refused a message that has no answer. It answers the close of a producer after all
+// messages that it took, and the client fails the others then. So it does where the connection is lost meanwhile, which
+// the next producer notices, and where the close has no answer in time, as while the broker cannot store messages.
 func (p *producer) ask(m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -167,7 +167,8 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 	})
 }
 
-// The broker refuses a message that is too large as it refuses a delay: nothing is said of the messages around it, nor of their delay.
+// The broker refuses a message that is too large as it refuses a delay: nothing is said of the messages around it, nor
+// of their delay.
 func TestARefusedSizeHarmsNoOther(t *testing.T) {
 	for name, refused := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +233,8 @@ func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
 	})
 }
 
-// A broker that is silent for a while refuses nothing: what it was sent is answered when it is back, and published once.
+// A broker that is silent for a while refuses nothing: what it was sent is answered when it is back, and published
+// once.
 func TestASilentBrokerRefusesNothing(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		after := func(d time.Duration) error {
@@ -295,7 +297,8 @@ func TestAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A broker that makes producers but cannot store messages answers no close either: upstream gives up waiting for it, and does not say so.
+// A broker that makes producers but cannot store messages answers no close either: upstream gives up waiting for it,
+// and does not say so.
 func TestABrokerThatCannotStoreRefusesNothing(t *testing.T) {
 	for _, operationTimeout := range []time.Duration{3 * time.Second, 30 * time.Second} { // the client's
 		run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

@@ -16,7 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// A plain consumer of pulsar-client-go publishes what failed to the retry topic, which it reads too, and gives up after two retries.
+// A plain consumer of pulsar-client-go publishes what failed to the retry topic, which it reads too, and gives up after
+// two retries.
 func Example() {
 	broker, err := pulsartest.Start(pulsartest.WithExactDelays())
 	if err != nil {

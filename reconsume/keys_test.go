@@ -13,7 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Of two Key_Shared consumers of a retry topic or a dead letter topic each key has one, though many keys are published at the same time.
+// Of two Key_Shared consumers of a retry topic or a dead letter topic each key has one, though many keys are published
+// at the same time.
 func TestAKeyHasOneConsumer(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(i int) *pulsar.ProducerMessage{

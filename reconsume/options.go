@@ -20,22 +20,24 @@ import (
 )
 
 const (
-	// Unlimited is the value of Options.MaxDeliveries that sets no limit on how often a message is reconsumed. With delay levels the last level repeats, as
-	// PIP-94 proposes. DeadLetter still publishes dead letters.
+	// Unlimited is the value of Options.MaxDeliveries that sets no limit on how often a message is reconsumed. With
+	// delay levels the last level repeats, as PIP-94 proposes. DeadLetter still publishes dead letters.
 	Unlimited = math.MaxUint32
 )
 
-// Options configures a Reconsumer. Fields that pulsar.DLQPolicy has too have its names. In redelivery.DeadLetterPolicy, MaxDeliveries is
-// called MaxReconsumes: there the other name limits deliveries. A topic name without a namespace, such as orders-DLQ, is of the namespace of
-// Topic, or of public/default without Topic; in DLQPolicy it is always of public/default.
+// Options configures a Reconsumer. Fields that pulsar.DLQPolicy has too have its names. In redelivery.DeadLetterPolicy,
+// MaxDeliveries is called MaxReconsumes: there the other name limits deliveries. A topic name without a namespace, such
+// as orders-DLQ, is of the namespace of Topic, or of public/default without Topic; in DLQPolicy it is always of
+// public/default.
 type Options struct {
-	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the default topics,
-	// without -partition-N, and of the dead letter producer's name. Required, unless RetryLetterTopic and DeadLetterTopic are set.
+	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the
+	// default topics, without -partition-N, and of the dead letter producer's name. Required, unless RetryLetterTopic
+	// and DeadLetterTopic are set.
 	Topic string
 	// Subscription is the subscription that the messages come from. Required.
 	Subscription string
-	// NonDurable says that the subscription is not durable. Then the retry topic is created without the subscription: a subscription made
-	// with a topic is durable, and the consumer could not use it. Default: false.
+	// NonDurable says that the subscription is not durable. Then the retry topic is created without the subscription: a
+	// subscription made with a topic is durable, and the consumer could not use it. Default: false.
 	NonDurable bool
 	// ConsumerName is part of the dead letter producer's name. Default: five random letters.
 	ConsumerName string
@@ -44,35 +46,38 @@ type Options struct {
 	RetryLetterTopic string
 	// DeadLetterTopic is where dead letters go. Default: <Topic>-<Subscription>-DLQ.
 	DeadLetterTopic string
-	// MaxDeliveries is how often a message is reconsumed before it becomes a dead letter; Unlimited sets no limit. Default: 16.
+	// MaxDeliveries is how often a message is reconsumed before it becomes a dead letter; Unlimited sets no limit.
+	// Default: 16.
 	MaxDeliveries uint32
 	// Backoff gives the delay of Later. Its redelivery count is how often the message was reconsumed before. Default:
 	// backoff.DefaultDelayLevels.
 	Backoff backoff.RedeliveryBackoff
 
-	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are replaced.
-	// Retries are batched by key (BatcherBuilderType is always KeyBasedBatchBuilder), so that a Key_Shared consumer gets only its own keys.
-	// Dead letters are in no batch with others, unless a setting of batches is given here. pulsar-client-go writes no ordering key on a batch:
-	// retries with one are in no batch, nor are dead letters, unless there is a Schema.
-	// Messages of more than 1 MiB, properties included, and empty ones without encryption have producers of their own, with chunking and without
-	// batching and compression, unless ProducerAccessMode allows only one producer: of several replicas then only one can publish, and a warning is
-	// logged. With Encryption an empty payload
-	// needs a batch, or pulsar-client-go reads its ciphertext: so with DisableBatching, and of a retry, which is delayed. Default: LZ4 compression.
+	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema
+	// are replaced. Retries are batched by key (BatcherBuilderType is always KeyBasedBatchBuilder), so that a
+	// Key_Shared consumer gets only its own keys. Dead letters are in no batch with others, unless a setting of batches
+	// is given here. pulsar-client-go writes no ordering key on a batch: retries with one are in no batch, nor are dead
+	// letters, unless there is a Schema. Messages of more than 1 MiB, properties included, and empty ones without
+	// encryption have producers of their own, with chunking and without batching and compression, unless
+	// ProducerAccessMode allows only one producer: of several replicas then only one can publish, and a warning is
+	// logged. With Encryption an empty payload needs a batch, or pulsar-client-go reads its ciphertext: so with
+	// DisableBatching, and of a retry, which is delayed. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
-	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it: another one, as of a second
-	// replica of a service, gets a suffix, and a warning is logged. So it is with ProducerOptions.Name. Default:
-	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
+	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it: another
+	// one, as of a second replica of a service, gets a suffix, and a warning is logged. So it is with
+	// ProducerOptions.Name. Default: <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
-	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
-	// that none is deleted unread. It keeps the dead letters until a consumer acknowledges them there or removes the subscription. Default:
-	// none.
+	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the
+	// first dead letter, so that none is deleted unread. It keeps the dead letters until a consumer acknowledges them
+	// there or removes the subscription. Default: none.
 	InitialSubscriptionName string
 	// Schema is the consumer's schema. Default: none.
 	Schema pulsar.Schema
-	// Decrypts says that the consumer decrypts its messages. New then requires ProducerOptions.Encryption with a key, so that no
-	// plain text leaks. Default: false.
+	// Decrypts says that the consumer decrypts its messages. New then requires ProducerOptions.Encryption with a key,
+	// so that no plain text leaks. Default: false.
 	Decrypts bool
-	// OmitCause leaves EXCEPTION_MESSAGE out of retries and dead letters, but not EXCEPTION_TYPE. Custom properties are kept. Default: false.
+	// OmitCause leaves EXCEPTION_MESSAGE out of retries and dead letters, but not EXCEPTION_TYPE. Custom properties are
+	// kept. Default: false.
 	OmitCause bool
 	// Logger is where warnings go. Default: slog.Default().
 	Logger *slog.Logger
@@ -132,7 +137,8 @@ func (o Options) withDefaults() (Options, error) {
 var accessModes = map[pulsar.ProducerAccessMode]string{pulsar.ProducerAccessModeExclusive: "Exclusive",
 	pulsar.ProducerAccessModeWaitForExclusive: "WaitForExclusive"}
 
-// warnOfShortName logs that a name without a namespace meant a topic of public/default in earlier versions, if that is another one.
+// warnOfShortName logs that a name without a namespace meant a topic of public/default in earlier versions, if that is
+// another one.
 func (o *Options) warnOfShortName(name string) {
 	if ours, public := topicname.In(o.Topic, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
 		o.Logger.Warn("reconsume: a topic name has no namespace: in earlier versions it was of public/default; write the whole name", "name", name,
@@ -140,9 +146,9 @@ func (o *Options) warnOfShortName(name string) {
 	}
 }
 
-// retryProducer returns options for one producer, as does deadLetterProducer: of those of dead letters each has another name. It has the
-// broker create the consumer's subscription with the retry topic, should that be deleted: messages published before the consumer has
-// subscribed again would be deleted.
+// retryProducer returns options for one producer, as does deadLetterProducer: of those of dead letters each has another
+// name. It has the broker create the consumer's subscription with the retry topic, should that be deleted: messages
+// published before the consumer has subscribed again would be deleted.
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
 	p.Topic, p.Schema, p.DisableMultiSchema = o.RetryLetterTopic, o.Schema, false
@@ -160,8 +166,9 @@ func (o *Options) retryProducer() pulsar.ProducerOptions {
 	return p
 }
 
-// deadLetterProducer publishes each letter in a batch of its own, unless ProducerOptions has settings of batches: a plain consumer that
-// nacks a letter gets the whole batch again. In no batch a letter would lose the version of its schema.
+// deadLetterProducer publishes each letter in a batch of its own, unless ProducerOptions has settings of batches: a
+// plain consumer that nacks a letter gets the whole batch again. In no batch a letter would lose the version of its
+// schema.
 func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 	p := o.retryProducer()
 	p.Topic = topic
@@ -182,8 +189,8 @@ type outlet struct {
 	sealed bool      // upstream reads an empty payload as an encrypted one, unless it is in a batch, as usual
 }
 
-// standsIn has the usual producer publish in place of others, including its own outlet's, that a limit of producers for a topic keeps from
-// being created.
+// standsIn has the usual producer publish in place of others, including its own outlet's, that a limit of producers for
+// a topic keeps from being created.
 func (t *outlet) standsIn(others ...outlet) {
 	for _, other := range others {
 		for _, p := range []*producer{other.usual, other.single} {
@@ -200,7 +207,8 @@ func newOutlet(usual, single *producer, sealed bool) outlet {
 	return outlet{usual, single, sealed}
 }
 
-// bytesOf is how much a message carries. Upstream has the properties of the first message of a batch in the batch's own too.
+// bytesOf is how much a message carries. Upstream has the properties of the first message of a batch in the batch's own
+// too.
 func bytesOf(msg *pulsar.ProducerMessage) int {
 	n := len(msg.Payload)
 	for k, v := range msg.Properties {
@@ -216,8 +224,8 @@ func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
 	return t.usual
 }
 
-// single publishes without batches, and so in chunks if a message is too large, and without compression: upstream makes a byte
-// of an empty payload in no batch.
+// single publishes without batches, and so in chunks if a message is too large, and without compression: upstream makes
+// a byte of an empty payload in no batch.
 func single(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions {
 	return unnamed(func() pulsar.ProducerOptions {
 		p := options()
@@ -253,16 +261,18 @@ type LaterOption func(*retry)
 // retry is how a message is reconsumed.
 type retry = publishing.Retry
 
-// WithCause (default: none) is the error that the message failed with. The retry carries it in EXCEPTION_MESSAGE and EXCEPTION_TYPE,
-// which may also be custom properties, and so does the dead letter after too many retries, unless a later error replaces it.
+// WithCause (default: none) is the error that the message failed with. The retry carries it in EXCEPTION_MESSAGE and
+// EXCEPTION_TYPE, which may also be custom properties, and so does the dead letter after too many retries, unless a
+// later error replaces it.
 func WithCause(err error) LaterOption {
 	return func(r *retry) { r.Cause = err }
 }
 
-// WithCallback (default: none, so that the call waits) lets the call return as soon as the message is on its way. done is called once
-// with the outcome, by a goroutine of its own. If the call returns an error, done is not called. Messages are published in the order of
-// the calls. A call waits, until its context ends, while ProducerOptions.MaxPendingMessages messages (default: 1000) have no answer; with a
-// message that is larger than 4 KiB and any before, while another such message has none.
+// WithCallback (default: none, so that the call waits) lets the call return as soon as the message is on its way. done
+// is called once with the outcome, by a goroutine of its own. If the call returns an error, done is not called.
+// Messages are published in the order of the calls. A call waits, until its context ends, while
+// ProducerOptions.MaxPendingMessages messages (default: 1000) have no answer; with a message that is larger than 4 KiB
+// and any before, while another such message has none.
 func WithCallback(done func(error)) LaterOption {
 	return func(r *retry) { r.Callback = done }
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// order publishes messages of several producers in the order of the calls: those of the producer before are stored by then.
+// order publishes messages of several producers in the order of the calls: those of the producer before are stored by
+// then.
 type order struct {
 	turn chan struct{} // full while a caller starts
 	last *producer

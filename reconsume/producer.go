@@ -10,12 +10,12 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// After a producer could not be created there is a pause before the next attempt, twice as long each time. Calls in it return the error at
-// once: a dead letter must not hold up others, and its message has a backoff of its own.
+// After a producer could not be created there is a pause before the next attempt, twice as long each time. Calls in it
+// return the error at once: a dead letter must not hold up others, and its message has a backoff of its own.
 const minPause, maxPause = 100 * time.Millisecond, 10 * time.Second
 
-// producer creates a pulsar.Producer when it is first needed, and another one when that stops working. Creating one takes no
-// context, so it happens in a goroutine of its own, for all calls that wait.
+// producer creates a pulsar.Producer when it is first needed, and another one when that stops working. Creating one
+// takes no context, so it happens in a goroutine of its own, for all calls that wait.
 type producer struct {
 	topic   string
 	pending int // messages without an answer, at most
@@ -46,7 +46,8 @@ type made struct {
 	verdict  verdict
 }
 
-// get returns a producer for start, which has to end its calls. It waits for the attempt to create one, or begins one unless it is too soon.
+// get returns a producer for start, which has to end its calls. It waits for the attempt to create one, or begins one
+// unless it is too soon.
 func (p *producer) get(ctx context.Context) (*made, error) {
 	p.mu.Lock()
 	m, err := p.made, ctx.Err()
@@ -125,16 +126,18 @@ func (o *Options) createProducer(client pulsar.Client, options func() pulsar.Pro
 	return client.CreateProducer(p)
 }
 
-// isFull reports whether a producer could not be created because the topic has as many as the namespace allows (maxProducersPerTopic).
+// isFull reports whether a producer could not be created because the topic has as many as the namespace allows
+// (maxProducersPerTopic).
 func isFull(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "reached max producers limit")
 }
 
-// creating has the topics that a producer is being created for, each with a channel that is closed then: initial subscriptions
-// that were made at the same moment were once never answered.
+// creating has the topics that a producer is being created for, each with a channel that is closed then: initial
+// subscriptions that were made at the same moment were once never answered.
 var creating sync.Map
 
-// createAlone creates a producer, one at a time for a topic. It gives up after the timeout; a producer that is created later is closed.
+// createAlone creates a producer, one at a time for a topic. It gives up after the timeout; a producer that is created
+// later is closed.
 func (p *producer) createAlone(v *verdict) (pulsar.Producer, error) {
 	timeout, done := time.After(p.timeout), make(chan struct{})
 	for other, busy := creating.LoadOrStore(p.topic, done); busy; other, busy = creating.LoadOrStore(p.topic, done) {
@@ -170,8 +173,8 @@ func (p *producer) createAlone(v *verdict) (pulsar.Producer, error) {
 	}
 }
 
-// replace has the next call create another producer, unless that was done before, and closes this one when its calls have
-// ended: they may still be answered.
+// replace has the next call create another producer, unless that was done before, and closes this one when its calls
+// have ended: they may still be answered.
 func (p *producer) replace(m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,8 +190,8 @@ func (p *producer) replace(m *made) {
 	})
 }
 
-// close closes the producer, if there is one; the context that it was made with has ended, and with it all calls. It waits a while
-// for a producer that is being created: the client may be closed next, and would keep its connection.
+// close closes the producer, if there is one; the context that it was made with has ended, and with it all calls. It
+// waits a while for a producer that is being created: the client may be closed next, and would keep its connection.
 func (p *producer) close() {
 	p.mu.Lock()
 	m := p.made

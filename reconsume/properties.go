@@ -27,8 +27,8 @@ const (
 	PropertyDeadLetterTime   = "DEAD_LETTER_TIME"  // in milliseconds since 1970
 	PropertyDeadLetterTopic  = "DEAD_LETTER_TOPIC" // the topic of DeadLetterTo, if the letter could not go there
 
-	// PropertyOriginSchemaVersion is set if a message could not be published with the Avro schema that its payload was written with, or with
-	// any, as the consumer has none: the version of that schema, in hexadecimal digits.
+	// PropertyOriginSchemaVersion is set if a message could not be published with the Avro schema that its payload was
+	// written with, or with any, as the consumer has none: the version of that schema, in hexadecimal digits.
 	PropertyOriginSchemaVersion = "ORIGIN_SCHEMA_VERSION"
 )
 
@@ -45,8 +45,8 @@ var bookkeeping = append(slices.Clone(system), PropertyExceptionMessage, Propert
 // ofReplays are those that package deadletter writes. A message that was replayed to the consumer's topic keeps them.
 var ofReplays = []string{publishing.ReplayCount, publishing.ReplayRun, publishing.ReplayTopic}
 
-// isOwnRetry reports whether a message is a retry that this consumer published, or another one of its subscription. Only then are the
-// properties of a retry believed.
+// isOwnRetry reports whether a message is a retry that this consumer published, or another one of its subscription.
+// Only then are the properties of a retry believed.
 func (o *Options) isOwnRetry(msg pulsar.Message) bool {
 	return publishing.IsFrom(o.RetryLetterTopic, msg)
 }
@@ -59,7 +59,8 @@ func (o *Options) reconsumeTimes(msg pulsar.Message) uint32 {
 	return publishing.ReconsumeTimes(msg.Properties())
 }
 
-// delayLevel returns the level that a retry of this subscription was published with, or 0. A level counts with the level's delay beside it.
+// delayLevel returns the level that a retry of this subscription was published with, or 0. A level counts with the
+// level's delay beside it.
 func delayLevel(props map[string]string, levels backoff.DelayLevels) int {
 	level, err := strconv.Atoi(props[PropertyDelayLevel])
 	if err != nil || !publishing.IsRetry(props) {
@@ -80,9 +81,9 @@ func millis(d time.Duration) string {
 	return strconv.FormatInt(ms, 10)
 }
 
-// properties returns a message's own and custom ones, with those of its origin: the first retry sets them, later ones keep
-// them. Those of another consumer about its own retries and dead letters are left out. They only inform: where a message goes is up to
-// Options.
+// properties returns a message's own and custom ones, with those of its origin: the first retry sets them, later ones
+// keep them. Those of another consumer about its own retries and dead letters are left out. They only inform: where a
+// message goes is up to Options.
 func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[string]string {
 	props := make(map[string]string, len(msg.Properties())+len(custom)+10)
 	maps.Copy(props, msg.Properties())

@@ -34,7 +34,8 @@ func TestExceptionType(t *testing.T) {
 	}
 }
 
-// partitionAlone is a message of a consumer that has subscribed to one partition by its name: upstream's ids have 0 for it.
+// partitionAlone is a message of a consumer that has subscribed to one partition by its name: upstream's ids have 0 for
+// it.
 type partitionAlone struct{ message }
 
 func (partitionAlone) ID() pulsar.MessageID { return pulsar.NewMessageID(3, 4, 0, 0) }
@@ -78,7 +79,8 @@ func TestReasonThatPanics(t *testing.T) {
 	}
 }
 
-// An error may quote a payload, of any bytes. A property is text: with other bytes a letter could be put into no file of JSON.
+// An error may quote a payload, of any bytes. A property is text: with other bytes a letter could be put into no file
+// of JSON.
 func TestReasonThatIsNotText(t *testing.T) {
 	long := strings.Repeat("\xff漢", 1000)
 	for text, want := range map[string]string{
@@ -92,7 +94,8 @@ func TestReasonThatIsNotText(t *testing.T) {
 	}
 }
 
-// The cause that is known last is what a retry and its dead letter say: the caller's, that of custom properties, or of an earlier retry.
+// The cause that is known last is what a retry and its dead letter say: the caller's, that of custom properties, or of
+// an earlier retry.
 func TestCauses(t *testing.T) {
 	custom := map[string]string{"EXCEPTION_MESSAGE": "custom", "EXCEPTION_TYPE": "java.io.IOException"}
 	earlier := map[string]string{"EXCEPTION_MESSAGE": "earlier", "EXCEPTION_TYPE": "*a.Error"}

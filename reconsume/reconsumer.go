@@ -1,9 +1,10 @@
-// Package reconsume publishes a message that could not be processed to a retry topic or a dead letter topic, and then acknowledges it. The
-// broker delivers a retry again after a delay. Unlike the delay of a nack, this delay survives a restart of the process. Retry topics are
-// those of the Java client. Delay levels come from PIP-94, a draft that no other Pulsar client implements.
+// Package reconsume publishes a message that could not be processed to a retry topic or a dead letter topic, and then
+// acknowledges it. The broker delivers a retry again after a delay. Unlike the delay of a nack, this delay survives a
+// restart of the process. Retry topics are those of the Java client. Delay levels come from PIP-94, a draft that no
+// other Pulsar client implements.
 //
-// Topics and properties have the same names as in the Java and Go clients, so each client can read the retries of the others.
-// docs/properties.md lists the properties.
+// Topics and properties have the same names as in the Java and Go clients, so each client can read the retries of the
+// others. docs/properties.md lists the properties.
 package reconsume
 
 import (
@@ -27,29 +28,33 @@ var (
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It may come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
-	// ErrDelayRefused says that the delay is longer than the namespace allows (maxDeliveryDelayInMillis), or that the message, with the
-	// properties of a retry or a dead letter, is larger than the topic allows (its maxMessageSize policy); the broker does not say which.
-	// Nothing was published. pulsar-client-go only logs this, so the Reconsumer finds out after five seconds without an answer. For a
-	// minute after that, it publishes no message that has this delay or a longer one and is as large or larger.
+	// ErrDelayRefused says that the delay is longer than the namespace allows (maxDeliveryDelayInMillis), or that the
+	// message, with the properties of a retry or a dead letter, is larger than the topic allows (its maxMessageSize
+	// policy); the broker does not say which. Nothing was published. pulsar-client-go only logs this, so the Reconsumer
+	// finds out after five seconds without an answer. For a minute after that, it publishes no message that has this
+	// delay or a longer one and is as large or larger.
 	//
-	// Two callers get another answer. A Consumer of package redelivery that reads its own retry topic publishes the retry without a delay, and
-	// holds it back. A dead letter is published in two chunks, which the broker does not compare with maxMessageSize.
+	// Two callers get another answer. A Consumer of package redelivery that reads its own retry topic publishes the
+	// retry without a delay, and holds it back. A dead letter is published in two chunks, which the broker does not
+	// compare with maxMessageSize.
 	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic (maxMessageSize) so large a message")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
-	// The copy would have the producer's keys, or none, and the original would be acknowledged: no consumer could read it ever again.
+	// The copy would have the producer's keys, or none, and the original would be acknowledged: no consumer could read
+	// it ever again.
 	errEncrypted = errors.New("reconsume: the message could not be decrypted, and would lose its keys: nothing is published")
 )
 
 const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds since 1970
 
-// Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. It is safe for concurrent use.
-// Messages published at the same time go to the broker together.
+// Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. It is safe for
+// concurrent use. Messages published at the same time go to the broker together.
 //
-// Every method that publishes waits until the broker has confirmed the message, then acknowledges it at its consumer. It returns an error
-// if either failed. After an error the message is not acknowledged; only after ErrNotAcknowledged this is unknown. A call whose context
-// ends may have published the message. If the context has no deadline, a call takes at most Options.OperationTimeout. A message that
-// could not be decrypted (ConsumerCryptoFailureActionConsume) is an error, since it would lose its keys.
+// Every method that publishes waits until the broker has confirmed the message, then acknowledges it at its consumer.
+// It returns an error if either failed. After an error the message is not acknowledged; only after ErrNotAcknowledged
+// this is unknown. A call whose context ends may have published the message. If the context has no deadline, a call
+// takes at most Options.OperationTimeout. A message that could not be decrypted (ConsumerCryptoFailureActionConsume) is
+// an error, since it would lose its keys.
 type Reconsumer struct {
 	o           Options
 	retries     outlet
@@ -130,13 +135,13 @@ func (r *Reconsumer) RetryTopic() string { return r.o.RetryLetterTopic }
 // DeadLetterTopic returns the topic that dead letters are published to.
 func (r *Reconsumer) DeadLetterTopic() string { return r.o.DeadLetterTopic }
 
-// Later publishes a message to the retry topic, with the policy's delay: the first time Backoff.Next(0), which is level 1 of
-// delay levels, and so on. A message that was reconsumed Options.MaxDeliveries times goes to the dead letter topic instead, at
-// once.
+// Later publishes a message to the retry topic, with the policy's delay: the first time Backoff.Next(0), which is level
+// 1 of delay levels, and so on. A message that was reconsumed Options.MaxDeliveries times goes to the dead letter topic
+// instead, at once.
 //
-// With delay levels, the property RECONSUMETIMES decides the level. After LaterLevel, Later uses the level after the previous one instead.
-// The last level repeats. These properties count only on a message from the retry topic: on any other message they are another
-// consumer's, or forged, and Later begins with the first delay.
+// With delay levels, the property RECONSUMETIMES decides the level. After LaterLevel, Later uses the level after the
+// previous one instead. The last level repeats. These properties count only on a message from the retry topic: on any
+// other message they are another consumer's, or forged, and Later begins with the first delay.
 //
 // If the policy panics, Later returns an error and publishes nothing.
 func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, options ...LaterOption) error {
@@ -202,8 +207,8 @@ func check(ctx context.Context, cm pulsar.ConsumerMessage) error {
 	return nil
 }
 
-// LaterLevel is Later with the delay of a level, counted from 1. It returns ErrNoLevels if the policy has no levels, and an error
-// for an unknown level. (The clients of Tencent and RocketMQ take the nearest level.)
+// LaterLevel is Later with the delay of a level, counted from 1. It returns ErrNoLevels if the policy has no levels,
+// and an error for an unknown level. (The clients of Tencent and RocketMQ take the nearest level.)
 func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int, options ...LaterOption) error {
 	if err := check(ctx, cm); err != nil {
 		return err
@@ -215,12 +220,12 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.settle(ctx, cm, with(how, options))
 }
 
-// LaterAfter is Later with a delay in place of the policy's, and with properties that are added to the message's own. properties may be a
-// copy of the message's own: properties that Pulsar's clients set themselves are ignored. A negative delay counts as 0, and a delay of
-// more than a hundred years as a hundred years.
+// LaterAfter is Later with a delay in place of the policy's, and with properties that are added to the message's own.
+// properties may be a copy of the message's own: properties that Pulsar's clients set themselves are ignored. A
+// negative delay counts as 0, and a delay of more than a hundred years as a hundred years.
 //
-// The broker delays messages only on Shared and Key_Shared subscriptions, and by its own clock, by default with a tick of one second. If
-// the delay is longer than the namespace allows, the error is ErrDelayRefused.
+// The broker delays messages only on Shared and Key_Shared subscriptions, and by its own clock, by default with a tick
+// of one second. If the delay is longer than the namespace allows, the error is ErrDelayRefused.
 func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
 	properties map[string]string, options ...LaterOption) error {
 	if err := check(ctx, cm); err != nil {
@@ -284,8 +289,8 @@ func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.Consu
 	}
 }
 
-// Close closes the producers. Calls in flight return ErrClosed. A producer that is still being created is closed when it is ready. A
-// second Close does nothing.
+// Close closes the producers. Calls in flight return ErrClosed. A producer that is still being created is closed when
+// it is ready. A second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()
 	for _, t := range append(r.deadLetters.all(), r.retries, r.untried, r.alone) {

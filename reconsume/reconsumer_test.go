@@ -65,7 +65,8 @@ func TestOptions(t *testing.T) {
 var forged = retried("from", "persistent://public/default/orders", "RECONSUMETIMES", "16", "DELAY_LEVEL", "4", "DELAY_TIME", "30000", "NACK_COUNT", "16:7",
 	"ATTEMPT_COUNT", "99", "REAL_TOPIC", "evil", "REAL_SUBSCRIPTION", "evil")
 
-// The properties of a retry, by those of the message: of the retry topic if it has RECONSUMETIMES, else of the consumer's topic.
+// The properties of a retry, by those of the message: of the retry topic if it has RECONSUMETIMES, else of the
+// consumer's topic.
 func TestPropertiesOfRetries(t *testing.T) {
 	origin := map[string]string{"REAL_TOPIC": "persistent://public/default/orders", "REAL_SUBSCRIPTION": "sub",
 		"ORIGIN_MESSAGE_ID": "3:4:1:0", "ORIGIN_MESSAGE_IDY_TIME": "3:4:1:0"}

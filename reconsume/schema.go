@@ -84,9 +84,10 @@ func same(a, b *pulsar.SchemaInfo) bool {
 	return ok && ok2 && x == y
 }
 
-// written begins to publish a message with the schema that it was written with. Upstream says which one it is on batches only, and puts no
-// delayed message into one: a retry with another version than the consumer's has no delay at the broker, and waits in the consumer that
-// gets it. A message that cannot be published with its version says so, and is published without.
+// written begins to publish a message with the schema that it was written with. Upstream says which one it is on
+// batches only, and puts no delayed message into one: a retry with another version than the consumer's has no delay at
+// the broker, and waits in the consumer that gets it. A message that cannot be published with its version says so, and
+// is published without.
 //
 // KNOWN WINDOW: so is a message whose schema the broker does not return just then, though it takes messages.
 func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Message, msg *pulsar.ProducerMessage) (answer func() error) {

@@ -16,8 +16,9 @@ var errNoAnswer = errors.New("whether the message was published is unknown: no a
 
 func isRefused(err error) bool { return errors.Is(err, ErrDelayRefused) }
 
-// start hands msg to the producer and returns a function that waits for the broker's answer. Messages of calls that are made one after the
-// other are published in that order, but for those that the broker finds too large, with the batch that they were in: they follow in chunks.
+// start hands msg to the producer and returns a function that waits for the broker's answer. Messages of calls that are
+// made one after the other are published in that order, but for those that the broker finds too large, with the batch
+// that they were in: they follow in chunks.
 func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	answered := p.begin(ctx, msg)
 	return func() error {
@@ -29,7 +30,8 @@ func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 	}
 }
 
-// isTooLarge reports whether upstream refused a message, or the batch that it was in, for its size. One of its errors has no public name.
+// isTooLarge reports whether upstream refused a message, or the batch that it was in, for its size. One of its errors
+// has no public name.
 func isTooLarge(err error) bool {
 	return errors.Is(err, pulsar.ErrMessageTooLarge) || err != nil && strings.Contains(err.Error(), "encryptedPayload exceeds MaxMessageSize")
 }
@@ -113,8 +115,8 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 	}
 }
 
-// wait waits for the answer to a message. One that waits in a batch is sent at once, with all that came while the batch before
-// was under way.
+// wait waits for the answer to a message. One that waits in a batch is sent at once, with all that came while the batch
+// before was under way.
 func (m *made) wait(ctx context.Context, answered <-chan error, batched bool) error {
 	flushing := m.flushing
 	if !batched {

@@ -10,12 +10,13 @@ import (
 // small is how many bytes each topic is taken to allow.
 const small = 4 << 10
 
-// sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker refuses one that is too large (the topic's maxMessageSize) as
-// it refuses a delay. So a message that is larger than any before is published alone, by producers that nothing else is under way with: if it
-// has no answer, it was refused.
+// sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker refuses one that is too large
+// (the topic's maxMessageSize) as it refuses a delay. So a message that is larger than any before is published alone,
+// by producers that nothing else is under way with: if it has no answer, it was refused.
 //
-// KNOWN WINDOW: bytes are counted before compression. A message that compresses worse than a larger one before it is not published alone;
-// if it is refused, those that follow have no answer. So it is with a batch of messages that together are too large.
+// KNOWN WINDOW: bytes are counted before compression. A message that compresses worse than a larger one before it is
+// not published alone; if it is refused, those that follow have no answer. So it is with a batch of messages that
+// together are too large.
 type sizes struct {
 	alone chan struct{} // full while a message is published alone
 
@@ -26,7 +27,8 @@ type sizes struct {
 	until    time.Time // when that is forgotten
 }
 
-// begin reports whether such a size was accepted before. If not, it waits until the message can be published alone, and end must follow.
+// begin reports whether such a size was accepted before. If not, it waits until the message can be published alone, and
+// end must follow.
 func (s *sizes) begin(ctx context.Context, delay time.Duration, bytes int) (tried bool, err error) {
 	tried, err = s.known(delay, bytes)
 	if tried || err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// Publisher is for package redelivery, and of no use outside of this module: its result is of an internal package. held says that a Consumer
-// reads the retry topic and holds back early messages.
+// Publisher is for package redelivery, and of no use outside of this module: its result is of an internal package. held
+// says that a Consumer reads the retry topic and holds back early messages.
 func (r *Reconsumer) Publisher(held bool) publishing.Publisher { return steps{r, held} }
 
 // steps is a Reconsumer as a Consumer uses it.

@@ -12,7 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// What becomes of retries and dead letters when something is with their topic: published, or an error and not acknowledged.
+// What becomes of retries and dead letters when something is with their topic: published, or an error and not
+// acknowledged.
 func TestTopics(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, meanwhile func(b *broker, topic string)

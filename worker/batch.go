@@ -16,27 +16,28 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
-// Batch limits how many messages a BatchHandler gets at once. The handler is called as soon as one limit is reached. Zero fields
-// mean 100 messages, 1 MiB and 100 ms.
+// Batch limits how many messages a BatchHandler gets at once. The handler is called as soon as one limit is reached.
+// Zero fields mean 100 messages, 1 MiB and 100 ms.
 type Batch struct {
 	MaxMessages int           // in one call of the handler
 	MaxBytes    int64         // of payloads; the message that reaches the limit is the last of its batch
 	MaxWait     time.Duration // after the first message; messages that are there already are taken in any case
 }
 
-// BatchHandler handles several messages in one call. Its error settles them: nil acknowledges all, a BatchError settles each message by
-// its own error, and any other error fails all. The documentation of Handler applies here too.
+// BatchHandler handles several messages in one call. Its error settles them: nil acknowledges all, a BatchError settles
+// each message by its own error, and any other error fails all. The documentation of Handler applies here too.
 //
-// If one error fails a whole batch in which a message failed before or has its last delivery, the batch is not nacked. It is halved, and
-// the handler is called again at once with each half, until the failing messages are alone. RetryAfter and Permanent do not halve a
-// batch.
+// If one error fails a whole batch in which a message failed before or has its last delivery, the batch is not nacked.
+// It is halved, and the handler is called again at once with each half, until the failing messages are alone.
+// RetryAfter and Permanent do not halve a batch.
 type BatchHandler func(ctx context.Context, msgs []pulsar.Message) error
 
-// BatchError maps the index of each failed message to its error; the others succeeded. An error means the same as from a Handler:
-// Permanent, RetryAfter, or any other. An index that is out of range fails the whole batch.
+// BatchError maps the index of each failed message to its error; the others succeeded. An error means the same as from
+// a Handler: Permanent, RetryAfter, or any other. An index that is out of range fails the whole batch.
 //
-// A BatchError may be wrapped. Permanent or RetryAfter of it applies to each of its errors. Several may be joined with errors.Join. A
-// BatchError that is joined with any other error fails the whole batch, and so does a panic with a BatchError.
+// A BatchError may be wrapped. Permanent or RetryAfter of it applies to each of its errors. Several may be joined with
+// errors.Join. A BatchError that is joined with any other error fails the whole batch, and so does a panic with a
+// BatchError.
 type BatchError map[int]error
 
 func (e BatchError) Error() string {
@@ -47,7 +48,8 @@ func (e BatchError) Error() string {
 	return fmt.Sprintf("%d of the batch failed, first message %d: %v", len(failed), failed[0], e[failed[0]])
 }
 
-// NewBatch is New for a handler of many messages. Concurrency counts batches. WithMiddleware is not allowed: it is for a Handler.
+// NewBatch is New for a handler of many messages. Concurrency counts batches. WithMiddleware is not allowed: it is for
+// a Handler.
 func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, options ...Option) (*Worker, error) {
 	if handler == nil {
 		return nil, invalid("NewBatch's handler", "nil", "a BatchHandler")
@@ -121,8 +123,9 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 	return each, whole
 }
 
-// AsBatchError returns the BatchError that err is or wraps, alone or joined with others, as the Worker of a BatchHandler reads it: Permanent
-// or RetryAfter around it is put around each of its errors. It reports false if err fails the whole batch.
+// AsBatchError returns the BatchError that err is or wraps, alone or joined with others, as the Worker of a
+// BatchHandler reads it: Permanent or RetryAfter around it is put around each of its errors. It reports false if err
+// fails the whole batch.
 func AsBatchError(err error) (each BatchError, some bool) {
 	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others, and it is not known which messages these mean
 	case BatchError:

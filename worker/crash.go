@@ -142,8 +142,8 @@ func (c *crashes) share(tasks []task) int {
 	}
 }
 
-// admit waits until tasks may be handled, and returns a function to call when their handler has returned. Its error says that
-// they are not to be handled any more.
+// admit waits until tasks may be handled, and returns a function to call when their handler has returned. Its error
+// says that they are not to be handled any more.
 func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	for _, t := range tasks {
 		c.warn(t)

@@ -1,5 +1,6 @@
-// Package worker runs the loop around a redelivery.Consumer: it receives messages and calls a handler for each. The error that the
-// handler returns decides whether it acknowledges the message, nacks it, or publishes it as a dead letter.
+// Package worker runs the loop around a redelivery.Consumer: it receives messages and calls a handler for each. The
+// error that the handler returns decides whether it acknowledges the message, nacks it, or publishes it as a dead
+// letter.
 //
 //	consumer, err := redelivery.Subscribe(client, opts)
 //	...
@@ -22,30 +23,34 @@
 //	panics                          logs the stack, and nacks it with a *PanicError    yes
 //	returns an error too late       leaves the message to the broker                   no
 //
-// Too late means: after the drain timeout has ended the handler's context (see Time). Permanent makes a dead letter even then.
+// Too late means: after the drain timeout has ended the handler's context (see Time). Permanent makes a dead letter
+// even then.
 //
-// Errors may be wrapped. On the last delivery by MaxDeliveries (redelivery.WithDeadLetterPolicy, or DLQ), every error makes a dead letter, with the
-// error as the reason. Without a dead letter topic, or if the dead letter cannot be published, Permanent nacks. Use
-// [WithClassifier] to turn errors of other packages into Permanent, RetryAfter or Snooze.
+// Errors may be wrapped. On the last delivery by MaxDeliveries (redelivery.WithDeadLetterPolicy, or DLQ), every error
+// makes a dead letter, with the error as the reason. Without a dead letter topic, or if the dead letter cannot be
+// published, Permanent nacks. Use [WithClassifier] to turn errors of other packages into Permanent, RetryAfter or
+// Snooze.
 //
-// The Worker settles a message after its handler has returned, even if the handler's context has ended. If an acknowledgement fails, the
-// Worker tries it again for a minute, or until the drain ends, and then leaves the message to the broker, which delivers it again when
-// the Consumer is closed. A handler must not settle the message itself.
+// The Worker settles a message after its handler has returned, even if the handler's context has ended. If an
+// acknowledgement fails, the Worker tries it again for a minute, or until the drain ends, and then leaves the message
+// to the broker, which delivers it again when the Consumer is closed. A handler must not settle the message itself.
 //
 // # Order, batches, outages
 //
-// [WithKeyOrder] handles the messages of a key one after the other, retries included: the Worker itself tries a failed message again,
-// while its key waits and other keys go on. redelivery.WithNackRetryTopic has no effect on messages with a key. [NewBatch] calls a
-// handler with many messages. If the handler returns a [BatchError], they are settled one by one. [WithPauseOnFailure] notices when most
-// messages fail, and then tries one at a time until one succeeds. [WithMaxAge] makes dead letters of old messages that fail. These
-// options can be combined.
+// [WithKeyOrder] handles the messages of a key one after the other, retries included: the Worker itself tries a failed
+// message again, while its key waits and other keys go on. redelivery.WithNackRetryTopic has no effect on messages with
+// a key. [NewBatch] calls a handler with many messages. If the handler returns a [BatchError], they are settled one by
+// one. [WithPauseOnFailure] notices when most messages fail, and then tries one at a time until one succeeds.
+// [WithMaxAge] makes dead letters of old messages that fail. These options can be combined.
 //
 // # Time
 //
-// [WithTimeout] ends a handler's context, and renews the ack timeout until then. A handler cannot be stopped; its context only
-// asks it to stop. A handler that does not return still counts toward WithConcurrency, and the Worker reports it.
+// [WithTimeout] ends a handler's context, and renews the ack timeout until then. A handler cannot be stopped; its
+// context only asks it to stop. A handler that does not return still counts toward WithConcurrency, and the Worker
+// reports it.
 //
-// When Run's context is done, the Worker drains: it takes no more messages, and running handlers go on. After [WithDrainTimeout] their
-// contexts end, and five seconds later Run returns in any case. It logs how many messages were in flight, finished, and left to the
-// broker. Close the Consumer after that: the Worker does not, and the broker redelivers the messages that were left only then.
+// When Run's context is done, the Worker drains: it takes no more messages, and running handlers go on. After
+// [WithDrainTimeout] their contexts end, and five seconds later Run returns in any case. It logs how many messages were
+// in flight, finished, and left to the broker. Close the Consumer after that: the Worker does not, and the broker
+// redelivers the messages that were left only then.
 package worker

@@ -6,32 +6,36 @@ import (
 	"time"
 )
 
-// Permanent returns an error that makes the message a dead letter at once, with err as the reason. Without a dead letter topic the
-// message is nacked. The error has the text of err, wraps err for errors.Is and errors.As, and may itself be wrapped. Permanent(nil) is
-// an error too.
+// Permanent returns an error that makes the message a dead letter at once, with err as the reason. Without a dead
+// letter topic the message is nacked. The error has the text of err, wraps err for errors.Is and errors.As, and may
+// itself be wrapped. Permanent(nil) is an error too.
 func Permanent(err error) error { return &permanentError{orUnknown(err)} }
 
-// RetryAfter returns an error that makes the message come back after delay instead of the nack policy's delay. A negative delay counts as
-// 0. The delivery counts: on the last one the message becomes a dead letter, with err as the reason. The error has the text of err, wraps
-// err for errors.Is and errors.As, and may itself be wrapped. RetryAfter(delay, nil) is an error too.
+// RetryAfter returns an error that makes the message come back after delay instead of the nack policy's delay. A
+// negative delay counts as 0. The delivery counts: on the last one the message becomes a dead letter, with err as the
+// reason. The error has the text of err, wraps err for errors.Is and errors.As, and may itself be wrapped.
+// RetryAfter(delay, nil) is an error too.
 func RetryAfter(delay time.Duration, err error) error {
 	return &retryAfterError{max(0, delay), orUnknown(err)}
 }
 
-// Snooze returns an error that makes the message come back after delay without counting this delivery: the redelivery count stays the
-// same, and so do the policy's next delay and the deliveries left by MaxDeliveries. With WithKeyOrder the key waits. Return it if the
-// message cannot be handled yet and nothing failed: for example, a record that it refers to does not exist yet. Nothing limits how often
-// a message is snoozed, not even WithMaxAge. A negative delay counts as 0.
+// Snooze returns an error that makes the message come back after delay without counting this delivery: the redelivery
+// count stays the same, and so do the policy's next delay and the deliveries left by MaxDeliveries. With WithKeyOrder
+// the key waits. Return it if the message cannot be handled yet and nothing failed: for example, a record that it
+// refers to does not exist yet. Nothing limits how often a message is snoozed, not even WithMaxAge. A negative delay
+// counts as 0.
 //
-// The message waits in memory, on every subscription type; after a restart the broker sends it at once. A message that does not fit
-// redelivery.WithMemoryLimit comes from the broker, which counts it on Shared and Key_Shared. An error that wraps this one is a Snooze
-// too, whatever else it wraps, so it stays one in a classifier. For WithPauseOnFailure it is neither a failure nor a success.
+// The message waits in memory, on every subscription type; after a restart the broker sends it at once. A message that
+// does not fit redelivery.WithMemoryLimit comes from the broker, which counts it on Shared and Key_Shared. An error
+// that wraps this one is a Snooze too, whatever else it wraps, so it stays one in a classifier. For WithPauseOnFailure
+// it is neither a failure nor a success.
 func Snooze(delay time.Duration) error { return &snoozeError{max(0, delay)} }
 
-// PauseFor returns an error that snoozes the message for d, like Snooze, and makes the Worker take no messages for d: the other side says that
-// it wants no calls meanwhile, as an HTTP server does by 429 with Retry-After. Neither counts as an attempt. Messages that handlers have already are
-// handled. If several handlers return it, the longest pause counts. A drain ends the pause. Unlike in a Pause, prefetched messages stay with
-// the Consumer. The error wraps err, with d before its text, and may itself be wrapped; IsSnooze is true for it. A negative d counts as 0.
+// PauseFor returns an error that snoozes the message for d, like Snooze, and makes the Worker take no messages for d:
+// the other side says that it wants no calls meanwhile, as an HTTP server does by 429 with Retry-After. Neither counts
+// as an attempt. Messages that handlers have already are handled. If several handlers return it, the longest pause
+// counts. A drain ends the pause. Unlike in a Pause, prefetched messages stay with the Consumer. The error wraps err,
+// with d before its text, and may itself be wrapped; IsSnooze is true for it. A negative d counts as 0.
 func PauseFor(d time.Duration, err error) error {
 	return &pauseForError{snoozeError{max(0, d)}, orUnknown(err)}
 }
@@ -91,8 +95,8 @@ func pauseIn(err error) (found *pauseForError) {
 	return found
 }
 
-// PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error. If a method of the
-// handler's error panics, as methods of a nil pointer do, an error that names its type replaces it.
+// PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error. If a
+// method of the handler's error panics, as methods of a nil pointer do, an error that names its type replaces it.
 type PanicError struct {
 	Value any    // the argument of panic
 	Stack []byte // the stack of the panic as debug.Stack shows it, from the function that panicked on

@@ -80,8 +80,8 @@ func (r *run) hasToFinish() bool {
 	return n > 0 && r.isInTime(n)
 }
 
-// mayFinish reports whether a slot may handle its messages in a drain: they are of batches that were begun, and there is
-// time for them.
+// mayFinish reports whether a slot may handle its messages in a drain: they are of batches that were begun, and there
+// is time for them.
 func (r *run) mayFinish(tasks []task) bool {
 	return r.finishBatches && !slices.ContainsFunc(tasks, func(t task) bool { return !r.isBegun(t) }) &&
 		r.isInTime(len(tasks)+r.consumer.Stats().Arriving)

@@ -21,8 +21,8 @@ type heartbeat struct {
 	over  bool
 }
 
-// heartbeat begins to renew the ack timeout of msg, which was just taken, until a time, or until it is stopped if that is zero. It returns
-// nil if there is no ack timeout.
+// heartbeat begins to renew the ack timeout of msg, which was just taken, until a time, or until it is stopped if that
+// is zero. It returns nil if there is no ack timeout.
 func (w *Worker) heartbeat(msg pulsar.Message, until time.Time) *heartbeat {
 	d, err := w.consumer.Delivery(msg)
 	if err != nil || d.AckDeadline.IsZero() { // settling it will return the error

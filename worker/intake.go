@@ -90,8 +90,8 @@ func (s *slot) waitToGoOn() error {
 	return err
 }
 
-// takeLimited takes as many messages for a handler as the rate limit allows. One slot at a time does, so that the others take nothing
-// that waits. In a drain each finishes as much as it can.
+// takeLimited takes as many messages for a handler as the rate limit allows. One slot at a time does, so that the
+// others take nothing that waits. In a drain each finishes as much as it can.
 func (s *slot) takeLimited() error {
 	if s.limiter == nil {
 		return s.take()
@@ -182,7 +182,8 @@ func (s *slot) collect(ctx context.Context) error {
 	inTime, cancel := context.WithTimeout(ctx, s.batch.MaxWait)
 	defer cancel()
 	var batch []task
-	// An error says that MaxWait is over, or a pause or a drain begins; or the Consumer is lost, as the next call finds.
+	// An error says that MaxWait is over, or a pause or a drain begins; or the Consumer is lost, as the next call
+	// finds.
 	for bytes := int64(0); err == nil; {
 		if t.beat == nil && (len(batch) == 0 || batch[0].beat != nil) { // a Consumer has ack timeouts or not
 			t.beat = s.heartbeat(t.msg, time.Time{})

@@ -11,12 +11,13 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Handler handles one message. Its error decides how the message is settled: see the table in the documentation of the package. Handlers
-// run concurrently, and must not settle messages themselves. msg.RedeliveryCount() is the Consumer's count, 0 at the first delivery,
-// plus, with WithKeyOrder, the Worker's own tries since, which Consumer.RedeliveryCount and observers do not include.
+// Handler handles one message. Its error decides how the message is settled: see the table in the documentation of the
+// package. Handlers run concurrently, and must not settle messages themselves. msg.RedeliveryCount() is the Consumer's
+// count, 0 at the first delivery, plus, with WithKeyOrder, the Worker's own tries since, which Consumer.RedeliveryCount
+// and observers do not include.
 //
-// ctx has the values of Run's context; Subscription returns the subscription from it. It ends after WithTimeout, or when a drain takes
-// longer than WithDrainTimeout; context.Cause is then ErrTimeout or ErrDrainTimeout.
+// ctx has the values of Run's context; Subscription returns the subscription from it. It ends after WithTimeout, or
+// when a drain takes longer than WithDrainTimeout; context.Cause is then ErrTimeout or ErrDrainTimeout.
 type Handler func(ctx context.Context, msg pulsar.Message) error
 
 // Middleware wraps a handler: it can act before next, after it, or in its place.
@@ -31,8 +32,8 @@ func Subscription(ctx context.Context) string {
 	return s
 }
 
-// Logging returns a middleware that logs each message at Debug with its id, its redelivery count, how long its handler took, and its error
-// if it failed. The Worker itself logs failures, with or without this middleware: see WithLogger.
+// Logging returns a middleware that logs each message at Debug with its id, its redelivery count, how long its handler
+// took, and its error if it failed. The Worker itself logs failures, with or without this middleware: see WithLogger.
 func Logging(logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return func(ctx context.Context, msg pulsar.Message) error {
@@ -84,7 +85,8 @@ func (w *Worker) recovered(next Handler) Handler {
 	}
 }
 
-// broken stands for an error with a method that panicked, such as those of a nil pointer. It wraps nothing that might panic again.
+// broken stands for an error with a method that panicked, such as those of a nil pointer. It wraps nothing that might
+// panic again.
 func (w *Worker) broken(err error, value any) error {
 	return fmt.Errorf("an error of type %T: %v", err, w.panicked(value)) //nolint:errorlint // see above
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Observer is a set of functions that a Worker calls when something happens; WithObserver sets them. Nil functions are skipped. Later
-// versions may add more. redelivery.Observer reports how the messages are settled afterwards.
+// Observer is a set of functions that a Worker calls when something happens; WithObserver sets them. Nil functions are
+// skipped. Later versions may add more. redelivery.Observer reports how the messages are settled afterwards.
 //
-// Many goroutines call the functions at once, with no lock held, and wait for them: a slow function delays its message. A function may
-// call any method of the Worker and of its Consumer, but must not settle the message.
+// Many goroutines call the functions at once, with no lock held, and wait for them: a slow function delays its message.
+// A function may call any method of the Worker and of its Consumer, but must not settle the message.
 type Observer struct {
 	Handling func(Handling) // the handler is called next, in this goroutine
 	Handled  func(Handled)  // the handler has returned; the message is not settled yet
@@ -20,13 +20,13 @@ type Observer struct {
 	Running  func(Running)  // Run began, or is about to return
 }
 
-// Handling reports that a Worker is about to call its handler for a message. For a batch it is reported once for each message.
-// Message.RedeliveryCount is the count that the handler sees. Of a message that WithCrashLimit gives up it is reported too, and Handled follows,
-// with a *CrashError, but no handler is called.
+// Handling reports that a Worker is about to call its handler for a message. For a batch it is reported once for each
+// message. Message.RedeliveryCount is the count that the handler sees. Of a message that WithCrashLimit gives up it is
+// reported too, and Handled follows, with a *CrashError, but no handler is called.
 type Handling struct{ redelivery.Event }
 
-// Handled reports that a Worker's handler has returned, panicked, or called runtime.Goexit. For a batch it is reported once for each
-// message.
+// Handled reports that a Worker's handler has returned, panicked, or called runtime.Goexit. For a batch it is reported
+// once for each message.
 type Handled struct {
 	redelivery.Event
 	Outcome  redelivery.Outcome // the outcome that the handler's result asks for: Acked, DeadLettered after Permanent, Snoozed, else Nacked; redelivery.Settled has the final one
@@ -34,8 +34,8 @@ type Handled struct {
 	Err      error              // the error of the handler or the classifier, without the mark of Permanent or RetryAfter
 }
 
-// Paused reports that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a time. They end when
-// Run ends.
+// Paused reports that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a
+// time. They end when Run ends.
 type Paused struct {
 	Consumer     *redelivery.Consumer // of the Worker
 	Subscription string               // of the Consumer
@@ -43,7 +43,8 @@ type Paused struct {
 	Why          PauseReason          // the one that began or ended
 }
 
-// Running reports that Run of a Worker began, or is about to return. Between the two, Worker.Stats has the current state.
+// Running reports that Run of a Worker began, or is about to return. Between the two, Worker.Stats has the current
+// state.
 type Running struct {
 	Worker       *Worker              // that runs
 	Consumer     *redelivery.Consumer // of the Worker

@@ -15,9 +15,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with redelivery.ErrInvalidOption. A
-// duration below a millisecond is such an error, since its unit was forgotten, as in WithTimeout(30). If an option is given twice, the last
-// one counts; but WithMiddleware and WithObserver add to the earlier ones.
+// Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with
+// redelivery.ErrInvalidOption. A duration below a millisecond is such an error, since its unit was forgotten, as in
+// WithTimeout(30). If an option is given twice, the last one counts; but WithMiddleware and WithObserver add to the
+// earlier ones.
 type Option func(*settings) error
 
 type settings struct {
@@ -68,8 +69,9 @@ func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: worker: %s is %v, want %s", redelivery.ErrInvalidOption, option, value, want)
 }
 
-// WithConcurrency (default: runtime.GOMAXPROCS(0)) sets how many messages are handled at the same time. The Worker takes no more
-// from the Consumer: the others stay prefetched, and their ack timeouts do not run yet. n must be 1 to 1,000,000: each is a goroutine.
+// WithConcurrency (default: runtime.GOMAXPROCS(0)) sets how many messages are handled at the same time. The Worker
+// takes no more from the Consumer: the others stay prefetched, and their ack timeouts do not run yet. n must be 1 to
+// 1,000,000: each is a goroutine.
 func WithConcurrency(n int) Option {
 	return func(s *settings) error {
 		if n < 1 || n > 1_000_000 {
@@ -80,12 +82,12 @@ func WithConcurrency(n int) Option {
 	}
 }
 
-// WithTimeout (default: none) ends the context of a handler after d, and renews the message's ack timeout until then, so d may be
-// longer than the ack timeout. Without WithTimeout the ack timeout is the limit: a message whose handler takes longer is
-// delivered again. d must be more than 0.
+// WithTimeout (default: none) ends the context of a handler after d, and renews the message's ack timeout until then,
+// so d may be longer than the ack timeout. Without WithTimeout the ack timeout is the limit: a message whose handler
+// takes longer is delivered again. d must be more than 0.
 //
-// A handler that does not return within five seconds after its context ended is stuck: it is logged, and counted in Stats. It counts
-// toward WithConcurrency until WithStuckLimit.
+// A handler that does not return within five seconds after its context ended is stuck: it is logged, and counted in
+// Stats. It counts toward WithConcurrency until WithStuckLimit.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, false); want != "" {
@@ -96,10 +98,10 @@ func WithTimeout(d time.Duration) Option {
 	}
 }
 
-// WithDrainTimeout (default: 30s) sets how long handlers may go on after the context of Run is done. Then the handlers' contexts end; 0
-// ends them at once. Run returns five seconds later at the latest, and closing the Consumer may take one more; if the broker does not
-// answer, up to OperationTimeout of pulsar.ClientOptions. In Kubernetes set d to terminationGracePeriodSeconds minus six seconds: 24s with
-// its default.
+// WithDrainTimeout (default: 30s) sets how long handlers may go on after the context of Run is done. Then the handlers'
+// contexts end; 0 ends them at once. Run returns five seconds later at the latest, and closing the Consumer may take
+// one more; if the broker does not answer, up to OperationTimeout of pulsar.ClientOptions. In Kubernetes set d to
+// terminationGracePeriodSeconds minus six seconds: 24s with its default.
 func WithDrainTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, true); want != "" {
@@ -110,13 +112,14 @@ func WithDrainTimeout(d time.Duration) Option {
 	}
 }
 
-// WithStuckLimit (default: 30s) sets how long a handler that does not return keeps its place: after d another message takes the place. d
-// counts from the end of the handler's context by WithTimeout, or from when its message came again because its ack timeout is over. Until
-// d is over, the message is not handled a second time: the first handler's error settles it. After that each delivery of the message is
-// nacked, so it becomes a dead letter in the end. With WithKeyOrder its key waits for the handler.
+// WithStuckLimit (default: 30s) sets how long a handler that does not return keeps its place: after d another message
+// takes the place. d counts from the end of the handler's context by WithTimeout, or from when its message came again
+// because its ack timeout is over. Until d is over, the message is not handled a second time: the first handler's error
+// settles it. After that each delivery of the message is nacked, so it becomes a dead letter in the end. With
+// WithKeyOrder its key waits for the handler.
 //
-// Up to WithConcurrency handlers may lose their places. If one more does, Run ends with ErrStuck: only a restart of the process frees
-// the messages that they hold. d must be at least 5s.
+// Up to WithConcurrency handlers may lose their places. If one more does, Run ends with ErrStuck: only a restart of the
+// process frees the messages that they hold. d must be at least 5s.
 func WithStuckLimit(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < patience {
@@ -127,9 +130,9 @@ func WithStuckLimit(d time.Duration) Option {
 	}
 }
 
-// WithCancelLost (default: none) ends the context of a handler with the cause ErrLost when its message may now belong to another consumer
-// (see redelivery.Observer.Lost), or, for a batch, when all its messages may. Without it the handler goes on, and the message may be
-// handled twice. An error that the handler then returns counts like any other.
+// WithCancelLost (default: none) ends the context of a handler with the cause ErrLost when its message may now belong
+// to another consumer (see redelivery.Observer.Lost), or, for a batch, when all its messages may. Without it the
+// handler goes on, and the message may be handled twice. An error that the handler then returns counts like any other.
 func WithCancelLost() Option {
 	return func(s *settings) error {
 		s.cancelLost = true
@@ -137,12 +140,14 @@ func WithCancelLost() Option {
 	}
 }
 
-// WithFinishBatches (default: true) lets a drain finish a producer's batch if some of its messages are handled: the Worker handles the
-// prefetched rest of these batches, and no other messages, within the drain timeout. A broker that does not keep batch-index acknowledgements,
-// as by Pulsar's default, notes a batch only when all of it is acknowledged, and after a restart sends the whole batch again, handled messages
-// included. The Worker does this unless the Consumer knows that the broker keeps them (see redelivery.IndexAcks). A batch is left if the time
-// that handlers took so far says that it cannot be finished in time, or if the Worker is paused or in an outage. The Consumer's
-// Stats.Unfinished, and "unfinished" in the last line of the log, which is a warning then, say how many handled messages will come again.
+// WithFinishBatches (default: true) lets a drain finish a producer's batch if some of its messages are handled: the
+// Worker handles the prefetched rest of these batches, and no other messages, within the drain timeout. A broker that
+// does not keep batch-index acknowledgements, as by Pulsar's default, notes a batch only when all of it is
+// acknowledged, and after a restart sends the whole batch again, handled messages included. The Worker does this unless
+// the Consumer knows that the broker keeps them (see redelivery.IndexAcks). A batch is left if the time that handlers
+// took so far says that it cannot be finished in time, or if the Worker is paused or in an outage. The Consumer's
+// Stats.Unfinished, and "unfinished" in the last line of the log, which is a warning then, say how many handled
+// messages will come again.
 func WithFinishBatches(finish bool) Option {
 	return func(s *settings) error {
 		s.finishBatches = finish
@@ -150,9 +155,10 @@ func WithFinishBatches(finish bool) Option {
 	}
 }
 
-// WithMaxAge (default: none) limits the age of retries: a message that fails becomes a dead letter if it was published more than d ago.
-// Every message is handled at least once, however old it is. A retry from the retry topic is as old as the message that was published
-// first. Without a dead letter topic the message is nacked as usual. d must be more than 0.
+// WithMaxAge (default: none) limits the age of retries: a message that fails becomes a dead letter if it was published
+// more than d ago. Every message is handled at least once, however old it is. A retry from the retry topic is as old as
+// the message that was published first. Without a dead letter topic the message is nacked as usual. d must be more than
+// 0.
 func WithMaxAge(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, false); want != "" {
@@ -163,28 +169,29 @@ func WithMaxAge(d time.Duration) Option {
 	}
 }
 
-// WithKeyOrder (default: none) handles the messages of each key one after the other, even if one fails. The Worker itself tries a failed
-// message again, after the delay of the Consumer's nack policy or of RetryAfter. Later messages of its key wait, and other keys go on.
-// The Worker does not nack the failed message, so no other message of its key overtakes it. It renews the ack timeouts of all waiting
-// messages. When the message becomes a dead letter, after a permanent error or its last delivery, its key goes on. If the dead letter
-// cannot be published, the message is tried again. Messages that wait when a drain begins are left to the broker.
+// WithKeyOrder (default: none) handles the messages of each key one after the other, even if one fails. The Worker
+// itself tries a failed message again, after the delay of the Consumer's nack policy or of RetryAfter. Later messages
+// of its key wait, and other keys go on. The Worker does not nack the failed message, so no other message of its key
+// overtakes it. It renews the ack timeouts of all waiting messages. When the message becomes a dead letter, after a
+// permanent error or its last delivery, its key goes on. If the dead letter cannot be published, the message is tried
+// again. Messages that wait when a drain begins are left to the broker.
 //
-// The waiting messages count toward the Consumer's memory limit (redelivery.WithMemoryLimit), together with those that wait for
-// redelivery. At the limit the Worker takes another message only when a waiting one is done. It logs this, and Stats.Full shows it.
-// WithConcurrency messages may wait in any case.
+// The waiting messages count toward the Consumer's memory limit (redelivery.WithMemoryLimit), together with those that
+// wait for redelivery. At the limit the Worker takes another message only when a waiting one is done. It logs this, and
+// Stats.Full shows it. WithConcurrency messages may wait in any case.
 //
-// redelivery.WithNackRetryTopic has no effect on messages with a key: on the retry topic they would lose their order, so their delays
-// do not survive a restart.
+// redelivery.WithNackRetryTopic has no effect on messages with a key: on the retry topic they would lose their order,
+// so their delays do not survive a restart.
 //
-// The key is the ordering key or, without one, the key. The same key on another topic is another key; the partitions of a topic count as
-// one topic. Messages without a key are handled as if WithKeyOrder were not set. On Key_Shared, Failover and Exclusive the order holds
-// across all consumers of a subscription, as long as no handler takes longer than the ack timeout. On Shared it holds among the messages
-// that this Worker gets.
+// The key is the ordering key or, without one, the key. The same key on another topic is another key; the partitions of
+// a topic count as one topic. Messages without a key are handled as if WithKeyOrder were not set. On Key_Shared,
+// Failover and Exclusive the order holds across all consumers of a subscription, as long as no handler takes longer
+// than the ack timeout. On Shared it holds among the messages that this Worker gets.
 //
-// A waiting message may become another consumer's: when the connection is lost, or when another consumer becomes active on a Failover
-// partition (redelivery.Observer.Lost). Before the Worker calls the handler, it makes sure that the message still belongs to it;
-// otherwise it drops the message and counts it in Stats.Lost. A handler that is already running goes on, and the other consumer gets its
-// message too.
+// A waiting message may become another consumer's: when the connection is lost, or when another consumer becomes active
+// on a Failover partition (redelivery.Observer.Lost). Before the Worker calls the handler, it makes sure that the
+// message still belongs to it; otherwise it drops the message and counts it in Stats.Lost. A handler that is already
+// running goes on, and the other consumer gets its message too.
 func WithKeyOrder() Option {
 	return func(s *settings) error {
 		s.keyOrder = true
@@ -192,31 +199,33 @@ func WithKeyOrder() Option {
 	}
 }
 
-// WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when ratio ×
-// window messages have failed in a row, but not before window messages were handled: with 20 and 0.5, ten in a row. For each message only
-// its first failure counts; a batch that fails with one error is one failure. The Worker then tries one message at a time, after a pause of
-// pause.Next(0), Next(1) and so on. The outage ends when any message succeeds.
+// WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage
+// begins when ratio × window messages have failed in a row, but not before window messages were handled: with 20 and
+// 0.5, ten in a row. For each message only its first failure counts; a batch that fails with one error is one failure.
+// The Worker then tries one message at a time, after a pause of pause.Next(0), Next(1) and so on. The outage ends when
+// any message succeeds.
 //
-// The Worker tries a message that has not failed yet, if there is one: if it succeeds, some messages always fail, and there is no outage.
-// Such messages come in bunches, so the Worker looks further ahead each time: it reads 1, 4, 16, 64, 256 and then 1,000 messages, and tries
-// the last of them. If there is none, it tries those that failed in turn. If a handler takes more than 30 seconds, or is stuck
-// (WithTimeout), another message is tried beside it.
+// The Worker tries a message that has not failed yet, if there is one: if it succeeds, some messages always fail, and
+// there is no outage. Such messages come in bunches, so the Worker looks further ahead each time: it reads 1, 4, 16,
+// 64, 256 and then 1,000 messages, and tries the last of them. If there is none, it tries those that failed in turn. If
+// a handler takes more than 30 seconds, or is stuck (WithTimeout), another message is tried beside it.
 //
-// On Shared and Key_Shared the Worker gives everything back to the broker, uncounted, before a pause of a second or longer, so that other
-// consumers get it (redelivery.Consumer.GiveBack), unless messages wait for their keys. Elsewhere, and if the Consumer cannot give back, it
-// keeps up to 1,000 messages, as far as redelivery.WithMemoryLimit has room, and renews their ack timeouts. A drain leaves them to the broker.
+// On Shared and Key_Shared the Worker gives everything back to the broker, uncounted, before a pause of a second or
+// longer, so that other consumers get it (redelivery.Consumer.GiveBack), unless messages wait for their keys.
+// Elsewhere, and if the Consumer cannot give back, it keeps up to 1,000 messages, as far as redelivery.WithMemoryLimit
+// has room, and renews their ack timeouts. A drain leaves them to the broker.
 //
-// If some messages fail and others succeed, there is no outage: plain nacks are better then, since they do not delay messages that can
-// succeed. A few failures in a row may still be chance. So after each outage the next one needs four times as many failures in a row,
-// until as many windows of messages have succeeded in a row.
+// If some messages fail and others succeed, there is no outage: plain nacks are better then, since they do not delay
+// messages that can succeed. A few failures in a row may still be chance. So after each outage the next one needs four
+// times as many failures in a row, until as many windows of messages have succeeded in a row.
 //
-// The first two failures of a message that is tried in an outage do not count as attempts. From the third on each does: the message is
-// nacked or becomes a dead letter, so messages that always fail do not block the Worker. A long outage thus costs one attempt of one message
-// for each pause. After a RetryAfter longer than the pause the message is nacked with that delay, which counts as an attempt, and others are
-// tried meanwhile.
+// The first two failures of a message that is tried in an outage do not count as attempts. From the third on each does:
+// the message is nacked or becomes a dead letter, so messages that always fail do not block the Worker. A long outage
+// thus costs one attempt of one message for each pause. After a RetryAfter longer than the pause the message is nacked
+// with that delay, which counts as an attempt, and others are tried meanwhile.
 //
-// Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio more than
-// 0 and at most 1.
+// Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio
+// more than 0 and at most 1.
 func WithPauseOnFailure(window int, ratio float64, pause backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		switch err := policies.Validate(pause); {
@@ -232,8 +241,8 @@ func WithPauseOnFailure(window int, ratio float64, pause backoff.RedeliveryBacko
 	}
 }
 
-// WithMiddleware (default: none) puts middleware around the handler; the first is the outermost. Middleware gets a panic of the
-// handler as a *PanicError. A panic of a middleware is handled in the same way.
+// WithMiddleware (default: none) puts middleware around the handler; the first is the outermost. Middleware gets a
+// panic of the handler as a *PanicError. A panic of a middleware is handled in the same way.
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(s *settings) error {
 		for i, m := range middleware {
@@ -246,9 +255,10 @@ func WithMiddleware(middleware ...Middleware) Option {
 	}
 }
 
-// WithClassifier (default: none) passes each error that a handler returns to classify, after all middleware. The error that classify
-// returns counts instead: Permanent or RetryAfter of the error, Snooze, the error itself, or nil for success. Use it to classify the
-// errors of a database or an HTTP client in one place. Many goroutines call classify at once.
+// WithClassifier (default: none) passes each error that a handler returns to classify, after all middleware. The error
+// that classify returns counts instead: Permanent or RetryAfter of the error, Snooze, the error itself, or nil for
+// success. Use it to classify the errors of a database or an HTTP client in one place. Many goroutines call classify at
+// once.
 func WithClassifier(classify func(error) error) Option {
 	return func(s *settings) error {
 		if classify == nil {
@@ -259,10 +269,11 @@ func WithClassifier(classify func(error) error) Option {
 	}
 }
 
-// WithPolicy (default: the Consumer's nack policy for all) chooses a policy for each message that failed, by the message and by its
-// error: the classifier's, if there is one. The policy gets the message's redelivery count, and its delay replaces the Consumer's. If
-// policyFor returns nil, the Consumer's policy applies. RetryAfter, Permanent, Snooze and an outage (WithPauseOnFailure) take precedence.
-// MaxDeliveries applies as always. Many goroutines call policyFor at once.
+// WithPolicy (default: the Consumer's nack policy for all) chooses a policy for each message that failed, by the
+// message and by its error: the classifier's, if there is one. The policy gets the message's redelivery count, and its
+// delay replaces the Consumer's. If policyFor returns nil, the Consumer's policy applies. RetryAfter, Permanent, Snooze
+// and an outage (WithPauseOnFailure) take precedence. MaxDeliveries applies as always. Many goroutines call policyFor
+// at once.
 func WithPolicy(policyFor func(msg pulsar.Message, err error) backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if policyFor == nil {
@@ -273,8 +284,8 @@ func WithPolicy(policyFor func(msg pulsar.Message, err error) backoff.Redelivery
 	}
 }
 
-// WithObserver (default: none) calls the functions of o when something happens. It may be given more than once: all observers are called,
-// in the given order.
+// WithObserver (default: none) calls the functions of o when something happens. It may be given more than once: all
+// observers are called, in the given order.
 func WithObserver(o Observer) Option {
 	return func(s *settings) error {
 		s.observers.add(o)
@@ -282,10 +293,10 @@ func WithObserver(o Observer) Option {
 	}
 }
 
-// WithLogger (default: slog.Default()) sets where the Worker logs. When messages fail, the first failure of a kind is logged at Warn with its
-// error, topic, message id and attempt, and then the number of the others once a minute. Errors of one type with the same text, but for
-// numbers and ids, are one kind; with redelivery.DeadLetterPolicy.OmitCause those of one type are, and no text is logged. Payloads and properties
-// are never logged.
+// WithLogger (default: slog.Default()) sets where the Worker logs. When messages fail, the first failure of a kind is
+// logged at Warn with its error, topic, message id and attempt, and then the number of the others once a minute. Errors
+// of one type with the same text, but for numbers and ids, are one kind; with redelivery.DeadLetterPolicy.OmitCause
+// those of one type are, and no text is logged. Payloads and properties are never logged.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {

@@ -15,7 +15,8 @@ import (
 const probeLimit = 30 * time.Second
 
 // outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the others are
-// put aside. Package outages decides when it begins and ends, and which message is tried when. A nil outage never begins.
+// put aside. Package outages decides when it begins and ends, and which message is tried when. A nil outage never
+// begins.
 type outage struct {
 	*run
 	probing turn           // of the slot that waits to try a message, or tries it
@@ -162,8 +163,8 @@ func (o *outage) putAside(tasks []task) bool {
 	return true
 }
 
-// takeBack takes messages that were put aside, as many as a handler gets at once, when the outage is over. It reports false if
-// that is not so.
+// takeBack takes messages that were put aside, as many as a handler gets at once, when the outage is over. It reports
+// false if that is not so.
 func (o *outage) takeBack() (tasks []task, over bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

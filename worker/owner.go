@@ -15,8 +15,8 @@ func (r *run) isOurs(t task) bool {
 	return err == nil || errors.Is(err, redelivery.ErrClosed)
 }
 
-// mayBegin reports whether a message that is out may be handled. If it is lost, it is dropped, with those behind it that
-// are lost too.
+// mayBegin reports whether a message that is out may be handled. If it is lost, it is dropped, with those behind it
+// that are lost too.
 func (l *lanes) mayBegin(t task) bool {
 	if l.isOurs(t) {
 		return true

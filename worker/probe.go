@@ -9,7 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/outages"
 )
 
-// This file tries messages in an outage, one at a time: it waits for the pause, looks ahead at the next messages, and chooses.
+// This file tries messages in an outage, one at a time: it waits for the pause, looks ahead at the next messages, and
+// chooses.
 
 // probe is a try of a message. Until it ends, or takes long, no other message is tried.
 type probe struct {

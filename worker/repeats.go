@@ -10,7 +10,8 @@ const (
 	maxRepeats = 100         // kinds that are counted; all others are one more
 )
 
-// repeats keeps a flood of events from flooding the log: the first event of a kind is logged, and then the number of the others once a minute.
+// repeats keeps a flood of events from flooding the log: the first event of a kind is logged, and then the number of
+// the others once a minute.
 type repeats struct {
 	mu    sync.Mutex
 	kinds map[string]*repeat
@@ -25,8 +26,8 @@ type repeat struct {
 	timer *time.Timer
 }
 
-// first reports whether an event is the first of its kind, so that the caller logs it. log logs how many more came within a minute; log may
-// be nil.
+// first reports whether an event is the first of its kind, so that the caller logs it. log logs how many more came
+// within a minute; log may be nil.
 func (r *repeats) first(kind string, log func(more int)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,8 @@ type selfSettled struct {
 	loss   <-chan struct{} // closed by the first loss since New
 }
 
-// All of a Worker's first messages are looked at, and then one of some, since a look costs as much as a tenth of an acknowledgement.
+// All of a Worker's first messages are looked at, and then one of some, since a look costs as much as a tenth of an
+// acknowledgement.
 const firstLooks, looksEvery = 1000, 16
 
 // warnOfSelfSettled logs, once, that the handler has settled one of its messages, which the Worker is about to settle.
@@ -35,8 +36,8 @@ func (s *slot) warnOfSelfSettled(tasks []task) {
 	}
 }
 
-// isSelfSettled reports whether the handler has settled or nacked a message. After an ack timeout or a loss a message waits too, so with these
-// a nack is not noticed.
+// isSelfSettled reports whether the handler has settled or nacked a message. After an ack timeout or a loss a message
+// waits too, so with these a nack is not noticed.
 func (w *Worker) isSelfSettled(msg pulsar.Message) bool {
 	d, err := w.consumer.Delivery(msg)
 	if err != nil || !d.Waiting {

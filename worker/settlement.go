@@ -9,7 +9,8 @@ import (
 )
 
 // This file decides how a message is settled after its handler has returned: read makes an outcome of the handler's
-// error, and decide makes it final by the message's count and the options. Both are pure. settle.go carries the outcome out.
+// error, and decide makes it final by the message's count and the options. Both are pure. settle.go carries the outcome
+// out.
 
 // outcome is how a message is settled.
 type outcome struct {
@@ -43,8 +44,8 @@ const expired = "expired"
 // fails reports whether the message is to be tried again, which counts as an attempt.
 func (o outcome) fails() bool { return o.verb == nack || o.verb == again }
 
-// read returns the outcome that a handler's error asks for: the table in the documentation of the package. It panics if a method
-// of err does.
+// read returns the outcome that a handler's error asks for: the table in the documentation of the package. It panics if
+// a method of err does.
 func read(err error) outcome {
 	if err == nil {
 		return outcome{verb: ack}

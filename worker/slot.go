@@ -9,8 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
-// slot is one of the places where messages are handled at the same time. It takes messages, calls the handler, and settles
-// them, all in one goroutine, so that a handler that does not return keeps its place.
+// slot is one of the places where messages are handled at the same time. It takes messages, calls the handler, and
+// settles them, all in one goroutine, so that a handler that does not return keeps its place.
 type slot struct {
 	*run
 	name     string // of its goroutine, as stacks have it
@@ -214,7 +214,8 @@ func (s *slot) decideAll(tasks []task) {
 	}
 }
 
-// stay reports whether failed messages are tried again here, without a nack: in an outage, or of a batch that is halved.
+// stay reports whether failed messages are tried again here, without a nack: in an outage, or of a batch that is
+// halved.
 func (s *slot) stay(tasks []task) bool {
 	outcomes := s.outcomes
 	if s.whole {

@@ -24,7 +24,8 @@ func stackOfPanic(stack []byte) []byte {
 	return append(append(header, '\n'), own...)
 }
 
-// cutFrame returns the frames below the first one whose function has a prefix. A frame has two lines: the function and its place.
+// cutFrame returns the frames below the first one whose function has a prefix. A frame has two lines: the function and
+// its place.
 func cutFrame(frames []byte, prefix string) (below []byte, found bool) {
 	for at := 0; at < len(frames); {
 		function, rest, _ := bytes.Cut(frames[at:], []byte("\n"))
@@ -48,7 +49,8 @@ func goroutine() string {
 // maxStacks is how many bytes of stacks are looked through.
 const maxStacks = 16 << 20
 
-// stackOf returns the stack of a goroutine that goroutine named, or "" if it has ended. It stops the program for a moment.
+// stackOf returns the stack of a goroutine that goroutine named, or "" if it has ended. It stops the program for a
+// moment.
 func stackOf(name string) string {
 	for size := 1 << 16; ; size *= 4 {
 		stacks := make([]byte, size)
@@ -79,7 +81,8 @@ func (s *slot) warn(since time.Duration) {
 	time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
 }
 
-// logStuck logs that a handler is stuck. The stack, which takes a look at all goroutines, is that of the first one in a minute.
+// logStuck logs that a handler is stuck. The stack, which takes a look at all goroutines, is that of the first one in a
+// minute.
 func (r *run) logStuck(goroutine string, attrs []slog.Attr) {
 	if r.repeats.first("stuck", nil) {
 		attrs = append(attrs, slog.String("stack", stackOf(goroutine)))

@@ -78,8 +78,8 @@ func (r *run) isAtWork(t task) bool {
 	return false
 }
 
-// startNackOfStuck calls nackOfStuck in a goroutine of its own: a dead letter may take long, and the caller takes messages
-// for all. (A closure in isAtWork would allocate for each message that is received.)
+// startNackOfStuck calls nackOfStuck in a goroutine of its own: a dead letter may take long, and the caller takes
+// messages for all. (A closure in isAtWork would allocate for each message that is received.)
 func (r *run) startNackOfStuck(t task) { r.alive.Go(func() { r.nackOfStuck(t) }) }
 
 // nackOfStuck nacks a message that came again while its handler is stuck. That counts, so the message becomes a dead

@@ -7,8 +7,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Worker takes messages from a Consumer, calls a handler for each, and settles the message by the handler's error. New and NewBatch make a Worker. It
-// is safe for concurrent use.
+// Worker takes messages from a Consumer, calls a handler for each, and settles the message by the handler's error. New
+// and NewBatch make a Worker. It is safe for concurrent use.
 type Worker struct {
 	settings
 	consumer *redelivery.Consumer
@@ -22,12 +22,12 @@ type Worker struct {
 	run         atomic.Pointer[run] // nil until Run
 }
 
-// New returns a Worker that calls handler for each message of consumer. If consumer or handler is nil or an option is not
-// allowed, the error satisfies errors.Is with redelivery.ErrInvalidOption.
+// New returns a Worker that calls handler for each message of consumer. If consumer or handler is nil or an option is
+// not allowed, the error satisfies errors.Is with redelivery.ErrInvalidOption.
 //
-// Only the Worker may receive from consumer and give its messages back: after redelivery.Consumer.GiveBack the handlers' messages cannot
-// be acknowledged until a slot receives again, which takes a minute if all slots have one. The caller closes consumer after Run has
-// returned.
+// Only the Worker may receive from consumer and give its messages back: after redelivery.Consumer.GiveBack the
+// handlers' messages cannot be acknowledged until a slot receives again, which takes a minute if all slots have one.
+// The caller closes consumer after Run has returned.
 func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Worker, error) {
 	if handler == nil {
 		return nil, invalid("New's handler", "nil", "a Handler")
@@ -65,15 +65,17 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 	return w, nil
 }
 
-// Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go after
-// MaxReconnectToBroker attempts, which a paused Worker does not notice. Then it takes no more messages and drains: running handlers go on
-// until the drain timeout, and then their contexts end. If a handler returns nil or Permanent after its context ended, its message is
-// still settled. After any other error the message is left, and the broker delivers it again when the Consumer is closed.
+// Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go
+// after MaxReconnectToBroker attempts, which a paused Worker does not notice. Then it takes no more messages and
+// drains: running handlers go on until the drain timeout, and then their contexts end. If a handler returns nil or
+// Permanent after its context ended, its message is still settled. After any other error the message is left, and the
+// broker delivers it again when the Consumer is closed.
 //
-// Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the Consumer
-// is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that names the messages
-// of the handlers that did not return. Run may be called once; a second call returns an error. So does Run of another Worker of the same
-// Consumer until this one has returned; that error satisfies errors.Is with redelivery.ErrInvalidOption. A nil ctx is never done.
+// Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the
+// Consumer is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that
+// names the messages of the handlers that did not return. Run may be called once; a second call returns an error. So
+// does Run of another Worker of the same Consumer until this one has returned; that error satisfies errors.Is with
+// redelivery.ErrInvalidOption. A nil ctx is never done.
 func (w *Worker) Run(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -94,10 +96,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.run()
 }
 
-// Pause stops the Worker from taking messages until Resume. Messages taken before are handled as usual, except that with WithKeyOrder those
-// that wait for their keys wait until Resume. When none is left, prefetched messages go back to the broker if the Consumer can return them
-// (redelivery.Consumer.GiveBack) and no message waits for its key. Pause may be called before Run. A second Pause does nothing. When Run
-// returns, the pause ends, and Pause no longer has an effect.
+// Pause stops the Worker from taking messages until Resume. Messages taken before are handled as usual, except that
+// with WithKeyOrder those that wait for their keys wait until Resume. When none is left, prefetched messages go back to
+// the broker if the Consumer can return them (redelivery.Consumer.GiveBack) and no message waits for its key. Pause may
+// be called before Run. A second Pause does nothing. When Run returns, the pause ends, and Pause no longer has an
+// effect.
 func (w *Worker) Pause() {
 	w.pauser.setAsked(true)
 	w.notifyAsked()
@@ -137,7 +140,8 @@ type counts struct {
 	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left, lost, crashed atomic.Uint64
 }
 
-// Stats returns the Worker's counters and its current state. The fields are read one after the other, not at one moment.
+// Stats returns the Worker's counters and its current state. The fields are read one after the other, not at one
+// moment.
 func (w *Worker) Stats() Stats {
 	s := Stats{
 		Paused:    w.pauser.isPaused(),

@@ -1,5 +1,5 @@
-// Package sqlite measures what batches are worth to a database: messages into SQLite, each in a transaction of its own, or many in
-// one.
+// Package sqlite measures what batches are worth to a database: messages into SQLite, each in a transaction of its own,
+// or many in one.
 package sqlite
 
 import (

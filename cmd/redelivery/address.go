@@ -27,7 +27,8 @@ var (
 	admins = services{"http://host:8080 or https://host:8443", map[string]string{"http": "80", "https": "443"}}
 )
 
-// first returns the first address that is set, which must be one of the services and end with its hosts: there is nothing behind a path.
+// first returns the first address that is set, which must be one of the services and end with its hosts: there is
+// nothing behind a path.
 func (s services) first(all ...setting) (string, error) {
 	i := slices.IndexFunc(all, func(x setting) bool { return x.value != "" })
 	address := strings.TrimSpace(all[i].value)
@@ -66,10 +67,12 @@ func (s services) local(address string) bool {
 	return true
 }
 
-// dialPatience is how long a broker may take to accept a connection. Upstream would try for half a minute, and not say where.
+// dialPatience is how long a broker may take to accept a connection. Upstream would try for half a minute, and not say
+// where.
 const dialPatience = 5 * time.Second
 
-// reach returns an error if no host of the broker's address accepts a connection, by TLS where that is its scheme. connect comes before it.
+// reach returns an error if no host of the broker's address accepts a connection, by TLS where that is its scheme.
+// connect comes before it.
 func (c *connection) reach(ctx context.Context) error {
 	var errs []error
 	for _, host := range brokers.hosts(c.url) {
@@ -82,7 +85,8 @@ func (c *connection) reach(ctx context.Context) error {
 	return fmt.Errorf("no connection to the broker at %s: %w", c.url, errors.Join(errs...))
 }
 
-// refusalTime is how long a broker may take to say that it wants another certificate than the client's, which it does after the handshake.
+// refusalTime is how long a broker may take to say that it wants another certificate than the client's, which it does
+// after the handshake.
 const refusalTime = 200 * time.Millisecond
 
 func (c *connection) dial(ctx context.Context, host string) (net.Conn, error) {

@@ -32,7 +32,8 @@ func TestAddresses(t *testing.T) {
 	assert.Equal(t, "redelivery dlq: PULSAR_URL is \"localhost:6650\", want pulsar://host:6650 or pulsar+ssl://host:6651\n", stderr)
 }
 
-// What follows the host of an address is refused, since brokers are not found behind a path; slashes and blanks around it do no harm.
+// What follows the host of an address is refused, since brokers are not found behind a path; slashes and blanks around
+// it do no harm.
 func TestPathAfterTheHostIsRefused(t *testing.T) {
 	server := inProcess(t)
 	const refused = "\", want http://host:8080 or https://host:8443"

@@ -84,8 +84,8 @@ func (f *attemptsFlags) show(log *attempts.Log, stdout io.Writer) error {
 	return nil
 }
 
-// stateOf returns the state of a session. A session without worker.WithCrashLimit has no lease, so the log cannot show whether its process was
-// killed: such a session is open until its consumer is closed.
+// stateOf returns the state of a session. A session without worker.WithCrashLimit has no lease, so the log cannot show
+// whether its process was killed: such a session is open until its consumer is closed.
 func stateOf(s attempts.Session) string {
 	if s.State == attempts.Live && s.Lease == 0 {
 		return "open"

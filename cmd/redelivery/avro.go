@@ -6,8 +6,8 @@ import (
 	"github.com/hamba/avro/v2"
 )
 
-// Anybody may have published the payload and registered the schema. A few bytes can stand for any number of values without bytes, a
-// schema of a line for any depth.
+// Anybody may have published the payload and registered the schema. A few bytes can stand for any number of values
+// without bytes, a schema of a line for any depth.
 const (
 	maxValues = 1 << 18
 	maxDepth  = 500

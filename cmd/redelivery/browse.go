@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// browse is "redelivery dlq" alone on a terminal: it asks for a topic, a group of its letters and a verb, and composes the commands, which
-// it shows. It needs no more of a terminal than lines.
+// browse is "redelivery dlq" alone on a terminal: it asks for a topic, a group of its letters and a verb, and composes
+// the commands, which it shows. It needs no more of a terminal than lines.
 type browse struct {
 	in             *bufio.Scanner
 	stdout, stderr io.Writer

@@ -11,7 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// writeCharts writes a table with a bar for each redelivery. The part of a bar that jitter may take away or add is shaded.
+// writeCharts writes a table with a bar for each redelivery. The part of a bar that jitter may take away or add is
+// shaded.
 func writeCharts(w io.Writer, plans []plan, workers []workerPlan) error {
 	var b strings.Builder
 	for i, p := range plans {

@@ -161,8 +161,8 @@ type provider interface {
 	WithTransport(http.RoundTripper) error
 }
 
-// connect returns a client of the broker and one of its admin API. Both have the same TLS configuration: upstream's own always wants the
-// certificate to name the host, and writes its error to the log only.
+// connect returns a client of the broker and one of its admin API. Both have the same TLS configuration: upstream's own
+// always wants the certificate to name the host, and writes its error to the log only.
 func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error) {
 	api := admin.API{URL: c.adminURL}
 	config := &tls.Config{InsecureSkipVerify: c.insecure} //nolint:gosec // as the user wants it

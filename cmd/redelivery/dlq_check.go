@@ -105,7 +105,8 @@ func persistent(what, name string) error {
 	return topicName(what, name)
 }
 
-// none is an error if no letter has a given group, id or key: a mistyped one would look like one whose letters are done.
+// none is an error if no letter has a given group, id or key: a mistyped one would look like one whose letters are
+// done.
 func (d *dlq) none() error {
 	var asked []string
 	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs, "-key": d.filter.Keys} {

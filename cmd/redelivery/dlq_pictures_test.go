@@ -75,7 +75,8 @@ func TestPictures(t *testing.T) {
 	assert.Equal(t, 80, b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog)
 }
 
-// invoices has dead letters of two causes, and a consumer that gives up on all that come back, until its fix is deployed.
+// invoices has dead letters of two causes, and a consumer that gives up on all that come back, until its fix is
+// deployed.
 func (b *broker) invoices(t *testing.T) (deploy func()) {
 	const dlq, retry = origin + "-invoices-DLQ", origin + "-invoices-RETRY"
 	b.subscribe(dlq, "audit")

@@ -180,7 +180,8 @@ func TestDlqErrors(t *testing.T) {
 	require.NotContains(t, strings.Join(b.server.Topics(), " "), "nothing")
 }
 
-// A purge goes on with the file of one that was killed, or had no room for its last line. A file of something else stays as it is.
+// A purge goes on with the file of one that was killed, or had no room for its last line. A file of something else
+// stays as it is.
 func TestDlqPurgeGoesOn(t *testing.T) {
 	const done = `{"id":"1:0:0"}` + "\n"
 	for name, c := range map[string]struct {

@@ -116,7 +116,8 @@ func TestDoctorCommandLine(t *testing.T) {
 	}
 }
 
-// Who may not look something up is told so, and what may be is checked; who may not publish to the dead letter topic has a problem.
+// Who may not look something up is told so, and what may be is checked; who may not publish to the dead letter topic
+// has a problem.
 func TestDoctorPermission(t *testing.T) {
 	g, b := guardedBroker(t)
 	const dlq = origin + "-billing-DLQ"

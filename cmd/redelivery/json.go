@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// jsonWriter writes JSON without characters that a terminal acts on: one that is not printable becomes \u and four digits, which means the
-// same, since it can only be in a string.
+// jsonWriter writes JSON without characters that a terminal acts on: one that is not printable becomes \u and four
+// digits, which means the same, since it can only be in a string.
 type jsonWriter struct {
 	w    io.Writer
 	part []byte // of a character that the last write ended in

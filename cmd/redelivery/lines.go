@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// lines is a file of letters. The rest of a letter that an interrupted purge has begun is cut off, for it was not acknowledged. That is
-// done before the first line, when no other purge of the topic is under way.
+// lines is a file of letters. The rest of a letter that an interrupted purge has begun is cut off, for it was not
+// acknowledged. That is done before the first line, when no other purge of the topic is under way.
 type lines struct {
 	*os.File
 	whole bool

@@ -17,7 +17,8 @@ import (
 // unknownDelay stands for a policy of a type that only its owner's program knows.
 const unknownDelay = time.Minute
 
-// loadFile is config.Load for a file that may have custom policy types. It notes each policy of such a type: its delays are not known here.
+// loadFile is config.Load for a file that may have custom policy types. It notes each policy of such a type: its delays
+// are not known here.
 func loadFile(path, command string, stderr io.Writer) (*config.Config, error) {
 	var stands []config.Policy
 	var names, notes []string
@@ -43,8 +44,8 @@ func loadFile(path, command string, stderr io.Writer) (*config.Config, error) {
 
 type customPolicy struct{ name, kind string }
 
-// customPolicies are those of a type or class that package config does not have. Of a file that cannot be read there are none: config.Load
-// names the mistake.
+// customPolicies are those of a type or class that package config does not have. Of a file that cannot be read there
+// are none: config.Load names the mistake.
 func customPolicies(path string) (custom []customPolicy) {
 	var file struct {
 		Policies map[string]struct {

@@ -36,7 +36,8 @@ type failure struct {
 	unread  bool   // the file names no subscription for dead letters
 }
 
-// fromFile has a file's options of the consumer and the worker of a name, or of all of them; if it has neither, its policies.
+// fromFile has a file's options of the consumer and the worker of a name, or of all of them; if it has neither, its
+// policies.
 func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, error) {
 	c, err := loadFile(path, "plan", stderr)
 	if err != nil {
@@ -63,8 +64,8 @@ func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, err
 	return cases, workers, nil
 }
 
-// ofConsumer has a failure for each way that the file says something about, and the default for nacks unless the consumer has an
-// ack timeout alone.
+// ofConsumer has a failure for each way that the file says something about, and the default for nacks unless the
+// consumer has an ack timeout alone.
 func ofConsumer(name string, c config.Consumer) []failure {
 	var cases []failure
 	fails := func(of string, timeout time.Duration, policy backoff.RedeliveryBackoff) {
@@ -119,8 +120,8 @@ type seconds time.Duration
 
 func (s seconds) MarshalJSON() ([]byte, error) { return []byte(formatFloat(time.Duration(s))), nil }
 
-// newPlan looks at most the given number of redeliveries ahead. The last delivery's nack is a dead letter at once, its timeout when
-// it is over; a reconsumed message is one when it is reconsumed once more, at once.
+// newPlan looks at most the given number of redeliveries ahead. The last delivery's nack is a dead letter at once, its
+// timeout when it is over; a reconsumed message is one when it is reconsumed once more, at once.
 func newPlan(c failure, redeliveries int) plan {
 	p := plan{Name: c.name, Of: c.of, AckTimeout: seconds(c.timeout), Redeliveries: []redelivery{}}
 	if c.of == reconsumed {

@@ -77,8 +77,8 @@ func TestSeveralAdminAddresses(t *testing.T) {
 	require.Contains(t, stderr, "no connection to the admin API at http://127.0.0.1:1,127.0.0.1:2")
 }
 
-// A certificate for another host is taken where client.conf says so, which is what Pulsar ships, and nowhere else; its issuer is always
-// verified.
+// A certificate for another host is taken where client.conf says so, which is what Pulsar ships, and nowhere else; its
+// issuer is always verified.
 func TestHostnameVerification(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) }))
 	defer server.Close()

@@ -32,8 +32,9 @@ text { fill: #f0f6fc } .page { fill: #0d1117 } .grid { stroke: #3d444d } .outage
 </style>
 `
 
-// picture draws each variant: calls a second as bars on the left axis, unsettled messages and dead letters as lines on the right axis. Both
-// axes are linear, and the same in all panels. A variant with nearly the figures of an earlier one has no panel.
+// picture draws each variant: calls a second as bars on the left axis, unsettled messages and dead letters as lines on
+// the right axis. Both axes are linear, and the same in all panels. A variant with nearly the figures of an earlier one
+// has no panel.
 func (s *simulation) picture(all []variant) []byte {
 	drawn, left := different(all)
 	var longest time.Duration

@@ -42,8 +42,8 @@ func fileOf(w io.Writer) (*os.File, bool) {
 	return file, ok
 }
 
-// writeTable writes rows with columns that are as wide as they have to be, but for the last, which has the rest of the screen. A head that
-// begins with > is of numbers; a row with one cell is a line.
+// writeTable writes rows with columns that are as wide as they have to be, but for the last, which has the rest of the
+// screen. A head that begins with > is of numbers; a row with one cell is a line.
 func writeTable(w io.Writer, rows [][]string) {
 	widths, right := make([]int, len(rows[0])), make([]bool, len(rows[0]))
 	for i, head := range rows[0] {

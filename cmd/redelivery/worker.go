@@ -13,7 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// workerPlan has a file's options of a worker. Its JSON is in seconds and bytes; options that are not in the file are left out.
+// workerPlan has a file's options of a worker. Its JSON is in seconds and bytes; options that are not in the file are
+// left out.
 type workerPlan struct {
 	Name         string   `json:"name"`
 	Of           string   `json:"of"` // worker

@@ -1,4 +1,5 @@
-// Package service examines a running service by the options of its own Consumer and Worker, so that they are not typed again:
+// Package service examines a running service by the options of its own Consumer and Worker, so that they are not typed
+// again:
 //
 //	http.Handle("/debug/redelivery", service.Handler(consumer, w, doctor.Setup{Admin: doctor.Admin{URL: "http://broker:8080"}}))
 //
@@ -16,8 +17,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Setups returns the doctor's setups of a Consumer, for each of its topics. w may be nil. base has what a Consumer does not know: the
-// admin API, the load, and Kubernetes' grace period. A Consumer of a pattern or one that Wrap made has the topic of base.
+// Setups returns the doctor's setups of a Consumer, for each of its topics. w may be nil. base has what a Consumer does
+// not know: the admin API, the load, and Kubernetes' grace period. A Consumer of a pattern or one that Wrap made has
+// the topic of base.
 func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []doctor.Setup {
 	o, s := c.Options(), base
 	s.Subscription, s.RetryTopic, s.DeadLetterTopic, s.InitialSubscriptionName = o.Subscription, o.RetryTopic, o.DeadLetterTopic, o.InitialSubscriptionName
@@ -41,8 +43,9 @@ func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []docto
 	return all
 }
 
-// Handler answers with the options and the doctor's findings, as JSON. The options contain no secrets; the answer names topics and
-// consumers, so serve it where only operators come. Each request examines again, which takes some seconds if a consumer seems to do nothing.
+// Handler answers with the options and the doctor's findings, as JSON. The options contain no secrets; the answer names
+// topics and consumers, so serve it where only operators come. Each request examines again, which takes some seconds if
+// a consumer seems to do nothing.
 func Handler(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

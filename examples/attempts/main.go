@@ -1,6 +1,6 @@
-// Attempts handles an order that always fails, in processes that are killed one after another. WithAttemptLog keeps redelivery counts and
-// due times in a Pulsar topic, so each process goes on where the one before was killed, and the fifth failure makes a dead letter. The
-// subscription is Exclusive, where the broker counts nothing.
+// Attempts handles an order that always fails, in processes that are killed one after another. WithAttemptLog keeps
+// redelivery counts and due times in a Pulsar topic, so each process goes on where the one before was killed, and the
+// fifth failure makes a dead letter. The subscription is Exclusive, where the broker counts nothing.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Compare runs one program on plain pulsar-client-go and on this library, and shows what becomes of a batch of which one message fails.
-// The two differ in the line that subscribes.
+// Compare runs one program on plain pulsar-client-go and on this library, and shows what becomes of a batch of which
+// one message fails. The two differ in the line that subscribes.
 package main
 
 import (

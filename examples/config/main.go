@@ -1,5 +1,5 @@
-// Config takes the settings of its consumer from a file, redelivery.yaml beside it, fails a few times on a message, and shows
-// when it came back.
+// Config takes the settings of its consumer from a file, redelivery.yaml beside it, fails a few times on a message, and
+// shows when it came back.
 package main
 
 import (

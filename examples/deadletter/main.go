@@ -1,5 +1,6 @@
-// Deadletter has a billing service with old tax rates. Orders that it cannot bill become dead letters; package deadletter says why, and
-// replays those of one cause once it is fixed. The command redelivery dlq does the same by hand.
+// Deadletter has a billing service with old tax rates. Orders that it cannot bill become dead letters; package
+// deadletter says why, and replays those of one cause once it is fixed. The command redelivery dlq does the same by
+// hand.
 package main
 
 import (

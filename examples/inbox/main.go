@@ -1,5 +1,5 @@
-// Inbox transfers money between accounts in an SQLite database, while handlers crash at random. Each transfer happens once: the sums are
-// right at the end. The same without an Inbox runs beside it.
+// Inbox transfers money between accounts in an SQLite database, while handlers crash at random. Each transfer happens
+// once: the sums are right at the end. The same without an Inbox runs beside it.
 package main
 
 import (
@@ -101,8 +101,8 @@ func run(once bool) error {
 	return nil
 }
 
-// consume publishes the transfers to a broker in this process, and handles them until all are acknowledged. It returns how many crashes
-// there were.
+// consume publishes the transfers to a broker in this process, and handles them until all are acknowledged. It returns
+// how many crashes there were.
 func consume(handler worker.Handler) (crashes uint64, err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	broker, err := pulsartest.Start()

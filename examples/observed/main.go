@@ -1,5 +1,5 @@
-// Observed serves /metrics for Prometheus while messages fail in all ways there are: some now and then, some for ever, some by
-// taking too long. metrics/deploy has a dashboard and alerts for it.
+// Observed serves /metrics for Prometheus while messages fail in all ways there are: some now and then, some for ever,
+// some by taking too long. metrics/deploy has a dashboard and alerts for it.
 package main
 
 import (

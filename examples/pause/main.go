@@ -1,5 +1,6 @@
-// Pause plays the same outage twice: a database is down while orders arrive. With nacks alone their deliveries are used up, and they
-// become dead letters. With WithPauseOnFailure the Worker tries one order at a time until the database is back.
+// Pause plays the same outage twice: a database is down while orders arrive. With nacks alone their deliveries are used
+// up, and they become dead letters. With WithPauseOnFailure the Worker tries one order at a time until the database is
+// back.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Quickstart publishes messages of several kinds, fails some of them a few times, and shows when each came back: planned
-// by the policy and in fact.
+// Quickstart publishes messages of several kinds, fails some of them a few times, and shows when each came back:
+// planned by the policy and in fact.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Snooze has an order that comes before its customer is known. That is no failure, so the handler returns worker.Snooze: the order comes
-// back later, and its redelivery count stays 0. Beside it is an order that fails, which counts.
+// Snooze has an order that comes before its customer is known. That is no failure, so the handler returns
+// worker.Snooze: the order comes back later, and its redelivery count stays 0. Beside it is an order that fails, which
+// counts.
 package main
 
 import (

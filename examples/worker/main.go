@@ -1,5 +1,5 @@
-// Worker is a bar: orders come as JSON, a handler serves them, and the error that it returns decides what becomes of an order.
-// Ctrl-C or SIGTERM lets it finish what it has begun; the next run with the same -topic goes on.
+// Worker is a bar: orders come as JSON, a handler serves them, and the error that it returns decides what becomes of an
+// order. Ctrl-C or SIGTERM lets it finish what it has begun; the next run with the same -topic goes on.
 package main
 
 import (

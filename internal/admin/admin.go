@@ -74,9 +74,9 @@ func Call(ctx context.Context, url, method, path string, body, answer any) error
 	return API{URL: url}.Call(ctx, method, path, body, answer)
 }
 
-// Call sends body as JSON, unless it is nil, to a path below /admin/v2 and reads the response into answer, unless that is nil or
-// nothing comes; a *[]byte gets it as it is. A topic's name in path is made the path that it has there. A status of 300 or more is an
-// *Error. No answer within Patience is an error too.
+// Call sends body as JSON, unless it is nil, to a path below /admin/v2 and reads the response into answer, unless that
+// is nil or nothing comes; a *[]byte gets it as it is. A topic's name in path is made the path that it has there. A
+// status of 300 or more is an *Error. No answer within Patience is an error too.
 func (a API) Call(ctx context.Context, method, path string, body, answer any) error {
 	silent, _ := ctx.Value(once{}).(*atomic.Bool)
 	noAnswer := fmt.Errorf("the admin API at %s did not answer within %v", a.URL, Patience)

@@ -14,8 +14,8 @@ type Schema struct {
 	Properties map[string]string `json:"properties"` // its own, as the producer set them
 }
 
-// Schemas are those of a topic, which has its full name. One that was not found is not asked for again. They are safe for concurrent
-// use.
+// Schemas are those of a topic, which has its full name. One that was not found is not asked for again. They are safe
+// for concurrent use.
 type Schemas struct {
 	API   API
 	Topic string

@@ -1,5 +1,5 @@
-// Package clock has a heap of timers; callers pass the time in. The machine of package partition has one for all its delays, ack timeouts and
-// requests; the trackers of packages nack and acktimeout have one each.
+// Package clock has a heap of timers; callers pass the time in. The machine of package partition has one for all its
+// delays, ack timeouts and requests; the trackers of packages nack and acktimeout have one each.
 package clock
 
 import "time"

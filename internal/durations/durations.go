@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Wanted returns the values that an option allows in place of d, for an error; "" if d is right. zero says whether 0 is allowed. A duration below a
-// millisecond is refused: the broker counts in milliseconds, so its unit was forgotten.
+// Wanted returns the values that an option allows in place of d, for an error; "" if d is right. zero says whether 0 is
+// allowed. A duration below a millisecond is refused: the broker counts in milliseconds, so its unit was forgotten.
 func Wanted(d time.Duration, zero bool) string {
 	switch {
 	case d > 0 && d < time.Millisecond:

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// forgets reports whether a consumer that failed on a message was gone when that was delivered. A lost connection is no reason for the
-// consumer itself to forget it.
+// forgets reports whether a consumer that failed on a message was gone when that was delivered. A lost connection is no
+// reason for the consumer itself to forget it.
 func (c *Checker) forgets(failure, l *Line) bool {
 	return slices.ContainsFunc(c.ends(failure.Consumer, failure.At, l.At), func(end *Line) bool {
 		return end.Kind != Disconnected || failure.Consumer != l.Consumer
@@ -28,13 +28,14 @@ func (m *message) deliveryTo(consumer string) *Line {
 	return nil
 }
 
-// isUnsure reports whether the broker may have more than one copy of a message: a call was refused whose outcome is unknown, or a retry was
-// published beside a fault, perhaps twice, or without the acknowledgement of the original.
+// isUnsure reports whether the broker may have more than one copy of a message: a call was refused whose outcome is
+// unknown, or a retry was published beside a fault, perhaps twice, or without the acknowledgement of the original.
 func (c *Checker) isUnsure(m *message) bool {
 	return m.unsure || m.retried != nil && c.anyFault(m.retried, m.retried)
 }
 
-// mayRestart reports whether a count that nothing keeps may begin again: another consumer has the message, or may have had it.
+// mayRestart reports whether a count that nothing keeps may begin again: another consumer has the message, or may have
+// had it.
 func (c *Checker) mayRestart(before, l *Line) bool {
 	if before.Consumer != l.Consumer {
 		return true
@@ -42,7 +43,8 @@ func (c *Checker) mayRestart(before, l *Line) bool {
 	return slices.ContainsFunc(c.ends(l.Consumer, before.At, l.At), func(end *Line) bool { return end.Kind != Disconnected || len(c.running) > 1 })
 }
 
-// mayBeSettled reports whether a message was perhaps acknowledged by a process that was killed, or perhaps never published.
+// mayBeSettled reports whether a message was perhaps acknowledged by a process that was killed, or perhaps never
+// published.
 func (c *Checker) mayBeSettled(m *message) bool {
 	switch {
 	case m.delivered == nil:

@@ -64,22 +64,24 @@ type Summary struct {
 
 // Rules say what a Checker may expect.
 type Rules struct {
-	// Window is how long before a lost connection or a kill an acknowledgement may be lost, and a copy may be on its way to another consumer.
-	// A link may be dead for some keep-alive intervals before the client notices. 0 is DefaultWindow.
+	// Window is how long before a lost connection or a kill an acknowledgement may be lost, and a copy may be on its
+	// way to another consumer. A link may be dead for some keep-alive intervals before the client notices. 0 is
+	// DefaultWindow.
 	Window time.Duration
 
 	// Patience is how long a message that is due may wait for a consumer. 0 is DefaultPatience.
 	Patience time.Duration
 
-	// Durable says that counts and delays outlive a consumer, as with redelivery.WithAttemptLog. Without it, they may start again after a fault.
+	// Durable says that counts and delays outlive a consumer, as with redelivery.WithAttemptLog. Without it, they may
+	// start again after a fault.
 	Durable bool
 
 	// MaxDeliveries is how often a message may be delivered; 0 for no limit.
 	MaxDeliveries int
 }
 
-// Defaults of Rules: pulsar-client-go notices a dead link after two or three keep-alive intervals of 30 s, and waits up to a minute before it
-// connects again.
+// Defaults of Rules: pulsar-client-go notices a dead link after two or three keep-alive intervals of 30 s, and waits up
+// to a minute before it connects again.
 const (
 	DefaultWindow   = 2 * time.Minute
 	DefaultPatience = 75 * time.Second

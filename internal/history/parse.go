@@ -48,7 +48,8 @@ func Parse(text []byte) (Event, error) {
 	return e, nil
 }
 
-// object returns the fields of a JSON object. Unlike json.Unmarshal it tells upper from lower case, and refuses a field given twice.
+// object returns the fields of a JSON object. Unlike json.Unmarshal it tells upper from lower case, and refuses a field
+// given twice.
 func object(text []byte) (map[string]json.RawMessage, error) {
 	bad := func(err error) error {
 		return fmt.Errorf("line is %s, want one JSON object: %w", quote(string(text)), err)

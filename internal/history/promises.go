@@ -40,8 +40,8 @@ func (c *Checker) checkOrder(m *message, l *Line) {
 	m.key.latest, m.key.first = m, l
 }
 
-// onTheWay is how long an acknowledgement may take to the broker, which meanwhile may send the message to another consumer, beside one of its
-// batch that was asked for. Clients send acknowledgements together, every 0.1 s.
+// onTheWay is how long an acknowledgement may take to the broker, which meanwhile may send the message to another
+// consumer, beside one of its batch that was asked for. Clients send acknowledgements together, every 0.1 s.
 const onTheWay = time.Second
 
 func (c *Checker) checkDouble(m *message, l *Line) {

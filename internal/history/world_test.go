@@ -18,7 +18,8 @@ const (
 // window is the tests' Rules.Window: their histories end with a calm of several.
 const window = 2 * second
 
-// world makes the history of clients that keep all promises: consumers fail, lose connections and are killed, and others take over.
+// world makes the history of clients that keep all promises: consumers fail, lose connections and are killed, and
+// others take over.
 type world struct {
 	t      *rapid.T
 	now    int64

@@ -1,4 +1,5 @@
-// Package leaktest looks for goroutines that the tests of a package left, other than those that pulsar-client-go leaves.
+// Package leaktest looks for goroutines that the tests of a package left, other than those that pulsar-client-go
+// leaves.
 package leaktest
 
 import (

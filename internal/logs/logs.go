@@ -7,8 +7,8 @@ import (
 	"log/slog"
 )
 
-// Safe returns a logger that writes to the handler of logger and does not panic if that does: much is logged by goroutines that no caller
-// else could recover in. It may be used concurrently if the handler may, as slog wants it.
+// Safe returns a logger that writes to the handler of logger and does not panic if that does: much is logged by
+// goroutines that no caller else could recover in. It may be used concurrently if the handler may, as slog wants it.
 func Safe(logger *slog.Logger) *slog.Logger {
 	if _, ok := logger.Handler().(safe); ok {
 		return logger

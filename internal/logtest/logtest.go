@@ -11,8 +11,8 @@ import (
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 )
 
-// Logger returns a logger of warnings and errors that writes to the output of t, which go test prints if t fails. Lines that are logged
-// after t has ended are dropped.
+// Logger returns a logger of warnings and errors that writes to the output of t, which go test prints if t fails. Lines
+// that are logged after t has ended are dropped.
 func Logger(t testing.TB) *slog.Logger {
 	out := &output{to: t.Output()}
 	t.Cleanup(out.end)
@@ -40,8 +40,8 @@ func (o *output) end() {
 	o.to = io.Discard
 }
 
-// Quiet runs the tests of a package, for TestMain. The warnings and errors of the default logger, which has no test, are printed only if a
-// test fails, and then only the last 20.
+// Quiet runs the tests of a package, for TestMain. The warnings and errors of the default logger, which has no test,
+// are printed only if a test fails, and then only the last 20.
 type Quiet struct{ *testing.M }
 
 // Run runs the tests and returns the exit code.

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// FreeProbes is how often a message may fail as a probe before its failures count as attempts, so that messages that
-	// always fail make room.
+	// FreeProbes is how often a message may fail as a probe before its failures count as attempts, so that messages
+	// that always fail make room.
 	FreeProbes = 2
 	// Most is how many messages an outage looks at, and keeps where they cannot be given back.
 	Most = 1000
@@ -159,9 +159,9 @@ func (o *Outage[K]) Probes(message K, before bool) int {
 	return n
 }
 
-// Next returns the place of the message to try next: the last one that did not fail before, since that distinguishes an outage
-// from messages that always fail, or else the first of those that were tried least. probes is Probes of a message. Next
-// returns -1 if there are no messages.
+// Next returns the place of the message to try next: the last one that did not fail before, since that distinguishes an
+// outage from messages that always fail, or else the first of those that were tried least. probes is Probes of a
+// message. Next returns -1 if there are no messages.
 func Next[T any](waiting []T, probes func(T) int) (place int) {
 	place, fewest := -1, 0
 	for i, t := range waiting {
@@ -172,7 +172,8 @@ func Next[T any](waiting []T, probes func(T) int) (place int) {
 	return place
 }
 
-// row counts failures in a row. A success says that the services that handlers need are there, however many others fail.
+// row counts failures in a row. A success says that the services that handlers need are there, however many others
+// fail.
 type row struct {
 	window int  // messages without which there is no outage
 	need   int  // failures in a row that make an outage

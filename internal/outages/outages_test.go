@@ -118,7 +118,8 @@ func TestPauseIsAtLeastWhatTheLastFailureAsked(t *testing.T) {
 	require.Equal(t, 2*time.Second, o.Wait(2*time.Second))
 }
 
-// After an outage the next one takes four times as many failures in a row, until as many windows of messages have succeeded in a row.
+// After an outage the next one takes four times as many failures in a row, until as many windows of messages have
+// succeeded in a row.
 func TestOutageSoonAfterAnotherIsHarder(t *testing.T) {
 	failures := func(o *outage) (n int) {
 		for o.State() == outages.Closed {
@@ -166,8 +167,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Whatever is reported: an outage begins with a failure and ends with a success, a probe that is not kept has failed three times, and
-// probes are counted.
+// Whatever is reported: an outage begins with a failure and ends with a success, a probe that is not kept has failed
+// three times, and probes are counted.
 func TestRandomAttempts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := outages.New[string](rapid.IntRange(1, 4).Draw(t, "window"), rapid.SampledFrom([]float64{0.3, 0.5, 1}).Draw(t, "ratio"))

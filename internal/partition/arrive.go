@@ -146,7 +146,8 @@ func (g *Group) arrive(now time.Duration, m *message, c Copy) Arrival {
 	return Arrival{Verdict: Noted}
 }
 
-// count returns how often the message of a first copy was delivered. The broker counts what any message of a batch failed.
+// count returns how often the message of a first copy was delivered. The broker counts what any message of a batch
+// failed.
 func (c *Copy) count() uint32 {
 	if c.Tries > 0 && c.Total > 1 {
 		return c.Tries

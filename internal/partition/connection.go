@@ -64,9 +64,9 @@ func (g *Group) Sent(now time.Duration, id ID, object any) {
 	}
 }
 
-// isComing reports whether a copy of a message is in upstream's queue that the broker sent after the last loss. Upstream
-// clears its queue when it is connected again. So a copy is not in the queue any more if a later one was read, or if the
-// application waited for a while and got nothing.
+// isComing reports whether a copy of a message is in upstream's queue that the broker sent after the last loss.
+// Upstream clears its queue when it is connected again. So a copy is not in the queue any more if a later one was read,
+// or if the application waited for a while and got nothing.
 func (p *Partition) isComing(at place) bool {
 	g, c := p.group, p.coming[at]
 	return p.sent == g.epoch && g.o.hasOthers() && c.number > p.read && g.reading.idleAt < c.at+idleTime

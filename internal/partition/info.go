@@ -65,7 +65,8 @@ func (g *Group) Oldest(now time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// Unfinished returns how many messages are settled of batches that are not, and how many are about to arrive of such batches.
+// Unfinished returns how many messages are settled of batches that are not, and how many are about to arrive of such
+// batches.
 func (g *Group) Unfinished() (settled, arriving int) {
 	for _, p := range g.partitions {
 		if e := p.current; e != nil && e.ack.settled > 0 {
@@ -75,8 +76,8 @@ func (g *Group) Unfinished() (settled, arriving int) {
 	return g.in[Settled], arriving
 }
 
-// Unacknowledged returns how many messages the broker waits for of the partition that has most: all of a batch of which one is not
-// settled, unless the broker knows the others.
+// Unacknowledged returns how many messages the broker waits for of the partition that has most: all of a batch of which
+// one is not settled, unless the broker knows the others.
 func (g *Group) Unacknowledged() (most int) {
 	for _, p := range g.partitions {
 		n := 0

@@ -36,8 +36,8 @@ func (g *Group) drop(m *message) {
 	m.body, m.size = nil, 0
 }
 
-// Hold keeps the body of a message that the application is going to have for long, and reports whether the limit has room for it. Messages
-// that wait make room: the broker has them too.
+// Hold keeps the body of a message that the application is going to have for long, and reports whether the limit has
+// room for it. Messages that wait make room: the broker has them too.
 func (g *Group) Hold(id ID, hand uint64, c Copy) (fits bool) {
 	m, _ := g.find(id)
 	if m == nil || !m.isWith(hand) || m.body != nil {

@@ -147,8 +147,8 @@ func (g *Group) RedeliverNow(now time.Duration) int {
 	return len(waiting)
 }
 
-// GiveUpStale takes a stale message back that the application does not want in doubt. If it is still this consumer's, the
-// broker sends it again by itself or, if the lost connection was another partition's, when it is requested.
+// GiveUpStale takes a stale message back that the application does not want in doubt. If it is still this consumer's,
+// the broker sends it again by itself or, if the lost connection was another partition's, when it is requested.
 func (g *Group) GiveUpStale(now time.Duration, d Delivery) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {
@@ -160,8 +160,8 @@ func (g *Group) GiveUpStale(now time.Duration, d Delivery) {
 	g.expect(now, m)
 }
 
-// PutBack takes a message back that was handed out and that the application never got. The next Take returns it: a later message must not
-// come before, or a cumulative acknowledgement of that would lose it.
+// PutBack takes a message back that was handed out and that the application never got. The next Take returns it: a
+// later message must not come before, or a cumulative acknowledgement of that would lose it.
 func (g *Group) PutBack(now time.Duration, d Delivery) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {

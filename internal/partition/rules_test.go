@@ -670,8 +670,8 @@ func TestMessageInTheQueueIsNotRequested(t *testing.T) {
 	assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 }
 
-// newAwaitingFixture returns a fixture whose message is due and not in memory, and awaits a copy. Upstream may read a copy
-// from a lost connection, and drop it when it is connected again.
+// newAwaitingFixture returns a fixture whose message is due and not in memory, and awaits a copy. Upstream may read a
+// copy from a lost connection, and drop it when it is connected again.
 func newAwaitingFixture() *fixture {
 	f := newFixture(Options{Kind: Shared})
 	f.reach(Waiting)

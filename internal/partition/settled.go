@@ -107,7 +107,8 @@ func (s *settledIDs) isSure(at position) bool {
 	return b != nil && b.Contains(uint64(at.entry))
 }
 
-// turn makes everything older. It forgets sure entries of the oldest ledgers beyond limit bytes, and reports whether it did.
+// turn makes everything older. It forgets sure entries of the oldest ledgers beyond limit bytes, and reports whether it
+// did.
 func (s *settledIDs) turn(limit uint64) (forgot bool) {
 	if s.generations[sure] == nil {
 		s.generations[sure] = map[int64]*roaring64.Bitmap{}

@@ -149,8 +149,8 @@ func (g *Group) delayOver(now time.Duration, m *message) {
 	g.makeReady(now, m)
 }
 
-// fails reports whether the application failed on a message. One that was only held back, or put back, has no reason to go elsewhere, where the
-// broker would count it.
+// fails reports whether the application failed on a message. One that was only held back, or put back, has no reason to
+// go elsewhere, where the broker would count it.
 func (m *message) fails() bool { return m.delivered && !m.uncounted }
 
 // isBetterElsewhere reports whether a message that is due had better be the next consumer's.

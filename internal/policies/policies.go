@@ -54,8 +54,8 @@ func levels(l backoff.DelayLevels) error {
 	return nil
 }
 
-// Bounds returns the shortest and the longest delay that b gives for redeliveryCount. They differ only for backoff.WithJitter; for
-// any other policy both are the result of Next. A negative delay and a nil policy count as 0.
+// Bounds returns the shortest and the longest delay that b gives for redeliveryCount. They differ only for
+// backoff.WithJitter; for any other policy both are the result of Next. A negative delay and a nil policy count as 0.
 func Bounds(b backoff.RedeliveryBackoff, redeliveryCount uint32) (shortest, longest time.Duration) {
 	switch b := b.(type) {
 	case nil:

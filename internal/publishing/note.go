@@ -54,7 +54,8 @@ func Because(ctx context.Context, reason string) context.Context {
 
 type begunKey struct{}
 
-// WhenBegun returns a context for a publication: begun is called once the message has its place in the order of those that are published.
+// WhenBegun returns a context for a publication: begun is called once the message has its place in the order of those
+// that are published.
 func WhenBegun(ctx context.Context, begun func()) context.Context {
 	return context.WithValue(ctx, begunKey{}, begun)
 }

@@ -15,15 +15,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Properties of retries. They are believed only of a message for which IsFrom reports that it came from the consumer's own retry topic.
+// Properties of retries. They are believed only of a message for which IsFrom reports that it came from the consumer's
+// own retry topic.
 const (
 	NackCount         = "NACK_COUNT"          // of a retry that a nack was moved to: RECONSUMETIMES, a colon, and the redelivery count of the message
 	AttemptCount      = "ATTEMPT_COUNT"       // how often the message was delivered before, over all retries, without snoozed deliveries
 	OriginPublishTime = "ORIGIN_PUBLISH_TIME" // when the message was published first, in milliseconds since 1970
 )
 
-// IsFrom reports whether a message came from a topic, whose name is whole, or from a partition of it. Asked for the consumer's own retry
-// topic, it says whether the properties of a retry are the consumer's own. On any other message they are another consumer's, or forged.
+// IsFrom reports whether a message came from a topic, whose name is whole, or from a partition of it. Asked for the
+// consumer's own retry topic, it says whether the properties of a retry are the consumer's own. On any other message
+// they are another consumer's, or forged.
 func IsFrom(topic string, msg pulsar.Message) bool {
 	name := msg.Topic()
 	return strings.HasPrefix(name, topic) && (name == topic || topicname.Base(name) == topic)
@@ -34,8 +36,8 @@ func IsRetry(props map[string]string) bool {
 	return ReconsumeTimes(props) > 0 && props[pulsar.SysPropertyRealTopic] != "" && props[pulsar.SysPropertyOriginMessageID] != ""
 }
 
-// ReconsumeTimes returns how often a message was reconsumed. Any publisher can forge the property: a value that is negative
-// or not a number counts as 0, and one that is too large as MaxUint32-1.
+// ReconsumeTimes returns how often a message was reconsumed. Any publisher can forge the property: a value that is
+// negative or not a number counts as 0, and one that is too large as MaxUint32-1.
 func ReconsumeTimes(props map[string]string) uint32 {
 	n, err := strconv.ParseInt(props[pulsar.SysPropertyReconsumeTimes], 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
@@ -44,9 +46,9 @@ func ReconsumeTimes(props map[string]string) uint32 {
 	return uint32(min(max(n, 0), math.MaxUint32-1))
 }
 
-// DelayTime returns the delay of a retry, counted from its publish time. It reports false if msg is not a retry of this or
-// another client. The broker may deliver a retry sooner, and much sooner if delayed delivery is switched off. Any publisher can
-// forge the properties of a retry.
+// DelayTime returns the delay of a retry, counted from its publish time. It reports false if msg is not a retry of this
+// or another client. The broker may deliver a retry sooner, and much sooner if delayed delivery is switched off. Any
+// publisher can forge the properties of a retry.
 func DelayTime(msg pulsar.Message) (time.Duration, bool) {
 	props := msg.Properties()
 	ms, err := strconv.ParseInt(props[pulsar.SysPropertyDelayTime], 10, 64)
@@ -67,8 +69,8 @@ func RedeliveryCount(msg pulsar.Message) uint32 {
 	return uint32(n)
 }
 
-// Attempts returns how often the message of a retry was delivered before the retry was published. A retry that another client published
-// counts once for each time that the message was reconsumed.
+// Attempts returns how often the message of a retry was delivered before the retry was published. A retry that another
+// client published counts once for each time that the message was reconsumed.
 func Attempts(retry pulsar.Message) uint32 {
 	props := retry.Properties()
 	if !IsRetry(props) {
@@ -91,7 +93,8 @@ func FirstPublished(retry pulsar.Message) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// OutlivesTTL reports whether the broker may delete a message, by the time to live of its namespace, before a delay is over; 0 for none.
+// OutlivesTTL reports whether the broker may delete a message, by the time to live of its namespace, before a delay is
+// over; 0 for none.
 func OutlivesTTL(published time.Time, ttl, delay time.Duration) bool {
 	if ttl == 0 {
 		return false
@@ -100,8 +103,8 @@ func OutlivesTTL(published time.Time, ttl, delay time.Duration) bool {
 	return time.Until(published.Add(ttl-min(ttl/10, most))) < delay
 }
 
-// TypeName returns the name of the first exported type in an error's chain, since the types of packages errors and fmt say
-// nothing, or else of the last one. A chain ends where a method panics.
+// TypeName returns the name of the first exported type in an error's chain, since the types of packages errors and fmt
+// say nothing, or else of the last one. A chain ends where a method panics.
 func TypeName(err error) (name string) {
 	defer func() {
 		if recover() != nil {
@@ -128,8 +131,8 @@ func TypeName(err error) (name string) {
 	}
 }
 
-// OriginID returns a message's id as its retries and dead letters name it, with the partition that its topic says: pulsar-client-go's ids have 0
-// where a consumer subscribed to one partition.
+// OriginID returns a message's id as its retries and dead letters name it, with the partition that its topic says:
+// pulsar-client-go's ids have 0 where a consumer subscribed to one partition.
 func OriginID(msg pulsar.Message) string {
 	id := msg.ID()
 	base := topicname.Base(msg.Topic())

@@ -13,11 +13,12 @@ type Publisher interface {
 	Policy(pulsar.Message) (Retry, error)
 	// Level returns how to reconsume a message with a delay level.
 	Level(level int) (Retry, error)
-	// StartLater begins to publish a retry, or a dead letter after too many. wait and the order are as in StartDeadLetter. It leaves the
-	// callback to the caller.
+	// StartLater begins to publish a retry, or a dead letter after too many. wait and the order are as in
+	// StartDeadLetter. It leaves the callback to the caller.
 	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry) (wait func() error)
-	// StartDeadLetter begins to publish a dead letter. It blocks until a producer has room for the message, and returns wait. The
-	// caller must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait.
+	// StartDeadLetter begins to publish a dead letter. It blocks until a producer has room for the message, and returns
+	// wait. The caller must call wait, which does the rest. Messages are published in the order of the calls of
+	// StartDeadLetter, not of wait.
 	StartDeadLetter(context.Context, pulsar.ConsumerMessage, error) (wait func() error)
 }
 

@@ -6,16 +6,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Properties of a replayed dead letter. They are believed only of a message for which IsReplay reports that it was replayed to its topic, and
-// of its retries.
+// Properties of a replayed dead letter. They are believed only of a message for which IsReplay reports that it was
+// replayed to its topic, and of its retries.
 const (
 	ReplayCount = "REPLAY_COUNT" // how often the letter was replayed
 	ReplayRun   = "REPLAY_RUN"   // the id of the last replay
 	ReplayTopic = "REPLAY_TOPIC" // the topic that it was replayed to, without partition
 )
 
-// IsReplay reports whether a message was replayed to the topic that it came from. On any other message the properties of a replay are about
-// another topic: a service has forwarded them.
+// IsReplay reports whether a message was replayed to the topic that it came from. On any other message the properties
+// of a replay are about another topic: a service has forwarded them.
 func IsReplay(msg pulsar.Message) bool {
 	topic := msg.Properties()[ReplayTopic]
 	return topic != "" && topicname.Same(topic, msg.Topic())

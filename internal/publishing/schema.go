@@ -19,8 +19,8 @@ func (Encoded) Decode([]byte, any) error            { return errEncoded }
 func (Encoded) Validate([]byte) error               { return nil }
 func (e Encoded) GetSchemaInfo() *pulsar.SchemaInfo { return e.Info }
 
-// SchemaOf asks the broker for the schema that a message was written with. Upstream does so to decode a message, ends the process if
-// it cannot read the definition, and has no public way to it; so this one looks into upstream's message.
+// SchemaOf asks the broker for the schema that a message was written with. Upstream does so to decode a message, ends
+// the process if it cannot read the definition, and has no public way to it; so this one looks into upstream's message.
 func SchemaOf(msg pulsar.Message) (schema pulsar.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -24,7 +24,8 @@ func newInstance(w *world, number int) *instance {
 		downtime: downtime{outage: outages.New[*message](w.Window, w.Ratio)}}
 }
 
-// permits reports whether the broker may send a message. A consumer with too many unacknowledged ones is blocked until half of them are gone.
+// permits reports whether the broker may send a message. A consumer with too many unacknowledged ones is blocked until
+// half of them are gone.
 func (i *instance) permits() bool {
 	switch {
 	case i.MaxUnacked == 0:
@@ -42,7 +43,8 @@ func (i *instance) has(more int) {
 	i.together += more
 }
 
-// get gets what the broker sends. What waited here before goes on waiting, and another instance does not know that it did, or how often it failed.
+// get gets what the broker sends. What waited here before goes on waiting, and another instance does not know that it
+// did, or how often it failed.
 func (i *instance) get(m *message) {
 	i.has(1)
 	switch {
@@ -168,7 +170,8 @@ func (i *instance) wait(m *message) {
 	i.at(m.due-i.now, returns, m, i.number)
 }
 
-// back is a message whose delay is over: it is handled here, unless another instance may do better, or it was given back.
+// back is a message whose delay is over: it is handled here, unless another instance may do better, or it was given
+// back.
 func (i *instance) back(m *message) {
 	if !i.waits[m] || m.due > i.now {
 		return

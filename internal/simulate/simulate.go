@@ -1,5 +1,6 @@
-// Package simulate plays an outage: messages come at a rate, handlers of several instances call something that is down for a while, and
-// what fails comes back by the policies of a Consumer and a Worker. It is a simulation of discrete events; nothing waits.
+// Package simulate plays an outage: messages come at a rate, handlers of several instances call something that is down
+// for a while, and what fails comes back by the policies of a Consumer and a Worker. It is a simulation of discrete
+// events; nothing waits.
 package simulate
 
 import (

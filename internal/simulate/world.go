@@ -38,7 +38,8 @@ type world struct {
 const (
 	steps = 240 // about so many
 
-	// request is how long it takes until the broker sends a message again: half of the default resolution, and a round trip.
+	// request is how long it takes until the broker sends a message again: half of the default resolution, and a round
+	// trip.
 	request = 6 * time.Millisecond
 
 	visitsPerEvent = 100 // that take as long as one event
@@ -154,7 +155,8 @@ func (w *world) down() bool {
 	return w.now >= w.Before && w.now < w.Before+w.Outage && (w.Partial >= 1 || w.random.Float64() < w.Partial)
 }
 
-// sendable is how many messages the broker may send. With too many unacknowledged ones it sends nothing new until half of them are gone.
+// sendable is how many messages the broker may send. With too many unacknowledged ones it sends nothing new until half
+// of them are gone.
 func (w *world) sendable() int {
 	switch {
 	case w.MaxTogether == 0:

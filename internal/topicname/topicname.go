@@ -24,7 +24,8 @@ func Full(name string) string {
 	return Persistent + "public/default/" + name
 }
 
-// In returns the whole name of a topic. A short one is of the namespace of another topic, or of public/default if that is "".
+// In returns the whole name of a topic. A short one is of the namespace of another topic, or of public/default if that
+// is "".
 func In(origin, name string) string {
 	if !IsShort(name) {
 		return Full(name)

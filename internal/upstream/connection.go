@@ -25,8 +25,9 @@ func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 	}
 }
 
-// isQuery reports whether it is called by GetLastMessageIDs, which asks for a backoff like a reconnection, in the same goroutine. Nothing
-// but the call stack tells the two apart. It is read once for each of them, which both take a round trip.
+// isQuery reports whether it is called by GetLastMessageIDs, which asks for a backoff like a reconnection, in the same
+// goroutine. Nothing but the call stack tells the two apart. It is read once for each of them, which both take a round
+// trip.
 func isQuery() bool {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])

@@ -27,20 +27,23 @@ func CheckID(id pulsar.MessageID) (err error) {
 	return nil
 }
 
-// IsMessageID reports whether an id is one that pulsar-client-go gives to messages. It drops others, those of GetLastMessageIDs too.
+// IsMessageID reports whether an id is one that pulsar-client-go gives to messages. It drops others, those of
+// GetLastMessageIDs too.
 func IsMessageID(id pulsar.MessageID) bool {
 	_, ofTopic := id.(pulsar.TopicMessageID)
 	return !ofTopic && isOwn(id)
 }
 
-// isOwn reports whether a value is of a type of pulsar-client-go. Its types of ids and clients are not exported, so only their package tells.
+// isOwn reports whether a value is of a type of pulsar-client-go. Its types of ids and clients are not exported, so
+// only their package tells.
 func isOwn(v any) bool {
 	t := reflect.TypeOf(v)
 	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[pulsar.ConsumerOptions]().PkgPath()
 }
 
-// HasTransactions reports whether a client was made with EnableTransaction, which no method says. With batch-index acknowledgement the
-// broker refuses to acknowledge the last message of a batch in a transaction that has others of the batch.
+// HasTransactions reports whether a client was made with EnableTransaction, which no method says. With batch-index
+// acknowledgement the broker refuses to acknowledge the last message of a batch in a transaction that has others of the
+// batch.
 func HasTransactions(client pulsar.Client) bool {
 	if client == nil || !isOwn(client) {
 		return false
@@ -60,8 +63,8 @@ func Whole(id pulsar.MessageID) pulsar.MessageID {
 // Index returns the index of a message in its entry; 0 for one in chunks.
 func Index(id pulsar.MessageID) int32 { return max(0, id.BatchIdx()) }
 
-// Messages knows the type of the messages that a consumer delivers, which pulsar-client-go does not export. So messages that an
-// application wrapped can be told from them. It may be used concurrently.
+// Messages knows the type of the messages that a consumer delivers, which pulsar-client-go does not export. So messages
+// that an application wrapped can be told from them. It may be used concurrently.
 type Messages struct{ of atomic.Value }
 
 // Note notes the type of a message that was delivered.
@@ -77,8 +80,8 @@ func (m *Messages) Has(msg pulsar.Message) bool { return reflect.TypeOf(msg) == 
 // overhead is roughly what a message costs beside payload, keys and properties, and a property beside its text.
 const overhead, propertyOverhead = 512, 48
 
-// Weigh returns the bytes that a message keeps alive: by itself, and by the buffer of its batch. A payload of a batch is a slice of one
-// buffer, to the end of which its capacity reaches.
+// Weigh returns the bytes that a message keeps alive: by itself, and by the buffer of its batch. A payload of a batch
+// is a slice of one buffer, to the end of which its capacity reaches.
 func Weigh(msg pulsar.Message) (size, buffer int64) {
 	size = overhead
 	defer func() { _ = recover() }()                         // a message that is not pulsar-client-go's may embed nil: what is counted by then counts

@@ -18,18 +18,20 @@ type Plan struct {
 	Reconsumer bool          // RetryEnable subscribes to a retry topic to which somebody else publishes
 }
 
-// Tick returns the period of requests for a resolution. A message that comes with one tick, and is nacked at once, is due a round delay
-// later. If the tick divided that delay, the message would miss its next tick by the broker's time, every time.
+// Tick returns the period of requests for a resolution. A message that comes with one tick, and is nacked at once, is
+// due a round delay later. If the tick divided that delay, the message would miss its next tick by the broker's time,
+// every time.
 func Tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 }
 
-// dueAtOnce makes every due time of pulsar-client-go's own nack tracker fall into 1970, so that each of its ticks sends all requests.
+// dueAtOnce makes every due time of pulsar-client-go's own nack tracker fall into 1970, so that each of its ticks sends
+// all requests.
 const dueAtOnce = int64(62)
 
 // ackGroup is pulsar-client-go's default of AckGroupingOptions.MaxSize.
 const ackGroup = 1000
 
-// Options returns what to subscribe with so that h hears everything and redelivery happens on request only. It changes nothing that opts
-// points to. Its nacks only carry requests, which go out with the next tick.
+// Options returns what to subscribe with so that h hears everything and redelivery happens on request only. It changes
+// nothing that opts points to. Its nacks only carry requests, which go out with the next tick.
 func (h *Hooks) Options(opts pulsar.ConsumerOptions, p Plan) pulsar.ConsumerOptions {
 	bits := dueAtOnce
 	h.tick, h.interceptors = Tick(p.Resolution), opts.Interceptors
@@ -52,7 +54,8 @@ func (h *Hooks) Options(opts pulsar.ConsumerOptions, p Plan) pulsar.ConsumerOpti
 	return opts
 }
 
-// retries has pulsar-client-go subscribe to the retry topic, and keeps it from publishing: its routers can hang, panic and lose.
+// retries has pulsar-client-go subscribe to the retry topic, and keeps it from publishing: its routers can hang, panic
+// and lose.
 func (p *Plan) retries(opts *pulsar.ConsumerOptions) {
 	switch {
 	case p.RetryTopic != "" && opts.TopicsPattern != "":
@@ -82,7 +85,8 @@ func NacksUndecryptable(opts pulsar.ConsumerOptions) bool {
 	return d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail
 }
 
-// decrypt has messages handed over that cannot be decrypted: pulsar-client-go would nack them, and request them with every tick.
+// decrypt has messages handed over that cannot be decrypted: pulsar-client-go would nack them, and request them with
+// every tick.
 func decrypt(opts *pulsar.ConsumerOptions) {
 	var d pulsar.MessageDecryptionInfo // pulsar-client-go fills it in
 	nacks := NacksUndecryptable(*opts)

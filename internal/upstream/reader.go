@@ -7,8 +7,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Reader takes the messages of a consumer: all that are there at once, since to wake pulsar-client-go for each takes longer than the message.
-// One goroutine at a time uses it.
+// Reader takes the messages of a consumer: all that are there at once, since to wake pulsar-client-go for each takes
+// longer than the message. One goroutine at a time uses it.
 type Reader struct {
 	messages <-chan pulsar.ConsumerMessage
 	ahead    []pulsar.ConsumerMessage // taken together
@@ -16,8 +16,8 @@ type Reader struct {
 	zero     *zeroQueue               // nil if the consumer has a queue
 }
 
-// NewReader returns a Reader that takes up to ahead messages at once, until ended. failed is called if a consumer without a queue fails, with a message
-// that it cannot decrypt, or with the error of its Receive.
+// NewReader returns a Reader that takes up to ahead messages at once, until ended. failed is called if a consumer
+// without a queue fails, with a message that it cannot decrypt, or with the error of its Receive.
 func NewReader(ended context.Context, consumer pulsar.Consumer, ahead int, failed func(error)) *Reader {
 	r := &Reader{messages: Chan(consumer), ahead: make([]pulsar.ConsumerMessage, 0, max(1, ahead))}
 	if r.messages == nil {
@@ -81,7 +81,8 @@ func (r *Reader) Put(cm pulsar.ConsumerMessage) {
 	r.zero.took()
 }
 
-// Recall ends a Receive of a consumer without a queue, so that something else may be called. If it received something, that stays here.
+// Recall ends a Receive of a consumer without a queue, so that something else may be called. If it received something,
+// that stays here.
 func (r *Reader) Recall() {
 	if r.zero != nil {
 		r.zero.recall()
@@ -100,8 +101,8 @@ func (r *Reader) Forget() {
 	}
 }
 
-// Close closes a consumer, and takes what is in its queue meanwhile. If that is full, pulsar-client-go's reader of the connection waits for
-// room, with the broker's answer to the Close behind it, and nobody else has the connection.
+// Close closes a consumer, and takes what is in its queue meanwhile. If that is full, pulsar-client-go's reader of the
+// connection waits for room, with the broker's answer to the Close behind it, and nobody else has the connection.
 func Close(consumer pulsar.Consumer) {
 	messages, closed := Chan(consumer), make(chan struct{})
 	taking := make(chan struct{})
@@ -123,7 +124,8 @@ func Close(consumer pulsar.Consumer) {
 	<-taking
 }
 
-// IsClosed reports whether a consumer has closed itself, which its channel does not tell. It may return a message instead.
+// IsClosed reports whether a consumer has closed itself, which its channel does not tell. It may return a message
+// instead.
 func IsClosed(consumer pulsar.Consumer) (msg pulsar.Message, closed bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

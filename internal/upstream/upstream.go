@@ -1,11 +1,14 @@
-// Package upstream knows pulsar-client-go: what a consumer of it is given, what it reports and when, what its ids and messages are
-// like, and how its channel is read. Package redelivery decides nothing here, and nothing here decides what becomes of a message.
+// Package upstream knows pulsar-client-go: what a consumer of it is given, what it reports and when, what its ids and
+// messages are like, and how its channel is read. Package redelivery decides nothing here, and nothing here decides
+// what becomes of a message.
 //
 // pulsar-client-go says little about connections. These are the signs that Hooks turns into Events:
 //
-//   - It asks BackOffPolicyFunc for a backoff at the start of each reconnection, of any partition; it does not say which.
+//   - It asks BackOffPolicyFunc for a backoff at the start of each reconnection, of any partition; it does not say
+//     which.
 //   - It calls BeforeConsume for each message in the goroutine that received it, before the message can be read.
-//   - It calls the ConsumerEventListener when a partition of a Failover subscription becomes this consumer's, or another's.
+//   - It calls the ConsumerEventListener when a partition of a Failover subscription becomes this consumer's, or
+//     another's.
 //   - It calls OnConsumerClose for each topic that it stops to read, unless the whole consumer was closed by its owner.
 package upstream
 
@@ -16,7 +19,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Events are told by goroutines of pulsar-client-go, which may hold its locks: the functions must not call it. None is nil.
+// Events are told by goroutines of pulsar-client-go, which may hold its locks: the functions must not call it. None is
+// nil.
 type Events struct {
 	Lost   func()                                      // a connection was lost, or is about to be
 	Sent   func(pulsar.ConsumerMessage)                // the broker sent a message, which cannot be read yet
@@ -51,7 +55,8 @@ func (h *Hooks) Asked() {
 	h.asked = time.Now()
 }
 
-// Flush returns when the requests were sent, which takes a tick. pulsar-client-go can deadlock when it is closed while it sends them.
+// Flush returns when the requests were sent, which takes a tick. pulsar-client-go can deadlock when it is closed while
+// it sends them.
 func (h *Hooks) Flush() {
 	h.mu.Lock()
 	wait, ever := time.Until(h.asked.Add(2*h.tick+20*time.Millisecond)), !h.asked.IsZero()

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Limit is the longest wait. It is long, since a busy machine must not fail a test, and far below the ten minutes after which go test
-// ends all tests of a package.
+// Limit is the longest wait. It is long, since a busy machine must not fail a test, and far below the ten minutes after
+// which go test ends all tests of a package.
 const Limit = time.Minute
 
-// Next returns the next value of ch, or the zero value if ch is closed. It fails t after Limit. Call it in the goroutine of the test.
+// Next returns the next value of ch, or the zero value if ch is closed. It fails t after Limit. Call it in the
+// goroutine of the test.
 func Next[T any](t testing.TB, ch <-chan T) T {
 	t.Helper()
 	select {

@@ -21,8 +21,8 @@ type Wire struct {
 	gate chan struct{} // closed while data may pass
 }
 
-// New returns a wire with a round trip to a broker's host and port. If Addr is as long as these, it takes their place in the broker's
-// answers.
+// New returns a wire with a round trip to a broker's host and port. If Addr is as long as these, it takes their place
+// in the broker's answers.
 func New(t testing.TB, target string, roundTrip time.Duration) *Wire {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -74,7 +74,8 @@ func alerts(t *testing.T) map[string]string {
 	return all
 }
 
-// TestExpressionsUseKnownMetrics needs no Prometheus: each name is one of package metrics, and docs/observability.md names all.
+// TestExpressionsUseKnownMetrics needs no Prometheus: each name is one of package metrics, and docs/observability.md
+// names all.
 func TestExpressionsUseKnownMetrics(t *testing.T) {
 	source, err := os.ReadFile("../metrics.go")
 	require.NoError(t, err)

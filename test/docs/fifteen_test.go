@@ -25,8 +25,8 @@ const fifteenPage = "docs/fifteen-minutes.md"
 // mark separates the output of the page's commands.
 const mark = "=== next command"
 
-// TestFifteenMinutes writes the files of the page and runs its commands, in order and in one shell. The broker in process takes the place of
-// the one that the page starts, and this working tree that of the clone.
+// TestFifteenMinutes writes the files of the page and runs its commands, in order and in one shell. The broker in
+// process takes the place of the one that the page starts, and this working tree that of the clone.
 func TestFifteenMinutes(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("the page needs curl")
@@ -108,7 +108,8 @@ func withOutputs(page string, printed []string) string {
 	})
 }
 
-// masked is output without what differs from run to run: ids, ages, the order of letters, how many make a batch, and the width of columns.
+// masked is output without what differs from run to run: ids, ages, the order of letters, how many make a batch, and
+// the width of columns.
 func masked(output string) string {
 	output = regexp.MustCompile(`\b[0-9a-f]{12}\b|\b\d+(:\d+)+\b|\b\d+s\b|"id":\d+|\d+ entries`).ReplaceAllString(output, "#")
 	return regexp.MustCompile(` +`).ReplaceAllString(output, " ")

@@ -93,7 +93,8 @@ func snippetOfSubscribeWith(client pulsar.Client, opts pulsar.ConsumerOptions) e
 	return err
 }
 
-// Every Go snippet of the README, of usage.md and of the migration notes stands in this file or is examples/first, where the compiler sees it.
+// Every Go snippet of the README, of usage.md and of the migration notes stands in this file or is examples/first,
+// where the compiler sees it.
 func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippetOfWorker(context.Background(), nil))
 	assert.Error(t, snippetOfSubscribe(nil, pulsar.ConsumerOptions{}))

@@ -157,7 +157,8 @@ func cumulativeAcks(s *script) {
 	a.drain()
 }
 
-// A client without batch-index acks acknowledges up to the entry before the batch: entry -1 if it is the first of its ledger.
+// A client without batch-index acks acknowledges up to the entry before the batch: entry -1 if it is the first of its
+// ledger.
 func cumulativeAckBeforeTheFirstEntry(s *script) {
 	a := s.ready()
 	a.subscribe(1, "Exclusive")

@@ -117,8 +117,8 @@ func rewinds(s *script, kind string) {
 	a.subscribe(3, "Shared")
 }
 
-// countsAfter raises the counts of two messages of consumer 1, lets it go in some way, with and without a second consumer, and looks at
-// the counts of what the next one gets.
+// countsAfter raises the counts of two messages of consumer 1, lets it go in some way, with and without a second
+// consumer, and looks at the counts of what the next one gets.
 func countsAfter(kind string) []scenario {
 	ways := []struct {
 		name string

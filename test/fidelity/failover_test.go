@@ -88,7 +88,8 @@ var failoverScenarios = []scenario{
 	}},
 }
 
-// failover makes the script's topic partition 1 of two, with two messages, and three connections: a partition chooses by name.
+// failover makes the script's topic partition 1 of two, with two messages, and three connections: a partition chooses
+// by name.
 func (s *script) failover() (one, two, three *conn) {
 	s.rest("PUT", "partitions", "2")
 	s.topic += "-partition-1"

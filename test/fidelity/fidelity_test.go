@@ -60,8 +60,9 @@ func TestMain(m *testing.M) {
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
-// TestFidelity plays each scenario on the broker in process, and compares what happens with the trace that a real Pulsar left in testdata.
-// With PULSAR_URL and PULSAR_ADMIN_URL it plays those that are for such a broker on that one too, and compares its trace as well.
+// TestFidelity plays each scenario on the broker in process, and compares what happens with the trace that a real
+// Pulsar left in testdata. With PULSAR_URL and PULSAR_ADMIN_URL it plays those that are for such a broker on that one
+// too, and compares its trace as well.
 func TestFidelity(t *testing.T) {
 	broker := broker(t)
 	for _, g := range groups {

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// Commands are written and read by the descriptors of the Go client, not by the codec of the broker in process, so that a fault of that
-// codec cannot hide behind itself.
+// Commands are written and read by the descriptors of the Go client, not by the codec of the broker in process, so that
+// a fault of that codec cannot hide behind itself.
 
 // parse reads messages of one kind of PulsarApi.proto in text form. Later ones replace fields of earlier ones.
 func parse(kind string, texts ...string) *dynamicpb.Message {
@@ -75,8 +75,8 @@ func number(m protoreflect.Message, name string) uint64 {
 var noise = []protoreflect.Name{"request_id", "message", "error_message", "brokerServiceUrl", "assignedBrokerServiceUrl", "topics_hash",
 	"address", "connectedSince", "msgRateOut", "msgThroughputOut", "msgRateRedeliver", "msgRateExpired", "messageAckRate"}
 
-// render writes all fields of m that say something: required ones, those that differ from their default, and errors, whose mere
-// presence is a failure to clients.
+// render writes all fields of m that say something: required ones, those that differ from their default, and errors,
+// whose mere presence is a failure to clients.
 func (s *script) render(m protoreflect.Message) string {
 	var out []string
 	fields := m.Descriptor().Fields()

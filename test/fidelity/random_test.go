@@ -19,10 +19,10 @@ var (
 	randomSeed = flag.Uint64("random.seed", 1, "the seed of the first of them; the others have those after it")
 )
 
-// TestRandom plays random programs on the broker in process and on a real one, and compares the traces. A real one that is slow is given
-// more time before a difference counts. Known differences, which seeds beyond the first hundred may meet: after a seek beyond
-// acknowledged messages Pulsar's backlog is one too low; when the owner of a key leaves without permits, Pulsar sends its messages
-// with the next flow; on Exclusive it sometimes sends one entry more.
+// TestRandom plays random programs on the broker in process and on a real one, and compares the traces. A real one that
+// is slow is given more time before a difference counts. Known differences, which seeds beyond the first hundred may
+// meet: after a seek beyond acknowledged messages Pulsar's backlog is one too low; when the owner of a key leaves
+// without permits, Pulsar sends its messages with the next flow; on Exclusive it sometimes sends one entry more.
 func TestRandom(t *testing.T) {
 	broker := broker(t)
 	if broker.url == "" {

@@ -155,8 +155,8 @@ func (c *conn) fence() {
 	c.await(func(a arrival) bool { return a.name == "PONG" })
 }
 
-// drain writes down all that comes until it is quiet: first the messages of each consumer in their order, then the rest in its own.
-// It returns the ids of the messages.
+// drain writes down all that comes until it is quiet: first the messages of each consumer in their order, then the rest
+// in its own. It returns the ids of the messages.
 func (c *conn) drain() []messageID {
 	for range 2 { // what one connection does reaches another
 		for _, other := range c.open {

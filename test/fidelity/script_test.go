@@ -35,7 +35,8 @@ func (s *script) note(format string, args ...any) {
 	s.trace = append(s.trace, fmt.Sprintf(format, args...))
 }
 
-// rest calls the admin API and writes down the status. The path is that of the script's topic unless it begins with a slash.
+// rest calls the admin API and writes down the status. The path is that of the script's topic unless it begins with a
+// slash.
 func (s *script) rest(method, path, body string) []byte {
 	status, answer := s.call(method, path, body)
 	if path == "" {

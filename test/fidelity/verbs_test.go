@@ -84,7 +84,8 @@ func (c *conn) trySend(producer uint64, payload string, more ...string) {
 	c.note("%s < %s", c.name, c.describe(c.sendMessage(producer, payload, 0, more...)))
 }
 
-// subscribe creates consumer id of subscription s, from the earliest message on. It writes an answer down unless it is a success.
+// subscribe creates consumer id of subscription s, from the earliest message on. It writes an answer down unless it is
+// a success.
 func (c *conn) subscribe(id uint64, kind string, more ...string) {
 	a := c.call(fmt.Sprintf(`subscribe { topic: %q subscription: "s" subType: %s consumer_id: %d consumer_name: "c%d" initialPosition: Earliest }`,
 		c.topic, kind, id, id), wrap("subscribe", more)...)

@@ -11,7 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// What the log of attempts costs, on a real broker with PULSAR_URL: of messages that do not fail, and of messages that all fail once.
+// What the log of attempts costs, on a real broker with PULSAR_URL: of messages that do not fail, and of messages that
+// all fail once.
 func BenchmarkAttemptLog(b *testing.B) {
 	for _, fails := range []bool{false, true} {
 		for _, log := range []bool{false, true, false, true} {

@@ -93,7 +93,8 @@ func TestAttemptLogIsBack(t *testing.T) {
 	}
 }
 
-// With a log that cannot be written to, Subscribe fails, or goes on without it if it is optional: nothing is lost or stuck, and it is said.
+// With a log that cannot be written to, Subscribe fails, or goes on without it if it is optional: nothing is lost or
+// stuck, and it is said.
 func TestAttemptLogIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
@@ -149,7 +150,8 @@ func TestAttemptLogIsSlow(t *testing.T) {
 	}
 }
 
-// newOther is a client of its own: the test's commands do not wait behind its slow ones. Its dead letters do, so it is patient.
+// newOther is a client of its own: the test's commands do not wait behind its slow ones. Its dead letters do, so it is
+// patient.
 func newOther(t *testing.T, b *broker) pulsar.Client {
 	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(t), OperationTimeout: 12 * time.Second})
 	require.NoError(t, err)

@@ -41,8 +41,8 @@ func ackDue(t *testing.T, c *redelivery.Consumer, due map[string]time.Time) {
 	}
 }
 
-// A batch of which some messages are settled and some failed goes on with the next consumer, whether or not the broker knows what of it is
-// acknowledged. Where it does not, what was settled comes again, and counts as new.
+// A batch of which some messages are settled and some failed goes on with the next consumer, whether or not the broker
+// knows what of it is acknowledged. Where it does not, what was settled comes again, and counts as new.
 func TestAttemptsOfAPartOfABatch(t *testing.T) {
 	t.Parallel()
 	for _, indexed := range []bool{false, true} {
@@ -102,7 +102,8 @@ func TestAttemptsOfAKeyThatMoves(t *testing.T) {
 	b.settles(topic, 0)
 }
 
-// Consumers without a log may come before, after and beside those with one. What they settle keeps its record, which does no harm.
+// Consumers without a log may come before, after and beside those with one. What they settle keeps its record, which
+// does no harm.
 func TestAttemptsBesideAPlainConsumer(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

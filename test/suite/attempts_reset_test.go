@@ -19,9 +19,10 @@ import (
 
 const killedThenReset = "REDELIVERY_TEST_KILLED_THEN_RESET"
 
-// Twenty messages succeed at their third delivery, which is their last. Then their consumer's process is killed, and an operator resets the
-// cursor. Each comes again as a new message if the log of attempts was forgotten, before the reset or after it, and without that if the process
-// lived long enough to remove its records. Else each comes with its old count, and its next failure makes a dead letter of it.
+// Twenty messages succeed at their third delivery, which is their last. Then their consumer's process is killed, and an
+// operator resets the cursor. Each comes again as a new message if the log of attempts was forgotten, before the reset
+// or after it, and without that if the process lived long enough to remove its records. Else each comes with its old
+// count, and its next failure makes a dead letter of it.
 func TestCursorResetAfterAKill(t *testing.T) {
 	if how := os.Getenv(killedThenReset); how != "" {
 		succeedAtTheThird(t, strings.Fields(how))

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// A message that failed is neither early nor counted again for the next consumer of the subscription, on every subscription type, in a batch
-// too, and its last delivery makes it a dead letter.
+// A message that failed is neither early nor counted again for the next consumer of the subscription, on every
+// subscription type, in a batch too, and its last delivery makes it a dead letter.
 func TestAttemptsOutliveTheConsumer(t *testing.T) {
 	t.Parallel()
 	for kind := range kinds {

@@ -14,7 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// Upstream is told of each acknowledgement of a batch, and by its id. If it has an error, the message is the application's still.
+// Upstream is told of each acknowledgement of a batch, and by its id. If it has an error, the message is the
+// application's still.
 func TestUpstreamIsToldOfEachMessageOfABatch(t *testing.T) {
 	var outcomes []redelivery.Outcome
 	c, inner := newPrepared(t, pulsar.Shared, redelivery.WithObserver(redelivery.Observer{
@@ -67,8 +68,8 @@ func TestNackAfterAnAckThatFailed(t *testing.T) {
 	require.EqualValues(t, 1, again.RedeliveryCount())
 }
 
-// A batch ends acknowledged by whatever verbs and in whatever order its messages are settled, and though the first of them are not delivered,
-// after a seek into its middle.
+// A batch ends acknowledged by whatever verbs and in whatever order its messages are settled, and though the first of
+// them are not delivered, after a seek into its middle.
 func TestABatchEndsAcknowledged(t *testing.T) {
 	t.Parallel()
 	const n = 10
@@ -150,9 +151,11 @@ func TestABatchEndsAcknowledged(t *testing.T) {
 	})
 }
 
-// What is published while the Consumer is being closed ends its batch: the siblings that were acknowledged before do not come again.
+// What is published while the Consumer is being closed ends its batch: the siblings that were acknowledged before do
+// not come again.
 //
-// Close waits half a second for the receipt. If this machine stalled for longer than that, the batch may come again, and it is tried again.
+// Close waits half a second for the receipt. If this machine stalled for longer than that, the batch may come again,
+// and it is tried again.
 func TestABatchEndsThoughTheConsumerIsClosedMeanwhile(t *testing.T) {
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"reconsume": func(c *redelivery.Consumer, msg pulsar.Message) error {
@@ -176,7 +179,8 @@ func TestABatchEndsThoughTheConsumerIsClosedMeanwhile(t *testing.T) {
 	}
 }
 
-// closeWhilePublishing closes a Consumer while it publishes the last message of a batch, and returns the backlog after that.
+// closeWhilePublishing closes a Consumer while it publishes the last message of a batch, and returns the backlog after
+// that.
 func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsar.Message) error) (inTime bool, backlog int) {
 	b := newInProcess(t, pulsar.ClientOptions{})
 	topic := b.topic(0)

@@ -12,7 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// The broker counts a batch whole until all of it is acknowledged: one message of each of 50 batches that waits keeps 50,000 unacknowledged.
+// The broker counts a batch whole until all of it is acknowledged: one message of each of 50 batches that waits keeps
+// 50,000 unacknowledged.
 func TestBlockedByBatches(t *testing.T) {
 	t.Parallel()
 	for name, index := range map[string]bool{"by entry": false, "with batch-index acks": true} {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One of two consumers fails on everything, the other on nothing. What the first has nacked is to have its chance with the second: there are
-// not many more dead letters than without the library.
+// One of two consumers fails on everything, the other on nothing. What the first has nacked is to have its chance with
+// the second: there are not many more dead letters than without the library.
 func TestABrokenConsumerDoesNotSpoilMessagesForOthers(t *testing.T) {
 	t.Parallel()
 	const n = 400

@@ -31,7 +31,8 @@ type broker struct {
 	inProcess *pulsartest.Server // nil if the broker is a real one
 }
 
-// newBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name, or starts one in this process with options.
+// newBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name, or starts one in this process with
+// options.
 func newBroker(t testing.TB, options ...pulsartest.Option) *broker {
 	b := &broker{t: t, url: os.Getenv("PULSAR_URL"), admin: os.Getenv("PULSAR_ADMIN_URL")}
 	if b.url == "" || b.admin == "" {

@@ -64,7 +64,8 @@ func TestATopicVanishesWhileMessagesOfAnotherWait(t *testing.T) {
 	}
 }
 
-// The child that owns a message closes while its acknowledgement fails: it is tried with the whole consumer the next time.
+// The child that owns a message closes while its acknowledgement fails: it is tried with the whole consumer the next
+// time.
 func TestAnAckAfterItsTopicIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := newFake()

@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 
 const leaking = "REDELIVERY_TEST_LEAKING"
 
-// elsewhere runs a test in a process of its own, where goroutines may leak: upstream's outlive Unsubscribe, and Close of a
-// pattern's consumer does not wait for who looks for topics. It reports false in that process.
+// elsewhere runs a test in a process of its own, where goroutines may leak: upstream's outlive Unsubscribe, and Close
+// of a pattern's consumer does not wait for who looks for topics. It reports false in that process.
 func elsewhere(t *testing.T) bool {
 	if os.Getenv(leaking) != "" {
 		return false
@@ -134,7 +134,8 @@ func TestAnEarlyCopyIsHeldUntilDue(t *testing.T) {
 	})
 }
 
-// Where a nacked message waits: in memory, from which it comes back on time, or at the broker, which is asked for it then.
+// Where a nacked message waits: in memory, from which it comes back on time, or at the broker, which is asked for it
+// then.
 func TestWhereANackedMessageWaits(t *testing.T) {
 	const memory, broker = true, false
 	for name, test := range map[string]struct {

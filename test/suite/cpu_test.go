@@ -18,10 +18,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/metrics"
 )
 
-// BenchmarkReceiveAck has what a message that is received and acknowledged costs, of a plain consumer and of this library's, as medians of b.N
-// rounds in which each consumer gets as many messages in turn: CPU time of this process, how many times that of the plain consumer of the
-// same round it is, throughput beside it, and allocations. It needs a broker, else that one's work is in it, and is not disturbed much by
-// other processes: run it with -benchtime 5x.
+// BenchmarkReceiveAck has what a message that is received and acknowledged costs, of a plain consumer and of this
+// library's, as medians of b.N rounds in which each consumer gets as many messages in turn: CPU time of this process,
+// how many times that of the plain consumer of the same round it is, throughput beside it, and allocations. It needs a
+// broker, else that one's work is in it, and is not disturbed much by other processes: run it with -benchtime 5x.
 func BenchmarkReceiveAck(b *testing.B) {
 	const messages = 50_000
 	m, err := metrics.New(prometheus.NewRegistry())

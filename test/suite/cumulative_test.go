@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// A cumulative acknowledgement covers what the application has had. The message that Chan offers next is not among that: it is handed
-// out, and in its turn.
+// A cumulative acknowledgement covers what the application has had. The message that Chan offers next is not among
+// that: it is handed out, and in its turn.
 func TestChanWithAckCumulative(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
@@ -42,7 +42,8 @@ func TestChanWithAckCumulative(t *testing.T) {
 	}
 }
 
-// An id that was stored may be of a partition that has sent nothing yet: no message of another partition is settled by it.
+// An id that was stored may be of a partition that has sent nothing yet: no message of another partition is settled by
+// it.
 func TestCumulativeAckOfAStoredIDOfAnotherPartition(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

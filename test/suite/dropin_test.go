@@ -100,7 +100,8 @@ func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 	b.settles(topic, 0)
 }
 
-// Of upstream's each Receive whose context ends leaves a permit at the broker, and so would whatever wakes one that waits.
+// Of upstream's each Receive whose context ends leaves a permit at the broker, and so would whatever wakes one that
+// waits.
 func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -156,8 +157,8 @@ func TestADeadLetterThatCannotBePublishedIsTriedAgain(t *testing.T) {
 	b.settles(topic, 0)
 }
 
-// A method that upstream adds to its Consumer is missing here until it is written: nothing promotes it from an embedded field, past the
-// ledger. TestANewMethodOfUpstreamFailsToCompile of test/upstream tries it.
+// A method that upstream adds to its Consumer is missing here until it is written: nothing promotes it from an embedded
+// field, past the ledger. TestANewMethodOfUpstreamFailsToCompile of test/upstream tries it.
 func TestTheConsumerEmbedsNothing(t *testing.T) {
 	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
 	consumer := reflect.TypeFor[redelivery.Consumer]()

@@ -47,8 +47,9 @@ func (f *fake) receives(opts pulsar.ConsumerOptions, n int64) {
 	f.queue <- cm
 }
 
-// A consumer of Failover joins, and is told that it is not the active one before Subscribe has returned. When the active one leaves, the broker sends
-// it what is published meanwhile, and after the failover delay, when it tells, all that is not acknowledged. That comes first.
+// A consumer of Failover joins, and is told that it is not the active one before Subscribe has returned. When the
+// active one leaves, the broker sends it what is published meanwhile, and after the failover delay, when it tells, all
+// that is not acknowledged. That comes first.
 func TestFailoverTakeOverBeginsWithTheOldest(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -94,7 +95,8 @@ func TestToldToBeInactiveBeforeSubscribeReturns(t *testing.T) {
 	})
 }
 
-// What was received before a partition became this consumer's is taken afterwards: the broker sends it again, after older messages.
+// What was received before a partition became this consumer's is taken afterwards: the broker sends it again, after
+// older messages.
 func TestReceivedBeforeItBecameActive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := newFake()

@@ -174,7 +174,8 @@ func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
 	}
 }
 
-// A subscription of several topics that fails after GiveBack is logged in a line, without the stack that upstream's error has.
+// A subscription of several topics that fails after GiveBack is logged in a line, without the stack that upstream's
+// error has.
 func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t, pulsar.ClientOptions{})

@@ -56,7 +56,8 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	require.Equal(t, "reconsumed 1 times", letter.Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A consumer of a dead letter topic with retries of its own begins at the first one, and its dead letter is of that topic.
+// A consumer of a dead letter topic with retries of its own begins at the first one, and its dead letter is of that
+// topic.
 func TestLettersThatAreConsumedWithRetries(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic(0)
@@ -82,7 +83,8 @@ func TestLettersThatAreConsumedWithRetries(t *testing.T) {
 	require.Equal(t, letters, props["REAL_TOPIC"])
 }
 
-// A service that forwards the properties of what it received does not have its name in the dead letters of the next service.
+// A service that forwards the properties of what it received does not have its name in the dead letters of the next
+// service.
 func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
 	b := newBroker(t)
 	orders, ship := b.topic(0), b.topic(0)
@@ -135,8 +137,8 @@ func (b *broker) namespace() string {
 	return "persistent://" + name + "/"
 }
 
-// A name without a namespace is of the namespace of the consumer's topic, in every option that has one. In DLQPolicy it is of public/default, as
-// in pulsar-client-go.
+// A name without a namespace is of the namespace of the consumer's topic, in every option that has one. In DLQPolicy it
+// is of public/default, as in pulsar-client-go.
 func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	b := newBroker(t)
 	namespace := b.namespace()

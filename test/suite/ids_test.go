@@ -38,8 +38,8 @@ func TestAnIDThatCannotBeCompared(t *testing.T) {
 	require.NoError(t, c.AckID(id))
 }
 
-// An id is found in its partition, though it came from somewhere else and the message is forgotten, or another one was nacked by an id that
-// the Consumer does not know.
+// An id is found in its partition, though it came from somewhere else and the message is forgotten, or another one was
+// nacked by an id that the Consumer does not know.
 func TestIDsOfPartitions(t *testing.T) {
 	t.Parallel()
 	t.Run("cumulative", func(t *testing.T) {

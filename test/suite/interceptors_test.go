@@ -35,8 +35,8 @@ func (x *calledOnce) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID)
 }
 func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.is("OnConsumerClose", c) }
 
-// An interceptor gets the Consumer, and may close it. In the others it must not, as with a plain consumer: pulsar-client-go
-// waits for the goroutines that call them.
+// An interceptor gets the Consumer, and may close it. In the others it must not, as with a plain consumer:
+// pulsar-client-go waits for the goroutines that call them.
 func TestCloseInAnInterceptorReturns(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"OnAcknowledge", "OnNegativeAcksSend", "OnConsumerClose"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// A Java consumer with enableRetry on the same subscription reads our retries and dead letters, and we read its: of batches, with
-// keys, ordering keys and event times.
+// A Java consumer with enableRetry on the same subscription reads our retries and dead letters, and we read its: of
+// batches, with keys, ordering keys and event times.
 func TestJavaClient(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

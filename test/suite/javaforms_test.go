@@ -13,7 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// What docs/migration.md lists as different from the Java client: keys that pulsar-client-go cannot write, and the form of ids.
+// What docs/migration.md lists as different from the Java client: keys that pulsar-client-go cannot write, and the form
+// of ids.
 func TestFormsOfJava(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -35,7 +36,8 @@ func TestFormsOfJava(t *testing.T) {
 	require.Regexp(t, `origin=\d+:\d+:0:0\n`, said) // Java has no index of what is in no batch, and -1 for no partition
 }
 
-// The retry topic of several topics: pulsar-client-go's is that of the first as listed, Java's that of the first in order.
+// The retry topic of several topics: pulsar-client-go's is that of the first as listed, Java's that of the first in
+// order.
 func TestRetryTopicOfSeveralTopics(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -69,7 +71,8 @@ func TestRetryTopicOfSeveralTopics(t *testing.T) {
 	require.Contains(t, b.java()("Forms", "retry", second, first), "0 of "+retryTopic(first))
 }
 
-// Java's maxRedeliverCount 3 is a MaxDeliveries of 4 and a MaxReconsumes of 3: a message is delivered four times, nacked or reconsumed.
+// Java's maxRedeliverCount 3 is a MaxDeliveries of 4 and a MaxReconsumes of 3: a message is delivered four times,
+// nacked or reconsumed.
 func TestDeliveriesOfJava(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"nack", "reconsume"} {

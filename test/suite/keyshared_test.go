@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// A consumer joins Key_Shared while another fails on a message of each key, again and again. It gets those of the keys that are its own from
-// now on.
+// A consumer joins Key_Shared while another fails on a message of each key, again and again. It gets those of the keys
+// that are its own from now on.
 func TestAJoiningConsumerGetsKeysThatFail(t *testing.T) {
 	t.Parallel()
 	const keys, atLeast = 50, 10 // half of them move

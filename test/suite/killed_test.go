@@ -23,8 +23,9 @@ import (
 
 const killed = "REDELIVERY_TEST_KILLED"
 
-// TestKilledWhilePublishing kills processes at random moments while their messages become retries or dead letters: none is lost, and one
-// that was published but not acknowledged comes again, and is published by another process a second time.
+// TestKilledWhilePublishing kills processes at random moments while their messages become retries or dead letters: none
+// is lost, and one that was published but not acknowledged comes again, and is published by another process a second
+// time.
 func TestKilledWhilePublishing(t *testing.T) {
 	if how := os.Getenv(killed); how != "" {
 		toBeKilled(t, strings.Fields(how))
@@ -88,7 +89,8 @@ func TestKilledWhilePublishing(t *testing.T) {
 	}
 }
 
-// startProcess runs a test in a process of its own, with one more environment variable, and returns the first line that it writes.
+// startProcess runs a test in a process of its own, with one more environment variable, and returns the first line that
+// it writes.
 func startProcess(t *testing.T, test, variable string) (process *exec.Cmd, line string) {
 	process = exec.Command(os.Args[0], "-test.run=^"+test+"$") //nolint:gosec // the test itself
 	process.Env = append(os.Environ(), variable)

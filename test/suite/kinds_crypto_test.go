@@ -88,7 +88,8 @@ func TestUndecryptableComesBackByPolicy(t *testing.T) {
 	})
 }
 
-// encryptedDeadLetters subscribes to a topic whose messages are encrypted, as their dead letters are after two deliveries, and to these.
+// encryptedDeadLetters subscribes to a topic whose messages are encrypted, as their dead letters are after two
+// deliveries, and to these.
 func (b *broker) encryptedDeadLetters(k keyReader, topic string, options ...redelivery.Option) (c *redelivery.Consumer, dead pulsar.Consumer) {
 	b.t.Helper()
 	opts := b.options(topic, pulsar.Shared)

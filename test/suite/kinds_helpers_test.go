@@ -111,7 +111,8 @@ func (k keyReader) decryption() *pulsar.MessageDecryptionInfo {
 	return &pulsar.MessageDecryptionInfo{KeyReader: k}
 }
 
-// witness is an interceptor that wants to see the Consumer that Subscribe returned, and what the application sees of it.
+// witness is an interceptor that wants to see the Consumer that Subscribe returned, and what the application sees of
+// it.
 type witness struct {
 	mu                                 sync.Mutex
 	consumers                          map[pulsar.Consumer]bool

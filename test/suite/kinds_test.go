@@ -188,8 +188,8 @@ func (x *cell) addTopic() {
 	x.topics = append(x.topics, topic)
 }
 
-// publish publishes messages with the payloads "0" … "n-1": one by one to all topics and partitions in turn, or as a batch
-// to the last.
+// publish publishes messages with the payloads "0" … "n-1": one by one to all topics and partitions in turn, or as a
+// batch to the last.
 func (x *cell) publish(n int, batched bool) {
 	x.t.Helper()
 	if x.published {
@@ -263,8 +263,8 @@ func (x *cell) receive() pulsar.Message {
 // patience is for a real broker that has just been started.
 const patience = 30 * time.Second
 
-// patiently receives more than once: upstream's zero-queue consumer may lose the permit of a Receive that begins while it
-// connects.
+// patiently receives more than once: upstream's zero-queue consumer may lose the permit of a Receive that begins while
+// it connects.
 func patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < patience; {

@@ -37,8 +37,8 @@ func (x *cell) compact(f feature) {
 
 func discovering(o *pulsar.ConsumerOptions) { o.AutoDiscoveryPeriod = time.Second }
 
-// The period is longer than a real broker takes to add partitions: where a new partition cannot be subscribed yet, upstream
-// closes the others, and does not tell.
+// The period is longer than a real broker takes to add partitions: where a new partition cannot be subscribed yet,
+// upstream closes the others, and does not tell.
 func discoveringSlowly(o *pulsar.ConsumerOptions) {
 	o.AutoDiscoveryPeriod = time.Second
 	if os.Getenv("PULSAR_URL") != "" {

@@ -29,8 +29,8 @@ func (k slowKeys) PrivateKey(name string, meta map[string]string) (*crypto.Encry
 	return k.keyReader.PrivateKey(name, meta)
 }
 
-// Upstream reads on for a while after it has noticed that a connection is lost, here since a key takes long. What it reads is cleared before
-// the next connection, and what comes by that is handed out all the same.
+// Upstream reads on for a while after it has noticed that a connection is lost, here since a key takes long. What it
+// reads is cleared before the next connection, and what comes by that is handed out all the same.
 func TestMessagesAfterALostConnectionAreHandedOut(t *testing.T) {
 	t.Parallel()
 	for name, kind := range kinds {

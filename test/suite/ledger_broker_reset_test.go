@@ -74,7 +74,8 @@ func TestUnloadWhileMessagesWait(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s batched=%t", way, kind, batched), func(t *testing.T) {
 					t.Parallel()
 					b := newBroker(t)
-					// A copy's acknowledgement that an unload leaves without an answer keeps upstream from reconnecting for that long.
+					// A copy's acknowledgement that an unload leaves without an answer keeps upstream from reconnecting
+					// for that long.
 					b.connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
 					topic := b.topic(0)
 					b.send(topic, n, batched)
@@ -110,7 +111,8 @@ func TestUnloadWhileMessagesWait(t *testing.T) {
 	}
 }
 
-// acks acknowledges a message at a broker that was just unloading its topic: a busy one may leave an acknowledgement without an answer.
+// acks acknowledges a message at a broker that was just unloading its topic: a busy one may leave an acknowledgement
+// without an answer.
 func (b *broker) acks(c *redelivery.Consumer, msg pulsar.Message) {
 	b.t.Helper()
 	err := c.Ack(msg)

@@ -128,8 +128,8 @@ func (p *pair) run(b *broker, topic string, n, unloads int, subscribe func(name 
 	working.Wait()
 }
 
-// Two consumers of a subscription must not both handle a message because this library kept it for the one while the broker
-// gave it to the other.
+// Two consumers of a subscription must not both handle a message because this library kept it for the one while the
+// broker gave it to the other.
 func TestTwoConsumersNoMoreDoublesThanPlain(t *testing.T) {
 	takesMinutes(t)
 	var table strings.Builder
@@ -144,8 +144,8 @@ func TestTwoConsumersNoMoreDoublesThanPlain(t *testing.T) {
 		{"Failover", pulsar.Failover, false},
 	} {
 		t.Run(c.name, func(t *testing.T) { // one after the other: a busy machine blurs what happens when
-			// Until a machine that stands still has noticed a lost connection, a message may be handed out that is another
-			// consumer's already. That is rare, where a defect was not: sixty doubles and more each time.
+			// Until a machine that stands still has noticed a lost connection, a message may be handed out that is
+			// another consumer's already. That is rare, where a defect was not: sixty doubles and more each time.
 			for attempt := 1; ; attempt++ {
 				plain, wrapped := compare(t, c.kind, c.batched)
 				fmt.Fprintf(&table, "%-16s doubles: plain %d, wrapped %d; forgotten by the broker: plain %d, wrapped %d; early: plain %d by up to %v, wrapped %d by up to %v\n", c.name,

@@ -90,7 +90,8 @@ func needsRealBroker(t testing.TB, what string) {
 
 var long = flag.Bool("long", false, "tests that take minutes run on the broker in process too")
 
-// takesMinutes skips a test that waits for minutes of real time, unless it is asked for or PULSAR_URL names a real broker.
+// takesMinutes skips a test that waits for minutes of real time, unless it is asked for or PULSAR_URL names a real
+// broker.
 func takesMinutes(t testing.TB) {
 	t.Helper()
 	if testing.Short() || !*long && os.Getenv("PULSAR_URL") == "" {

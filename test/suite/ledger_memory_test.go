@@ -34,8 +34,8 @@ func batch(entry int64, messages, size int) (msgs []item) {
 	return msgs
 }
 
-// One message of each batch waits, and keeps the whole batch alive: the limit is for what is kept, and a batch counts once
-// however many of its messages wait.
+// One message of each batch waits, and keeps the whole batch alive: the limit is for what is kept, and a batch counts
+// once however many of its messages wait.
 func TestHeldBatchesAreCountedWhole(t *testing.T) {
 	const batches, messages, size = 100, 100, 10_000
 	const all = batches * messages * size // bytes
@@ -146,7 +146,8 @@ func besides(tb testing.TB, waiting int) (ack func()) {
 	}
 }
 
-// What waits in another partition does not matter. The bound is wide: looking at all of it takes a hundred times as long.
+// What waits in another partition does not matter. The bound is wide: looking at all of it takes a hundred times as
+// long.
 func TestCumulativeAckBesideAnotherPartition(t *testing.T) {
 	cost := func(waiting int) time.Duration {
 		ack := besides(t, waiting)

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// standIn stands in for a prepared consumer of upstream – its dispatcher, the queue before that, the ticks of its nacks –
-// and for its broker.
+// standIn stands in for a prepared consumer of upstream – its dispatcher, the queue before that, the ticks of its nacks
+// – and for its broker.
 type standIn struct {
 	pulsar.Consumer // of a kind that the tests do not call
 	opts            pulsar.ConsumerOptions

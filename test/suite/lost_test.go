@@ -51,8 +51,8 @@ func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error)
 	require.ErrorIs(t, err, want)
 }
 
-// After a lost connection another consumer may have a message on Shared and Key_Shared. Reclaim gives it back: if it is this consumer's after
-// all, it is delivered again, and that does not count. On Exclusive nobody else can have it.
+// After a lost connection another consumer may have a message on Shared and Key_Shared. Reclaim gives it back: if it is
+// this consumer's after all, it is delivered again, and that does not count. On Exclusive nobody else can have it.
 func TestReclaimAfterALostConnection(t *testing.T) {
 	t.Parallel()
 	for name, kind := range kinds {
@@ -108,7 +108,8 @@ type identified struct {
 
 func (m identified) ID() pulsar.MessageID { return m.id }
 
-// Another consumer becomes the active one of a Failover partition: what the first one has is the other's, and it is told so.
+// Another consumer becomes the active one of a Failover partition: what the first one has is the other's, and it is
+// told so.
 func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := newBroker(t), &losses{}
@@ -129,8 +130,8 @@ func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	require.Equal(t, redelivery.Lost{Subscription: sub, Topic: topic + "-partition-0", Why: redelivery.LostPartition}, l.all()[0])
 }
 
-// The connection of an Exclusive consumer breaks, and another one has subscribed before it is back: what the first one has is told to be lost with
-// the Consumer, which gives up, and is the other's.
+// The connection of an Exclusive consumer breaks, and another one has subscribed before it is back: what the first one
+// has is told to be lost with the Consumer, which gives up, and is the other's.
 func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second}), &losses{}

@@ -67,7 +67,8 @@ func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 	}
 }
 
-// chance returns a number that depends on nothing but the entry and how often it was asked for; 1 if there is to be none.
+// chance returns a number that depends on nothing but the entry and how often it was asked for; 1 if there is to be
+// none.
 func (p *modelPart) chance(e *modelEntry) int {
 	if !p.cfg.AckErrors || e == nil || p.w.calm.Load() {
 		return 1

@@ -251,8 +251,8 @@ func (r *modelRun) inProgress(m *modelExpected) {
 	}()
 }
 
-// isForgotten tells whether the Consumer does not know a message any more. It would ask the broker for it, if the model's ids were
-// pulsar-client-go's.
+// isForgotten tells whether the Consumer does not know a message any more. It would ask the broker for it, if the
+// model's ids were pulsar-client-go's.
 func isForgotten(err error) bool {
 	return strings.Contains(err.Error(), "want a message's of pulsar-client-go")
 }

@@ -65,7 +65,8 @@ func (r *modelRun) checkMemory() {
 	}
 }
 
-// mostInARow is how many messages may be handed out again, one after another, while a new one is at the head of a queue.
+// mostInARow is how many messages may be handed out again, one after another, while a new one is at the head of a
+// queue.
 const mostInARow = 100
 
 // checkTurn checks that new messages have their turn. The caller holds r.mu.

@@ -8,9 +8,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelSub is a subscription of one topic at the broker. It does what docs and experiments say of Pulsar 4.0: sends whole
-// entries while there are permits, sends one of them again on Shared and everything on Exclusive and Failover if asked,
-// and everything to a consumer that connects.
+// modelSub is a subscription of one topic at the broker. It does what docs and experiments say of Pulsar 4.0: sends
+// whole entries while there are permits, sends one of them again on Shared and everything on Exclusive and Failover if
+// asked, and everything to a consumer that connects.
 type modelSub struct {
 	w    *modelWorld
 	cfg  *modelConfig
@@ -30,8 +30,8 @@ type modelSub struct {
 	requests  int
 	acked     func(*modelEntry, int) // told of each message that was acknowledged
 
-	// unrepeated is what was acknowledged cumulatively when the partition became another consumer's, which may move the cursor back: if
-	// that got lost, it is not made again.
+	// unrepeated is what was acknowledged cumulatively when the partition became another consumer's, which may move the
+	// cursor back: if that got lost, it is not made again.
 	unrepeated *modelPlace
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// lose breaks the connection, which is noticed after detect. If nothing is to be lost with it, all that was acknowledged
-// reaches the broker first.
+// lose breaks the connection, which is noticed after detect. If nothing is to be lost with it, all that was
+// acknowledged reaches the broker first.
 func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	if p.state != live {
 		return
@@ -51,7 +51,8 @@ func (p *modelPart) deliverAcks() {
 	}
 }
 
-// reconnect is upstream's reconnectToBroker: what is in the queue goes on being dispatched until there is a broker again.
+// reconnect is upstream's reconnectToBroker: what is in the queue goes on being dispatched until there is a broker
+// again.
 func (p *modelPart) reconnect(lookup time.Duration) {
 	p.w.mu.Lock()
 	if p.state == gone {
@@ -84,7 +85,8 @@ func (p *modelPart) reconnect(lookup time.Duration) {
 	}
 }
 
-// late has the goroutine that reads the lost connection receive what it had read: that is cleared before the next connection.
+// late has the goroutine that reads the lost connection receive what it had read: that is cleared before the next
+// connection.
 func (p *modelPart) late() {
 	p.w.mu.Lock()
 	rng := rand.New(rand.NewPCG(p.cfg.Seed, uint64(p.cons.reconnects.Load())))
@@ -150,7 +152,8 @@ func (p *modelPart) grab() {
 	}))
 }
 
-// forgotten notes that the Consumer may have forgotten what it asked for in vain, and what waits with that: nothing has come for an hour.
+// forgotten notes that the Consumer may have forgotten what it asked for in vain, and what waits with that: nothing has
+// come for an hour.
 func (p *modelPart) forgotten() {
 	asked := func(e *modelEntry) bool { return e.asked.After(p.received) }
 	if time.Since(p.received) < time.Hour || !slices.ContainsFunc(p.sub.entries, asked) {

@@ -56,7 +56,8 @@ func (c *modelConfig) ordered() bool {
 	return c.rewinds() && c.Workers == 1 && !c.Others && !c.Seeks && !c.Resets && !c.Panics && !c.PanicsInside
 }
 
-// checkOrder checks that a message that is handed out for the first time is after all others of its topic. The caller holds r.mu.
+// checkOrder checks that a message that is handed out for the first time is after all others of its topic. The caller
+// holds r.mu.
 func (r *modelRun) checkOrder(m *modelExpected) {
 	if m.stand != modelFresh {
 		return
@@ -94,8 +95,8 @@ func (r *modelRun) upTo(msg pulsar.Message) {
 	}
 }
 
-// ackUpTo acknowledges up to a message. What is before it and the application never had is lost then. The caller holds r.mu, which is
-// released.
+// ackUpTo acknowledges up to a message. What is before it and the application never had is lost then. The caller holds
+// r.mu, which is released.
 func (r *modelRun) ackUpTo(m *modelExpected, msg pulsar.Message, entries []*modelEntry, byID bool) {
 	const how = "a cumulative acknowledgement at once"
 	upTo, never := r.upToIn(m, entries)
@@ -131,7 +132,8 @@ func (r *modelRun) entriesTo(e *modelEntry) []*modelEntry {
 	return e.sub.entries[:e.pos+1]
 }
 
-// upToIn returns the messages of a topic up to one; never names one that the application never had. The caller holds r.mu.
+// upToIn returns the messages of a topic up to one; never names one that the application never had. The caller holds
+// r.mu.
 func (r *modelRun) upToIn(m *modelExpected, entries []*modelEntry) (upTo []*modelExpected, never string) {
 	for _, e := range entries {
 		for i := range e.size {

@@ -99,7 +99,8 @@ func (r *modelRun) expire(m *modelExpected) {
 	}
 }
 
-// modelPatience is how long the Consumer waits at least for what it asked for, until it takes it for another consumer's.
+// modelPatience is how long the Consumer waits at least for what it asked for, until it takes it for another
+// consumer's.
 const modelPatience = 6 * time.Second
 
 // modelOrigin is what the broker knows of a copy that was handed out.
@@ -179,7 +180,8 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 		return // a callback took its time before Receive returned
 	}
 	inPart := c.entry.batch && (m.stand == modelSettled && m.copy.epoch < c.epoch || !r.cfg.BrokerIndexAcks)
-	// A connection was lost with the acknowledgement, and another consumer had the message since; the broker has had time for it.
+	// A connection was lost with the acknowledgement, and another consumer had the message since; the broker has had
+	// time for it.
 	lost := m.stand == modelSettled && o.shared && m.copy.epoch < c.epoch && c.sent.Sub(m.settled) > 4*time.Second
 	if m.either || lost || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
 		r.forget(m)

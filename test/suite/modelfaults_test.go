@@ -51,7 +51,8 @@ func (r *modelRun) outage() time.Duration {
 // modelForgotten is how long after the broker took an acknowledgement nobody can believe any more that it was lost.
 const modelForgotten = 10 * time.Second
 
-// reset is an operator's cursor reset: what is settled for long is to be delivered as new, and what was settled lately may be.
+// reset is an operator's cursor reset: what is settled for long is to be delivered as new, and what was settled lately
+// may be.
 func (r *modelRun) reset(p *modelPart, out time.Duration) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -95,7 +96,8 @@ func (r *modelRun) reset(p *modelPart, out time.Duration) {
 	}
 }
 
-// isOver tells whether an entry was acknowledged long ago, and no copy of it can be on its way. The caller holds both locks.
+// isOver tells whether an entry was acknowledged long ago, and no copy of it can be on its way. The caller holds both
+// locks.
 func (r *modelRun) isOver(e *modelEntry) bool {
 	if !e.done || time.Since(e.doneAt) <= modelForgotten || e.otherDid {
 		return false

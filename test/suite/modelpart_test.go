@@ -10,9 +10,9 @@ import (
 )
 
 // modelPart is what upstream makes of one topic of a consumer (partitionConsumer): a queue that the broker fills for
-// permits, a dispatcher that is blocked in sending its head to the consumer's channel, a loop that sends acknowledgements
-// and requests one after another, and a connection that breaks. It is also the topic's own consumer, as ConsumerMessages
-// have it.
+// permits, a dispatcher that is blocked in sending its head to the consumer's channel, a loop that sends
+// acknowledgements and requests one after another, and a connection that breaks. It is also the topic's own consumer,
+// as ConsumerMessages have it.
 type modelPart struct {
 	pulsar.Consumer
 	w     *modelWorld

@@ -7,8 +7,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelStage is the buffer of the inner consumer's channel, where the library gives it none: what it has when a connection is lost
-// goes to the library nevertheless, and comes again from the broker.
+// modelStage is the buffer of the inner consumer's channel, where the library gives it none: what it has when a
+// connection is lost goes to the library nevertheless, and comes again from the broker.
 type modelStage struct {
 	size  int // 0 for none
 	wake  chan struct{}

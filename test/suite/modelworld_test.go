@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// modelWorld is the clock of a model: what is to happen, in order of time. One goroutine makes it happen, and lets everybody
-// else come to rest in between, so that a seed is enough to run a model again.
+// modelWorld is the clock of a model: what is to happen, in order of time. One goroutine makes it happen, and lets
+// everybody else come to rest in between, so that a seed is enough to run a model again.
 type modelWorld struct {
 	start time.Time
 	kick  chan struct{} // something was added
@@ -80,7 +80,8 @@ func (w *modelWorld) nudge() {
 	}
 }
 
-// run lets things happen until over says that it is enough, which run reports, or the time is up, or the run has failed.
+// run lets things happen until over says that it is enough, which run reports, or the time is up, or the run has
+// failed.
 func (w *modelWorld) run(limit time.Duration, over func() bool) bool {
 	return w.runOn(limit, func() bool { return over() || w.failed() }) && !w.failed()
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Upstream has no topic with -partition- in its name unless a number follows the last dash. A name that is made of such a subscription or
-// topic would fail with the first dead letter, or when the log was waited for in vain.
+// Upstream has no topic with -partition- in its name unless a number follows the last dash. A name that is made of such
+// a subscription or topic would fail with the first dead letter, or when the log was waited for in vain.
 func TestNamesThatUpstreamRefusesAreSaidAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

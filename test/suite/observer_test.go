@@ -246,7 +246,8 @@ func durations(settled []redelivery.Settled) (all []time.Duration) {
 	return all
 }
 
-// TestObserverReconnect has messages whose first delivery here has a count: the broker sent them before, to somebody else.
+// TestObserverReconnect has messages whose first delivery here has a count: the broker sent them before, to somebody
+// else.
 func TestObserverReconnect(t *testing.T) {
 	var x told
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
@@ -257,8 +258,8 @@ func TestObserverReconnect(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// TestObserverByChan has messages that the application takes from a channel, where they may wait: it has them from when it took
-// them.
+// TestObserverByChan has messages that the application takes from a channel, where they may wait: it has them from when
+// it took them.
 func TestObserverByChan(t *testing.T) {
 	var x told
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every message is handed out, the first time in order, whatever becomes of the connection and with cumulative acknowledgements.
+// Every message is handed out, the first time in order, whatever becomes of the connection and with cumulative
+// acknowledgements.
 func TestFirstHandOversAreInOrder(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Exclusive", "Failover"} {

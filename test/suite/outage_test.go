@@ -16,7 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// lookups is a broker whose client asks by way of a proxy which broker has a topic. The proxy loses what it is asked of one topic.
+// lookups is a broker whose client asks by way of a proxy which broker has a topic. The proxy loses what it is asked of
+// one topic.
 type lookups struct {
 	*broker
 	direct string                 // the broker's own URL
@@ -105,7 +106,8 @@ var twoTopics = map[string]func(*lookups, *pulsar.ConsumerOptions) (healthy, bro
 	},
 }
 
-// What is nacked or times out of one topic comes back while another topic, partition or the retry topic cannot reconnect.
+// What is nacked or times out of one topic comes back while another topic, partition or the retry topic cannot
+// reconnect.
 func TestATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	fails := map[string]redelivery.Option{

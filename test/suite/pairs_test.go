@@ -34,7 +34,8 @@ func TestALateNackAfterASeek(t *testing.T) {
 	})
 }
 
-// Failover, Chan, cumulative acks: another partition becomes inactive while a message is on offer and a nacked one is due.
+// Failover, Chan, cumulative acks: another partition becomes inactive while a message is on offer and a nacked one is
+// due.
 func TestAnotherPartitionBecomesInactive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := newFake()

@@ -30,8 +30,8 @@ func (x *counted) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID) {
 	}
 }
 
-// TestManyAreOnTheirWay has many published at the same time: dead letters in the order of their nacks, and messages that are moved to
-// the retry topic, where their delays order them, in any.
+// TestManyAreOnTheirWay has many published at the same time: dead letters in the order of their nacks, and messages
+// that are moved to the retry topic, where their delays order them, in any.
 func TestManyAreOnTheirWay(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]bool{"dead letters": false, "moves": true} {
@@ -88,7 +88,8 @@ func TestTheReasonIsKept(t *testing.T) {
 	b.settles(topic, 0)
 }
 
-// TestARefusedDeadLetterIsPaced where the policy's delay is 0 and somebody else has the dead letter topic: the calls fail at once.
+// TestARefusedDeadLetterIsPaced where the policy's delay is 0 and somebody else has the dead letter topic: the calls
+// fail at once.
 func TestARefusedDeadLetterIsPaced(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -124,8 +125,8 @@ func (b *broker) publishing(topic string, move bool, options ...redelivery.Optio
 	return b.subscribe(opts, options...), b.reader(published)
 }
 
-// TestCloseWhileManyAreOnTheirWay closes the Consumer in a callback of one of many publishes: what was not acknowledged is still
-// the broker's.
+// TestCloseWhileManyAreOnTheirWay closes the Consumer in a callback of one of many publishes: what was not acknowledged
+// is still the broker's.
 func TestCloseWhileManyAreOnTheirWay(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -157,8 +158,8 @@ func TestCloseWhileManyAreOnTheirWay(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForWhatIsOnItsWay closes the Consumer while many dead letters have no answer: what is published is acknowledged too, so that
-// no message becomes two dead letters.
+// TestCloseWaitsForWhatIsOnItsWay closes the Consumer while many dead letters have no answer: what is published is
+// acknowledged too, so that no message becomes two dead letters.
 func TestCloseWaitsForWhatIsOnItsWay(t *testing.T) { // alone: it waits half a second at most
 	const n = 500
 	b := newInProcess(t, pulsar.ClientOptions{})
@@ -180,7 +181,8 @@ func TestCloseWaitsForWhatIsOnItsWay(t *testing.T) { // alone: it waits half a s
 	})
 }
 
-// TestPublishesUnderWay has no answer to a publish for a while: what waits for it is bounded, and all become dead letters.
+// TestPublishesUnderWay has no answer to a publish for a while: what waits for it is bounded, and all become dead
+// letters.
 func TestPublishesUnderWay(t *testing.T) {
 	t.Parallel()
 	const n = 3000
@@ -216,8 +218,8 @@ func TestPublishesUnderWay(t *testing.T) {
 	b.settles(topic, 0)
 }
 
-// TestPublishesAsFastAsUpstream compares with upstream's own dead letters. It counts the best of a few attempts: other packages' tests
-// use the same broker and the same processors.
+// TestPublishesAsFastAsUpstream compares with upstream's own dead letters. It counts the best of a few attempts: other
+// packages' tests use the same broker and the same processors.
 func TestPublishesAsFastAsUpstream(t *testing.T) {
 	needsRealBroker(t, "its speed is compared")
 	b := newBroker(t)

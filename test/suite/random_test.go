@@ -22,8 +22,9 @@ var (
 	randomSeed = flag.Uint64("random.seed", 0, "the only seed of TestRandomApplications, or the first with -random.runs")
 )
 
-// Applications of random kinds work on a broker with random options: no message is lost, none comes early to the consumer that failed
-// on it, none comes after Ack where one consumer has the subscription, and one worker gets the messages of a partition in their order.
+// Applications of random kinds work on a broker with random options: no message is lost, none comes early to the
+// consumer that failed on it, none comes after Ack where one consumer has the subscription, and one worker gets the
+// messages of a partition in their order.
 func TestRandomApplications(t *testing.T) {
 	t.Parallel()
 	for _, seed := range randomSeeds() {
@@ -58,7 +59,8 @@ func randomSeeds() (seeds []uint64) {
 	return seeds
 }
 
-// randomFixed are wide runs that are made each time, none of which takes long: each but the first few has shown a defect.
+// randomFixed are wide runs that are made each time, none of which takes long: each but the first few has shown a
+// defect.
 var randomFixed = []uint64{11, 15, 18, 23, 29, 32, 36, 39, 46, 52, 57, 71, 91, 98, 110, 122, 216}
 
 // randomRun is a random application at work.

@@ -235,8 +235,8 @@ func (a *randomApp) wrapToNack(d *delivery) pulsar.Message {
 	return a.wrap(d.msg)
 }
 
-// mayBeStale reports whether the ack timeout of a delivery may be over, so that another may have the message. Nobody can tell of which
-// hand-over a wrapper is, or an id.
+// mayBeStale reports whether the ack timeout of a delivery may be over, so that another may have the message. Nobody
+// can tell of which hand-over a wrapper is, or an id.
 func (a *randomApp) mayBeStale(d *delivery) bool {
 	return a.Timeout > 0 && time.Until(d.timeout) < ms(100)
 }

@@ -113,15 +113,16 @@ func newRandomConfig(seed uint64) *randomConfig {
 // Multiple reports whether others may have what a consumer waits for.
 func (c *randomConfig) Multiple() bool { return c.Consumers > 1 }
 
-// Exact reports whether nothing happens that may have a message come twice, or burn an attempt. A lost connection, of another topic too, may have
-// one withdrawn that is on offer by Chan, and the broker counts that.
+// Exact reports whether nothing happens that may have a message come twice, or burn an attempt. A lost connection, of
+// another topic too, may have one withdrawn that is on offer by Chan, and the broker counts that.
 func (c *randomConfig) Exact() bool {
 	return !c.Multiple() && c.Unloads == 0 && c.Scene != sceneAway && c.Scene != sceneVanishes && !c.MayTimeOutUnseen()
 }
 
-// MayFork reports whether a message may be in its topic and in the retry topic, since its acknowledgement was lost, waits for those of its
-// batch, or is on its way while a sibling is asked for, and another consumer does not know; since an answer is behind more messages than the
-// queue has room for; or since the application acknowledges a copy out of its channel after another one was published.
+// MayFork reports whether a message may be in its topic and in the retry topic, since its acknowledgement was lost,
+// waits for those of its batch, or is on its way while a sibling is asked for, and another consumer does not know;
+// since an answer is behind more messages than the queue has room for; or since the application acknowledges a copy out
+// of its channel after another one was published.
 func (c *randomConfig) MayFork() bool {
 	small := c.Queue > 0 && c.Queue < 10
 	return c.Retry && (c.MayTimeOutUnseen() || small && c.From == redelivery.FromBroker || c.Multiple() &&

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// guard is the test of a run that may hang: it knows which calls are under way, and gives up cleanups that do not return.
+// guard is the test of a run that may hang: it knows which calls are under way, and gives up cleanups that do not
+// return.
 type guard struct {
 	testing.TB
 	seed     uint64

@@ -48,8 +48,8 @@ func (r *randomRun) arranged(n int) int {
 	}
 }
 
-// checkOrder asserts that a message that is handed out for the first time comes before none of its partition that was handed
-// out already. The caller holds mu.
+// checkOrder asserts that a message that is handed out for the first time comes before none of its partition that was
+// handed out already. The caller holds mu.
 func (r *randomRun) checkOrder(n int, f *fate) {
 	if f.handled > 0 {
 		return

@@ -88,7 +88,8 @@ func (r *randomRun) stubborn() bool {
 	return false
 }
 
-// joinKeys is how many keys there are when a consumer joins. The application fails on one message of each until that has got something.
+// joinKeys is how many keys there are when a consumer joins. The application fails on one message of each until that
+// has got something.
 const joinKeys = 20
 
 // joins has another consumer join, and sends messages until it gets one.

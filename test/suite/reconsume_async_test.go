@@ -83,7 +83,8 @@ func (f *fake) settled() int {
 	return len(f.acked)
 }
 
-// The methods of pulsar.Consumer do not wait for the broker, as upstream's do not: two round trips for 2,000 messages, in order.
+// The methods of pulsar.Consumer do not wait for the broker, as upstream's do not: two round trips for 2,000 messages,
+// in order.
 func TestReconsumeLaterDoesNotWait(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -48,8 +48,8 @@ func TestRetriesOfASilentBroker(t *testing.T) {
 	}
 }
 
-// TestReconsumesAsFastAsUpstream compares the rates at a round trip of 100 ms, from the first call to the last acknowledgement. It counts the
-// best of a few attempts, as TestPublishesAsFastAsUpstream.
+// TestReconsumesAsFastAsUpstream compares the rates at a round trip of 100 ms, from the first call to the last
+// acknowledgement. It counts the best of a few attempts, as TestPublishesAsFastAsUpstream.
 func TestReconsumesAsFastAsUpstream(t *testing.T) {
 	needsRealBroker(t, "its speed is compared")
 	b := newBroker(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// A handler that fails after its ack timeout does not publish what another has by now, which may succeed: the message would come once more
-// after Ack had returned nil. As long as nobody has it, it may be published.
+// A handler that fails after its ack timeout does not publish what another has by now, which may succeed: the message
+// would come once more after Ack had returned nil. As long as nobody has it, it may be published.
 func TestReconsumeOfAnEarlierDelivery(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*redelivery.Consumer, pulsar.Message) error{

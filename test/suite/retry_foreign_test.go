@@ -11,7 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// A message that was published with the properties of a retry's origin, but empty, is retried as any other: neither early nor for ever.
+// A message that was published with the properties of a retry's origin, but empty, is retried as any other: neither
+// early nor for ever.
 func TestRetriesOfAMessageWithAnEmptyOrigin(t *testing.T) {
 	b := newInProcess(t, pulsar.ClientOptions{})
 	delay := ms(100)

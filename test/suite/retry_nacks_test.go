@@ -163,7 +163,8 @@ func TestRetriesOutliveTheProcess(t *testing.T) {
 	nothing(t, c, ms(500))
 }
 
-// Nacks that are moved to the retry topic are limited by MaxDeliveries alone, and the reason of the last one is in the dead letter.
+// Nacks that are moved to the retry topic are limited by MaxDeliveries alone, and the reason of the last one is in the
+// dead letter.
 func TestMovedNacksAreNotReconsumes(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

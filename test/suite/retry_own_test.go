@@ -12,7 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Who names the consumer's own topic for its retries or dead letters is told, in whatever form the name is: they would come again and never end.
+// Who names the consumer's own topic for its retries or dead letters is told, in whatever form the name is: they would
+// come again and never end.
 func TestOwnTopicForRetriesOrDeadLetters(t *testing.T) {
 	b := newInProcess(t, pulsar.ClientOptions{})
 	full := "persistent://public/default/bills"
@@ -54,7 +55,8 @@ func TestReconsumerWithRetriesThatTheConsumerReads(t *testing.T) {
 	b.subscribe(opts, redelivery.WithReconsumer(r))
 }
 
-// Wrap does not know what its consumer reads. With a Reconsumer whose dead letters would come there again, none is published, and that is told.
+// Wrap does not know what its consumer reads. With a Reconsumer whose dead letters would come there again, none is
+// published, and that is told.
 func TestWrapWithAReconsumerOfItsOwnTopic(t *testing.T) {
 	b := newInProcess(t, pulsar.ClientOptions{})
 	for _, name := range []string{"bills", "persistent://public/default/bills", "bills-partition-0"} {

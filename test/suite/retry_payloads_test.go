@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// TestRetriesOfEveryPayload compares what comes back and what becomes a dead letter with what was sent, by default options and
-// with others.
+// TestRetriesOfEveryPayload compares what comes back and what becomes a dead letter with what was sent, by default
+// options and with others.
 func TestRetriesOfEveryPayload(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 12<<20) // more than a message can have
@@ -101,8 +101,8 @@ func TestRetryTopicIsAPartition(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), time.Second)
 }
 
-// TestTopicsDeletedUnderTheirProducers are made again by these, and with them the subscriptions that keep what is published: the
-// Consumer's, which subscribes again at the end, and the initial one of dead letters.
+// TestTopicsDeletedUnderTheirProducers are made again by these, and with them the subscriptions that keep what is
+// published: the Consumer's, which subscribes again at the end, and the initial one of dead letters.
 func TestTopicsDeletedUnderTheirProducers(t *testing.T) {
 	t.Parallel()
 	require.True(t, publishing.InitialSubscription(&pulsar.ProducerOptions{}, ""), "upstream's option has another name")

@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// What the broker has taken as one message may be too large with the properties of a retry or a dead letter, and for a batch. It is published in
-// chunks then, whatever the broker's limit is, and with what encryption adds.
+// What the broker has taken as one message may be too large with the properties of a retry or a dead letter, and for a
+// batch. It is published in chunks then, whatever the broker's limit is, and with what encryption adds.
 func TestRetriesAsLargeAsTheBrokerAllows(t *testing.T) {
 	t.Parallel()
 	type scene struct {

@@ -169,7 +169,8 @@ func TestAlwaysFailedIsDead(t *testing.T) {
 	}
 }
 
-// TestPatternHasOneRetryAndOneDeadLetterTopic where none is named: upstream's, whose names have a namespace and no topic.
+// TestPatternHasOneRetryAndOneDeadLetterTopic where none is named: upstream's, whose names have a namespace and no
+// topic.
 func TestPatternHasOneRetryAndOneDeadLetterTopic(t *testing.T) {
 	if elsewhere(t) {
 		return

@@ -14,7 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// TestReconsumeWithoutARetryTopic publishes nothing: nobody would read it, and the broker deletes a topic that nobody reads.
+// TestReconsumeWithoutARetryTopic publishes nothing: nobody would read it, and the broker deletes a topic that nobody
+// reads.
 func TestReconsumeWithoutARetryTopic(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]func(topic string) pulsar.ConsumerOptions{
@@ -42,8 +43,8 @@ func TestReconsumeWithoutARetryTopic(t *testing.T) {
 	}
 }
 
-// TestABatchIsNotDeadBecauseOfOneMessage of it, for a consumer that has not seen it before: the broker counts the batch, and
-// sends the acknowledged ones of it too.
+// TestABatchIsNotDeadBecauseOfOneMessage of it, for a consumer that has not seen it before: the broker counts the
+// batch, and sends the acknowledged ones of it too.
 func TestABatchIsNotDeadBecauseOfOneMessage(t *testing.T) {
 	t.Parallel()
 	const n, bad = 10, "3"

@@ -13,7 +13,8 @@ import (
 
 const record = `{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"string"}`
 
-// A consumer with one version of an Avro schema retries and gives up messages of another one, and damaged ones. Java reads them.
+// A consumer with one version of an Avro schema retries and gives up messages of another one, and damaged ones. Java
+// reads them.
 func TestOtherVersionsOfASchema(t *testing.T) {
 	t.Parallel()
 	older := pulsar.NewAvroSchema(record+"]}", nil)

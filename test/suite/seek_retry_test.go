@@ -13,7 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// A seek with a retry topic resets the main topic. What waits in the retry topic stays, and so does what the application has of it.
+// A seek with a retry topic resets the main topic. What waits in the retry topic stays, and so does what the
+// application has of it.
 func TestSeekWithARetryTopic(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared, "Exclusive": pulsar.Exclusive} {
@@ -35,7 +36,8 @@ func TestSeekWithARetryTopic(t *testing.T) {
 				if kind != pulsar.Exclusive {
 					wait = 3 * time.Second
 				}
-				// All are received before the first is reconsumed: a retry without delay may come before the next message.
+				// All are received before the first is reconsumed: a retry without delay may come before the next
+				// message.
 				msgs := []pulsar.Message{receive(t, c), receive(t, c), receive(t, c)}
 				first := msgs[0].ID()
 				for _, msg := range msgs {
@@ -79,7 +81,8 @@ func TestSeekOfTwoTopicsWithARetryTopic(t *testing.T) {
 	require.ErrorIs(t, c.SeekByTime(time.Now()), errors.ErrUnsupported)
 }
 
-// A snooze for long goes to the retry topic, so that it does not count as unacknowledged at the broker, and does not count as a delivery.
+// A snooze for long goes to the retry topic, so that it does not count as unacknowledged at the broker, and does not
+// count as a delivery.
 func TestLongSnoozeMovesToTheRetryTopicUncounted(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -139,7 +139,8 @@ func TestCopyThatCameWhileSettlingFailedIsRequestedAtOnce(t *testing.T) {
 	}, atBroker)
 }
 
-// Copies of settled messages that are still to be acknowledged again when the subscription is reset are to be handed out.
+// Copies of settled messages that are still to be acknowledged again when the subscription is reset are to be handed
+// out.
 func TestSeekEndsChores(t *testing.T) {
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
 		for range 2 {

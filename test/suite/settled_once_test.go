@@ -217,7 +217,8 @@ func TestNonPersistentTopicAmongOthers(t *testing.T) {
 	require.ErrorContains(t, err, "non-persistent://public/default/other")
 }
 
-// A name that no topic has is refused at once, not with the first dead letter; short names and those of long ago are names.
+// A name that no topic has is refused at once, not with the first dead letter; short names and those of long ago are
+// names.
 func TestTopicsOfDeadLettersAreTopics(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -170,8 +170,8 @@ func TestWrapWithClient(t *testing.T) {
 	})
 }
 
-// Messages that the application received before Wrap may be acknowledged and nacked with the Consumer; what needs more than their ids
-// is an error that says why.
+// Messages that the application received before Wrap may be acknowledged and nacked with the Consumer; what needs more
+// than their ids is an error that says why.
 func TestWrapOfARunningConsumer(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -238,8 +238,8 @@ func TestBufferOfTheInnerConsumer(t *testing.T) {
 	}
 }
 
-// What is not acknowledged at the broker when a partition or a key changes its owner is handled twice, so that acknowledgements are sent
-// sooner than pulsar-client-go does where owners change.
+// What is not acknowledged at the broker when a partition or a key changes its owner is handled twice, so that
+// acknowledgements are sent sooner than pulsar-client-go does where owners change.
 func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

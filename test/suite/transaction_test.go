@@ -18,7 +18,8 @@ import (
 // transaction stands for one; the fake does not look at it.
 type transaction struct{ pulsar.Transaction }
 
-// An abort makes the broker send the message again, and nothing tells: what comes after AckWithTxn is the application's.
+// An abort makes the broker send the message again, and nothing tells: what comes after AckWithTxn is the
+// application's.
 func TestAfterAnAbortMessagesAreHandedOut(t *testing.T) {
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
 		inner.deliver(1)
@@ -34,8 +35,8 @@ func TestAfterAnAbortMessagesAreHandedOut(t *testing.T) {
 	}, atBroker)
 }
 
-// With batch-index acknowledgement the broker refuses the last message of a batch that a transaction acknowledges, and the transaction cannot
-// end. Where it was switched on by default, AckWithTxn refuses messages of batches before.
+// With batch-index acknowledgement the broker refuses the last message of a batch that a transaction acknowledges, and
+// the transaction cannot end. Where it was switched on by default, AckWithTxn refuses messages of batches before.
 func TestAckWithTxnOfABatchIsRefusedWithDefaultIndexAcks(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

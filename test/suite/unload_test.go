@@ -109,8 +109,8 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 	}
 }
 
-// Upstream groups acknowledgements for up to 100 ms, and requests go ahead of them: the broker, which rewinds, sends what was
-// acknowledged again.
+// Upstream groups acknowledgements for up to 100 ms, and requests go ahead of them: the broker, which rewinds, sends
+// what was acknowledged again.
 func TestARequestOvertakesAcknowledgements(t *testing.T) {
 	t.Parallel()
 	for name, kind := range kinds {
@@ -144,8 +144,8 @@ func TestARequestOvertakesAcknowledgements(t *testing.T) {
 	}
 }
 
-// What was between upstream and the Consumer when a partition was unloaded may be another consumer's by now: no more than with a plain
-// consumer, whose channel has ten. Of a topic without partitions nothing of it is handed out.
+// What was between upstream and the Consumer when a partition was unloaded may be another consumer's by now: no more
+// than with a plain consumer, whose channel has ten. Of a topic without partitions nothing of it is handed out.
 func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
 	t.Parallel()
 	each(t, map[string]int{"partition": 1, "no partitions": 0}, func(t *testing.T, partitions int) {

@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// What this library needs of pulsar-client-go beyond what that promises. When one of these fails after an update, the way
-// that the inner consumer is driven has to be thought over: see consumerOptions.
+// What this library needs of pulsar-client-go beyond what that promises. When one of these fails after an update, the
+// way that the inner consumer is driven has to be thought over: see consumerOptions.
 
 type flushes chan time.Time
 

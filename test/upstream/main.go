@@ -6,11 +6,11 @@
 //	go run ./test/upstream -quick                       each wrapped, and plain only where that fails
 //
 // The module is copied from the module cache to a temporary folder; nothing of it is kept. In the copy every
-// client.Subscribe of the tests goes through a variable, which a test file that is added sets to redelivery.Subscribe when
-// the test binary is told to. Each test is a process of its own, plain and wrapped, with topics of its own.
+// client.Subscribe of the tests goes through a variable, which a test file that is added sets to redelivery.Subscribe
+// when the test binary is told to. Each test is a process of its own, plain and wrapped, with topics of its own.
 //
-// It fails if a test passes plain and not wrapped, and is not one of the exceptions that docs/migration.md explains. The
-// broker needs maxMessageSize=1048576: a chunk of 5 MiB does not fit into an entry of the bookie.
+// It fails if a test passes plain and not wrapped, and is not one of the exceptions that docs/migration.md explains.
+// The broker needs maxMessageSize=1048576: a chunk of 5 MiB does not fit into an entry of the bookie.
 package main
 
 import (

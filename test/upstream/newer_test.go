@@ -14,8 +14,8 @@ import (
 
 var long = flag.Bool("long", false, "the test that compiles pulsar-client-go runs too")
 
-// A method that upstream adds to its Consumer must not be promoted from the inner consumer, past the ledger: whoever compiles against such
-// an upstream is told that redelivery.Consumer lacks it.
+// A method that upstream adds to its Consumer must not be promoted from the inner consumer, past the ledger: whoever
+// compiles against such an upstream is told that redelivery.Consumer lacks it.
 func TestANewMethodOfUpstreamFailsToCompile(t *testing.T) {
 	if !*long {
 		t.Skip("it compiles pulsar-client-go: run it with -long")

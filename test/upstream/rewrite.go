@@ -92,8 +92,8 @@ func (f *file) rewritten() []byte {
 	return append(out, f.text[at:]...)
 }
 
-// edit sends subscriptions through the variable, addresses to the broker that is there, questions for the type of a consumer
-// to the one below, and gives each run topics of its own.
+// edit sends subscriptions through the variable, addresses to the broker that is there, questions for the type of a
+// consumer to the one below, and gives each run topics of its own.
 func (f *file) edit() {
 	f.redirect()
 	for _, d := range f.ast.Decls {

@@ -129,8 +129,8 @@ const (
 	draws = 40 // runs of a Key_Shared test at most; one passes in about every second, so that by chance none fails in all
 )
 
-// compare runs a test both ways. One run decides where both pass or both fail. The keys of a Key_Shared consumer, and so
-// whether it gets any, depend on its random name: such a test is repeated until it passes, both ways.
+// compare runs a test both ways. One run decides where both pass or both fail. The keys of a Key_Shared consumer, and
+// so whether it gets any, depend on its random name: such a test is repeated until it passes, both ways.
 func (r *runner) compare(ctx context.Context, t test, b broker) {
 	began := time.Now()
 	wrapped, plain := r.run(ctx, t, b, true, result{}), result{}

@@ -30,7 +30,8 @@ var (
 // module is what the go command says of one.
 type module struct{ Dir, Version, GoMod string }
 
-// fetch finds pulsar-client-go in the module cache, and has it put there if need be. A version may also be a folder that has it.
+// fetch finds pulsar-client-go in the module cache, and has it put there if need be. A version may also be a folder
+// that has it.
 func fetch(ctx context.Context, version string) (m module, err error) {
 	if mod := filepath.Join(version, "go.mod"); version != "" {
 		if _, err := os.Stat(mod); err == nil {

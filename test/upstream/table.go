@@ -17,7 +17,8 @@ var exceptions = map[string]string{
 var notInProcess = map[string]string{
 	"TestProducerReconnectWhenBacklogQuotaExceed": "backlog quotas",
 
-	// They subscribe to the dead letters after the last nack, from the latest message on. Here that is published at once.
+	// They subscribe to the dead letters after the last nack, from the latest message on. Here that is published at
+	// once.
 	"TestWithDeadLetterTopicDeadLetterTopicProducerName":    "its reader of dead letters may come after the dead letter",
 	"TestWithoutDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead letter",
 }

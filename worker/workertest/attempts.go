@@ -19,8 +19,8 @@ type Attempt struct {
 	Discarded    bool   // it was acknowledged in place of a dead letter: DeadLetterPolicy.Discard
 	Dead         bool   // the message became a dead letter
 	Reason       string // the reason in the dead letter
-	// Back is how long after the attempt the message came back; negative if that was before the handler returned, as after an ack
-	// timeout, or with another Worker; 0 if it was acknowledged or became a dead letter.
+	// Back is how long after the attempt the message came back; negative if that was before the handler returned, as
+	// after an ack timeout, or with another Worker; 0 if it was acknowledged or became a dead letter.
 	Back time.Duration
 	Open bool // none of these yet: the handler is at work, or the message waits
 }

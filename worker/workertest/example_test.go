@@ -65,8 +65,8 @@ func ExampleSetup_Run() {
 	// no such drink: dead letter: no such drink
 }
 
-// Three orders that nobody can make come at once, as many as the Worker takes for an outage. They become dead letters, and the others are
-// served.
+// Three orders that nobody can make come at once, as many as the Worker takes for an outage. They become dead letters,
+// and the others are served.
 func ExampleSetup_Subscription() {
 	serve := func(_ context.Context, msg pulsar.Message) error {
 		if string(msg.Payload()) == "nonsense" {
@@ -146,8 +146,8 @@ func ExampleSubscription_Outage() {
 	// water acked
 }
 
-// A second Worker becomes the active one while anna's first order waits to be tried again. It serves both of her orders, in their order, and
-// the first Worker serves none.
+// A second Worker becomes the active one while anna's first order waits to be tried again. It serves both of her
+// orders, in their order, and the first Worker serves none.
 func ExampleSubscription_Elect() {
 	serve := func(_ context.Context, msg pulsar.Message) error {
 		if string(msg.Payload()) == "soup" && msg.RedeliveryCount() == 0 {

@@ -15,12 +15,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
 
-// Interrupt finds effects that happen twice. It delivers msg to a handler that is cut off after its first step, as a process that dies
-// there, and delivers it again; then the same for the second step, and so on until a handler returns without a cut.
+// Interrupt finds effects that happen twice. It delivers msg to a handler that is cut off after its first step, as a
+// process that dies there, and delivers it again; then the same for the second step, and so on until a handler returns
+// without a cut.
 //
-// Steps are the calls that have effects: Step marks one, and a database of OpenSQL has one for each statement and each commit. For each
-// cut setup returns a handler with a fresh database, or whatever has the effects, and check looks at the effects once the message is
-// acknowledged. It fails the test with t.Errorf if there are too many or too few, and the log says after which step:
+// Steps are the calls that have effects: Step marks one, and a database of OpenSQL has one for each statement and each
+// commit. For each cut setup returns a handler with a fresh database, or whatever has the effects, and check looks at
+// the effects once the message is acknowledged. It fails the test with t.Errorf if there are too many or too few, and
+// the log says after which step:
 //
 //	workertest.Interrupt(t, &pulsar.ProducerMessage{Payload: []byte("7")}, func(t testing.TB) worker.Handler {
 //		db = open(t)
@@ -31,8 +33,8 @@ import (
 //		}
 //	})
 //
-// A cut is a panic in the handler's goroutine: deferred calls run, although a process that dies runs none. Interrupt takes real time, so
-// that the handler may use a real database: a message that is cut off comes again at once.
+// A cut is a panic in the handler's goroutine: deferred calls run, although a process that dies runs none. Interrupt
+// takes real time, so that the handler may use a real database: a message that is cut off comes again at once.
 func Interrupt(t *testing.T, msg *pulsar.ProducerMessage, setup func(t testing.TB) worker.Handler, check func(t testing.TB)) {
 	t.Helper()
 	for n := int64(1); n <= maxSteps; n++ {
@@ -50,8 +52,8 @@ func Interrupt(t *testing.T, msg *pulsar.ProducerMessage, setup func(t testing.T
 
 const maxSteps = 1000
 
-// Step marks the end of a call that has an effect, for Interrupt: a request, a publication, a write to a file. ctx is the handler's, or
-// made of it. Elsewhere Step does nothing.
+// Step marks the end of a call that has an effect, for Interrupt: a request, a publication, a write to a file. ctx is
+// the handler's, or made of it. Elsewhere Step does nothing.
 func Step(ctx context.Context) {
 	if s, ok := ctx.Value(stepsKey{}).(*steps); ok && s.taken.Add(1) == s.cutAfter {
 		panic(cut(s.cutAfter))

@@ -93,7 +93,8 @@ func (r *recorder) settled(e redelivery.Settled) {
 	}
 }
 
-// called notes a call of the handler with messages that none is past the limit of, which do makes. It returns the handler's result.
+// called notes a call of the handler with messages that none is past the limit of, which do makes. It returns the
+// handler's result.
 func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err error) {
 	began := time.Since(r.began)
 	r.mu.Lock()
@@ -145,8 +146,8 @@ func errorOf(err error, i, n int) (its error) {
 	return err
 }
 
-// partOf returns a message's own error where err is, or wraps, a BatchError, or joins nothing but such. One with an index that no message has
-// is an error of all.
+// partOf returns a message's own error where err is, or wraps, a BatchError, or joins nothing but such. One with an
+// index that no message has is an error of all.
 func partOf(err error, i, n int) (of error, ok bool) {
 	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others
 	case worker.BatchError:

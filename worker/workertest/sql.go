@@ -6,9 +6,9 @@ import (
 	"database/sql/driver"
 )
 
-// OpenSQL is sql.Open for a test with Interrupt: each statement and each commit of the database is a step, if the handler's context, or one
-// made of it, is given to ExecContext, QueryContext or BeginTx. A commit that is cut off never returns its connection, so the database
-// must be allowed more than one.
+// OpenSQL is sql.Open for a test with Interrupt: each statement and each commit of the database is a step, if the
+// handler's context, or one made of it, is given to ExecContext, QueryContext or BeginTx. A commit that is cut off
+// never returns its connection, so the database must be allowed more than one.
 func OpenSQL(d driver.Driver, dataSource string) (*sql.DB, error) {
 	if d, ok := d.(driver.DriverContext); ok {
 		c, err := d.OpenConnector(dataSource)
@@ -41,7 +41,8 @@ func (c stepConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &stepConn{conn}, nil
 }
 
-// stepConn passes everything on to a connection. Where that lacks an optional interface, driver.ErrSkip makes database/sql use another way.
+// stepConn passes everything on to a connection. Where that lacks an optional interface, driver.ErrSkip makes
+// database/sql use another way.
 type stepConn struct{ driver.Conn }
 
 func (c *stepConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {

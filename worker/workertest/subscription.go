@@ -18,8 +18,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
 
-// Subscription is a subscription with its messages and Workers, on a broker in virtual time. Setup.Subscription makes one. Handlers
-// may call its methods too, except Settle, Attempts and Calls, which are for the goroutine of the test.
+// Subscription is a subscription with its messages and Workers, on a broker in virtual time. Setup.Subscription makes
+// one. Handlers may call its methods too, except Settle, Attempts and Calls, which are for the goroutine of the test.
 type Subscription struct {
 	t        testing.TB
 	setup    Setup
@@ -30,8 +30,8 @@ type Subscription struct {
 	workers atomic.Int32 // that were started
 }
 
-// Subscription returns a subscription without messages and Workers, for a test inside a bubble of testing/synctest. When the test ends, its
-// Workers stop.
+// Subscription returns a subscription without messages and Workers, for a test inside a bubble of testing/synctest.
+// When the test ends, its Workers stop.
 func (s Setup) Subscription(t testing.TB) *Subscription {
 	t.Helper()
 	synctest.Wait() // panics outside of a bubble
@@ -43,8 +43,8 @@ func (s Setup) Subscription(t testing.TB) *Subscription {
 		topic: append(slices.Clone(s.Consumer.Topics), s.Consumer.Topic)[0]}
 }
 
-// Publish publishes messages to the topic, or to the first one of several. They are delivered in this order, before any Worker is
-// started too; on Shared and Key_Shared not before DeliverAfter or DeliverAt.
+// Publish publishes messages to the topic, or to the first one of several. They are delivered in this order, before any
+// Worker is started too; on Shared and Key_Shared not before DeliverAfter or DeliverAt.
 func (x *Subscription) Publish(msgs ...*pulsar.ProducerMessage) {
 	for _, msg := range msgs {
 		x.recorder.publish(msg, func() pulsar.MessageID { return x.broker.Publish(x.topic, msg) })
@@ -57,12 +57,12 @@ type Worker struct {
 	stop func()
 }
 
-// Stop ends Run of the Worker, as a deployment does, and closes its Consumer: its messages go to other Workers. The test fails if Run
-// returns an error. A second Stop does nothing.
+// Stop ends Run of the Worker, as a deployment does, and closes its Consumer: its messages go to other Workers. The
+// test fails if Run returns an error. A second Stop does nothing.
 func (w *Worker) Stop() { w.stop() }
 
-// Start subscribes a Consumer and runs a Worker. The options come after those of the Setup. A Worker of a subscription that has one already
-// joins it: on Failover it gets nothing until it is the active one.
+// Start subscribes a Consumer and runs a Worker. The options come after those of the Setup. A Worker of a subscription
+// that has one already joins it: on Failover it gets nothing until it is the active one.
 func (x *Subscription) Start(handler worker.Handler, options ...worker.Option) *Worker {
 	x.t.Helper()
 	return x.start(options, func(of int, c *redelivery.Consumer, options []worker.Option) (*worker.Worker, error) {
@@ -116,12 +116,12 @@ func (x *Subscription) start(options []worker.Option, employ func(int, *redelive
 	return &Worker{w, stop}
 }
 
-// Outage makes all calls of handlers fail with err from now on, without calling the handler, as if a service that all need were down; nil
-// ends it. These calls are Attempts too. For a partial outage let the handler itself fail.
+// Outage makes all calls of handlers fail with err from now on, without calling the handler, as if a service that all
+// need were down; nil ends it. These calls are Attempts too. For a partial outage let the handler itself fail.
 func (x *Subscription) Outage(err error) { x.recorder.fail(err) }
 
-// Elect makes the next Worker of a Failover subscription the active one, in turn. It gets everything that is not acknowledged, including
-// messages that are still in handlers of the Worker before it.
+// Elect makes the next Worker of a Failover subscription the active one, in turn. It gets everything that is not
+// acknowledged, including messages that are still in handlers of the Worker before it.
 func (x *Subscription) Elect() {
 	x.t.Helper()
 	if n := x.broker.Consumers(); x.setup.Consumer.Type != pulsar.Failover || n < 2 {
@@ -130,12 +130,12 @@ func (x *Subscription) Elect() {
 	x.broker.Elect()
 }
 
-// Reconnect breaks the connections of all Workers, as the unload of a topic does. The broker sends unacknowledged messages again, to
-// whichever Worker.
+// Reconnect breaks the connections of all Workers, as the unload of a topic does. The broker sends unacknowledged
+// messages again, to whichever Worker.
 func (x *Subscription) Reconnect() { x.broker.Reconnect() }
 
-// Settle lets time pass until every message is acknowledged or a dead letter. It fails the test if some are not by then. To see that nothing
-// is handled again afterwards, let more time pass before Attempts.
+// Settle lets time pass until every message is acknowledged or a dead letter. It fails the test if some are not by
+// then. To see that nothing is handled again afterwards, let more time pass before Attempts.
 func (x *Subscription) Settle(within time.Duration) {
 	x.t.Helper()
 	if left := x.await(within); len(left) > 0 {

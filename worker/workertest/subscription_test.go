@@ -35,7 +35,8 @@ func payloads(calls workertest.Attempts) (rows []string) {
 	return rows
 }
 
-// Messages that always fail and fill the window of WithPauseOnFailure become dead letters, and those behind them are handled.
+// Messages that always fail and fill the window of WithPauseOnFailure become dead letters, and those behind them are
+// handled.
 func TestPoisonDoesNotStopAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := dead3.Subscription(t)
@@ -74,7 +75,8 @@ func TestOneBadRow(t *testing.T) {
 	})
 }
 
-// When another consumer becomes the active one, the messages of a key that wait are handled there, in order, and none is handled twice.
+// When another consumer becomes the active one, the messages of a key that wait are handled there, in order, and none
+// is handled twice.
 func TestKeyOrderOverAChangeOfOwner(t *testing.T) {
 	setup := workertest.Setup{
 		Consumer:   pulsar.ConsumerOptions{Type: pulsar.Failover},
@@ -257,7 +259,8 @@ func TestLettersAndRetriesElsewhere(t *testing.T) {
 	})
 }
 
-// As at a broker, a message that a producer delays comes later on Shared and Key_Shared, and at once on the other types.
+// As at a broker, a message that a producer delays comes later on Shared and Key_Shared, and at once on the other
+// types.
 func TestDelayedMessages(t *testing.T) {
 	for kind, want := range map[pulsar.SubscriptionType][]string{
 		pulsar.Shared: {"0s 0 c", "1h0m0s 0 a", "2h0m0s 0 b"}, pulsar.KeyShared: {"0s 0 c", "1h0m0s 0 a", "2h0m0s 0 b"},

@@ -1,5 +1,5 @@
-// Package workertest tests handlers of package worker. A test passes in messages, and gets back the fate of each at each
-// delivery.
+// Package workertest tests handlers of package worker. A test passes in messages, and gets back the fate of each at
+// each delivery.
 //
 //	func TestOrders(t *testing.T) {
 //		setup := workertest.Setup{
@@ -14,8 +14,8 @@
 //		}
 //		if !slices.Equal(got[0].Strings(), want) { ...
 //
-// Setup.Run passes each message by itself. Setup.Subscription is for effects between messages: batches, poison among good
-// messages, outages, order per key, several Workers that join and leave.
+// Setup.Run passes each message by itself. Setup.Subscription is for effects between messages: batches, poison among
+// good messages, outages, order per key, several Workers that join and leave.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		orders := setup.Subscription(t)
@@ -24,13 +24,14 @@
 //		orders.Settle(time.Hour)
 //		for i, attempts := range orders.Attempts() { ...
 //
-// Real Consumers and real Workers run on a client without a network, in the virtual time of testing/synctest: delays are exact,
-// and even a delay of hours takes no time. Only a retry from the retry topic comes up to a millisecond later, as it does at a broker:
-// publish times are in whole milliseconds, and the Consumer rounds up so that no retry is early. The handler must suit synctest:
-// goroutines that it starts must end, and a wait for something outside of the test, such as a real server, takes real time.
+// Real Consumers and real Workers run on a client without a network, in the virtual time of testing/synctest: delays
+// are exact, and even a delay of hours takes no time. Only a retry from the retry topic comes up to a millisecond
+// later, as it does at a broker: publish times are in whole milliseconds, and the Consumer rounds up so that no retry
+// is early. The handler must suit synctest: goroutines that it starts must end, and a wait for something outside of the
+// test, such as a real server, takes real time.
 //
-// Producers send no batches here, and there is no log of attempts (redelivery.WithAttemptLog). Package pulsartest has a broker for these,
-// and for tests with connections.
+// Producers send no batches here, and there is no log of attempts (redelivery.WithAttemptLog). Package pulsartest has a
+// broker for these, and for tests with connections.
 package workertest
 
 import (
@@ -54,9 +55,9 @@ type Setup struct {
 	Attempts   int // how often Run calls the handler for a message at most; the next delivery is acknowledged without a call; 0 means 10, and it may not be negative
 }
 
-// Run passes the messages to handler one after the other, each with its own Consumer and Worker, and returns the attempts of each
-// message. It fails the test if a message is not settled within 60 days of virtual time; for longer delays use Subscription.Settle. Run
-// starts a bubble of testing/synctest, so it cannot be called inside one.
+// Run passes the messages to handler one after the other, each with its own Consumer and Worker, and returns the
+// attempts of each message. It fails the test if a message is not settled within 60 days of virtual time; for longer
+// delays use Subscription.Settle. Run starts a bubble of testing/synctest, so it cannot be called inside one.
 func (s Setup) Run(t *testing.T, handler worker.Handler, msgs ...*pulsar.ProducerMessage) []Attempts {
 	t.Helper()
 	if s.Attempts < 0 {

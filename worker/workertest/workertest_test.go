@@ -112,8 +112,8 @@ func TestRunWithSchema(t *testing.T) {
 	require.Equal(t, []string{"acked"}, got[0].Strings())
 }
 
-// A publish time is in whole milliseconds, so a retry waits for one more: it is never early. With key order, messages that have a key
-// are not moved to the retry topic.
+// A publish time is in whole milliseconds, so a retry waits for one more: it is never early. With key order, messages
+// that have a key are not moved to the retry topic.
 func TestRunWithRetryTopic(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []worker.Option

@@ -48,7 +48,8 @@ func (w *worker) batch() (Report, error) {
 	return Report{Figures: figures}, nil
 }
 
-// counters returns what went over the wire until now. Requests are those of all kinds: redelivery, acknowledgements, flow.
+// counters returns what went over the wire until now. Requests are those of all kinds: redelivery, acknowledgements,
+// flow.
 func (w *worker) counters() map[string]float64 {
 	counts := map[string]float64{}
 	families, _ := w.metrics.Gather()

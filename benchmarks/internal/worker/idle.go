@@ -9,7 +9,8 @@ import (
 // settleDown is how long a client has for what it does at first.
 const settleDown = 3 * time.Second
 
-// idle measures the CPU of consumers that have nothing to do: at first nothing at all, then messages that wait for an hour.
+// idle measures the CPU of consumers that have nothing to do: at first nothing at all, then messages that wait for an
+// hour.
 func (w *worker) idle() (Report, error) {
 	before := heap()
 	n := max(1, w.Consumers)

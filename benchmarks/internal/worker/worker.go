@@ -1,8 +1,9 @@
-// Package worker does one task of the benchmarks in a process of its own, so that its CPU time and its memory are those of
-// one client. The Java and the Python worker do the same tasks and talk the same lines.
+// Package worker does one task of the benchmarks in a process of its own, so that its CPU time and its memory are those
+// of one client. The Java and the Python worker do the same tasks and talk the same lines.
 //
-// A worker reads its Task as one line of JSON from its input. It prints lines of JSON: {"publish": n} asks for n messages
-// with the payloads "0" … "n-1", which is answered by an empty line when they are published; the last line is a Report.
+// A worker reads its Task as one line of JSON from its input. It prints lines of JSON: {"publish": n} asks for n
+// messages with the payloads "0" … "n-1", which is answered by an empty line when they are published; the last line is
+// a Report.
 package worker
 
 import (
@@ -55,7 +56,8 @@ type Delays struct {
 	MinMs int `json:"minMs,omitempty"`
 	MaxMs int `json:"maxMs,omitempty"`
 	// If firstMs is set the first delay is that, and up to spreadMs more at random; if dueInMs is set it ends at one
-	// moment for all messages, so long after the first nack. The delays after the first stay short: clients tick by them.
+	// moment for all messages, so long after the first nack. The delays after the first stay short: clients tick by
+	// them.
 	FirstMs  int `json:"firstMs,omitempty"`
 	SpreadMs int `json:"spreadMs,omitempty"`
 	DueInMs  int `json:"dueInMs,omitempty"`

@@ -22,8 +22,8 @@ var url = flag.String("url", os.Getenv("PULSAR_URL"), "Pulsar service `URL`, or 
 // URL returns the address of the broker that Connect found or started.
 func URL() string { return *url }
 
-// Connect parses the flags and returns a client of the broker that -url or PULSAR_URL names, or of one that it starts in
-// this process. Call close in the end.
+// Connect parses the flags and returns a client of the broker that -url or PULSAR_URL names, or of one that it starts
+// in this process. Call close in the end.
 func Connect() (client pulsar.Client, close func(), err error) {
 	flag.Parse()
 	stop := func() {}

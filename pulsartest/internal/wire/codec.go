@@ -1,7 +1,8 @@
-// Package wire is Pulsar's binary protocol as the test broker speaks it: frames, a registry of commands, and the metadata of a message.
+// Package wire is Pulsar's binary protocol as the test broker speaks it: frames, a registry of commands, and the
+// metadata of a message.
 //
-// Each message names its fields once, in its Fields method. The same list encodes it, decodes it and describes it to the tests that compare
-// it with the descriptors of the Go client.
+// Each message names its fields once, in its Fields method. The same list encodes it, decodes it and describes it to
+// the tests that compare it with the descriptors of the Go client.
 package wire
 
 import (
@@ -45,8 +46,8 @@ type Field struct {
 
 // Codec is one pass over the fields of a message.
 //
-// Encoding emits required fields always and optional ones when they differ from their default. Decoding is called once per field on the wire
-// and takes the one whose number is num.
+// Encoding emits required fields always and optional ones when they differ from their default. Decoding is called once
+// per field on the wire and takes the one whose number is num.
 type Codec struct {
 	mode mode
 	out  []byte // encoding

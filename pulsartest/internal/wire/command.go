@@ -23,7 +23,8 @@ type registered struct {
 	make func() Command
 }
 
-// Register makes a command known by its number and name in Pulsar's BaseCommand. It is for the initialization of a package.
+// Register makes a command known by its number and name in Pulsar's BaseCommand. It is for the initialization of a
+// package.
 func Register[T any, C interface {
 	*T
 	Command

@@ -70,7 +70,8 @@ func (r *Reader) Read() (Command, []byte, error) {
 	return cmd, data, err
 }
 
-// readFull reads n bytes, into the space of buf if that is large enough. It allocates as bytes arrive: n is only a promise.
+// readFull reads n bytes, into the space of buf if that is large enough. It allocates as bytes arrive: n is only a
+// promise.
 func readFull(r io.Reader, buf []byte, n int) ([]byte, error) {
 	const first = 4 << 10
 	buf = buf[:0]

@@ -1,5 +1,6 @@
-// Package virtual is a pulsar.Client without a network, so that it works in the virtual time of testing/synctest. It has as much
-// of a broker as a worker meets: publishing, delivery, redelivery, acknowledgement, retry and dead letter topics.
+// Package virtual is a pulsar.Client without a network, so that it works in the virtual time of testing/synctest. It
+// has as much of a broker as a worker meets: publishing, delivery, redelivery, acknowledgement, retry and dead letter
+// topics.
 package virtual
 
 import (
@@ -15,8 +16,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Broker is a client and its broker, with one subscription and any number of consumers. The zero value is ready to use; the
-// functions, if they are set, are called for each acknowledgement and each publishing, which fails with the error that they return.
+// Broker is a client and its broker, with one subscription and any number of consumers. The zero value is ready to use;
+// the functions, if they are set, are called for each acknowledgement and each publishing, which fails with the error
+// that they return.
 type Broker struct {
 	pulsar.Client // nil: tests do not call its other methods
 	Ack           func(pulsar.MessageID) error
@@ -117,9 +119,9 @@ func (b *Broker) Entry(payload string) int {
 	return slices.IndexFunc(b.entries, func(e *entry) bool { return string(e.msg.Payload) == payload })
 }
 
-// Reconnect breaks the consumers' connections: unacknowledged messages come again, with a count of 0. Like upstream's, a consumer
-// asks for a backoff, resets it once it is connected, which is before or after the first messages come, in turn, and notifies its interceptors of
-// each message that it receives.
+// Reconnect breaks the consumers' connections: unacknowledged messages come again, with a count of 0. Like upstream's,
+// a consumer asks for a backoff, resets it once it is connected, which is before or after the first messages come, in
+// turn, and notifies its interceptors of each message that it receives.
 func (b *Broker) Reconnect() {
 	b.reconnects.Lock()
 	defer b.reconnects.Unlock()
@@ -167,7 +169,8 @@ func (b *Broker) GiveUp(err error) bool {
 	return true
 }
 
-// Subscribe adds a consumer. All are to have the same topics and type. On Exclusive and Failover the first that is there gets all.
+// Subscribe adds a consumer. All are to have the same topics and type. On Exclusive and Failover the first that is
+// there gets all.
 func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 	c := &consumer{broker: b, opts: opts, out: opts.MessageChannel, wake: make(chan struct{}, 1), closed: make(chan struct{}),
 		ended: make(chan struct{}), connecting: make(chan struct{}, 1)}
@@ -188,7 +191,8 @@ func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error)
 	return c, nil
 }
 
-// Elect makes the next consumer of a Failover subscription the active one, in turn. Messages that the one before has not acknowledged come to it.
+// Elect makes the next consumer of a Failover subscription the active one, in turn. Messages that the one before has
+// not acknowledged come to it.
 func (b *Broker) Elect() {
 	b.mu.Lock()
 	if len(b.consumers) < 2 || b.consumers[0].opts.Type != pulsar.Failover {
