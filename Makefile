@@ -122,7 +122,7 @@ benchstat: $(BENCHSTAT) ## compare the cost of queue and Consumer with docs/benc
 	$(BENCHSTAT) docs/benchmarks.txt .bench/new.txt
 
 .PHONY: benchmarks
-benchmarks: ## compare with other clients and write docs/performance.md (25 minutes, a calm machine)
+benchmarks: ## compare with other clients and write benchmarks/RESULTS.md (25 minutes, a calm machine)
 	eval "$$(test/scripts/pulsar start)" && cd benchmarks && go run . -docs ../docs
 
 .PHONY: benchmarks-quick

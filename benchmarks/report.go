@@ -94,10 +94,11 @@ func (rep *report) write(done []work, out, docs string) error {
 	if err := rep.draw(done, filepath.Join(out, "img")); err != nil || docs == "" {
 		return err
 	}
-	if err := fill(filepath.Join(docs, "performance.md"), map[string]string{"results": results, "cost": cost}); err != nil {
+	inDocs := func(text string) string { return strings.ReplaceAll(text, `"img/`, `"../docs/img/`) }
+	if err := fill(resultsFile, map[string]string{"results": inDocs(results), "cost": inDocs(cost)}); err != nil {
 		return err
 	}
-	return redraw(done, docs) // of what the tables say, which is rounded
+	return redraw(done, docs) // the figures of the tables, which are rounded
 }
 
 // facts says where and with what the run was made.

@@ -11,9 +11,12 @@ import (
 
 var number = regexp.MustCompile(`[−-]?\d+(\.\d+)?`)
 
-// redraw draws the pictures of docs from the tables of docs/performance.md, and measures nothing.
+// resultsFile has the tables of the last full run.
+const resultsFile = "RESULTS.md"
+
+// redraw draws the pictures of docs from the tables of resultsFile, and measures nothing.
 func redraw(all []work, docs string) error {
-	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
+	text, err := os.ReadFile(resultsFile)
 	if err != nil {
 		return err
 	}
