@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -15,26 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
-	"github.com/pulsar-redelivery/redelivery/worker"
 )
-
-func snippetOfWorker(ctx context.Context, consumer *redelivery.Consumer) error {
-	type order struct{}
-	serve := func(context.Context, order) error { return nil }
-	// docs/usage.md: worker
-	w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
-		var o order
-		if err := json.Unmarshal(msg.Payload(), &o); err != nil {
-			return worker.Permanent(err) // a dead letter now: it would not parse the next time either
-		}
-		return serve(ctx, o) // nil acknowledges; an error nacks, or makes a dead letter on the last delivery
-	}, worker.WithConcurrency(8), worker.WithTimeout(time.Minute))
-	if err != nil {
-		return err
-	}
-	return w.Run(ctx) // until ctx is done and every handler has returned
-	// docs/usage.md: end
-}
 
 func snippetOfSubscribe(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	// docs/usage.md: subscribe
@@ -50,7 +30,7 @@ func snippetOfSubscribe(client pulsar.Client, opts pulsar.ConsumerOptions) error
 }
 
 func snippetOfRetries(ctx context.Context, client pulsar.Client, opts pulsar.ConsumerOptions) error {
-	// docs/usage.md: retry topic
+	// docs/deadletter.md: begin
 	opts.RetryEnable = true // delay levels 1s 5s 10s 30s 1m … 2h, or those of WithReconsumeBackoff
 	consumer, err := redelivery.Subscribe(client, opts,
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5, InitialSubscriptionName: "inspect"}))
@@ -63,7 +43,7 @@ func snippetOfRetries(ctx context.Context, client pulsar.Client, opts pulsar.Con
 		return err
 	}
 	return consumer.ReconsumeLaterNext(ctx, msg) // published, confirmed, then acknowledged; on an error the message is still yours
-	// docs/usage.md: end
+	// docs/deadletter.md: end
 }
 
 func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
@@ -83,7 +63,7 @@ func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 func snippetOfSubscribeWith(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	// docs/migration.md: begin
 	subscribe := func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-		return client.Subscribe(opts) // in code of somebody else
+		return client.Subscribe(opts) // in a library
 	}
 	consumer, err := redelivery.SubscribeWith(subscribe, opts, redelivery.WithClient(client), redelivery.WithAckTimeout(time.Minute))
 	// docs/migration.md: end
@@ -93,10 +73,8 @@ func snippetOfSubscribeWith(client pulsar.Client, opts pulsar.ConsumerOptions) e
 	return err
 }
 
-// Every Go snippet of the README, of usage.md and of the migration notes stands in this file or is examples/first,
-// where the compiler sees it.
+// Every Go snippet of these pages stands in this file or is examples/first, where the compiler sees it.
 func TestReadmeSnippetsCompile(t *testing.T) {
-	assert.Error(t, snippetOfWorker(context.Background(), nil))
 	assert.Error(t, snippetOfSubscribe(nil, pulsar.ConsumerOptions{}))
 	assert.Error(t, snippetOfRetries(context.Background(), nil, pulsar.ConsumerOptions{}))
 	assert.ErrorIs(t, snippetOfFile(nil, pulsar.ConsumerOptions{}), os.ErrNotExist)
@@ -106,7 +84,7 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 	program, err := os.ReadFile("examples/first/main.go")
 	require.NoError(t, err)
 	compiled := strings.ReplaceAll(string(source), "\n\t", "\n") + string(program)
-	for _, name := range []string{"README.md", "docs/usage.md", "docs/migration.md"} {
+	for _, name := range []string{"README.md", "docs/usage.md", "docs/deadletter.md", "docs/migration.md"} {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		blocks := strings.Split(string(text), "```go\n")[1:]
