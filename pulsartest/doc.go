@@ -68,7 +68,7 @@
 //	the Go client                 20 of 20      20 of 20      20 of 20
 //	together                    175 of 191    191 of 191    189 of 191
 //
-// The broker behaves like Pulsar 4.0; docs/pulsartest.md says where the other versions differ.
+// The broker behaves like Pulsar 4.0; test/fidelity/README.md says where the other versions differ.
 //
 // # What differs from the real broker
 //

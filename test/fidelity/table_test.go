@@ -16,7 +16,7 @@ var versions = []string{"3.0", judge, "4.2"}
 // TestTable holds what the documentation says of the scenarios against what they are; with -update it writes it.
 func TestTable(t *testing.T) {
 	replace(t, "../../pulsartest/doc.go", `(?m)(^// scenarios leave the same trace:\n//\n)(?:^//\t.*\n)+`, "$1"+comment(table()))
-	replace(t, "../../docs/pulsartest.md", `(?s)(<!-- differences -->\n).*(<!-- end -->)`, "${1}"+differences()+"$2")
+	replace(t, "README.md", `(?s)(<!-- differences -->\n).*(<!-- end -->)`, "${1}"+differences()+"$2")
 }
 
 // replace holds that a file is as if what matches were replaced.
