@@ -5,8 +5,8 @@ import "fmt"
 var batchIndex = Check{
 	Name: "batch-index", About: "Limits", Needs: SuperUser,
 	Asks: "If producers batch, does the broker keep acknowledgements of single messages of a batch, and does the client send them?",
-	Why: "else a batch comes again as a whole after a restart while one of its messages waits: finished messages are handled again, those that became " +
-		"dead letters become dead letters again, and the whole batch counts towards the limits",
+	Why: "otherwise one waiting message brings its whole batch back after a restart: finished messages are handled again, " +
+		"dead letters are published again, and all messages count towards the limits",
 	Remedy: "`acknowledgmentAtBatchIndexLevelEnabled=true` in `broker.conf`, which is not Pulsar's default; `Subscribe` without `WithoutBatchIndexAcks`, " +
 		"or `pulsar.ConsumerOptions{EnableBatchIndexAcknowledgment: true}`",
 	look: func(v *visit) verdict {

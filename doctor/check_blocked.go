@@ -2,9 +2,10 @@ package doctor
 
 var blocked = Check{
 	Name: "blocked", About: "Limits", Needs: AdminAPI,
-	Asks:   "Are no consumers blocked, or nearly, by unacknowledged messages?",
-	Why:    "a blocked consumer gets nothing until it has acknowledged half of its limit",
-	Remedy: "find the reason why consumers wait: shorter delays, a retry topic, `InProgress` that never ends, or a handler that neither acknowledges nor nacks",
+	Asks: "Are no consumers blocked, or nearly, by unacknowledged messages?",
+	Why:  "a blocked consumer gets nothing until it has acknowledged half of its limit",
+	Remedy: "see why the messages wait: long delays (use a retry topic), an `InProgress` that never ends, or a handler that " +
+		"neither acknowledges nor nacks",
 	look: func(v *visit) verdict {
 		limit, err := maxUnackedOfConsumer.ofTopic(v, v.Topic)
 		if err != nil {

@@ -8,9 +8,8 @@ import (
 
 var clock = Check{
 	Name: "clock", About: "Connection", Needs: AdminAPI,
-	Asks: "Does the broker's clock differ from this one by at most two seconds?",
-	Why: "the client sets the moment until which the broker delays a retry, and the broker compares it with its own clock; `WithMaxAge` " +
-		"compares the two as well",
+	Asks:   "Does the broker's clock differ from this one by at most two seconds?",
+	Why:    "the client sets the due time of a retry, and the broker compares it with its own clock; so does `WithMaxAge`",
 	Remedy: "synchronize the clocks, by NTP, on the brokers and here",
 	look: func(v *visit) verdict {
 		began := time.Now()

@@ -7,8 +7,8 @@ import (
 
 var subscriptionExpires = Check{
 	Name: "expiration", About: "Topic and subscription", Needs: SuperUser,
-	Asks:   "Do subscriptions stay when no consumer is connected?",
-	Why:    "an expired subscription is deleted with all that it has not delivered: dead letters usually wait without a consumer",
+	Asks:   "Do subscriptions stay while no consumer is connected?",
+	Why:    "the broker deletes an expired subscription with its backlog: dead letters usually wait without a consumer",
 	Remedy: "`pulsar-admin namespaces remove-subscription-expiration-time {namespace}`",
 	look: func(v *visit) verdict {
 		found, asked := ok("subscriptions do not expire"), map[string]bool{}

@@ -4,9 +4,9 @@ import "strings"
 
 var leftBehind = Check{
 	Name: "left-behind", About: "Topic and subscription", Needs: AdminAPI,
-	Asks: "Does everything that waits belong to this configuration?",
-	Why: "after a subscription is renamed, a retry topic is given a name, topics change their order or a log of attempts is switched off, the old " +
-		"subscription or topic keeps messages that wait there, and no consumer reads them",
+	Asks: "Does this configuration read everything that waits?",
+	Why: "a renamed subscription, a new name of the retry topic, another order of topics, or a log of attempts that was " +
+		"switched off leave an old subscription or topic behind, which no consumer reads",
 	Remedy: "run one consumer with the old configuration until nothing is left; then `pulsar-admin topics unsubscribe -s OLD {topic}`, or " +
 		"`pulsar-admin topics delete OLD` for a retry topic or a log",
 	look: func(v *visit) verdict {

@@ -5,7 +5,7 @@ import "time"
 var maxDelay = Check{
 	Name: "max-delay", About: "Retry topic", Needs: AdminAPI,
 	Asks:   "Does the broker accept the longest delay?",
-	Why:    "the broker refuses a retry with a longer delay: `ErrDelayRefused`, and the message is nacked",
+	Why:    "the broker refuses a retry with a longer delay (`ErrDelayRefused`), and the message is nacked",
 	Remedy: "`pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s --maxDelay {milliseconds}`, or shorter levels",
 	look: func(v *visit) verdict {
 		d, found := v.delayed()

@@ -9,7 +9,7 @@ import (
 var nackRetryTopicUsed = Check{
 	Name: "nack-retry-topic", About: "Policy", Needs: Options,
 	Asks:   "Does any delay of nacks reach WithNackRetryTopic?",
-	Why:    "nacks with shorter delays wait in the process, and do not survive it",
+	Why:    "shorter delays wait in the process, and do not survive it",
 	Remedy: "`WithNackRetryTopic` with a shorter duration than the policy's longest delay; `redelivery plan` shows the delays",
 	look: func(v *visit) verdict {
 		at := v.Policy.NackRetryTopic

@@ -5,7 +5,7 @@ import "time"
 var outageCovered = Check{
 	Name: "outage", About: "Policy", Needs: Given,
 	Asks: "Do all deliveries of a message take longer than a typical outage of 30 minutes, or does the worker pause?",
-	Why:  "if something that every message needs is down for longer than the deliveries take, every message becomes a dead letter",
+	Why:  "if a dependency is down for longer than the deliveries take, every message becomes a dead letter",
 	Remedy: "`worker.WithPauseOnFailure(100, 0.9, pause)`, or more or longer delays: `redelivery plan` shows when a message is dead; afterwards " +
 		"`redelivery dlq replay {dead}`",
 	look: func(v *visit) verdict {

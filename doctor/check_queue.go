@@ -5,9 +5,9 @@ import "time"
 var receiverQueue = Check{
 	Name: "queue", About: "Policy", Needs: Given,
 	Asks: "Are prefetched messages handled within ten seconds, and within the ack timeout?",
-	Why: "a message that comes back through the broker, as after an ack timeout, queues behind prefetched ones; other consumers have nothing to do " +
-		"meanwhile, and all of it comes again after a restart",
-	Remedy: "`pulsar.ConsumerOptions{ReceiverQueueSize: 16}`, or about as many as are handled in a second",
+	Why: "a message that comes back through the broker queues behind prefetched messages. Other consumers cannot take " +
+		"these, and all of them come again after a restart",
+	Remedy: "`pulsar.ConsumerOptions{ReceiverQueueSize: 16}`, or about a second of work",
 	look: func(v *visit) verdict {
 		if v.Load.HandlerTime == 0 {
 			return verdict{}

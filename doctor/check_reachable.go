@@ -14,8 +14,8 @@ import (
 var reachable = Check{
 	Name: "reachable", About: "Connection", Needs: AdminAPI,
 	Asks:   "Do the admin API and the broker answer?",
-	Why:    "nothing is redelivered without a connection, and nothing below can be checked",
-	Remedy: "check `-url` and `-admin-url`, TLS, tokens, and the network between here and the broker",
+	Why:    "without a connection nothing is redelivered and nothing below can be checked",
+	Remedy: "check `-url` and `-admin-url`, TLS, tokens and the network",
 	look: func(v *visit) verdict {
 		if err := v.askAdmin(); err != nil {
 			v.unreachable = true

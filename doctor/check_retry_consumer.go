@@ -5,7 +5,7 @@ import "errors"
 var retryConsumer = Check{
 	Name: "retry-consumer", About: "Retry topic", Needs: AdminAPI,
 	Asks:   "Is the subscription on the retry topic too, with consumers if the topic has some?",
-	Why:    "retries without a consumer do not come back",
+	Why:    "retries come back only to a consumer of the retry topic",
 	Remedy: "`RetryEnable: true` or `WithReconsumeBackoff` in every consumer of {subscription}, with the same `RetryLetterTopic`",
 	look: func(v *visit) verdict {
 		retry := v.retry()

@@ -9,8 +9,8 @@ import (
 var topicExists = Check{
 	Name: "topic", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Does the topic exist?",
-	Why: "an unused name is often misspelled; the broker creates the topic for a consumer, which then waits for ever, or refuses " +
-		"the consumer",
+	Why: "an unknown name is often misspelled; the broker creates the topic for a consumer, which then waits for ever, or " +
+		"refuses the consumer",
 	Remedy: "`pulsar-admin namespaces create {namespace}` if there is none; `pulsar-admin topics create {topic}`",
 	look: func(v *visit) verdict {
 		found := v.made(v.Topic)

@@ -4,8 +4,8 @@ import "fmt"
 
 var subscriptionType = Check{
 	Name: "type", About: "Topic and subscription", Needs: AdminAPI,
-	Asks:   "Is the subscription of the type that the options ask for?",
-	Why:    "the broker refuses a consumer of another type as long as others are connected",
+	Asks:   "Is the subscription of the type in the options?",
+	Why:    "the broker refuses a consumer of another type while others are connected",
 	Remedy: "give all consumers of {subscription} one type, and stop those of the other",
 	look: func(v *visit) verdict {
 		sub, found, err := v.subscription()

@@ -32,8 +32,8 @@ func section() string {
 			about = c.About
 			fmt.Fprintf(&b, "\n### %s\n\n| check | asks | why it matters | what helps | needs |\n|---|---|---|---|---|\n", about)
 		}
-		needs := map[doctor.Needs]string{doctor.Options: "options", doctor.Given: "command line, file", doctor.AdminAPI: "admin API",
-			doctor.SuperUser: "super user"}[c.Needs]
+		needs := map[doctor.Needs]string{doctor.Options: "options", doctor.Given: "file", doctor.AdminAPI: "admin",
+			doctor.SuperUser: "broker"}[c.Needs]
 		fmt.Fprintf(&b, "| <a id=\"%s\"></a>`%s` | %s | %s | %s | %s |\n", c.Name, c.Name, c.Asks, c.Why, inCapitals(c.Remedy), needs)
 	}
 	return b.String() + "\n"
