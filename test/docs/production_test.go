@@ -30,13 +30,21 @@ func section() string {
 	for _, c := range doctor.Checks() {
 		if c.About != about {
 			about = c.About
-			fmt.Fprintf(&b, "\n### %s\n\n| check | asks | why it matters | what helps | needs |\n|---|---|---|---|---|\n", about)
+			fmt.Fprintf(&b, "\n### %s\n\n| check | asks, and why | remedy | needs |\n|---|---|---|---|\n", about)
 		}
 		needs := map[doctor.Needs]string{doctor.Options: "options", doctor.Given: "file", doctor.AdminAPI: "admin",
 			doctor.SuperUser: "broker"}[c.Needs]
-		fmt.Fprintf(&b, "| <a id=\"%s\"></a>`%s` | %s | %s | %s | %s |\n", c.Name, c.Name, c.Asks, c.Why, inCapitals(c.Remedy), needs)
+		fmt.Fprintf(&b, "| <a id=\"%s\"></a>`%s` | *%s* %s | %s | %s |\n", c.Name, c.Name, c.Asks, sentence(c.Why), inCapitals(c.Remedy), needs)
 	}
 	return b.String() + "\n"
+}
+
+// sentence begins with a capital, unless it begins with code or a name.
+func sentence(text string) string {
+	if strings.HasPrefix(text, "pulsar-client-go") {
+		return text
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 // inCapitals writes {topic} as TOPIC.
