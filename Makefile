@@ -78,7 +78,7 @@ broker: ## start a real broker and print where it is
 	test/scripts/pulsar start
 
 .PHONY: lint
-lint: lint-prose $(GOLANGCI) $(ACTIONLINT) ## check code (.golangci.yml), prose (.vale.ini), workflows, and that go.mod is tidy
+lint: lint-prose lint-commits $(GOLANGCI) $(ACTIONLINT) ## check code (.golangci.yml), prose, commit subjects, workflows, and that go.mod is tidy
 	$(GOLANGCI) run ./...
 	$(ACTIONLINT)
 	go mod tidy -diff
@@ -86,6 +86,10 @@ lint: lint-prose $(GOLANGCI) $(ACTIONLINT) ## check code (.golangci.yml), prose 
 .PHONY: lint-prose
 lint-prose: $(VALE) ## check spelling and wording of documents and comments (.vale.ini)
 	$(VALE) --minAlertLevel=error --glob='!.prometheus/**' .
+
+.PHONY: lint-commits
+lint-commits: ## check the subjects of commits: "package: verb", at most 72 characters
+	test/scripts/subjects
 
 .PHONY: fuzz
 fuzz: ## fuzz all that reads what others wrote, for a minute each

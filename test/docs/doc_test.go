@@ -2,6 +2,7 @@
 package docs_test
 
 import (
+	"cmp"
 	"go/ast"
 	"go/doc"
 	"go/parser"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,5 +120,23 @@ func TestMigrationNamesTests(t *testing.T) {
 		for _, name := range names {
 			assert.Contains(t, sources.String(), "func "+name[1]+"(")
 		}
+	}
+}
+
+// TestContributingNamesTests has each test of a promise in the package that the page names, which is test/suite by default.
+func TestContributingNamesTests(t *testing.T) {
+	text, err := os.ReadFile("docs/CONTRIBUTING.md")
+	require.NoError(t, err)
+	names := regexp.MustCompile("`(?:(\\w+)\\.)?(Test\\w+)`").FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		files, err := filepath.Glob(filepath.Join(cmp.Or(name[1], "test/suite"), "*_test.go"))
+		require.NoError(t, err)
+		found := slices.ContainsFunc(files, func(file string) bool {
+			source, err := os.ReadFile(file)
+			require.NoError(t, err)
+			return strings.Contains(string(source), "func "+name[2]+"(")
+		})
+		assert.True(t, found, name[0])
 	}
 }
