@@ -253,8 +253,7 @@ func ExampleWithLogger() {
 		consumer.Nack(nil)
 		return consumer.Ack(msg)
 	}, redelivery.WithLogger(logger))
-	// Output: level=WARN msg="redelivery: nack failed" error="redelivery: message is nil, want one that was received"
-	// subscription=billing
+	// Output: level=WARN msg="redelivery: nack failed" error="redelivery: message is nil, want one that was received" subscription=billing
 }
 
 func ExampleWithoutChecks() {

@@ -18,8 +18,9 @@ func ExampleExamineOptions() {
 	}) {
 		fmt.Println(f.Status, f.Check+":", f.Found)
 	}
-	// Output: warning policy-range: delays of nacks are 1m0s to 1m0s warning dead-letters-read: dead letters without
-	// InitialSubscriptionName: the broker deletes them unless their topic has a subscription
+	// Output:
+	// warning policy-range: delays of nacks are 1m0s to 1m0s
+	// warning dead-letters-read: dead letters without InitialSubscriptionName: the broker deletes them unless their topic has a subscription
 }
 
 func ExampleWorst() {
