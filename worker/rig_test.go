@@ -33,7 +33,7 @@ func beside() {
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
 	if !set {
-		parallel := "32"
+		parallel := "20"
 		if race.Enabled { // all takes ten times as long
 			parallel = "12"
 		}
