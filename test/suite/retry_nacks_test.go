@@ -109,7 +109,7 @@ func TestReconsumeWhileTheBrokerIsDown(t *testing.T) {
 	}
 	b.inProcess.RefuseConnections(false)
 	require.Eventually(t, func() bool { return b.inProcess.Subscription(topic, sub).Unacked == 1 }, 10*time.Second, ms(50))
-	require.NoError(t, c.Ack(second))
+	require.Eventually(t, func() bool { return c.Ack(second) == nil }, 10*time.Second, ms(50), "a second is short on a busy machine")
 }
 
 // A process that is killed leaves its retries to the next one.
