@@ -17,7 +17,8 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	for i, id := range ids {
 		n, err := nameOfID(id)
 		if err == nil && !reflect.TypeOf(id).Comparable() { // as keys of an AckError are
-			err = fmt.Errorf("redelivery: message id is a %T, only comparable ids are accepted, such as those of pulsar-client-go", id)
+			err = fmt.Errorf("redelivery: message id is a %T, only comparable ids are accepted, such as those of "+
+				"pulsar-client-go", id)
 		}
 		if err != nil {
 			return fmt.Errorf("%w (%d of %d)", err, i+1, len(ids))

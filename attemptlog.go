@@ -112,7 +112,8 @@ func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, er
 func (p *preparation) openLog() (*attemptLog, error) {
 	topic, s := originOf(p.opts), p.settings
 	if s.attempts != nil {
-		name := topicname.In(topic, cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(topic), p.opts.SubscriptionName)))
+		name := topicname.In(topic, cmp.Or(s.attempts.Topic,
+			attempts.Topic(topicname.Full(topic), p.opts.SubscriptionName)))
 		if err := checkUnread(p.opts, name, "log of attempts", "WithAttemptLog's topic"); err != nil {
 			return nil, err
 		}
@@ -120,7 +121,8 @@ func (p *preparation) openLog() (*attemptLog, error) {
 		if p.publisher.own != nil {
 			dead = p.publisher.own.DeadLetterTopic()
 		}
-		if base := topicname.Base(name); base == p.publisher.retryTopic || base == dead { // consumers would take records for messages
+		if base := topicname.Base(name); base == p.publisher.retryTopic || base == dead {
+			// consumers would take records for messages
 			return nil, invalid("WithAttemptLog's topic", name, "another one than those of retries and dead letters")
 		}
 	}
@@ -145,7 +147,8 @@ func logOf(s *settings, consumer pulsar.Consumer) (*attemptLog, error) {
 			case strings.HasSuffix(base, "-"+consumer.Subscription()+pulsar.RetryTopicSuffix):
 			case named && topic != "":
 			case topic != "" && topic != base:
-				return nil, invalid("the wrapped consumer", "of "+topic+" and "+base, "Topic in WithAttemptLog for several topics")
+				return nil, invalid("the wrapped consumer", "of "+topic+" and "+base,
+					"Topic in WithAttemptLog for several topics")
 			default:
 				topic = base
 			}

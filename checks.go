@@ -32,8 +32,10 @@ func (p *preparation) warn() {
 // a batch the sum of those before it too.
 func (p *preparation) warnOfAutoScaling() {
 	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
-		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit for ever, and then no retry "+
-			"or dead letter can be published: leave it out", "type", typeName(p.opts.Type), "subscription", p.opts.SubscriptionName)
+		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit for ever, "+
+			"and then no retry "+
+			"or dead letter can be published: leave it out", "type", typeName(p.opts.Type), "subscription",
+			p.opts.SubscriptionName)
 	}
 }
 
@@ -46,17 +48,22 @@ func (p *preparation) setup(topic string) doctor.Setup {
 		Subscription: opts.SubscriptionName,
 		Type:         typeName(opts.Type),
 		RetryTopic:   p.publisher.retryTopic,
-		Policy: doctor.Policy{Nack: s.nackBackoff, NackRetryTopic: s.retryFrom, AckTimeout: s.timeout, AckTimeoutBackoff: s.timeoutBackoff,
-			Reconsume: s.reconsumeBackoff, MaxDeliveries: limits.MaxDeliveries, MaxReconsumes: limits.MaxReconsumes, MemoryLimit: s.memoryLimit},
+		Policy: doctor.Policy{Nack: s.nackBackoff, NackRetryTopic: s.retryFrom, AckTimeout: s.timeout,
+			AckTimeoutBackoff: s.timeoutBackoff,
+			Reconsume:         s.reconsumeBackoff, MaxDeliveries: limits.MaxDeliveries,
+			MaxReconsumes: limits.MaxReconsumes,
+			MemoryLimit:   s.memoryLimit},
 		InitialSubscriptionName: limits.InitialSubscriptionName,
-		Consumer:                doctor.Consumer{ReceiverQueueSize: opts.ReceiverQueueSize, BatchIndexAcknowledgment: &opts.EnableBatchIndexAcknowledgment},
+		Consumer: doctor.Consumer{ReceiverQueueSize: opts.ReceiverQueueSize,
+			BatchIndexAcknowledgment: &opts.EnableBatchIndexAcknowledgment},
 	}
 	for _, limit := range []*uint32{&d.Policy.MaxDeliveries, &d.Policy.MaxReconsumes} {
 		if *limit == reconsume.Unlimited {
 			*limit = 0
 		}
 	}
-	asked := opts.DLQ != nil || s.deadLetters != nil && !s.deadLetters.Discard // RetryEnable alone has dead letters, too, as upstream: it is not warned of
+	// RetryEnable alone has dead letters, too, as upstream: it is not warned of
+	asked := opts.DLQ != nil || s.deadLetters != nil && !s.deadLetters.Discard
 	if own := p.publisher.own; ok && own != nil && asked && s.reconsumer == nil {
 		d.DeadLetterTopic = own.DeadLetterTopic()
 	}

@@ -18,11 +18,16 @@ type Delivery struct {
 	Last            bool          // no delivery is left: a nack makes it a dead letter
 	NackDelay       time.Duration // how long Nack would delay it
 	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
-	FirstPublished  time.Time     // when it was published, or of a retry from the retry topic, the message that it is a retry of
-	Lost            bool          // another consumer may have it, see Observer.Lost; false again once the broker has sent it again
-	Begun           bool          // other messages of its batch were delivered; they come again after a restart unless this one is settled too; see Stats.Unfinished
-	Settled         bool          // it was acknowledged or published elsewhere; false once the Consumer has forgotten it
-	Waiting         bool          // it was nacked or timed out, and comes back
+	// when it was published, or of a retry from the retry topic, the message that it is a retry of
+	FirstPublished time.Time
+	// another consumer may have it, see Observer.Lost; false again once the broker has sent it again
+	Lost bool
+	// other messages of its batch were delivered; they come again after a restart unless this one is settled too; see
+	// Stats.Unfinished
+	Begun bool
+	// it was acknowledged or published elsewhere; false once the Consumer has forgotten it
+	Settled bool
+	Waiting bool // it was nacked or timed out, and comes back
 }
 
 // Delivery describes msg, even if msg is no longer its newest delivery. For a message that the Consumer does not know,

@@ -21,13 +21,15 @@ var (
 	// consumer delivered it, such as the one given to Wrap; a message that waits after a nack or an ack timeout may
 	// still be published. From InProgress it means that no ack timeout runs: the message was settled or nacked, its ack
 	// timeout is over, or another consumer delivered it.
-	ErrNotInFlight = errors.New("redelivery: the application does not have the message: it was settled, nacked or timed out, or not " +
+	ErrNotInFlight = errors.New("redelivery: the application does not have the message: it was settled, nacked or " +
+		"timed out, or not " +
 		"delivered by this Consumer")
 
 	// ErrNoRetryTopic says that the Consumer has no retry topic: RetryEnable, WithReconsumeBackoff and WithReconsumer
 	// are not set, or the consumer given to Wrap is not subscribed to it. From DeadLetter it says that there is no dead
 	// letter topic either.
-	ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable, WithReconsumeBackoff or " +
+	ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable, " +
+		"WithReconsumeBackoff or " +
 		"WithReconsumer")
 )
 
@@ -35,7 +37,8 @@ var (
 type noDeadLetterTopic struct{}
 
 func (noDeadLetterTopic) Error() string {
-	return "redelivery: the consumer has no dead letter topic, want WithDeadLetterPolicy, ConsumerOptions.DLQ or WithReconsumer"
+	return "redelivery: the consumer has no dead letter topic, want WithDeadLetterPolicy, ConsumerOptions.DLQ or " +
+		"WithReconsumer"
 }
 
 func (noDeadLetterTopic) Unwrap() error { return ErrNoRetryTopic }

@@ -114,7 +114,8 @@ func ExampleWithReconsumeBackoff() {
 func ExampleWithCause() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
 		consumer, err := redelivery.Subscribe(client, orders, redelivery.WithReconsumeBackoff(backoff.Fixed(soon)),
-			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 1, InitialSubscriptionName: "clerk"}))
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 1,
+				InitialSubscriptionName: "clerk"}))
 		if err != nil {
 			return err
 		}
@@ -124,7 +125,8 @@ func ExampleWithCause() {
 			if err != nil {
 				return err
 			}
-			if err := consumer.ReconsumeLaterNext(ctx, msg, redelivery.WithCause(errors.New("out of coffee"))); err != nil {
+			if err := consumer.ReconsumeLaterNext(ctx, msg,
+				redelivery.WithCause(errors.New("out of coffee"))); err != nil {
 				return err
 			}
 		}
@@ -136,7 +138,8 @@ func ExampleWithCause() {
 func ExampleWithDeadLetterPolicy() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
 		consumer, err := redelivery.Subscribe(client, orders,
-			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1, Topic: "dead-orders", InitialSubscriptionName: "clerk"}))
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1, Topic: "dead-orders",
+				InitialSubscriptionName: "clerk"}))
 		if err != nil {
 			return err
 		}
@@ -159,8 +162,10 @@ func ExampleWithClient() {
 		if err != nil {
 			return err
 		}
-		consumer, err := redelivery.Wrap(inner, redelivery.WithClient(client), redelivery.WithLogger(slog.New(slog.DiscardHandler)),
-			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1, InitialSubscriptionName: "clerk"}))
+		consumer, err := redelivery.Wrap(inner, redelivery.WithClient(client),
+			redelivery.WithLogger(slog.New(slog.DiscardHandler)),
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1,
+				InitialSubscriptionName: "clerk"}))
 		if err != nil {
 			return err
 		}
@@ -179,12 +184,14 @@ func ExampleWithClient() {
 
 func ExampleWithReconsumer() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
-		r, err := reconsume.New(client, reconsume.Options{Topic: "orders", Subscription: "billing", InitialSubscriptionName: "clerk"})
+		r, err := reconsume.New(client,
+			reconsume.Options{Topic: "orders", Subscription: "billing", InitialSubscriptionName: "clerk"})
 		if err != nil {
 			return err
 		}
 		defer r.Close()
-		consumer, err := redelivery.Subscribe(client, orders, redelivery.WithReconsumer(r), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
+		consumer, err := redelivery.Subscribe(client, orders, redelivery.WithReconsumer(r),
+			redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			return err
 		}
@@ -222,7 +229,8 @@ func ExampleWithRedeliveryFrom() {
 }
 
 func ExampleWithRedeliveryResolution() {
-	try(again, redelivery.WithRedeliveryResolution(5*time.Millisecond), redelivery.WithRedeliveryFrom(redelivery.FromBroker),
+	try(again, redelivery.WithRedeliveryResolution(5*time.Millisecond),
+		redelivery.WithRedeliveryFrom(redelivery.FromBroker),
 		redelivery.WithNackRedeliveryDelay(soon))
 	// Output: redelivery 1
 }
@@ -243,12 +251,13 @@ func ExampleWithObserver() {
 }
 
 func ExampleWithLogger() {
-	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == "consumer" {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	logger := slog.New(slog.NewTextHandler(os.Stdout,
+		&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "consumer" {
+				return slog.Attr{}
+			}
+			return a
+		}}))
 	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		consumer.Nack(nil)
 		return consumer.Ack(msg)
@@ -258,7 +267,8 @@ func ExampleWithLogger() {
 
 func ExampleWithoutChecks() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	hourly := backoff.Exponential{Min: time.Hour, Max: time.Hour} // on purpose: Subscribe would log that it does not grow
+	// on purpose: Subscribe would log that it does not grow
+	hourly := backoff.Exponential{Min: time.Hour, Max: time.Hour}
 	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		return consumer.Ack(msg)
 	}, redelivery.WithLogger(logger), redelivery.WithNackRedeliveryBackoff(hourly), redelivery.WithoutChecks())
@@ -340,7 +350,8 @@ func ExampleConsumer_NackWithDelayAndReason() {
 func ExampleWithAttemptLog() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
 		for range 2 { // as if the process were started twice
-			consumer, err := redelivery.Subscribe(client, orders, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(soon))
+			consumer, err := redelivery.Subscribe(client, orders, redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+				redelivery.WithNackRedeliveryDelay(soon))
 			if err != nil {
 				return err
 			}

@@ -86,7 +86,8 @@ func ExampleSubscribeWith() {
 		subscribe := func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 			return client.Subscribe(opts) // in code of somebody else
 		}
-		consumer, err := redelivery.SubscribeWith(subscribe, orders, redelivery.WithNackRedeliveryDelay(20*time.Millisecond))
+		consumer, err := redelivery.SubscribeWith(subscribe, orders,
+			redelivery.WithNackRedeliveryDelay(20*time.Millisecond))
 		if err != nil {
 			return err
 		}
@@ -162,7 +163,8 @@ func ExampleConsumer_InProgress() {
 func ExampleConsumer_ReconsumeLaterNext() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
 		consumer, err := redelivery.Subscribe(client, orders,
-			redelivery.WithReconsumeBackoff(backoff.DelayLevels{50 * time.Millisecond, 100 * time.Millisecond, time.Second}))
+			redelivery.WithReconsumeBackoff(backoff.DelayLevels{50 * time.Millisecond, 100 * time.Millisecond,
+				time.Second}))
 		if err != nil {
 			return err
 		}
@@ -180,7 +182,8 @@ func ExampleConsumer_ReconsumeLaterNext() {
 		if err != nil {
 			return err
 		}
-		fmt.Println("reconsumed", msg.Properties()["RECONSUMETIMES"], "times, the last after", msg.Properties()["DELAY_TIME"], "ms")
+		fmt.Println("reconsumed", msg.Properties()["RECONSUMETIMES"], "times, the last after",
+			msg.Properties()["DELAY_TIME"], "ms")
 		return consumer.Ack(msg)
 	})
 	// Output: reconsumed 2 times, the last after 100 ms
@@ -210,7 +213,8 @@ func ExampleConsumer_DeadLetter() {
 func ExampleWithCallback() {
 	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		done := make(chan error, 1)
-		if err := consumer.ReconsumeLaterNext(ctx, msg, redelivery.WithCallback(func(err error) { done <- err })); err != nil {
+		if err := consumer.ReconsumeLaterNext(ctx, msg,
+			redelivery.WithCallback(func(err error) { done <- err })); err != nil {
 			return err
 		}
 		fmt.Println("on its way")

@@ -16,11 +16,12 @@ import (
 
 // inner is the inner consumer. GiveBack closes it, and the next Receive subscribes another one in its place.
 type inner struct {
-	now           atomic.Pointer[pulsar.Consumer]
-	again         func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
-	main          func() (pulsar.Consumer, error) // subscribes to the main topic without the retry topic; nil if that cannot be
-	hasRetryTopic bool                            // beside the main topics
-	ahead         int                             // how much is read at once
+	now   atomic.Pointer[pulsar.Consumer]
+	again func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
+	// subscribes to the main topic without the retry topic; nil if that cannot be
+	main          func() (pulsar.Consumer, error)
+	hasRetryTopic bool // beside the main topics
+	ahead         int  // how much is read at once
 
 	wanted  atomic.Int32 // calls that want the turn
 	leaving atomic.Bool  // it is being closed, and another one will take its place
@@ -49,7 +50,8 @@ type inner struct {
 // ErrClosed after Close.
 func (c *Consumer) GiveBack() error {
 	if c.inner.again == nil || !c.settings.isShared {
-		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, and a queue", errors.ErrUnsupported)
+		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, "+
+			"and a queue", errors.ErrUnsupported)
 	}
 	if err := c.interrupt(); err != nil {
 		return err

@@ -29,9 +29,10 @@ type Lost struct {
 type Loss string
 
 const (
-	LostConnection Loss = "connection" // a connection was lost: the broker sends unacknowledged messages again, to any consumer
-	LostPartition  Loss = "partition"  // another consumer became active on a Failover topic or partition
-	LostConsumer   Loss = "consumer"   // the Consumer was closed, or gave up
+	// a connection was lost: the broker sends unacknowledged messages again, to any consumer
+	LostConnection Loss = "connection"
+	LostPartition  Loss = "partition" // another consumer became active on a Failover topic or partition
+	LostConsumer   Loss = "consumer"  // the Consumer was closed, or gave up
 )
 
 // loss lets callers of NextLoss wait.

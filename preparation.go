@@ -16,7 +16,9 @@ type preparation struct {
 	opts      pulsar.ConsumerOptions // as the caller wrote them, but for EnableBatchIndexAcknowledgment
 	settings  *settings
 	publisher *publisher
-	ackTime   time.Duration // the delay of acknowledgements where owners change: the next owner handles messages again whose acknowledgements are not sent; 0 for upstream's
+	// the delay of acknowledgements where owners change: the next owner handles messages again whose acknowledgements
+	// are not sent; 0 for upstream's
+	ackTime time.Duration
 }
 
 // prepare completes settings by the caller's options, and opens the publisher.
@@ -134,7 +136,8 @@ func (p *preparation) buffer() (channel, ahead int) {
 // plan says how to subscribe.
 func (p *preparation) plan() upstream.Plan {
 	channel, _ := p.buffer()
-	return upstream.Plan{Resolution: p.settings.resolution, Channel: channel, AckTime: p.ackTime, RetryTopic: p.publisher.subscribed(),
+	return upstream.Plan{Resolution: p.settings.resolution, Channel: channel, AckTime: p.ackTime,
+		RetryTopic: p.publisher.subscribed(),
 		Reconsumer: p.settings.reconsumer != nil}
 }
 
@@ -166,7 +169,8 @@ func (p *preparation) groupOptions() partition.Options {
 	case g.MaxSize > 1: // they are sent when there are so many
 		o.AckedAfter = longestAckTime
 	}
-	if p.opts.EnableZeroQueueConsumer { // a Receive that waits for its next message would get one though the application has one from memory
+	if p.opts.EnableZeroQueueConsumer {
+		// a Receive that waits for its next message would get one though the application has one from memory
 		o.MemoryLimit = 0
 	}
 	return o
@@ -175,7 +179,8 @@ func (p *preparation) groupOptions() partition.Options {
 // groupOptions returns the options that are the same for each subscription. After Wrap the type is not known, and
 // Shared is safe: nothing is taken for this consumer's that may be another's.
 func (s *settings) groupOptions(p *publisher) partition.Options {
-	return partition.Options{Kind: partition.Shared, Stays: s.source != FromAuto, Drops: s.source == FromBroker, MemoryLimit: s.memoryLimit, MaxDeliveries: p.maxDeliveries,
+	return partition.Options{Kind: partition.Shared, Stays: s.source != FromAuto, Drops: s.source == FromBroker,
+		MemoryLimit: s.memoryLimit, MaxDeliveries: p.maxDeliveries,
 		AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil || len(s.observers) > 0}
 }
 

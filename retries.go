@@ -46,12 +46,14 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		return invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
 	}
 	if opts.DLQ != nil && s.deadLetters != nil {
-		return fmt.Errorf("%w: ConsumerOptions.DLQ and WithDeadLetterPolicy are both set, want one of them", ErrInvalidOption)
+		return fmt.Errorf("%w: ConsumerOptions.DLQ and WithDeadLetterPolicy are both set, want one of them",
+			ErrInvalidOption)
 	}
 	policy, _ := s.limits(opts)
 	if s.reconsumer != nil {
 		for field, topics := range map[string][2]string{
-			"dead letter": {policy.Topic, s.reconsumer.DeadLetterTopic()}, "retry": {policy.RetryTopic, s.reconsumer.RetryTopic()},
+			"dead letter": {policy.Topic, s.reconsumer.DeadLetterTopic()},
+			"retry":       {policy.RetryTopic, s.reconsumer.RetryTopic()},
 		} {
 			if topics[0] != "" && topicname.In(originOf(opts), topics[0]) != topics[1] {
 				return invalid("the "+field+" topic", topics[0], "the "+topics[1]+" of WithReconsumer")
@@ -70,10 +72,12 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	case retries && opts.EnableZeroQueueConsumer:
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
 	case !retries && s.reconsumer == nil && s.deadLetters.needsRetries():
-		return fmt.Errorf("%w: WithDeadLetterPolicy has RetryTopic, or MaxReconsumes without MaxDeliveries, want RetryEnable or "+
+		return fmt.Errorf("%w: WithDeadLetterPolicy has RetryTopic, or MaxReconsumes without MaxDeliveries, want "+
+			"RetryEnable or "+
 			"WithReconsumeBackoff too", ErrInvalidOption)
 	case !retries && s.reconsumer == nil && s.retryFrom > 0:
-		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
+		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too",
+			ErrInvalidOption)
 	case delays(opts.Type), s.reconsumeBackoff == nil && s.retryFrom == 0:
 		return nil
 	}
@@ -99,7 +103,8 @@ func (p *preparation) warnOfOrder() {
 	first := slices.MinFunc(topics, func(a, b string) int { return cmp.Compare(base(a), base(b)) })
 	if base(first) != base(topics[0]) {
 		s.warn("the retry topic is named after the first topic in the list; a Java consumer names it after "+first+
-			", the first in alphabetical order, and would not find these retries: list that topic first, or set the retry topic", "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
+			", the first in alphabetical order, and would not find these retries: list that topic first, or set the "+
+			"retry topic", "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
 	}
 }
 
@@ -137,17 +142,21 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 		case policy.RetryTopic != "" && topic == topicname.In(topic, policy.RetryTopic),
 			policy.RetryTopic == "" && strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix):
 			retryTopic = topic
-		case policy.Topic != "" && topicname.Same(topic, topicname.In(topic, policy.Topic)): // it would come again and never end
+		case policy.Topic != "" && topicname.Same(topic, topicname.In(topic, policy.Topic)):
+			// it would come again and never end
 			return nil, invalid("the dead letter topic", policy.Topic, "another one than the wrapped consumer's")
 		case o.Topic == "":
 			o.Topic = topic
 		case o.Topic != topic && policy.Topic == "":
-			return nil, invalid("the wrapped consumer", "of "+o.Topic+" and "+topic, "Topic in WithDeadLetterPolicy for several topics")
+			return nil, invalid("the wrapped consumer", "of "+o.Topic+" and "+topic,
+				"Topic in WithDeadLetterPolicy for several topics")
 		}
 	}
 	if retryTopic == "" && (s.reconsumeBackoff != nil || s.deadLetters.needsRetries()) {
-		return nil, invalid("the wrapped consumer", "not subscribed to its retry topic", "RetryEnable in its options, or SubscribeWith, for "+
-			"WithReconsumeBackoff and for a DeadLetterPolicy with RetryTopic, or with MaxReconsumes and no MaxDeliveries")
+		return nil, invalid("the wrapped consumer", "not subscribed to its retry topic",
+			"RetryEnable in its options, or SubscribeWith, for "+
+				"WithReconsumeBackoff and for a DeadLetterPolicy with RetryTopic, or with MaxReconsumes and no "+
+				"MaxDeliveries")
 	}
 	policy.RetryTopic = cmp.Or(policy.RetryTopic, retryTopic)
 	return open(s, policy, o, retryTopic != "")
@@ -180,8 +189,10 @@ func (p *preparation) publishRetries() error {
 		}
 	}
 	if opts.DLQ != nil {
-		s.warnOfShortName("ConsumerOptions.DLQ.DeadLetterTopic", opts.DLQ.DeadLetterTopic, o.Topic, "as in pulsar-client-go, it is")
-		s.warnOfShortName("ConsumerOptions.DLQ.RetryLetterTopic", opts.DLQ.RetryLetterTopic, o.Topic, "as in pulsar-client-go, it is")
+		s.warnOfShortName("ConsumerOptions.DLQ.DeadLetterTopic", opts.DLQ.DeadLetterTopic, o.Topic,
+			"as in pulsar-client-go, it is")
+		s.warnOfShortName("ConsumerOptions.DLQ.RetryLetterTopic", opts.DLQ.RetryLetterTopic, o.Topic,
+			"as in pulsar-client-go, it is")
 	}
 	retries := s.retries(*opts)
 	if retries {
@@ -210,7 +221,8 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 	o.DeadLetterTopic = topicname.In(o.Topic, cmp.Or(policy.Topic, prefix+pulsar.DlqTopicSuffix))
 	s.warnOfShortName("the dead letter topic", policy.Topic, o.Topic, beforeShortNames)
 	s.warnOfShortName("the retry topic", policy.RetryTopic, o.Topic, beforeShortNames)
-	if err := cmp.Or(checkPersistent(o.Topic), checkName("the dead letter topic", policy.Topic), checkName("the retry topic", policy.RetryTopic),
+	if err := cmp.Or(checkPersistent(o.Topic), checkName("the dead letter topic", policy.Topic),
+		checkName("the retry topic", policy.RetryTopic),
 		checkNumber("the dead letter topic", o.DeadLetterTopic)); err != nil {
 		return nil, err
 	}
@@ -242,8 +254,9 @@ type retry struct {
 func retryOf(msg pulsar.Message) retry {
 	r := retry{count: publishing.RedeliveryCount(msg)}
 	if delay, ok := publishing.DelayTime(msg); ok {
-		const rounded = time.Millisecond                                                // off the publish time
-		r.wait = min(delay, maxDelay) + rounded - max(0, time.Since(msg.PublishTime())) // it was published before now, whatever its clock says
+		const rounded = time.Millisecond // off the publish time
+		// it was published before now, whatever its clock says
+		r.wait = min(delay, maxDelay) + rounded - max(0, time.Since(msg.PublishTime()))
 	}
 	return r
 }

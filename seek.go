@@ -61,7 +61,8 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 		return c.withReaderStopped(func() error { return how(c.current()) })
 	}
 	if c.inner.main == nil {
-		return fmt.Errorf("redelivery: Seek with a retry topic: %w: want Subscribe, one topic, and a durable subscription", errors.ErrUnsupported)
+		return fmt.Errorf("redelivery: Seek with a retry topic: %w: want Subscribe, one topic, and a durable "+
+			"subscription", errors.ErrUnsupported)
 	}
 	if err := c.interrupt(); err != nil {
 		return err

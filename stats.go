@@ -11,9 +11,10 @@ import (
 
 // Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {
-	Waiting       int    // messages that wait for their delay, for the broker, or for the next Receive
-	Ready         int    // those of Waiting whose delay is over: only the broker or the next Receive is waited for
-	BufferedBytes int64  // size of the messages in memory, including those that the application has; see WithMemoryLimit
+	Waiting int // messages that wait for their delay, for the broker, or for the next Receive
+	Ready   int // those of Waiting whose delay is over: only the broker or the next Receive is waited for
+	// size of the messages in memory, including those that the application has; see WithMemoryLimit
+	BufferedBytes int64
 	Buffered      uint64 // copies that the broker sent early and that wait in memory until they are due
 	Dropped       uint64 // messages that were dropped because they come again; see Observer.Dropped
 	Redelivered   uint64 // messages delivered again to the application, but not after Snooze
@@ -45,13 +46,17 @@ type IndexAcks string
 // Values of IndexAcks. EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions means IndexAcksKept until a batch shows
 // otherwise.
 const (
-	IndexAcksOff     IndexAcks = "off"     // none is sent: an acknowledgement reaches the broker when the whole batch is acknowledged
-	IndexAcksUnknown IndexAcks = "unknown" // they are sent, and the broker may keep them; after Wrap it is unknown whether they are sent
+	// none is sent: an acknowledgement reaches the broker when the whole batch is acknowledged
+	IndexAcksOff IndexAcks = "off"
+	// they are sent, and the broker may keep them; after Wrap it is unknown whether they are sent
+	IndexAcksUnknown IndexAcks = "unknown"
 	IndexAcksIgnored IndexAcks = "ignored" // they are sent, and the broker sent an acknowledged message again
-	IndexAcksKept    IndexAcks = "kept"    // they are sent, and the broker leaves acknowledged messages out of their batches
+	// they are sent, and the broker leaves acknowledged messages out of their batches
+	IndexAcksKept IndexAcks = "kept"
 )
 
-var indexAcks = map[partition.IndexAcks]IndexAcks{partition.NoIndexAcks: IndexAcksOff, partition.SentIndexAcks: IndexAcksUnknown,
+var indexAcks = map[partition.IndexAcks]IndexAcks{partition.NoIndexAcks: IndexAcksOff,
+	partition.SentIndexAcks:    IndexAcksUnknown,
 	partition.IgnoredIndexAcks: IndexAcksIgnored, partition.KeptIndexAcks: IndexAcksKept}
 
 // Stats returns the Consumer's counters and its current state.
@@ -113,8 +118,10 @@ func (c *Consumer) idle(time.Duration) {
 	}
 	if last := time.Duration(c.blocked.logged.Load()); last == 0 || now-last >= time.Minute {
 		c.blocked.logged.Store(int64(now))
-		c.log(slog.LevelWarn, "the broker may have stopped sending, because many messages are unacknowledged. Waiting messages count, "+
-			"and without batch-index acknowledgement a whole batch counts while one of its messages waits", "unacknowledged", n)
+		c.log(slog.LevelWarn, "the broker may have stopped sending, because many messages are unacknowledged. "+
+			"Waiting messages count, "+
+			"and without batch-index acknowledgement a whole batch counts while one of its messages waits",
+			"unacknowledged", n)
 	}
 	if c.observer.Blocked != nil {
 		c.told.add(c, func() { c.observer.Blocked(Blocked{c, c.options.Subscription, n}) })

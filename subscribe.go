@@ -57,7 +57,8 @@ func SubscribeWith(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, erro
 }
 
 // subscribed makes a Consumer of the consumer that with returns. client publishes, unless an option names another.
-func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
+func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
+	opts pulsar.ConsumerOptions,
 	options []Option) (*Consumer, error) {
 	s, err := newSettings(client, options)
 	if err != nil {
@@ -95,14 +96,16 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 }
 
 // subscribesAgain has GiveBack and Seek subscribe once more, if that can be.
-func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Consumer, error), prepared pulsar.ConsumerOptions, name string,
+func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
+	prepared pulsar.ConsumerOptions, name string,
 	opts pulsar.ConsumerOptions) {
 	if opts.SubscriptionMode != pulsar.Durable || opts.EnableZeroQueueConsumer {
 		return
 	}
 	prepared.Name = name
 	c.inner.again = func() (pulsar.Consumer, error) {
-		prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel)) // the closed consumer may deliver once more
+		// the closed consumer may deliver once more
+		prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel))
 		inner, err := with(prepared)
 		if err == nil {
 			err = isOf(inner, prepared)
@@ -129,7 +132,8 @@ func refused(err error, opts pulsar.ConsumerOptions, topics ...string) error {
 	}
 	names := strings.Join(slices.DeleteFunc(topics, func(topic string) bool { return topic == "" }), ", ")
 	if strings.Contains(err.Error(), "TopicMigrated") || strings.Contains(names, "topic://") {
-		return fmt.Errorf("redelivery: subscribing %q to %s: a scalable topic of Pulsar 5, which pulsar-client-go cannot read; use a "+
+		return fmt.Errorf("redelivery: subscribing %q to %s: a scalable topic of Pulsar 5, which pulsar-client-go "+
+			"cannot read; use a "+
 			"client for Pulsar 5, or a persistent topic: %w", opts.SubscriptionName, names, err)
 	}
 	return fmt.Errorf("redelivery: subscribing %q to %s: %w", opts.SubscriptionName, names, err)
@@ -145,7 +149,8 @@ func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 		c.Close()
 		return invalid("SubscribeWith: the result of subscribe", "a *redelivery.Consumer", want)
 	}
-	if !opts.EnableZeroQueueConsumer && upstream.Chan(consumer) != (<-chan pulsar.ConsumerMessage)(opts.MessageChannel) {
+	if !opts.EnableZeroQueueConsumer &&
+		upstream.Chan(consumer) != (<-chan pulsar.ConsumerMessage)(opts.MessageChannel) {
 		consumer.Close()
 		return invalid("SubscribeWith: the result of subscribe", fmt.Sprintf("another %T", consumer), want)
 	}
@@ -178,7 +183,8 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 		return nil, errors.New("redelivery: consumer is nil, want a pulsar.Consumer")
 	}
 	if _, ok := consumer.(*Consumer); ok { // which would delay twice
-		return nil, invalid("Wrap's consumer", "a *redelivery.Consumer", "one of client.Subscribe: it would delay twice")
+		return nil, invalid("Wrap's consumer", "a *redelivery.Consumer",
+			"one of client.Subscribe: it would delay twice")
 	}
 	s, err := newSettings(nil, options)
 	if err == nil {

@@ -16,7 +16,8 @@ const beforeShortNames = "in earlier versions it was"
 // consumer's topic is in another namespace.
 func (s *settings) warnOfShortName(what, name, origin, rule string) {
 	if ours, public := topicname.In(origin, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
-		s.warn("a topic name has no namespace: "+rule+" of public/default; write the whole name", "option", what, "name", name,
+		s.warn("a topic name has no namespace: "+rule+" of public/default; write the whole name", "option", what,
+			"name", name,
 			"topic_in_namespace", ours, "topic_in_public_default", public)
 	}
 }
@@ -27,14 +28,16 @@ func originOf(opts pulsar.ConsumerOptions) string {
 	if opts.TopicsPattern == "" {
 		return append(topicsOf(opts), "")[0]
 	}
-	namespace := strings.SplitAfterN(strings.TrimPrefix(topicname.Full(opts.TopicsPattern), topicname.Persistent), "/", 3)
+	namespace := strings.SplitAfterN(strings.TrimPrefix(topicname.Full(opts.TopicsPattern), topicname.Persistent), "/",
+		3)
 	return topicname.Persistent + strings.Join(namespace[:len(namespace)-1], "")
 }
 
 // checkUnread is checkTopics, and refuses a pattern that takes the topic in.
 func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
 	if pattern := opts.TopicsPattern; pattern != "" {
-		matches, err := regexp.Compile(strings.TrimPrefix(topicname.Full(pattern), topicname.Persistent)) // as upstream, which matches a part too
+		// as upstream, which matches a part too
+		matches, err := regexp.Compile(strings.TrimPrefix(topicname.Full(pattern), topicname.Persistent))
 		if err == nil && matches.MatchString(topic) {
 			return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the "+kind+" "+topic)
 		}
@@ -58,7 +61,8 @@ func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, o reconsume.Options) {
 	base := topicname.Full(topicname.Base(o.Topic))
 	namespace := base[:strings.LastIndex(base, "/")+1]
-	for suffix, topic := range map[string]*string{pulsar.RetryTopicSuffix: &policy.RetryTopic, pulsar.DlqTopicSuffix: &policy.Topic} {
+	for suffix, topic := range map[string]*string{pulsar.RetryTopicSuffix: &policy.RetryTopic,
+		pulsar.DlqTopicSuffix: &policy.Topic} {
 		if *topic != "" {
 			continue
 		}

@@ -20,13 +20,15 @@ func TestBackoffAddsToTheTimeout(t *testing.T) {
 		assert.Equal(t, want*time.Second, policy.Next(uint32(count)))
 	}
 	assert.Equal(t, time.Second, acktimeout.Backoff(time.Second, nil).Next(3))
-	assert.Equal(t, time.Second, acktimeout.Backoff(time.Second, backoff.Func(func(uint32) time.Duration { return -1 })).Next(0))
+	assert.Equal(t, time.Second, acktimeout.Backoff(time.Second,
+		backoff.Func(func(uint32) time.Duration { return -1 })).Next(0))
 	assert.Equal(t, time.Duration(math.MaxInt64), acktimeout.Backoff(time.Second, backoff.Fixed(math.MaxInt64)).Next(0))
 	assert.Zero(t, acktimeout.Backoff(-1, nil).Next(0))
 }
 
 func TestTrackerHandsOutEachKeyOnceWhenItIsDue(t *testing.T) {
-	tracker := acktimeout.New[string](10*time.Second, backoff.Exponential{Min: time.Second, Max: time.Minute, Multiplier: 2})
+	tracker := acktimeout.New[string](10*time.Second,
+		backoff.Exponential{Min: time.Second, Max: time.Minute, Multiplier: 2})
 	tracker.TrackFor("a", start.Add(tracker.Delay(2)))
 	assert.Empty(t, tracker.Due(start.Add(14*time.Second-1)), "never early")
 	assert.Equal(t, []string{"a"}, tracker.Due(start.Add(14*time.Second)))

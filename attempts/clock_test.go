@@ -33,7 +33,8 @@ func TestMillisecondsMakeNothingEarly(t *testing.T) {
 		s := newState()
 		apply := func(entry int64, published time.Time, changes ...change) {
 			way := time.Duration(rapid.Int64Range(0, 1e5).Draw(t, "way"))
-			r := readAt(published.Add(way), frame{session: 7, changes: changes}, publishedAt{at: published.Add(off), broker: rapid.Bool().Draw(t, "broker")})
+			r := readAt(published.Add(way), frame{session: 7, changes: changes},
+				publishedAt{at: published.Add(off), broker: rapid.Bool().Draw(t, "broker")})
 			r.at, r.live = position{1, entry}, true
 			s.apply(r)
 		}
@@ -42,7 +43,8 @@ func TestMillisecondsMakeNothingEarly(t *testing.T) {
 		at = at.Add(time.Duration(rapid.Int64Range(0, 1e7).Draw(t, "later")))
 		apply(2, at, change{Key: one, count: 1, delay: 5_000, session: 7})
 		r, _ := s.find(one)
-		require.False(t, moment(r.due).Before(at.Add(5*time.Second)), "early by %v", at.Add(5*time.Second).Sub(moment(r.due)))
+		require.False(t, moment(r.due).Before(at.Add(5*time.Second)), "early by %v",
+			at.Add(5*time.Second).Sub(moment(r.due)))
 	})
 }
 
@@ -66,11 +68,14 @@ func TestClockOfTheBroker(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
 		change := []change{{Key: one, count: 1, delay: 5_000, session: 7}}
-		s.apply(read{frame: frame{session: 7, changes: change}, at: position{1, 1}, time: 100_000 + off, now: 101_000, broker: true})
-		s.apply(read{frame: frame{session: 8, flags: begins}, at: position{1, 2}, time: 102_000 + off, now: 102_003, live: true, broker: true})
+		s.apply(read{frame: frame{session: 7, changes: change}, at: position{1, 1}, time: 100_000 + off, now: 101_000,
+			broker: true})
+		s.apply(read{frame: frame{session: 8, flags: begins}, at: position{1, 2}, time: 102_000 + off, now: 102_003,
+			live: true, broker: true})
 		r, _ := s.find(one)
 		require.EqualValues(t, 105_003, r.due)
-		s.apply(read{frame: frame{session: 8}, at: position{1, 3}, time: 103_000 + off, now: 103_900, live: true, broker: true})
+		s.apply(read{frame: frame{session: 8}, at: position{1, 3}, time: 103_000 + off, now: 103_900, live: true,
+			broker: true})
 		r, _ = s.find(one)
 		require.EqualValues(t, 105_003, r.due, "a slow message tells nothing")
 	}
@@ -86,17 +91,21 @@ func TestClockThatIsSet(t *testing.T) {
 		"the reader's, and broker": {time: 102_000, now: 92_000, broker: true},
 	} {
 		s := newState()
-		behind.frame, behind.at, behind.live = frame{session: 7, changes: []change{{Key: one, count: 1, delay: 60_000, session: 7}}}, position{1, 1}, true
+		behind.frame, behind.at, behind.live = frame{session: 7,
+			changes: []change{{Key: one, count: 1, delay: 60_000, session: 7}}}, position{1, 1}, true
 		s.apply(behind)
 		due := func() int64 { r, _ := s.find(one); return r.due }
 		early := behind.time - 10_000 + 60_000 // by the clock that was set: what the frame said, at its own time
 		require.Equal(t, early, due(), name)
 		for i := range int64(7) {
-			s.apply(read{frame: frame{session: 7}, at: position{1, 2 + i}, time: behind.now + 20_000 + i, now: behind.now + 20_100 + 3*i, live: true, broker: behind.broker})
+			s.apply(read{frame: frame{session: 7}, at: position{1, 2 + i}, time: behind.now + 20_000 + i,
+				now: behind.now + 20_100 + 3*i, live: true, broker: behind.broker})
 		}
-		s.apply(read{frame: frame{session: 7}, at: position{1, 20}, time: behind.now + 30_000, now: behind.now + 30_050, live: true, broker: behind.broker})
+		s.apply(read{frame: frame{session: 7}, at: position{1, 20}, time: behind.now + 30_000, now: behind.now + 30_050,
+			live: true, broker: behind.broker})
 		require.Equal(t, early+10_050, due(), name)
-		s.apply(read{frame: frame{session: 7}, at: position{1, 30}, time: behind.now + 40_000, now: behind.now + 49_000, live: true, broker: behind.broker})
+		s.apply(read{frame: frame{session: 7}, at: position{1, 30}, time: behind.now + 40_000, now: behind.now + 49_000,
+			live: true, broker: behind.broker})
 		require.Equal(t, early+10_050, due(), name)
 	}
 }
@@ -122,7 +131,8 @@ func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
 func TestTheClockOfACopy(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
-		f := frame{session: 8, flags: copies, asOf: position{1, 1}, changes: []change{{Key: one, count: 1, delay: 5_000, session: 7}}}
+		f := frame{session: 8, flags: copies, asOf: position{1, 1},
+			changes: []change{{Key: one, count: 1, delay: 5_000, session: 7}}}
 		s.apply(read{frame: f, at: position{1, 2}, time: 100_000 + off, now: 200_000})
 		s.apply(read{frame: frame{session: 8}, at: position{1, 3}, time: 200_000 + off, now: 200_003, live: true})
 		r, _ := s.find(one)

@@ -77,7 +77,8 @@ func (l *Log) fail(err error) {
 	l.stats.Failures++
 	l.mu.Unlock()
 	if !told {
-		l.o.Logger.Warn("attempts: the log cannot be used; until it works again, counts and delays are those of this process alone", "topic", l.o.Topic,
+		l.o.Logger.Warn("attempts: the log cannot be used; until it works again, counts and delays are those of "+
+			"this process alone", "topic", l.o.Topic,
 			"error", err)
 	}
 	if l.o.Failed != nil {
@@ -147,7 +148,8 @@ func (l *Log) connect() (c *link, err error) {
 		if err := l.subscribe(c.topic, awaitConnected); err != nil {
 			return c, fmt.Errorf("subscribing: %w", err)
 		}
-		p, err := l.client.CreateProducer(pulsar.ProducerOptions{Topic: c.topic, DisableBatching: true, SendTimeout: sendTimeout,
+		p, err := l.client.CreateProducer(pulsar.ProducerOptions{Topic: c.topic, DisableBatching: true,
+			SendTimeout:             sendTimeout,
 			DisableBlockIfQueueFull: true, Properties: map[string]string{"session": l.id.String()}})
 		if err != nil { // and p is a typed nil
 			return c, fmt.Errorf("making a producer: %w", err)
@@ -159,7 +161,8 @@ func (l *Log) connect() (c *link, err error) {
 		return c, fmt.Errorf("reading the last frame: %w", err)
 	}
 	var made atomic.Bool
-	r, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: c.topic, SubscriptionName: l.readerName(), StartMessageID: from, Decryption: asItIs(),
+	r, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: c.topic, SubscriptionName: l.readerName(),
+		StartMessageID: from, Decryption: asItIs(),
 		BackoffPolicyFunc: func() clientbackoff.Policy {
 			if made.Load() {
 				l.reconnected()
@@ -199,7 +202,8 @@ func (l *Log) beginning(topic string) (pulsar.MessageID, error) {
 		l.reconnected()
 		return last.id(), nil
 	}
-	r, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: topic, SubscriptionName: l.readerName(), StartMessageID: pulsar.LatestMessageID(), StartMessageIDInclusive: true,
+	r, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: topic, SubscriptionName: l.readerName(),
+		StartMessageID: pulsar.LatestMessageID(), StartMessageIDInclusive: true,
 		ReceiverQueueSize: 1, Decryption: asItIs()})
 	if err != nil {
 		return nil, err
@@ -234,8 +238,10 @@ func positionOf(id pulsar.MessageID) position { return position{id.LedgerID(), i
 // subscribe subscribes to the log's own subscription, which it creates, and calls a function with it. If another
 // session is there it does that.
 func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
-	c, err := l.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Exclusive,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, EnableZeroQueueConsumer: true, AckWithResponse: true})
+	c, err := l.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription,
+		Type:                        pulsar.Exclusive,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, EnableZeroQueueConsumer: true,
+		AckWithResponse: true})
 	switch {
 	case err == nil:
 	case isBusy(err):

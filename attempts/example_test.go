@@ -33,7 +33,8 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	failed, err := attempts.Open(client, attempts.Options{Topic: attempts.Topic("orders", "billing"), ReadOnly: true, Logger: quiet})
+	failed, err := attempts.Open(client,
+		attempts.Options{Topic: attempts.Topic("orders", "billing"), ReadOnly: true, Logger: quiet})
 	if err != nil {
 		log.Fatal(err)
 	}

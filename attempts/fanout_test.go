@@ -51,7 +51,8 @@ func TestFanOut(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d sessions opened, fifty at once, in %v with %v of CPU; a session takes %d kB", sessions, time.Since(began).Round(time.Millisecond), cpu(),
+	t.Logf("%d sessions opened, fifty at once, in %v with %v of CPU; a session takes %d kB", sessions,
+		time.Since(began).Round(time.Millisecond), cpu(),
 		(memory()-before)/uint64(sessions)>>10)
 	const failures, pause = 1000, 5 * time.Millisecond
 	used, out := cpu(), bytesOut(t, topic)
@@ -68,8 +69,10 @@ func TestFanOut(t *testing.T) {
 		}
 	}
 	took := time.Since(written)
-	t.Logf("%d failures in %v were known to all %v later; %v of CPU, %d kB sent by the broker, %d bytes for a failure and session", failures,
-		written.Sub(began).Round(time.Millisecond), took.Round(time.Millisecond), cpu()-used, (bytesOut(t, topic)-out)>>10,
+	t.Logf("%d failures in %v were known to all %v later; %v of CPU, %d kB sent by the broker, %d bytes for a "+
+		"failure and session", failures,
+		written.Sub(began).Round(time.Millisecond), took.Round(time.Millisecond), cpu()-used,
+		(bytesOut(t, topic)-out)>>10,
 		(bytesOut(t, topic)-out)/uint64(failures*sessions))
 	for _, l := range logs {
 		l.KeepAlive()
@@ -77,7 +80,8 @@ func TestFanOut(t *testing.T) {
 	time.Sleep(20 * time.Second) // until the lease is what so many sessions have
 	used, out, began = cpu(), bytesOut(t, topic), time.Now()
 	time.Sleep(20 * time.Second)
-	t.Logf("the leases of all, for WithCrashLimit: %v of CPU and %d kB in %v", cpu()-used, (bytesOut(t, topic)-out)>>10, time.Since(began).Round(time.Millisecond))
+	t.Logf("the leases of all, for WithCrashLimit: %v of CPU and %d kB in %v", cpu()-used, (bytesOut(t, topic)-out)>>10,
+		time.Since(began).Round(time.Millisecond))
 	for _, l := range logs {
 		all.Go(l.Close)
 	}
@@ -101,6 +105,7 @@ func bytesOut(t *testing.T, topic string) uint64 {
 	var stats struct {
 		Bytes uint64 `json:"bytesOutCounter"`
 	}
-	require.NoError(t, admin.Call(t.Context(), os.Getenv("PULSAR_ADMIN_URL"), "GET", "persistent://public/default/"+topic+"/stats", nil, &stats))
+	require.NoError(t, admin.Call(t.Context(), os.Getenv("PULSAR_ADMIN_URL"), "GET",
+		"persistent://public/default/"+topic+"/stats", nil, &stats))
 	return stats.Bytes
 }

@@ -65,7 +65,8 @@ func TestCheckpointBeyondTheLog(t *testing.T) {
 	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
 	require.NoError(t, err)
 	defer p.Close()
-	_, err = p.Send(t.Context(), &pulsar.ProducerMessage{Payload: (&frame{session: 7, number: 1, checkpoint: position{1 << 60, 0}}).encode()})
+	_, err = p.Send(t.Context(), &pulsar.ProducerMessage{Payload: (&frame{session: 7, number: 1,
+		checkpoint: position{1 << 60, 0}}).encode()})
 	require.NoError(t, err)
 	for _, name := range []string{"after it", "after those that read it"} {
 		b := openReady(t, client, topic, name)

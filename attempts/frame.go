@@ -121,7 +121,8 @@ func (f *frame) encode() []byte {
 	if f.has(leases) {
 		head.int(f.lease)
 	}
-	body := &encoder{strings: map[string]uint64{}, sessions: map[SessionID]uint64{f.session: 0}, ids: []SessionID{f.session}}
+	body := &encoder{strings: map[string]uint64{}, sessions: map[SessionID]uint64{f.session: 0},
+		ids: []SessionID{f.session}}
 	if f.has(copies) {
 		body.uint(uint64(len(f.sessions)))
 		for _, s := range f.sessions {

@@ -33,7 +33,8 @@ func TestFramesAreReadAsWritten(t *testing.T) {
 func TestFramesAreSmall(t *testing.T) {
 	f := frame{session: 1 << 60, number: 1000}
 	for i := range maxChanges {
-		f.changes = append(f.changes, change{Key: Key{one.Topic, 123456, int64(i * 3), 0}, count: 3, delay: 60000, cause: "no coffee"})
+		f.changes = append(f.changes, change{Key: Key{one.Topic, 123456, int64(i * 3), 0}, count: 3, delay: 60000,
+			cause: "no coffee"})
 	}
 	require.Less(t, len(f.encode()), 11*maxChanges)
 }

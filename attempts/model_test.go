@@ -112,8 +112,9 @@ func TestModelOfTheLog(t *testing.T) {
 			"read": func(t *rapid.T) { m.catchUp(pick(t), rapid.IntRange(1, 5).Draw(t, "n")) },
 			"time": func(*rapid.T) { m.now++ },
 			"put": func(t *rapid.T) {
-				c := change{Key: key(t), count: rapid.Uint32Range(0, 5).Draw(t, "count"), crashes: rapid.Uint32Range(0, 2).Draw(t, "crashes"),
-					delay: rapid.Int64Range(0, 10).Draw(t, "delay")}
+				c := change{Key: key(t), count: rapid.Uint32Range(0, 5).Draw(t, "count"),
+					crashes: rapid.Uint32Range(0, 2).Draw(t, "crashes"),
+					delay:   rapid.Int64Range(0, 10).Draw(t, "delay")}
 				m.publish(pick(t), frame{changes: []change{c}})
 				x, ok := m.truth[c.Key]
 				switch due := m.now + c.delay; {
@@ -160,7 +161,8 @@ func TestModelOfTheLog(t *testing.T) {
 					for p, r := range other.state.records {
 						known[other.state.key(p)] = modelTruth{r.count, r.crashes, r.due}
 					}
-					require.True(t, maps.Equal(m.truth, known), fmt.Sprint("a session knows ", known, ", want ", m.truth))
+					require.True(t, maps.Equal(m.truth, known),
+						fmt.Sprint("a session knows ", known, ", want ", m.truth))
 				}
 			},
 		})

@@ -21,7 +21,8 @@ func TestReadOnlyLogKnowsWhoIsLost(t *testing.T) {
 		l.o.ReadOnly, l.sessions.lease, l.caughtUp = true, 0, false
 		lease := minLease.Milliseconds()
 		const crashed, behind, alive = SessionID(2), SessionID(3), SessionID(4)
-		l.old(frame{session: crashed, flags: begins | leases, lease: lease, changes: []change{{Key: one, session: crashed, begun: crashed}}}, minLease+time.Second)
+		l.old(frame{session: crashed, flags: begins | leases, lease: lease,
+			changes: []change{{Key: one, session: crashed, begun: crashed}}}, minLease+time.Second)
 		l.old(frame{session: behind, flags: begins | leases, lease: lease}, 30*time.Second)
 		l.old(frame{session: alive, flags: begins | leases, lease: lease}, time.Second)
 		go func() {

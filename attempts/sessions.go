@@ -35,14 +35,15 @@ const (
 
 	// A message that crashed another session at once comes here as any other. So a session is careful as long as that
 	// costs little, and with its first messages and the first after a loss: they may be those that a lost session had.
-	carefulEach  = 10 * time.Millisecond  // each message costs this credit
-	carefulMore  = 100 * time.Microsecond // or this for each pair of sessions, if that is more: all of them read the frames of each
-	carefulWait  = 10                     // times the time that Begin takes is its cost
-	carefulFirst = 2 * time.Minute        // the most credit there is, at first too
-	carefulLast  = time.Second            // the debt that a busy session has
-	carefulMost  = time.Minute            // the debt that a slow log makes, for all handlers that wait for it at once
-	carefulLent  = carefulMost / 2        // the debt up to which there is care of a message that another session had
-	tooLate      = 5 * time.Second        // the log is not answering
+	carefulEach = 10 * time.Millisecond // each message costs this credit
+	// or this for each pair of sessions, if that is more: all of them read the frames of each
+	carefulMore  = 100 * time.Microsecond
+	carefulWait  = 10              // times the time that Begin takes is its cost
+	carefulFirst = 2 * time.Minute // the most credit there is, at first too
+	carefulLast  = time.Second     // the debt that a busy session has
+	carefulMost  = time.Minute     // the debt that a slow log makes, for all handlers that wait for it at once
+	carefulLent  = carefulMost / 2 // the debt up to which there is care of a message that another session had
+	tooLate      = 5 * time.Second // the log is not answering
 )
 
 // KeepAlive makes this session write regularly that it is alive. If the others do not hear from it for its lease (six
@@ -178,7 +179,8 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	if !ok {
 		return Record{}, false
 	}
-	if r.count == 0 && r.due <= r.written+1 { // it has no delay, as one that was snoozed has; the moment is one of its writer's clock
+	if r.count == 0 && r.due <= r.written+1 {
+		// it has no delay, as one that was snoozed has; the moment is one of its writer's clock
 		r.due = 0
 	}
 	if r.begun != 0 {
@@ -227,7 +229,8 @@ func (l *Log) IsCareful(k Key) bool {
 	l.sessions.unsaid = nil
 	l.mu.Unlock()
 	for _, name := range lost {
-		l.o.Logger.Warn("attempts: a consumer crashed or cannot reach the log; for a while, messages are recorded before they are handled", "topic", l.o.Topic, "name", name)
+		l.o.Logger.Warn("attempts: a consumer crashed or cannot reach the log; for a while, messages are recorded "+
+			"before they are handled", "topic", l.o.Topic, "name", name)
 	}
 	return careful
 }

@@ -45,7 +45,8 @@ type clock struct {
 }
 
 func newState() *state {
-	return &state{numbers: map[string]uint32{}, records: map[place]record{}, removed: map[place]position{}, sessions: map[SessionID]*session{}}
+	return &state{numbers: map[string]uint32{}, records: map[place]record{}, removed: map[place]position{},
+		sessions: map[SessionID]*session{}}
 }
 
 // place returns the place of a key, whose topic it remembers.
@@ -147,7 +148,8 @@ func (s *state) apply(f read) {
 			s.remove(p, f.at)
 			continue
 		}
-		s.put(p, record{at: at, due: written + c.delay, written: written - c.age, session: c.session, clock: f.session, begun: c.begun, cause: c.cause,
+		s.put(p, record{at: at, due: written + c.delay, written: written - c.age, session: c.session, clock: f.session,
+			begun: c.begun, cause: c.cause,
 			count: c.count, crashes: c.crashes})
 	}
 	s.last = f.at

@@ -63,7 +63,8 @@ func (t *tidying) snapshot(s *state, f *frame, now int64, retention time.Duratio
 		}
 		for id, x := range s.sessions {
 			if !x.isGone(now) {
-				f.sessions = append(f.sessions, sessionCopy{id: id, name: x.name, lease: x.lease, age: now - x.begun, silent: now - x.heard})
+				f.sessions = append(f.sessions,
+					sessionCopy{id: id, name: x.name, lease: x.lease, age: now - x.begun, silent: now - x.heard})
 			}
 		}
 		f.flags |= copies
@@ -76,7 +77,8 @@ func (t *tidying) snapshot(s *state, f *frame, now int64, retention time.Duratio
 			if x := s.sessions[r.begun]; x != nil && x.ended { // which is not copied
 				r.begun = 0
 			}
-			f.changes = append(f.changes, change{Key: s.key(p), count: r.count, crashes: r.crashes, delay: r.due - now, age: now - r.written,
+			f.changes = append(f.changes, change{Key: s.key(p), count: r.count, crashes: r.crashes, delay: r.due - now,
+				age:   now - r.written,
 				cause: r.cause, session: r.session, begun: r.begun})
 		}
 	}
@@ -108,7 +110,8 @@ func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
 func (l *Log) trim(topic string, to position) {
 	err := l.subscribe(topic, func(c pulsar.Consumer) error { return c.AckIDCumulative(to.id()) })
 	if err != nil {
-		l.o.Logger.Warn("attempts: the log could not be shortened; the next snapshot tries again", "topic", topic, "error", err)
+		l.o.Logger.Warn("attempts: the log could not be shortened; the next snapshot tries again", "topic", topic,
+			"error", err)
 	}
 }
 

@@ -137,7 +137,8 @@ func TestLogOfADayStaysSmall(t *testing.T) {
 
 // atBroker returns what the broker says of a topic.
 func atBroker(t *testing.T, topic string) (said []string) {
-	r, err := http.Get(fmt.Sprintf("%s/admin/v2/persistent/public/default/%s/internalStats", os.Getenv("PULSAR_ADMIN_URL"), topic))
+	r, err := http.Get(fmt.Sprintf("%s/admin/v2/persistent/public/default/%s/internalStats",
+		os.Getenv("PULSAR_ADMIN_URL"), topic))
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer r.Body.Close()
@@ -173,7 +174,8 @@ func TestABurstIsNotKeptInMemory(t *testing.T) {
 		a.Settled(Key{one.Topic, 1, i, 0})
 	}
 	var left uint64
-	for count, end := uint32(1), time.Now().Add(45*time.Second); time.Now().Before(end); count++ { // life goes on, so that the log is tidied
+	for count, end := uint32(1), time.Now().Add(45*time.Second); time.Now().Before(end); count++ {
+		// life goes on, so that the log is tidied
 		for i := range int64(tidyMin / 5) {
 			a.Failed(Key{one.Topic, 2, i, 0}, count, time.Hour, "")
 		}

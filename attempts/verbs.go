@@ -14,7 +14,8 @@ func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
 	cause = strings.ToValidUTF8(cause[:min(len(cause), maxCause)], "")
 	at := now()
 	l.change(k, false, func(r *record) bool {
-		*r = record{due: at + max(0, min(delay, maxDelay)).Milliseconds() + 1, count: max(count, r.count), crashes: l.crashes(*r), cause: cause}
+		*r = record{due: at + max(0, min(delay, maxDelay)).Milliseconds() + 1, count: max(count, r.count),
+			crashes: l.crashes(*r), cause: cause}
 		return true
 	})
 }

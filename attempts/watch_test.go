@@ -13,7 +13,8 @@ import (
 
 // bare returns a Log that has read its topic, of which the test is the topic: it gives it frames.
 func bare(t *testing.T) *Log {
-	l := &Log{o: Options{Logger: slog.New(slog.DiscardHandler), Retention: defaultRetention}, id: 1, opened: now(), state: newState(),
+	l := &Log{o: Options{Logger: slog.New(slog.DiscardHandler), Retention: defaultRetention}, id: 1, opened: now(),
+		state:   newState(),
 		closing: make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.own.of = map[place]*ownChange{}
 	l.sessions.mourned, l.sessions.live, l.sessions.followed = map[SessionID]bool{}, map[SessionID]bool{}, l.opened
@@ -85,7 +86,8 @@ func TestASessionIsLostTwice(t *testing.T) {
 func TestLogThatIsAwayLosesNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
-		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(), changes: []change{{Key: one, session: 2, begun: 2}}})
+		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(),
+			changes: []change{{Key: one, session: 2, begun: 2}}})
 		l.liveFor(10*time.Second, l.id, 2)
 		for range 300 {
 			require.Zero(t, l.Crashes(one))
@@ -110,10 +112,12 @@ func TestLogThatIsAwayLosesNoSession(t *testing.T) {
 func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
-		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(), changes: []change{{Key: one, session: 2, begun: 2}}})
+		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(),
+			changes: []change{{Key: one, session: 2, begun: 2}}})
 		l.liveFor(10*time.Second, l.id, 2)
 		l.renew(l.id)
-		last := read{frame: frame{session: l.id, flags: leases, lease: minLease.Milliseconds()}, at: l.state.last, time: now()}
+		last := read{frame: frame{session: l.id, flags: leases, lease: minLease.Milliseconds()}, at: l.state.last,
+			time: now()}
 		for range 10 {
 			time.Sleep(10 * time.Second)
 			l.fail(errShort)
@@ -133,7 +137,8 @@ func TestALostSessionOfAWrongClock(t *testing.T) {
 	for _, off := range []time.Duration{-time.Minute, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			l := bare(t)
-			f := frame{session: 2, flags: leases, lease: minLease.Milliseconds(), changes: []change{{Key: one, session: 2, begun: 2}}}
+			f := frame{session: 2, flags: leases, lease: minLease.Milliseconds(),
+				changes: []change{{Key: one, session: 2, begun: 2}}}
 			l.state.apply(read{frame: f, at: position{1, 1}, time: now() + off.Milliseconds() - 1000, now: now()})
 			l.count()
 			r, ok := l.Arrive(one)
@@ -180,7 +185,8 @@ func TestNoSessionIsCarefulWhileTheLogFails(t *testing.T) {
 func TestAFailureKeepsTheCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
-		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(), changes: []change{{Key: one, session: 2, begun: 2}}})
+		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(),
+			changes: []change{{Key: one, session: 2, begun: 2}}})
 		l.liveFor(10*time.Second, l.id)
 		require.EqualValues(t, 1, l.Crashes(one))
 		l.Failed(one, 1, 0, "no dead letter topic")

@@ -135,18 +135,19 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 	l.sessions.says(f)
 	l.mu.Unlock()
 	began := time.Now()
-	publishing.SendAsync(life, c.producer, &pulsar.ProducerMessage{Payload: f.encode()}, func(id pulsar.MessageID, err error) {
-		defer func() { <-c.underway }()
-		if err != nil {
-			l.notSent(f)
-			c.fail(fmt.Errorf("writing: %w", err))
-			return
-		}
-		l.sent(c, f, places, id)
-		if took := time.Since(began); took > slow {
-			l.isSlow(took)
-		}
-	})
+	publishing.SendAsync(life, c.producer, &pulsar.ProducerMessage{Payload: f.encode()},
+		func(id pulsar.MessageID, err error) {
+			defer func() { <-c.underway }()
+			if err != nil {
+				l.notSent(f)
+				c.fail(fmt.Errorf("writing: %w", err))
+				return
+			}
+			l.sent(c, f, places, id)
+			if took := time.Since(began); took > slow {
+				l.isSlow(took)
+			}
+		})
 	return nil
 }
 
@@ -196,7 +197,8 @@ func (l *Log) isSlow(took time.Duration) {
 	if !tell {
 		return
 	}
-	l.o.Logger.Warn("attempts: writing the log is slow; other consumers learn late of failures here", "topic", l.o.Topic, "took", took)
+	l.o.Logger.Warn("attempts: writing the log is slow; other consumers learn late of failures here", "topic",
+		l.o.Topic, "took", took)
 	if l.o.Failed != nil {
 		l.o.Failed(fmt.Errorf("attempts: writing to %s took %v", l.o.Topic, took))
 	}

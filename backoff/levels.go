@@ -59,7 +59,8 @@ func parseDelay(word string) (time.Duration, error) {
 		}
 		return time.Duration(n) * u.unit, nil
 	}
-	return 0, fmt.Errorf("%q is not a delay, want a whole positive number and ms, s, m, h or d, such as %q", word, "30s")
+	return 0, fmt.Errorf("%q is not a delay, want a whole positive number and ms, s, m, h or d, such as %q", word,
+		"30s")
 }
 
 // Next returns the delay of level redeliveryCount+1, or of the last level if there is no such level. It returns 0 if

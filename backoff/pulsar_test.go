@@ -14,7 +14,8 @@ import (
 func TestEveryPolicyServesAsNackBackoffPolicy(t *testing.T) {
 	for _, b := range []backoff.RedeliveryBackoff{
 		backoff.Exponential{}, backoff.DelayLevels{time.Second}, backoff.Fixed(time.Second),
-		backoff.Func(func(uint32) time.Duration { return time.Second }), backoff.WithJitter(backoff.Fixed(time.Second), 0),
+		backoff.Func(func(uint32) time.Duration { return time.Second }),
+		backoff.WithJitter(backoff.Fixed(time.Second), 0),
 	} {
 		var policy pulsar.NackBackoffPolicy = b
 		assert.Equal(t, time.Second, policy.Next(0))

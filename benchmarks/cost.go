@@ -27,8 +27,10 @@ func costs(size func(full, quick int) int) []work {
 			Delays: worker.Delays{MinMs: 100, MaxMs: 3200, FirstMs: 2000, SpreadMs: 1000}}})
 	}
 	return []work{{
-		name: "cost waiting", title: "Cost of waiting messages", settings: waiting, clients: []client{ours, asking, plain},
-		text: "The first column is how many messages wait. By default they are kept, with upstream's message object and its payload, as long as " +
+		name: "cost waiting", title: "Cost of waiting messages", settings: waiting,
+		clients: []client{ours, asking, plain},
+		text: "The first column is how many messages wait. By default they are kept, with upstream's message object " +
+			"and its payload, as long as " +
 			"the memory limit of 16 MiB has room; beyond it, and from the broker, only what names them is.",
 		columns: []column{{"heap per message", "bytes", "%.0f B"}, {"its id object", "idBytes", "%.0f B"},
 			{"CPU of receive and nack", "nackCPUus", "%.1f µs"}, {"idle CPU", "idlePercent", "%.2f %%"}},
@@ -39,10 +41,13 @@ func costs(size func(full, quick int) int) []work {
 			{"heap per consumer", "heapPerConsumerKB", "%.0f KB"}},
 	}, {
 		name: "cost batches", title: "Cost of batches", settings: batches, clients: clients,
-		text: "Every message is nacked once, to come back two to three seconds later, and then acknowledged. With pulsar-client-go " +
-			"a batch comes back as a whole when the first of it is due. The first column is the size of the batches; figures are for " +
+		text: "Every message is nacked once, to come back two to three seconds later, and then acknowledged. With " +
+			"pulsar-client-go " +
+			"a batch comes back as a whole when the first of it is due. The first column is the size of the " +
+			"batches; figures are for " +
 			"each message. Requests are those of all kinds, with acknowledgements and flow.",
-		columns: []column{{"CPU", "cpuUs", "%.1f µs"}, {"requests", "requests", "%.2f"}, {"deliveries", "deliveries", "%.2f"},
+		columns: []column{{"CPU", "cpuUs", "%.1f µs"}, {"requests", "requests", "%.2f"},
+			{"deliveries", "deliveries", "%.2f"},
 			{"bytes received", "bytesIn", "%.0f"}, {"bytes sent", "bytesOut", "%.0f"}},
 	}}
 }
@@ -59,15 +64,18 @@ func (rep *report) model() string {
 		return f
 	}
 	var b strings.Builder
-	b.WriteString("### What it comes to\n\nFor 1,000 consumers in one process, all idle, by the growth from 10 to 100 of them; for " +
-		"1,000,000 messages a second in batches of 1000; and where one in a hundred of these is nacked and waits for a minute, the memory limit of " +
+	b.WriteString("### What it comes to\n\nFor 1,000 consumers in one process, all idle, by the growth from 10 to " +
+		"100 of them; for " +
+		"1,000,000 messages a second in batches of 1000; and where one in a hundred of these is nacked and waits " +
+		"for a minute, the memory limit of " +
 		"16 MiB included.\n\n" +
 		"| | 1,000 idle consumers | | 1,000,000 messages a second | 600,000 waiting |\n|---|--:|--:|--:|--:|\n")
 	rows := 0
 	for _, c := range []client{ours, tracked, plain} {
 		setup, waits, kept := c.name, c.name, 0.0
 		if c.name != plain.name {
-			setup = ours.name                                                 // the timeout is nothing to an idle consumer, nor to a waiting message
+			// the timeout is nothing to an idle consumer, nor to a waiting message
+			setup = ours.name
 			waits, kept = asking.name, float64(redelivery.DefaultMemoryLimit) // of most only what names them
 		}
 		slope := func(name string) float64 { // of one more consumer
@@ -80,7 +88,8 @@ func (rep *report) model() string {
 			continue
 		}
 		rows++
-		fmt.Fprintf(&b, "| %s | %.0f %% of a core | %.0f MB | %.1f cores | %.0f MB |\n", c.name, 1000*slope("idlePerConsumer"),
+		fmt.Fprintf(&b, "| %s | %.0f %% of a core | %.0f MB | %.1f cores | %.0f MB |\n", c.name,
+			1000*slope("idlePerConsumer"),
 			slope("heapPerConsumerKB"), cpu, waiting/1e6)
 	}
 	if rows == 0 {

@@ -24,7 +24,8 @@ type machine struct {
 }
 
 func lookAround(b *broker, programs map[string][]string) machine {
-	m := machine{When: time.Now().UTC().Truncate(time.Second), System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU()}
+	m := machine{When: time.Now().UTC().Truncate(time.Second), System: runtime.GOOS + "/" + runtime.GOARCH,
+		Cores: runtime.NumCPU()}
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(cpuinfo)) {
 		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
@@ -36,7 +37,8 @@ func lookAround(b *broker, programs map[string][]string) machine {
 	m.Load, _, _ = strings.Cut(string(load), " ")
 	m.Versions = append(m.Versions, runtime.Version())
 	if info, ok := debug.ReadBuildInfo(); ok {
-		i := slices.IndexFunc(info.Deps, func(d *debug.Module) bool { return d.Path == "github.com/apache/pulsar-client-go" })
+		i := slices.IndexFunc(info.Deps,
+			func(d *debug.Module) bool { return d.Path == "github.com/apache/pulsar-client-go" })
 		if i >= 0 {
 			m.Versions = append(m.Versions, "pulsar-client-go "+info.Deps[i].Version)
 		}

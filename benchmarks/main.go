@@ -38,13 +38,15 @@ func main() {
 	}
 	var c config
 	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), "Compares Pulsar clients in precision and cost, at the broker that PULSAR_URL and "+
-			"PULSAR_ADMIN_URL name.\n\n")
+		fmt.Fprint(flag.CommandLine.Output(),
+			"Compares Pulsar clients in precision and cost, at the broker that PULSAR_URL and "+
+				"PULSAR_ADMIN_URL name.\n\n")
 		flag.PrintDefaults()
 	}
 	flag.BoolVar(&c.quick, "quick", false, "smaller works: under 4 minutes in place of 25")
 	flag.StringVar(&c.works, "works", "W1,W2,W3,W4,W5,cost", "what to do, with commas between: W1 nacks, "+
-		"W2 ack timeouts,\nW3 many waiting, W4 consuming, W5 idle consumers, cost growth by size;\nwith -quick cost is left out by default")
+		"W2 ack timeouts,\nW3 many waiting, W4 consuming, W5 idle consumers, cost growth by size;\nwith -quick cost "+
+		"is left out by default")
 	flag.StringVar(&c.clients, "clients", "redelivery,go,java,python", "who does it, with commas between")
 	flag.StringVar(&c.out, "out", "out", "write results.json, results.md and pictures into this `folder`")
 	flag.StringVar(&c.docs, "docs", "", "write the tables into RESULTS.md too, and the pictures into img/ of this `folder`")

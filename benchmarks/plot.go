@@ -36,7 +36,8 @@ func pictureFile(name string, t theme) string { return strings.ToLower(name) + "
 
 // pictureTag shows the picture that fits the reader's page.
 func pictureTag(name, title string) string {
-	return fmt.Sprintf("<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"img/%s\">\n  <img alt=\"%s\" src=\"img/%s\">\n</picture>\n",
+	return fmt.Sprintf("<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"img/%s\">\n  <img "+
+		"alt=\"%s\" src=\"img/%s\">\n</picture>\n",
 		pictureFile(name, themes[1]), title, pictureFile(name, themes[0]))
 }
 
@@ -81,7 +82,8 @@ func write(folder, name string, t theme, svg string) error {
 
 // drawn are the results of a work that have figures.
 func (rep *report) drawn(name string) []result {
-	return slices.DeleteFunc(slices.Clone(rep.Results), func(r result) bool { return r.Work != name || len(r.Figures) == 0 })
+	return slices.DeleteFunc(slices.Clone(rep.Results),
+		func(r result) bool { return r.Work != name || len(r.Figures) == 0 })
 }
 
 func picture(w work, rows []result, t theme) string {
@@ -114,8 +116,10 @@ func newCanvas(title string, rows []result, t theme) *canvas {
 		y += rowHeight
 	}
 	c.bottom = y
-	fmt.Fprintf(c, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %[1]g %[2]g\" "+
-		"font-family=\"-apple-system,'Segoe UI',Helvetica,Arial,sans-serif\" font-size=\"13\" fill=\"%s\">\n", pictureWidth, y+50, t.text)
+	fmt.Fprintf(c, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %[1]g "+
+		"%[2]g\" "+
+		"font-family=\"-apple-system,'Segoe UI',Helvetica,Arial,sans-serif\" font-size=\"13\" fill=\"%s\">\n",
+		pictureWidth, y+50, t.text)
 	c.text(0, 20, "start", `font-size="15" font-weight="600"`, title)
 	for i, r := range rows {
 		if y, ok := headings[i]; ok {
@@ -138,7 +142,8 @@ func (c *canvas) text(x, y float64, anchor, style, s string) {
 }
 
 func (c *canvas) line(x1, y1, x2, y2, width float64, color string) {
-	fmt.Fprintf(c, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"%g\"/>\n", x1, y1, x2, y2, color, width)
+	fmt.Fprintf(c, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"%g\"/>\n", x1,
+		y1, x2, y2, color, width)
 }
 
 func (c *canvas) end(axis string) string {

@@ -14,7 +14,8 @@ import (
 const cache = ".cache"
 
 // prepare returns the command lines of the workers that were chosen, and a line for each that cannot be had here.
-func prepare(ctx context.Context, names []string, p *progress) (programs map[string][]string, left []string, err error) {
+func prepare(ctx context.Context, names []string, p *progress) (programs map[string][]string, left []string,
+	err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
@@ -30,7 +31,8 @@ func prepare(ctx context.Context, names []string, p *progress) (programs map[str
 			return nil, nil, fmt.Errorf("-clients has %q, want some of redelivery, go, java, python", name)
 		}
 		p.say("preparing " + name)
-		command, err := map[string]func(context.Context) ([]string, error){"java": prepareJava, "python": preparePython}[name](ctx)
+		command, err := map[string]func(context.Context) ([]string, error){"java": prepareJava,
+			"python": preparePython}[name](ctx)
 		if err != nil {
 			left = append(left, fmt.Sprintf("%s: %v", name, err))
 			p.say(fmt.Sprintf("%s is left out: %v", name, err))
@@ -47,7 +49,8 @@ func prepareJava(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	err = command(ctx, "mvn", "-q", "-B", "-f", "java/pom.xml", "compile",
-		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DoutputDirectory="+filepath.Join(lib, "lib"))
+		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies",
+		"-DoutputDirectory="+filepath.Join(lib, "lib"))
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +66,8 @@ func preparePython(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	if err := command(ctx, python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", "python/requirements.txt"); err != nil {
+	if err := command(ctx, python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r",
+		"python/requirements.txt"); err != nil {
 		return nil, err
 	}
 	return []string{python, "python/worker.py"}, nil

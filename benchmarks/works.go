@@ -44,21 +44,29 @@ var zero = 0
 
 // The clients. The first of each program is on its defaults.
 var (
-	ours     = client{name: "redelivery", task: worker.Task{Program: "redelivery"}}
-	ours1ms  = client{name: "redelivery, 1 ms", task: worker.Task{Program: "redelivery", Client: worker.Client{ResolutionMs: 1}}}
-	memory   = client{name: "redelivery, from memory", task: worker.Task{Program: "redelivery", Client: worker.Client{From: redelivery.FromMemory}}}
-	asking   = client{name: "redelivery, from the broker", task: worker.Task{Program: "redelivery", Client: worker.Client{From: redelivery.FromBroker}}}
+	ours    = client{name: "redelivery", task: worker.Task{Program: "redelivery"}}
+	ours1ms = client{name: "redelivery, 1 ms",
+		task: worker.Task{Program: "redelivery", Client: worker.Client{ResolutionMs: 1}}}
+	memory = client{name: "redelivery, from memory",
+		task: worker.Task{Program: "redelivery", Client: worker.Client{From: redelivery.FromMemory}}}
+	asking = client{name: "redelivery, from the broker",
+		task: worker.Task{Program: "redelivery", Client: worker.Client{From: redelivery.FromBroker}}}
 	plain    = client{name: "pulsar-client-go", task: worker.Task{Program: "go"}}
-	plainOf0 = client{name: "pulsar-client-go, 0 bits", task: worker.Task{Program: "go", Client: worker.Client{PrecisionBits: &zero}}}
-	java     = client{name: "Java", task: worker.Task{Program: "java"}}
-	javaOf0  = client{name: "Java, 0 bits", task: worker.Task{Program: "java", Client: worker.Client{PrecisionBits: &zero}}}
-	java100  = client{name: "Java, tick 100 ms", task: worker.Task{Program: "java", Client: worker.Client{TickMs: 100}}}
-	python   = client{name: "Python", task: worker.Task{Program: "python", Delays: worker.Delays{MinMs: 400, MaxMs: 400}}, only: "steady",
+	plainOf0 = client{name: "pulsar-client-go, 0 bits",
+		task: worker.Task{Program: "go", Client: worker.Client{PrecisionBits: &zero}}}
+	java    = client{name: "Java", task: worker.Task{Program: "java"}}
+	javaOf0 = client{name: "Java, 0 bits",
+		task: worker.Task{Program: "java", Client: worker.Client{PrecisionBits: &zero}}}
+	java100 = client{name: "Java, tick 100 ms", task: worker.Task{Program: "java", Client: worker.Client{TickMs: 100}}}
+	python  = client{name: "Python",
+		task: worker.Task{Program: "python", Delays: worker.Delays{MinMs: 400, MaxMs: 400}}, only: "steady",
 		note: "Python's client has no backoff: its delay is always 400 ms."}
-	pythonAck = client{name: "Python", task: worker.Task{Program: "python", Client: worker.Client{AckTimeoutMs: 10_000}}, only: "1 s",
+	pythonAck = client{name: "Python",
+		task: worker.Task{Program: "python", Client: worker.Client{AckTimeoutMs: 10_000}}, only: "1 s",
 		note: "Python's client takes no ack timeout under 10 s: it is 10 s."}
 	plainNone = client{name: plain.name, task: plain.task, none: true}
-	tracked   = client{name: "redelivery, ack timeout", task: worker.Task{Program: "redelivery", Client: worker.Client{AckTimeoutMs: 60_000}}}
+	tracked   = client{name: "redelivery, ack timeout",
+		task: worker.Task{Program: "redelivery", Client: worker.Client{AckTimeoutMs: 60_000}}}
 
 	nackTracker = client{name: "nack.Tracker", task: worker.Task{Program: "redelivery", Tracker: "nack"}}
 	ackTracker  = client{name: "acktimeout.Tracker", task: worker.Task{Program: "redelivery", Tracker: "acktimeout"}}
@@ -72,12 +80,14 @@ var lateness = []column{
 
 // works returns the works that compare clients. size chooses between those of a full and of a quick run.
 func works(size func(full, quick int) int) []work {
-	nack := worker.Task{Kind: "lateness", Messages: 200, Redeliveries: size(6, 3), Delays: worker.Delays{MinMs: 100, MaxMs: 3200}}
+	nack := worker.Task{Kind: "lateness", Messages: 200, Redeliveries: size(6, 3),
+		Delays: worker.Delays{MinMs: 100, MaxMs: 3200}}
 	sparse := nack
 	sparse.Messages = size(20, 5)
 	mixed := nack
 	mixed.Messages, mixed.Mixed = size(200, 60), true
-	ack := worker.Task{Kind: "lateness", Messages: 100, Redeliveries: size(4, 1), Client: worker.Client{AckTimeoutMs: 1000}}
+	ack := worker.Task{Kind: "lateness", Messages: 100, Redeliveries: size(4, 1),
+		Client: worker.Client{AckTimeoutMs: 1000}}
 	ackBackoff := ack
 	ackBackoff.MinMs, ackBackoff.MaxMs = 100, 3200
 	spread := hour("waiting", size(50_000, 10_000), size(10, 2))
@@ -97,13 +107,15 @@ func works(size func(full, quick int) int) []work {
 		}
 		return all
 	}
-	backlog := worker.Task{Kind: "lateness", Messages: size(3000, 600), Redeliveries: 1, FailsEach: 30, HandleMs: 20, Delays: worker.Delays{MinMs: 100, MaxMs: 3200}}
+	backlog := worker.Task{Kind: "lateness", Messages: size(3000, 600), Redeliveries: 1, FailsEach: 30, HandleMs: 20,
+		Delays: worker.Delays{MinMs: 100, MaxMs: 3200}}
 	batches := nack
 	batches.BatchSize = 10
 
 	return []work{{
 		name: "W1", title: "Precision of nacks",
-		text: "Every message fails at once, again and again; its delay is 100 ms · 2ⁿ. steady: all messages are there at first. " +
+		text: "Every message fails at once, again and again; its delay is 100 ms · 2ⁿ. steady: all messages are " +
+			"there at first. " +
 			"sparse: one every 400 ms. mixed: one every 20 ms, each failing one to six times.",
 		settings: []setting{{name: "steady", task: nack}, {name: "sparse", task: sparse, every: 400 * time.Millisecond},
 			{name: "mixed", task: mixed, every: 20 * time.Millisecond}},
@@ -115,32 +127,40 @@ func works(size func(full, quick int) int) []work {
 		clients:  []client{ours, plain}, columns: lateness,
 	}, {
 		name: "W1c", title: "Precision of nacks behind a backlog",
-		text:     "Each thirtieth of 3,000 messages that are there at first fails once, for 100 ms. One goroutine handles them, 20 ms each.",
+		text: "Each thirtieth of 3,000 messages that are there at first fails once, for 100 ms. One goroutine " +
+			"handles them, 20 ms each.",
 		settings: []setting{{name: "Shared, backlog", task: backlog}},
 		clients:  []client{ours, plain}, columns: lateness,
 	}, {
 		name: "W2", title: "Precision of ack timeouts",
-		text:     "Messages are never settled until they came often enough. The timeout is 1 s; with backoff, 1 s + 100 ms · 2ⁿ.",
+		text: "Messages are never settled until they came often enough. The timeout is 1 s; with backoff, 1 s + " +
+			"100 ms · 2ⁿ.",
 		settings: []setting{{name: "1 s", task: ack}, {name: "with backoff", task: ackBackoff}},
 		clients:  []client{ours, ours1ms, plainNone, java, java100, pythonAck}, columns: lateness,
 	}, {
 		name: "W3", title: "Many messages waiting",
-		text: "The live heap per message that was nacked and waits, and per id object of which the application or the client holds " +
+		text: "The live heap per message that was nacked and waits, and per id object of which the application or " +
+			"the client holds " +
 			"one: redelivery's heap has it in it. Then CPU while nothing is due. spread: due times over ten minutes. " +
 			"at once: all are due at one moment, handed over and acknowledged.",
 		settings: []setting{{name: "spread", task: spread, full: true}, {name: "at once", task: atOnce}},
 		clients:  []client{ours, plain, java},
-		columns: []column{{"waiting", "messages", "%.0f"}, {"heap per message", "bytes", "%.0f B"}, {"its id object", "idBytes", "%.0f B"},
-			{"nack", "nackNs", "%.0f ns"}, {"idle CPU", "idlePercent", "%.2f %%"}, {"handed over", "handOverMs", "%.0f ms"},
+		columns: []column{{"waiting", "messages", "%.0f"}, {"heap per message", "bytes", "%.0f B"},
+			{"its id object", "idBytes", "%.0f B"},
+			{"nack", "nackNs", "%.0f ns"}, {"idle CPU", "idlePercent", "%.2f %%"},
+			{"handed over", "handOverMs", "%.0f ms"},
 			{"CPU per message handed over", "handOverCPUus", "%.1f µs"}, {"early", "early", "%.0f"}},
 	}, {
 		name: "W3b", title: "Very many keys in a tracker",
-		text: "The trackers of this library by themselves. track + untrack: one key comes, another goes. blocked: the longest that " +
+		text: "The trackers of this library by themselves. track + untrack: one key comes, another goes. blocked: " +
+			"the longest that " +
 			"an Untrack took while all keys were handed over.",
 		settings: []setting{{name: "200,000", task: tracker(200_000)}, {name: "1,000,000", task: tracker(1_000_000)}},
 		clients:  []client{nackTracker, ackTracker},
-		columns: []column{{"per key", "bytes", "%.0f B"}, {"track, growing", "fillNs", "%.0f ns"}, {"track + untrack", "pairNs", "%.0f ns"},
-			{"allocations", "allocs", "%.2f"}, {"untrack", "untrackNs", "%.0f ns"}, {"idle CPU", "idlePercent", "%.2f %%"},
+		columns: []column{{"per key", "bytes", "%.0f B"}, {"track, growing", "fillNs", "%.0f ns"},
+			{"track + untrack", "pairNs", "%.0f ns"},
+			{"allocations", "allocs", "%.2f"}, {"untrack", "untrackNs", "%.0f ns"},
+			{"idle CPU", "idlePercent", "%.2f %%"},
 			{"handed over", "handOverMs", "%.0f ms"}, {"blocked", "blockedMs", "%.2f ms"}},
 	}, {
 		name: "W4", title: "Consuming and acknowledging", rounds: size(9, 1),
@@ -151,7 +171,8 @@ func works(size func(full, quick int) int) []work {
 			{"over pulsar-client-go", "cpuUsOverPlain", "%+.2f µs"}, {"messages per second", "perSecond", "%.0f"}},
 	}, {
 		name: "W5", title: "Idle consumers",
-		text: "CPU of one consumer in percent of one core: with nothing waiting, and with 100 messages waiting for an hour.",
+		text: "CPU of one consumer in percent of one core: with nothing waiting, and with 100 messages waiting for " +
+			"an hour.",
 		settings: []setting{{name: "1 partition", task: idle, partitions: 1, full: true},
 			{name: "20 partitions", task: idle, partitions: 20, full: true},
 			{name: "100 partitions", task: idle, partitions: 100}},

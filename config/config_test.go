@@ -42,9 +42,12 @@ func TestLoad(t *testing.T) {
 		},
 		map[string]Consumer{
 			"billing": {NackRedeliveryBackoff: gentle, AckTimeout: 10 * s, AckTimeoutRedeliveryBackoff: java,
-				ReconsumeBackoff: backoff.DelayLevels{s, 5 * s, 24 * 60 * m}, NackRetryTopic: 10 * m, MaxDeliveries: 5, MaxReconsumes: 8,
-				RetryTopic: "orders-retry", DeadLetterTopic: "orders-dead", InitialSubscriptionName: "inspect", OmitCause: true,
-				MemoryLimit: ptr(int64(64 << 20)), RedeliveryFrom: redelivery.FromMemory, Resolution: 20 * time.Millisecond},
+				ReconsumeBackoff: backoff.DelayLevels{s, 5 * s, 24 * 60 * m}, NackRetryTopic: 10 * m, MaxDeliveries: 5,
+				MaxReconsumes: 8,
+				RetryTopic:    "orders-retry", DeadLetterTopic: "orders-dead", InitialSubscriptionName: "inspect",
+				OmitCause:   true,
+				MemoryLimit: ptr(int64(64 << 20)), RedeliveryFrom: redelivery.FromMemory,
+				Resolution: 20 * time.Millisecond},
 			"java-too":    {MaxDeliveries: 4, MaxReconsumes: 3, ReconsumeBackoff: java, RetryTopic: "orders-retry"},
 			"shipping-eu": {NackRedeliveryDelay: &none},
 			"plain":       {},
@@ -61,7 +64,8 @@ func TestExamples(t *testing.T) {
 	require.NoError(t, err)
 	var file strings.Builder
 	for line := range strings.Lines(string(source)) {
-		if text, found := strings.CutPrefix(line, "//\t"); found && !strings.Contains(line, "want") && !strings.Contains(line, "REDELIVERY_") {
+		if text, found := strings.CutPrefix(line, "//\t"); found && !strings.Contains(line, "want") &&
+			!strings.Contains(line, "REDELIVERY_") {
 			file.WriteString(text)
 		}
 	}
@@ -77,17 +81,24 @@ func TestParse(t *testing.T) { // what differs from TestLoad
 		in, policy string
 		want       backoff.RedeliveryBackoff
 	}{
-		"JSON": {"{\n\t\"policies\":{\n\t\t\"p\":{\"type\":\"exponential\",\"min\":\"2s\",\"multiplier\":1.5}\n\t}\n}", "p",
+		"JSON": {"{\n\t\"policies\":{\n\t\t\"p\":{\"type\":\"exponential\",\"min\":\"2s\",\"multiplier\":1.5}\n\t}\n}",
+			"p",
 			backoff.Exponential{Min: 2 * s, Multiplier: 1.5}},
-		"JSON, escaped": {`{"policies": {"a\/b \u00e9": {"type": "fixed", "delay": "1m30s"}}}`, "a/b é", backoff.Fixed(m + m/2)},
-		"alias":         {"policies: {a: &a {type: fixed, delay: &d 1m}, p: *a, q: {type: fixed, delay: *d}}", "p", backoff.Fixed(m)},
-		"of an alias":   {"policies: {a: &a {type: fixed, delay: &d 1m}, p: *a, q: {type: fixed, delay: *d}}", "q", backoff.Fixed(m)},
-		"longest":       {"policies: {p: {type: fixed, delay: 2562047h47m16.854s}}", "p", backoff.Fixed(math.MaxInt64 / 1_000_000 * 1_000_000)},
-		"days":          {"policies: {p: {type: fixed, delay: 2d}}", "p", backoff.Fixed(48 * 60 * m)},
-		"api package":   {"policies: {p: {className: org.apache.pulsar.client.api.ExponentialRedeliveryBackoff, params: }}", "p", backoff.Exponential{Min: 10 * s}},
-		"name no":       {"policies: {no: {type: fixed, delay: 1m}}\nconsumers: {1: {nackRedeliveryBackoff: no}}", "no", backoff.Fixed(m)},
-		"carriage":      {"policies:\r\n  p: {type: fixed, delay: 1m}\r\n", "p", backoff.Fixed(m)},
-		"byte order":    {"\ufeffpolicies: {p: {type: fixed, delay: 1m}}", "p", backoff.Fixed(m)},
+		"JSON, escaped": {`{"policies": {"a\/b \u00e9": {"type": "fixed", "delay": "1m30s"}}}`, "a/b é",
+			backoff.Fixed(m + m/2)},
+		"alias": {"policies: {a: &a {type: fixed, delay: &d 1m}, p: *a, q: {type: fixed, delay: *d}}", "p",
+			backoff.Fixed(m)},
+		"of an alias": {"policies: {a: &a {type: fixed, delay: &d 1m}, p: *a, q: {type: fixed, delay: *d}}", "q",
+			backoff.Fixed(m)},
+		"longest": {"policies: {p: {type: fixed, delay: 2562047h47m16.854s}}", "p",
+			backoff.Fixed(math.MaxInt64 / 1_000_000 * 1_000_000)},
+		"days": {"policies: {p: {type: fixed, delay: 2d}}", "p", backoff.Fixed(48 * 60 * m)},
+		"api package": {"policies: {p: {className: org.apache.pulsar.client.api.ExponentialRedeliveryBackoff, " +
+			"params: }}", "p", backoff.Exponential{Min: 10 * s}},
+		"name no": {"policies: {no: {type: fixed, delay: 1m}}\nconsumers: {1: {nackRedeliveryBackoff: no}}", "no",
+			backoff.Fixed(m)},
+		"carriage":   {"policies:\r\n  p: {type: fixed, delay: 1m}\r\n", "p", backoff.Fixed(m)},
+		"byte order": {"\ufeffpolicies: {p: {type: fixed, delay: 1m}}", "p", backoff.Fixed(m)},
 	} {
 		got, err := Parse([]byte(c.in))
 		if assert.NoError(t, err, name) {
@@ -125,11 +136,12 @@ func TestNewPolicy(t *testing.T) {
 	assert.ErrorContains(t, err, "line 2: policies.a is wrong: backoff: policy is nil")
 
 	for want, policies := range map[string][]Policy{
-		`policy "" has no name or no factory`:                       {NewPolicy("", nothing)},
-		`policy "a" has no name or no factory`:                      {NewPolicy("a", nil)},
-		`policy "" has no name`:                                     {{}},
-		`policy "fixed" is built in`:                                {NewPolicy("fixed", nothing)},
-		`policy "MultiplierRedeliveryBackoff" is built in`:          {NewPolicy("MultiplierRedeliveryBackoff", nothing)},
+		`policy "" has no name or no factory`:  {NewPolicy("", nothing)},
+		`policy "a" has no name or no factory`: {NewPolicy("a", nil)},
+		`policy "" has no name`:                {{}},
+		`policy "fixed" is built in`:           {NewPolicy("fixed", nothing)},
+		`policy "MultiplierRedeliveryBackoff" is built in`: {NewPolicy("MultiplierRedeliveryBackoff",
+			nothing)},
 		`policy "a" is given twice`:                                 {NewPolicy("a", nothing), NewPolicy("a", nothing)},
 		`policy "org.apache.pulsar.client.impl.ExponentialRedelive`: {NewPolicy(packages[0]+classNames[1], nothing)},
 	} {
@@ -161,7 +173,8 @@ func TestEnvironment(t *testing.T) {
 		"REDELIVERY_POLICIES_GENTLE_MAX":                         "5m",
 		"REDELIVERY_POLICIES_GENTLE_JITTER":                      "0.5",
 		"REDELIVERY_POLICIES_PIP130_PARAMS":                      `{"minDelayMs": 1}`,
-		"REDELIVERY_SERVICE_HOST":                                "10.0.0.1", // Kubernetes sets such for a service of that name
+		// Kubernetes sets such for a service of that name
+		"REDELIVERY_SERVICE_HOST": "10.0.0.1",
 	} {
 		t.Setenv(name, value)
 	}
@@ -183,7 +196,8 @@ func TestEnvironment(t *testing.T) {
 	_, err = Load("testdata/redelivery.yaml")
 	assert.ErrorContains(t, err, `$REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT: consumers.billing.ackTimeout is "soon", want a duration`)
 	assert.ErrorContains(t, err, "$REDELIVERY_CONSUMERS_BILING_ACK_TIMEOUT is set, but the file has no")
-	assert.ErrorContains(t, err, "$REDELIVERY_CONSUMERS_BILLING_NACK_REDELIVERY_DELAY: consumers.billing.nackRedeliveryDelay is set, "+
+	assert.ErrorContains(t, err, "$REDELIVERY_CONSUMERS_BILLING_NACK_REDELIVERY_DELAY: "+
+		"consumers.billing.nackRedeliveryDelay is set, "+
 		"and so is consumers.billing.nackRedeliveryBackoff at testdata/redelivery.yaml:14")
 }
 
@@ -193,7 +207,8 @@ func TestEnvironmentOfTwoNames(t *testing.T) {
 	require.NoError(t, err)
 	t.Setenv("REDELIVERY_CONSUMERS_A_B_ACK_TIMEOUT", "1s")
 	_, err = Parse([]byte(file))
-	assert.EqualError(t, err, "$REDELIVERY_CONSUMERS_A_B_ACK_TIMEOUT means both consumers.a-b.ackTimeout and consumers.a_b.ackTimeout, "+
+	assert.EqualError(t, err, "$REDELIVERY_CONSUMERS_A_B_ACK_TIMEOUT means both consumers.a-b.ackTimeout and "+
+		"consumers.a_b.ackTimeout, "+
 		"want names that differ in letters or digits")
 }
 
@@ -214,11 +229,14 @@ func TestEnvironmentOfOwnPolicy(t *testing.T) {
 func TestEnvironmentInTheSingular(t *testing.T) {
 	const file = "policies: {gentle: {type: fixed, delay: 1s}}\nconsumers: {billing: }\nworkers: {billing: }"
 	for name, want := range map[string]string{
-		"REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT": "$REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT is set, want REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT",
-		"REDELIVERY_POLICY_GENTLE_DELAY":          "$REDELIVERY_POLICY_GENTLE_DELAY is set, want REDELIVERY_POLICIES_GENTLE_DELAY",
-		"REDELIVERY_WORKER_BILLING_CONCURRENCY":   "$REDELIVERY_WORKER_BILLING_CONCURRENCY is set, want REDELIVERY_WORKERS_BILLING_CONCURRENCY",
-		"REDELIVERY_CONSUMER_BILLING_IMAGE":       "",
-		"REDELIVERY_WORKER_SERVICE_HOST":          "",
+		"REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT": "$REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT is set, want " +
+			"REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT",
+		"REDELIVERY_POLICY_GENTLE_DELAY": "$REDELIVERY_POLICY_GENTLE_DELAY is set, want " +
+			"REDELIVERY_POLICIES_GENTLE_DELAY",
+		"REDELIVERY_WORKER_BILLING_CONCURRENCY": "$REDELIVERY_WORKER_BILLING_CONCURRENCY is set, want " +
+			"REDELIVERY_WORKERS_BILLING_CONCURRENCY",
+		"REDELIVERY_CONSUMER_BILLING_IMAGE": "",
+		"REDELIVERY_WORKER_SERVICE_HOST":    "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "7s")
@@ -246,7 +264,8 @@ func TestMissingFile(t *testing.T) {
 // In a pod beside services named redelivery-consumers and redelivery-policies Kubernetes sets variables that look like
 // ours.
 func TestVariablesOfKubernetes(t *testing.T) {
-	for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP", "PORT_8080_TCP_PROTO",
+	for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP",
+		"PORT_8080_TCP_PROTO",
 		"PORT_8080_TCP_PORT", "PORT_8080_TCP_ADDR"} {
 		t.Setenv("REDELIVERY_CONSUMERS_"+name, "10.0.0.1")
 		t.Setenv("REDELIVERY_POLICIES_"+name, "10.0.0.1")

@@ -17,7 +17,8 @@ const envPrefix = "REDELIVERY_"
 var sections = []string{"POLICIES", "CONSUMERS", "WORKERS"}
 
 // plural has a variable's section as it is in the file.
-var plural = strings.NewReplacer(envPrefix+"POLICY_", envPrefix+"POLICIES_", envPrefix+"CONSUMER_", envPrefix+"CONSUMERS_",
+var plural = strings.NewReplacer(envPrefix+"POLICY_", envPrefix+"POLICIES_", envPrefix+"CONSUMER_",
+	envPrefix+"CONSUMERS_",
 	envPrefix+"WORKER_", envPrefix+"WORKERS_")
 
 // override puts variables of the environment, each "NAME=value", into the tree. It can set a key of a policy, a
@@ -29,7 +30,8 @@ func (d *decoder) override(root *node, environ []string) {
 		if meant := plural.Replace(name); text != "" && meant != name && len(root.targets(meant)) > 0 {
 			d.errs = append(d.errs, fmt.Errorf("$%s is set, want %s", name, meant))
 		}
-		if text == "" || !slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, envPrefix+s+"_") }) {
+		if text == "" || !slices.ContainsFunc(sections,
+			func(s string) bool { return strings.HasPrefix(name, envPrefix+s+"_") }) {
 			continue
 		}
 		switch t := root.targets(name); len(t) {
@@ -39,7 +41,8 @@ func (d *decoder) override(root *node, environ []string) {
 			if kubernetes.MatchString(name) {
 				continue
 			}
-			d.errs = append(d.errs, fmt.Errorf("$%s is set, but the file has no policy, consumer or worker with a key of that name", name))
+			d.errs = append(d.errs, fmt.Errorf("$%s is set, but the file has no policy, consumer or worker with a "+
+				"key of that name", name))
 		default:
 			d.errs = append(d.errs, fmt.Errorf("$%s means both %s and %s, want names that differ in letters or digits",
 				name, join(t[0].entry.path(), t[0].key), join(t[1].entry.path(), t[1].key)))
@@ -99,7 +102,8 @@ func (n *node) keys(known []string) []string {
 // set gives n a scalar, in place of one that it may have by that name.
 func (n *node) set(name, at, text string) {
 	value := &node{kind: yaml.ScalarNode, tag: "!!str", text: text, at: at, parent: n, name: name}
-	if tree, errs := parseTree([]byte(text), new(node), inFile("")); len(errs) == 0 && tree != nil && tree.text == text {
+	if tree, errs := parseTree([]byte(text), new(node), inFile("")); len(errs) == 0 && tree != nil &&
+		tree.text == text {
 		value.tag = tree.tag // a number or a bool, as in the file
 	}
 	if n.empty() {

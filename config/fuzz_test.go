@@ -20,12 +20,16 @@ func FuzzParse(f *testing.F) {
 	require.NoError(f, err)
 	for _, seed := range []string{
 		string(file), "", "policies:", `{"policies": {"p": {"type": "fixed", "delay": "1m", "jitter": 1e-3}}}`,
-		"policies: {a: &a {type: fixed, delay: 1s}, b: *a, c: {<<: *a}}", "policies: &a [*a]", params(`'{"minDelayMs": 1}'`),
-		"policies: {p: {type: exponential, min: 1ms, max: 2562047h, multiplier: 1e300}}\nconsumers: {c: {nackRedeliveryBackoff: p}}",
+		"policies: {a: &a {type: fixed, delay: 1s}, b: *a, c: {<<: *a}}", "policies: &a [*a]",
+		params(`'{"minDelayMs": 1}'`),
+		"policies: {p: {type: exponential, min: 1ms, max: 2562047h, multiplier: 1e300}}\nconsumers: {c: " +
+			"{nackRedeliveryBackoff: p}}",
 		"policies: {p: {type: fixed, delay: 1s}}\nworkers: {w: {concurrency: 2, keyOrder: true, batchMaxWait: 1s, " +
 			"pauseOnFailureWindow: 2, pauseOnFailureRatio: 1, pauseOnFailureBackoff: p}}",
-		"policies: {p: {type: fixed, delay: 1s}}\nconsumers: {c: {reconsumeBackoff: p, nackRetryTopic: 1m, maxReconsumes: 2, retryTopic: r, " +
-			"omitCause: true, memoryLimit: 1GiB, redeliveryFrom: broker, resolution: 1m, withoutChecks: true}, d: {maxRedeliverCount: 3, deadLetterTopic: d}}",
+		"policies: {p: {type: fixed, delay: 1s}}\nconsumers: {c: {reconsumeBackoff: p, nackRetryTopic: 1m, " +
+			"maxReconsumes: 2, retryTopic: r, " +
+			"omitCause: true, memoryLimit: 1GiB, redeliveryFrom: broker, resolution: 1m, withoutChecks: true}, d: " +
+			"{maxRedeliverCount: 3, deadLetterTopic: d}}",
 		"policies: {p: {type: mine, n: !!int x, f: .inf, b: yes, d: 2001-01-01, x: !!binary aaaa}}",
 	} {
 		f.Add([]byte(seed))
@@ -55,9 +59,11 @@ func FuzzParse(f *testing.F) {
 			refused := errors.New("refused")
 			subscribe := func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, refused }
 			for _, dlq := range []*pulsar.DLQPolicy{nil, {MaxDeliveries: 1}} {
-				opts, options, err := c.ConsumerOptions(name, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, DLQ: dlq})
+				opts, options, err := c.ConsumerOptions(name,
+					pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, DLQ: dlq})
 				require.NoError(t, err)
-				_, err = redelivery.SubscribeWith(subscribe, opts, append(options, redelivery.WithClient(noClient{}))...)
+				_, err = redelivery.SubscribeWith(subscribe, opts,
+					append(options, redelivery.WithClient(noClient{}))...)
 				if !errors.Is(err, refused) {
 					t.Errorf("consumer %q: %v", name, err)
 				}
@@ -66,7 +72,8 @@ func FuzzParse(f *testing.F) {
 		for name, w := range c.Workers {
 			_, err := c.NewBatchWorker(name, new(redelivery.Consumer), handleAll)
 			require.NoError(t, err, "worker %q", name)
-			if _, err := c.NewWorker(name, new(redelivery.Consumer), handle); (err != nil) != (w.batch() != worker.Batch{}) {
+			if _, err := c.NewWorker(name, new(redelivery.Consumer),
+				handle); (err != nil) != (w.batch() != worker.Batch{}) {
 				t.Errorf("worker %q: %v", name, err)
 			}
 		}

@@ -8,13 +8,16 @@ import (
 // javaKeys are settings of Java's ConsumerConfigurationData and ConsumerBuilder that are not keys here: the key in
 // their place, and a hint about it.
 var javaKeys = map[string]struct{ key, text string }{
-	"negativeAckRedeliveryBackoff":     {"nackRedeliveryBackoff", "here it is nackRedeliveryBackoff, with the name of a policy"},
-	"negativeAckRedeliveryDelay":       {"nackRedeliveryDelay", `here it is nackRedeliveryDelay, with a unit, such as "60s"`},
-	"negativeAckRedeliveryDelayMicros": {"nackRedeliveryDelay", `here it is nackRedeliveryDelay, with a unit, such as "60s"`},
-	"ackTimeoutMillis":                 {"ackTimeout", `here it is ackTimeout, with a unit, such as "30s"`},
-	"retryEnable":                      {"reconsumeBackoff", "here reconsumeBackoff subscribes to the retry topic"},
-	"enableRetry":                      {"reconsumeBackoff", "here reconsumeBackoff subscribes to the retry topic"},
-	"deadLetterPolicy":                 {"maxRedeliverCount", "here its fields are keys of the consumer"},
+	"negativeAckRedeliveryBackoff": {"nackRedeliveryBackoff",
+		"here it is nackRedeliveryBackoff, with the name of a policy"},
+	"negativeAckRedeliveryDelay": {"nackRedeliveryDelay",
+		`here it is nackRedeliveryDelay, with a unit, such as "60s"`},
+	"negativeAckRedeliveryDelayMicros": {"nackRedeliveryDelay",
+		`here it is nackRedeliveryDelay, with a unit, such as "60s"`},
+	"ackTimeoutMillis": {"ackTimeout", `here it is ackTimeout, with a unit, such as "30s"`},
+	"retryEnable":      {"reconsumeBackoff", "here reconsumeBackoff subscribes to the retry topic"},
+	"enableRetry":      {"reconsumeBackoff", "here reconsumeBackoff subscribes to the retry topic"},
+	"deadLetterPolicy": {"maxRedeliverCount", "here its fields are keys of the consumer"},
 }
 
 // hint suggests a key in place of one that is not known; "" if there is nothing like it.

@@ -45,7 +45,8 @@ func NewPolicy(name string, factory Factory) Policy {
 // The policies that a file may have without any Policy.
 var (
 	typeNames  = []string{"exponential", "levels", "fixed"}
-	classNames = []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff", "MultiplierRedeliveryBackoff"}
+	classNames = []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff",
+		"MultiplierRedeliveryBackoff"}
 	policyKeys = []string{"type", "min", "max", "multiplier", "jitter", "levels", "delay", "className", "params"}
 	packages   = []string{"org.apache.pulsar.client.impl.", "org.apache.pulsar.client.api."}
 )

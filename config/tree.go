@@ -88,7 +88,8 @@ func syntaxError(err error, data []byte, at place) error {
 	}
 	message := e.Message
 	if strings.Contains(message, "cannot start any token") && tabIndented(data, e.Mark.Line) {
-		return fmt.Errorf("%s: the line is indented with a tab, want spaces: YAML allows no tabs there", at(e.Mark.Line))
+		return fmt.Errorf("%s: the line is indented with a tab, want spaces: YAML allows no tabs there",
+			at(e.Mark.Line))
 	}
 	if e.ContextMsg != "" {
 		message += " " + e.ContextMsg
@@ -127,7 +128,8 @@ func (g *grower) grow(n *node, y *yaml.Node, depth int) *node {
 		g.over = wrong(n.at, n.path(), "has more than %d values with its aliases written out, want fewer", maxNodes)
 		return n
 	case g.bytes > maxBytes:
-		g.over = wrong(n.at, n.path(), "has more than %d bytes of text with its aliases written out, want fewer", maxBytes)
+		g.over = wrong(n.at, n.path(), "has more than %d bytes of text with its aliases written out, want fewer",
+			maxBytes)
 		return n
 	case depth > maxDepth:
 		g.over = wrong(n.at, n.path(), "is nested more than %d deep, want less", maxDepth)
@@ -157,7 +159,8 @@ func (g *grower) growFields(n *node, content []*yaml.Node, depth int) {
 		}
 		name, value := key.text, &node{parent: n, name: key.text}
 		if name == "<<" && content[i].Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
-			g.errs = append(g.errs, wrong(key.at, n.path(), "has a merge key (<<), which is not supported: write its keys out, or name the policy"))
+			g.errs = append(g.errs, wrong(key.at, n.path(),
+				"has a merge key (<<), which is not supported: write its keys out, or name the policy"))
 			continue
 		}
 		if key.kind != yaml.ScalarNode || name == "" {

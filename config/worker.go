@@ -27,7 +27,8 @@ type Worker struct {
 	StuckLimit    time.Duration  // worker.WithStuckLimit
 	CancelLost    bool           // worker.WithCancelLost
 	RateLimit     float64        // worker.WithRateLimit, in messages a second
-	RateBurst     int            // messages at once, after a quiet time; by default the messages of one second, and at least 1
+	// messages at once, after a quiet time; by default the messages of one second, and at least 1
+	RateBurst int
 
 	// For worker.WithLocalRetries: set both or none.
 	LocalRetries      int                       // its n
@@ -44,7 +45,8 @@ type Worker struct {
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
 }
 
-var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatches", "maxAge", "keyOrder", "crashLimit", "begunAfter", "rateLimit", "rateBurst", "localRetries",
+var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatches", "maxAge", "keyOrder", "crashLimit",
+	"begunAfter", "rateLimit", "rateBurst", "localRetries",
 	"localRetryBackoff", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait",
 	"stuckLimit", "cancelLost"}
@@ -52,14 +54,16 @@ var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatch
 // NewWorker calls worker.New with the file's settings of a worker. options are applied after those of the file, and
 // replace them. If the file sets a batch limit, the error satisfies errors.Is with redelivery.ErrInvalidOption: call
 // NewBatchWorker.
-func (c *Config) NewWorker(name string, consumer *redelivery.Consumer, handler worker.Handler, options ...worker.Option) (
+func (c *Config) NewWorker(name string, consumer *redelivery.Consumer, handler worker.Handler,
+	options ...worker.Option) (
 	*worker.Worker, error) {
 	found, err := c.worker(name)
 	if err != nil {
 		return nil, err
 	}
 	if found.batch() != (worker.Batch{}) {
-		return nil, fmt.Errorf("%w: config: worker %q has batchMaxMessages, batchMaxBytes or batchMaxWait, want NewBatchWorker",
+		return nil, fmt.Errorf("%w: config: worker %q has batchMaxMessages, batchMaxBytes or batchMaxWait, want "+
+			"NewBatchWorker",
 			redelivery.ErrInvalidOption, name)
 	}
 	return worker.New(consumer, handler, append(found.options(), options...)...)
@@ -67,7 +71,8 @@ func (c *Config) NewWorker(name string, consumer *redelivery.Consumer, handler w
 
 // NewBatchWorker calls worker.NewBatch with the file's settings of a worker. options are applied after those of the
 // file, and replace them. Batch limits that the file does not set have the defaults of worker.Batch.
-func (c *Config) NewBatchWorker(name string, consumer *redelivery.Consumer, handler worker.BatchHandler, options ...worker.Option) (
+func (c *Config) NewBatchWorker(name string, consumer *redelivery.Consumer, handler worker.BatchHandler,
+	options ...worker.Option) (
 	*worker.Worker, error) {
 	found, err := c.worker(name)
 	if err != nil {
@@ -89,17 +94,18 @@ func (c *Config) worker(name string) (Worker, error) {
 func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff) Worker {
 	v := d.fields(n, workerKeys...)
 	w := Worker{
-		Concurrency:           int(d.whole(v["concurrency"], 1, 1_000_000)), // as worker.WithConcurrency
-		Timeout:               d.duration(v["timeout"], 1),
-		MaxAge:                d.duration(v["maxAge"], 1),
-		KeyOrder:              d.boolean(v["keyOrder"]),
-		RateLimit:             d.number(v["rateLimit"], "above 0", func(f float64) bool { return f > 0 }),
-		RateBurst:             int(d.whole(v["rateBurst"], 1, math.MaxInt32)),
-		LocalRetries:          int(d.whole(v["localRetries"], 1, math.MaxInt32)),
-		LocalRetryBackoff:     d.reference(v["localRetryBackoff"], policies),
-		CrashLimit:            int(d.whole(v["crashLimit"], 1, math.MaxInt32)),
-		PauseOnFailureWindow:  int(d.whole(v["pauseOnFailureWindow"], 1, math.MaxInt32)),
-		PauseOnFailureRatio:   d.number(v["pauseOnFailureRatio"], "above 0, and at most 1", func(f float64) bool { return f > 0 && f <= 1 }),
+		Concurrency:          int(d.whole(v["concurrency"], 1, 1_000_000)), // as worker.WithConcurrency
+		Timeout:              d.duration(v["timeout"], 1),
+		MaxAge:               d.duration(v["maxAge"], 1),
+		KeyOrder:             d.boolean(v["keyOrder"]),
+		RateLimit:            d.number(v["rateLimit"], "above 0", func(f float64) bool { return f > 0 }),
+		RateBurst:            int(d.whole(v["rateBurst"], 1, math.MaxInt32)),
+		LocalRetries:         int(d.whole(v["localRetries"], 1, math.MaxInt32)),
+		LocalRetryBackoff:    d.reference(v["localRetryBackoff"], policies),
+		CrashLimit:           int(d.whole(v["crashLimit"], 1, math.MaxInt32)),
+		PauseOnFailureWindow: int(d.whole(v["pauseOnFailureWindow"], 1, math.MaxInt32)),
+		PauseOnFailureRatio: d.number(v["pauseOnFailureRatio"], "above 0, and at most 1",
+			func(f float64) bool { return f > 0 && f <= 1 }),
 		PauseOnFailureBackoff: d.reference(v["pauseOnFailureBackoff"], policies),
 		BatchMaxMessages:      int(d.whole(v["batchMaxMessages"], 1, math.MaxInt32)),
 		BatchMaxBytes:         d.bytes(v["batchMaxBytes"], 1),
@@ -174,7 +180,8 @@ func (w Worker) options() []worker.Option {
 		options = append(options, worker.WithBegunAfter(*w.BegunAfter))
 	}
 	if w.PauseOnFailureBackoff != nil {
-		options = append(options, worker.WithPauseOnFailure(w.PauseOnFailureWindow, w.PauseOnFailureRatio, w.PauseOnFailureBackoff))
+		options = append(options, worker.WithPauseOnFailure(w.PauseOnFailureWindow, w.PauseOnFailureRatio,
+			w.PauseOnFailureBackoff))
 	}
 	return options
 }

@@ -33,8 +33,10 @@ func TestWorkers(t *testing.T) {
 	no := false
 	ten := 10 * s
 	assert.Equal(t, map[string]Worker{
-		"billing": {Concurrency: 8, Timeout: 30 * s, DrainTimeout: &none, FinishBatches: &no, MaxAge: 48 * 60 * m, KeyOrder: true,
-			RateLimit: 100, RateBurst: 20, LocalRetries: 2, LocalRetryBackoff: backoff.Fixed(30 * s), PauseOnFailureWindow: 100, PauseOnFailureRatio: 0.5, PauseOnFailureBackoff: backoff.Fixed(30 * s),
+		"billing": {Concurrency: 8, Timeout: 30 * s, DrainTimeout: &none, FinishBatches: &no, MaxAge: 48 * 60 * m,
+			KeyOrder:  true,
+			RateLimit: 100, RateBurst: 20, LocalRetries: 2, LocalRetryBackoff: backoff.Fixed(30 * s),
+			PauseOnFailureWindow: 100, PauseOnFailureRatio: 0.5, PauseOnFailureBackoff: backoff.Fixed(30 * s),
 			BatchMaxMessages: 50, BatchMaxBytes: 4096, BatchMaxWait: s, StuckLimit: 20 * s, CancelLost: true},
 		"plain": {DrainTimeout: &ten, KeyOrder: true, RateLimit: 0.5},
 	}, c.Workers)
@@ -63,7 +65,10 @@ func TestWorkerWithOptions(t *testing.T) {
 	require.NoError(t, err)
 	consumer := new(redelivery.Consumer)
 	for want, make := range map[string]func() (*worker.Worker, error){
-		"WithConcurrency is 0": func() (*worker.Worker, error) { return c.NewWorker("w", consumer, handle, worker.WithConcurrency(0)) },
+		"WithConcurrency is 0": func() (*worker.Worker,
+			error) {
+			return c.NewWorker("w", consumer, handle, worker.WithConcurrency(0))
+		},
 		"WithTimeout is 0s": func() (*worker.Worker, error) {
 			return c.NewBatchWorker("w", consumer, handleAll, worker.WithTimeout(0))
 		},

@@ -70,7 +70,8 @@ func real(t testing.TB) *broker {
 }
 
 func (b *broker) connect() pulsar.Client {
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(b.t), MetricsRegisterer: prometheus.NewRegistry()})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(b.t),
+		MetricsRegisterer: prometheus.NewRegistry()})
 	require.NoError(b.t, err)
 	b.t.Cleanup(client.Close)
 	return client
@@ -113,7 +114,8 @@ func (b *broker) create(topic string, partitions int) {
 }
 
 func (b *broker) subscribe(topic, name string) pulsar.Consumer {
-	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: name, Type: pulsar.Shared, AckWithResponse: true,
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: name, Type: pulsar.Shared,
+		AckWithResponse:             true,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
 	require.NoError(b.t, err)
 	return c
@@ -136,8 +138,10 @@ func (t topics) letter(i int) *pulsar.ProducerMessage {
 		Payload: []byte(fmt.Sprintf("letter %d", i)),
 		Properties: map[string]string{
 			"number": fmt.Sprint(i), "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-			"REAL_TOPIC": t.origin, "REAL_SUBSCRIPTION": sub, "ORIGIN_MESSAGE_ID": fmt.Sprintf("7:%d:-1", i), "ORIGIN_MESSAGE_IDY_TIME": fmt.Sprintf("7:%d:-1", i),
-			"ORIGIN_TOPIC": t.origin, "RECONSUMETIMES": "16", "DELAY_TIME": "7200000", "DELAY_LEVEL": "18", "NACK_COUNT": "1:4",
+			"REAL_TOPIC": t.origin, "REAL_SUBSCRIPTION": sub, "ORIGIN_MESSAGE_ID": fmt.Sprintf("7:%d:-1", i),
+			"ORIGIN_MESSAGE_IDY_TIME": fmt.Sprintf("7:%d:-1", i),
+			"ORIGIN_TOPIC":            t.origin, "RECONSUMETIMES": "16", "DELAY_TIME": "7200000", "DELAY_LEVEL": "18",
+			"NACK_COUNT":        "1:4",
 			"EXCEPTION_MESSAGE": fmt.Sprintf("order %d: connection refused", i), "EXCEPTION_TYPE": "*net.OpError",
 			"REDELIVERY_COUNT": "4", "DEAD_LETTER_TIME": fmt.Sprint(time.Now().UnixMilli()),
 		},

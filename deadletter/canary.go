@@ -60,7 +60,8 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	base, _ := strings.CutSuffix(r.t.o.Topic, pulsar.DlqTopicSuffix)
 	names := []string{r.t.o.Topic, base + pulsar.RetryTopicSuffix, topic}
 	own := ReplayOptions{Namespaces: r.o.Namespaces}
-	if retry, left := r.t.back(&own, l, &Report{}); left == "" && !slices.Contains(names, retry) { // of letters in another namespace
+	if retry, left := r.t.back(&own, l, &Report{}); left == "" && !slices.Contains(names, retry) {
+		// of letters in another namespace
 		names = append(names, retry)
 	}
 	for _, name := range names {
@@ -131,7 +132,8 @@ func (r *replay) listen(ctx context.Context) error {
 				switch {
 				case l.Properties[PropertyReplayRun] != r.j.run.ID:
 				case dead:
-					return fmt.Errorf("%w: letter %s came back as %s: %s", ErrPoison, r.nameOf(l), l.ID, strings.TrimPrefix(l.Type+": "+l.Reason, ": "))
+					return fmt.Errorf("%w: letter %s came back as %s: %s", ErrPoison, r.nameOf(l), l.ID,
+						strings.TrimPrefix(l.Type+": "+l.Reason, ": "))
 				default:
 					c.origins[l.Subscription] = true
 					if c.open[partition] == nil {
@@ -166,7 +168,8 @@ func (r *replay) listen(ctx context.Context) error {
 			return nil
 		}
 		if time.Since(begin) >= r.o.CanaryTimeout {
-			return fmt.Errorf("%w within %v: %d messages wait for %s", ErrUnprocessed, r.o.CanaryTimeout, r.report.Waiting, r.report.WaitsFor)
+			return fmt.Errorf("%w within %v: %d messages wait for %s", ErrUnprocessed, r.o.CanaryTimeout,
+				r.report.Waiting, r.report.WaitsFor)
 		}
 		if r.o.Progress != nil {
 			r.o.Progress(r.report)
@@ -228,7 +231,8 @@ func (r *replay) acks(ctx context.Context) (map[string][]cursor, error) {
 		if err != nil {
 			return nil, err
 		}
-		if some := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !r.canary.origins[n] }); len(some) > 0 {
+		if some := slices.DeleteFunc(slices.Clone(names),
+			func(n string) bool { return !r.canary.origins[n] }); len(some) > 0 {
 			names = some
 		}
 		for _, name := range names {

@@ -15,7 +15,8 @@ import (
 
 // consume has a consumer of the retry topic publish a copy of each message to where to says, if anywhere, and
 // acknowledge it.
-func (b *broker) consume(t *testing.T, topic string, to func(n int, msg pulsar.Message) string) (stop func() (consumed int)) {
+func (b *broker) consume(t *testing.T, topic string,
+	to func(n int, msg pulsar.Message) string) (stop func() (consumed int)) {
 	ctx, cancel := context.WithCancel(bg)
 	c := b.subscribe(topic, sub)
 	n := 0
@@ -29,7 +30,8 @@ func (b *broker) consume(t *testing.T, topic string, to func(n int, msg pulsar.M
 			}
 			n++
 			if to := to(n, msg); to != "" {
-				m := &pulsar.ProducerMessage{Payload: msg.Payload(), Key: msg.Key(), Properties: maps.Clone(msg.Properties())}
+				m := &pulsar.ProducerMessage{Payload: msg.Payload(), Key: msg.Key(),
+					Properties: maps.Clone(msg.Properties())}
 				m.Properties["RECONSUMETIMES"] = "1"
 				b.publish(pulsar.ProducerOptions{Topic: to}, 1, m)
 			}
@@ -77,10 +79,13 @@ func TestCanary(t *testing.T) {
 				b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 5, tp.letters(100)...)
 				stop := b.consume(t, tp.retry, func(n int, msg pulsar.Message) string { return c.fate(tp, n, msg) })
 				waited := 0
-				report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Canary: 10, Progress: func(r deadletter.Report) { waited = max(waited, r.Waiting) }})
+				report, err := b.open(tp.dlq).Replay(bg,
+					deadletter.ReplayOptions{Canary: 10,
+						Progress: func(r deadletter.Report) { waited = max(waited, r.Waiting) }})
 				if c.want == nil {
 					require.NoError(t, err)
-					require.Eventually(t, func() bool { return b.backlog(tp.retry, sub) == 0 }, 30*time.Second, 100*time.Millisecond)
+					require.Eventually(t, func() bool { return b.backlog(tp.retry, sub) == 0 }, 30*time.Second,
+						100*time.Millisecond)
 				}
 				time.Sleep(time.Second)
 				consumed := stop()
@@ -174,7 +179,8 @@ func TestCanaryInterrupted(t *testing.T) {
 		require.Zero(t, report.Done, "the canary is sent already")
 		require.Equal(t, 3, report.Waiting)
 		for _, msg := range b.receive(tp.retry) {
-			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, &pulsar.ProducerMessage{Payload: msg.Payload(), Properties: msg.Properties()})
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1,
+				&pulsar.ProducerMessage{Payload: msg.Payload(), Properties: msg.Properties()})
 		}
 		report, err = b.canary(tp)
 		require.ErrorIs(t, err, deadletter.ErrPoison)

@@ -29,7 +29,8 @@ func TestPlainClient(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
-	b.publish(pulsar.ProducerOptions{Topic: tp.origin}, 1, &pulsar.ProducerMessage{Payload: []byte("x"), Key: "k", Properties: map[string]string{"own": "1"}})
+	b.publish(pulsar.ProducerOptions{Topic: tp.origin}, 1,
+		&pulsar.ProducerMessage{Payload: []byte("x"), Key: "k", Properties: map[string]string{"own": "1"}})
 	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.origin, SubscriptionName: sub, Type: pulsar.Shared,
 		NackRedeliveryDelay: 100 * time.Millisecond, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: tp.dlq}})
 	require.NoError(t, err)
@@ -62,16 +63,20 @@ func TestOurConsumer(t *testing.T) {
 	const n = 40
 	var orders []*pulsar.ProducerMessage
 	for i := range n {
-		orders = append(orders, &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Key: fmt.Sprint(i % 3), Properties: map[string]string{"own": "1"}})
+		orders = append(orders, &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Key: fmt.Sprint(i % 3),
+			Properties: map[string]string{"own": "1"}})
 	}
 	b.publish(pulsar.ProducerOptions{Topic: tp.origin}, 7, orders...)
 	var down atomic.Bool
 	down.Store(true)
 	var mu sync.Mutex
 	processed := map[string]int{}
-	c, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: tp.origin, SubscriptionName: sub, Type: pulsar.Shared, RetryEnable: true,
-		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: tp.dlq, RetryLetterTopic: tp.retry, InitialSubscriptionName: "audit"}},
-		redelivery.WithNackRedeliveryDelay(2*time.Second), redelivery.WithReconsumeBackoff(backoff.Fixed(100*time.Millisecond)),
+	c, err := redelivery.Subscribe(b.client,
+		pulsar.ConsumerOptions{Topic: tp.origin, SubscriptionName: sub, Type: pulsar.Shared, RetryEnable: true,
+			DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: tp.dlq, RetryLetterTopic: tp.retry,
+				InitialSubscriptionName: "audit"}},
+		redelivery.WithNackRedeliveryDelay(2*time.Second),
+		redelivery.WithReconsumeBackoff(backoff.Fixed(100*time.Millisecond)),
 		redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(bg)
@@ -83,7 +88,8 @@ func TestOurConsumer(t *testing.T) {
 				return
 			}
 			if down.Load() {
-				c.NackWithReason(msg, fmt.Errorf("order %s: %w", msg.Payload(), &net.OpError{Op: "dial", Err: errors.New("refused")}))
+				c.NackWithReason(msg, fmt.Errorf("order %s: %w", msg.Payload(),
+					&net.OpError{Op: "dial", Err: errors.New("refused")}))
 				continue
 			}
 			mu.Lock()
@@ -110,7 +116,8 @@ func TestOurConsumer(t *testing.T) {
 	require.ErrorIs(t, err, deadletter.ErrPoison)
 	require.ErrorContains(t, err, "*net.OpError: order ")
 	require.Equal(t, 5, report.Done)
-	require.Eventually(t, func() bool { return len(peek(t, d)) == n }, 30*time.Second, 200*time.Millisecond, "35 letters and those of the canary")
+	require.Eventually(t, func() bool { return len(peek(t, d)) == n }, 30*time.Second, 200*time.Millisecond,
+		"35 letters and those of the canary")
 	down.Store(false)
 	for done := 0; done < n; { // the rest of the first run, then what died during it
 		report, err := d.Replay(bg, deadletter.ReplayOptions{Canary: 5})
@@ -142,11 +149,13 @@ func TestJavaClient(t *testing.T) {
 	lib, err := filepath.Abs("../.pulsar/lib/java-client")
 	require.NoError(t, err)
 	out, err := exec.Command("mvn", "-q", "-B", "-f", "../test/suite/testdata/java/pom.xml",
-		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DoutputDirectory="+lib).CombinedOutput()
+		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies",
+		"-DoutputDirectory="+lib).CombinedOutput()
 	require.NoError(t, err, string(out))
 	tp := b.topics(0)
 	java := func(what string, n int) string {
-		cmd := exec.Command("java", "-cp", filepath.Join(lib, "*"), "testdata/Letters.java", b.url, tp.origin, sub, what, fmt.Sprint(n))
+		cmd := exec.Command("java", "-cp", filepath.Join(lib, "*"), "testdata/Letters.java", b.url, tp.origin, sub,
+			what, fmt.Sprint(n))
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
 		return string(out)

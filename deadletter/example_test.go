@@ -27,7 +27,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	if err := die(client, "orders", "billing", "order 17: connection refused", "order 18: connection refused"); err != nil {
+	if err := die(client, "orders", "billing", "order 17: connection refused",
+		"order 18: connection refused"); err != nil {
 		log.Fatal(err)
 	}
 
@@ -46,7 +47,8 @@ func Example() {
 	for _, g := range groups {
 		fmt.Println(g.Count, g.Reason)
 	}
-	report, err := letters.Replay(ctx, deadletter.ReplayOptions{Filter: deadletter.Filter{Groups: []string{groups[0].ID}}})
+	report, err := letters.Replay(ctx,
+		deadletter.ReplayOptions{Filter: deadletter.Filter{Groups: []string{groups[0].ID}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -61,7 +63,8 @@ func Example() {
 
 // die publishes dead letters with these reasons, and has the subscription's retry topic exist.
 func die(client pulsar.Client, topic, subscription string, reasons ...string) error {
-	c, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic + "-" + subscription + "-RETRY", SubscriptionName: subscription})
+	c, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic + "-" + subscription + "-RETRY",
+		SubscriptionName: subscription})
 	if err != nil {
 		return err
 	}

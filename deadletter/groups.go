@@ -41,7 +41,8 @@ func (t *Topic) Groups(ctx context.Context, filter Filter) ([]Group, error) {
 		id := l.Group()
 		g := groups[id]
 		if g == nil {
-			g = &Group{ID: id, Type: l.Type, Reason: causes.Mask(l.Reason), Origin: l.Origin, Subscription: l.Subscription, First: l.Died, Example: l.ID}
+			g = &Group{ID: id, Type: l.Type, Reason: causes.Mask(l.Reason), Origin: l.Origin,
+				Subscription: l.Subscription, First: l.Died, Example: l.ID}
 			if len(groups) >= maxGroups {
 				g = groups[""]
 				if g == nil {

@@ -20,19 +20,27 @@ func TestNotDeadLetters(t *testing.T) {
 		n      int
 		want   string // "" if it is one
 	}{
-		"live":      {n: 3, change: func(m *pulsar.ProducerMessage) { m.Properties = map[string]string{"number": "1"} }, want: "none of its first 3 messages says"},
-		"one":       {n: 1, change: func(m *pulsar.ProducerMessage) { m.Properties = nil }, want: "its first message does not say"},
-		"empty":     {want: "no message of it says"},
-		"retries":   {suffix: "-RETRY", n: 3, want: "is a retry topic"},
-		"letters":   {n: 3},
-		"dead name": {suffix: "-DLQ", n: 3, change: func(m *pulsar.ProducerMessage) { m.Properties = map[string]string{"number": "1"} }},
+		"live": {n: 3, change: func(m *pulsar.ProducerMessage) { m.Properties = map[string]string{"number": "1"} },
+			want: "none of its first 3 messages says"},
+		"one": {n: 1, change: func(m *pulsar.ProducerMessage) { m.Properties = nil },
+			want: "its first message does not say"},
+		"empty":   {want: "no message of it says"},
+		"retries": {suffix: "-RETRY", n: 3, want: "is a retry topic"},
+		"letters": {n: 3},
+		"dead name": {suffix: "-DLQ", n: 3,
+			change: func(m *pulsar.ProducerMessage) { m.Properties = map[string]string{"number": "1"} }},
 		"plain": {n: 3, change: func(m *pulsar.ProducerMessage) {
-			m.Properties = map[string]string{"REAL_TOPIC": m.Properties["REAL_TOPIC"], "ORIGIN_MESSAGE_ID": "7:1:-1", "ORIGIN_MESSAGE_IDY_TIME": "7:1:-1"}
+			m.Properties = map[string]string{"REAL_TOPIC": m.Properties["REAL_TOPIC"], "ORIGIN_MESSAGE_ID": "7:1:-1",
+				"ORIGIN_MESSAGE_IDY_TIME": "7:1:-1"}
 		}},
 		"replayed to": {n: 3, want: "none of its first 3 messages says", change: func(m *pulsar.ProducerMessage) {
-			m.Properties = map[string]string{"REAL_TOPIC": m.Properties["REAL_TOPIC"], "ORIGIN_MESSAGE_ID": "7:1:-1", "REPLAY_RUN": "1", "REPLAY_COUNT": "1"}
+			m.Properties = map[string]string{"REAL_TOPIC": m.Properties["REAL_TOPIC"], "ORIGIN_MESSAGE_ID": "7:1:-1",
+				"REPLAY_RUN": "1", "REPLAY_COUNT": "1"}
 		}},
-		"dead again": {n: 3, change: func(m *pulsar.ProducerMessage) { m.Properties["REPLAY_RUN"], m.Properties["REPLAY_COUNT"] = "1", "1" }},
+		"dead again": {n: 3, change: func(m *pulsar.ProducerMessage) {
+			m.Properties["REPLAY_RUN"],
+				m.Properties["REPLAY_COUNT"] = "1", "1"
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,11 +17,14 @@ import (
 )
 
 // service consumes a topic with retries and dead letters.
-func (b *broker) service(topic string, p redelivery.DeadLetterPolicy, options ...redelivery.Option) *redelivery.Consumer {
+func (b *broker) service(topic string, p redelivery.DeadLetterPolicy,
+	options ...redelivery.Option) *redelivery.Consumer {
 	p.MaxReconsumes, p.InitialSubscriptionName = 5, "inspect"
-	c, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub, Type: pulsar.Shared,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}, append(options, redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
-		redelivery.WithDeadLetterPolicy(p), redelivery.WithLogger(slog.New(slog.DiscardHandler)))...)
+	c, err := redelivery.Subscribe(b.client,
+		pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub, Type: pulsar.Shared,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest},
+		append(options, redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+			redelivery.WithDeadLetterPolicy(p), redelivery.WithLogger(slog.New(slog.DiscardHandler)))...)
 	require.NoError(b.t, err)
 	b.t.Cleanup(c.Close)
 	return c
@@ -41,7 +44,8 @@ func TestReplaysOfAnotherServiceDoNotCount(t *testing.T) {
 	require.NoError(t, err)
 	order := b.receive(orders.origin)[0]
 	require.Equal(t, "3", order.Properties()["REPLAY_COUNT"])
-	b.publish(pulsar.ProducerOptions{Topic: ship.origin}, 1, &pulsar.ProducerMessage{Payload: order.Payload(), Properties: maps.Clone(order.Properties())})
+	b.publish(pulsar.ProducerOptions{Topic: ship.origin}, 1,
+		&pulsar.ProducerMessage{Payload: order.Payload(), Properties: maps.Clone(order.Properties())})
 
 	msg, err := second.Receive(waittest.Context(t))
 	require.NoError(t, err)
@@ -67,7 +71,8 @@ func TestReplaysOfAnotherServiceDoNotCount(t *testing.T) {
 func TestReplaysOfAMessageCount(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]deadletter.ReplayOptions{
-		"to the retry topic": {}, "to the origin": {ToOrigin: true}, "to another topic": {Topic: "persistent://public/default/other"},
+		"to the retry topic": {}, "to the origin": {ToOrigin: true},
+		"to another topic": {Topic: "persistent://public/default/other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,8 +25,10 @@ func TestBadTopicNamesAreRefused(t *testing.T) {
 	var before, after []string
 	b.rest("GET", "persistent://public/default", nil, &before)
 	for _, name := range []string{
-		tp.origin + "-none-DLQ", tp.dlq + "-partition-7", "persistent://public/nothing/x-DLQ", "persistent://nobody/default/x-DLQ", "persistent://", "://",
-		"nothing/x-DLQ", "a/b/c/d/e-DLQ", "../../clusters", "x-DLQ?a=b", "x-DLQ#a", "x-DLQ%2F..", "a\x00b-DLQ", "a\nb-DLQ", " ", "\xff-DLQ", "*-DLQ",
+		tp.origin + "-none-DLQ", tp.dlq + "-partition-7", "persistent://public/nothing/x-DLQ",
+		"persistent://nobody/default/x-DLQ", "persistent://", "://",
+		"nothing/x-DLQ", "a/b/c/d/e-DLQ", "../../clusters", "x-DLQ?a=b", "x-DLQ#a", "x-DLQ%2F..", "a\x00b-DLQ",
+		"a\nb-DLQ", " ", "\xff-DLQ", "*-DLQ",
 		"non-persistent://public/default/x-DLQ", "topic://public/default/x-DLQ",
 	} {
 		d, err := deadletter.Open(b.client, deadletter.Options{Topic: name, Admin: deadletter.Admin{URL: b.admin}})
@@ -55,7 +57,8 @@ func TestBadOptions(t *testing.T) {
 		"Options.Topic":   {},
 		"non-persistent":  {Topic: "non-persistent://a/b/c-DLQ"},
 		"want topic, ten": {Topic: "persistent://a//c-DLQ"},
-		"Options.Admin.URL is \"http://x/admin/v2\", want http://host:8080 or https://host:8443": {Topic: "x-DLQ", Admin: deadletter.Admin{URL: "http://x/admin/v2"}},
+		"Options.Admin.URL is \"http://x/admin/v2\", want http://host:8080 or https://host:8443": {Topic: "x-DLQ",
+			Admin: deadletter.Admin{URL: "http://x/admin/v2"}},
 		"no such topic":    {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: b.admin}},
 		"connection refus": {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: "http://127.0.0.1:1"}},
 	} {
@@ -125,7 +128,8 @@ func TestForgedOriginsOfInternalTopics(t *testing.T) {
 	b := newBroker(t)
 	tp := b.topics(0)
 	here := "persistent://" + b.namespace + "/"
-	internal := []string{here + "__change_events", here + "__transaction_buffer_snapshot-partition-0", tp.origin + "-" + sub + "-ATTEMPTS"}
+	internal := []string{here + "__change_events", here + "__transaction_buffer_snapshot-partition-0",
+		tp.origin + "-" + sub + "-ATTEMPTS"}
 	for _, topic := range internal {
 		b.subscribe(topic, own).Close()
 	}
@@ -234,7 +238,8 @@ func TestNoPermission(t *testing.T) {
 func TestJavaDeadLettersOfAPartition(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
-	_, err := deadletter.Open(b.client, deadletter.Options{Topic: "orders-partition-1-billing-DLQ", Admin: deadletter.Admin{URL: b.admin}})
+	_, err := deadletter.Open(b.client,
+		deadletter.Options{Topic: "orders-partition-1-billing-DLQ", Admin: deadletter.Admin{URL: b.admin}})
 	require.ErrorIs(t, err, deadletter.ErrUnopenable)
 	require.ErrorContains(t, err, `"-partition-" within a name, as in persistent://public/default/orders-partition-1-billing-DLQ`)
 	for _, name := range []string{"orders-billing-DLQ", "orders-partitions-billing-DLQ"} {

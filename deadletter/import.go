@@ -39,7 +39,8 @@ type ImportOptions struct {
 // the Report does not.
 func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
 	if r == nil || o.Skip < 0 {
-		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or more", r, o.Skip)
+		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or "+
+			"more", r, o.Skip)
 	}
 	creates, err := t.guard(ctx)
 	if err != nil {
@@ -53,8 +54,9 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 	if err != nil {
 		return Report{}, err
 	}
-	i := &importer{t: t, o: o, partitions: partitions, producers: map[publisherKey]pulsar.Producer{}, users: map[string]publisherKey{},
-		open: map[int]int{}, next: 1, over: make(chan stored, window)}
+	i := &importer{t: t, o: o, partitions: partitions, producers: map[publisherKey]pulsar.Producer{},
+		users: map[string]publisherKey{},
+		open:  map[int]int{}, next: 1, over: make(chan stored, window)}
 	if len(names) == 0 {
 		i.report.Creates, i.unkept = creates, true
 	}

@@ -61,7 +61,8 @@ func TestImportRoundTrip(t *testing.T) {
 			require.Empty(t, peek(t, d))
 
 			encryption, _ := keys(dir)
-			report, err = d.Import(bg, bytes.NewReader(purged.Bytes()), deadletter.ImportOptions{Encryption: encryption})
+			report, err = d.Import(bg, bytes.NewReader(purged.Bytes()),
+				deadletter.ImportOptions{Encryption: encryption})
 			require.NoError(t, err)
 			require.Equal(t, 606, report.Done)
 			require.Empty(t, report.Left)
@@ -107,7 +108,8 @@ func TestPurgeLeavesUnreadableLetters(t *testing.T) {
 	assert.Equal(t, "has a key or a property that is not UTF-8, which JSON cannot have", report.Left[1].Why)
 	require.Equal(t, 3, b.backlog(tp.dlq, own))
 
-	report, err = b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption }).Purge(bg, deadletter.PurgeOptions{Export: &out})
+	report, err = b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption }).Purge(bg,
+		deadletter.PurgeOptions{Export: &out})
 	require.NoError(t, err)
 	assert.Equal(t, 2, report.Done)
 	written := lettersIn(t, out.Bytes())
@@ -144,11 +146,12 @@ func TestImportGoesOn(t *testing.T) {
 	require.Empty(t, peek(t, d))
 	ctx, cancel := context.WithCancel(bg)
 	defer cancel()
-	report, err = d.Import(ctx, strings.NewReader(broken), deadletter.ImportOptions{Progress: func(r deadletter.Report) {
-		if r.Done > 50 {
-			cancel()
-		}
-	}})
+	report, err = d.Import(ctx, strings.NewReader(broken),
+		deadletter.ImportOptions{Progress: func(r deadletter.Report) {
+			if r.Done > 50 {
+				cancel()
+			}
+		}})
 	require.Error(t, err)
 	before := report.Done
 	require.ErrorContains(t, err, fmt.Sprintf("the lines before line %d are done", before+1))
@@ -172,7 +175,8 @@ func TestImportToAnotherTopic(t *testing.T) {
 		b.subscribe(tp.dlq, "audit").Close()
 		l := tp.letter(0)
 		l.Payload = []byte{2, 'x'}
-		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Schema: pulsar.NewAvroSchema(definition, nil)}, 10, l) // only a batch says the version
+		// only a batch says the version
+		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Schema: pulsar.NewAvroSchema(definition, nil)}, 10, l)
 	}
 	b.publish(pulsar.ProducerOptions{Topic: from.dlq}, 1, from.letter(1))
 	var file bytes.Buffer

@@ -39,7 +39,8 @@ func (t *Topic) journalTopic() string { return t.o.Topic + "-" + t.o.Subscriptio
 // readJournal reads the journal without opening it. There may be none, which only an admin API can say.
 func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 	s := &state{}
-	if names, err := t.subscriptions(ctx, t.journalTopic()); errors.Is(err, ErrNoTopic) || err == nil && len(names) == 0 {
+	if names, err := t.subscriptions(ctx, t.journalTopic()); errors.Is(err, ErrNoTopic) ||
+		err == nil && len(names) == 0 {
 		return s, nil
 	} else if err != nil {
 		return nil, err
@@ -73,7 +74,8 @@ func (t *Topic) makeJournal(ctx context.Context) (topic string, err error) {
 	}
 	first, failed := t.firstPartition(ctx, topic)
 	if failed != nil {
-		return topic, fmt.Errorf("deadletter: %s, which keeps where a replay is, cannot be created: %w", topic, errors.Join(failed, err))
+		return topic, fmt.Errorf("deadletter: %s, which keeps where a replay is, cannot be created: %w", topic,
+			errors.Join(failed, err))
 	}
 	return first, nil
 }
@@ -101,7 +103,8 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 		return nil, err
 	}
 	lock, err := insist(ctx, lockPatience, func() (pulsar.Consumer, error) {
-		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: t.o.Subscription, Type: pulsar.Exclusive,
+		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: t.o.Subscription,
+			Type:                        pulsar.Exclusive,
 			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1})
 	}, pulsar.Consumer.Close)
 	if err != nil {
@@ -164,7 +167,8 @@ func (j *journal) later(r record) {
 
 // isPending reports whether a record waits to be written.
 func (j *journal) isPending() bool {
-	return j.pending.Over != "" || j.pending.Run != nil || len(j.pending.Spread)+len(j.pending.Tails)+len(j.pending.Stay) > 0
+	return j.pending.Over != "" || j.pending.Run != nil ||
+		len(j.pending.Spread)+len(j.pending.Tails)+len(j.pending.Stay) > 0
 }
 
 // flush returns once everything that waits is stored.

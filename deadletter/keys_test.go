@@ -30,7 +30,8 @@ func TestReplayedKeyHasOneConsumer(t *testing.T) {
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, letters...)
 			got := make(chan pulsar.ConsumerMessage, n)
 			for range 2 {
-				c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: "keys", Type: pulsar.KeyShared, MessageChannel: got})
+				c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: "keys",
+					Type: pulsar.KeyShared, MessageChannel: got})
 				require.NoError(t, err)
 				defer c.Close()
 			}

@@ -28,7 +28,8 @@ const keyName = "letters"
 // keys are those in a folder, which makeKeys has made.
 func keys(dir string) (*pulsar.ProducerEncryptionInfo, *pulsar.MessageDecryptionInfo) {
 	reader := crypto.NewFileKeyReader(filepath.Join(dir, "public.pem"), filepath.Join(dir, "private.pem"))
-	return &pulsar.ProducerEncryptionInfo{KeyReader: reader, Keys: []string{keyName}}, &pulsar.MessageDecryptionInfo{KeyReader: reader}
+	return &pulsar.ProducerEncryptionInfo{KeyReader: reader, Keys: []string{keyName}},
+		&pulsar.MessageDecryptionInfo{KeyReader: reader}
 }
 
 func makeKeys(t testing.TB) (dir string) {
@@ -137,14 +138,16 @@ func TestKilled(t *testing.T) {
 			tool := buildTool(t)
 			replay := func() (*exec.Cmd, *bytes.Buffer) {
 				return b.command(tool, "replay", tp.dlq, "-yes", "-json", "-encryption-key-name", keyName,
-					"-encryption-public-key", filepath.Join(dir, "public.pem"), "-encryption-private-key", filepath.Join(dir, "private.pem"))
+					"-encryption-public-key", filepath.Join(dir, "public.pem"), "-encryption-private-key",
+					filepath.Join(dir, "private.pem"))
 			}
 			kills := 0
 			begin := time.Now()
 			for kills < most {
 				cmd, out := replay()
 				require.NoError(t, cmd.Start())
-				alarm := time.AfterFunc(time.Duration(50+mathrand.IntN(700))*time.Millisecond, func() { _ = cmd.Process.Signal(c.signal) })
+				alarm := time.AfterFunc(time.Duration(50+mathrand.IntN(700))*time.Millisecond,
+					func() { _ = cmd.Process.Signal(c.signal) })
 				err := cmd.Wait()
 				if alarm.Stop() { // it came to its end
 					require.NoError(t, err, out.String())
@@ -160,7 +163,8 @@ func TestKilled(t *testing.T) {
 			t.Logf("%d letters, %d kills, %v", len(sent), kills, time.Since(begin))
 
 			_, decryption := keys(dir)
-			consumer, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared, AckWithResponse: false, Decryption: decryption})
+			consumer, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub,
+				Type: pulsar.Shared, AckWithResponse: false, Decryption: decryption})
 			require.NoError(t, err)
 			defer consumer.Close()
 			times := make([]int, len(sent))

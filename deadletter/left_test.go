@@ -80,7 +80,8 @@ func TestLargeEncryptedLetters(t *testing.T) {
 	for i, l := range tp.letters(len(sizes)) {
 		l.Payload = make([]byte, 5<<20-sizes[i])
 		_, _ = rand.NewChaCha8([32]byte{}).Read(l.Payload) // which does not compress
-		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Encryption: e, EnableChunking: true, ChunkMaxMessageSize: 1 << 20}, 1, l)
+		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Encryption: e, EnableChunking: true,
+			ChunkMaxMessageSize: 1 << 20}, 1, l)
 	}
 	d := b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption })
 	d.Hurry(10 * time.Second) // five megabytes take long on a busy machine
@@ -109,7 +110,8 @@ func TestUnreadableStaysSo(t *testing.T) {
 	replay := func(ctx context.Context, dir string) (deadletter.Report, error) {
 		_, decryption := keys(dir)
 		e, _ := keys(ours)
-		return b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption }).Replay(ctx, deadletter.ReplayOptions{Encryption: e})
+		return b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption }).Replay(ctx,
+			deadletter.ReplayOptions{Encryption: e})
 	}
 	// It ends after the third letter.
 	b.rest("POST", tp.retry+"/terminate", nil, nil)
@@ -125,10 +127,12 @@ func TestUnreadableStaysSo(t *testing.T) {
 	require.Equal(t, 1, b.backlog(tp.dlq, own))
 	require.Equal(t, "is encrypted with another key", report.Left[0].Why)
 
-	_, err = b.open(tp.dlq, func(o *deadletter.Options) { _, o.Decryption = keys(ours) }).Replay(bg, deadletter.ReplayOptions{})
+	_, err = b.open(tp.dlq, func(o *deadletter.Options) { _, o.Decryption = keys(ours) }).Replay(bg,
+		deadletter.ReplayOptions{})
 	require.ErrorContains(t, err, "ReplayOptions.Encryption")
 	_, decryption := keys(ours)
-	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared, Decryption: decryption})
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared,
+		Decryption: decryption})
 	require.NoError(t, err)
 	defer c.Close()
 	for _, number := range []string{"0", "2"} {
@@ -176,7 +180,8 @@ func TestTheEndIsFixed(t *testing.T) {
 	d := b.open(tp.dlq)
 	ctx, cancel := context.WithCancel(bg)
 	id := peek(t, d)[0].Group()
-	filter := deadletter.Filter{Groups: []string{id, "other"}, After: time.UnixMilli(5000).In(time.FixedZone("east", 3600))}
+	filter := deadletter.Filter{Groups: []string{id, "other"},
+		After: time.UnixMilli(5000).In(time.FixedZone("east", 3600))}
 	first, err := d.Replay(ctx, deadletter.ReplayOptions{Filter: filter, Rate: 50, Progress: func(r deadletter.Report) {
 		if r.Done > 5 {
 			cancel()
@@ -275,7 +280,8 @@ func TestOrigin(t *testing.T) {
 	d := b.open(tp.dlq)
 	plan, err := d.Replay(bg, dry(deadletter.ReplayOptions{ToOrigin: true}))
 	require.NoError(t, err)
-	want := []deadletter.Target{{Topic: tp.origin, Count: 10, Subscriptions: []string{sub, "shipping"}, Origins: []string{sub},
+	want := []deadletter.Target{{Topic: tp.origin, Count: 10, Subscriptions: []string{sub, "shipping"},
+		Origins:   []string{sub},
 		Consumers: map[string]int{sub: 0, "shipping": 0}}}
 	require.Equal(t, want, plan.Targets)
 	report, err := d.Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
@@ -318,7 +324,8 @@ func TestBusy(t *testing.T) {
 	began := make(chan struct{}, 1000)
 	done := make(chan error)
 	go func() {
-		_, err := b.open(tp.dlq).Replay(ctx, deadletter.ReplayOptions{Rate: 5, Progress: func(deadletter.Report) { began <- struct{}{} }})
+		_, err := b.open(tp.dlq).Replay(ctx,
+			deadletter.ReplayOptions{Rate: 5, Progress: func(deadletter.Report) { began <- struct{}{} }})
 		done <- err
 	}()
 	waittest.Next(t, began)
@@ -365,7 +372,8 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		"kafka://public/default/to": "want topic, ",
 	} {
 		if strings.HasPrefix(topic, "non-") { // so that somebody would get them
-			c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub, Type: pulsar.Shared})
+			c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub,
+				Type: pulsar.Shared})
 			require.NoError(t, err)
 			defer c.Close()
 		}

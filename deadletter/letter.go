@@ -37,7 +37,8 @@ type Letter struct {
 	Published time.Time `json:"published"` // when it was published as a dead letter
 
 	// Why it died.
-	Died         time.Time `json:"died"`                   // DEAD_LETTER_TIME, or else when it was published as a dead letter
+	// DEAD_LETTER_TIME, or else when it was published as a dead letter
+	Died         time.Time `json:"died"`
 	Type         string    `json:"type,omitempty"`         // of the error
 	Reason       string    `json:"reason,omitempty"`       // the error
 	Origin       string    `json:"origin,omitempty"`       // the topic that it came from, without partition
@@ -46,16 +47,19 @@ type Letter struct {
 	Replays      int       `json:"replays,omitempty"`      // how often the letter was replayed before
 
 	// The original message.
-	Key         string            `json:"key,omitempty"`         // of the original
-	OrderingKey string            `json:"orderingKey,omitempty"` // likewise
-	EventTime   time.Time         `json:"eventTime,omitzero"`    // likewise
-	Properties  map[string]string `json:"properties,omitempty"`  // all of them, including those that other fields come from
-	Schema      string            `json:"schema,omitempty"`      // the version of the topic's schema that it was written with
-	Encrypted   bool              `json:"encrypted,omitempty"`   // Payload is still encrypted
-	Decrypted   bool              `json:"decrypted,omitempty"`   // exported or purged with keys; Payload may have been encrypted
-	Null        bool              `json:"null,omitempty"`        // a null value, not an empty one
-	Size        int               `json:"size"`                  // of the payload, in bytes
-	Payload     []byte            `json:"payload,omitempty"`     // in base64
+	Key         string    `json:"key,omitempty"`         // of the original
+	OrderingKey string    `json:"orderingKey,omitempty"` // likewise
+	EventTime   time.Time `json:"eventTime,omitzero"`    // likewise
+	// all of them, including those that other fields come from
+	Properties map[string]string `json:"properties,omitempty"`
+	// the version of the topic's schema that it was written with
+	Schema    string `json:"schema,omitempty"`
+	Encrypted bool   `json:"encrypted,omitempty"` // Payload is still encrypted
+	// exported or purged with keys; Payload may have been encrypted
+	Decrypted bool   `json:"decrypted,omitempty"`
+	Null      bool   `json:"null,omitempty"`    // a null value, not an empty one
+	Size      int    `json:"size"`              // of the payload, in bytes
+	Payload   []byte `json:"payload,omitempty"` // in base64
 
 	place
 	to string // the topic that a replay publishes it to, without partition
@@ -79,7 +83,8 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		Key: msg.Key(), OrderingKey: msg.OrderingKey(), Properties: props,
 		Encrypted: msg.GetEncryptionContext() != nil, Null: msg.IsNullValue(),
 		Size: len(msg.Payload()), Payload: msg.Payload(),
-		place: place{positionOf(msg.ID()), msg.ID(), int(max(msg.ID().BatchSize(), 1)), msg.ID().BatchIdx() < 0, partition},
+		place: place{positionOf(msg.ID()), msg.ID(), int(max(msg.ID().BatchSize(), 1)), msg.ID().BatchIdx() < 0,
+			partition},
 	}
 	l.setOrigin(dlq)
 	l.ID = l.pos.id(partition) // upstream takes every partition for the first
@@ -158,7 +163,8 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	maps.DeleteFunc(props, func(name, _ string) bool {
 		switch name {
 		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, publishing.NackCount,
-			pulsar.SysPropertyDelayTime, publishing.AttemptCount, publishing.OriginPublishTime: // age and attempts begin again
+			// age and attempts begin again
+			pulsar.SysPropertyDelayTime, publishing.AttemptCount, publishing.OriginPublishTime:
 			return true
 		}
 		return strings.HasPrefix(name, exceptionPrefix)
@@ -184,7 +190,8 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 
 // original is the message that the letter is.
 func (l *Letter) original() *pulsar.ProducerMessage {
-	m := &pulsar.ProducerMessage{Key: l.Key, OrderingKey: l.OrderingKey, EventTime: l.EventTime, Properties: maps.Clone(l.Properties)}
+	m := &pulsar.ProducerMessage{Key: l.Key, OrderingKey: l.OrderingKey, EventTime: l.EventTime,
+		Properties: maps.Clone(l.Properties)}
 	if !l.Null {
 		m.Payload = append([]byte{}, l.Payload...) // nil would be a null value
 	}
@@ -211,8 +218,9 @@ func (l *Letter) is(id string) bool {
 
 // Filter chooses letters. A letter must match every field that is set. The zero Filter matches every letter.
 type Filter struct {
-	Groups     []string          `json:"groups,omitempty"`     // ids of groups; the letter is in one of them
-	IDs        []string          `json:"ids,omitempty"`        // ids of letters; without its index an id is of a whole batch
+	Groups []string `json:"groups,omitempty"` // ids of groups; the letter is in one of them
+	// ids of letters; without its index an id is of a whole batch
+	IDs        []string          `json:"ids,omitempty"`
 	Keys       []string          `json:"keys,omitempty"`       // the letter's key is one of them
 	Properties map[string]string `json:"properties,omitempty"` // properties that the letter has
 	After      time.Time         `json:"after,omitzero"`       // the letter died then or later

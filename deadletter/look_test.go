@@ -136,7 +136,8 @@ func TestPeekOfTheSubscription(t *testing.T) {
 // What was replayed is not there any more for a dry run, a second replay, or peek.
 func TestReplayedLettersAreGoneForPeekAndReplay(t *testing.T) {
 	t.Parallel()
-	for name, newBroker := range map[string]func(testing.TB) *broker{"broker": newBroker, "in process": func(t testing.TB) *broker { return newInProcess(t) }} {
+	for name, newBroker := range map[string]func(testing.TB) *broker{"broker": newBroker,
+		"in process": func(t testing.TB) *broker { return newInProcess(t) }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
@@ -161,7 +162,8 @@ func TestSchema(t *testing.T) {
 	b := newBroker(t)
 	tp := b.topics(0)
 	avro := pulsar.NewAvroSchema(orderSchema, nil)
-	wider := pulsar.NewAvroSchema(strings.Replace(orderSchema, "]", `,{"name":"more","type":["null","string"],"default":null}]`, 1), nil)
+	wider := pulsar.NewAvroSchema(strings.Replace(orderSchema, "]",
+		`,{"name":"more","type":["null","string"],"default":null}]`, 1), nil)
 	send := func(s pulsar.Schema, from, to int) {
 		var l []*pulsar.ProducerMessage
 		for i := from; i < to; i++ {

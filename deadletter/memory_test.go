@@ -29,7 +29,8 @@ func TestMemory(t *testing.T) {
 		var l []*pulsar.ProducerMessage
 		for i := from; i < min(from+10_000, n); i++ {
 			l = append(l, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint("letter ", i)), Key: fmt.Sprint(i % 1000),
-				Properties: map[string]string{"REAL_TOPIC": tp.origin, "EXCEPTION_MESSAGE": fmt.Sprint("no order ", i), "odd": fmt.Sprint(i % 2)}})
+				Properties: map[string]string{"REAL_TOPIC": tp.origin, "EXCEPTION_MESSAGE": fmt.Sprint("no order ", i),
+					"odd": fmt.Sprint(i % 2)}})
 		}
 		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, CompressionType: pulsar.LZ4}, 1000, l...)
 	}

@@ -142,7 +142,8 @@ func (m *model) publish(t *rapid.T) {
 		o := pulsar.ProducerOptions{Topic: m.tp.dlq}
 		size := 10
 		if batch == 1 && rapid.IntRange(0, 3).Draw(t, "chunked") == 0 {
-			o.EnableChunking, o.ChunkMaxMessageSize, size = true, 1000, rapid.SampledFrom([]int{3000, 30_000}).Draw(t, "size")
+			o.EnableChunking, o.ChunkMaxMessageSize, size = true, 1000, rapid.SampledFrom([]int{3000, 30_000}).Draw(t,
+				"size")
 		}
 		var msgs []*pulsar.ProducerMessage
 		for range rapid.IntRange(1, 12).Draw(t, "letters") {
@@ -177,7 +178,8 @@ func (m *model) replay(t *rapid.T) {
 		j.Max = rapid.IntRange(1, 20).Draw(t, "max")
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "interruptions") {
-		m.run(t, j, rapid.IntRange(1, 250).Draw(t, "command"), rapid.SampledFrom([]string{"kill", "kill", "cut", "unload"}).Draw(t, "fault"))
+		m.run(t, j, rapid.IntRange(1, 250).Draw(t, "command"),
+			rapid.SampledFrom([]string{"kill", "kill", "cut", "unload"}).Draw(t, "fault"))
 	}
 	m.run(t, j, 0, "")
 }
@@ -257,7 +259,8 @@ func (m *model) verify(t *rapid.T) {
 			}
 			seen[id] = true
 			last, ok := highest[msg.Producer]
-			require.True(t, !ok || int64(msg.SequenceID) > last, "letter %s would be dropped: %v after %d", number, id, last)
+			require.True(t, !ok || int64(msg.SequenceID) > last, "letter %s would be dropped: %v after %d", number, id,
+				last)
 			highest[msg.Producer] = int64(msg.SequenceID)
 			require.NotContains(t, of, number, "letter %s was replayed twice: %v", number, id)
 			of[number] = id

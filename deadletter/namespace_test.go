@@ -94,7 +94,8 @@ func TestLettersOfForwardedMessages(t *testing.T) {
 	retried.Properties["ORIGIN_TOPIC"] = ship.retry
 	custom := ship.letter(2) // died in a retry topic of another name
 	custom.Properties["ORIGIN_TOPIC"] = ship.origin + "-later"
-	plain := ship.letter(3) // forwarded once, and a dead letter of a plain client, which says nothing of its own but REAL_TOPIC
+	// forwarded once, and a dead letter of a plain client, which says nothing of its own but REAL_TOPIC
+	plain := ship.letter(3)
 	plain.Properties["ORIGIN_TOPIC"] = orders.origin
 	delete(plain.Properties, "DEAD_LETTER_TIME")
 	b.publish(pulsar.ProducerOptions{Topic: ship.dlq}, 1, forwarded, retried, custom, plain)

@@ -76,7 +76,8 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.ToOrigin:
 	case o.Topic != "" && topicname.Want(o.Topic) != "":
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want %s", o.Topic, topicname.Want(o.Topic))
-	case !topicname.IsPersistent(o.Topic): // it stores nothing: messages would be lost that its consumers have no room for
+	case !topicname.IsPersistent(o.Topic):
+		// it stores nothing: messages would be lost that its consumers have no room for
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want a persistent topic", o.Topic)
 	case o.Topic != "":
 		o.Topic = topicname.In(t.o.Topic, o.Topic)
@@ -90,19 +91,23 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	}
 	switch {
 	case t.reserved(o.Topic):
-		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want neither the dead letter topic nor a journal", o.Topic)
+		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want neither the dead letter topic nor a journal",
+			o.Topic)
 	case o.Max < 0 || o.MaxReplays < 0 || o.Canary < 0:
-		return o, fmt.Errorf("deadletter: ReplayOptions.Max, MaxReplays and Canary are %d, %d and %d, want 0 or more", o.Max, o.MaxReplays, o.Canary)
+		return o, fmt.Errorf("deadletter: ReplayOptions.Max, MaxReplays and Canary are %d, %d and %d, want 0 or more",
+			o.Max, o.MaxReplays, o.Canary)
 	case o.CanaryTimeout < 0:
 		return o, fmt.Errorf("deadletter: ReplayOptions.CanaryTimeout is %v, want 0 or more", o.CanaryTimeout)
 	case o.Rate < 0 || math.IsNaN(o.Rate):
 		return o, fmt.Errorf("deadletter: ReplayOptions.Rate is %v, want 0 or more", o.Rate)
 	case o.Max > 0 && o.Canary > o.Max:
-		return o, fmt.Errorf("deadletter: ReplayOptions.Canary is %d, want at most ReplayOptions.Max, which is %d: the canary is part of it", o.Canary, o.Max)
+		return o, fmt.Errorf("deadletter: ReplayOptions.Canary is %d, want at most ReplayOptions.Max, which is %d: "+
+			"the canary is part of it", o.Canary, o.Max)
 	case o.Canary > 0 && t.o.Admin.URL == "":
 		return o, errors.New("deadletter: ReplayOptions.Canary needs Options.Admin")
 	case t.decrypts() && o.Encryption == nil:
-		return o, errors.New("deadletter: Options.Decryption is set, want ReplayOptions.Encryption too: else encrypted letters would be published as plain text")
+		return o, errors.New("deadletter: Options.Decryption is set, want ReplayOptions.Encryption too: else " +
+			"encrypted letters would be published as plain text")
 	}
 	return o, o.Routing.check()
 }

@@ -111,7 +111,8 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 		a.mark = position{number(m[1]), number(m[2]), 0}
 	}
 	for _, m := range spanText.FindAllStringSubmatch(cursor.IndividuallyDeletedMessages, -1) {
-		a.spans = append(a.spans, span{position{number(m[1]), number(m[2]), 0}, position{number(m[3]), number(m[4]), 0}})
+		a.spans = append(a.spans, span{position{number(m[1]), number(m[2]), 0},
+			position{number(m[3]), number(m[4]), 0}})
 	}
 	return a, nil
 }
@@ -125,7 +126,8 @@ func (t *Topic) unknown(ctx context.Context, partition, subscription string, cau
 	case err != nil:
 		return err
 	case slices.Contains(names, subscription):
-		return fmt.Errorf("deadletter: the acknowledgements of subscription %s of %s are not known: the admin API at %s has no internalStats: %w",
+		return fmt.Errorf("deadletter: the acknowledgements of subscription %s of %s are not known: the admin API "+
+			"at %s has no internalStats: %w",
 			subscription, partition, t.o.Admin.URL, cause)
 	}
 	return nil

@@ -79,10 +79,12 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	o := producerOptions(topic, schema, key.batched)
 	o.Name = key.name(r.j.run.ID)
 	if key.chunk > 0 {
-		o.ChunkMaxMessageSize, o.CompressionType = uint(key.chunk), pulsar.NoCompression // which could make one chunk of it
+		// which could make one chunk of it
+		o.ChunkMaxMessageSize, o.CompressionType = uint(key.chunk), pulsar.NoCompression
 	}
 	if !publishing.InitialSubscription(&o, keeper) {
-		return nil, errors.New("deadletter: this version of pulsar-client-go cannot have a producer create a subscription")
+		return nil, errors.New("deadletter: this version of pulsar-client-go cannot have a producer create a " +
+			"subscription")
 	}
 	if why := r.refused[topic+key.schema]; why != nil {
 		return nil, why
@@ -138,16 +140,19 @@ func inBatches(l *Letter, schema pulsar.Schema) bool {
 func producerOptions(topic string, schema pulsar.Schema, batched bool) pulsar.ProducerOptions {
 	return pulsar.ProducerOptions{Topic: topic, CompressionType: pulsar.LZ4, Schema: schema,
 		SendTimeout:     -1, // upstream would drop one message and go on to send the next
-		DisableBatching: !batched, EnableChunking: !batched, BatchingMaxMessages: 1, BatchingMaxPublishDelay: time.Millisecond}
+		DisableBatching: !batched, EnableChunking: !batched, BatchingMaxMessages: 1,
+		BatchingMaxPublishDelay: time.Millisecond}
 }
 
-func (t *Topic) newProducer(ctx context.Context, o pulsar.ProducerOptions, encrypt *pulsar.ProducerEncryptionInfo) (pulsar.Producer, error) {
+func (t *Topic) newProducer(ctx context.Context, o pulsar.ProducerOptions,
+	encrypt *pulsar.ProducerEncryptionInfo) (pulsar.Producer, error) {
 	if encrypt != nil {
 		encryption := *encrypt // upstream writes to it
 		o.Encryption = &encryption
 		o.ChunkMaxMessageSize = publishing.SealedChunk
 	}
-	producer, err := insist(ctx, ackPatience, func() (pulsar.Producer, error) { return t.client.CreateProducer(o) }, pulsar.Producer.Close)
+	producer, err := insist(ctx, ackPatience, func() (pulsar.Producer, error) { return t.client.CreateProducer(o) },
+		pulsar.Producer.Close)
 	if err != nil {
 		return nil, fmt.Errorf("deadletter: publishing to %s: %w", o.Topic, err)
 	}

@@ -32,7 +32,8 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	}
 	var report Report
 	if o.Export == nil {
-		return report, errors.New("deadletter: PurgeOptions.Export is nil, want a writer; io.Discard throws the letters away")
+		return report, errors.New("deadletter: PurgeOptions.Export is nil, want a writer; io.Discard throws the " +
+			"letters away")
 	}
 	partitions, err := t.partitions(ctx, t.o.Topic)
 	if err != nil {

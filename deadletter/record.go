@@ -22,16 +22,17 @@ type run struct {
 
 // record is one entry of the journal.
 type record struct {
-	Run    *run                `json:"run,omitempty"`    // begins, or goes on with a later end
-	Over   string              `json:"over,omitempty"`   // the run that is finished, or given up
-	Spread map[string]int      `json:"spread,omitempty"` // over how many partitions of a topic the run publishes
-	Stay   map[string][]stay   `json:"stay,omitempty"`   // by partition: letters that are left, and stay so in this run
-	Tails  map[string]position `json:"tails,omitempty"`  // by partition: the run's canary and its copies come after these
-	Sent   int                 `json:"sent,omitempty"`   // letters of the canary
-	Sound  bool                `json:"sound,omitempty"`  // the canary was
-	Dead   bool                `json:"dead,omitempty"`   // the canary was: the run sends another
-	Done   map[string][]byte   `json:"done,omitempty"`   // bits of batches; none for a batch that is acknowledged
-	Clear  bool                `json:"clear,omitempty"`  // nothing before counts
+	Run    *run              `json:"run,omitempty"`    // begins, or goes on with a later end
+	Over   string            `json:"over,omitempty"`   // the run that is finished, or given up
+	Spread map[string]int    `json:"spread,omitempty"` // over how many partitions of a topic the run publishes
+	Stay   map[string][]stay `json:"stay,omitempty"`   // by partition: letters that are left, and stay so in this run
+	// by partition: the run's canary and its copies come after these
+	Tails map[string]position `json:"tails,omitempty"`
+	Sent  int                 `json:"sent,omitempty"`  // letters of the canary
+	Sound bool                `json:"sound,omitempty"` // the canary was
+	Dead  bool                `json:"dead,omitempty"`  // the canary was: the run sends another
+	Done  map[string][]byte   `json:"done,omitempty"`  // bits of batches; none for a batch that is acknowledged
+	Clear bool                `json:"clear,omitempty"` // nothing before counts
 }
 
 // state is the sum of the records.

@@ -38,7 +38,9 @@ func TestLetterThatItsTopicRefuses(t *testing.T) {
 		},
 		"another schema": {
 			set: func(b *broker, tp topics) {
-				b.publish(pulsar.ProducerOptions{Topic: tp.origin, Schema: pulsar.NewJSONSchema(`{"type":"record","name":"A","fields":[{"name":"n","type":"int"}]}`, nil)}, 1)
+				b.publish(pulsar.ProducerOptions{Topic: tp.origin,
+					Schema: pulsar.NewJSONSchema(`{"type":"record","name":"A","fields":[{"name":"n","type":"int"}]}`,
+						nil)}, 1)
 			},
 			bad: func(_ *broker, l *pulsar.ProducerMessage) pulsar.Schema {
 				l.Value, l.Payload = struct {
@@ -69,7 +71,8 @@ func TestLetterThatItsTopicRefuses(t *testing.T) {
 			}
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l[0])
 			schema := c.bad(b, l[1])
-			b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Schema: schema}, 2, l[1]) // a batch says the version of its schema
+			// a batch says the version of its schema
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Schema: schema}, 2, l[1])
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l[2])
 			d := b.open(tp.dlq)
 			begin := time.Now()

@@ -19,8 +19,9 @@ func TestRefusedReplayKeepsTheUnfinishedRun(t *testing.T) {
 		o    deadletter.ReplayOptions
 		want error
 	}{
-		"other options":               {deadletter.ReplayOptions{}, deadletter.ErrUnfinished},
-		"New, to a topic that is not": {deadletter.ReplayOptions{New: true, Topic: "persistent://public/default/gone"}, deadletter.ErrNoTopic},
+		"other options": {deadletter.ReplayOptions{}, deadletter.ErrUnfinished},
+		"New, to a topic that is not": {deadletter.ReplayOptions{New: true, Topic: "persistent://public/default/gone"},
+			deadletter.ErrNoTopic},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -47,7 +47,8 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 		return Report{}, err
 	}
 	defer j.close()
-	r := &replay{t: t, o: o, j: j, pacer: newPacer(o.Rate), publishers: map[publisherKey]*publisher{}, users: map[string]publisherKey{},
+	r := &replay{t: t, o: o, j: j, pacer: newPacer(o.Rate), publishers: map[publisherKey]*publisher{},
+		users:   map[string]publisherKey{},
 		refused: map[string]error{}, limits: map[string]int{}}
 	defer r.closePublishers()
 	defer r.closeCanary()
@@ -112,13 +113,14 @@ type replay struct {
 	users      map[string]publisherKey // of a topic: who published last
 	refused    map[string]error        // why no producer could be made, by topic and version of the schema
 	limits     map[string]int          // of topics: bytes of a message
-	stay       []stay                  // to be noted before anything is published: letters were left that may not be next time
-	leaves     bool                    // the last letter was the last of these
-	pacer      pacer
-	sent       int
-	dropped    atomic.Int64 // as duplicates, by the broker
-	canary     *canary
-	names      sync.Map // of letters of the canary, by the ids that their copies say that they came from
+	// to be noted before anything is published: letters were left that may not be next time
+	stay    []stay
+	leaves  bool // the last letter was the last of these
+	pacer   pacer
+	sent    int
+	dropped atomic.Int64 // as duplicates, by the broker
+	canary  *canary
+	names   sync.Map // of letters of the canary, by the ids that their copies say that they came from
 }
 
 // begin goes on with the run that the journal has, or begins one.
@@ -131,7 +133,8 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	same := r.o.same()
 	if old := r.j.run; old != nil && !r.o.New {
 		if !bytes.Equal(old.Options, same) {
-			return fmt.Errorf("%w: run %s of %s has options %s", ErrUnfinished, old.ID, old.Started.Format(time.DateTime), old.Options)
+			return fmt.Errorf("%w: run %s of %s has options %s", ErrUnfinished, old.ID,
+				old.Started.Format(time.DateTime), old.Options)
 		}
 		r.report.Run, r.report.Resumed = old.ID, true
 		return r.watchAgain(ctx)

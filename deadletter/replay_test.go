@@ -29,8 +29,11 @@ func TestReplay(t *testing.T) {
 			assert.Equal(t, upTo(100), numbers(got))
 			assert.Equal(t, map[string]string{
 				"number": "7", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-				"REAL_TOPIC": tp.origin, "REAL_SUBSCRIPTION": sub, "ORIGIN_MESSAGE_ID": "7:7:-1", "ORIGIN_MESSAGE_IDY_TIME": "7:7:-1",
-				"ORIGIN_TOPIC": tp.origin, "RECONSUMETIMES": "0", "REPLAY_COUNT": "1", "REPLAY_RUN": report.Run, "REPLAY_TOPIC": tp.retry,
+				"REAL_TOPIC": tp.origin, "REAL_SUBSCRIPTION": sub, "ORIGIN_MESSAGE_ID": "7:7:-1",
+				"ORIGIN_MESSAGE_IDY_TIME": "7:7:-1",
+				"ORIGIN_TOPIC":            tp.origin, "RECONSUMETIMES": "0", "REPLAY_COUNT": "1",
+				"REPLAY_RUN":   report.Run,
+				"REPLAY_TOPIC": tp.retry,
 			}, got[7].Properties())
 			assert.Equal(t, "letter 7", string(got[7].Payload()))
 			assert.Zero(t, b.backlog(tp.dlq, own))
@@ -52,10 +55,11 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 		"not UTF-8":    func(m *pulsar.ProducerMessage) { m.Key, m.Properties["p"] = "\xff\xfe", "\x80" },
 		"event time":   func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(1234567890123) },
 		"before 1970":  func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(-5000) },
-		"after 2262":   func(m *pulsar.ProducerMessage) { m.EventTime = time.Unix(0, math.MinInt64+1e15) }, // as such a time is read and written
-		"null":         func(m *pulsar.ProducerMessage) { m.Payload, m.Key = nil, "k" },
-		"empty":        func(m *pulsar.ProducerMessage) { m.Payload = []byte{} },
-		"bytes":        func(m *pulsar.ProducerMessage) { m.Payload = []byte{0, 255, 1, 254} },
+		// as such a time is read and written
+		"after 2262": func(m *pulsar.ProducerMessage) { m.EventTime = time.Unix(0, math.MinInt64+1e15) },
+		"null":       func(m *pulsar.ProducerMessage) { m.Payload, m.Key = nil, "k" },
+		"empty":      func(m *pulsar.ProducerMessage) { m.Payload = []byte{} },
+		"bytes":      func(m *pulsar.ProducerMessage) { m.Payload = []byte{0, 255, 1, 254} },
 		"no other property": func(m *pulsar.ProducerMessage) {
 			m.Properties = map[string]string{"REAL_TOPIC": m.Properties["REAL_TOPIC"]}
 		},

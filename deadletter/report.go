@@ -11,20 +11,25 @@ import (
 
 // Report counts the letters of a Replay or a Purge, or with DryRun those that it would have handled.
 type Report struct {
-	Run      string   `json:"run,omitempty"`      // id of the replay
-	Resumed  bool     `json:"resumed,omitempty"`  // the run began earlier
-	Seen     int      `json:"seen"`               // letters seen, including those that the filter does not choose
-	Done     int      `json:"done"`               // letters that this call replayed or purged
-	Waiting  int      `json:"waiting,omitempty"`  // letters of the canary, and copies of them, that are not acknowledged yet
-	WaitsFor string   `json:"waitsFor,omitempty"` // the subscription that Waiting waits for, and how many consumers it has
-	Left     []Left   `json:"left,omitempty"`     // letters that the filter chooses and that stay in the dead letter topic
-	Arrived  int      `json:"arrived,omitempty"`  // letters, up to 10,000, that the filter chooses and that came too late for the replay
-	Targets  []Target `json:"targets,omitempty"`  // where they go
+	Run     string `json:"run,omitempty"`     // id of the replay
+	Resumed bool   `json:"resumed,omitempty"` // the run began earlier
+	Seen    int    `json:"seen"`              // letters seen, including those that the filter does not choose
+	Done    int    `json:"done"`              // letters that this call replayed or purged
+	// letters of the canary, and copies of them, that are not acknowledged yet
+	Waiting int `json:"waiting,omitempty"`
+	// the subscription that Waiting waits for, and how many consumers it has
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// letters that the filter chooses and that stay in the dead letter topic
+	Left []Left `json:"left,omitempty"`
+	// letters, up to 10,000, that the filter chooses and that came too late for the replay
+	Arrived int      `json:"arrived,omitempty"`
+	Targets []Target `json:"targets,omitempty"` // where they go
 	// Namespaces are those of the letters that were left out since ReplayOptions.Namespaces does not allow theirs, with
 	// the number of letters. Of more than ten the others are counted as "".
 	Namespaces map[string]int `json:"namespaces,omitempty"`
 
-	Creates string `json:"creates,omitempty"` // in a dry run: the durable subscription that would be created; needs an admin API
+	// in a dry run: the durable subscription that would be created; needs an admin API
+	Creates string `json:"creates,omitempty"`
 
 	noRetry Target // the first retry topic that is missing, and how many letters are for one that is
 }
@@ -38,10 +43,11 @@ type Left struct {
 
 // Target is a topic that letters go to.
 type Target struct {
-	Topic         string   `json:"topic"`                   // its whole name
-	Count         int      `json:"count"`                   // letters
-	Subscriptions []string `json:"subscriptions,omitempty"` // the subscriptions that get the messages; needs an admin API
-	Origins       []string `json:"origins,omitempty"`       // the subscriptions that the letters died on
+	Topic string `json:"topic"` // its whole name
+	Count int    `json:"count"` // letters
+	// the subscriptions that get the messages; needs an admin API
+	Subscriptions []string `json:"subscriptions,omitempty"`
+	Origins       []string `json:"origins,omitempty"` // the subscriptions that the letters died on
 
 	// Consumers are the connected consumers of each subscription, 0 if none would receive the messages now. It is nil
 	// without the admin API or if that does not say.
@@ -106,10 +112,12 @@ func (r *Report) missed() error {
 		for _, name := range slices.Sorted(maps.Keys(r.Namespaces)) {
 			names = append(names, fmt.Sprintf("%d of %s", r.Namespaces[name], cmp.Or(name, "others")))
 		}
-		errs = append(errs, fmt.Errorf("%w: %s; ReplayOptions.Namespaces allows them", ErrOtherNamespace, strings.Join(names, ", ")))
+		errs = append(errs, fmt.Errorf("%w: %s; ReplayOptions.Namespaces allows them", ErrOtherNamespace,
+			strings.Join(names, ", ")))
 	}
 	if r.noRetry.Count > 0 {
-		errs = append(errs, fmt.Errorf("%w: %s; letters that were left out for want of a retry topic: %d; %s", ErrNoTopic, r.noRetry.Topic,
+		errs = append(errs, fmt.Errorf("%w: %s; letters that were left out for want of a retry topic: %d; %s",
+			ErrNoTopic, r.noRetry.Topic,
 			r.noRetry.Count, noRetryTopic))
 	}
 	return errors.Join(errs...)

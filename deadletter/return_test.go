@@ -107,7 +107,8 @@ func TestDiesAfterAnUnreadableLetter(t *testing.T) {
 		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Encryption: e}, 1, part.letters...)
 	}
 	_, decryption := keys(ours)
-	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared, Decryption: decryption})
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared,
+		Decryption: decryption})
 	require.NoError(t, err)
 	defer c.Close()
 	got := map[string]int{}
@@ -124,7 +125,8 @@ func TestDiesAfterAnUnreadableLetter(t *testing.T) {
 	}
 	replay := func(client pulsar.Client) error {
 		e, decryption := keys(ours) // each has its own: upstream writes to them
-		d, err := deadletter.Open(client, deadletter.Options{Topic: tp.dlq, Admin: deadletter.Admin{URL: b.admin}, Decryption: decryption})
+		d, err := deadletter.Open(client,
+			deadletter.Options{Topic: tp.dlq, Admin: deadletter.Admin{URL: b.admin}, Decryption: decryption})
 		if err == nil {
 			_, err = d.Replay(bg, deadletter.ReplayOptions{Encryption: e})
 		}

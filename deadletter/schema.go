@@ -11,7 +11,8 @@ import (
 
 // schemaTypes are the protocol's numbers. Those of key and value, and of native Protobuf, are missing: the admin API
 // does not return their definitions as they were, and upstream cannot write the keys of the first.
-var schemaTypes = []string{"NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32", "INT64", "FLOAT", "DOUBLE",
+var schemaTypes = []string{"NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32", "INT64",
+	"FLOAT", "DOUBLE",
 	"DATE", "TIME", "TIMESTAMP", "", "INSTANT", "LOCAL_DATE", "LOCAL_TIME", "LOCAL_DATE_TIME"}
 
 // rawSchema is the schema for a producer, or nil if there is no way to have the same.
@@ -20,5 +21,6 @@ func rawSchema(s *admin.Schema) pulsar.Schema {
 	if number < 1 {
 		return nil
 	}
-	return publishing.Encoded{Info: &pulsar.SchemaInfo{Name: "letter", Type: pulsar.SchemaType(number), Schema: s.Data, Properties: s.Properties}}
+	return publishing.Encoded{Info: &pulsar.SchemaInfo{Name: "letter", Type: pulsar.SchemaType(number), Schema: s.Data,
+		Properties: s.Properties}}
 }

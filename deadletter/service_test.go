@@ -70,7 +70,8 @@ func (s site) works(t *testing.T, b *broker) {
 	var consumers []*redelivery.Consumer
 	for range max(1, s.replicas) {
 		c := b.service(tp.origin, redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: tp.retry, Topic: tp.dlq},
-			redelivery.WithNackRedeliveryDelay(100*time.Millisecond), redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+			redelivery.WithNackRedeliveryDelay(100*time.Millisecond),
+			redelivery.WithAttemptLog(redelivery.AttemptLog{}))
 		consumers = append(consumers, c)
 		go shop.handle(c)
 	}
@@ -111,9 +112,11 @@ func (s site) works(t *testing.T, b *broker) {
 		require.Zero(t, l.Replays)
 	}
 	require.Len(t, shop.retried, n)
-	require.Eventually(t, func() bool { return len(consumers[0].AttemptLog().Sessions()) == len(consumers) }, 15*time.Second, 50*time.Millisecond)
-	for _, f := range doctor.Examine(t.Context(), doctor.Setup{Admin: doctor.Admin{URL: b.admin}, Client: b.client, Topic: tp.origin, Subscription: sub,
-		RetryTopic: tp.retry, DeadLetterTopic: tp.dlq}) {
+	require.Eventually(t, func() bool { return len(consumers[0].AttemptLog().Sessions()) == len(consumers) },
+		15*time.Second, 50*time.Millisecond)
+	for _, f := range doctor.Examine(t.Context(),
+		doctor.Setup{Admin: doctor.Admin{URL: b.admin}, Client: b.client, Topic: tp.origin, Subscription: sub,
+			RetryTopic: tp.retry, DeadLetterTopic: tp.dlq}) {
 		require.NotContains(t, f.Found, "404", f.Check)
 		require.NotContains(t, f.Found, "does not exist", f.Check)
 	}
@@ -135,7 +138,8 @@ func (s site) works(t *testing.T, b *broker) {
 		require.Equal(t, "1", msg.Properties()["REPLAY_COUNT"], payload)
 		require.Equal(t, tp.origin, msg.Properties()["REAL_TOPIC"], payload)
 	}
-	require.Eventually(t, func() bool { return consumers[0].AttemptLog().Stats().Records == 0 }, 15*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return consumers[0].AttemptLog().Stats().Records == 0 }, 15*time.Second,
+		50*time.Millisecond)
 	b.noJournal(tp)
 }
 
@@ -175,7 +179,8 @@ func (s site) forwarded(b *broker, msgs []*pulsar.ProducerMessage) (all []*pulsa
 		msg := next()
 		require.Equal(b.t, "1", msg.Properties()["REPLAY_COUNT"])
 		require.Equal(b.t, "1", msg.Properties()["RECONSUMETIMES"])
-		all = append(all, &pulsar.ProducerMessage{Payload: msg.Payload(), Key: msg.Key(), Properties: maps.Clone(msg.Properties())})
+		all = append(all, &pulsar.ProducerMessage{Payload: msg.Payload(), Key: msg.Key(),
+			Properties: maps.Clone(msg.Properties())})
 		require.NoError(b.t, c.Ack(msg))
 	}
 	return all

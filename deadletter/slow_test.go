@@ -85,7 +85,8 @@ func TestFarBroker(t *testing.T) {
 				}
 			}
 			took := time.Since(begin)
-			t.Logf("%d letters at 100 ms: %v, %.0f a second, %d MB", n, took.Round(time.Second), float64(n)/took.Seconds(), used)
+			t.Logf("%d letters at 100 ms: %v, %.0f a second, %d MB", n, took.Round(time.Second),
+				float64(n)/took.Seconds(), used)
 			require.Equal(t, n, b.backlog(tp.retry, sub))
 			require.Zero(t, b.backlog(tp.dlq, own))
 			require.Less(t, used, 250)

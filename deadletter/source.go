@@ -11,11 +11,13 @@ import (
 )
 
 const (
-	queueSize     = 50               // messages that wait here if their size is not known; the broker's first answer has as many batches
-	maxQueueSize  = 300              // messages that wait here if they are small
-	chunkPatience = 10 * time.Minute // upstream acknowledges chunks whose message is not complete by then: far longer than any wait here
-	lockPatience  = 5 * time.Second  // until another consumer is one in use, and not left by a crash
-	ackPatience   = time.Minute      // for a confirmation, or an acknowledgement, also while the broker is away
+	// messages that wait here if their size is not known; the broker's first answer has as many batches
+	queueSize    = 50
+	maxQueueSize = 300 // messages that wait here if they are small
+	// upstream acknowledges chunks whose message is not complete by then: far longer than any wait here
+	chunkPatience = 10 * time.Minute
+	lockPatience  = 5 * time.Second // until another consumer is one in use, and not left by a crash
+	ackPatience   = time.Minute     // for a confirmation, or an acknowledgement, also while the broker is away
 )
 
 // source gives the letters of a partition that the subscription has not acknowledged, each once, in order.
@@ -62,8 +64,10 @@ func (t *Topic) source(index int, partition string, end position, queue int) *so
 func (t *Topic) subscribe(ctx context.Context, topic string, queue int) (pulsar.Consumer, error) {
 	decryption := *t.o.Decryption // upstream writes to it
 	consumer, err := insist(ctx, lockPatience, func() (pulsar.Consumer, error) {
-		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: t.o.Subscription, Type: pulsar.Exclusive,
-			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: true, Decryption: &decryption,
+		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: t.o.Subscription,
+			Type:                        pulsar.Exclusive,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: true,
+			Decryption:        &decryption,
 			ReceiverQueueSize: queue, ExpireTimeOfIncompleteChunk: chunkPatience})
 	}, pulsar.Consumer.Close)
 	if err != nil {

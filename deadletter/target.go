@@ -114,20 +114,23 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 // isNoName reports whether the admin API cannot even be asked for a topic of a name, such as one with a NUL, or of
 // thousands of characters.
 func isNoName(err error) bool {
-	return slices.ContainsFunc([]int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusPreconditionFailed, http.StatusRequestURITooLong},
+	return slices.ContainsFunc([]int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusPreconditionFailed,
+		http.StatusRequestURITooLong},
 		func(status int) bool { return admin.HasStatus(err, status) })
 }
 
 // reserved are the dead letter topic and journals: nothing is replayed there.
 func (t *Topic) reserved(topic string) bool {
 	topic = topicname.Base(topic)
-	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)
+	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic,
+		pulsar.DlqTopicSuffix+"-"+defaultSubscription)
 }
 
 // isInternal reports whether a topic is Pulsar's own, as those are whose names begin with two underscores, or has a log
 // of attempts: what others publish there may be taken for a record.
 func isInternal(topic string) bool {
-	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") || strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)
+	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") ||
+		strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)
 }
 
 // keeper is the subscription of a topic that is created with it, should it be deleted during the replay, and in any
@@ -138,13 +141,15 @@ func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	case len(names) > 0 && !slices.Contains(names, l.Subscription):
 		return "", nil // another may be a reader's, which does not last
 	case l.Subscription == "":
-		return "", fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin API to ask", ErrNoSubscription, l.ID, topic)
+		return "", fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin "+
+			"API to ask", ErrNoSubscription, l.ID, topic)
 	}
 	return l.Subscription, nil
 }
 
 // refuse is why a letter is left, if it is; else the schema that it is published with.
-func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left string, schema pulsar.Schema, err error) {
+func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left string, schema pulsar.Schema,
+	err error) {
 	switch {
 	case !o.Filter.Match(l):
 		return unchosen, nil, nil
@@ -184,7 +189,8 @@ func (t *Topic) schemaOf(ctx context.Context, l *Letter) (left string, schema pu
 	return "", schema, nil
 }
 
-const noRetryTopic = "there is one if the consumers reconsume (RetryEnable); letters can also be replayed to the topic that they came from"
+const noRetryTopic = "there is one if the consumers reconsume (RetryEnable); letters can also be replayed to the " +
+	"topic that they came from"
 
 const (
 	unreadable = "is encrypted with another key"

@@ -124,7 +124,8 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 	case domain != "persistent":
 		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want a persistent topic", o.Topic)
 	case topicname.Base(o.Topic) != o.Topic:
-		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want all partitions: %s", o.Topic, topicname.Base(o.Topic))
+		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want all partitions: %s", o.Topic,
+			topicname.Base(o.Topic))
 	}
 	if strings.Contains(o.Topic, "-partition-") {
 		return nil, fmt.Errorf(`%w: it takes what follows "-partition-" within a name, as in %s, for a number; set deadLetterTopic in the Java consumer's DeadLetterPolicy for letters to come, and read these with Java`, ErrUnopenable, o.Topic)
@@ -136,7 +137,8 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 		decryption = *o.Decryption
 	}
 	decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
-	t := &Topic{client: client, o: o, quiet: 2 * time.Second, schemas: &admin.Schemas{API: admin.API(o.Admin), Topic: o.Topic}}
+	t := &Topic{client: client, o: o, quiet: 2 * time.Second,
+		schemas: &admin.Schemas{API: admin.API(o.Admin), Topic: o.Topic}}
 	t.o.Decryption = &decryption
 	return t, nil
 }

@@ -26,7 +26,8 @@ func TestReplayThatPublishedNothing(t *testing.T) {
 			spoil: func(b *broker, tp topics) { b.rest("DELETE", tp.retry+"?force=true", nil, nil) }},
 		"retry topic without a subscription": {want: deadletter.ErrNoSubscription,
 			spoil: func(b *broker, tp topics) { b.rest("DELETE", tp.retry+"/subscription/"+sub, nil, nil) }},
-		"origin without a subscription": {want: deadletter.ErrNoSubscription, o: deadletter.ReplayOptions{ToOrigin: true},
+		"origin without a subscription": {want: deadletter.ErrNoSubscription,
+			o:     deadletter.ReplayOptions{ToOrigin: true},
 			spoil: func(b *broker, tp topics) { b.rest("DELETE", tp.origin+"/subscription/"+sub, nil, nil) }},
 	} {
 		t.Run(name, func(t *testing.T) {

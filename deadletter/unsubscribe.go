@@ -15,8 +15,10 @@ import (
 // topic whose name does not end in -DLQ, a subscription other than the default one can be removed only with
 // Options.AnyTopic. Without an admin API it is not an error if there is no such subscription.
 func (t *Topic) Unsubscribe(ctx context.Context) error {
-	if !t.o.AnyTopic && t.o.Subscription != defaultSubscription && !strings.HasSuffix(t.o.Topic, pulsar.DlqTopicSuffix) {
-		return fmt.Errorf("%w: the name of %s does not end in %s, and %s may be a service's", ErrNotDeadLetters, t.o.Topic, pulsar.DlqTopicSuffix, t.o.Subscription)
+	if !t.o.AnyTopic && t.o.Subscription != defaultSubscription &&
+		!strings.HasSuffix(t.o.Topic, pulsar.DlqTopicSuffix) {
+		return fmt.Errorf("%w: the name of %s does not end in %s, and %s may be a service's", ErrNotDeadLetters,
+			t.o.Topic, pulsar.DlqTopicSuffix, t.o.Subscription)
 	}
 	names, err := t.subscriptions(ctx, t.o.Topic)
 	if err != nil {

@@ -181,7 +181,8 @@ func (w *walk) settle(ctx context.Context, most int) error {
 		default:
 		}
 		patience := time.Until(w.moved.Add(ackPatience))
-		if len(w.letters) == 0 || len(w.letters) <= most && (w.bytes <= windowBytes || len(w.letters) == 1) && patience > 0 {
+		if len(w.letters) == 0 || len(w.letters) <= most && (w.bytes <= windowBytes || len(w.letters) == 1) &&
+			patience > 0 {
 			return nil
 		}
 		timer := time.NewTimer(patience)
@@ -213,7 +214,8 @@ func (w *walk) unconfirmed() error {
 // unconfirmed is the error of letters that have no answer. A broker refuses one beyond its topic's limit, and upstream
 // does not say so.
 func unconfirmed(letters int, largest string, bytes int, topic string) error {
-	return fmt.Errorf("deadletter: letters that the broker did not confirm within %v: %d, the largest %s with %d bytes for %s; a topic gives no answer "+
+	return fmt.Errorf("deadletter: letters that the broker did not confirm within %v: %d, the largest %s with %d "+
+		"bytes for %s; a topic gives no answer "+
 		"to a message beyond its maxMessageSize", ackPatience, letters, largest, bytes, topic)
 }
 

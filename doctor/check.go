@@ -4,12 +4,13 @@ import "slices"
 
 // Check is one thing that redelivery depends on.
 type Check struct {
-	Name   string // short, and its place in docs/checks.md
-	About  string // the group that it belongs to
-	Asks   string // the question; yes is good
-	Why    string // why it matters, with code in `backquotes`
-	Remedy string // what helps: a command or an option, in `backquotes`, with {names} of the examined topics and subscription
-	Needs  Needs  // the least that it needs to run
+	Name  string // short, and its place in docs/checks.md
+	About string // the group that it belongs to
+	Asks  string // the question; yes is good
+	Why   string // why it matters, with code in `backquotes`
+	// what helps: a command or an option, in `backquotes`, with {names} of the examined topics and subscription
+	Remedy string
+	Needs  Needs // the least that it needs to run
 
 	look func(*visit) verdict
 }
@@ -31,12 +32,14 @@ const (
 // checks are all checks. A new one is a file and a line here.
 var checks = []Check{
 	reachable, version, clock,
-	topicExists, nonPersistent, scalable, partitionsAlike, subscriptionExists, subscriptionType, typeDelays, subscriptionExpires, leftBehind,
+	topicExists, nonPersistent, scalable, partitionsAlike, subscriptionExists, subscriptionType, typeDelays,
+	subscriptionExpires, leftBehind,
 	timeToLives, evicted,
 	policyRange, outageCovered, jitter, nackRetryTopicUsed, handlerTime, workerTimeout, receiverQueue, memory,
 	batchIndex, unackedLimits, blocked, ackHoles,
 	retryTopicExists, retryConsumer, delayedOn, tick, maxDelay,
-	deadTopicExists, deadLettersRead, deadLettersEmptied, deadLettersLive, schemas, messageSize, backlogQuotas, inactiveTopics, producing, duplicates,
+	deadTopicExists, deadLettersRead, deadLettersEmptied, deadLettersLive, schemas, messageSize, backlogQuotas,
+	inactiveTopics, producing, duplicates,
 	consumers, idleConsumer, stuckDispatch, drain, keepAlive,
 }
 

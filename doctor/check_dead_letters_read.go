@@ -8,9 +8,10 @@ import (
 
 var deadLettersRead = Check{
 	Name: "dead-letters-read", About: "Dead letters", Needs: Options,
-	Asks:   "Does the dead letter topic have a subscription?",
-	Why:    "the broker deletes messages of a topic without a subscription, unless its retention keeps them",
-	Remedy: "`InitialSubscriptionName` in `DLQPolicy` or `WithDeadLetterPolicy`; `pulsar-admin topics create-subscription -s inspect {dead}`",
+	Asks: "Does the dead letter topic have a subscription?",
+	Why:  "the broker deletes messages of a topic without a subscription, unless its retention keeps them",
+	Remedy: "`InitialSubscriptionName` in `DLQPolicy` or `WithDeadLetterPolicy`; `pulsar-admin topics " +
+		"create-subscription -s inspect {dead}`",
 	look: func(v *visit) verdict {
 		dead := v.dead()
 		if dead == "" {
@@ -23,7 +24,8 @@ var deadLettersRead = Check{
 			if v.InitialSubscriptionName != "" {
 				return verdict{}
 			}
-			return warning("dead letters without InitialSubscriptionName: the broker deletes them unless their topic has a subscription")
+			return warning("dead letters without InitialSubscriptionName: the broker deletes them unless their " +
+				"topic has a subscription")
 		}
 		s, err := v.stats(dead)
 		switch {
@@ -43,10 +45,13 @@ var deadLettersRead = Check{
 		if v.InitialSubscriptionName != "" {
 			may, err := autoSubscriptions.ofTopic(v, dead)
 			if err != nil {
-				return worse(unknown(err), verdict{Unknown, "whether the broker may make " + v.InitialSubscriptionName + " is not known"})
+				return worse(unknown(err), verdict{Unknown, "whether the broker may make " + v.InitialSubscriptionName +
+					" is not known"})
 			}
-			return judge(may, Problem, "the options ask the broker for %s, which %s", v.InitialSubscriptionName, map[bool]string{
-				true: "it makes before the first dead letter", false: "it may not make (allowAutoSubscriptionCreation is false): it refuses dead letters"}[may])
+			return judge(may, Problem, "the options ask the broker for %s, which %s", v.InitialSubscriptionName,
+				map[bool]string{
+					true:  "it makes before the first dead letter",
+					false: "it may not make (allowAutoSubscriptionCreation is false): it refuses dead letters"}[may])
 		}
 		kept, err := retained.ofTopic(v, dead)
 		switch {

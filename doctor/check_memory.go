@@ -14,7 +14,8 @@ var memory = Check{
 		const own = 512 // that each message counts beside its payload
 		each := waiting / max(1, v.instances())
 		bytes := int64(each) * (int64(s.AverageMsgSize)*int64(max(1, v.messagesPerEntry())) + own)
-		return judge(bytes <= v.Policy.MemoryLimit, Warning, "%d messages wait in each consumer, about %d KiB of %d, if %g%% fail", each, bytes>>10,
+		return judge(bytes <= v.Policy.MemoryLimit, Warning,
+			"%d messages wait in each consumer, about %d KiB of %d, if %g%% fail", each, bytes>>10,
 			v.Policy.MemoryLimit>>10, 100*v.Load.Failing)
 	},
 }

@@ -22,7 +22,8 @@ var schemas = Check{
 				return unknown(err)
 			}
 			if other != "" && other != own {
-				return problem("%s has %s, the topic has %s", local(topic), other, map[bool]string{true: "none", false: own}[own == ""])
+				return problem("%s has %s, the topic has %s", local(topic), other,
+					map[bool]string{true: "none", false: own}[own == ""])
 			}
 		}
 		if own == "" {

@@ -94,8 +94,9 @@ type Load struct {
 
 // Admin is the broker's admin REST API.
 type Admin struct {
-	URL    string       // its address, such as http://localhost:8080
-	Client *http.Client // makes the requests, with authentication and TLS if the API needs them; nil for http.DefaultClient
+	URL string // its address, such as http://localhost:8080
+	// makes the requests, with authentication and TLS if the API needs them; nil for http.DefaultClient
+	Client *http.Client
 }
 
 // Status is the result of a check.
@@ -136,8 +137,9 @@ type Finding struct {
 func Examine(ctx context.Context, s Setup) []Finding {
 	if s.Topic == "" {
 		s.Admin, s.Client = Admin{}, nil
-		return append([]Finding{{Check: topicExists.Name, Status: Unknown, Found: "the topic is not known: Setup.Topic says it, for a consumer " +
-			"of Wrap or of a pattern"}}, examine(newVisit(ctx, s), func(Check) bool { return true })...)
+		return append([]Finding{{Check: topicExists.Name, Status: Unknown,
+			Found: "the topic is not known: Setup.Topic says it, for a consumer " +
+				"of Wrap or of a pattern"}}, examine(newVisit(ctx, s), func(Check) bool { return true })...)
 	}
 	return examine(newVisit(ctx, s), func(Check) bool { return true })
 }

@@ -68,10 +68,12 @@ func TestWhereASettingIs(t *testing.T) {
 		answers map[string]string
 		want    string
 	}{
-		"topic":               {map[string]string{ordersPath + "/messageTTL": "90"}, "1m30s"},
-		"namespace":           {map[string]string{ordersPath + "/messageTTL": "204", namespaces: `{"message_ttl_in_seconds": 80}`}, "1m20s"},
-		"no topic":            {map[string]string{namespaces: `{"message_ttl_in_seconds": 80}`}, "1m20s"},
-		"no policy of topics": {map[string]string{ordersPath + "/messageTTL": "405", namespaces: `{}`, runtime: `{"ttlDurationDefaultInSeconds": "70"}`}, "1m10s"},
+		"topic": {map[string]string{ordersPath + "/messageTTL": "90"}, "1m30s"},
+		"namespace": {map[string]string{ordersPath + "/messageTTL": "204",
+			namespaces: `{"message_ttl_in_seconds": 80}`}, "1m20s"},
+		"no topic": {map[string]string{namespaces: `{"message_ttl_in_seconds": 80}`}, "1m20s"},
+		"no policy of topics": {map[string]string{ordersPath + "/messageTTL": "405", namespaces: `{}`,
+			runtime: `{"ttlDurationDefaultInSeconds": "70"}`}, "1m10s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := look(t, "ttl", limited, c.answers)
@@ -86,9 +88,10 @@ func TestWhereASettingIs(t *testing.T) {
 // has.
 func TestQuotaOfAnotherNamespace(t *testing.T) {
 	const retry = ordersPath + "-billing-RETRY"
-	f := look(t, "quotas", Setup{RetryTopic: "orders-billing-RETRY", DeadLetterTopic: "public/dead/letters"}, map[string]string{
-		retry + "/partitions": `{"partitions": 0}`, retry + "/stats": `{}`, namespaces: `{"backlog_quota_map": {}}`,
-		"namespaces/public/dead": `{"backlog_quota_map": {"destination_storage": {"limitSize": 1000, "policy": "producer_exception"}}}`})
+	f := look(t, "quotas", Setup{RetryTopic: "orders-billing-RETRY", DeadLetterTopic: "public/dead/letters"},
+		map[string]string{
+			retry + "/partitions": `{"partitions": 0}`, retry + "/stats": `{}`, namespaces: `{"backlog_quota_map": {}}`,
+			"namespaces/public/dead": `{"backlog_quota_map": {"destination_storage": {"limitSize": 1000, "policy": "producer_exception"}}}`})
 	assert.Equal(t, Warning, f.Status)
 	assert.Equal(t, "letters has 1000 bytes with producer_exception", f.Found)
 }
@@ -99,8 +102,10 @@ func TestEntriesOfDeadLetters(t *testing.T) {
 	for backlog, want := range map[int]string{0: "0 entries", 1: "1 entry", 2: "2 entries"} {
 		answers := map[string]string{dead + "/partitions": `{}`, dead + "/deduplicationEnabled": "false",
 			dead + "/stats": fmt.Sprintf(`{"subscriptions": {"inspect": {"msgBacklog": %d}}}`, backlog)}
-		assert.Equal(t, "inspect: "+want+", no consumer is connected", look(t, "dead-letters-emptied", Setup{}, answers).Found)
-		assert.Equal(t, "deduplication is off, "+want+" of dead letters", look(t, "deduplication", Setup{}, answers).Found)
+		assert.Equal(t, "inspect: "+want+", no consumer is connected",
+			look(t, "dead-letters-emptied", Setup{}, answers).Found)
+		assert.Equal(t, "deduplication is off, "+want+" of dead letters",
+			look(t, "deduplication", Setup{}, answers).Found)
 	}
 }
 
@@ -112,14 +117,19 @@ func TestMessageSize(t *testing.T) {
 		topic, dead string
 		want        Finding
 	}{
-		"alike":                 {"5000", "5000", Finding{Status: OK, Found: "as large as those of the topic"}},
-		"larger":                {"5000", "6000", Finding{Status: OK, Found: "as large as those of the topic"}},
-		"smaller":               {"5000", "4000", Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic those of up to 5000 bytes"}},
-		"smaller than any":      {"204", "4000", Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic those as large as the broker allows"}},
+		"alike":  {"5000", "5000", Finding{Status: OK, Found: "as large as those of the topic"}},
+		"larger": {"5000", "6000", Finding{Status: OK, Found: "as large as those of the topic"}},
+		"smaller": {"5000", "4000",
+			Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic those " +
+				"of up to 5000 bytes"}},
+		"smaller than any": {"204", "4000",
+			Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic those " +
+				"as large as the broker allows"}},
 		"no limit":              {"5000", "204", Finding{Status: OK, Found: "as large as those of the topic"}},
 		"no limit, by a zero":   {"5000", "0", Finding{Status: OK, Found: "as large as those of the topic"}},
 		"no policies of topics": {"405", "405", Finding{Status: OK, Found: "as large as those of the topic"}},
-		"no right":              {"5000", "403", Finding{Status: Unknown, Found: "no right to read " + dead + "/maxMessageSize (403)"}},
+		"no right": {"5000", "403",
+			Finding{Status: Unknown, Found: "no right to read " + dead + "/maxMessageSize (403)"}},
 	} {
 		f := look(t, "message-size", Setup{}, map[string]string{dead + "/partitions": `{}`, dead + "/stats": `{}`,
 			ordersPath + "/maxMessageSize": c.topic, dead + "/maxMessageSize": c.dead})
@@ -133,7 +143,8 @@ func TestMessageSize(t *testing.T) {
 // Who has no right to look something up is told so, and what the broker does not tell is no problem.
 func TestUnknown(t *testing.T) {
 	f := look(t, "ttl", Setup{}, map[string]string{ordersPath + "/messageTTL": "403"})
-	assert.Equal(t, Finding{Check: "ttl", Status: Unknown, Found: "no right to read persistent/public/default/orders/messageTTL (403)"}, f)
+	assert.Equal(t, Finding{Check: "ttl", Status: Unknown,
+		Found: "no right to read persistent/public/default/orders/messageTTL (403)"}, f)
 	f = look(t, "expiration", Setup{}, map[string]string{namespaces: `{}`, runtime: "403"})
 	assert.Equal(t, "no right to read brokers/configuration/runtime (403)", f.Found)
 	f = look(t, "ttl", Setup{}, nil)
@@ -153,24 +164,30 @@ func TestNoNamespace(t *testing.T) {
 // Where producers batch, and nobody has said whether the client acknowledges single messages, that is unknown; so is a
 // grace period.
 func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
-	stats := map[string]string{ordersPath + "/partitions": `{"partitions": 0}`, runtime: `{"acknowledgmentAtBatchIndexLevelEnabled": "true"}`,
+	stats := map[string]string{ordersPath + "/partitions": `{"partitions": 0}`,
+		runtime:               `{"acknowledgmentAtBatchIndexLevelEnabled": "true"}`,
 		ordersPath + "/stats": `{"subscriptions": {"billing": {"type": "Shared", "consumers": [{"avgMessagesPerEntry": 10}]}}}`}
 	f := look(t, "batch-index", Setup{}, stats)
 	assert.Equal(t, Finding{Check: "batch-index", Status: Unknown,
 		Found: "batches of about 10; the broker keeps acknowledgements of single messages; the client sends them " +
-			"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default: -batch-index-acks says it"}, f)
+			"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default: " +
+			"-batch-index-acks says it"}, f)
 	stats[ordersPath+"/stats"] = `{"subscriptions": {"billing": {"type": "Shared"}}}` // no consumer yet
 	assert.Equal(t, None, look(t, "batch-index", Setup{}, stats).Status)
 	stats[runtime] = `{"acknowledgmentAtBatchIndexLevelEnabled": "false"}`
 	f = look(t, "batch-index", Setup{}, stats)
-	assert.Equal(t, Finding{Check: "batch-index", Status: Unknown, Found: "the broker keeps no acknowledgements of single messages; " +
-		"whether producers batch is not known until a consumer has got messages"}, f)
-	slow := Setup{Consumer: Consumer{ReceiverQueueSize: 1000}, Load: Load{HandlerTime: 20 * time.Millisecond}, Worker: &Worker{}}
+	assert.Equal(t, Finding{Check: "batch-index", Status: Unknown,
+		Found: "the broker keeps no acknowledgements of single messages; " +
+			"whether producers batch is not known until a consumer has got messages"}, f)
+	slow := Setup{Consumer: Consumer{ReceiverQueueSize: 1000}, Load: Load{HandlerTime: 20 * time.Millisecond},
+		Worker: &Worker{}}
 	f = look(t, "queue", slow, nil)
 	assert.Equal(t, Finding{Check: "queue", Status: Unknown,
-		Found: "1000 messages, one at a time, take 20s; how many are handled at a time is not known: -concurrency says it"}, f)
+		Found: "1000 messages, one at a time, take 20s; how many are handled at a time is not known: -concurrency " +
+			"says it"}, f)
 	slow.Load.Concurrency = 8
-	assert.Equal(t, Finding{Check: "queue", Status: OK, Found: "1000 messages, 8 at a time, take 2.5s"}, look(t, "queue", slow, nil))
+	assert.Equal(t, Finding{Check: "queue", Status: OK, Found: "1000 messages, 8 at a time, take 2.5s"},
+		look(t, "queue", slow, nil))
 	slow.Worker.Concurrency, slow.Load.Concurrency = 8, 2 // the flag counts, beside a file
 	assert.Equal(t, "1000 messages, 2 at a time, take 10s", look(t, "queue", slow, nil).Found)
 	f = look(t, "drain", Setup{Worker: &Worker{DrainTimeout: time.Minute}}, nil)
@@ -180,8 +197,9 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 
 // A dead letter topic of another namespace has the expiration of that namespace.
 func TestExpirationOfAnotherNamespace(t *testing.T) {
-	f := look(t, "expiration", Setup{DeadLetterTopic: "public/dead/letters"}, map[string]string{namespaces: `{"subscription_expiration_time_minutes": 0}`,
-		"namespaces/public/dead": `{"subscription_expiration_time_minutes": 10}`})
+	f := look(t, "expiration", Setup{DeadLetterTopic: "public/dead/letters"},
+		map[string]string{namespaces: `{"subscription_expiration_time_minutes": 0}`,
+			"namespaces/public/dead": `{"subscription_expiration_time_minutes": 10}`})
 	assert.Equal(t, Problem, f.Status)
 	assert.Equal(t, "without a consumer those of public/dead are deleted after 10m0s", f.Found)
 }
@@ -190,8 +208,9 @@ func TestExpirationOfAnotherNamespace(t *testing.T) {
 func TestInactiveTopicThatIsNotMadeAgain(t *testing.T) {
 	const policies = `"inactive_topic_policies": {"inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up", "deleteWhileInactive": true}`
 	for auto, want := range map[string]Status{"true": OK, "false": Warning} {
-		f := look(t, "inactive-topics", Setup{DeadLetterTopic: "dead", InitialSubscriptionName: "inspect"}, map[string]string{namespaces: `{` + policies +
-			`, "autoTopicCreationOverride": {"allowAutoTopicCreation": true}, "autoSubscriptionCreationOverride": {"allowAutoSubscriptionCreation": ` + auto + `}}`})
+		f := look(t, "inactive-topics", Setup{DeadLetterTopic: "dead", InitialSubscriptionName: "inspect"},
+			map[string]string{namespaces: `{` + policies +
+				`, "autoTopicCreationOverride": {"allowAutoTopicCreation": true}, "autoSubscriptionCreationOverride": {"allowAutoSubscriptionCreation": ` + auto + `}}`})
 		assert.Equal(t, want, f.Status, "%+v", f)
 	}
 }
@@ -206,20 +225,26 @@ func TestScalableTopic(t *testing.T) {
 	}{
 		"Pulsar 4": {map[string]string{"brokers/version": "4.0.7"}, Finding{}},
 		"ordinary": {map[string]string{"brokers/version": five}, Finding{Status: OK, Found: "an ordinary topic"}},
-		"ordinary, with a consumer": {map[string]string{"brokers/version": five, ordersPath + "/partitions": `{"partitions": 0}`,
-			ordersPath + "/stats": `{"subscriptions": {"billing": {"consumers": [{"consumerName": "a"}]}}}`},
-			Finding{Status: OK, Found: "an ordinary topic; the broker refuses to migrate it while its consumers are connected, here 1"}},
-		"migrated": {map[string]string{"brokers/version": five, path: `{"segments": {"0": {"legacy": true}, "1": {"legacy": false}}}`},
-			Finding{Status: Problem, Found: "it was migrated to the scalable topic topic://public/default/orders: messages published now do not come here"}},
+		"ordinary, with a consumer": {map[string]string{"brokers/version": five,
+			ordersPath + "/partitions": `{"partitions": 0}`,
+			ordersPath + "/stats":      `{"subscriptions": {"billing": {"consumers": [{"consumerName": "a"}]}}}`},
+			Finding{Status: OK, Found: "an ordinary topic; the broker refuses to migrate it while its consumers are " +
+				"connected, here 1"}},
+		"migrated": {map[string]string{"brokers/version": five,
+			path: `{"segments": {"0": {"legacy": true}, "1": {"legacy": false}}}`},
+			Finding{Status: Problem, Found: "it was migrated to the scalable topic topic://public/default/orders: " +
+				"messages published now do not come here"}},
 		"scalable": {map[string]string{"brokers/version": five, path: `{"segments": {"0": {"legacy": false}}}`},
 			Finding{Status: Problem, Found: "topic://public/default/orders is a scalable topic"}},
-		"no right": {map[string]string{"brokers/version": five, path: "403"}, Finding{Status: Unknown, Found: "no right to read " + path + " (403)"}},
+		"no right": {map[string]string{"brokers/version": five, path: "403"},
+			Finding{Status: Unknown, Found: "no right to read " + path + " (403)"}},
 	} {
 		f := look(t, "scalable", Setup{}, c.answers)
 		assert.Equal(t, c.want.Status, f.Status, name)
 		assert.Equal(t, c.want.Found, f.Found, name)
 	}
-	assert.Equal(t, Problem, newVisit(t.Context(), Setup{Topic: "topic://public/default/orders"}).run(Check{look: scalable.look}).Status)
+	assert.Equal(t, Problem, newVisit(t.Context(),
+		Setup{Topic: "topic://public/default/orders"}).run(Check{look: scalable.look}).Status)
 }
 
 // A subscription that had no consumer yet has no type to tell.
@@ -244,11 +269,13 @@ func TestExamineEnds(t *testing.T) {
 func TestNoFalseAlarm(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)
-	setup := Setup{Admin: Admin{URL: server.AdminURL()}, Client: client, Topic: "orders", Subscription: "billing", Patience: time.Millisecond}
+	setup := Setup{Admin: Admin{URL: server.AdminURL()}, Client: client, Topic: "orders", Subscription: "billing",
+		Patience: time.Millisecond}
 	found := alarms(Examine(t.Context(), setup))
 	assert.Len(t, found, 1)
 	assert.Equal(t, Problem, found["topic"].Status)
-	consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared})
+	consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing",
+		Type: pulsar.Shared})
 	require.NoError(t, err)
 	defer consumer.Close()
 	assert.Empty(t, alarms(Examine(t.Context(), setup)))
@@ -260,8 +287,10 @@ func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		server := pulsartest.NewServer(t)
 		client := server.Client(t)
-		setup := Setup{Admin: Admin{URL: server.AdminURL()}, Client: client, Topic: "orders", Subscription: "billing", Patience: time.Millisecond}
-		consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: kind, ReceiverQueueSize: 4})
+		setup := Setup{Admin: Admin{URL: server.AdminURL()}, Client: client, Topic: "orders", Subscription: "billing",
+			Patience: time.Millisecond}
+		consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing",
+			Type: kind, ReceiverQueueSize: 4})
 		require.NoError(t, err)
 		producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: "orders", DisableBatching: true})
 		require.NoError(t, err)
@@ -287,12 +316,16 @@ func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 // An address with a server that is not Pulsar's admin API, as one with a path, is no admin API.
 func TestAnotherServerIsNoAdminAPI(t *testing.T) {
 	for answer, want := range map[string]Status{"404 page not found": Problem, `{"reason": "HTTP 404 Not Found"}`: OK} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, answer, http.StatusNotFound) }))
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			http.Error(w, answer, http.StatusNotFound)
+		}))
 		findings := Examine(t.Context(), Setup{Topic: "t", Subscription: "s", Admin: Admin{URL: server.URL}})
 		server.Close()
 		require.Equal(t, want, findings[0].Status, "%+v", findings[0])
 		if want == Problem {
-			require.Equal(t, "the admin API at "+server.URL+": GET brokers/version: 404 Not Found: 404 page not found", findings[0].Found)
+			require.Equal(t, "the admin API at "+server.URL+": GET brokers/version: 404 Not Found: 404 page not found",
+				findings[0].Found)
 		}
 	}
 }
@@ -308,12 +341,15 @@ func TestASilentBrokerIsAskedOnce(t *testing.T) {
 			t.Parallel()
 			wire := wiretest.New(t, strings.TrimPrefix(server.URL(), "pulsar://"), 0)
 			defer wire.Stop()()
-			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: "pulsar://" + wire.Addr, Logger: logtest.Client(t),
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: "pulsar://" + wire.Addr,
+				Logger:           logtest.Client(t),
 				OperationTimeout: time.Second})
 			require.NoError(t, err)
 			defer client.Close()
 			began := time.Now()
-			findings := Examine(t.Context(), Setup{Topic: topic, Subscription: "s", Admin: Admin{URL: server.AdminURL()}, Client: client, Patience: time.Millisecond})
+			findings := Examine(t.Context(),
+				Setup{Topic: topic, Subscription: "s", Admin: Admin{URL: server.AdminURL()}, Client: client,
+					Patience: time.Millisecond})
 			require.Less(t, time.Since(began), brokerPatience+5*time.Second)
 			require.Equal(t, Problem, findings[0].Status, "%+v", findings[0])
 			require.Contains(t, findings[0].Found, "the broker: ")
@@ -353,7 +389,9 @@ func TestStatus(t *testing.T) {
 func TestASilentAdminAPIIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		findings := Examine(t.Context(), Setup{Topic: "t", Subscription: "s", Admin: Admin{URL: "http://nobody:8080", Client: &http.Client{Transport: wiretest.Silent{}}}})
+		findings := Examine(t.Context(),
+			Setup{Topic: "t", Subscription: "s",
+				Admin: Admin{URL: "http://nobody:8080", Client: &http.Client{Transport: wiretest.Silent{}}}})
 		require.Equal(t, 30*time.Second, time.Since(began))
 		require.Equal(t, Problem, findings[0].Status)
 		require.Contains(t, findings[0].Found, "http://nobody:8080 did not answer within 30s")

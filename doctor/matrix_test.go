@@ -138,7 +138,8 @@ func newScene(t *testing.T) *scene {
 		OperationTimeout: 10 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	s := &scene{t: t, client: client, namespace: fmt.Sprintf("public/doctor-%08x", rand.Uint32()), consumers: map[string]pulsar.Consumer{}}
+	s := &scene{t: t, client: client, namespace: fmt.Sprintf("public/doctor-%08x", rand.Uint32()),
+		consumers: map[string]pulsar.Consumer{}}
 	s.rest("PUT", "namespaces/"+s.namespace, map[string]any{"bundles": map[string]int{"numBundles": 1}})
 	t.Cleanup(func() { // brokers do not force a namespace's deletion by default
 		call := func(method, path string, answer any) error {
@@ -148,7 +149,8 @@ func newScene(t *testing.T) *scene {
 			var topics []string
 			_ = call("GET", "persistent/"+s.namespace+kind+"?includeSystemTopic=true", &topics)
 			for _, topic := range topics {
-				_ = call("DELETE", admin.Topic(topic)+strings.Replace(kind, "/partitioned", "/partitions", 1)+"?force=true", nil)
+				_ = call("DELETE", admin.Topic(topic)+strings.Replace(kind, "/partitioned", "/partitions",
+					1)+"?force=true", nil)
 			}
 		}
 		if err := call("DELETE", "namespaces/"+s.namespace, nil); err != nil {
@@ -163,9 +165,11 @@ func newScene(t *testing.T) *scene {
 	yes := true
 	levels, err := backoff.ParseDelayLevels("1s 5s 10s 30s 1m")
 	require.NoError(t, err)
-	s.setup = Setup{Admin: Admin{URL: os.Getenv("PULSAR_ADMIN_URL")}, Client: client, Topic: s.topic(""), Subscription: "billing", Type: "Shared",
-		Policy: Policy{Nack: backoff.WithJitter(backoff.Exponential{Min: time.Second, Max: time.Minute}, 0.2), AckTimeout: 30 * time.Second,
-			Reconsume: levels, MaxDeliveries: 5},
+	s.setup = Setup{Admin: Admin{URL: os.Getenv("PULSAR_ADMIN_URL")}, Client: client, Topic: s.topic(""),
+		Subscription: "billing", Type: "Shared",
+		Policy: Policy{Nack: backoff.WithJitter(backoff.Exponential{Min: time.Second, Max: time.Minute}, 0.2),
+			AckTimeout: 30 * time.Second,
+			Reconsume:  levels, MaxDeliveries: 5},
 		RetryTopic: s.topic("-billing-RETRY"), DeadLetterTopic: s.topic("-billing-DLQ"),
 		Consumer: Consumer{BatchIndexAcknowledgment: &yes, TerminationGracePeriodSeconds: 30},
 		Worker:   &Worker{Concurrency: 8, DrainTimeout: 24 * time.Second, Pauses: true},
@@ -221,11 +225,13 @@ func TestMatrix(t *testing.T) {
 func (s *scene) changesNothing() {
 	subscriptions := func() map[string][]string {
 		var topics []string
-		require.NoError(s.t, admin.Call(context.Background(), os.Getenv("PULSAR_ADMIN_URL"), "GET", "persistent/"+s.namespace, nil, &topics))
+		require.NoError(s.t, admin.Call(context.Background(), os.Getenv("PULSAR_ADMIN_URL"), "GET",
+			"persistent/"+s.namespace, nil, &topics))
 		all := map[string][]string{}
 		for _, topic := range topics {
 			var names []string
-			require.NoError(s.t, admin.Call(context.Background(), os.Getenv("PULSAR_ADMIN_URL"), "GET", admin.Topic(topic)+"/subscriptions", nil, &names))
+			require.NoError(s.t, admin.Call(context.Background(), os.Getenv("PULSAR_ADMIN_URL"), "GET",
+				admin.Topic(topic)+"/subscriptions", nil, &names))
 			all[topic] = names
 		}
 		return all
@@ -233,12 +239,14 @@ func (s *scene) changesNothing() {
 	before := subscriptions()
 	require.Len(s.t, before, 3)
 	s.examinesWhatIsMissing()
-	s.set("autoTopicCreation", map[string]any{"allowAutoTopicCreation": true, "topicType": "partitioned", "defaultNumPartitions": 2})
+	s.set("autoTopicCreation", map[string]any{"allowAutoTopicCreation": true, "topicType": "partitioned",
+		"defaultNumPartitions": 2})
 	s.examinesWhatIsMissing()
 	Examine(s.t.Context(), s.setup)
 	require.Equal(s.t, before, subscriptions())
 	var partitioned []string
-	require.NoError(s.t, admin.Call(context.Background(), os.Getenv("PULSAR_ADMIN_URL"), "GET", "persistent/"+s.namespace+"/partitioned", nil, &partitioned))
+	require.NoError(s.t, admin.Call(context.Background(), os.Getenv("PULSAR_ADMIN_URL"), "GET",
+		"persistent/"+s.namespace+"/partitioned", nil, &partitioned))
 	require.Empty(s.t, partitioned)
 }
 

@@ -8,7 +8,8 @@ import (
 
 // Names without a namespace are of the topic's, as in the options of a Consumer.
 func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
-	v := newVisit(t.Context(), Setup{Topic: "shop/orders/new", Subscription: "billing", RetryTopic: "later", DeadLetterTopic: "letters"})
+	v := newVisit(t.Context(), Setup{Topic: "shop/orders/new", Subscription: "billing", RetryTopic: "later",
+		DeadLetterTopic: "letters"})
 	require.Equal(t, "persistent://shop/orders/later", v.RetryTopic)
 	require.Equal(t, "persistent://shop/orders/letters", v.DeadLetterTopic)
 }

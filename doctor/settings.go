@@ -57,7 +57,8 @@ var errNoNamespace = errors.New("there is no namespace")
 func (v *visit) namespace(topic string) (n namespace, err error) {
 	err = v.get("namespaces/"+namespaceOf(topic), &n)
 	var refused *admin.Error
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Reasoned() { // else by a proxy in between
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Reasoned() {
+		// else by a proxy in between
 		err = fmt.Errorf("%w %s", errNoNamespace, namespaceOf(topic))
 	}
 	return n, err
@@ -127,7 +128,8 @@ var (
 		}}
 	maxUnackedOfConsumer = setting[int]{"maxUnackedMessagesOnConsumer", func(n namespace) *int { return n.Consumer },
 		func(c map[string]string) int { return whole(c, "maxUnackedMessagesPerConsumer") }}
-	maxUnackedOfSubscription = setting[int]{"maxUnackedMessagesOnSubscription", func(n namespace) *int { return n.Total },
+	maxUnackedOfSubscription = setting[int]{"maxUnackedMessagesOnSubscription",
+		func(n namespace) *int { return n.Total },
 		func(c map[string]string) int { return whole(c, "maxUnackedMessagesPerSubscription") }}
 	deduplication = setting[bool]{"deduplicationEnabled", func(n namespace) *bool { return n.Dedup },
 		func(c map[string]string) bool { return c["brokerDeduplicationEnabled"] == "true" }}

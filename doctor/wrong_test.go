@@ -72,10 +72,11 @@ func (s *scene) busy() {
 }
 
 var matrix = map[string]wrong{
-	"nothing":          {"", OK, func(*scene) {}},
-	"no admin API":     {"reachable", Problem, func(s *scene) { s.setup.Admin.URL = "http://127.0.0.1:1" }},
-	"a page for login": {"reachable", Problem, func(s *scene) { s.in("/brokers/version", `(?s).+`, "<html>login</html>") }},
-	"an old broker":    {"version", Warning, func(s *scene) { s.in("/brokers/version", `[\d.]+`, "2.11.4") }},
+	"nothing":      {"", OK, func(*scene) {}},
+	"no admin API": {"reachable", Problem, func(s *scene) { s.setup.Admin.URL = "http://127.0.0.1:1" }},
+	"a page for login": {"reachable", Problem,
+		func(s *scene) { s.in("/brokers/version", `(?s).+`, "<html>login</html>") }},
+	"an old broker": {"version", Warning, func(s *scene) { s.in("/brokers/version", `[\d.]+`, "2.11.4") }},
 	"an old Key_Shared": {"version", Warning, func(s *scene) {
 		s.setup.Type = "Key_Shared"
 		s.without("")
@@ -90,7 +91,8 @@ var matrix = map[string]wrong{
 		s.without("-billing-RETRY")
 		s.without("-billing-DLQ")
 	}},
-	"a misspelled topic": {"topic", Problem, func(s *scene) { s.setup.Topic, s.setup.RetryTopic, s.setup.DeadLetterTopic = s.topic("x"), "", "" }},
+	"a misspelled topic": {"topic", Problem,
+		func(s *scene) { s.setup.Topic, s.setup.RetryTopic, s.setup.DeadLetterTopic = s.topic("x"), "", "" }},
 	"a migrated topic": {"scalable", Problem, func(s *scene) {
 		s.altered(func(r *http.Response, body []byte) []byte {
 			switch {
@@ -117,7 +119,8 @@ var matrix = map[string]wrong{
 		s.subscribe("-old-RETRY", pulsar.ConsumerOptions{Type: pulsar.Shared, SubscriptionName: "old"}, false).Close()
 		s.publish("-old-RETRY", 10, false)
 	}},
-	"a log of attempts was switched off": {"left-behind", Warning, func(s *scene) { s.publish("-billing-ATTEMPTS", 10, false) }},
+	"a log of attempts was switched off": {"left-behind", Warning,
+		func(s *scene) { s.publish("-billing-ATTEMPTS", 10, false) }},
 	"non-persistent": {"non-persistent", Problem, func(s *scene) {
 		s.setup.Topic = strings.Replace(s.topic("-np"), "persistent", "non-persistent", 1)
 		s.setup.RetryTopic, s.setup.DeadLetterTopic = "", ""
@@ -128,7 +131,8 @@ var matrix = map[string]wrong{
 		s.rest("POST", admin.Topic(s.topic("-p"))+"/partitions", 3)
 		s.setup.Topic = s.topic("-p")
 	}},
-	"a misspelled subscription": {"subscription", Problem, func(s *scene) { s.setup.Subscription, s.setup.RetryTopic = "biling", "" }},
+	"a misspelled subscription": {"subscription", Problem,
+		func(s *scene) { s.setup.Subscription, s.setup.RetryTopic = "biling", "" }},
 	"no subscription": {"subscription", Problem, func(s *scene) {
 		s.set("autoSubscriptionCreation", map[string]any{"allowAutoSubscriptionCreation": false})
 		s.setup.Subscription, s.setup.RetryTopic = "other", ""
@@ -150,14 +154,17 @@ var matrix = map[string]wrong{
 		s.setup.Policy.MaxDeliveries = 0
 	}},
 	"messages are evicted": {"eviction", Warning, func(s *scene) {
-		s.setOf("", "backlogQuota?backlogQuotaType=destination_storage", map[string]any{"limitSize": 1 << 30, "policy": evicts})
+		s.setOf("", "backlogQuota?backlogQuotaType=destination_storage",
+			map[string]any{"limitSize": 1 << 30, "policy": evicts})
 	}},
 	"no growth": {"policy-range", Warning, func(s *scene) {
 		s.setup.Policy.Nack = backoff.WithJitter(backoff.Exponential{Min: time.Minute, Max: time.Minute}, 0.1)
 	}},
-	"dead after seconds":                 {"outage", Warning, func(s *scene) { s.setup.Worker.Pauses = false }},
-	"no jitter":                          {"jitter", Warning, func(s *scene) { s.setup.Policy.Nack = backoff.Fixed(time.Minute); s.setup.Load.Instances = 10 }},
-	"a retry topic that nothing reaches": {"nack-retry-topic", Warning, func(s *scene) { s.setup.Policy.NackRetryTopic = time.Hour }},
+	"dead after seconds": {"outage", Warning, func(s *scene) { s.setup.Worker.Pauses = false }},
+	"no jitter": {"jitter", Warning,
+		func(s *scene) { s.setup.Policy.Nack = backoff.Fixed(time.Minute); s.setup.Load.Instances = 10 }},
+	"a retry topic that nothing reaches": {"nack-retry-topic", Warning,
+		func(s *scene) { s.setup.Policy.NackRetryTopic = time.Hour }},
 	"a slow handler": {"ack-timeout", Problem, func(s *scene) {
 		s.setup.Load.HandlerTime, s.setup.Consumer.ReceiverQueueSize = time.Minute, 1
 	}},
@@ -180,7 +187,8 @@ var matrix = map[string]wrong{
 		s.set("maxUnackedMessagesPerConsumer", 500)
 		s.busy()
 	}},
-	"a limit below the queue": {"unacked-limits", Warning, func(s *scene) { s.set("maxUnackedMessagesPerConsumer", 500) }},
+	"a limit below the queue": {"unacked-limits", Warning,
+		func(s *scene) { s.set("maxUnackedMessagesPerConsumer", 500) }},
 	"blocked": {"blocked", Problem, func(s *scene) {
 		s.setup.Consumer.ReceiverQueueSize = 5
 		s.set("maxUnackedMessagesPerConsumer", 5)
@@ -221,8 +229,10 @@ var matrix = map[string]wrong{
 	}},
 	"no retry topic":          {"retry-topic", Problem, func(s *scene) { s.without("-billing-RETRY") }},
 	"nobody consumes retries": {"retry-consumer", Problem, func(s *scene) { s.consumers["-billing-RETRY"].Close() }},
-	"no delayed delivery":     {"delayed-delivery", Problem, func(s *scene) { s.set("delayedDelivery", map[string]any{"active": false, "tickTime": 1000}) }},
-	"a long tick":             {"tick", Warning, func(s *scene) { s.set("delayedDelivery", map[string]any{"active": true, "tickTime": 5000}) }},
+	"no delayed delivery": {"delayed-delivery", Problem,
+		func(s *scene) { s.set("delayedDelivery", map[string]any{"active": false, "tickTime": 1000}) }},
+	"a long tick": {"tick", Warning,
+		func(s *scene) { s.set("delayedDelivery", map[string]any{"active": true, "tickTime": 5000}) }},
 	"a limit of delays": {"max-delay", Problem, func(s *scene) {
 		s.newer()
 		s.set("delayedDelivery", map[string]any{"active": true, "tickTime": 1000, "maxDeliveryDelayInMillis": 10_000})
@@ -249,28 +259,33 @@ var matrix = map[string]wrong{
 		s.publish("-billing-DLQ", 1, false)
 		s.in("-billing-DLQ/stats", `("earliestMsgPublishTimeInBacklog":)\d+`, `${1}1700000000000`)
 	}},
-	"dead letters expire": {"dead-letters-ttl", Warning, func(s *scene) { s.setOf("-billing-DLQ", "messageTTL?messageTTL=3600", nil) }},
+	"dead letters expire": {"dead-letters-ttl", Warning,
+		func(s *scene) { s.setOf("-billing-DLQ", "messageTTL?messageTTL=3600", nil) }},
 	"another schema": {"schemas", Problem, func(s *scene) {
 		s.setup.Client = nil
 		s.rest("POST", "schemas/"+strings.TrimPrefix(admin.Topic(s.topic("-billing-DLQ")), "persistent/")+"/schema",
 			map[string]any{"type": "STRING", "schema": "", "properties": map[string]string{}})
 	}},
-	"a dead letter topic of small messages": {"message-size", Problem, func(s *scene) { s.setOf("-billing-DLQ", "maxMessageSize", 10_000) }},
+	"a dead letter topic of small messages": {"message-size", Problem,
+		func(s *scene) { s.setOf("-billing-DLQ", "maxMessageSize", 10_000) }},
 	"a backlog quota": {"quotas", Warning, func(s *scene) {
-		s.setOf("-billing-DLQ", "backlogQuota?backlogQuotaType=destination_storage", map[string]any{"limitSize": 1 << 30, "policy": "producer_exception"})
+		s.setOf("-billing-DLQ", "backlogQuota?backlogQuotaType=destination_storage",
+			map[string]any{"limitSize": 1 << 30, "policy": "producer_exception"})
 	}},
 	"a full backlog quota": {"quotas", Problem, func(s *scene) {
 		s.set("deduplication", true)
 		s.publish("-billing-DLQ", 100, false)
 		s.setup.Client = nil
-		s.setOf("-billing-DLQ", "backlogQuota?backlogQuotaType=destination_storage", map[string]any{"limitSize": 1000, "policy": "producer_exception"})
+		s.setOf("-billing-DLQ", "backlogQuota?backlogQuotaType=destination_storage",
+			map[string]any{"limitSize": 1000, "policy": "producer_exception"})
 	}},
 	"inactive topics": {"inactive-topics", Warning, func(s *scene) {
 		s.set("inactiveTopicPolicies", map[string]any{"inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up",
 			"maxInactiveDurationSeconds": 86400, "deleteWhileInactive": true})
 	}},
-	"a terminated topic": {"producing", Problem, func(s *scene) { s.rest("POST", admin.Topic(s.topic("-billing-DLQ"))+"/terminate", nil) }},
-	"a replay is due":    {"deduplication", Warning, func(s *scene) { s.publish("-billing-DLQ", 10, false) }},
+	"a terminated topic": {"producing", Problem,
+		func(s *scene) { s.rest("POST", admin.Topic(s.topic("-billing-DLQ"))+"/terminate", nil) }},
+	"a replay is due": {"deduplication", Warning, func(s *scene) { s.publish("-billing-DLQ", 10, false) }},
 	"one name for two": {"consumers", Warning, func(s *scene) {
 		s.subscribe("-n", pulsar.ConsumerOptions{Type: pulsar.Shared, Name: "same"}, true)
 		s.subscribe("-n", pulsar.ConsumerOptions{Type: pulsar.Shared, Name: "same"}, true)
@@ -287,14 +302,19 @@ var matrix = map[string]wrong{
 		s.unacked(10)
 	}},
 	"nothing is sent": {"stuck", Problem, func(s *scene) {
-		s.set("subscriptionDispatchRate", map[string]any{"dispatchThrottlingRateInMsg": 1, "dispatchThrottlingRateInByte": -1, "ratePeriodInSecond": 1000})
+		s.set("subscriptionDispatchRate",
+			map[string]any{"dispatchThrottlingRateInMsg": 1, "dispatchThrottlingRateInByte": -1,
+				"ratePeriodInSecond": 1000})
 		time.Sleep(time.Second)
 		s.publish("", 500, false)
 		s.unacked(0)
 	}},
-	"killed while it drains":           {"drain", Warning, func(s *scene) { s.setup.Worker.DrainTimeout = time.Minute }},
-	"operations longer than the drain": {"drain", Warning, func(s *scene) { s.setup.Consumer.OperationTimeout = time.Minute }},
-	"a slow keep-alive":                {"keep-alive", Warning, func(s *scene) { s.setup.Consumer.KeepAliveInterval = 2 * time.Minute }},
+	"killed while it drains": {"drain", Warning,
+		func(s *scene) { s.setup.Worker.DrainTimeout = time.Minute }},
+	"operations longer than the drain": {"drain", Warning,
+		func(s *scene) { s.setup.Consumer.OperationTimeout = time.Minute }},
+	"a slow keep-alive": {"keep-alive", Warning,
+		func(s *scene) { s.setup.Consumer.KeepAliveInterval = 2 * time.Minute }},
 }
 
 // refusesLetters publishes as a Consumer does, which the broker refuses where it may not make the subscription.

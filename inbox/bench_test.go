@@ -16,7 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/inbox"
 )
 
-var receipts = flag.Int("receipts", 0, "how many receipts there are before BenchmarkHandler, which then prunes them too")
+var receipts = flag.Int("receipts", 0,
+	"how many receipts there are before BenchmarkHandler, which then prunes them too")
 
 // BenchmarkHandler compares a handler that has its effect in a transaction with the same handler of an Inbox, and the
 // same for batches of 100. Eight handlers run at the same time, in pairs of a few thousand calls, so that a slow moment
@@ -32,18 +33,22 @@ func BenchmarkHandler(b *testing.B) {
 			require.NoError(b, err)
 			defer db.Close()
 			db.SetMaxIdleConns(8)
-			for _, statement := range []string{"DROP TABLE IF EXISTS effect, redelivery_inbox", "CREATE TABLE effect (id bigint, what text)"} {
+			for _, statement := range []string{"DROP TABLE IF EXISTS effect, redelivery_inbox",
+				"CREATE TABLE effect (id bigint, what text)"} {
 				_, err := db.ExecContext(b.Context(), statement)
 				require.NoError(b, err)
 			}
 			box, err := inbox.New(db, inbox.Postgres, inbox.WithSubscription("s"))
 			require.NoError(b, err)
 			require.NoError(b, box.Migrate(b.Context()))
-			_, err = db.ExecContext(b.Context(), "INSERT INTO redelivery_inbox SELECT decode(md5(n::text), 'hex'), n FROM generate_series(1, $1::int) n", *receipts)
+			_, err = db.ExecContext(b.Context(),
+				"INSERT INTO redelivery_inbox SELECT decode(md5(n::text), 'hex'), n FROM generate_series(1, $1::int) n",
+				*receipts)
 			require.NoError(b, err)
 			effect := func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
 				for _, msg := range msgs {
-					if _, err := tx.ExecContext(ctx, "INSERT INTO effect VALUES ($1, $2)", msg.ID().EntryID(), "an order"); err != nil {
+					if _, err := tx.ExecContext(ctx, "INSERT INTO effect VALUES ($1, $2)", msg.ID().EntryID(),
+						"an order"); err != nil {
 						return err
 					}
 				}
@@ -78,7 +83,8 @@ func BenchmarkHandler(b *testing.B) {
 
 // calls returns how long eight goroutines take to handle two thousand messages, or a hundred times as many in batches
 // of a hundred.
-func calls(b *testing.B, size int, next *atomic.Int64, handle func(context.Context, []pulsar.Message) error) time.Duration {
+func calls(b *testing.B, size int, next *atomic.Int64,
+	handle func(context.Context, []pulsar.Message) error) time.Duration {
 	began, done := time.Now(), make(chan error)
 	const goroutines, each = 8, 250
 	for range goroutines {

@@ -16,16 +16,19 @@ var (
 		name: "Postgres", quote: `"`, numbered: true,
 		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt bytea PRIMARY KEY, committed bigint NOT NULL);\n" +
 			"CREATE INDEX IF NOT EXISTS %[2]s ON %[1]s USING brin (committed) WITH (autosummarize = on)",
-		lock:    "SELECT pg_advisory_xact_lock(hashtext(%s))",
-		joined:  true,
-		insert:  "INSERT INTO %[1]s (receipt, committed) SELECT decode(r, 'hex'), $2 FROM unnest(string_to_array($1, ',')) AS r ON CONFLICT DO NOTHING",
-		prune:   "DELETE FROM %[1]s WHERE ctid = ANY(ARRAY(SELECT ctid FROM %[1]s WHERE committed < %[2]s LIMIT %[3]d FOR UPDATE SKIP LOCKED))",
+		lock:   "SELECT pg_advisory_xact_lock(hashtext(%s))",
+		joined: true,
+		insert: "INSERT INTO %[1]s (receipt, committed) SELECT decode(r, 'hex'), $2 FROM " +
+			"unnest(string_to_array($1, ',')) AS r ON CONFLICT DO NOTHING",
+		prune: "DELETE FROM %[1]s WHERE ctid = ANY(ARRAY(SELECT ctid FROM %[1]s WHERE committed < %[2]s LIMIT " +
+			"%[3]d FOR UPDATE SKIP LOCKED))",
 		missing: "42P01",
 	}}
 	// MySQL is MySQL 5.7 or later, and MariaDB 10.3 or later.
 	MySQL = Dialect{&dialect{
 		name: "MySQL", quote: "`",
-		create:  "CREATE TABLE IF NOT EXISTS %[1]s (receipt binary(16) PRIMARY KEY, committed bigint NOT NULL, INDEX %[2]s (committed))",
+		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt binary(16) PRIMARY KEY, committed bigint NOT NULL, " +
+			"INDEX %[2]s (committed))",
 		insert:  "INSERT IGNORE INTO %[1]s (receipt, committed) VALUES %[2]s",
 		prune:   "DELETE FROM %[1]s WHERE committed < %[2]s ORDER BY committed LIMIT %[3]d",
 		missing: "Error 1146",
@@ -33,7 +36,8 @@ var (
 	// SQLite is SQLite 3.24 or later. It has one writer at a time: set a busy timeout, and prefer BatchHandler.
 	SQLite = Dialect{&dialect{
 		name: "SQLite", quote: `"`,
-		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt BLOB PRIMARY KEY, committed INTEGER NOT NULL) WITHOUT ROWID;\n" +
+		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt BLOB PRIMARY KEY, committed INTEGER NOT NULL) WITHOUT " +
+			"ROWID;\n" +
 			"CREATE INDEX IF NOT EXISTS %[2]s ON %[1]s (committed)",
 		insert:  "INSERT INTO %[1]s (receipt, committed) VALUES %[2]s ON CONFLICT DO NOTHING",
 		prune:   "DELETE FROM %[1]s WHERE receipt IN (SELECT receipt FROM %[1]s WHERE committed < %[2]s LIMIT %[3]d)",
@@ -47,10 +51,11 @@ type dialect struct {
 	numbered bool   // parameters are $1, $2 … and not ?
 	create   string // of table and index
 	lock     string // taken before create, by the table's name; "" if concurrent creation is safe
-	joined   bool   // insert takes the receipts as one parameter, in hex with commas between them: 200 parameters take longer
-	insert   string // receipts that are not there yet; the others change nothing
-	prune    string // deletes a limited number of receipts
-	missing  string // in the error of a statement whose table is missing
+	// insert takes the receipts as one parameter, in hex with commas between them: 200 parameters take longer
+	joined  bool
+	insert  string // receipts that are not there yet; the others change nothing
+	prune   string // deletes a limited number of receipts
+	missing string // in the error of a statement whose table is missing
 }
 
 // String returns the name of the variable.

@@ -12,7 +12,8 @@ func (i *Inbox) explained(operation string, err error) error {
 		return nil
 	}
 	err = fmt.Errorf("inbox: %s (%v): %w", operation, i.dialect, err)
-	if code := codeOf(err); code == i.dialect.missing || code == "" && strings.Contains(err.Error(), i.dialect.missing) {
+	if code := codeOf(err); code == i.dialect.missing || code == "" && strings.Contains(err.Error(),
+		i.dialect.missing) {
 		return fmt.Errorf("%w: table %s: %w", ErrNoTable, i.table, err)
 	}
 	return err
@@ -38,7 +39,8 @@ func isTransient(err error) bool {
 		return false
 	}
 	text := err.Error()
-	for _, part := range []string{"Error 1213", "Error 1205", "database is locked", "database table is locked", "SQLITE_BUSY"} {
+	for _, part := range []string{"Error 1213", "Error 1205", "database is locked", "database table is locked",
+		"SQLITE_BUSY"} {
 		if strings.Contains(text, part) {
 			return true
 		}

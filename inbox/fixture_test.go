@@ -25,7 +25,8 @@ type database struct {
 // each runs a test on SQLite, and on Postgres and MySQL where POSTGRES_URL and MYSQL_DSN name one.
 func each(t *testing.T, test func(t *testing.T, db database)) {
 	t.Run("SQLite", func(t *testing.T) {
-		test(t, open(t, inbox.SQLite, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"))
+		test(t, open(t, inbox.SQLite, "sqlite",
+			"file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"))
 	})
 	t.Run("Postgres", func(t *testing.T) { test(t, open(t, inbox.Postgres, "pgx", setting(t, "POSTGRES_URL"))) })
 	t.Run("MySQL", func(t *testing.T) { test(t, open(t, inbox.MySQL, "mysql", setting(t, "MYSQL_DSN"))) })

@@ -48,7 +48,8 @@ var ErrNoTable = errors.New("inbox: the table of receipts is missing, want Migra
 
 // ErrTransactionEnded says that the handler's function committed or rolled back its transaction, which is for the Inbox
 // to do.
-var ErrTransactionEnded = errors.New("inbox: the function ended its transaction itself, want it to return nil or an error instead")
+var ErrTransactionEnded = errors.New("inbox: the function ended its transaction itself, want it to return nil or an " +
+	"error instead")
 
 // Inbox keeps receipts of messages in a table. New makes one. It is safe for concurrent use; several processes and
 // services may share a table.
@@ -95,7 +96,8 @@ func New(db *sql.DB, dialect Dialect, options ...Option) (*Inbox, error) {
 func WithTable(name string) Option {
 	return func(s *settings) error {
 		if !identifier.MatchString(name) {
-			return invalid("WithTable", fmt.Sprintf("%q", name), "letters, digits and underscores, as in inbox or app.inbox")
+			return invalid("WithTable", fmt.Sprintf("%q", name),
+				"letters, digits and underscores, as in inbox or app.inbox")
 		}
 		s.table = name
 		return nil
@@ -190,7 +192,8 @@ func (i *Inbox) receipt(ctx context.Context, msg pulsar.Message) ([]byte, error)
 		subscription = worker.Subscription(ctx)
 	}
 	if subscription == "" {
-		return nil, errors.New("inbox: no Worker called the handler, so the subscription is not known, want WithSubscription")
+		return nil, errors.New("inbox: no Worker called the handler, so the subscription is not known, want " +
+			"WithSubscription")
 	}
 	return receiptOf(subscription, i.Key(msg)), nil
 }
@@ -210,5 +213,6 @@ type counts struct{ transactions, receipts, duplicates, retries, pruned, pruneEr
 // Stats returns the counters.
 func (i *Inbox) Stats() Stats {
 	c := &i.counts
-	return Stats{c.transactions.Load(), c.receipts.Load(), c.duplicates.Load(), c.retries.Load(), c.pruned.Load(), c.pruneErrors.Load()}
+	return Stats{c.transactions.Load(), c.receipts.Load(), c.duplicates.Load(), c.retries.Load(), c.pruned.Load(),
+		c.pruneErrors.Load()}
 }

@@ -65,7 +65,8 @@ func TestHandlerThatFailsLeavesNothing(t *testing.T) {
 			})
 		}
 		require.Equal(t, fails, failing(func() error { return fails })(t.Context(), numbered(0)))
-		require.PanicsWithValue(t, "bug", func() { _ = failing(func() error { panic("bug") })(t.Context(), numbered(0)) })
+		require.PanicsWithValue(t, "bug",
+			func() { _ = failing(func() error { panic("bug") })(t.Context(), numbered(0)) })
 		effects, receipts := db.effects(t)
 		require.Empty(t, effects)
 		require.Zero(t, receipts)
@@ -87,7 +88,8 @@ func TestHandlersOfOneMessageAtOnceHaveOneEffect(t *testing.T) {
 			group.Go(func() error { return slow(t.Context(), numbered(0)) })
 		}
 		<-begun
-		time.Sleep(50 * time.Millisecond) // the others wait for the receipt; however long they take, the result is the same
+		// the others wait for the receipt; however long they take, the result is the same
+		time.Sleep(50 * time.Millisecond)
 		close(end)
 		require.NoError(t, group.Wait())
 		effects, receipts := db.effects(t)
@@ -146,7 +148,9 @@ func TestBatchHandlerThatFailsForAllLeavesNothing(t *testing.T) {
 		})
 		require.Equal(t, fails, handler(t.Context(), batchOf(3)))
 		wrong := worker.BatchError{7: fails}
-		require.Equal(t, error(wrong), box.BatchHandler(func(context.Context, *sql.Tx, []pulsar.Message) error { return wrong })(t.Context(), batchOf(3)))
+		require.Equal(t, error(wrong),
+			box.BatchHandler(func(context.Context, *sql.Tx, []pulsar.Message) error { return wrong })(t.Context(),
+				batchOf(3)))
 		_, receipts := db.effects(t)
 		require.Zero(t, receipts)
 
@@ -210,7 +214,8 @@ func TestWrongDialectIsNamedInTheError(t *testing.T) {
 		}
 		box, err := inbox.New(db.DB, wrong, inbox.WithSubscription("s"))
 		require.NoError(t, err)
-		require.ErrorContains(t, box.Migrate(t.Context()), "inbox: creating the table redelivery_inbox ("+wrong.String()+"): ")
+		require.ErrorContains(t, box.Migrate(t.Context()),
+			"inbox: creating the table redelivery_inbox ("+wrong.String()+"): ")
 	})
 }
 
@@ -347,6 +352,7 @@ func TestInboxIsACollectorOfItsStats(t *testing.T) {
 		}
 		require.NoError(t, testutil.CollectAndCompare(box, strings.NewReader(
 			"# HELP redelivery_inbox_duplicates_total Messages whose effects had been committed before.\n"+
-				"# TYPE redelivery_inbox_duplicates_total counter\nredelivery_inbox_duplicates_total 2\n"), "redelivery_inbox_duplicates_total"))
+				"# TYPE redelivery_inbox_duplicates_total counter\nredelivery_inbox_duplicates_total 2\n"),
+			"redelivery_inbox_duplicates_total"))
 	})
 }

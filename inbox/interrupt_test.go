@@ -24,13 +24,15 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	db, err := workertest.OpenSQL(&sqlite.Driver{}, "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
+	db, err := workertest.OpenSQL(&sqlite.Driver{},
+		"file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	box, err := inbox.New(db, inbox.SQLite)
 	require.NoError(t, err)
 	require.NoError(t, box.Migrate(t.Context()))
-	for _, statement := range []string{"CREATE TABLE debit (n int)", "CREATE TABLE credit (n int)", "CREATE TABLE done (key text PRIMARY KEY)"} {
+	for _, statement := range []string{"CREATE TABLE debit (n int)", "CREATE TABLE credit (n int)",
+		"CREATE TABLE done (key text PRIMARY KEY)"} {
 		_, err := db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
 	}
@@ -65,7 +67,10 @@ func run(ctx context.Context, db interface {
 }
 
 func (w *world) once(statements ...string) worker.Handler {
-	return w.box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error { return run(ctx, tx, statements...) })
+	return w.box.Handler(func(ctx context.Context, tx *sql.Tx,
+		_ pulsar.Message) error {
+		return run(ctx, tx, statements...)
+	})
 }
 
 // knows reports whether a handler noted a message as done.
@@ -90,7 +95,8 @@ func (w *world) wrong(t testing.TB) (wrong []string) {
 	return wrong
 }
 
-const debit, credit, done = "INSERT INTO debit VALUES (1)", "INSERT INTO credit VALUES (1)", "INSERT INTO done VALUES ('7') ON CONFLICT DO NOTHING"
+const debit, credit, done = "INSERT INTO debit VALUES (1)", "INSERT INTO credit VALUES (1)", "INSERT INTO done " +
+	"VALUES ('7') ON CONFLICT DO NOTHING"
 
 func TestInterruptFindsEffectsThatDoNotHappenOnce(t *testing.T) {
 	for name, handler := range map[string]func(*world) worker.Handler{

@@ -45,7 +45,8 @@ func isReplay(topic, origin string, props map[string]string) bool {
 
 func isRetry(topic string, props map[string]string, retryTopics []string) bool {
 	subscription := props[reconsume.PropertyRealSubscription]
-	return subscription != "" && strings.HasSuffix(topic, "-"+subscription+pulsar.RetryTopicSuffix) || slices.Contains(retryTopics, topic)
+	return subscription != "" && strings.HasSuffix(topic, "-"+subscription+pulsar.RetryTopicSuffix) ||
+		slices.Contains(retryTopics, topic)
 }
 
 // receiptOf returns the primary key of a receipt: 32 bits of a SHA-256 of the subscription and the key's neighborhood,

@@ -25,8 +25,10 @@ func TestKeyOfFirstMessageIsItsTopicAndID(t *testing.T) {
 }
 
 func TestKeyOfRetryAndReplayIsTheFirstMessages(t *testing.T) {
-	retry := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "RECONSUMETIMES": "1"}
-	replay := map[string]string{"REAL_TOPIC": "orders", "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r"}
+	retry := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
+		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "RECONSUMETIMES": "1"}
+	replay := map[string]string{"REAL_TOPIC": "orders", "REAL_SUBSCRIPTION": "billing",
+		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r"}
 	id := pulsar.NewMessageID(9, 9, 0, 0)
 	for name, m := range map[string]message{
 		"retry":                     {topic: topic + "-billing-RETRY", id: id, props: retry},
@@ -41,7 +43,8 @@ func TestKeyOfRetryAndReplayIsTheFirstMessages(t *testing.T) {
 
 func TestKeyInRetryTopicWithOwnNameNeedsWithRetryTopic(t *testing.T) {
 	m := message{topic: "persistent://public/default/later-partition-1", id: pulsar.NewMessageID(9, 9, 0, 1),
-		props: map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4"}}
+		props: map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
+			"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4"}}
 	require.Equal(t, "persistent://public/default/later 9:9:1:0", inbox.Key(m))
 	box, err := inbox.New(&sql.DB{}, inbox.SQLite, inbox.WithRetryTopic("later"))
 	require.NoError(t, err)
@@ -50,12 +53,16 @@ func TestKeyInRetryTopicWithOwnNameNeedsWithRetryTopic(t *testing.T) {
 
 // A service that forwards a message with all its properties publishes a new message.
 func TestKeyOfForwardedMessageIsItsOwn(t *testing.T) {
-	props := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r"}
-	for _, name := range []string{"persistent://public/default/ship", "persistent://public/default/ship-packing-RETRY", topic + "-billing-DLQ"} {
-		require.Equal(t, name+" 9:9:0:0", inbox.Key(message{topic: name, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
+	props := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
+		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r"}
+	for _, name := range []string{"persistent://public/default/ship", "persistent://public/default/ship-packing-RETRY",
+		topic + "-billing-DLQ"} {
+		require.Equal(t, name+" 9:9:0:0",
+			inbox.Key(message{topic: name, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
 	}
 	delete(props, "REPLAY_RUN")
-	require.Equal(t, topic+" 9:9:0:0", inbox.Key(message{topic: topic, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
+	require.Equal(t, topic+" 9:9:0:0",
+		inbox.Key(message{topic: topic, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
 }
 
 // Receipts of messages that were published one after the other are neighbors in the index; others are far away.
@@ -65,9 +72,13 @@ func TestReceiptsOfConsecutiveMessagesAreNeighbors(t *testing.T) {
 		for _, m := range []message{
 			{topic: topic, id: pulsar.NewMessageID(1, 2, 0, 0)}, {topic: topic, id: pulsar.NewMessageID(1, 2, 1, 0)},
 			{topic: topic, id: pulsar.NewMessageID(1, 999, -1, 0)},
-			{topic: topic, id: pulsar.NewMessageID(1, 1000, -1, 0)}, {topic: topic + "2", id: pulsar.NewMessageID(1, 2, 0, 0)},
+			{topic: topic, id: pulsar.NewMessageID(1, 1000, -1, 0)},
+			{topic: topic + "2", id: pulsar.NewMessageID(1, 2, 0, 0)},
 		} {
-			require.NoError(t, box.Handler(func(context.Context, *sql.Tx, pulsar.Message) error { return nil })(t.Context(), m))
+			require.NoError(t, box.Handler(func(context.Context, *sql.Tx,
+				pulsar.Message) error {
+				return nil
+			})(t.Context(), m))
 		}
 		rows, err := db.QueryContext(t.Context(), "SELECT receipt FROM redelivery_inbox")
 		require.NoError(t, err)

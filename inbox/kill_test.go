@@ -55,16 +55,20 @@ func TestMain(m *testing.M) {
 // sum. Of the messages 5 % fail at two of three attempts.
 func consume(ctx context.Context, topic string) error {
 	quiet := slog.New(slog.DiscardHandler)
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"), Logger: plog.NewLoggerWithSlog(quiet)})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"),
+		Logger: plog.NewLoggerWithSlog(quiet)})
 	if err != nil {
 		return err
 	}
-	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "transfers", Type: pulsar.Shared,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest},
+	consumer, err := redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "transfers", Type: pulsar.Shared,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest},
 		redelivery.WithLogger(quiet),
 		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 50 * time.Millisecond, Max: time.Second}),
-		redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)), redelivery.WithNackRetryTopic(200*time.Millisecond),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 4, InitialSubscriptionName: "inspect"}))
+		redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)),
+		redelivery.WithNackRetryTopic(200*time.Millisecond),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 4,
+			InitialSubscriptionName: "inspect"}))
 	if err != nil {
 		return err
 	}
@@ -79,7 +83,8 @@ func consume(ctx context.Context, topic string) error {
 	effect := func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
 		h := fnv.New32a()
 		_, _ = h.Write(msg.Payload())
-		if _, err := tx.ExecContext(ctx, "INSERT INTO effect VALUES ($1, 1) ON CONFLICT (name) DO UPDATE SET n = effect.n + 1",
+		if _, err := tx.ExecContext(ctx,
+			"INSERT INTO effect VALUES ($1, 1) ON CONFLICT (name) DO UPDATE SET n = effect.n + 1",
 			string(msg.Payload())); err != nil {
 			return err
 		}
@@ -100,7 +105,8 @@ func consume(ctx context.Context, topic string) error {
 
 type effectFunc = func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error
 
-func newWorker(c *redelivery.Consumer, box *inbox.Inbox, db *sql.DB, effect effectFunc, quiet *slog.Logger) (*worker.Worker, error) {
+func newWorker(c *redelivery.Consumer, box *inbox.Inbox, db *sql.DB, effect effectFunc,
+	quiet *slog.Logger) (*worker.Worker, error) {
 	options := []worker.Option{worker.WithLogger(quiet), worker.WithConcurrency(8)}
 	switch {
 	case *withoutBox:
@@ -182,7 +188,8 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 		require.NoError(t, consumers[n].start())
 		defer consumers[n].kill()
 	}
-	letters, err := deadletter.Open(client, deadletter.Options{Topic: topic + "-transfers-DLQ", Admin: deadletter.Admin{URL: admin}})
+	letters, err := deadletter.Open(client,
+		deadletter.Options{Topic: topic + "-transfers-DLQ", Admin: deadletter.Admin{URL: admin}})
 	require.NoError(t, err)
 	last := time.Now()
 	killed, lost, replayed := 0, 0, 0
@@ -220,7 +227,8 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 			replayed += report.Done
 		}
 		var have int
-		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effect").Scan(&have); err == nil && have == *messages && killed == *kills {
+		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effect").Scan(&have); err == nil &&
+			have == *messages && killed == *kills {
 			break
 		}
 	}
@@ -233,7 +241,8 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 			doubles++
 		}
 	}
-	t.Logf("%d messages, %d processes and %d databases killed, %d letters replayed: %d effects, sum %d, %d receipts, %d messages with more than one effect",
+	t.Logf("%d messages, %d processes and %d databases killed, %d letters replayed: %d effects, sum %d, %d "+
+		"receipts, %d messages with more than one effect",
 		*messages, killed, lost, replayed, len(effects), sum, receipts, doubles)
 	if *withoutBox {
 		return
@@ -246,7 +255,8 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 // publish publishes half of the messages in batches.
 func publish(t *testing.T, client pulsar.Client, topic string) {
 	for _, alone := range []bool{false, true} {
-		producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: alone, MaxPendingMessages: 1000})
+		producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: alone,
+			MaxPendingMessages: 1000})
 		require.NoError(t, err)
 		for n := range *messages / 2 {
 			producer.SendAsync(t.Context(), &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%v %d", alone, n)},
@@ -262,7 +272,8 @@ func publish(t *testing.T, client pulsar.Client, topic string) {
 }
 
 func unload(t *testing.T, admin, topic string) {
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, admin+"/admin/v2/persistent/public/default/"+topic+"/unload", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
+		admin+"/admin/v2/persistent/public/default/"+topic+"/unload", nil)
 	require.NoError(t, err)
 	if response, err := http.DefaultClient.Do(r); err == nil {
 		_ = response.Body.Close()

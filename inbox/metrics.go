@@ -7,13 +7,16 @@ var descriptions = []struct {
 	*prometheus.Desc
 	of func(Stats) uint64
 }{
-	{describe("transactions_total", "Transactions that were committed."), func(s Stats) uint64 { return s.Transactions }},
+	{describe("transactions_total", "Transactions that were committed."),
+		func(s Stats) uint64 { return s.Transactions }},
 	{describe("receipts_total", "Messages whose effects were committed."), func(s Stats) uint64 { return s.Receipts }},
-	{describe("duplicates_total", "Messages whose effects had been committed before."), func(s Stats) uint64 { return s.Duplicates }},
+	{describe("duplicates_total", "Messages whose effects had been committed before."),
+		func(s Stats) uint64 { return s.Duplicates }},
 	{describe("retries_total", "Transactions that began again after a deadlock or a serialization failure."),
 		func(s Stats) uint64 { return s.Retries }},
 	{describe("pruned_total", "Receipts that were deleted."), func(s Stats) uint64 { return s.Pruned }},
-	{describe("prune_errors_total", "Failures to prune beside the work."), func(s Stats) uint64 { return s.PruneErrors }},
+	{describe("prune_errors_total", "Failures to prune beside the work."),
+		func(s Stats) uint64 { return s.PruneErrors }},
 }
 
 func describe(name, help string) *prometheus.Desc {

@@ -71,8 +71,9 @@ func (i *Inbox) find(ctx context.Context, receipts [][]byte) (found [][]byte, er
 		for n, receipt := range some {
 			args[n] = receipt
 		}
-		rows, err := i.db.QueryContext(ctx, fmt.Sprintf("SELECT receipt FROM %s WHERE receipt IN %s", i.dialect.quoted(i.table),
-			i.dialect.parameters(1, len(some))), args...)
+		rows, err := i.db.QueryContext(ctx,
+			fmt.Sprintf("SELECT receipt FROM %s WHERE receipt IN %s", i.dialect.quoted(i.table),
+				i.dialect.parameters(1, len(some))), args...)
 		if err != nil {
 			return nil, i.explained("reading receipts", err)
 		}
@@ -123,7 +124,8 @@ func (i *Inbox) Prune(ctx context.Context, olderThan time.Duration) (int64, erro
 }
 
 func (i *Inbox) prune(ctx context.Context, olderThan time.Duration, rows int) (int64, error) {
-	result, err := i.db.ExecContext(ctx, fmt.Sprintf(i.dialect.prune, i.dialect.quoted(i.table), i.dialect.parameter(1), rows),
+	result, err := i.db.ExecContext(ctx,
+		fmt.Sprintf(i.dialect.prune, i.dialect.quoted(i.table), i.dialect.parameter(1), rows),
 		time.Now().Add(-olderThan).Unix())
 	if err != nil {
 		return 0, i.explained("pruning receipts", err)

@@ -13,7 +13,8 @@ import (
 )
 
 // perSeries is how many series a subscription has, without those of causes and operations that were not met.
-const perSeries = 7 + 5 + 7 + 4 + 1 + 1 + 3 + 7 + 12 // settled, dead letters, failures, redelivered, swallowed, dropped, losses, attempts, gauges
+// settled, dead letters, failures, redelivered, swallowed, dropped, losses, attempts, gauges
+const perSeries = 7 + 5 + 7 + 4 + 1 + 1 + 3 + 7 + 12
 
 // BenchmarkConsumer has what metrics cost a message.
 func BenchmarkConsumer(b *testing.B) {
@@ -24,7 +25,8 @@ func BenchmarkConsumer(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		options []redelivery.Option
-	}{{"without", nil}, {"metrics", []redelivery.Option{m.Observe()}}, {"metrics by topic", []redelivery.Option{byTopic.Observe()}}} {
+	}{{"without", nil}, {"metrics", []redelivery.Option{m.Observe()}},
+		{"metrics by topic", []redelivery.Option{byTopic.Observe()}}} {
 		b.Run(c.name, func(b *testing.B) {
 			inner := newEndless("sub")
 			consumer, err := redelivery.Wrap(inner, append(c.options, redelivery.WithLogger(silent))...)
@@ -35,7 +37,9 @@ func BenchmarkConsumer(b *testing.B) {
 				if n%1000 == 0 {
 					b.StopTimer()
 					for i := range 1000 {
-						inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{topic: "persistent://a/b/c-partition-1", id: pulsar.NewMessageID(1, int64(n+i), 0, 0)}}
+						inner.ch <- pulsar.ConsumerMessage{Consumer: inner,
+							Message: message{topic: "persistent://a/b/c-partition-1",
+								id: pulsar.NewMessageID(1, int64(n+i), 0, 0)}}
 					}
 					b.StartTimer()
 				}

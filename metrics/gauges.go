@@ -11,7 +11,8 @@ type state struct {
 	waiting, ready, buffered, oldest, blocked, unfinished float64
 	handlers, stuck, keyWaiting, paused, outage, full     float64 // of Workers
 	hasLog                                                bool
-	attempts, suspects, lag, lost                         float64 // of logs of attempts, which several Consumers may follow
+	// of logs of attempts, which several Consumers may follow
+	attempts, suspects, lag, lost float64
 }
 
 type gauge struct {
@@ -25,27 +26,39 @@ func newGauges() []gauge {
 		return prometheus.NewDesc(name, help, []string{"subscription"}, nil)
 	}
 	return []gauge{
-		{desc("redelivery_waiting_messages", "Messages that wait to be handed out again."), func(s state) float64 { return s.waiting }, false},
-		{desc("redelivery_ready_messages", "Messages of those that wait whose delay is over."), func(s state) float64 { return s.ready }, false},
-		{desc("redelivery_buffered_bytes", "Size of the messages that are kept in memory."), func(s state) float64 { return s.buffered }, false},
-		{desc("redelivery_oldest_waiting_seconds", "How long the longest-waiting message has waited."), func(s state) float64 { return s.oldest }, false},
-		{desc("redelivery_handlers_active", "Messages that Workers' handlers have."), func(s state) float64 { return s.handlers }, false},
+		{desc("redelivery_waiting_messages", "Messages that wait to be handed out again."),
+			func(s state) float64 { return s.waiting }, false},
+		{desc("redelivery_ready_messages", "Messages of those that wait whose delay is over."),
+			func(s state) float64 { return s.ready }, false},
+		{desc("redelivery_buffered_bytes", "Size of the messages that are kept in memory."),
+			func(s state) float64 { return s.buffered }, false},
+		{desc("redelivery_oldest_waiting_seconds", "How long the longest-waiting message has waited."),
+			func(s state) float64 { return s.oldest }, false},
+		{desc("redelivery_handlers_active", "Messages that Workers' handlers have."),
+			func(s state) float64 { return s.handlers }, false},
 		{desc("redelivery_stuck_handlers", "Workers' handlers that did not return after their contexts had ended."),
 			func(s state) float64 { return s.stuck }, false},
-		{desc("redelivery_key_waiting_messages", "Messages that wait in Workers for others of their keys, or for another try."),
+		{desc("redelivery_key_waiting_messages",
+			"Messages that wait in Workers for others of their keys, or for another try."),
 			func(s state) float64 { return s.keyWaiting }, false},
 		{desc("redelivery_paused", "Workers that are paused."), func(s state) float64 { return s.paused }, false},
-		{desc("redelivery_outage", "Workers that try one message at a time, since most failed."), func(s state) float64 { return s.outage }, false},
-		{desc("redelivery_memory_limit_reached", "Workers that take no message, because too many wait for others of their keys."),
+		{desc("redelivery_outage", "Workers that try one message at a time, since most failed."),
+			func(s state) float64 { return s.outage }, false},
+		{desc("redelivery_memory_limit_reached",
+			"Workers that take no message, because too many wait for others of their keys."),
 			func(s state) float64 { return s.full }, false},
-		{desc("redelivery_blocked", "Consumers to which the broker may send nothing, because too many messages are unacknowledged."),
+		{desc("redelivery_blocked", "Consumers to which the broker may send nothing, because too many messages are "+
+			"unacknowledged."),
 			func(s state) float64 { return s.blocked }, false},
-		{desc("redelivery_unfinished_messages", "Settled messages that come again after a restart, since their batches are not settled whole."),
+		{desc("redelivery_unfinished_messages",
+			"Settled messages that come again after a restart, since their batches are not settled whole."),
 			func(s state) float64 { return s.unfinished }, false},
-		{desc("redelivery_attempt_log_records", "Messages that the log of attempts knows."), func(s state) float64 { return s.attempts }, true},
+		{desc("redelivery_attempt_log_records", "Messages that the log of attempts knows."),
+			func(s state) float64 { return s.attempts }, true},
 		{desc("redelivery_attempt_log_suspects", "Messages that were in a handler when their process ended."),
 			func(s state) float64 { return s.suspects }, true},
-		{desc("redelivery_attempt_log_lag_seconds", "How long the log of attempts is behind."), func(s state) float64 { return s.lag }, true},
+		{desc("redelivery_attempt_log_lag_seconds", "How long the log of attempts is behind."),
+			func(s state) float64 { return s.lag }, true},
 		{desc("redelivery_attempt_log_lost_sessions", "Consumers that were found to have ended without closing."),
 			func(s state) float64 { return s.lost }, true},
 	}

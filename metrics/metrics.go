@@ -55,7 +55,8 @@ func WithTopic() Option {
 // redelivery.ErrInvalidOption.
 func New(reg prometheus.Registerer, options ...Option) (*Metrics, error) {
 	if reg == nil || reg == (*prometheus.Registry)(nil) {
-		return nil, fmt.Errorf("%w: metrics: the registerer is nil, want one, as prometheus.DefaultRegisterer", redelivery.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: metrics: the registerer is nil, want one, as prometheus.DefaultRegisterer",
+			redelivery.ErrInvalidOption)
 	}
 	m := &Metrics{}
 	for i, option := range options {
@@ -100,26 +101,33 @@ func (m *Metrics) make() {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels(more...))
 	}
 	histogram := func(name, help string, buckets []float64, more ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels(more...))
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets},
+			labels(more...))
 	}
 	m.settled = counter("redelivery_settled_total",
 		"Messages by outcome: acked, nacked, timed_out, reconsumed, dead_lettered.", "outcome")
 	m.redelivered = counter("redelivery_redelivered_total",
 		"Messages handed out again, by cause: nack, timeout, retry_topic, reconnect.", "cause")
 	m.deadLetters = counter("redelivery_dead_letters_total",
-		"Messages published to the dead letter topic, by reason: max_deliveries, permanent, crashed, explicit.", "reason")
+		"Messages published to the dead letter topic, by reason: max_deliveries, permanent, crashed, explicit.",
+		"reason")
 	m.failures = counter("redelivery_failures_total",
-		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, policy, callback, attempt_log.", "operation")
+		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, policy, callback, "+
+			"attempt_log.", "operation")
 	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")
-	m.dropped = counter("redelivery_dropped_total", "Early copies that did not fit the memory limit, and messages that came by a lost connection; all come again.")
+	m.dropped = counter("redelivery_dropped_total",
+		"Early copies that did not fit the memory limit, and messages that came by a lost connection; all come again.")
 	m.losses = counter("redelivery_losses_total",
-		"How often messages of the application may have become another consumer's, by what was lost: connection, partition, consumer.", "why")
-	m.lateness = histogram("redelivery_lateness_seconds", "How long after they were due messages were handed out again.",
+		"How often messages of the application may have become another consumer's, by what was lost: connection, "+
+			"partition, consumer.", "why")
+	m.lateness = histogram("redelivery_lateness_seconds",
+		"How long after they were due messages were handed out again.",
 		latenessBuckets, "cause")
 	m.attempts = histogram("redelivery_attempts", "How often a message was handed out until it was settled.",
 		attemptsBuckets, "outcome")
 	m.handlers = histogram("redelivery_handler_duration_seconds",
-		"How long Workers' handlers took, by what they asked for: acked, nacked, dead_lettered.", handlerBuckets, "outcome")
+		"How long Workers' handlers took, by what they asked for: acked, nacked, dead_lettered.", handlerBuckets,
+		"outcome")
 	m.gauges = newGauges()
 }
 

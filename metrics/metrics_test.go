@@ -48,12 +48,15 @@ func send(t testing.TB, client pulsar.Client, topic string, payloads ...string) 
 	}
 }
 
-func subscribe(t testing.TB, client pulsar.Client, topic, subscription string, options ...redelivery.Option) *redelivery.Consumer {
+func subscribe(t testing.TB, client pulsar.Client, topic, subscription string,
+	options ...redelivery.Option) *redelivery.Consumer {
 	t.Helper()
-	c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Shared,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
-		DLQ:                         &pulsar.DLQPolicy{MaxDeliveries: 2}},
-		append(options, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithNackRedeliveryDelay(20*time.Millisecond))...)
+	c, err := redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Shared,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+			DLQ:                         &pulsar.DLQPolicy{MaxDeliveries: 2}},
+		append(options, redelivery.WithLogger(logtest.Logger(t)),
+			redelivery.WithNackRedeliveryDelay(20*time.Millisecond))...)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -176,7 +179,8 @@ func TestMetrics(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []promlint.Problem(nil), problems)
 		c.Close()
-		for _, gauge := range []string{"waiting_messages", "buffered_bytes", "oldest_waiting_seconds", "handlers_active", "paused", "outage",
+		for _, gauge := range []string{"waiting_messages", "buffered_bytes", "oldest_waiting_seconds",
+			"handlers_active", "paused", "outage",
 			"memory_limit_reached", "blocked", "unfinished_messages"} {
 			_, series := value(t, reg, "redelivery_"+gauge)
 			assert.Zero(t, series, "%s is left after Close", gauge)
@@ -205,8 +209,9 @@ func TestGivesUp(t *testing.T) {
 	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		t.Parallel()
 		server, once := pulsartest.NewServer(t), uint(1)
-		c, err := redelivery.Subscribe(server.Client(t), pulsar.ConsumerOptions{Topics: []string{"orders", "bills"}, SubscriptionName: "billing",
-			Type: pulsar.Shared, MaxReconnectToBroker: &once}, m.Observe(), redelivery.WithLogger(silent))
+		c, err := redelivery.Subscribe(server.Client(t),
+			pulsar.ConsumerOptions{Topics: []string{"orders", "bills"}, SubscriptionName: "billing",
+				Type: pulsar.Shared, MaxReconnectToBroker: &once}, m.Observe(), redelivery.WithLogger(silent))
 		require.NoError(t, err)
 		defer c.Close()
 		failed := func() float64 {
@@ -232,7 +237,8 @@ func TestWorkerAlone(t *testing.T) {
 	client := newClient(t)
 	send(t, client, "orders", "good")
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
-	w, err := worker.New(subscribe(t, client, "orders", "billing"), func(context.Context, pulsar.Message) error { stop(); return nil },
+	w, err := worker.New(subscribe(t, client, "orders", "billing"),
+		func(context.Context, pulsar.Message) error { stop(); return nil },
 		m.ObserveWorker(), worker.WithConcurrency(1), worker.WithLogger(silent))
 	require.NoError(t, err)
 	w.Pause()
@@ -330,7 +336,8 @@ func TestCardinality(t *testing.T) {
 			defer consumer.Close()
 			for p := i; p < partitions*subscriptions; p += consumers { // each subscription has all partitions
 				inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{
-					topic: fmt.Sprintf("persistent://a/b/c-partition-%d", p/subscriptions), id: pulsar.NewMessageID(int64(p), 0, 0, 0)}}
+					topic: fmt.Sprintf("persistent://a/b/c-partition-%d", p/subscriptions),
+					id:    pulsar.NewMessageID(int64(p), 0, 0, 0)}}
 				msg, err := consumer.Receive(waittest.Context(t))
 				require.NoError(t, err)
 				if p/consumers%2 == 0 {

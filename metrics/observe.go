@@ -194,10 +194,12 @@ type outcome struct {
 
 // The series that there are before any event.
 var (
-	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut, redelivery.Reconsumed, redelivery.DeadLettered, redelivery.Discarded}
-	causes   = []redelivery.Cause{redelivery.CauseNack, redelivery.CauseTimeout, redelivery.CauseRetryTopic, redelivery.CauseReconnect}
-	losses   = []redelivery.Loss{redelivery.LostConnection, redelivery.LostPartition, redelivery.LostConsumer}
-	reasons  = []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent,
+	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut,
+		redelivery.Reconsumed, redelivery.DeadLettered, redelivery.Discarded}
+	causes = []redelivery.Cause{redelivery.CauseNack, redelivery.CauseTimeout, redelivery.CauseRetryTopic,
+		redelivery.CauseReconnect}
+	losses  = []redelivery.Loss{redelivery.LostConnection, redelivery.LostPartition, redelivery.LostConsumer}
+	reasons = []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent,
 		redelivery.ReasonCrashed, redelivery.ReasonExplicit, redelivery.ReasonTTL}
 )
 

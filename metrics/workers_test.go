@@ -28,7 +28,8 @@ func TestWorkers(t *testing.T) {
 				require.NoError(t, err)
 				orders := workertest.Setup{
 					Redelivery: []redelivery.Option{m.Observe()},
-					Worker:     []worker.Option{m.ObserveWorker(), worker.WithKeyOrder(), worker.WithTimeout(time.Second), worker.WithConcurrency(2)},
+					Worker: []worker.Option{m.ObserveWorker(), worker.WithKeyOrder(),
+						worker.WithTimeout(time.Second), worker.WithConcurrency(2)},
 				}.Subscription(t)
 				is := func(want float64, name string, labels ...string) {
 					t.Helper()

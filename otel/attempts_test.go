@@ -37,7 +37,8 @@ func TestLinksOfSubscriptions(t *testing.T) {
 	defer client.Close()
 	middleware := telemetry.Middleware()
 	consumers := map[string]*redelivery.Consumer{}
-	for subscription, topic := range map[string]string{"billing": "orders", "shipping": "orders", "clerk": "dead", "audit": "dead"} {
+	for subscription, topic := range map[string]string{"billing": "orders", "shipping": "orders", "clerk": "dead",
+		"audit": "dead"} {
 		opts := pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Shared,
 			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}
 		if topic == "orders" {
@@ -52,7 +53,8 @@ func TestLinksOfSubscriptions(t *testing.T) {
 	handle := func(subscription string, result error) {
 		t.Helper()
 		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
-		w, err := worker.New(consumers[subscription], func(context.Context, pulsar.Message) error { stop(); return result },
+		w, err := worker.New(consumers[subscription],
+			func(context.Context, pulsar.Message) error { stop(); return result },
 			worker.WithLogger(silent), worker.WithConcurrency(1), worker.WithMiddleware(middleware))
 		require.NoError(t, err)
 		require.NoError(t, w.Run(ctx))

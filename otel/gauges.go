@@ -81,35 +81,51 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 	count := func(name, unit, about string, of func(state) int64, ofLog bool) {
 		i, e := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(about))
 		err = first(err, e)
-		g.all = append(g.all, gauge{i, func(o metric.Observer, s state, a metric.ObserveOption) { o.ObserveInt64(i, of(s), a) }, ofLog})
+		g.all = append(g.all, gauge{i,
+			func(o metric.Observer, s state, a metric.ObserveOption) { o.ObserveInt64(i, of(s), a) }, ofLog})
 	}
 	seconds := func(name, about string, of func(state) float64, ofLog bool) {
 		i, e := meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(about))
 		err = first(err, e)
-		g.all = append(g.all, gauge{i, func(o metric.Observer, s state, a metric.ObserveOption) { o.ObserveFloat64(i, of(s), a) }, ofLog})
+		g.all = append(g.all, gauge{i,
+			func(o metric.Observer, s state, a metric.ObserveOption) { o.ObserveFloat64(i, of(s), a) }, ofLog})
 	}
-	count("redelivery.waiting_messages", "{message}", "Messages that wait to be handed out again.", func(s state) int64 { return s.waiting }, false)
-	count("redelivery.ready_messages", "{message}", "Messages of those that wait whose delay is over.", func(s state) int64 { return s.ready }, false)
-	count("redelivery.buffered_bytes", "By", "Size of the messages that are kept in memory.", func(s state) int64 { return s.buffered }, false)
-	seconds("redelivery.oldest_waiting_seconds", "How long the longest-waiting message has waited.", func(s state) float64 { return s.oldest }, false)
-	count("redelivery.handlers_active", "{message}", "Messages that Workers' handlers have.", func(s state) int64 { return s.handlers }, false)
-	count("redelivery.stuck_handlers", "{handler}", "Workers' handlers that did not return after their contexts had ended.",
+	count("redelivery.waiting_messages", "{message}", "Messages that wait to be handed out again.",
+		func(s state) int64 { return s.waiting }, false)
+	count("redelivery.ready_messages", "{message}", "Messages of those that wait whose delay is over.",
+		func(s state) int64 { return s.ready }, false)
+	count("redelivery.buffered_bytes", "By", "Size of the messages that are kept in memory.",
+		func(s state) int64 { return s.buffered }, false)
+	seconds("redelivery.oldest_waiting_seconds", "How long the longest-waiting message has waited.",
+		func(s state) float64 { return s.oldest }, false)
+	count("redelivery.handlers_active", "{message}", "Messages that Workers' handlers have.",
+		func(s state) int64 { return s.handlers }, false)
+	count("redelivery.stuck_handlers", "{handler}",
+		"Workers' handlers that did not return after their contexts had ended.",
 		func(s state) int64 { return s.stuck }, false)
-	count("redelivery.key_waiting_messages", "{message}", "Messages that wait in Workers for others of their keys, or for another try.",
+	count("redelivery.key_waiting_messages", "{message}",
+		"Messages that wait in Workers for others of their keys, or for another try.",
 		func(s state) int64 { return s.keyWaiting }, false)
 	count("redelivery.paused", "{worker}", "Workers that are paused.", func(s state) int64 { return s.paused }, false)
-	count("redelivery.outage", "{worker}", "Workers that try one message at a time, since most failed.", func(s state) int64 { return s.outage }, false)
-	count("redelivery.memory_limit_reached", "{worker}", "Workers that take no message, because too many wait for others of their keys.",
+	count("redelivery.outage", "{worker}", "Workers that try one message at a time, since most failed.",
+		func(s state) int64 { return s.outage }, false)
+	count("redelivery.memory_limit_reached", "{worker}",
+		"Workers that take no message, because too many wait for others of their keys.",
 		func(s state) int64 { return s.full }, false)
-	count("redelivery.blocked", "{consumer}", "Consumers to which the broker may send nothing, because too many messages are unacknowledged.",
+	count("redelivery.blocked", "{consumer}",
+		"Consumers to which the broker may send nothing, because too many messages are unacknowledged.",
 		func(s state) int64 { return s.blocked }, false)
 	count("redelivery.unfinished_messages", "{message}",
-		"Settled messages that come again after a restart, since their batches are not settled whole.", func(s state) int64 { return s.unfinished }, false)
-	count("redelivery.attempt_log_records", "{message}", "Messages that the log of attempts knows.", func(s state) int64 { return s.attempts }, true)
+		"Settled messages that come again after a restart, since their batches are not settled whole.",
+		func(s state) int64 { return s.unfinished }, false)
+	count("redelivery.attempt_log_records", "{message}", "Messages that the log of attempts knows.",
+		func(s state) int64 { return s.attempts }, true)
 	count("redelivery.attempt_log_suspects", "{message}", "Messages that were in a handler when their process ended.",
 		func(s state) int64 { return s.suspects }, true)
-	seconds("redelivery.attempt_log_lag_seconds", "How long the log of attempts is behind.", func(s state) float64 { return s.lag }, true)
-	count("redelivery.attempt_log_lost_sessions", "{consumer}", "Consumers that were found to have ended without closing.",
+	seconds("redelivery.attempt_log_lag_seconds", "How long the log of attempts is behind.",
+		func(s state) float64 { return s.lag }, true)
+	count("redelivery.attempt_log_lost_sessions", "{consumer}",
+		"Consumers that were found to have ended without closing.",
 		func(s state) int64 { return s.lost }, true)
 	if err != nil {
 		return err
@@ -142,7 +158,8 @@ func (g *gauges) collect(_ context.Context, o metric.Observer) error {
 		return true
 	})
 	for subscription, s := range states {
-		attrs := metric.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingDestinationSubscriptionName(valid(subscription)))
+		attrs := metric.WithAttributes(semconv.MessagingSystemPulsar,
+			semconv.MessagingDestinationSubscriptionName(valid(subscription)))
 		for _, x := range g.all {
 			if !x.ofLog || s.hasLog {
 				x.observe(o, *s, attrs)

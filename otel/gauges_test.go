@@ -66,12 +66,14 @@ func TestGauges(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	client := broker.Client(t)
 	for _, topic := range []string{"orders", "returns"} {
-		broker.Publish(t, topic, &pulsar.ProducerMessage{Payload: []byte("tea")}, &pulsar.ProducerMessage{Payload: []byte("coffee")})
+		broker.Publish(t, topic, &pulsar.ProducerMessage{Payload: []byte("tea")},
+			&pulsar.ProducerMessage{Payload: []byte("coffee")})
 	}
 	subscribe := func(topic, subscription string, options ...redelivery.Option) *redelivery.Consumer {
-		c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Shared,
-			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}, append(options, telemetry.Observe(),
-			redelivery.WithLogger(slog.New(slog.DiscardHandler)), redelivery.WithNackRedeliveryDelay(time.Hour))...)
+		c, err := redelivery.Subscribe(client,
+			pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Shared,
+				SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}, append(options, telemetry.Observe(),
+				redelivery.WithLogger(slog.New(slog.DiscardHandler)), redelivery.WithNackRedeliveryDelay(time.Hour))...)
 		require.NoError(t, err)
 		return c
 	}
@@ -82,7 +84,8 @@ func TestGauges(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.NackWithReason(msg, errors.New("no luck")))
 	}
-	plain, logged := subscribe("orders", "billing"), subscribe("orders", "shipping", redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	plain, logged := subscribe("orders", "billing"), subscribe("orders", "shipping",
+		redelivery.WithAttemptLog(redelivery.AttemptLog{}))
 	nack(plain)
 	nack(logged)
 	nack(logged)
@@ -107,7 +110,8 @@ func TestGauges(t *testing.T) {
 	require.EqualValues(t, 2, figures(t, reader)["billing"]["redelivery.waiting_messages"])
 
 	broker.Unload("orders")
-	require.Eventually(t, func() bool { return figures(t, reader)["billing"]["redelivery.losses connection"] >= 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return figures(t, reader)["billing"]["redelivery.losses connection"] >= 1 },
+		10*time.Second, 10*time.Millisecond)
 	for _, c := range []*redelivery.Consumer{plain, another, logged} {
 		c.Close()
 	}

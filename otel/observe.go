@@ -32,7 +32,8 @@ func (t *Telemetry) Observe() redelivery.Option {
 		Settled:    t.settled,
 		Lost: func(e redelivery.Lost) {
 			t.losses.Add(context.Background(), 1, metric.WithAttributes(semconv.MessagingSystemPulsar,
-				semconv.MessagingDestinationSubscriptionName(valid(e.Subscription)), attribute.String("why", string(e.Why))))
+				semconv.MessagingDestinationSubscriptionName(valid(e.Subscription)),
+				attribute.String("why", string(e.Why))))
 		},
 	})
 }
@@ -98,11 +99,13 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 	now := time.Now()
 	options := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(now.Add(-e.Took)),
-		trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
+		trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeSend,
+			semconv.MessagingOperationName("send"),
 			semconv.MessagingDestinationName(valid(e.To)), semconv.MessagingMessageID(e.ID.String())),
 	}
 	if e.Reason != "" {
-		options = append(options, trace.WithAttributes(attribute.String("redelivery.dead_letter.reason", string(e.Reason))))
+		options = append(options, trace.WithAttributes(attribute.String("redelivery.dead_letter.reason",
+			string(e.Reason))))
 	}
 	if before := t.attempts.last(e.Message, e.Subscription); before.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: before}))
@@ -151,7 +154,8 @@ func (t *Telemetry) Middleware() worker.Middleware {
 					attribute.Int64("redelivery.count", int64(msg.RedeliveryCount()))),
 			}
 			ctx = t.producer(ctx, msg)
-			for _, linked := range []trace.SpanContext{trace.SpanContextFromContext(t.producer(context.Background(), msg)), t.attempts.last(msg, subscription)} {
+			for _, linked := range []trace.SpanContext{trace.SpanContextFromContext(t.producer(context.Background(),
+				msg)), t.attempts.last(msg, subscription)} {
 				if linked.IsValid() {
 					options = append(options, trace.WithLinks(trace.Link{SpanContext: linked}))
 				}

@@ -35,11 +35,13 @@ func TestErrorThatPanics(t *testing.T) {
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
 	require.NoError(t, err)
 	var path *fs.PathError
-	err = telemetry.Middleware()(func(context.Context, pulsar.Message) error { return path })(context.Background(), message{})
+	err = telemetry.Middleware()(func(context.Context, pulsar.Message) error { return path })(context.Background(),
+		message{})
 	assert.Equal(t, error(path), err) // for the Worker to judge
 	require.Len(t, exporter.GetSpans(), 1)
 	span := exporter.GetSpans()[0]
-	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "*fs.PathError, of which a method panics"}, span.Status)
+	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "*fs.PathError, of which a method panics"},
+		span.Status)
 	assert.Contains(t, span.Attributes, attribute.String("error.type", "*fs.PathError"))
 }
 
@@ -50,7 +52,8 @@ func TestErrorThatIsNotText(t *testing.T) {
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
 	require.NoError(t, err)
 	quoted := errors.New("no order: \xff\xfe")
-	err = telemetry.Middleware()(func(context.Context, pulsar.Message) error { return quoted })(context.Background(), message{})
+	err = telemetry.Middleware()(func(context.Context, pulsar.Message) error { return quoted })(context.Background(),
+		message{})
 	assert.Equal(t, quoted, err)
 	require.Len(t, exporter.GetSpans(), 1)
 	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "no order: \uFFFD"}, exporter.GetSpans()[0].Status)
@@ -64,7 +67,10 @@ func TestSnoozeIsNoError(t *testing.T) {
 		otelredelivery.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
 	require.NoError(t, err)
 	for _, result := range []error{errors.New("failed"), fmt.Errorf("not yet: %w", worker.Snooze(time.Second)), nil} {
-		err := telemetry.Middleware()(func(context.Context, pulsar.Message) error { return result })(context.Background(), message{})
+		err := telemetry.Middleware()(func(context.Context,
+			pulsar.Message) error {
+			return result
+		})(context.Background(), message{})
 		assert.Equal(t, result, err)
 	}
 	spans := exporter.GetSpans()

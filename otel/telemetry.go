@@ -113,7 +113,8 @@ func New(options ...Option) (*Telemetry, error) {
 	}
 	t.tracer = t.tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
 	meter := t.meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
-	seconds := metric.WithExplicitBucketBoundaries(.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10) // the conventions'
+	// the conventions'
+	seconds := metric.WithExplicitBucketBoundaries(.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10)
 	var err error
 	t.consumed, err = messagingconv.NewClientConsumedMessages(meter)
 	if err != nil {

@@ -85,7 +85,8 @@ func TestOneTrace(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 
-	ctx, producing := tracers.Tracer("test").Start(context.Background(), "send orders", trace.WithSpanKind(trace.SpanKindProducer))
+	ctx, producing := tracers.Tracer("test").Start(context.Background(), "send orders",
+		trace.WithSpanKind(trace.SpanKindProducer))
 	properties := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, properties)
 	producing.End()
@@ -169,7 +170,8 @@ func TestOneTrace(t *testing.T) {
 }
 
 func TestInvalidOptions(t *testing.T) {
-	for _, option := range []otelredelivery.Option{nil, otelredelivery.WithTracerProvider(nil), otelredelivery.WithMeterProvider(nil),
+	for _, option := range []otelredelivery.Option{nil, otelredelivery.WithTracerProvider(nil),
+		otelredelivery.WithMeterProvider(nil),
 		otelredelivery.WithPropagator(nil), otelredelivery.WithTracerProvider((*sdktrace.TracerProvider)(nil)),
 		otelredelivery.WithMeterProvider((*sdkmetric.MeterProvider)(nil))} {
 		_, err := otelredelivery.New(option)

@@ -25,7 +25,8 @@ func TestWorkers(t *testing.T) {
 		require.NoError(t, err)
 		orders := workertest.Setup{
 			Redelivery: []redelivery.Option{telemetry.Observe()},
-			Worker:     []worker.Option{telemetry.ObserveWorker(), worker.WithKeyOrder(), worker.WithTimeout(time.Second), worker.WithConcurrency(2)},
+			Worker: []worker.Option{telemetry.ObserveWorker(), worker.WithKeyOrder(),
+				worker.WithTimeout(time.Second), worker.WithConcurrency(2)},
 		}.Subscription(t)
 		is := func(want float64, name string) {
 			t.Helper()

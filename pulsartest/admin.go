@@ -103,7 +103,8 @@ func statusOf(err error) int {
 
 // named is the topic of a request's path, in a namespace that exists.
 func (s *Server) named(r *http.Request) (topicName, error) {
-	n, err := parseTopic(r.PathValue("domain") + "://" + r.PathValue("tenant") + "/" + r.PathValue("ns") + "/" + r.PathValue("topic"))
+	n, err := parseTopic(r.PathValue("domain") + "://" + r.PathValue("tenant") + "/" + r.PathValue("ns") + "/" +
+		r.PathValue("topic"))
 	if err != nil {
 		return n, refuse(http.StatusPreconditionFailed, "%v", err)
 	}

@@ -42,7 +42,8 @@ func (s *Server) adminInternalStats(w http.ResponseWriter, r *http.Request) erro
 }
 
 func (t *topic) internalStats() *internalStats {
-	st := &internalStats{NumberOfEntries: len(t.log), TotalSize: t.bytes, Ledgers: []ledgerStats{}, Cursors: map[string]cursorStats{},
+	st := &internalStats{NumberOfEntries: len(t.log), TotalSize: t.bytes, Ledgers: []ledgerStats{},
+		Cursors:            map[string]cursorStats{},
 		LastConfirmedEntry: entryText(t.lastEntry())}
 	for _, e := range t.log {
 		if n := len(st.Ledgers); n == 0 || st.Ledgers[n-1].LedgerID != e.ledger {
@@ -101,7 +102,8 @@ func (s *subscription) spans() string {
 		for i+1 < len(log) && s.cursor.acked(i+1) && log[i+1].ledger == log[first].ledger {
 			i++
 		}
-		spans = append(spans, fmt.Sprintf("(%d:%d..%d:%d]", log[first].ledger, int64(log[first].id)-1, log[i].ledger, log[i].id))
+		spans = append(spans, fmt.Sprintf("(%d:%d..%d:%d]", log[first].ledger, int64(log[first].id)-1, log[i].ledger,
+			log[i].id))
 	}
 	return "[" + strings.Join(spans, ",") + "]"
 }

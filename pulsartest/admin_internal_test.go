@@ -39,7 +39,8 @@ func TestInternalStats(t *testing.T) {
 		return text
 	}
 	join := func(name string, from pulsar.SubscriptionInitialPosition) pulsar.Consumer {
-		return subscribe(t, c, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: name, Type: pulsar.Shared, AckWithResponse: true,
+		return subscribe(t, c, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: name, Type: pulsar.Shared,
+			AckWithResponse:                true,
 			EnableBatchIndexAcknowledgment: true, SubscriptionInitialPosition: from})
 	}
 	ack := func(k pulsar.Consumer, which string) {
@@ -60,7 +61,8 @@ func TestInternalStats(t *testing.T) {
 	join("early", pulsar.SubscriptionPositionEarliest).Close()
 	ack(k, "xx.xx.x.")
 	require.Equal(t, "A:1 A:8 [(A:2..A:4],(A:5..A:6]]", cursor(name))
-	p := newProducer(t, c, pulsar.ProducerOptions{Topic: topic, BatchingMaxMessages: 4, BatchingMaxPublishDelay: time.Minute})
+	p := newProducer(t, c, pulsar.ProducerOptions{Topic: topic, BatchingMaxMessages: 4,
+		BatchingMaxPublishDelay: time.Minute})
 	for range 8 {
 		p.SendAsync(t.Context(), &pulsar.ProducerMessage{}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
 	}

@@ -43,7 +43,8 @@ func TestMissingPartitionsAreRefused(t *testing.T) {
 		for verb, status := range want {
 			var method, path string
 			_, _ = fmt.Sscan(verb, &method, &path)
-			require.Equal(t, status, call(method, strings.TrimSuffix(topic+name+"/"+path, "/"), nil), "%s of %s", verb, name)
+			require.Equal(t, status, call(method, strings.TrimSuffix(topic+name+"/"+path, "/"), nil), "%s of %s", verb,
+				name)
 		}
 	}
 }

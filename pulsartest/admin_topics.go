@@ -39,7 +39,8 @@ func (s *Server) adminCreate(w http.ResponseWriter, r *http.Request) error {
 		base := n
 		base.local, base.partition = n.local[:i], -1
 		if err == nil && partition >= s.partitions[base] {
-			return refuse(http.StatusPreconditionFailed, "Can't create topic %s: the partitioned topic has %d partitions", n, s.partitions[base])
+			return refuse(http.StatusPreconditionFailed,
+				"Can't create topic %s: the partitioned topic has %d partitions", n, s.partitions[base])
 		}
 	}
 	s.createTopic(n)

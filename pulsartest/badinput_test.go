@@ -56,8 +56,10 @@ func TestBadInputClosesTheConnectionWithALogLine(t *testing.T) {
 		{"a broker's command", "CONNECTED is not for a broker", frames(hello(), &cmdConnected{})},
 		{"no connect", "not connected", frames(&cmdLookup{Topic: "t"})},
 		{"two connects", "connected before", frames(hello(), hello())},
-		{"no metadata", "without metadata", append(producer, sendFrame(&cmdSend{Producer: 1, Messages: 1}, good[:2])...)},
-		{"unknown producer", "producer 7 is unknown", append(producer, sendFrame(&cmdSend{Producer: 7, Messages: 1}, good)...)},
+		{"no metadata", "without metadata",
+			append(producer, sendFrame(&cmdSend{Producer: 1, Messages: 1}, good[:2])...)},
+		{"unknown producer", "producer 7 is unknown",
+			append(producer, sendFrame(&cmdSend{Producer: 7, Messages: 1}, good)...)},
 		{"batch without end", "batch of 2147483647", append(producer, sendFrame(&cmdSend{Producer: 1},
 			wire.Join(&wire.Metadata{BatchSize: math.MaxInt32}, nil))...)},
 	} {
@@ -180,7 +182,8 @@ func checkInvariants(t testing.TB, s *Server) {
 				delete(unacked, c)
 			}
 			if sum != sub.unacked || len(unacked) > 0 {
-				t.Errorf("%d unacknowledged messages, not %d; %d consumers that have gone", sum, sub.unacked, len(unacked))
+				t.Errorf("%d unacknowledged messages, not %d; %d consumers that have gone", sum, sub.unacked,
+					len(unacked))
 			}
 			if sub.cursor.mark > len(topic.log) || sub.cursor.read < sub.cursor.mark {
 				t.Errorf("mark %d, read %d of %d", sub.cursor.mark, sub.cursor.read, len(topic.log))

@@ -14,13 +14,15 @@ import (
 func BenchmarkMessages(b *testing.B) {
 	s := NewServer(b)
 	c := newClient(b, s.URL())
-	k := subscribe(b, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, ReceiverQueueSize: 1000})
+	k := subscribe(b, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
+		ReceiverQueueSize: 1000})
 	p := newProducer(b, c, pulsar.ProducerOptions{Topic: "t", DisableBatching: true, MaxPendingMessages: 1000})
 	payload := make([]byte, 100)
 	b.ResetTimer()
 	go func() {
 		for range b.N {
-			p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: payload}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
+			p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: payload},
+				func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
 		}
 	}()
 	for range b.N {
@@ -32,7 +34,8 @@ func BenchmarkMessages(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	require.Eventually(b, func() bool { return s.Subscription("t", "s").Backlog == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(b, func() bool { return s.Subscription("t", "s").Backlog == 0 }, 10*time.Second,
+		time.Millisecond)
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 }
 

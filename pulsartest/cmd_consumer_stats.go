@@ -56,8 +56,10 @@ func (m *cmdConsumerStats) handle(c *session) error {
 	if !ok {
 		return fmt.Errorf("consumer %d is unknown", m.Consumer)
 	}
-	c.send(&cmdConsumerStatsResponse{Request: m.Request, Name: k.name, Permits: uint64(max(k.permits, 0)), Unacked: uint64(k.unacked),
-		Blocked: k.blocked, SubType: k.sub.kind.String(), Backlog: uint64(k.sub.cursor.backlog(len(k.sub.topic.log)))}, nil)
+	c.send(&cmdConsumerStatsResponse{Request: m.Request, Name: k.name, Permits: uint64(max(k.permits, 0)),
+		Unacked: uint64(k.unacked),
+		Blocked: k.blocked, SubType: k.sub.kind.String(), Backlog: uint64(k.sub.cursor.backlog(len(k.sub.topic.log)))},
+		nil)
 	return nil
 }
 

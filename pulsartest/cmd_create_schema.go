@@ -56,5 +56,6 @@ func (m *cmdGetOrCreateSchema) handle(c *session) error {
 func (m *cmdGetOrCreateSchema) describe(_ *session, d *Command) { d.setTopic(m.Topic) }
 
 func (m *cmdGetOrCreateSchema) refuse(err error) wire.Command {
-	return &cmdGetOrCreateSchemaResponse{Request: m.Request, Version: []byte{}, Error: codeOf(err), Message: err.Error()}
+	return &cmdGetOrCreateSchemaResponse{Request: m.Request, Version: []byte{}, Error: codeOf(err),
+		Message: err.Error()}
 }

@@ -44,7 +44,8 @@ func (m *cmdGetLastMessageID) handle(c *session) error {
 	if !k.sub.topic.name.persistent() {
 		return failf(wire.UnknownError, "getLastMessageId is not supported on non-persistent topics")
 	}
-	c.send(&cmdGetLastMessageIDResponse{Request: m.Request, Last: k.sub.topic.last(), MarkDelete: k.sub.markDelete()}, nil)
+	c.send(&cmdGetLastMessageIDResponse{Request: m.Request, Last: k.sub.topic.last(), MarkDelete: k.sub.markDelete()},
+		nil)
 	return nil
 }
 

@@ -55,7 +55,8 @@ func (m *cmdLookup) handle(c *session) error {
 			return err
 		}
 	}
-	c.send(&cmdLookupResponse{Request: m.Request, Response: wire.LookupConnect, Authoritative: true, URL: c.server.URL(), ByServiceURL: true}, nil)
+	c.send(&cmdLookupResponse{Request: m.Request, Response: wire.LookupConnect, Authoritative: true,
+		URL: c.server.URL(), ByServiceURL: true}, nil)
 	return nil
 }
 

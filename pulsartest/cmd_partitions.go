@@ -59,5 +59,6 @@ func (m *cmdPartitionedMetadata) handle(c *session) error {
 func (m *cmdPartitionedMetadata) describe(_ *session, d *Command) { d.setTopic(m.Topic) }
 
 func (m *cmdPartitionedMetadata) refuse(err error) wire.Command {
-	return &cmdPartitionedMetadataResponse{Request: m.Request, Response: wire.MetadataFailed, Error: codeOf(err), Message: err.Error()}
+	return &cmdPartitionedMetadataResponse{Request: m.Request, Response: wire.MetadataFailed, Error: codeOf(err),
+		Message: err.Error()}
 }

@@ -93,7 +93,8 @@ func TestServerErrorsMatchTheClients(t *testing.T) {
 		require.True(t, ok, values.Get(i).Name())
 		require.Equal(t, values.Get(i).Number(), protoreflect.EnumNumber(code))
 	}
-	for name, want := range map[string]wire.ServerError{"ConsumerBusy": wire.ConsumerBusy, "NotAllowedError": wire.NotAllowedError, "ProducerFenced": wire.ProducerFenced} {
+	for name, want := range map[string]wire.ServerError{"ConsumerBusy": wire.ConsumerBusy,
+		"NotAllowedError": wire.NotAllowedError, "ProducerFenced": wire.ProducerFenced} {
 		code, _ := wire.ParseServerError(name)
 		require.Equal(t, want, code)
 	}

@@ -22,13 +22,15 @@ import (
 var whatDiffers = map[string]func(*testing.T){
 	"There is no TLS, authentication": func(t *testing.T) {
 		s := NewServer(t)
-		c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: logtest.Client(t), Authentication: pulsar.NewAuthenticationToken("nonsense")})
+		c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: logtest.Client(t),
+			Authentication: pulsar.NewAuthenticationToken("nonsense")})
 		require.NoError(t, err)
 		defer c.Close()
 		p := newProducer(t, c, pulsar.ProducerOptions{Topic: "t", DisableBatching: true})
 		for range 2 { // no deduplication
 			sequence := int64(1)
-			_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("0"), Key: "k", SequenceID: &sequence})
+			_, err := p.Send(context.Background(),
+				&pulsar.ProducerMessage{Payload: []byte("0"), Key: "k", SequenceID: &sequence})
 			require.NoError(t, err)
 		}
 		k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", ReadCompacted: true,

@@ -27,7 +27,8 @@ func ExampleStart() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared})
+	consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing",
+		Type: pulsar.Shared})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,7 +39,8 @@ func ExampleStart() {
 	}
 	defer producer.Close()
 
-	if _, err := producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("one coffee")}); err != nil {
+	if _, err := producer.Send(context.Background(),
+		&pulsar.ProducerMessage{Payload: []byte("one coffee")}); err != nil {
 		log.Fatal(err)
 	}
 	if _, err := consumer.Receive(context.Background()); err != nil {

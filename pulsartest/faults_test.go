@@ -26,8 +26,10 @@ func nothing(t testing.TB, c pulsar.Consumer) {
 // pair is a Shared consumer and a producer of topic t, subscription s.
 func pair(t testing.TB, s *Server) (pulsar.Client, pulsar.Consumer, pulsar.Producer) {
 	c := newClient(t, s.URL())
-	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, AckWithResponse: true})
-	return c, k, newProducer(t, c, pulsar.ProducerOptions{Topic: "t", DisableBatching: true, SendTimeout: 500 * time.Millisecond})
+	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
+		AckWithResponse: true})
+	return c, k, newProducer(t, c,
+		pulsar.ProducerOptions{Topic: "t", DisableBatching: true, SendTimeout: 500 * time.Millisecond})
 }
 
 // Each of these takes the consumers from a client that comes back by itself,
@@ -171,10 +173,12 @@ func TestInjectDelays(t *testing.T) {
 func TestInjectLosesAckResponses(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: logtest.Client(t), OperationTimeout: 300 * time.Millisecond})
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: logtest.Client(t),
+		OperationTimeout: 300 * time.Millisecond})
 	require.NoError(t, err)
 	defer c.Close()
-	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, AckWithResponse: true})
+	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
+		AckWithResponse: true})
 	p := newProducer(t, c, pulsar.ProducerOptions{Topic: "t"})
 	send(t, p, "0")
 	send(t, p, "1")
@@ -189,7 +193,8 @@ func TestInjectLosesAckResponses(t *testing.T) {
 func TestInjectOfNothing(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	require.PanicsWithValue(t, `pulsartest: Inject of command "SENDS", want Pulsar's name of one, such as SEND`, func() { s.Inject("SENDS", "", 1, Drop) })
+	require.PanicsWithValue(t, `pulsartest: Inject of command "SENDS", want Pulsar's name of one, such as SEND`,
+		func() { s.Inject("SENDS", "", 1, Drop) })
 	require.PanicsWithValue(t, `pulsartest: Fail with code "Busy", want a ServerError of Pulsar's protocol, such as PersistenceError`, func() { Fail("Busy", "") })
 }
 

@@ -118,7 +118,8 @@ func javaHash(key string) (h uint32) {
 // subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0. If it takes longer than
 // within, Await fails the test and shows the states that it saw. On a partitioned topic the state is that of all
 // partitions together.
-func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration, until func(Subscription) bool) Subscription {
+func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration,
+	until func(Subscription) bool) Subscription {
 	t.Helper()
 	const most = 8 // states that a failure shows
 	var seen []string
@@ -136,7 +137,8 @@ func (s *Server) Await(t testing.TB, topic, subscription string, within time.Dur
 			}
 		}
 		if time.Since(began) >= within {
-			t.Fatalf("pulsartest: subscription %s of %s is not as awaited within %v; it was\n%s", subscription, topic, within,
+			t.Fatalf("pulsartest: subscription %s of %s is not as awaited within %v; it was\n%s", subscription, topic,
+				within,
 				strings.Join(seen, "\n"))
 		}
 		time.Sleep(min(time.Millisecond, max(within-time.Since(began), 0)))
@@ -149,10 +151,12 @@ func (s *Subscription) line() string {
 		return "no such subscription"
 	}
 	var line strings.Builder
-	line.WriteString(fmt.Sprintf("%s, backlog %d, unacked %d, delayed %d, delivered %d, redelivered %d", s.Type, s.Backlog, s.Unacked, s.Delayed,
+	line.WriteString(fmt.Sprintf("%s, backlog %d, unacked %d, delayed %d, delivered %d, redelivered %d", s.Type,
+		s.Backlog, s.Unacked, s.Delayed,
 		s.Delivered, s.Redelivered))
 	for _, c := range s.Consumers {
-		line.WriteString(fmt.Sprintf("; consumer %s: permits %d, unacked %d, delivered %d", c.Name, c.Permits, c.Unacked, c.Delivered))
+		line.WriteString(fmt.Sprintf("; consumer %s: permits %d, unacked %d, delivered %d", c.Name, c.Permits,
+			c.Unacked, c.Delivered))
 	}
 	return line.String()
 }

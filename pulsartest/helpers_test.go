@@ -17,7 +17,8 @@ func TestPublish(t *testing.T) {
 	k := subscribe(t, s.Client(t), pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
 	event := time.UnixMilli(1_700_000_000_000)
 	ids := s.Publish(t, "t",
-		&pulsar.ProducerMessage{Payload: []byte("0"), Key: "k", OrderingKey: "o", Properties: map[string]string{"a": "b"}, EventTime: event},
+		&pulsar.ProducerMessage{Payload: []byte("0"), Key: "k", OrderingKey: "o",
+			Properties: map[string]string{"a": "b"}, EventTime: event},
 		&pulsar.ProducerMessage{Payload: []byte("1")})
 	require.Len(t, ids, 2)
 	m := receive(t, k)
@@ -93,7 +94,8 @@ func TestPublishSaysWhatFailed(t *testing.T) {
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	k := subscribe(t, s.Client(t), pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, Name: "me"})
+	k := subscribe(t, s.Client(t),
+		pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, Name: "me"})
 	s.Publish(t, "t", &pulsar.ProducerMessage{}, &pulsar.ProducerMessage{})
 	require.NoError(t, k.Ack(receive(t, k)))
 	state := s.Await(t, "t", "s", 5*time.Second, func(s Subscription) bool { return s.Backlog == 1 })
@@ -112,7 +114,8 @@ func TestAwait(t *testing.T) {
 func TestAwaitShowsTheFirstAndTheLastStates(t *testing.T) {
 	t.Parallel()
 	var failure string
-	for patience, backlog := 200*time.Millisecond, 0; backlog < 12; patience *= 2 { // on a busy machine twelve changes take longer
+	for patience, backlog := 200*time.Millisecond, 0; backlog < 12; patience *= 2 {
+		// on a busy machine twelve changes take longer
 		s := NewServer(t)
 		subscribe(t, s.Client(t), pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
 		failure = failureOf(t, func(tb testing.TB) {
@@ -136,7 +139,8 @@ func TestFastForward(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := NewServer(t, options...)
 			c, k, p := pair(t, s)
-			_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("by a client"), DeliverAfter: time.Hour})
+			_, err := p.Send(context.Background(),
+				&pulsar.ProducerMessage{Payload: []byte("by a client"), DeliverAfter: time.Hour})
 			require.NoError(t, err)
 			s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("by the server"), DeliverAfter: 2 * time.Hour})
 			s.Await(t, "t", "s", 5*time.Second, func(s Subscription) bool { return s.Delayed == 2 })

@@ -41,7 +41,8 @@ var (
 func Fail(code, message string) Verdict {
 	number, ok := wire.ParseServerError(code)
 	if !ok {
-		panic(fmt.Sprintf("pulsartest: Fail with code %q, want a ServerError of Pulsar's protocol, such as PersistenceError", code))
+		panic(fmt.Sprintf("pulsartest: Fail with code %q, want a ServerError of Pulsar's protocol, such as "+
+			"PersistenceError", code))
 	}
 	return Verdict{action: answer, err: failf(number, "%s", message)}
 }

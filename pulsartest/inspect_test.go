@@ -49,7 +49,8 @@ func TestSubscriptionCountsAllPartitions(t *testing.T) {
 			k.Nack(receive(t, k))
 		}
 	}
-	require.Eventually(t, func() bool { return len(s.Subscription("t", "s").RedeliveryCounts) == 6 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.Subscription("t", "s").RedeliveryCounts) == 6 }, 5*time.Second,
+		time.Millisecond)
 	for id, count := range s.Subscription("t-partition-1", "s").RedeliveryCounts {
 		require.Equal(t, 1, id.Partition)
 		require.Positive(t, count)
@@ -78,11 +79,15 @@ func TestMessagesAreUnpacked(t *testing.T) {
 		for _, batched := range []bool{false, true} {
 			t.Run(fmt.Sprint(codec, batched), func(t *testing.T) {
 				s := NewServer(t)
-				p := newProducer(t, newClient(t, s.URL()), pulsar.ProducerOptions{Topic: "t", Name: "p", CompressionType: codec,
-					DisableBatching: !batched, BatchingMaxPublishDelay: time.Minute})
+				p := newProducer(t, newClient(t, s.URL()),
+					pulsar.ProducerOptions{Topic: "t", Name: "p", CompressionType: codec,
+						DisableBatching: !batched, BatchingMaxPublishDelay: time.Minute})
 				for i := range 3 {
-					p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(strings.Repeat(fmt.Sprint(i), 100)),
-						Key: "key", OrderingKey: "ordering", EventTime: event, Properties: map[string]string{"a": "b"}}, nil)
+					p.SendAsync(context.Background(),
+						&pulsar.ProducerMessage{Payload: []byte(strings.Repeat(fmt.Sprint(i), 100)),
+							Key: "key", OrderingKey: "ordering", EventTime: event,
+							Properties: map[string]string{"a": "b"}},
+						nil)
 				}
 				require.NoError(t, p.FlushWithCtx(context.Background()))
 				all := s.Messages("t")

@@ -65,7 +65,9 @@ func (s *Server) CreatePartitionedTopic(topic string, partitions int) error {
 		return err
 	}
 	if partitions < 1 || strings.Contains(n.local, partitionSuffix) || partitions < s.partitions[n] {
-		return failf(wire.NotAllowedError, "pulsartest: %d partitions for %s, want %d or more, of a topic that is no partition", partitions, n, max(1, s.partitions[n]))
+		return failf(wire.NotAllowedError,
+			"pulsartest: %d partitions for %s, want %d or more, of a topic that is no partition", partitions, n,
+			max(1, s.partitions[n]))
 	}
 	if !s.namespaces[n.namespace] {
 		return failf(wire.TopicNotFound, "pulsartest: namespace %s does not exist", n.namespace)

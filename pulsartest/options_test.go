@@ -20,7 +20,8 @@ func TestExactDelays(t *testing.T) {
 	due := map[string]time.Time{}
 	for _, delay := range []time.Duration{300 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
 		due[delay.String()] = time.Now().Add(delay).Truncate(time.Millisecond) // the wire has whole ones
-		_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(delay.String()), DeliverAfter: delay})
+		_, err := p.Send(context.Background(),
+			&pulsar.ProducerMessage{Payload: []byte(delay.String()), DeliverAfter: delay})
 		require.NoError(t, err)
 	}
 	for range due {

@@ -29,7 +29,8 @@ func (s *Server) policyHandlers(topic string, handle handlers) {
 		"maxUnackedMessagesOnConsumer":     func(l *limits) *policy { return &l.consumer },
 		"maxUnackedMessagesOnSubscription": func(l *limits) *policy { return &l.subscription },
 	} {
-		change := func(f func(w http.ResponseWriter, r *http.Request, p *policy) error) func(http.ResponseWriter, *http.Request) error {
+		change := func(f func(w http.ResponseWriter, r *http.Request, p *policy) error) func(http.ResponseWriter,
+			*http.Request) error {
 			return func(w http.ResponseWriter, r *http.Request) error {
 				n, topics, err := s.existing(r)
 				if err != nil {

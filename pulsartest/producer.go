@@ -35,7 +35,8 @@ func (t *topic) addProducer(p *producer) (ready bool, err error) {
 		// A client may replace its own producer. One of a connection that is gone but not noticed is no hindrance
 		// either.
 		if !(p.session == old.session && p.id == old.id && p.epoch > old.epoch) && !old.session.gone {
-			return false, failf(wire.ProducerBusy, "Producer with name '%s' is already connected to topic %s", p.name, t.name)
+			return false, failf(wire.ProducerBusy, "Producer with name '%s' is already connected to topic %s", p.name,
+				t.name)
 		}
 		t.removeProducer(old)
 		delete(old.session.producers, old.id)
@@ -44,7 +45,8 @@ func (t *topic) addProducer(p *producer) (ready bool, err error) {
 	switch p.mode {
 	case wire.AccessShared:
 		if exclusive != nil || len(t.waiting) > 0 {
-			return false, failf(wire.ProducerBusy, "Topic %s has an existing exclusive producer: %s", t.name, exclusive.title())
+			return false, failf(wire.ProducerBusy, "Topic %s has an existing exclusive producer: %s", t.name,
+				exclusive.title())
 		}
 		t.producers[p.name] = p
 		return true, nil

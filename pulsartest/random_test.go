@@ -43,7 +43,8 @@ func randomStream(rnd *rand.Rand) []byte {
 }
 
 func randomMetadata(rnd *rand.Rand) *wire.Metadata {
-	m := &wire.Metadata{ProducerName: "p", BatchSize: int32(rnd.Intn(80) - 2), Key: wire.Key{Partition: string(rune('a' + rnd.Intn(5)))}}
+	m := &wire.Metadata{ProducerName: "p", BatchSize: int32(rnd.Intn(80) - 2),
+		Key: wire.Key{Partition: string(rune('a' + rnd.Intn(5)))}}
 	switch rnd.Intn(6) {
 	case 0:
 		m.DeliverAt = time.Now().UnixMilli() + int64(rnd.Intn(3000))
@@ -59,7 +60,8 @@ func randomMetadata(rnd *rand.Rand) *wire.Metadata {
 
 func randomCommand(rnd *rand.Rand) wire.Command {
 	id := func() wire.MessageID {
-		id := wire.MessageID{Ledger: uint64(1 + rnd.Intn(3)), Entry: uint64(rnd.Intn(100)), Partition: -1, BatchIndex: -1}
+		id := wire.MessageID{Ledger: uint64(1 + rnd.Intn(3)), Entry: uint64(rnd.Intn(100)), Partition: -1,
+			BatchIndex: -1}
 		switch rnd.Intn(8) {
 		case 0:
 			id.Ledger, id.Entry = math.MaxUint64, math.MaxUint64
@@ -85,11 +87,14 @@ func randomCommand(rnd *rand.Rand) wire.Command {
 		&cmdProducer{Topic: topic, Producer: who, Request: request, TopicEpoch: wire.Absent,
 			AccessMode: wire.AccessMode(max(rnd.Intn(16)-11, 0))},
 		&cmdCloseProducer{Producer: who},
-		&cmdSubscribe{Topic: topic, Subscription: "s", SubType: wire.SubType(rnd.Intn(4)), Consumer: who, ForceTopic: true,
-			Durable: rnd.Intn(4) > 0, From: startPoint{ID: &start, Position: wire.InitialPosition(rnd.Intn(2))}, Epoch: wire.Absent,
+		&cmdSubscribe{Topic: topic, Subscription: "s", SubType: wire.SubType(rnd.Intn(4)), Consumer: who,
+			ForceTopic: true,
+			Durable:    rnd.Intn(4) > 0, From: startPoint{ID: &start, Position: wire.InitialPosition(rnd.Intn(2))},
+			Epoch: wire.Absent,
 			KeyShared: &wire.KeySharedMeta{Mode: wire.KeySharedMode(rnd.Intn(2)),
 				HashRanges: []wire.IntRange{{Start: int32(rnd.Intn(100)), End: rnd.Int31n(70000)}}}},
-		&cmdSubscribe{Topic: topic, Subscription: "s", SubType: wire.Shared, Consumer: who, ForceTopic: true, Durable: true},
+		&cmdSubscribe{Topic: topic, Subscription: "s", SubType: wire.Shared, Consumer: who, ForceTopic: true,
+			Durable: true},
 		&cmdFlow{Consumer: who, Permits: uint32(rnd.Intn(50))}, &cmdFlow{Consumer: who, Permits: rnd.Uint32()},
 		&cmdAck{Consumer: who, IDs: ids(), AckType: wire.AckType(rnd.Intn(2)), Request: request},
 		&cmdAck{Consumer: who, IDs: ids(), Request: wire.Absent},

@@ -39,7 +39,8 @@ func (t *topic) admitSchema(schema *wire.Schema) error {
 	all := t.server.schemas[t.name.base()]
 	if len(all) > 0 {
 		if newest := all[len(all)-1].Type; newest != schema.Type {
-			return failf(wire.IncompatibleSchema, "Incompatible schema: exists schema type %s, new schema type %s", newest, schema.Type)
+			return failf(wire.IncompatibleSchema, "Incompatible schema: exists schema type %s, new schema type %s",
+				newest, schema.Type)
 		}
 		return nil
 	}
@@ -48,7 +49,8 @@ func (t *topic) admitSchema(schema *wire.Schema) error {
 		used = used || len(sub.consumers) > 0
 	}
 	if used {
-		return failf(wire.IncompatibleSchema, "Failed to add schema to an active topic with empty(BYTES) schema: new schema type %s", schema.Type)
+		return failf(wire.IncompatibleSchema,
+			"Failed to add schema to an active topic with empty(BYTES) schema: new schema type %s", schema.Type)
 	}
 	_, err := t.server.addSchema(t.name, schema)
 	return err

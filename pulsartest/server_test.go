@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 
 func newClient(t testing.TB, url string) pulsar.Client {
 	t.Helper()
-	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: logtest.Client(t), OperationTimeout: 5 * time.Second})
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: logtest.Client(t),
+		OperationTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -92,9 +93,10 @@ func TestASendIsConfirmedBeforeItsMessageComes(t *testing.T) {
 	sub := subscribe(t, c, pulsar.ConsumerOptions{Topic: "in", SubscriptionName: "s"})
 	var confirmed atomic.Int64
 	for n := range int64(300) {
-		p.SendAsync(t.Context(), &pulsar.ProducerMessage{Payload: []byte("m")}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {
-			confirmed.Add(1)
-		})
+		p.SendAsync(t.Context(), &pulsar.ProducerMessage{Payload: []byte("m")},
+			func(pulsar.MessageID, *pulsar.ProducerMessage, error) {
+				confirmed.Add(1)
+			})
 		receive(t, sub)
 		require.Equal(t, n+1, confirmed.Load())
 	}
@@ -124,7 +126,8 @@ func TestEverySubscriptionTypeDeliversNacksAndAcks(t *testing.T) {
 					require.Equal(t, fmt.Sprint(i), string(m.Payload()))
 					require.NoError(t, k.Ack(m))
 				}
-				require.Eventually(t, func() bool { return s.Subscription("t", "s").Backlog == 0 }, 5*time.Second, 5*time.Millisecond)
+				require.Eventually(t, func() bool { return s.Subscription("t", "s").Backlog == 0 }, 5*time.Second,
+					5*time.Millisecond)
 				require.Len(t, s.Messages("t"), 10)
 				require.Equal(t, "3", string(s.Messages("t")[3].Payload))
 			})

@@ -37,7 +37,8 @@ func StartBilling(ctx context.Context, client pulsar.Client) (*Billing, error) {
 	if err != nil {
 		return nil, err
 	}
-	invoices, err := client.CreateProducer(pulsar.ProducerOptions{Topic: "invoices", SendTimeout: time.Second, DisableBatching: true})
+	invoices, err := client.CreateProducer(pulsar.ProducerOptions{Topic: "invoices", SendTimeout: time.Second,
+		DisableBatching: true})
 	if err != nil {
 		orders.Close()
 		return nil, err
@@ -111,7 +112,8 @@ func TestBillingSendsAnInvoiceForEachOrder(t *testing.T) {
 func TestBillingTriesABadOrderAgain(t *testing.T) {
 	broker := newBilling(t)
 	broker.Publish(t, "orders", order("free", 0), order("a", 100))
-	state := broker.Await(t, "orders", "billing", 5*time.Second, func(s pulsartest.Subscription) bool { return s.Redelivered >= 3 })
+	state := broker.Await(t, "orders", "billing", 5*time.Second,
+		func(s pulsartest.Subscription) bool { return s.Redelivered >= 3 })
 	if state.Backlog != 1 {
 		t.Errorf("%d orders are left, want the free one", state.Backlog)
 	}

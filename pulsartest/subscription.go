@@ -174,7 +174,8 @@ func (s *subscription) closeConsumers(but *consumer) {
 
 // reset moves the subscription to offset.
 func (s *subscription) reset(offset int) {
-	if c := s.active; c != nil && len(s.consumers) > 1 { // of Failover the active one alone; the next that comes begins an election
+	if c := s.active; c != nil && len(s.consumers) > 1 {
+		// of Failover the active one alone; the next that comes begins an election
 		delete(c.session.consumers, c.id)
 		c.session.send(&cmdCloseConsumer{Consumer: c.id, Request: noRequest}, nil)
 		s.gone.include(c.traffic)

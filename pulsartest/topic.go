@@ -88,7 +88,8 @@ func (t *topic) findTime(ms uint64) int {
 // last is the position of the newest entry as GET_LAST_MESSAGE_ID answers it.
 func (t *topic) last() *wire.MessageID {
 	if len(t.log) == 0 {
-		return &wire.MessageID{Ledger: math.MaxUint64, Entry: math.MaxUint64, Partition: t.name.partition, BatchIndex: -1}
+		return &wire.MessageID{Ledger: math.MaxUint64, Entry: math.MaxUint64, Partition: t.name.partition,
+			BatchIndex: -1}
 	}
 	e := t.log[len(t.log)-1]
 	id := &wire.MessageID{Ledger: e.ledger, Entry: e.id, Partition: t.name.partition, BatchIndex: -1}

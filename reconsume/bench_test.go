@@ -54,7 +54,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-func pipelined(b *testing.B, br *broker, start func(*reconsume.Reconsumer, pulsar.ConsumerMessage) func() error) time.Duration {
+func pipelined(b *testing.B, br *broker,
+	start func(*reconsume.Reconsumer, pulsar.ConsumerMessage) func() error) time.Duration {
 	c := br.subscribe(pulsar.ConsumerOptions{Topic: br.topic, Type: pulsar.Shared, ReceiverQueueSize: thousands})
 	received := make([]pulsar.ConsumerMessage, thousands)
 	for i := range received {

@@ -34,7 +34,8 @@ type broker struct {
 }
 
 func newBroker(t testing.TB) *broker {
-	b := &broker{t: t, admin: os.Getenv("PULSAR_ADMIN_URL"), topic: fmt.Sprintf("persistent://public/default/r-%08x", rand.Uint32())}
+	b := &broker{t: t, admin: os.Getenv("PULSAR_ADMIN_URL"),
+		topic: fmt.Sprintf("persistent://public/default/r-%08x", rand.Uint32())}
 	url := os.Getenv("PULSAR_URL")
 	if url == "" || b.admin == "" {
 		b.inProcess = pulsartest.NewServer(t)
@@ -80,7 +81,10 @@ func (b *broker) send(schema pulsar.Schema, msgs ...*pulsar.ProducerMessage) {
 	require.NoError(b.t, err)
 	defer p.Close()
 	for _, msg := range msgs {
-		p.SendAsync(bg, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(b.t, err) })
+		p.SendAsync(bg, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage,
+			err error) {
+			assert.NoError(b.t, err)
+		})
 	}
 	require.NoError(b.t, p.FlushWithCtx(context.Background()))
 }
@@ -116,7 +120,8 @@ func TestARefusedDelay(t *testing.T) {
 	if b.inProcess == nil {
 		namespace := fmt.Sprintf("public/r-%08x", rand.Uint32())
 		b.rest("PUT", "namespaces/"+namespace, nil)
-		b.rest("POST", "namespaces/"+namespace+"/delayedDelivery", map[string]any{"active": true, "tickTime": 1000, "maxDeliveryDelayInMillis": 5000})
+		b.rest("POST", "namespaces/"+namespace+"/delayedDelivery",
+			map[string]any{"active": true, "tickTime": 1000, "maxDeliveryDelayInMillis": 5000})
 		var policy map[string]any
 		require.NoError(t, admin.Call(bg, b.admin, "GET", "namespaces/"+namespace+"/delayedDelivery", nil, &policy))
 		if policy["maxDeliveryDelayInMillis"] == nil {
@@ -155,7 +160,8 @@ func TestARefusedSize(t *testing.T) {
 	}
 	large := make([]byte, 8000)
 	_, _ = cryptorand.Read(large) // what can be compressed would fit
-	b.send(nil, &pulsar.ProducerMessage{Payload: large}, &pulsar.ProducerMessage{Payload: []byte("x")}, &pulsar.ProducerMessage{Payload: []byte("y")})
+	b.send(nil, &pulsar.ProducerMessage{Payload: large}, &pulsar.ProducerMessage{Payload: []byte("x")},
+		&pulsar.ProducerMessage{Payload: []byte("y")})
 	r := b.reconsumer(reconsume.Options{})
 	first, x, y := b.receive(c), b.receive(c), b.receive(c)
 	if b.inProcess != nil {
@@ -180,7 +186,8 @@ func TestInitialSubscriptionInUse(t *testing.T) {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			b := newBroker(t)
 			c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
-			readers := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ", SubscriptionName: "readers", Type: kind})
+			readers := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ", SubscriptionName: "readers",
+				Type: kind})
 			b.send(nil, &pulsar.ProducerMessage{Payload: []byte("x")})
 			r := b.reconsumer(reconsume.Options{InitialSubscriptionName: "readers"})
 			require.NoError(t, r.DeadLetter(in(5*time.Second), b.receive(c), nil))
@@ -204,7 +211,8 @@ func TestOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t)
 			c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Exclusive})
-			published := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-" + name, Type: pulsar.Exclusive}) // which no delay holds up
+			// which no delay holds up
+			published := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-" + name, Type: pulsar.Exclusive})
 			msgs := make([]*pulsar.ProducerMessage, n+1)
 			for i := range msgs {
 				msgs[i] = &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))}

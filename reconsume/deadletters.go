@@ -59,7 +59,8 @@ func (t *letterTopic) start(ctx context.Context, msg *pulsar.ProducerMessage) (a
 	answered := t.startWhole(ctx, msg)
 	return func() error {
 		err := answered()
-		if !isRefused(err) || t.pieces == nil || len(msg.Payload) < 2 || msg.Schema != nil { // chunks do not say which version of a schema they have
+		if !isRefused(err) || t.pieces == nil || len(msg.Payload) < 2 || msg.Schema != nil {
+			// chunks do not say which version of a schema they have
 			return err
 		}
 		p := t.pieces(uint(len(msg.Payload)+1) / 2)
@@ -98,7 +99,8 @@ func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic
 	case !topicname.IsPersistent(topic):
 		return nil, errors.New("want a persistent topic")
 	case topicname.Same(topic, msg.Topic()), topicname.Same(topic, d.o.RetryLetterTopic):
-		return nil, errors.New("want another topic than the subscription's own: the letter would come again and never end")
+		return nil, errors.New("want another topic than the subscription's own: the letter would come again and " +
+			"never end")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,16 +134,19 @@ func (r *Reconsumer) deadLetter(ctx context.Context, cm pulsar.ConsumerMessage, 
 }
 
 // startDeadLetter begins to publish a dead letter with a reason and properties.
-func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error, props map[string]string) (wait func() error) {
+func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error,
+	props map[string]string) (wait func() error) {
 	usual, note := r.o.DeadLetterTopic, publishing.Of(ctx)
 	if topicname.Same(usual, cm.Topic()) {
-		return failed(fmt.Errorf("reconsume: the dead letter topic is %s, want another one than the message's own: it would come again and never end", usual))
+		return failed(fmt.Errorf("reconsume: the dead letter topic is %s, want another one than the message's own: "+
+			"it would come again and never end", usual))
 	}
 	name := publishing.TopicOf(reason, usual)
 	topic := topicname.In(r.o.Topic, name)
 	t, err := r.deadLetters.of(name, topic, cm.Message)
 	instead := func(err error) {
-		r.o.Logger.Warn("reconsume: a dead letter goes to the usual topic, as the one of DeadLetterTo will not take it", "topic", name, "usual", usual,
+		r.o.Logger.Warn("reconsume: a dead letter goes to the usual topic, as the one of DeadLetterTo will not take it",
+			"topic", name, "usual", usual,
 			"message", cm.ID(), "error", err)
 		props[PropertyDeadLetterTopic] = name
 		note.DeadLetter(usual, reason)
@@ -176,7 +181,8 @@ func isFinal(err error) bool {
 	if isRefused(err) || errors.Is(err, pulsar.ErrTopicTerminated) || errors.Is(err, pulsar.ErrTopicNotfound) {
 		return true
 	}
-	return slices.ContainsFunc([]string{"TopicNotFound", "TopicTerminated", "AuthorizationError", "NotAllowedError", "InvalidTopicName",
+	return slices.ContainsFunc([]string{"TopicNotFound", "TopicTerminated", "AuthorizationError", "NotAllowedError",
+		"InvalidTopicName",
 		"reached max producers limit", "existing exclusive producer", "ProducerFenced"}, func(code string) bool {
 		return strings.Contains(err.Error(), code)
 	})

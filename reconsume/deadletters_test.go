@@ -23,30 +23,36 @@ func TestDeadLetterTo(t *testing.T) {
 		reason      error
 		topic, text string
 	}{
-		"a topic":              {reconsume.DeadLetterTo("malformed", errBroker), "malformed", "broker says no"},
-		"wrapped":              {fmt.Errorf("order 7: %w", reconsume.DeadLetterTo("malformed", errBroker)), "malformed", "order 7: broker says no"},
-		"the outermost":        {reconsume.DeadLetterTo("b", reconsume.DeadLetterTo("a", errBroker)), "b", "broker says no"},
-		"nil":                  {reconsume.DeadLetterTo("malformed", nil), "malformed", "no reason given"},
-		"the usual one":        {reconsume.DeadLetterTo("orders-sub-DLQ", errBroker), usual, "broker says no"},
-		"no topic":             {reconsume.DeadLetterTo("", errBroker), usual, "broker says no"},
-		"no mark":              {errBroker, usual, "broker says no"},
-		"one that panics":      {reconsume.DeadLetterTo("malformed", (*fs.PathError)(nil)), "malformed", "*fs.PathError, whose Error panics"},
+		"a topic": {reconsume.DeadLetterTo("malformed", errBroker), "malformed", "broker says no"},
+		"wrapped": {fmt.Errorf("order 7: %w", reconsume.DeadLetterTo("malformed", errBroker)), "malformed",
+			"order 7: broker says no"},
+		"the outermost": {reconsume.DeadLetterTo("b", reconsume.DeadLetterTo("a", errBroker)), "b",
+			"broker says no"},
+		"nil":           {reconsume.DeadLetterTo("malformed", nil), "malformed", "no reason given"},
+		"the usual one": {reconsume.DeadLetterTo("orders-sub-DLQ", errBroker), usual, "broker says no"},
+		"no topic":      {reconsume.DeadLetterTo("", errBroker), usual, "broker says no"},
+		"no mark":       {errBroker, usual, "broker says no"},
+		"one that panics": {reconsume.DeadLetterTo("malformed", (*fs.PathError)(nil)), "malformed",
+			"*fs.PathError, whose Error panics"},
 		"an error that panics": {(*fs.PathError)(nil), usual, "*fs.PathError, whose Error panics"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, reconsume.Options{MaxDeliveries: 1}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-				require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, test.reason))
-				again := message{props: map[string]string{"RECONSUMETIMES": "1"}}
-				require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: acks, Message: again}, reconsume.WithCause(test.reason)))
-				require.Equal(t, 2, acks.acked)
-				topic := topicname.Full(test.topic)
-				require.Len(t, c.sent[topic], 2)
-				for _, letter := range c.sent[topic] {
-					require.Equal(t, test.text, letter.Properties["EXCEPTION_MESSAGE"])
-				}
-				require.Len(t, c.created, 1)
-				require.Equal(t, topic, c.created[0].Topic)
-			})
+			run(t, reconsume.Options{MaxDeliveries: 1},
+				func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+					require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}},
+						test.reason))
+					again := message{props: map[string]string{"RECONSUMETIMES": "1"}}
+					require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: acks, Message: again},
+						reconsume.WithCause(test.reason)))
+					require.Equal(t, 2, acks.acked)
+					topic := topicname.Full(test.topic)
+					require.Len(t, c.sent[topic], 2)
+					for _, letter := range c.sent[topic] {
+						require.Equal(t, test.text, letter.Properties["EXCEPTION_MESSAGE"])
+					}
+					require.Len(t, c.created, 1)
+					require.Equal(t, topic, c.created[0].Topic)
+				})
 		})
 	}
 }
@@ -59,12 +65,14 @@ func TestImpossibleTopicsOfDeadLetterTo(t *testing.T) {
 	o := reconsume.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		to := func(topic string) {
-			require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, reconsume.DeadLetterTo(topic, errBroker)))
+			require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}},
+				reconsume.DeadLetterTo(topic, errBroker)))
 		}
 		for n := range 100 {
 			to(fmt.Sprint("topic ", n))
 		}
-		impossible := []string{"non-persistent://public/default/a", "one/more", "x-partition-y", "orders", "orders-sub-RETRY", "one more"}
+		impossible := []string{"non-persistent://public/default/a", "one/more", "x-partition-y", "orders",
+			"orders-sub-RETRY", "one more"}
 		for n, topic := range impossible {
 			to(topic)
 			letter := c.sent[deadLetters][n]
@@ -94,19 +102,22 @@ func TestRefusedTopicOfDeadLetterTo(t *testing.T) {
 		require.Equal(t, "secret", c.sent[deadLetters][0].Properties["DEAD_LETTER_TOPIC"])
 		require.Equal(t, 1, acks.acked)
 		c.refuse = func(pulsar.ProducerOptions) error { return errBroker }
-		require.ErrorIs(t, r.DeadLetter(bg, cm, reconsume.DeadLetterTo("away", errBroker)), errBroker, "a later try may succeed")
+		require.ErrorIs(t, r.DeadLetter(bg, cm, reconsume.DeadLetterTo("away", errBroker)), errBroker,
+			"a later try may succeed")
 	})
 }
 
 // Two replicas with one name for their producers both publish: the second one's gets a suffix.
 func TestProducerNameThatIsTaken(t *testing.T) {
 	var log bytes.Buffer
-	o := reconsume.Options{DeadLetterTopicProducerName: "letters", ProducerOptions: pulsar.ProducerOptions{Name: "retries"},
-		Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	o := reconsume.Options{DeadLetterTopicProducerName: "letters",
+		ProducerOptions: pulsar.ProducerOptions{Name: "retries"},
+		Logger:          slog.New(slog.NewTextHandler(&log, nil))}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.refuse = func(o pulsar.ProducerOptions) error {
 			if o.Name == "letters" || o.Name == "retries" {
-				return fmt.Errorf("server error: ProducerBusy: Producer with name '%s' is already connected to topic 'x'", o.Name)
+				return fmt.Errorf("server error: ProducerBusy: Producer with name '%s' is already connected to "+
+					"topic 'x'", o.Name)
 			}
 			return nil
 		}
@@ -127,7 +138,8 @@ func TestAccessModeOfOneProducerIsWarnedOf(t *testing.T) {
 		pulsar.ProducerAccessModeWaitForExclusive: "mode=WaitForExclusive",
 	} {
 		var log bytes.Buffer
-		o := reconsume.Options{ProducerOptions: pulsar.ProducerOptions{ProducerAccessMode: mode}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		o := reconsume.Options{ProducerOptions: pulsar.ProducerOptions{ProducerAccessMode: mode},
+			Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			require.Contains(t, log.String(), want)
 			c.refuse = func(o pulsar.ProducerOptions) error {
@@ -138,7 +150,8 @@ func TestAccessModeOfOneProducerIsWarnedOf(t *testing.T) {
 		})
 	}
 	var log bytes.Buffer
-	run(t, reconsume.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(*testing.T, *reconsume.Reconsumer, *client, *consumer) {})
+	run(t, reconsume.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(*testing.T, *reconsume.Reconsumer, *client, *consumer) {})
 	require.Empty(t, log.String())
 }
 

@@ -17,8 +17,9 @@ import (
 const (
 	patience = 5 * time.Second        // before the broker is asked whether it refused a message that has no answer
 	grace    = 100 * time.Millisecond // in which a producer hears that its connection was lost
-	prompt   = 2 * time.Second        // less than an OperationTimeout of the client, after which a close without an answer is over too
-	memory   = time.Minute            // of a refusal
+	// less than an OperationTimeout of the client, after which a close without an answer is over too
+	prompt = 2 * time.Second
+	memory = time.Minute // of a refusal
 )
 
 // delays are the delays that the namespace is known to allow, or to refuse.
@@ -190,7 +191,8 @@ func (p *producer) ask(m *made) {
 	if p.made != m || p.closed.Err() != nil {
 		return
 	}
-	if wait := patience - time.Since(time.Unix(0, m.verdict.shaken.Load())); wait > 0 { // messages without an answer were published again
+	if wait := patience - time.Since(time.Unix(0, m.verdict.shaken.Load())); wait > 0 {
+		// messages without an answer were published again
 		time.AfterFunc(wait, func() { p.ask(m) })
 		return
 	}

@@ -98,7 +98,8 @@ func TestErrors(t *testing.T) {
 		},
 		"not decrypted": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{keys: &pulsar.EncryptionContext{}}}
-			for _, err := range []error{r.Later(bg, cm), r.LaterLevel(bg, cm, 1), r.LaterAfter(bg, cm, 0, nil), r.DeadLetter(bg, cm, nil)} {
+			for _, err := range []error{r.Later(bg, cm), r.LaterLevel(bg, cm, 1), r.LaterAfter(bg, cm, 0, nil),
+				r.DeadLetter(bg, cm, nil)} {
 				require.ErrorContains(t, err, "could not be decrypted")
 			}
 			require.Empty(t, c.created)
@@ -175,7 +176,8 @@ func TestARefusedSizeHarmsNoOther(t *testing.T) {
 			run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 				c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
 				after := func(d time.Duration, bytes int) error {
-					return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{payload: make([]byte, bytes)}}, d, nil)
+					return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks,
+						Message: message{payload: make([]byte, bytes)}}, d, nil)
 				}
 				var calls sync.WaitGroup
 				begin := time.Now()
@@ -205,7 +207,8 @@ func TestARefusedDeadLetterHarmsNoOther(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
 		dead := func(bytes int) error {
-			return r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{payload: make([]byte, bytes)}}, nil)
+			return r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks,
+				Message: message{payload: make([]byte, bytes)}}, nil)
 		}
 		var calls sync.WaitGroup
 		begin := time.Now()
@@ -226,7 +229,8 @@ func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
 		after := func(ctx context.Context, bytes int) error {
-			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{payload: make([]byte, bytes)}}, time.Minute, nil)
+			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks,
+				Message: message{payload: make([]byte, bytes)}}, time.Minute, nil)
 		}
 		require.ErrorIs(t, after(in(100*time.Millisecond), 7000), context.DeadlineExceeded)
 		require.NoError(t, after(bg, 5000))
@@ -266,8 +270,10 @@ func TestASilentBrokerRefusesNothing(t *testing.T) {
 		err := r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Minute, nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, reconsume.ErrDelayRefused)
-		require.ErrorContains(t, err, "reconsume: publishing to "+retries+": whether the message was published is unknown: no answer from the broker")
-		require.ErrorContains(t, err, "(a topic gives none to a message beyond its maxMessageSize; this payload has 6 bytes)")
+		require.ErrorContains(t, err, "reconsume: publishing to "+retries+": whether the message was published is "+
+			"unknown: no answer from the broker")
+		require.ErrorContains(t, err, "(a topic gives none to a message beyond its maxMessageSize; this payload has "+
+			"6 bytes)")
 		close(silent)
 	})
 }
@@ -303,11 +309,13 @@ func TestABrokerThatCannotStoreRefusesNothing(t *testing.T) {
 	for _, operationTimeout := range []time.Duration{3 * time.Second, 30 * time.Second} { // the client's
 		run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.lost, c.stuck = all, operationTimeout
-			err := r.LaterAfter(in(2*time.Minute), pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Second, nil)
+			err := r.LaterAfter(in(2*time.Minute), pulsar.ConsumerMessage{Consumer: acks, Message: message{}},
+				time.Second, nil)
 			require.NotErrorIs(t, err, reconsume.ErrDelayRefused)
 			require.ErrorContains(t, err, "unknown")
 			c.lost, c.stuck = nil, 0
-			require.NoError(t, r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Second, nil))
+			require.NoError(t, r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Second,
+				nil))
 		})
 	}
 }
@@ -323,7 +331,8 @@ func TestOneCreationAtATime(t *testing.T) {
 				r, err := reconsume.New(c, reconsume.Options{Topic: "t", Subscription: "s"})
 				assert.NoError(t, err)
 				defer r.Close()
-				assert.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: &consumer{}, Message: message{}}, nil))
+				assert.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: &consumer{}, Message: message{}},
+					nil))
 			})
 		}
 		calls.Wait()
@@ -336,7 +345,8 @@ func TestOneCreationAtATime(t *testing.T) {
 func TestStuckCreation(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.slow = time.Hour
-		require.ErrorIs(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil), context.DeadlineExceeded)
+		require.ErrorIs(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil),
+			context.DeadlineExceeded)
 		synctest.Wait()
 		c.mu.Lock()
 		c.slow = 0
@@ -354,7 +364,8 @@ func TestARefusedDelayHarmsNoOtherOfItsKind(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Minute }
 		after := func(ctx context.Context, d time.Duration) error {
-			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{payload: []byte{}}}, d, nil)
+			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{payload: []byte{}}}, d,
+				nil)
 		}
 		require.NoError(t, after(bg, time.Second))
 		var calls sync.WaitGroup

@@ -80,7 +80,8 @@ func (p *producer) Close() {
 	}
 }
 
-func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage, answer func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
+func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage,
+	answer func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	if p.c.panics {

@@ -102,7 +102,8 @@ func TestAKeyHasOneConsumer(t *testing.T) {
 func TestNackedLetterComesAlone(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	dead := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ", Type: pulsar.Shared, NackRedeliveryDelay: 100 * time.Millisecond})
+	dead := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ", Type: pulsar.Shared,
+		NackRedeliveryDelay: 100 * time.Millisecond})
 	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
 	const n = 50
 	for i := range n {

@@ -93,7 +93,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New(`reconsume: Options.Topic is "", want the topic's name, or RetryLetterTopic and DeadLetterTopic`)
 	}
 	if e := o.ProducerOptions.Encryption; o.Decrypts && (e == nil || len(e.Keys) == 0) {
-		return o, errors.New("reconsume: Options.Decrypts is true without ProducerOptions.Encryption, want it with a key: what is " +
+		return o, errors.New("reconsume: Options.Decrypts is true without ProducerOptions.Encryption, want it with " +
+			"a key: what is " +
 			"published would be plain text")
 	}
 	o.Logger = logs.Safe(cmp.Or(o.Logger, slog.Default()))
@@ -102,7 +103,8 @@ func (o Options) withDefaults() (Options, error) {
 	prefix := topicname.Base(o.Topic) + "-" + o.Subscription
 	o.RetryLetterTopic = topicname.In(o.Topic, cmp.Or(o.RetryLetterTopic, prefix+pulsar.RetryTopicSuffix))
 	o.DeadLetterTopic = topicname.In(o.Topic, cmp.Or(o.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix))
-	for name, topic := range map[string]string{"RetryLetterTopic": o.RetryLetterTopic, "DeadLetterTopic": o.DeadLetterTopic} {
+	for name, topic := range map[string]string{"RetryLetterTopic": o.RetryLetterTopic,
+		"DeadLetterTopic": o.DeadLetterTopic} {
 		if !topicname.IsPersistent(topic) {
 			return o, fmt.Errorf("reconsume: Options.%s is %s, want a persistent topic", name, topic)
 		}
@@ -111,12 +113,15 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("reconsume: Options.ProducerOptions.MaxPendingMessages is %d, want 0 or more", n)
 	}
 	if o.InitialSubscriptionName != "" && !publishing.InitialSubscription(&pulsar.ProducerOptions{}, "") {
-		return o, fmt.Errorf("reconsume: Options.InitialSubscriptionName is %q, want none with this version of pulsar-client-go",
+		return o, fmt.Errorf("reconsume: Options.InitialSubscriptionName is %q, want none with this version of "+
+			"pulsar-client-go",
 			o.InitialSubscriptionName)
 	}
 	if mode, alone := accessModes[o.ProducerOptions.ProducerAccessMode]; alone {
-		o.Logger.Warn("reconsume: the access mode of producers lets one at a time publish to a topic: of several replicas one can publish retries "+
-			"and dead letters, and messages of the others wait; use ProducerAccessModeShared", "mode", mode, "retry_topic", o.RetryLetterTopic,
+		o.Logger.Warn("reconsume: the access mode of producers lets one at a time publish to a topic: of several "+
+			"replicas one can publish retries "+
+			"and dead letters, and messages of the others wait; use ProducerAccessModeShared", "mode", mode,
+			"retry_topic", o.RetryLetterTopic,
 			"dead_letter_topic", o.DeadLetterTopic)
 	}
 	o.MaxDeliveries = cmp.Or(o.MaxDeliveries, publishing.MaxReconsumes)
@@ -141,7 +146,8 @@ var accessModes = map[pulsar.ProducerAccessMode]string{pulsar.ProducerAccessMode
 // another one.
 func (o *Options) warnOfShortName(name string) {
 	if ours, public := topicname.In(o.Topic, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
-		o.Logger.Warn("reconsume: a topic name has no namespace: in earlier versions it was of public/default; write the whole name", "name", name,
+		o.Logger.Warn("reconsume: a topic name has no namespace: in earlier versions it was of public/default; "+
+			"write the whole name", "name", name,
 			"topic_in_namespace", ours, "topic_in_public_default", public)
 	}
 }
@@ -152,7 +158,8 @@ func (o *Options) warnOfShortName(name string) {
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
 	p.Topic, p.Schema, p.DisableMultiSchema = o.RetryLetterTopic, o.Schema, false
-	p.BatcherBuilderType = pulsar.KeyBasedBatchBuilder // the default one mixes keys, and a Key_Shared consumer gets the whole batch by one of them
+	// the default one mixes keys, and a Key_Shared consumer gets the whole batch by one of them
+	p.BatcherBuilderType = pulsar.KeyBasedBatchBuilder
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
 	}
@@ -174,7 +181,8 @@ func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 	p.Topic = topic
 	if b := o.ProducerOptions; b.BatchingMaxMessages == 0 && b.BatchingMaxSize == 0 && b.BatchingMaxPublishDelay == 0 &&
 		b.BatcherBuilderType == pulsar.DefaultBatchBuilder {
-		p.BatchingMaxMessages, p.BatcherBuilderType = 1, pulsar.DefaultBatchBuilder // which takes half the time of the other one
+		// which takes half the time of the other one
+		p.BatchingMaxMessages, p.BatcherBuilderType = 1, pulsar.DefaultBatchBuilder
 	}
 	p.Name = cmp.Or(o.DeadLetterTopicProducerName,
 		strings.Join([]string{o.Topic, o.Subscription, cmp.Or(o.ConsumerName, letters()), letters(), "DLQ"}, "-"))

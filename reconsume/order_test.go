@@ -35,7 +35,8 @@ func TestOrderOfEmptyAndLargeDeadLetters(t *testing.T) {
 		case 3:
 			payload = bytes.Repeat([]byte("large"), 1<<18)
 		}
-		b.send(nil, &pulsar.ProducerMessage{Payload: payload, Key: "key", Properties: map[string]string{"number": fmt.Sprint(i)}})
+		b.send(nil, &pulsar.ProducerMessage{Payload: payload, Key: "key",
+			Properties: map[string]string{"number": fmt.Sprint(i)}})
 		want = append(want, fmt.Sprint(i))
 		waits = append(waits, r.Publisher(false).StartDeadLetter(in(time.Minute), b.receive(c), errors.New("bad")))
 	}

@@ -113,10 +113,12 @@ func (o *Options) createProducer(client pulsar.Client, options func() pulsar.Pro
 	switch p = options(); {
 	case name != "" && strings.Contains(err.Error(), "is already connected"): // another replica has it
 		p.Name = name + "-" + letters()
-		o.Logger.Warn("reconsume: another producer has the configured name, so this one has a suffix", "topic", p.Topic, "name", p.Name)
+		o.Logger.Warn("reconsume: another producer has the configured name, so this one has a suffix", "topic", p.Topic,
+			"name", p.Name)
 	case schema != nil && strings.Contains(err.Error(), "IncompatibleSchema"):
 		p.Schema = nil
-		o.Logger.Warn("reconsume: the topic has another schema, so messages are published without one: let each schema have a topic of its own",
+		o.Logger.Warn("reconsume: the topic has another schema, so messages are published without one: let each "+
+			"schema have a topic of its own",
 			"topic", p.Topic, "error", err)
 	case strings.Contains(err.Error(), "existing exclusive producer"):
 		return made, fmt.Errorf("%w: want ProducerAccessModeShared for all producers of the topic", err)

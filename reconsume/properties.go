@@ -22,10 +22,11 @@ const (
 	PropertyDelayLevel       = "DELAY_LEVEL"       // the level that LaterLevel, or Later after it, used
 	PropertyExceptionMessage = "EXCEPTION_MESSAGE" // why the message failed, its first KiB
 	PropertyExceptionType    = "EXCEPTION_TYPE"    // the Go type of that error
-	PropertyOriginTopic      = "ORIGIN_TOPIC"      // the topic, with its partition, that the dead letter was received from
-	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before
-	PropertyDeadLetterTime   = "DEAD_LETTER_TIME"  // in milliseconds since 1970
-	PropertyDeadLetterTopic  = "DEAD_LETTER_TOPIC" // the topic of DeadLetterTo, if the letter could not go there
+	// the topic, with its partition, that the dead letter was received from
+	PropertyOriginTopic     = "ORIGIN_TOPIC"
+	PropertyRedeliveryCount = "REDELIVERY_COUNT"  // how often it was redelivered before
+	PropertyDeadLetterTime  = "DEAD_LETTER_TIME"  // in milliseconds since 1970
+	PropertyDeadLetterTopic = "DEAD_LETTER_TOPIC" // the topic of DeadLetterTo, if the letter could not go there
 
 	// PropertyOriginSchemaVersion is set if a message could not be published with the Avro schema that its payload was
 	// written with, or with any, as the consumer has none: the version of that schema, in hexadecimal digits.
@@ -35,7 +36,8 @@ const (
 // system are the names that a custom property cannot have.
 var system = append([]string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
 	pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
-	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, publishing.AttemptCount, publishing.OriginPublishTime,
+	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, publishing.AttemptCount,
+	publishing.OriginPublishTime,
 	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyDeadLetterTopic,
 	PropertyOriginSchemaVersion}, ofReplays...)
 

@@ -25,12 +25,13 @@ func TestExceptionType(t *testing.T) {
 		"syscall.Errno":                 errors.Join(fmt.Errorf("a: %w", syscall.ENOENT), errBroker),
 		"context.deadlineExceededError": fmt.Errorf("%w, %w", context.DeadlineExceeded, &fs.PathError{}),
 	} {
-		run(t, reconsume.Options{OmitCause: true}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, reason))
-			props := c.sent[deadLetters][0].Properties
-			assert.Equal(t, want, props["EXCEPTION_TYPE"])
-			assert.NotContains(t, props, "EXCEPTION_MESSAGE")
-		})
+		run(t, reconsume.Options{OmitCause: true},
+			func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+				require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, reason))
+				props := c.sent[deadLetters][0].Properties
+				assert.Equal(t, want, props["EXCEPTION_TYPE"])
+				assert.NotContains(t, props, "EXCEPTION_MESSAGE")
+			})
 	}
 }
 
@@ -69,7 +70,8 @@ func TestReasonThatPanics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, cl *client, acks *consumer) {
-				require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, c.reason))
+				require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}},
+					c.reason))
 				props := cl.sent[deadLetters][0].Properties
 				assert.Equal(t, c.kind, props["EXCEPTION_TYPE"])
 				assert.Equal(t, c.text, props["EXCEPTION_MESSAGE"])
@@ -88,7 +90,8 @@ func TestReasonThatIsNotText(t *testing.T) {
 		long:                    strings.Repeat("漢", 256), // of the first KiB
 	} {
 		run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, cl *client, acks *consumer) {
-			require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, errors.New(text)))
+			require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}},
+				errors.New(text)))
 			assert.Equal(t, want, cl.sent[deadLetters][0].Properties["EXCEPTION_MESSAGE"])
 		})
 	}
@@ -107,33 +110,39 @@ func TestCauses(t *testing.T) {
 		message     string
 		kind        string
 	}{
-		"none":                 {},
-		"a cause":              {options: []reconsume.LaterOption{because}, message: "open x: broker says no", kind: "*fs.PathError"},
-		"a cause, omitted":     {own: earlier, options: []reconsume.LaterOption{because}, omit: true, kind: "*fs.PathError"},
-		"custom":               {own: earlier, custom: custom, message: "custom", kind: "java.io.IOException"},
-		"custom without type":  {own: earlier, custom: map[string]string{"EXCEPTION_MESSAGE": "custom"}, message: "custom"},
-		"a cause and custom":   {custom: custom, options: []reconsume.LaterOption{because}, message: "open x: broker says no", kind: "*fs.PathError"},
-		"of an earlier retry":  {own: earlier, message: "earlier", kind: "*a.Error"},
-		"earlier, and a cause": {own: earlier, options: []reconsume.LaterOption{because}, message: "open x: broker says no", kind: "*fs.PathError"},
+		"none": {},
+		"a cause": {options: []reconsume.LaterOption{because}, message: "open x: broker says no",
+			kind: "*fs.PathError"},
+		"a cause, omitted": {own: earlier, options: []reconsume.LaterOption{because}, omit: true,
+			kind: "*fs.PathError"},
+		"custom": {own: earlier, custom: custom, message: "custom", kind: "java.io.IOException"},
+		"custom without type": {own: earlier, custom: map[string]string{"EXCEPTION_MESSAGE": "custom"},
+			message: "custom"},
+		"a cause and custom": {custom: custom, options: []reconsume.LaterOption{because},
+			message: "open x: broker says no", kind: "*fs.PathError"},
+		"of an earlier retry": {own: earlier, message: "earlier", kind: "*a.Error"},
+		"earlier, and a cause": {own: earlier, options: []reconsume.LaterOption{because},
+			message: "open x: broker says no", kind: "*fs.PathError"},
 	} {
 		for topic, times := range map[string]string{retries: "0", deadLetters: "16"} {
 			t.Run(name+" "+topic, func(t *testing.T) {
-				run(t, reconsume.Options{OmitCause: c.omit}, func(t *testing.T, r *reconsume.Reconsumer, cl *client, acks *consumer) {
-					own := maps.Clone(c.own)
-					if own == nil {
-						own = map[string]string{}
-					}
-					own["RECONSUMETIMES"] = times
-					cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: own}}
-					require.NoError(t, r.LaterAfter(bg, cm, 0, c.custom, c.options...))
-					props := cl.sent[topic][0].Properties
-					text, kind := c.message, c.kind
-					if name == "none" && topic == deadLetters {
-						text, kind = "reconsumed 16 times", "*errors.errorString"
-					}
-					assert.Equal(t, text, props["EXCEPTION_MESSAGE"])
-					assert.Equal(t, kind, props["EXCEPTION_TYPE"])
-				})
+				run(t, reconsume.Options{OmitCause: c.omit},
+					func(t *testing.T, r *reconsume.Reconsumer, cl *client, acks *consumer) {
+						own := maps.Clone(c.own)
+						if own == nil {
+							own = map[string]string{}
+						}
+						own["RECONSUMETIMES"] = times
+						cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: own}}
+						require.NoError(t, r.LaterAfter(bg, cm, 0, c.custom, c.options...))
+						props := cl.sent[topic][0].Properties
+						text, kind := c.message, c.kind
+						if name == "none" && topic == deadLetters {
+							text, kind = "reconsumed 16 times", "*errors.errorString"
+						}
+						assert.Equal(t, text, props["EXCEPTION_MESSAGE"])
+						assert.Equal(t, kind, props["EXCEPTION_TYPE"])
+					})
 			})
 		}
 	}

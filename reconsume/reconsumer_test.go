@@ -45,10 +45,11 @@ var bg = context.Background()
 
 func TestOptions(t *testing.T) {
 	for want, o := range map[string]reconsume.Options{
-		"Subscription":                       {Topic: "t"},
-		"Topic":                              {Subscription: "s", RetryLetterTopic: "r"},
-		"non-persistent":                     {Subscription: "s", Topic: "non-persistent://a/b/c"},
-		"Options.Backoff":                    {Subscription: "s", Topic: "t", Backoff: backoff.Exponential{Multiplier: -1}},
+		"Subscription":   {Topic: "t"},
+		"Topic":          {Subscription: "s", RetryLetterTopic: "r"},
+		"non-persistent": {Subscription: "s", Topic: "non-persistent://a/b/c"},
+		"Options.Backoff": {Subscription: "s", Topic: "t",
+			Backoff: backoff.Exponential{Multiplier: -1}},
 		"OperationTimeout":                   {Subscription: "s", Topic: "t", OperationTimeout: -1},
 		"without ProducerOptions.Encryption": {Subscription: "s", Topic: "t", Decrypts: true},
 		"want it with a key": {Subscription: "s", Topic: "t", Decrypts: true,
@@ -62,7 +63,8 @@ func TestOptions(t *testing.T) {
 }
 
 // forged are the properties of a retry on a message of the consumer's own topic.
-var forged = retried("from", "persistent://public/default/orders", "RECONSUMETIMES", "16", "DELAY_LEVEL", "4", "DELAY_TIME", "30000", "NACK_COUNT", "16:7",
+var forged = retried("from", "persistent://public/default/orders", "RECONSUMETIMES", "16", "DELAY_LEVEL", "4",
+	"DELAY_TIME", "30000", "NACK_COUNT", "16:7",
 	"ATTEMPT_COUNT", "99", "REAL_TOPIC", "evil", "REAL_SUBSCRIPTION", "evil")
 
 // The properties of a retry, by those of the message: of the retry topic if it has RECONSUMETIMES, else of the
@@ -77,25 +79,42 @@ func TestPropertiesOfRetries(t *testing.T) {
 		delay time.Duration
 		dead  bool
 	}{
-		"first":                    {nil, 0, map[string]string{"RECONSUMETIMES": "1", "DELAY_TIME": "1000"}, time.Second, false},
-		"third":                    {retried("RECONSUMETIMES", "2"), 0, map[string]string{"RECONSUMETIMES": "3"}, 10 * time.Second, false},
-		"a level":                  {nil, 4, map[string]string{"DELAY_LEVEL": "4", "RECONSUMETIMES": "1"}, 30 * time.Second, false},
-		"after a level":            {retried("DELAY_LEVEL", "4", "DELAY_TIME", "30000"), 0, map[string]string{"DELAY_LEVEL": "5"}, time.Minute, false},
-		"after the last":           {retried("DELAY_LEVEL", "18", "DELAY_TIME", "7200000"), 0, map[string]string{"DELAY_LEVEL": "18"}, 2 * time.Hour, false},
-		"a level of their own":     {map[string]string{"DELAY_LEVEL": "4"}, 0, map[string]string{"DELAY_LEVEL": ""}, time.Second, false},
-		"and again":                {retried("DELAY_LEVEL", "4", "DELAY_TIME", "1000"), 0, map[string]string{"DELAY_LEVEL": "4"}, 5 * time.Second, false},
-		"a count of their own":     {map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, 0, map[string]string{"NACK_COUNT": "", "REDELIVERY_COUNT": ""}, time.Second, false},
-		"forged":                   {forged, 0, map[string]string{"RECONSUMETIMES": "1", "DELAY_LEVEL": "", "NACK_COUNT": ""}, time.Second, false},
-		"far too high":             {map[string]string{"DELAY_LEVEL": "99999999999999999999"}, 0, nil, time.Second, false},
-		"no number":                {retried("RECONSUMETIMES", "abc", "DELAY_LEVEL", "x"), 0, map[string]string{"RECONSUMETIMES": "1"}, time.Second, false},
-		"negative":                 {retried("RECONSUMETIMES", "-1"), 0, map[string]string{"RECONSUMETIMES": "1"}, time.Second, false},
-		"huge":                     {retried("RECONSUMETIMES", "1"+strings.Repeat("0", 30)), 0, nil, 0, true},
-		"the last but one":         {retried("RECONSUMETIMES", "15"), 0, map[string]string{"RECONSUMETIMES": "16"}, 30 * time.Minute, false},
-		"one too many":             {retried("RECONSUMETIMES", "16"), 0, map[string]string{"RECONSUMETIMES": "17", "EXCEPTION_MESSAGE": "reconsumed 16 times"}, 0, true},
-		"a topic of somebody else": {map[string]string{"REAL_TOPIC": "evil", "RETRY_TOPIC": "evil"}, 0, map[string]string{"RETRY_TOPIC": ""}, time.Second, false},
-		"an origin":                {map[string]string{"ORIGIN_MESSAGE_ID": "1:1:1"}, 0, origin, time.Second, false},
-		"an empty origin":          {map[string]string{"REAL_TOPIC": "", "ORIGIN_MESSAGE_IDY_TIME": ""}, 0, origin, time.Second, false},
-		"own":                      {map[string]string{"mine": "x"}, 0, map[string]string{"mine": "x"}, time.Second, false},
+		"first": {nil, 0, map[string]string{"RECONSUMETIMES": "1", "DELAY_TIME": "1000"},
+			time.Second, false},
+		"third": {retried("RECONSUMETIMES", "2"), 0, map[string]string{"RECONSUMETIMES": "3"},
+			10 * time.Second, false},
+		"a level": {nil, 4, map[string]string{"DELAY_LEVEL": "4", "RECONSUMETIMES": "1"},
+			30 * time.Second, false},
+		"after a level": {retried("DELAY_LEVEL", "4", "DELAY_TIME", "30000"), 0,
+			map[string]string{"DELAY_LEVEL": "5"}, time.Minute, false},
+		"after the last": {retried("DELAY_LEVEL", "18", "DELAY_TIME", "7200000"), 0,
+			map[string]string{"DELAY_LEVEL": "18"}, 2 * time.Hour, false},
+		"a level of their own": {map[string]string{"DELAY_LEVEL": "4"}, 0, map[string]string{"DELAY_LEVEL": ""},
+			time.Second, false},
+		"and again": {retried("DELAY_LEVEL", "4", "DELAY_TIME", "1000"), 0,
+			map[string]string{"DELAY_LEVEL": "4"}, 5 * time.Second, false},
+		"a count of their own": {map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, 0,
+			map[string]string{"NACK_COUNT": "", "REDELIVERY_COUNT": ""}, time.Second, false},
+		"forged": {forged, 0,
+			map[string]string{"RECONSUMETIMES": "1", "DELAY_LEVEL": "", "NACK_COUNT": ""}, time.Second, false},
+		"far too high": {map[string]string{"DELAY_LEVEL": "99999999999999999999"}, 0, nil, time.Second,
+			false},
+		"no number": {retried("RECONSUMETIMES", "abc", "DELAY_LEVEL", "x"), 0,
+			map[string]string{"RECONSUMETIMES": "1"}, time.Second, false},
+		"negative": {retried("RECONSUMETIMES", "-1"), 0, map[string]string{"RECONSUMETIMES": "1"},
+			time.Second, false},
+		"huge": {retried("RECONSUMETIMES", "1"+strings.Repeat("0", 30)), 0, nil, 0, true},
+		"the last but one": {retried("RECONSUMETIMES", "15"), 0, map[string]string{"RECONSUMETIMES": "16"},
+			30 * time.Minute, false},
+		"one too many": {retried("RECONSUMETIMES", "16"), 0,
+			map[string]string{"RECONSUMETIMES": "17", "EXCEPTION_MESSAGE": "reconsumed 16 times"}, 0, true},
+		"a topic of somebody else": {map[string]string{"REAL_TOPIC": "evil", "RETRY_TOPIC": "evil"}, 0,
+			map[string]string{"RETRY_TOPIC": ""}, time.Second, false},
+		"an origin": {map[string]string{"ORIGIN_MESSAGE_ID": "1:1:1"}, 0, origin, time.Second, false},
+		"an empty origin": {map[string]string{"REAL_TOPIC": "", "ORIGIN_MESSAGE_IDY_TIME": ""}, 0, origin,
+			time.Second, false},
+		"own": {map[string]string{"mine": "x"}, 0, map[string]string{"mine": "x"}, time.Second,
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, cl *client, acks *consumer) {
@@ -130,7 +149,8 @@ func TestPropertiesOfRetries(t *testing.T) {
 
 // retried returns what a client says of a retry, and more.
 func retried(more ...string) map[string]string {
-	props := map[string]string{"RECONSUMETIMES": "1", "REAL_TOPIC": "persistent://public/default/orders", "ORIGIN_MESSAGE_IDY_TIME": "3:4:1:0"}
+	props := map[string]string{"RECONSUMETIMES": "1", "REAL_TOPIC": "persistent://public/default/orders",
+		"ORIGIN_MESSAGE_IDY_TIME": "3:4:1:0"}
 	for i := 0; i < len(more); i += 2 {
 		props[more[i]] = more[i+1]
 	}
@@ -144,7 +164,8 @@ func TestCustomProperties(t *testing.T) {
 		for range 3 {
 			custom := maps.Clone(props)
 			custom["more"], custom["RECONSUMETIMES"], custom["REAL_TOPIC"], custom["ORIGIN_TOPIC"] = "2", "99", "evil", "evil"
-			require.NoError(t, r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{props: props}}, 0, custom))
+			require.NoError(t, r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{props: props}},
+				0, custom))
 			if len(c.sent[deadLetters]) > 0 {
 				break
 			}
@@ -163,13 +184,15 @@ func TestCustomProperties(t *testing.T) {
 }
 
 func TestUnlimited(t *testing.T) {
-	run(t, reconsume.Options{MaxDeliveries: reconsume.Unlimited}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-		for _, times := range []string{"17", "18", "4000000000", "99999999999"} {
-			require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{props: retried("RECONSUMETIMES", times)}}))
-			require.Equal(t, 2*time.Hour, c.sent[retries][len(c.sent[retries])-1].DeliverAfter)
-		}
-		require.Empty(t, c.sent[deadLetters])
-	})
+	run(t, reconsume.Options{MaxDeliveries: reconsume.Unlimited},
+		func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			for _, times := range []string{"17", "18", "4000000000", "99999999999"} {
+				require.NoError(t, r.Later(bg,
+					pulsar.ConsumerMessage{Consumer: acks, Message: message{props: retried("RECONSUMETIMES", times)}}))
+				require.Equal(t, 2*time.Hour, c.sent[retries][len(c.sent[retries])-1].DeliverAfter)
+			}
+			require.Empty(t, c.sent[deadLetters])
+		})
 }
 
 // With a callback the calls return at once, and the callback is told once.
@@ -212,12 +235,13 @@ func TestLaterAfter(t *testing.T) {
 		require.ErrorContains(t, r.Later(bg, pulsar.ConsumerMessage{Message: message{}}), "Consumer is nil")
 		require.Equal(t, 1, acks.acked)
 	})
-	run(t, reconsume.Options{Backoff: backoff.Fixed(time.Minute)}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
-		require.ErrorIs(t, r.LaterLevel(bg, cm, 1), reconsume.ErrNoLevels)
-		require.NoError(t, r.Later(bg, cm))
-		require.Equal(t, time.Minute, c.sent[retries][0].DeliverAfter)
-	})
+	run(t, reconsume.Options{Backoff: backoff.Fixed(time.Minute)},
+		func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
+			require.ErrorIs(t, r.LaterLevel(bg, cm, 1), reconsume.ErrNoLevels)
+			require.NoError(t, r.Later(bg, cm))
+			require.Equal(t, time.Minute, c.sent[retries][0].DeliverAfter)
+		})
 }
 
 func all(*pulsar.ProducerMessage) bool { return true }
@@ -255,7 +279,8 @@ func TestProducerNames(t *testing.T) {
 		{"", "^persistent://public/default/orders-partition-3-sub-[a-z]{5}-[a-z]{5}-DLQ$"},
 		{"mine", "^mine$"},
 	} {
-		o := reconsume.Options{DeadLetterTopicProducerName: c.given, ProducerOptions: pulsar.ProducerOptions{Name: "retries"}}
+		o := reconsume.Options{DeadLetterTopicProducerName: c.given,
+			ProducerOptions: pulsar.ProducerOptions{Name: "retries"}}
 		run(t, o, func(t *testing.T, r *reconsume.Reconsumer, cl *client, acks *consumer) {
 			cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
 			require.NoError(t, r.LaterAfter(bg, cm, 0, nil))
@@ -285,7 +310,8 @@ func TestDeadLetters(t *testing.T) {
 	o := reconsume.Options{ConsumerName: "me", InitialSubscriptionName: "readers"}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: map[string]string{"RECONSUMETIMES": "2"}}}
-		require.NoError(t, r.DeadLetter(bg, cm, fmt.Errorf("%s%w", strings.Repeat("é", 1000), &fs.PathError{Err: errBroker})))
+		require.NoError(t, r.DeadLetter(bg, cm,
+			fmt.Errorf("%s%w", strings.Repeat("é", 1000), &fs.PathError{Err: errBroker})))
 		require.NoError(t, r.DeadLetter(bg, cm, nil))
 		first, second := c.sent[deadLetters][0].Properties, c.sent[deadLetters][1].Properties
 		assert.Equal(t, strings.Repeat("é", 512), first["EXCEPTION_MESSAGE"])
@@ -312,7 +338,8 @@ func FuzzHostileProperties(f *testing.F) {
 		r, err := reconsume.New(c, reconsume.Options{Topic: "persistent://public/default/orders", Subscription: "sub"})
 		require.NoError(t, err)
 		defer r.Close()
-		m := message{props: map[string]string{"RECONSUMETIMES": times, "DELAY_LEVEL": level, "DELAY_TIME": delay, "REAL_TOPIC": level}}
+		m := message{props: map[string]string{"RECONSUMETIMES": times, "DELAY_LEVEL": level, "DELAY_TIME": delay,
+			"REAL_TOPIC": level}}
 		require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: &consumer{}, Message: m}))
 		require.Equal(t, 1, len(c.sent[retries])+len(c.sent[deadLetters]), "it goes where the configuration says")
 		for name, value := range retried() {

@@ -90,7 +90,8 @@ func same(a, b *pulsar.SchemaInfo) bool {
 // is published without.
 //
 // KNOWN WINDOW: so is a message whose schema the broker does not return just then, though it takes messages.
-func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Message, msg *pulsar.ProducerMessage) (answer func() error) {
+func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Message,
+	msg *pulsar.ProducerMessage) (answer func() error) {
 	if r.o.Schema == nil && len(from.SchemaVersion()) > 0 { // nothing is published with a schema
 		msg.Properties[PropertyOriginSchemaVersion] = hex.EncodeToString(from.SchemaVersion())
 	}

@@ -69,7 +69,8 @@ func TestOtherVersionsOfTheSchema(t *testing.T) {
 				}
 				b.send(c.schema, msg)
 				in := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared, Schema: orders2})
-				out := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-" + kind, Type: pulsar.Shared, Schema: orders2})
+				out := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-" + kind, Type: pulsar.Shared,
+					Schema: orders2})
 				received := b.receive(in)
 				if c.schema == nil {
 					received = b.receive(in)
@@ -99,7 +100,8 @@ func TestWithoutTheVersionOfTheSchema(t *testing.T) {
 				if name == "large" {
 					schema, msg = orders1, &pulsar.ProducerMessage{Value: order{A: string(make([]byte, 2<<20))}}
 				} else if b.inProcess != nil { // which compares no schemas
-					b.inProcess.Inject("GET_OR_CREATE_SCHEMA", topic, -1, pulsartest.Fail("IncompatibleSchema", "injected"))
+					b.inProcess.Inject("GET_OR_CREATE_SCHEMA", topic, -1,
+						pulsartest.Fail("IncompatibleSchema", "injected"))
 				} else {
 					namespace := fmt.Sprintf("public/r-%08x", rand.Uint32())
 					b.rest("PUT", "namespaces/"+namespace, nil)
@@ -125,7 +127,8 @@ func TestASchemaThatCannotBeFound(t *testing.T) {
 	run(t, reconsume.Options{Schema: orders2}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil))
 		require.Equal(t, "01", c.sent[deadLetters][0].Properties[reconsume.PropertyOriginSchemaVersion])
-		require.False(t, c.sent[deadLetters][0].DeliverAt.IsZero(), "or it would be in a batch, which has the consumer's version")
+		require.False(t, c.sent[deadLetters][0].DeliverAt.IsZero(),
+			"or it would be in a batch, which has the consumer's version")
 	})
 }
 

@@ -37,7 +37,8 @@ func (s *sizes) begin(ctx context.Context, delay time.Duration, bytes int) (trie
 	select {
 	case s.alone <- struct{}{}:
 	case <-ctx.Done():
-		return false, fmt.Errorf("reconsume: not published, as a large message before it has no answer: %w", context.Cause(ctx))
+		return false, fmt.Errorf("reconsume: not published, as a large message before it has no answer: %w",
+			context.Cause(ctx))
 	}
 	tried, err = s.known(delay, bytes)
 	if tried || err != nil {
@@ -55,7 +56,8 @@ func (s *sizes) known(delay time.Duration, bytes int) (tried bool, err error) {
 	case bytes <= max(small, s.accepted):
 		return true, nil
 	case delay >= s.delay && bytes >= s.refused && time.Now().Before(s.until):
-		return false, fmt.Errorf("%w: %v with %d bytes, as it refused %v with %d", ErrDelayRefused, delay, bytes, s.delay, s.refused)
+		return false, fmt.Errorf("%w: %v with %d bytes, as it refused %v with %d", ErrDelayRefused, delay, bytes,
+			s.delay, s.refused)
 	}
 	return false, nil
 }

@@ -19,12 +19,14 @@ func TestTopics(t *testing.T) {
 		before, meanwhile func(b *broker, topic string)
 		err               string
 	}{
-		"plain":           {},
-		"partitioned":     {before: func(b *broker, topic string) { b.rest("PUT", topic+"/partitions", 2) }},
-		"more partitions": {before: func(b *broker, topic string) { b.rest("PUT", topic+"/partitions", 1) }, meanwhile: func(b *broker, topic string) { b.rest("POST", topic+"/partitions", 3) }},
-		"unloaded":        {meanwhile: func(b *broker, topic string) { b.rest("PUT", topic+"/unload", nil) }},
-		"deleted":         {meanwhile: func(b *broker, topic string) { b.rest("DELETE", topic+"?force=true", nil) }},
-		"terminated":      {meanwhile: func(b *broker, topic string) { b.rest("POST", topic+"/terminate", nil) }, err: "reconsume: "},
+		"plain":       {},
+		"partitioned": {before: func(b *broker, topic string) { b.rest("PUT", topic+"/partitions", 2) }},
+		"more partitions": {before: func(b *broker, topic string) { b.rest("PUT", topic+"/partitions", 1) },
+			meanwhile: func(b *broker, topic string) { b.rest("POST", topic+"/partitions", 3) }},
+		"unloaded": {meanwhile: func(b *broker, topic string) { b.rest("PUT", topic+"/unload", nil) }},
+		"deleted":  {meanwhile: func(b *broker, topic string) { b.rest("DELETE", topic+"?force=true", nil) }},
+		"terminated": {meanwhile: func(b *broker, topic string) { b.rest("POST", topic+"/terminate", nil) },
+			err: "reconsume: "},
 		"other schema": {before: func(b *broker, topic string) {
 			b.subscribe(pulsar.ConsumerOptions{Topic: topic, Schema: pulsar.NewStringSchema(nil)}).Close()
 			if b.inProcess != nil { // which compares no schemas

@@ -67,9 +67,11 @@ func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, 
 		return nil, err
 	}
 	if len(w.middleware) > 0 {
-		return nil, fmt.Errorf("%w: worker: WithMiddleware is given to NewBatch, want it with New", redelivery.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: worker: WithMiddleware is given to NewBatch, want it with New",
+			redelivery.ErrInvalidOption)
 	}
-	w.batch = Batch{cmp.Or(batch.MaxMessages, 100), cmp.Or(batch.MaxBytes, 1<<20), cmp.Or(batch.MaxWait, 100*time.Millisecond)}
+	w.batch = Batch{cmp.Or(batch.MaxMessages, 100), cmp.Or(batch.MaxBytes, 1<<20),
+		cmp.Or(batch.MaxWait, 100*time.Millisecond)}
 	w.handle = func(ctx context.Context, tasks []task, errs []error) bool {
 		msgs := make([]pulsar.Message, len(tasks))
 		for i := range tasks {

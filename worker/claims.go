@@ -20,7 +20,8 @@ func (w *Worker) claim() (release func(), err error) {
 	case taken && other == w:
 		return nil, errRanBefore
 	case taken:
-		return nil, fmt.Errorf("%w: worker: another Worker runs with the Consumer %s of subscription %s, want one Worker for each Consumer",
+		return nil, fmt.Errorf("%w: worker: another Worker runs with the Consumer %s of subscription %s, want one "+
+			"Worker for each Consumer",
 			redelivery.ErrInvalidOption, w.consumer.Name(), w.consumer.Subscription())
 	}
 	return func() { claims.Delete(w.consumer) }, nil

@@ -86,7 +86,8 @@ func newCrashes(r *run) *crashes {
 // needsLog returns an error if there is a limit and nothing to count by.
 func (s *settings) needsLog(consumer *redelivery.Consumer) error {
 	if s.crashLimit > 0 && consumer.AttemptLog() == nil {
-		return fmt.Errorf("%w: worker: WithCrashLimit is given, want a Consumer with redelivery.WithAttemptLog", redelivery.ErrInvalidOption)
+		return fmt.Errorf("%w: worker: WithCrashLimit is given, want a Consumer with redelivery.WithAttemptLog",
+			redelivery.ErrInvalidOption)
 	}
 	return nil
 }
@@ -113,7 +114,8 @@ func (c *crashes) warn(t task) {
 	}
 	r, ok := c.log.Find(key)
 	id := t.msg.ID().String()
-	if !ok || r.Crashes == crashes || !c.repeats.first(fmt.Sprintf("crash %d: %s %s", crashes, t.msg.Topic(), id), nil) {
+	if !ok || r.Crashes == crashes || !c.repeats.first(fmt.Sprintf("crash %d: %s %s", crashes, t.msg.Topic(), id),
+		nil) {
 		return
 	}
 	name := r.Begun.String()
@@ -126,7 +128,8 @@ func (c *crashes) warn(t task) {
 	if int(crashes) >= c.crashLimit {
 		then = "it becomes a dead letter"
 	}
-	c.logger.Warn(fmt.Sprintf("worker: message %s was in a handler when %s died, crash %d of %d: %s", id, name, crashes, c.crashLimit, then),
+	c.logger.Warn(fmt.Sprintf("worker: message %s was in a handler when %s died, crash %d of %d: %s", id, name, crashes,
+		c.crashLimit, then),
 		append(c.who(), "topic", t.msg.Topic(), "message", id)...)
 }
 
@@ -190,7 +193,8 @@ func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled fun
 		c.log.Begun(k)
 	}
 	if err := c.inTime(c.log.Begin, keys[0]); err != nil {
-		c.logger.LogAttrs(c.lasting, slog.LevelWarn, "worker: the log of attempts could not be written: a crash now would not be counted",
+		c.logger.LogAttrs(c.lasting, slog.LevelWarn,
+			"worker: the log of attempts could not be written: a crash now would not be counted",
 			append(about(tasks[0].counted()), slog.Any("error", err))...)
 	}
 	if !suspect {

@@ -72,7 +72,8 @@ func (r *run) stuck() []error {
 			if r.timeout == 0 || r.now()-s.since < r.overdue() { // else it was logged then
 				r.logStuck(s.name, about(s.tasks[0].counted()))
 			}
-			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
+			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: "+
+				"%v, for %v",
 				patience, s.names(), r.now()-s.since))
 		case settling:
 			errs = append(errs, fmt.Errorf("worker: handled, but not settled yet: %v", s.names()))
@@ -99,9 +100,11 @@ func (r *run) logStopped(drained uint64, stuck int) {
 	case redelivery.IndexAcksIgnored:
 		why = "the broker keeps no batch-index acknowledgements"
 	case redelivery.IndexAcksUnknown:
-		msg, why = "worker: stopped; finished messages may come again", "the broker may keep no batch-index acknowledgements"
+		msg, why = "worker: stopped; finished messages may come again", "the broker may keep no batch-index "+
+			"acknowledgements"
 	default: // off
 	}
 	r.logger.Warn(msg, append(attrs, "why", why+", and other messages of their batches are not finished",
-		"remedy", "acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf, then EnableBatchIndexAcknowledgment: true in pulsar.ConsumerOptions")...)
+		"remedy", "acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf, then EnableBatchIndexAcknowledgment: "+
+			"true in pulsar.ConsumerOptions")...)
 }

@@ -42,7 +42,8 @@ func (w *Worker) logFailure(t task, err error) {
 		return
 	}
 	attempt := uint64(t.count()) + 1
-	w.logger.Warn("worker: message failed", append(w.who(), "topic", t.msg.Topic(), "message", t.msg.ID().String(), "attempt", attempt, attr)...)
+	w.logger.Warn("worker: message failed",
+		append(w.who(), "topic", t.msg.Topic(), "message", t.msg.ID().String(), "attempt", attempt, attr)...)
 }
 
 // describe returns the kind of an error, and its text for the log, or only the type if dead letters omit the text.

@@ -91,11 +91,13 @@ func (r *run) mayFinish(tasks []task) bool {
 func (r *run) isInTime(n int) bool {
 	needs := time.Duration(n) * time.Duration(r.pace.Load()) / time.Duration(r.concurrency)
 	if r.limiter != nil {
-		needs = max(needs, time.Duration(min(float64(math.MaxInt32), float64(n)/float64(r.limiter.Limit()))*float64(time.Second)))
+		needs = max(needs, time.Duration(min(float64(math.MaxInt32),
+			float64(n)/float64(r.limiter.Limit()))*float64(time.Second)))
 	}
 	late := time.Now().Add(needs).After(r.drainEnds())
 	if late && r.repeats.first("late", nil) {
-		r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: the rest of the batches cannot be handled within the drain timeout",
+		r.logger.LogAttrs(r.lasting, slog.LevelWarn,
+			"worker: the rest of the batches cannot be handled within the drain timeout",
 			slog.Int("messages", n), slog.Duration("takes", needs))
 	}
 	return !late

@@ -28,7 +28,8 @@ func (w *Worker) heartbeat(msg pulsar.Message, until time.Time) *heartbeat {
 	if err != nil || d.AckDeadline.IsZero() { // settling it will return the error
 		return nil
 	}
-	h := &heartbeat{consumer: w.consumer, msg: msg, every: max(time.Millisecond, time.Until(d.AckDeadline)/3), until: until}
+	h := &heartbeat{consumer: w.consumer, msg: msg, every: max(time.Millisecond, time.Until(d.AckDeadline)/3),
+		until: until}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(h.every, h.beat)

@@ -241,7 +241,8 @@ func (l *lanes) abandon() {
 	l.notifyRoom()
 	if len(left) > 0 {
 		l.counts.left.Add(uint64(len(left)))
-		l.logger.LogAttrs(l.lasting, slog.LevelWarn, "worker: messages that waited for their keys are left to the broker",
+		l.logger.LogAttrs(l.lasting, slog.LevelWarn,
+			"worker: messages that waited for their keys are left to the broker",
 			slog.Int("messages", len(left)))
 	}
 }

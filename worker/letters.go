@@ -20,7 +20,8 @@ type letters struct {
 	turn turn // of the slot that waits
 }
 
-var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is tried again")
+var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is " +
+	"tried again")
 
 // deadLetter publishes a message to the dead letter topic, and returns dead. If it could not, it returns done where it
 // left the message to the broker, and else o.or: the message is to be tried again.

@@ -44,7 +44,8 @@ func Logging(logger *slog.Logger) Middleware {
 			}
 			took := slog.Duration("duration", time.Since(began))
 			if err != nil {
-				logger.LogAttrs(ctx, slog.LevelDebug, "worker: message failed", append(about(msg), took, slog.Any("error", err))...)
+				logger.LogAttrs(ctx, slog.LevelDebug, "worker: message failed",
+					append(about(msg), took, slog.Any("error", err))...)
 			} else {
 				logger.LogAttrs(ctx, slog.LevelDebug, "worker: message handled", append(about(msg), took)...)
 			}

@@ -29,9 +29,12 @@ type Handling struct{ redelivery.Event }
 // once for each message.
 type Handled struct {
 	redelivery.Event
-	Outcome  redelivery.Outcome // the outcome that the handler's result asks for: Acked, DeadLettered after Permanent, Snoozed, else Nacked; redelivery.Settled has the final one
-	Duration time.Duration      // how long the handler took; in a batch, for all messages together
-	Err      error              // the error of the handler or the classifier, without the mark of Permanent or RetryAfter
+	// the outcome that the handler's result asks for: Acked, DeadLettered after Permanent, Snoozed, else Nacked;
+	// redelivery.Settled has the final one
+	Outcome  redelivery.Outcome
+	Duration time.Duration // how long the handler took; in a batch, for all messages together
+	// the error of the handler or the classifier, without the mark of Permanent or RetryAfter
+	Err error
 }
 
 // Paused reports that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a
@@ -56,10 +59,12 @@ type Running struct {
 type PauseReason string
 
 const (
-	PauseAsked       PauseReason = "asked"        // Worker.Pause was called
-	PauseHandler     PauseReason = "handler"      // a handler returned PauseFor
-	PauseOutage      PauseReason = "outage"       // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
-	PauseMemoryLimit PauseReason = "memory_limit" // the messages that wait for their keys reached the memory limit: WithKeyOrder
+	PauseAsked   PauseReason = "asked"   // Worker.Pause was called
+	PauseHandler PauseReason = "handler" // a handler returned PauseFor
+	// most messages failed, and the Worker tries one at a time: WithPauseOnFailure
+	PauseOutage PauseReason = "outage"
+	// the messages that wait for their keys reached the memory limit: WithKeyOrder
+	PauseMemoryLimit PauseReason = "memory_limit"
 )
 
 // observers are the functions of all Observers, in order.
@@ -92,7 +97,8 @@ func notify[E any](functions []func(E), event E) {
 }
 
 func (w *Worker) event(msg pulsar.Message) redelivery.Event {
-	return redelivery.Event{Consumer: w.consumer, Topic: msg.Topic(), Subscription: w.consumer.Subscription(), ID: msg.ID(), Message: msg}
+	return redelivery.Event{Consumer: w.consumer, Topic: msg.Topic(), Subscription: w.consumer.Subscription(),
+		ID: msg.ID(), Message: msg}
 }
 
 func (w *Worker) notifyHandling(tasks []task) {

@@ -19,8 +19,9 @@ const probeLimit = 30 * time.Second
 // begins.
 type outage struct {
 	*run
-	probing turn           // of the slot that waits to try a message, or tries it
-	unfit   pulsar.Message // the last one that was looked at, if the memory limit has no room for it; guarded by probing
+	probing turn // of the slot that waits to try a message, or tries it
+	// the last one that was looked at, if the memory limit has no room for it; guarded by probing
+	unfit pulsar.Message
 
 	mu     sync.Mutex // guards the fields below
 	state  outages.Outage[name]

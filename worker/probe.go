@@ -69,7 +69,8 @@ func (o *outage) wait() (mine bool, err error) {
 		case <-o.taking.Done():
 			return false, o.taking.Err()
 		}
-		if o.current() == over && o.waitToTry(over) == nil && o.current() == over { // another outage has a pause of its own
+		if o.current() == over && o.waitToTry(over) == nil && o.current() == over {
+			// another outage has a pause of its own
 			return true, nil
 		}
 		o.probing.unlock()

@@ -88,7 +88,8 @@ func (l *lanes) notifyRoom() {
 		return func() {
 			l.notifyPaused(full, PauseMemoryLimit)
 			if log {
-				l.logger.Warn("worker: the memory limit is reached: no more messages are taken until one that waits for its key is done",
+				l.logger.Warn("worker: the memory limit is reached: no more messages are taken until one that waits "+
+					"for its key is done",
 					append(l.who(), "waiting", waiting)...)
 			}
 		}

@@ -30,8 +30,10 @@ func (s *slot) warnOfSelfSettled(tasks []task) {
 	}
 	for _, t := range tasks {
 		if !t.gone && s.isSelfSettled(t.msg) && x.warned.CompareAndSwap(false, true) {
-			s.logger.LogAttrs(context.Background(), slog.LevelWarn, "worker: the handler acknowledged or nacked its message itself; the Worker does that, by the "+
-				"handler's result: return nil, an error, worker.Snooze or worker.Permanent instead", about(t.counted())...)
+			s.logger.LogAttrs(context.Background(), slog.LevelWarn,
+				"worker: the handler acknowledged or nacked its message itself; the Worker does that, by the "+
+					"handler's result: return nil, an error, worker.Snooze or worker.Permanent instead",
+				about(t.counted())...)
 		}
 	}
 }

@@ -145,7 +145,8 @@ func (s *slot) losePlace(since time.Duration) {
 		return
 	}
 	s.replaced = true
-	next := &slot{run: s.run, tasks: slices.Clone(s.tasks[s.called:]), portion: s.portion} // the handler has not got these
+	// the handler has not got these
+	next := &slot{run: s.run, tasks: slices.Clone(s.tasks[s.called:]), portion: s.portion}
 	clear(s.tasks[s.called:])
 	s.tasks = s.tasks[:s.called]
 	for i := range next.tasks {

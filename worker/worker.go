@@ -12,11 +12,12 @@ import (
 type Worker struct {
 	settings
 	consumer *redelivery.Consumer
-	handle   func(context.Context, []task, []error) (whole bool) // calls the handler, puts its results into errs, and reports whether that is one error for all
-	batch    Batch                                               // zero for a Handler
-	pauser   pauser
-	counts   counts
-	repeats  repeats
+	// calls the handler, puts its results into errs, and reports whether that is one error for all
+	handle  func(context.Context, []task, []error) (whole bool)
+	batch   Batch // zero for a Handler
+	pauser  pauser
+	counts  counts
+	repeats repeats
 
 	selfSettled selfSettled
 	run         atomic.Pointer[run] // nil until Run
@@ -115,28 +116,43 @@ func (w *Worker) Resume() {
 // Stats are the counters of a Worker since New, and its current state.
 type Stats struct {
 	Paused bool // between Pause and Resume, or the end of Run; or after a PauseFor
-	Outage bool // WithPauseOnFailure tries one message at a time, until one succeeds: if none is left to try, the next one that comes
+	// WithPauseOnFailure tries one message at a time, until one succeeds: if none is left to try, the next one that
+	// comes
+	Outage bool
 
-	InFlight int  // messages being handled or settled, or held in an outage: at most WithConcurrency messages or batches, beside those of stuck handlers, and in an outage 1,000 more
-	Stuck    int  // handlers that did not return within five seconds after their context ended
-	Waiting  int  // with WithKeyOrder: messages that wait for earlier ones of their keys, or for another try
-	Full     bool // the waiting messages reached the Consumer's memory limit: the Worker takes none until one of them is done
+	// messages being handled or settled, or held in an outage: at most WithConcurrency messages or batches, beside
+	// those of stuck handlers, and in an outage 1,000 more
+	InFlight int
+	Stuck    int // handlers that did not return within five seconds after their context ended
+	Waiting  int // with WithKeyOrder: messages that wait for earlier ones of their keys, or for another try
+	// the waiting messages reached the Consumer's memory limit: the Worker takes none until one of them is done
+	Full bool
 
-	Succeeded uint64 // messages acknowledged, and those that became dead letters by an ack timeout while their handler succeeded
-	Failed    uint64 // errors, each time, except those under Permanent, those of an outage that count as no attempt (WithPauseOnFailure), those of a batch that is halved, and those that a local retry follows
-	Snoozed   uint64 // Snoozes, each time
-	Permanent uint64 // errors without a retry: Permanent, and past WithMaxAge; if no dead letter can be made, they count as Failed instead
+	// messages acknowledged, and those that became dead letters by an ack timeout while their handler succeeded
+	Succeeded uint64
+	// errors, each time, except those under Permanent, those of an outage that count as no attempt
+	// (WithPauseOnFailure), those of a batch that is halved, and those that a local retry follows
+	Failed  uint64
+	Snoozed uint64 // Snoozes, each time
+	// errors without a retry: Permanent, and past WithMaxAge; if no dead letter can be made, they count as Failed
+	// instead
+	Permanent uint64
 	Expired   uint64 // those of Permanent that are past WithMaxAge
 	Panics    uint64 // of handlers, middleware, and methods of their errors
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
-	Left      uint64 // messages left to the broker, or to the Consumer, without an end: by a drain, and those that could not be acknowledged
-	Lost      uint64 // messages dropped before their handler was called, because they belong to another consumer: redelivery.Observer.Lost
-	Crashed   uint64 // those of Permanent that WithCrashLimit did not let a handler have
+	// messages left to the broker, or to the Consumer, without an end: by a drain, and those that could not be
+	// acknowledged
+	Left uint64
+	// messages dropped before their handler was called, because they belong to another consumer:
+	// redelivery.Observer.Lost
+	Lost    uint64
+	Crashed uint64 // those of Permanent that WithCrashLimit did not let a handler have
 }
 
 // counts are the figures of Stats that only grow.
 type counts struct {
-	finished                                                                               atomic.Uint64 // messages acknowledged or published as dead letters; not in Stats
+	// messages acknowledged or published as dead letters; not in Stats
+	finished                                                                               atomic.Uint64
 	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left, lost, crashed atomic.Uint64
 }
 

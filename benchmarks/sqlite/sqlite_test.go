@@ -55,7 +55,8 @@ func insert(ctx context.Context, db *sql.DB, msgs []pulsar.Message) error {
 	}
 	defer func() { _ = tx.Rollback() }()
 	for _, msg := range msgs {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, body) VALUES (?, ?)", msg.ID().String(), msg.Payload()); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, body) VALUES (?, ?)", msg.ID().String(),
+			msg.Payload()); err != nil {
 			return err
 		}
 	}
@@ -66,7 +67,8 @@ func insert(ctx context.Context, db *sql.DB, msgs []pulsar.Message) error {
 func measure(b *testing.B, start func(c *redelivery.Consumer, db *sql.DB, done func(int)) (*worker.Worker, error)) {
 	var took time.Duration
 	for range b.N {
-		db, err := sql.Open("sqlite", "file:"+filepath.Join(b.TempDir(), "orders.db")+"?_pragma=journal_mode(wal)&_pragma=synchronous(full)")
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(b.TempDir(),
+			"orders.db")+"?_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 		check(b, err)
 		_, err = db.Exec("CREATE TABLE orders (id TEXT PRIMARY KEY, body BLOB)")
 		check(b, err)
@@ -107,7 +109,8 @@ func filled(b *testing.B) *redelivery.Consumer {
 	producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic})
 	check(b, err)
 	defer producer.Close()
-	c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "sqlite", Type: pulsar.Shared},
+	c, err := redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "sqlite", Type: pulsar.Shared},
 		redelivery.WithLogger(quiet))
 	check(b, err)
 	var failed error

@@ -29,7 +29,8 @@ func TestAddresses(t *testing.T) {
 	t.Setenv("PULSAR_URL", "localhost:6650")
 	code, _, stderr := dlqRun("", "peek", "a")
 	assert.Equal(t, 1, code)
-	assert.Equal(t, "redelivery dlq: PULSAR_URL is \"localhost:6650\", want pulsar://host:6650 or pulsar+ssl://host:6651\n", stderr)
+	assert.Equal(t, "redelivery dlq: PULSAR_URL is \"localhost:6650\", want pulsar://host:6650 or "+
+		"pulsar+ssl://host:6651\n", stderr)
 }
 
 // What follows the host of an address is refused, since brokers are not found behind a path; slashes and blanks around
@@ -37,8 +38,9 @@ func TestAddresses(t *testing.T) {
 func TestPathAfterTheHostIsRefused(t *testing.T) {
 	server := inProcess(t)
 	const refused = "\", want http://host:8080 or https://host:8443"
-	for after, said := range map[string]string{"": "", "/": "", "//": "", " ": "", "/\t": "", "/admin/v2": refused, "//admin": refused,
-		"?x=1": refused, "/?x=1": refused, "#a": refused, "/ /": refused} {
+	for after, said := range map[string]string{"": "", "/": "", "//": "", " ": "", "/\t": "", "/admin/v2": refused,
+		"//admin": refused,
+		"?x=1":    refused, "/?x=1": refused, "#a": refused, "/ /": refused} {
 		t.Setenv("PULSAR_ADMIN_URL", " "+server.AdminURL()+after)
 		code, _, stderr := dlqRun("", "list")
 		if said == "" {
@@ -70,7 +72,8 @@ func TestUnreachable(t *testing.T) {
 	assert.Contains(t, stderr, "no connection to the broker at "+address+": dial tcp ")
 	assert.Less(t, time.Since(begin), 2*dialPatience)
 
-	code, _, stderr = command("attempts", "-subscription", "billing", "orders", "-admin-url", "http://"+listener.Addr().String())
+	code, _, stderr = command("attempts", "-subscription", "billing", "orders", "-admin-url",
+		"http://"+listener.Addr().String())
 	assert.Equal(t, 1, code, "a reader would create the log")
 	assert.Contains(t, stderr, "connection refused")
 
@@ -82,6 +85,7 @@ func TestUnreachable(t *testing.T) {
 
 	c := connection{url: address}
 	require.NoError(t, c.locate(nil))
-	require.EqualError(t, c.locate(errors.New("connection error")), "no connection to the broker at "+address+": connection error")
+	require.EqualError(t, c.locate(errors.New("connection error")),
+		"no connection to the broker at "+address+": connection error")
 	require.EqualError(t, c.locate(errors.New("other")), "other")
 }

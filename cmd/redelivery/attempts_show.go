@@ -110,7 +110,8 @@ func (f *attemptsFlags) print(shown attemptsShown, stdout io.Writer) {
 			rows = append(rows, []string{fmt.Sprintf("and %d more", len(shown.Messages)-i)})
 			break
 		}
-		rows = append(rows, []string{m.ID, clean(strings.TrimPrefix(m.Topic, topicname.Persistent)), fmt.Sprint(m.Count), fmt.Sprint(m.Crashes), fromNow(m.Since), fromNow(m.Due),
+		rows = append(rows, []string{m.ID, clean(strings.TrimPrefix(m.Topic, topicname.Persistent)),
+			fmt.Sprint(m.Count), fmt.Sprint(m.Crashes), fromNow(m.Since), fromNow(m.Due),
 			orDash(clean(m.Handled)), orDash(clean(m.Cause))})
 	}
 	sessions := [][]string{{"SESSION", "NAME", "STATE", "SINCE", "HEARD"}}

@@ -62,7 +62,8 @@ func TestAttempts(t *testing.T) {
 	require.Contains(t, errs, "there is no log persistent://shop/eu/short,")
 	_, ok := log.Find(key)
 	require.Eventually(t, func() bool { _, ok = log.Find(key); return !ok }, 10*time.Second, time.Millisecond)
-	for _, wrong := range [][]string{{"orders"}, {"-subscription", "b"}, {"-subscription", "b", "-forget", "x", "orders"}, {"-n", "-1", "-subscription", "b", "t"},
+	for _, wrong := range [][]string{{"orders"}, {"-subscription", "b"},
+		{"-subscription", "b", "-forget", "x", "orders"}, {"-n", "-1", "-subscription", "b", "t"},
 		{"-subscription", "b", "-forget", "12:3:0x", "orders"}, {"-timeout", "30", "-subscription", "b", "t"}} {
 		_, errs, code = tool(wrong...)
 		require.Equal(t, 2, code, errs)
@@ -101,7 +102,8 @@ func TestAttemptsShowsSuspectsFirst(t *testing.T) {
 	defer cancel()
 	require.NoError(t, log.Ready(ctx))
 	key := func(entry int64, index int32) attempts.Key {
-		return attempts.Key{Topic: "persistent://public/default/orders-partition-2", Ledger: 12, Entry: entry, Index: index}
+		return attempts.Key{Topic: "persistent://public/default/orders-partition-2", Ledger: 12, Entry: entry,
+			Index: index}
 	}
 	for i := range int32(201) {
 		log.Begun(key(1, i))

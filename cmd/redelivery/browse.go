@@ -32,7 +32,8 @@ func (b *browse) run() int {
 				for _, s := range t.Subscriptions {
 					keeps = max(keeps, s.Backlog)
 				}
-				names, lines = append(names, t.Topic), append(lines, fmt.Sprintf("%s, %s", short(t.Topic), entries(keeps)))
+				names, lines = append(names, t.Topic), append(lines,
+					fmt.Sprintf("%s, %s", short(t.Topic), entries(keeps)))
 			}
 		}
 		i, ok := b.choose("Topic", lines)
@@ -63,7 +64,8 @@ func (b *browse) topic(name string) {
 		if b.do("replay", group...) != 0 {
 			continue
 		}
-		if answer, _ := b.ask("c replays five letters, and the rest if these are processed; anything else goes back: "); answer == "c" {
+		if answer, _ := b.ask("c replays five letters, and the rest if these are processed; anything else goes " +
+			"back: "); answer == "c" {
 			b.do("replay", append(group, "-canary", strconv.Itoa(min(5, groups[i].Count)), "-yes")...)
 		}
 	}
@@ -105,5 +107,6 @@ func (b *browse) do(verb string, args ...string) int {
 // get reads a command's output as JSON.
 func (b *browse) get(v any, args ...string) bool {
 	var out bytes.Buffer
-	return dlqCommand(append(args, "-json"), strings.NewReader(""), &out, b.stderr) == 0 && json.Unmarshal(out.Bytes(), v) == nil
+	return dlqCommand(append(args, "-json"), strings.NewReader(""), &out, b.stderr) == 0 &&
+		json.Unmarshal(out.Bytes(), v) == nil
 }

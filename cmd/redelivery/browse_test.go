@@ -25,14 +25,18 @@ func TestBrowse(t *testing.T) {
 	require.Contains(t, said, "  1  60, 5m: *tax.Stale: old rates\n")
 	require.Contains(t, said, "-canary 5 -yes\nReplayed 60 letters")
 	require.Contains(t, said, "  1  12, 5m: *tax.Unknown: no rate for country <n>\n")
-	require.Eventually(t, func() bool { return b.server.Subscription(origin+"-invoices-RETRY", "invoices").Backlog == 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return b.server.Subscription(origin+"-invoices-RETRY",
+			"invoices").Backlog == 0
+	}, 30*time.Second, 10*time.Millisecond)
 	require.Equal(t, 1, strings.Count(said, " -yes\n"))
 
 	code, _, stderr := dlqRun("", "purge", "orders-refunds-DLQ", "-no-export", "-yes")
 	require.Zero(t, code, stderr)
 	out.Reset()
 	require.Zero(t, (&browse{bufio.NewScanner(strings.NewReader("3\nq\n")), &out, &errs}).run())
-	require.Contains(t, out.String(), "Topic, 1 to 4, or q to go back: \nNo group.\n", "of what is empty nobody is asked")
+	require.Contains(t, out.String(), "Topic, 1 to 4, or q to go back: \nNo group.\n",
+		"of what is empty nobody is asked")
 	out.Reset()
 	require.Zero(t, (&browse{bufio.NewScanner(strings.NewReader("")), &out, &errs}).run(), "input that ends")
 	t.Setenv("PULSAR_ADMIN_URL", "http://127.0.0.1:1")

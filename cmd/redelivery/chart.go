@@ -53,7 +53,8 @@ func (p plan) write(b *strings.Builder) {
 		}
 		cells := []string{number, formatDelay(r.Delay), formatDelay(r.Total)}
 		if jitter {
-			cells = []string{number, formatDelay(r.Delay), formatDelay(r.Shortest), formatDelay(r.Longest), formatDelay(r.Total)}
+			cells = []string{number, formatDelay(r.Delay), formatDelay(r.Shortest), formatDelay(r.Longest),
+				formatDelay(r.Total)}
 		}
 		table = append(table, cells)
 	}

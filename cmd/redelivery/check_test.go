@@ -44,7 +44,8 @@ func TestCheckReadsStandardInput(t *testing.T) {
 	assert.Contains(t, out.String(), "0 messages, 0 settled, 0 unfinished, 0 dead letters\n")
 
 	assert.Equal(t, 1, checkCommand([]string{"-"}, strings.NewReader("\n{}\n"), &out, &errs))
-	assert.Equal(t, "redelivery check: stdin:2: at is missing, want a whole number of microseconds from 0 to 9007199254740991\n", errs.String())
+	assert.Equal(t, "redelivery check: stdin:2: at is missing, want a whole number of microseconds from 0 to "+
+		"9007199254740991\n", errs.String())
 }
 
 func TestCheckRefusesBadCommandLine(t *testing.T) {

@@ -43,7 +43,8 @@ func (e ending) exit(err error) int {
 		fmt.Fprint(e.stdout, e.usage)
 		return 0
 	case errors.As(err, &usage):
-		text := strings.Replace(err.Error(), ": parse error", ": want true or false", 1) // package flag says no more of a boolean flag
+		// package flag says no more of a boolean flag
+		text := strings.Replace(err.Error(), ": parse error", ": want true or false", 1)
 		fmt.Fprintf(e.stderr, "redelivery %s: %s (-h shows %s)\n", e.command, text, e.help)
 		return 2
 	}

@@ -68,8 +68,10 @@ func (c *connection) complete() error {
 	if err := checkNames(path, conf); err != nil {
 		return err
 	}
-	urls := []setting{{"-url", c.url}, {"PULSAR_URL", os.Getenv("PULSAR_URL")}, {"brokerServiceUrl of " + path, conf["brokerServiceUrl"]}}
-	adminURLs := []setting{{"-admin-url", c.adminURL}, {"PULSAR_ADMIN_URL", os.Getenv("PULSAR_ADMIN_URL")}, {"webServiceUrl of " + path, conf["webServiceUrl"]}}
+	urls := []setting{{"-url", c.url}, {"PULSAR_URL", os.Getenv("PULSAR_URL")},
+		{"brokerServiceUrl of " + path, conf["brokerServiceUrl"]}}
+	adminURLs := []setting{{"-admin-url", c.adminURL}, {"PULSAR_ADMIN_URL", os.Getenv("PULSAR_ADMIN_URL")},
+		{"webServiceUrl of " + path, conf["webServiceUrl"]}}
 	var err error
 	c.url, err = brokers.first(append(urls, setting{"", "pulsar://localhost:6650"})...)
 	if err != nil {
@@ -82,9 +84,11 @@ func (c *connection) complete() error {
 	// The one that is missing would be this machine's, and of another cluster.
 	switch {
 	case missing(adminURLs) && !brokers.local(c.url):
-		return errUsage{fmt.Errorf("the broker is %s and its admin API is not given, want -admin-url, PULSAR_ADMIN_URL or webServiceUrl", c.url)}
+		return errUsage{fmt.Errorf("the broker is %s and its admin API is not given, want -admin-url, "+
+			"PULSAR_ADMIN_URL or webServiceUrl", c.url)}
 	case missing(urls) && !admins.local(c.adminURL) && !c.adminAlone:
-		return errUsage{fmt.Errorf("the admin API is %s and its broker is not given, want -url, PULSAR_URL or brokerServiceUrl", c.adminURL)}
+		return errUsage{fmt.Errorf("the admin API is %s and its broker is not given, want -url, PULSAR_URL or "+
+			"brokerServiceUrl", c.adminURL)}
 	}
 	c.authPlugin = cmp.Or(c.authPlugin, conf["authPlugin"])
 	c.authParams = cmp.Or(c.authParams, conf["authParams"])
@@ -107,7 +111,8 @@ func (c *connection) complete() error {
 }
 
 // confNames are the names of client.conf that are read.
-var confNames = []string{"brokerServiceUrl", "webServiceUrl", "authPlugin", "authParams", "tlsTrustCertsFilePath", "tlsCertificateFilePath", "tlsKeyFilePath",
+var confNames = []string{"brokerServiceUrl", "webServiceUrl", "authPlugin", "authParams", "tlsTrustCertsFilePath",
+	"tlsCertificateFilePath", "tlsKeyFilePath",
 	"tlsAllowInsecureConnection", "tlsEnableHostnameVerification", "useKeyStoreTls", "proxyServiceUrl"}
 
 // checkNames returns an error if a name differs from one that is read by its case only: it would have no effect.
@@ -200,8 +205,9 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error)
 			return nil, api, fmt.Errorf("%s has no key", path)
 		}
 	}
-	o := pulsar.ClientOptions{URL: c.url, Logger: plog.NewLoggerWithSlog(log), MetricsRegisterer: prometheus.NewRegistry(),
-		TLSConfig: config}
+	o := pulsar.ClientOptions{URL: c.url, Logger: plog.NewLoggerWithSlog(log),
+		MetricsRegisterer: prometheus.NewRegistry(),
+		TLSConfig:         config}
 	var transport http.RoundTripper = &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment}
 	if c.cert != "" {
 		pair, err := tls.LoadX509KeyPair(c.cert, c.key)

@@ -17,9 +17,10 @@ import (
 
 func TestConnection(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "client.conf")
-	require.NoError(t, os.WriteFile(conf, []byte("# Pulsar's own\nwebServiceUrl = https://a:1\nbrokerServiceUrl=pulsar+ssl://a:2\n"+
-		"authPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken\nauthParams=token:abc=\ntlsAllowInsecureConnection=true\n"+
-		"tlsTrustCertsFilePath=\n"), 0o600))
+	require.NoError(t, os.WriteFile(conf,
+		[]byte("# Pulsar's own\nwebServiceUrl = https://a:1\nbrokerServiceUrl=pulsar+ssl://a:2\n"+
+			"authPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken\nauthParams=token:abc=\ntlsAllowInsecureConnection=true\n"+
+			"tlsTrustCertsFilePath=\n"), 0o600))
 	for _, name := range []string{"PULSAR_URL", "PULSAR_ADMIN_URL", "PULSAR_HOME"} {
 		t.Setenv(name, "")
 	}
@@ -37,9 +38,11 @@ func TestConnection(t *testing.T) {
 	require.ErrorIs(t, (&connection{}).complete(), os.ErrNotExist)
 	os.Unsetenv("PULSAR_CLIENT_CONF")
 	// Not the admin API of this machine for a broker of another.
-	require.ErrorContains(t, (&connection{}).complete(), "the broker is pulsar://env and its admin API is not given, want -admin-url")
+	require.ErrorContains(t, (&connection{}).complete(),
+		"the broker is pulsar://env and its admin API is not given, want -admin-url")
 	t.Setenv("PULSAR_URL", "")
-	require.ErrorContains(t, (&connection{adminURL: "http://b"}).complete(), "the admin API is http://b and its broker is not given, want -url")
+	require.ErrorContains(t, (&connection{adminURL: "http://b"}).complete(),
+		"the admin API is http://b and its broker is not given, want -url")
 	require.NoError(t, (&connection{adminURL: "http://b", adminAlone: true}).complete())
 	t.Setenv("PULSAR_URL", "pulsar://127.0.0.1:7000")
 	c = connection{}
@@ -66,11 +69,13 @@ func TestAuthentication(t *testing.T) {
 		"user:pass":                           {"basic", "Basic dXNlcjpwYXNz"},
 		`{"userId":"user","password":"pass"}`: {java + "Basic", "Basic dXNlcjpwYXNz"},
 	} {
-		code, _, stderr := dlqRun("", "list", "-admin-url", server.URL, "-auth-plugin", c.plugin, "-auth-params", params)
+		code, _, stderr := dlqRun("", "list", "-admin-url", server.URL, "-auth-plugin", c.plugin, "-auth-params",
+			params)
 		assert.Zero(t, code, stderr)
 		assert.Equal(t, c.want, asked, params)
 	}
-	code, _, stderr := dlqRun("", "list", "-admin-url", server.URL, "-auth-plugin", "token", "-auth-params", `{"secret": 1`)
+	code, _, stderr := dlqRun("", "list", "-admin-url", server.URL, "-auth-plugin", "token", "-auth-params",
+		`{"secret": 1`)
 	assert.Equal(t, 1, code)
 	assert.NotContains(t, stderr, "secret")
 }
@@ -88,7 +93,8 @@ func TestDlqSilentAdmin(t *testing.T) {
 	}))
 	defer silent.Close()
 	t.Setenv("PULSAR_ADMIN_URL", silent.URL)
-	for _, args := range [][]string{{"replay", "-yes"}, {"purge", "-no-export", "-yes"}, {"import", "-i", os.Args[0], "-yes"}, {"groups"}, {"peek"}} {
+	for _, args := range [][]string{{"replay", "-yes"}, {"purge", "-no-export", "-yes"},
+		{"import", "-i", os.Args[0], "-yes"}, {"groups"}, {"peek"}} {
 		asked.Store(0)
 		code, _, stderr := dlqRun("", append(args, "orders-billing-DLQ")...)
 		require.Equal(t, 1, code, "%q", args)

@@ -81,7 +81,8 @@ func (d *dlq) hint(err error) error {
 	switch {
 	case errors.Is(err, deadletter.ErrNotDeadLetters):
 		return fmt.Errorf("%w; -any-topic overrides this", err)
-	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" && strings.Contains(err.Error(), pulsar.RetryTopicSuffix):
+	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" &&
+		strings.Contains(err.Error(), pulsar.RetryTopicSuffix):
 		return fmt.Errorf("%w (-to origin)", err)
 	case d.in != "" && strings.HasSuffix(err.Error(), "are done"):
 		return fmt.Errorf("%w (-skip)", err)
@@ -121,7 +122,8 @@ func butCanceled(err error) (all []error) {
 }
 
 var verbs = map[string]func(*dlq, context.Context) error{
-	"groups": (*dlq).groups, "peek": (*dlq).peek, "replay": (*dlq).replay, "export": (*dlq).export, "purge": (*dlq).purge,
+	"groups": (*dlq).groups, "peek": (*dlq).peek, "replay": (*dlq).replay, "export": (*dlq).export,
+	"purge":  (*dlq).purge,
 	"import": (*dlq).imports, "unsubscribe": (*dlq).unsubscribe,
 }
 
@@ -135,9 +137,11 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	case verb == "help" || verb == "-h" || verb == "-help" || verb == "--help":
 		return flag.ErrHelp
 	case verb == "":
-		return errUsage{errors.New("no verb is given, want list, groups, peek, replay, export, purge, import or unsubscribe")}
+		return errUsage{errors.New("no verb is given, want list, groups, peek, replay, export, purge, import or " +
+			"unsubscribe")}
 	case do == nil && verb != "list":
-		return errUsage{fmt.Errorf("verb is %q, want list, groups, peek, replay, export, purge, import or unsubscribe", verb)}
+		return errUsage{fmt.Errorf("verb is %q, want list, groups, peek, replay, export, purge, import or unsubscribe",
+			verb)}
 	}
 	name, err := d.parse(verb, args[1:])
 	if err != nil {

@@ -20,7 +20,8 @@ func (b *broker) mail(subscriptions ...string) (dlq string) {
 	defer p.Close()
 	for i := range 9 {
 		p.SendAsync(b.t.Context(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Properties: map[string]string{
-			"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "mail"}}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
+			"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "mail"}},
+			func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
 	}
 	require.NoError(b.t, p.FlushWithCtx(b.t.Context()))
 	return dlq
@@ -31,7 +32,8 @@ func (b *broker) mail(subscriptions ...string) (dlq string) {
 func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	b := newBroker(t)
 	dlq := b.mail("inspect", "service")
-	service, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: dlq, SubscriptionName: "service", Type: pulsar.Shared})
+	service, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: dlq, SubscriptionName: "service",
+		Type: pulsar.Shared})
 	require.NoError(t, err)
 	defer service.Close()
 	const on = "On subscription inspect, the only one without a consumer.\n"
@@ -39,7 +41,8 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	require.Contains(t, stdout, "What subscription inspect has not acknowledged.\n")
 	code, stdout, stderr := dlqRun("", "replay", "orders-mail-DLQ")
 	require.Zero(t, code, stderr)
-	require.Contains(t, stdout, "Would replay 9 letters.\n  9 to orders-mail-RETRY, for mail (no consumer)\n"+on+"Nothing was changed.")
+	require.Contains(t, stdout, "Would replay 9 letters.\n  9 to orders-mail-RETRY, for mail (no "+
+		"consumer)\n"+on+"Nothing was changed.")
 	code, stdout, stderr = dlqRun("", "replay", "orders-mail-DLQ", "-yes")
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, on)
@@ -50,7 +53,8 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 // The tool goes on with its own subscription, if there is one, and shows what the other keeps. Of two idle
 // subscriptions it takes none, unless a replay on one is not finished.
 func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
-	for name, subscriptions := range map[string][]string{"its own": {"inspect", "redelivery"}, "two": {"inspect", "audit"}} {
+	for name, subscriptions := range map[string][]string{"its own": {"inspect", "redelivery"},
+		"two": {"inspect", "audit"}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t)
 			dlq := b.mail(subscriptions...)
@@ -65,7 +69,8 @@ func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 	}
 	b := newBroker(t)
 	dlq := b.mail("inspect", "audit")
-	code, _, stderr := dlqRun("", "replay", "orders-mail-DLQ", "-yes", "-max", "1", "-subscription", "inspect") // which leaves two of a batch
+	// which leaves two of a batch
+	code, _, stderr := dlqRun("", "replay", "orders-mail-DLQ", "-yes", "-max", "1", "-subscription", "inspect")
 	require.Zero(t, code, stderr)
 	code, _, stderr = dlqRun("", "replay", "orders-mail-DLQ", "-yes")
 	require.Zero(t, code, stderr)

@@ -34,7 +34,8 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	case !found:
 		return fmt.Errorf("%w: %s has no subscription %s", deadletter.ErrNotSubscribed, d.topic, d.own())
 	case !d.anyTopic && d.own() != defaultSubscription && !strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix):
-		return fmt.Errorf("%w: the name of %s does not end in %s, and %s may be a service's", deadletter.ErrNotDeadLetters, d.topic, pulsar.DlqTopicSuffix, d.own())
+		return fmt.Errorf("%w: the name of %s does not end in %s, and %s may be a service's",
+			deadletter.ErrNotDeadLetters, d.topic, pulsar.DlqTopicSuffix, d.own())
 	}
 	what := fmt.Sprintf("subscription %s, which keeps %s", clean(d.own()), entries(keeps))
 	if keeps > 0 && len(others) == 0 {
@@ -43,7 +44,8 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 		what += "; so may " + strings.Join(others, ", ")
 	}
 	what += ".\n"
-	if info.Bytes > 0 { // also with an empty backlog: for other subscriptions, or since the broker deletes whole ledgers
+	if info.Bytes > 0 {
+		// also with an empty backlog: for other subscriptions, or since the broker deletes whole ledgers
 		what += "A later replay or purge"
 		if d.own() != defaultSubscription {
 			what += " with -subscription " + clean(d.own())
@@ -137,7 +139,8 @@ func (d *dlq) tellOthers(ctx context.Context, advice string) {
 	for _, s := range info.Subscriptions {
 		if s.Name != d.own() && s.Backlog > 0 && s.Consumers == 0 {
 			name := clean(s.Name)
-			fmt.Fprintf(d.stdout, "Subscription %s also keeps %s, unread: "+advice+".\n", name, entries(s.Backlog), name)
+			fmt.Fprintf(d.stdout, "Subscription %s also keeps %s, unread: "+advice+".\n", name, entries(s.Backlog),
+				name)
 		}
 	}
 }

@@ -21,32 +21,42 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 		return stdout
 	}
 	said := must("purge", topic, "-o", path, "-subscription", "redelivery")
-	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: -subscription audit works on that one.\n")
+	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: -subscription audit works on that "+
+		"one.\n")
 	said = must("purge", topic, "-o", path, "-subscription", "redelivery", "-yes")
-	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: purge -subscription audit empties it.\n")
+	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: purge -subscription audit empties "+
+		"it.\n")
 	require.NotContains(t, must("purge", topic, "-no-export", "-subscription", "audit", "-yes"), "keeps")
-	require.Contains(t, must("import", topic, "-i", path), "Would import 25 letters.\n  25 to orders-refunds-DLQ, for audit, redelivery\nNothing was changed")
+	require.Contains(t, must("import", topic, "-i", path),
+		"Would import 25 letters.\n  25 to orders-refunds-DLQ, for audit, redelivery\nNothing was changed")
 	require.Contains(t, must("import", topic, "-i", path, "-yes"), "Imported 25 letters.\n")
 	require.Contains(t, must("groups", topic), "*pay.Declined: no card")
 	require.Contains(t, must("import", topic, "-i", path, "-skip", "20", "-yes"), "Imported 5 letters.\n")
 
 	said = must("unsubscribe", topic)
 	const again = "A later replay or purge begins again with all stored letters, also those already replayed.\n"
-	require.Equal(t, "Would remove subscription redelivery, which keeps 30 entries; so may audit.\n"+again+"Nothing was changed. Run again with -yes.\n", said)
-	require.Equal(t, "Removed subscription redelivery, which keeps 30 entries; so may audit.\n"+again, must("unsubscribe", topic, "-yes"))
+	require.Equal(t, "Would remove subscription redelivery, which keeps 30 entries; so may audit.\n"+again+"Nothing "+
+		"was changed. Run again with -yes.\n", said)
+	require.Equal(t, "Removed subscription redelivery, which keeps 30 entries; so may audit.\n"+again,
+		must("unsubscribe", topic, "-yes"))
 	require.Equal(t, []string{"audit"}, b.server.Subscriptions(origin+"-refunds-DLQ"))
-	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"), "it was the last one, so the broker deletes them")
+	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"),
+		"it was the last one, so the broker deletes them")
 
-	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"), "A later replay or purge with -subscription audit begins again")
+	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"),
+		"A later replay or purge with -subscription audit begins again")
 	b.subscribe("orders-none-DLQ", "redelivery")
 	require.NotContains(t, must("unsubscribe", "orders-none-DLQ"), "begins again")
 
-	consumer, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "audit", Type: pulsar.Shared})
+	consumer, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "audit",
+		Type: pulsar.Shared})
 	require.NoError(t, err)
 	defer consumer.Close()
 	for want, args := range map[string][]string{
-		"not subscribed: persistent://public/default/orders-refunds-DLQ has no subscription redelivery": {"unsubscribe", topic, "-yes"},
-		"subscription audit of orders-refunds-DLQ has 1 consumer":                                       {"unsubscribe", topic, "-subscription", "audit"},
+		"not subscribed: persistent://public/default/orders-refunds-DLQ has no subscription redelivery": {"unsubscribe",
+			topic, "-yes"},
+		"subscription audit of orders-refunds-DLQ has 1 consumer": {"unsubscribe",
+			topic, "-subscription", "audit"},
 		"no such file":            {"import", topic, "-i", path + "x"},
 		"line 1 is not a letter":  {"import", topic, "-i", os.Args[0], "-yes"},
 		"not a dead letter topic": {"unsubscribe", "orders", "-subscription", "billing", "-yes"},
@@ -61,7 +71,8 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 	_, _, stderr := dlqRun("", "import", topic, "-i", os.Args[0], "-yes")
 	require.Equal(t, "redelivery dlq: line 1 is not a letter; the lines before line 1 are done (-skip)\n", stderr)
 	_, _, stderr = dlqRun("", "import", topic, "-i", os.Args[0])
-	require.Equal(t, "redelivery dlq: line 1 is not a letter\n", stderr, "a plan does nothing, so there is nothing to skip")
+	require.Equal(t, "redelivery dlq: line 1 is not a letter\n", stderr,
+		"a plan does nothing, so there is nothing to skip")
 	code, _, stderr := dlqRun("", "import", topic)
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "import needs -i file")

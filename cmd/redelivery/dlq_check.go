@@ -26,7 +26,8 @@ func (d *dlq) check(verb, topic string) error {
 	case !slices.Contains(slices.Collect(maps.Keys(routings)), d.routing):
 		return fmt.Errorf("-routing is %q, want same, java, murmur3 or go", d.routing)
 	case !d.filter.Before.IsZero() && !d.filter.After.Before(d.filter.Before):
-		return fmt.Errorf("-after is %s, want a time before that of -before, which is %s", d.filter.After.Format(time.RFC3339),
+		return fmt.Errorf("-after is %s, want a time before that of -before, which is %s",
+			d.filter.After.Format(time.RFC3339),
 			d.filter.Before.Format(time.RFC3339))
 	case d.max > 0 && d.canary > d.max:
 		return fmt.Errorf("-canary is %d, want at most -max, which is %d", d.canary, d.max)
@@ -39,7 +40,8 @@ func (d *dlq) check(verb, topic string) error {
 	case d.public != "" && (d.secret == "" || d.keyName == ""):
 		return errors.New("-encryption-public-key needs -encryption-private-key and -encryption-key-name")
 	case (verb == "replay" || verb == "import") && d.secret != "" && d.public == "":
-		return fmt.Errorf("-encryption-private-key needs -encryption-public-key: %s encrypts letters that were encrypted", verb)
+		return fmt.Errorf("-encryption-private-key needs -encryption-public-key: %s encrypts letters that were "+
+			"encrypted", verb)
 	case verb == "list":
 		if topic == "" {
 			return nil
@@ -109,7 +111,8 @@ func persistent(what, name string) error {
 // done.
 func (d *dlq) none() error {
 	var asked []string
-	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs, "-key": d.filter.Keys} {
+	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs,
+		"-key": d.filter.Keys} {
 		for _, value := range values {
 			asked = append(asked, flag+" "+value)
 		}

@@ -94,14 +94,17 @@ const (
 )
 
 // routings are the values of -routing.
-var routings = map[string]deadletter.Routing{"same": deadletter.SamePartition, "java": deadletter.JavaStringHash, "murmur3": deadletter.Murmur3Hash,
-	"go": deadletter.GoStringHash}
+var routings = map[string]deadletter.Routing{"same": deadletter.SamePartition, "java": deadletter.JavaStringHash,
+	"murmur3": deadletter.Murmur3Hash,
+	"go":      deadletter.GoStringHash}
 
 // flagsOf are the verbs that a flag is for. A purge must not take -max for a limit that it does not have.
 var flagsOf = map[string]string{
-	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen + " import unsubscribe",
-	"all": "list", "n": "peek", "payload": "peek",
-	"to": "replay", "others": "replay", "topic": "replay", "namespace": "replay", "routing": "replay", "canary": "replay", "canary-timeout": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
+	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen,
+	"subscription": chosen + " import unsubscribe",
+	"all":          "list", "n": "peek", "payload": "peek",
+	"to": "replay", "others": "replay", "topic": "replay", "namespace": "replay", "routing": "replay",
+	"canary": "replay", "canary-timeout": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
 	"new": "replay",
 	"yes": changing, "any-topic": changing, "i": "import", "skip": "import", "o": "export purge", "no-export": "purge",
 }
@@ -121,7 +124,8 @@ func moment(t *time.Time) func(string) error {
 			*t = time.Now().Add(-ago).Truncate(time.Minute)
 			return nil
 		}
-		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {
+		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime,
+			time.DateOnly} {
 			*t, err = time.ParseInLocation(layout, s, time.Local)
 			if err == nil && !t.IsZero() { // which would choose everything
 				return nil

@@ -25,7 +25,8 @@ func TestDlqNotDeadLetters(t *testing.T) {
 			code, stdout, stderr := dlqRun("", args...)
 			require.Equal(t, 1, code, "%q", args)
 			require.Empty(t, stdout)
-			require.Contains(t, stderr, "not a dead letter topic: the name of persistent://public/default/orders does not end in -DLQ")
+			require.Contains(t, stderr, "not a dead letter topic: the name of persistent://public/default/orders "+
+				"does not end in -DLQ")
 			require.Contains(t, stderr, "; -any-topic overrides this\n")
 		}
 	}
@@ -55,10 +56,12 @@ func TestDlqOtherNamespace(t *testing.T) {
 	b.subscribe(there+"-billing-RETRY", "billing")
 	const dlq = "all-dead-DLQ" // beside which there is no all-dead-RETRY
 	for _, from := range []string{origin, there, there} {
-		b.publish("persistent://public/default/"+dlq, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{
-			"REAL_TOPIC": from, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": "1:1:0"}})
+		b.publish("persistent://public/default/"+dlq,
+			&pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{
+				"REAL_TOPIC": from, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": "1:1:0"}})
 	}
-	const want = "redelivery dlq: letters were left out that came from other namespaces: 2 of public/shop; -namespace public/shop replays them\n"
+	const want = "redelivery dlq: letters were left out that came from other namespaces: 2 of public/shop; " +
+		"-namespace public/shop replays them\n"
 	for _, yes := range []string{"-yes=false", "-yes"} {
 		code, stdout, stderr := dlqRun("", "replay", dlq, yes)
 		require.Equal(t, 1, code)

@@ -88,7 +88,8 @@ func TestDlqPermission(t *testing.T) {
 	b.subscribe(retry, "billing")
 	b.subscribe(dlq, "audit")
 	for i := range 20 {
-		b.publish(dlq, &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing"}})
+		b.publish(dlq, &pulsar.ProducerMessage{Payload: fmt.Append(nil, i),
+			Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing"}})
 	}
 	grant := func(role, path string, actions ...string) {
 		require.NoError(t, admin.Call(context.Background(), g.admin, "POST", path+"/permissions/"+role, actions, nil))
@@ -114,7 +115,8 @@ func TestDlqPermission(t *testing.T) {
 		{"looker", "groups peek export"},
 		{"operator", "groups peek export plan replay purge"},
 	} {
-		params := []string{"-auth-plugin", "org.apache.pulsar.client.impl.auth.AuthenticationToken", "-auth-params", "file://" + g.token(t, c.role)}
+		params := []string{"-auth-plugin", "org.apache.pulsar.client.impl.auth.AuthenticationToken", "-auth-params",
+			"file://" + g.token(t, c.role)}
 		for _, verb := range []string{"groups", "peek", "export", "plan", "replay", "purge"} {
 			code, stdout, stderr := dlqRun("", append(verbs[verb], params...)...)
 			if strings.Contains(c.may, verb) {
@@ -130,11 +132,13 @@ func TestDlqPermission(t *testing.T) {
 	var stats struct {
 		Subscriptions map[string]struct{ MsgBacklog int }
 	}
-	require.NoError(t, admin.Call(context.Background(), g.admin, "GET", retry+"/stats?getPreciseBacklog=true", nil, &stats))
+	require.NoError(t, admin.Call(context.Background(), g.admin, "GET", retry+"/stats?getPreciseBacklog=true", nil,
+		&stats))
 	require.Equal(t, 20, stats.Subscriptions["billing"].MsgBacklog)
 	grant("looker", "namespaces/public/default", "consume")
 	for role, want := range map[string]int{"nobody": 1, "looker": 0} {
-		code, _, stderr := dlqRun("", "list", "public/default", "-auth-plugin", "token", "-auth-params", "file://"+g.token(t, role))
+		code, _, stderr := dlqRun("", "list", "public/default", "-auth-plugin", "token", "-auth-params",
+			"file://"+g.token(t, role))
 		require.Equal(t, want, code, "%s: %s", role, stderr)
 	}
 }

@@ -81,9 +81,10 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 	const dlq, retry = origin + "-invoices-DLQ", origin + "-invoices-RETRY"
 	b.subscribe(dlq, "audit")
 	letter := func(kind, reason, key string, at time.Duration) *pulsar.ProducerMessage {
-		return &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, `{"customer":%q}`, key), Key: key, Properties: map[string]string{"REAL_TOPIC": origin,
-			"REAL_SUBSCRIPTION": "invoices", "EXCEPTION_TYPE": kind, "EXCEPTION_MESSAGE": reason,
-			"DEAD_LETTER_TIME": fmt.Sprint(time.Now().Add(-at - 30*time.Second).UnixMilli())}}
+		return &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, `{"customer":%q}`, key), Key: key,
+			Properties: map[string]string{"REAL_TOPIC": origin,
+				"REAL_SUBSCRIPTION": "invoices", "EXCEPTION_TYPE": kind, "EXCEPTION_MESSAGE": reason,
+				"DEAD_LETTER_TIME": fmt.Sprint(time.Now().Add(-at - 30*time.Second).UnixMilli())}}
 	}
 	for i := range 72 {
 		key, at := fmt.Sprintf("customer-%d", i%24), time.Duration(40-i/2)*time.Minute
@@ -93,7 +94,8 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 			b.publish(dlq, letter("*tax.Stale", "old rates", key, at))
 		}
 	}
-	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: retry, SubscriptionName: "invoices", Type: pulsar.Shared})
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: retry, SubscriptionName: "invoices",
+		Type: pulsar.Shared})
 	require.NoError(t, err)
 	var fixed atomic.Bool
 	ctx, cancel := context.WithCancel(context.Background())
@@ -120,14 +122,16 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 		c.Close()
 	})
 	return func() { // a replay ends with the first letter of the canary that is dead again
-		require.Eventually(t, func() bool { return b.server.Subscription(retry, "invoices").Backlog == 0 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return b.server.Subscription(retry, "invoices").Backlog == 0 }, time.Minute,
+			time.Millisecond)
 		fixed.Store(true)
 	}
 }
 
 // failOn has a consumer of the refunds that gives up on the nth.
 func (b *broker) failOn(t *testing.T, n int) {
-	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: origin + "-refunds-RETRY", SubscriptionName: "refunds", Type: pulsar.Shared})
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: origin + "-refunds-RETRY", SubscriptionName: "refunds",
+		Type: pulsar.Shared})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -106,7 +106,8 @@ func TestInterrupted(t *testing.T) {
 	path := tool(t)
 	for _, command := range []string{"doctor", "attempts"} {
 		for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-			cmd := exec.Command(path, command, "-subscription", "billing", "-json", "-url", "pulsar://"+silent.Addr().String(),
+			cmd := exec.Command(path, command, "-subscription", "billing", "-json", "-url",
+				"pulsar://"+silent.Addr().String(),
 				"-admin-url", "http://"+silent.Addr().String(), "orders")
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs

@@ -17,13 +17,15 @@ import (
 
 func (d *dlq) replay(ctx context.Context) error {
 	encryption, _ := d.encryption()
-	o := deadletter.ReplayOptions{ToOrigin: d.to == toOrigin, Topic: d.target, Namespaces: d.namespaces, Routing: routings[d.routing], Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
+	o := deadletter.ReplayOptions{ToOrigin: d.to == toOrigin, Topic: d.target, Namespaces: d.namespaces,
+		Routing: routings[d.routing], Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
 		Rate: d.rate, Canary: d.canary, CanaryTimeout: d.canaryTimeout, Encryption: encryption, New: d.fresh}
 	if !d.yes || o.ToOrigin && !d.others {
 		dry := o
 		dry.DryRun = true
 		plan, err := d.letters.Replay(ctx, dry)
-		missed := errors.Is(err, deadletter.ErrOtherNamespace) || errors.Is(err, deadletter.ErrNoTopic) && len(plan.Left) > 0
+		missed := errors.Is(err, deadletter.ErrOtherNamespace) || errors.Is(err, deadletter.ErrNoTopic) &&
+			len(plan.Left) > 0
 		if err = elsewhere(plan, err); err != nil && !missed {
 			return err
 		}
@@ -87,7 +89,8 @@ func (d *dlq) planned(verb string, plan deadletter.Report) error {
 	d.report(verb, plan)
 	d.tellAdopted()
 	if plan.Creates != "" {
-		fmt.Fprintf(d.stdout, "Would create subscription %s, which then keeps all letters until they are acknowledged.\n", clean(plan.Creates))
+		fmt.Fprintf(d.stdout, "Would create subscription %s, which then keeps all letters until they are "+
+			"acknowledged.\n", clean(plan.Creates))
 	}
 	fmt.Fprintln(d.stdout, "Nothing was changed. Run again with -yes.")
 	return nil
@@ -225,7 +228,8 @@ func (p *progress) show(r deadletter.Report) {
 	elapsed := time.Since(p.begin).Seconds()
 	line := fmt.Sprintf("%s %s, %s read, %.0f/s", count(r.Done), p.verb, count(r.Seen), float64(r.Done)/elapsed)
 	if rest := p.total - r.Seen; rest > 0 && r.Seen > 0 && r.Waiting == 0 {
-		line += fmt.Sprintf(", about %s left", formatDelay(seconds(time.Duration(elapsed/float64(r.Seen)*float64(rest)*1e9).Round(time.Second))))
+		line += fmt.Sprintf(", about %s left",
+			formatDelay(seconds(time.Duration(elapsed/float64(r.Seen)*float64(rest)*1e9).Round(time.Second))))
 	}
 	if r.Waiting > 0 {
 		line = fmt.Sprintf("%s, canary: %d not processed yet", line, r.Waiting)

@@ -39,12 +39,14 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 			rows = append(rows, []string{topic, "NONE: deleted unread", "", "", rate, ""})
 		}
 		for _, s := range info.Subscriptions {
-			rows = append(rows, []string{topic, clean(s.Name), count(s.Backlog), ago(s.Oldest), rate, count(s.Consumers)})
+			rows = append(rows, []string{topic, clean(s.Name), count(s.Backlog), ago(s.Oldest), rate,
+				count(s.Consumers)})
 			topic, rate = "", ""
 		}
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(d.stdout, map[bool]string{false: "No topic ends in -DLQ or -RETRY. -all looks at other topics too.", true: "No topic has dead letters."}[d.all])
+		fmt.Fprintln(d.stdout, map[bool]string{false: "No topic ends in -DLQ or -RETRY. -all looks at other topics " +
+			"too.", true: "No topic has dead letters."}[d.all])
 		return nil
 	}
 	writeTable(d.stdout, rows)
@@ -72,7 +74,8 @@ func (d *dlq) scope(ctx context.Context) error {
 	fmt.Fprintln(d.stdout, text)
 	for _, s := range info.Subscriptions {
 		if s.Name != d.own() && s.Backlog > 0 && s.Consumers == 0 {
-			fmt.Fprintf(d.stdout, "Subscription %s keeps %s; -subscription %s shows these.\n", clean(s.Name), entries(s.Backlog), clean(s.Name))
+			fmt.Fprintf(d.stdout, "Subscription %s keeps %s; -subscription %s shows these.\n", clean(s.Name),
+				entries(s.Backlog), clean(s.Name))
 		}
 	}
 	fmt.Fprintln(d.stdout)
@@ -101,11 +104,13 @@ func (d *dlq) groups(ctx context.Context) error {
 		dead = dead || g.Type != "" || g.Reason != "" || g.Origin != "" || g.Subscription != ""
 		cause := cause(g.Type, g.Reason)
 		rows = append(rows, []string{count(g.Count), g.ID, ago(g.First), ago(g.Last), cause},
-			[]string{"", "", "", "", fmt.Sprintf("%s on %s, such as %s", orDash(short(g.Origin)), orDash(clean(g.Subscription)), g.Example)})
+			[]string{"", "", "", "", fmt.Sprintf("%s on %s, such as %s", orDash(short(g.Origin)),
+				orDash(clean(g.Subscription)), g.Example)})
 	}
 	d.table(rows)
 	if !dead && !strings.HasSuffix(topicname.Base(d.topic), pulsar.DlqTopicSuffix) {
-		fmt.Fprintf(d.stdout, "\n%s may be no dead letter topic: no message says where it came from or why it died.\n", short(d.topic))
+		fmt.Fprintf(d.stdout, "\n%s may be no dead letter topic: no message says where it came from or why it died.\n",
+			short(d.topic))
 	}
 	return nil
 }
@@ -145,7 +150,8 @@ func (d *dlq) peek(ctx context.Context) error {
 				return err
 			}
 		} else {
-			rows = append(rows, []string{l.ID, ago(l.Died), orDash(fit(clean(l.Key), 12)), count(l.Size), cause(l.Type, l.Reason)})
+			rows = append(rows, []string{l.ID, ago(l.Died), orDash(fit(clean(l.Key), 12)), count(l.Size),
+				cause(l.Type, l.Reason)})
 			if d.payload {
 				rows = append(rows, []string{"  " + fit(text(schema, &l), 1000)})
 			}

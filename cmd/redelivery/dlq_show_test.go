@@ -13,7 +13,8 @@ import (
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	rows := [][]string{{"KEY", ">BYTES", "CAUSE"}}
-	for _, key := range []string{"plain", ">more", "日本語", "e\u0301e\u0301", "👍", fit(strings.Repeat("日本", 5), 12), fit(strings.Repeat("e\u0301", 13), 12)} {
+	for _, key := range []string{"plain", ">more", "日本語", "e\u0301e\u0301", "👍", fit(strings.Repeat("日本", 5), 12),
+		fit(strings.Repeat("e\u0301", 13), 12)} {
 		rows = append(rows, []string{key, "7", "x"})
 	}
 	writeTable(&out, append(rows, []string{"  a line that is longer than the columns"}))

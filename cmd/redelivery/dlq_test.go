@@ -55,8 +55,10 @@ func newBroker(t *testing.T) *broker {
 	for i := range 120 {
 		cause := causes[i%3]
 		b.publish(origin+"-billing-DLQ", &pulsar.ProducerMessage{
-			Payload: []byte(fmt.Sprintf(`{"order": %d, "total": "%d.90"}`, 1000+i, i)), Key: fmt.Sprintf("customer-%d", i%17),
-			Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing", "EXCEPTION_TYPE": cause.kind, "EXCEPTION_MESSAGE": fmt.Sprintf(cause.reason, i),
+			Payload: []byte(fmt.Sprintf(`{"order": %d, "total": "%d.90"}`, 1000+i, i)),
+			Key:     fmt.Sprintf("customer-%d", i%17),
+			Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing",
+				"EXCEPTION_TYPE": cause.kind, "EXCEPTION_MESSAGE": fmt.Sprintf(cause.reason, i),
 				"DEAD_LETTER_TIME": fmt.Sprint(time.Now().Add(-time.Duration(200-i)*time.Minute - 30*time.Second).UnixMilli())},
 		})
 	}
@@ -64,8 +66,11 @@ func newBroker(t *testing.T) *broker {
 	b.subscribe(origin+"-refunds-DLQ", "audit")
 	b.subscribe(origin+"-refunds-RETRY", "refunds")
 	for i := range 25 {
-		b.publish(origin+"-refunds-DLQ", &pulsar.ProducerMessage{Payload: []byte("{}"), Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "refunds",
-			"ORIGIN_MESSAGE_ID": fmt.Sprintf("1:%d:-1", i), "EXCEPTION_TYPE": "*pay.Declined", "EXCEPTION_MESSAGE": "no card"}})
+		b.publish(origin+"-refunds-DLQ",
+			&pulsar.ProducerMessage{Payload: []byte("{}"),
+				Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "refunds",
+					"ORIGIN_MESSAGE_ID": fmt.Sprintf("1:%d:-1", i), "EXCEPTION_TYPE": "*pay.Declined",
+					"EXCEPTION_MESSAGE": "no card"}})
 	}
 	return b
 }
@@ -80,7 +85,8 @@ func (b *broker) statistics(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(resp.Body)
 	if strings.HasSuffix(r.URL.Path, "/stats") && resp.StatusCode == http.StatusOK {
 		first := time.Now().Add(-3*time.Hour - 20*time.Minute).UnixMilli()
-		text = bytes.ReplaceAll(text, []byte(`"msgBacklog":`), fmt.Appendf(nil, `"earliestMsgPublishTimeInBacklog":%d,"msgBacklog":`, first))
+		text = bytes.ReplaceAll(text, []byte(`"msgBacklog":`),
+			fmt.Appendf(nil, `"earliestMsgPublishTimeInBacklog":%d,"msgBacklog":`, first))
 		text = bytes.Replace(text, []byte(`{`), []byte(`{"msgRateIn":0.2,`), 1)
 	}
 	w.WriteHeader(resp.StatusCode)
@@ -112,31 +118,43 @@ func dlqRun(answer string, args ...string) (code int, stdout, stderr string) {
 
 func TestDlqWrongCommandLines(t *testing.T) {
 	for want, args := range map[string][]string{
-		"no verb is given, want":                                                      {},
-		`verb is "look", want`:                                                        {"look"},
-		`verb is "show"`:                                                              {"show"},
-		"peek needs a topic":                                                          {"peek"},
-		"want only one topic":                                                         {"peek", "a", "b"},
-		"flag provided but not":                                                       {"peek", "-what", "a"},
-		`"-1" for flag -n: want a whole number, 0 or more`:                            {"peek", "-n", "-1", "a"},
-		`"-1" for flag -max: want a whole number, 1 or more`:                          {"replay", "-max", "-1", "a"},
-		`"0" for flag -max: want a whole number, 1 or more`:                           {"replay", "-max", "0", "a"},         // which would be no limit
-		`"0" for flag -max-replays: want a whole number, 1 or more`:                   {"replay", "-max-replays", "0", "a"}, // which would be 3
-		`"-2" for flag -canary: want a whole number, 0 or more`:                       {"replay", "-canary", "-2", "a"},
-		`"x" for flag -max-replays: want a whole number, 1 or more`:                   {"replay", "-max-replays", "x", "a"},
-		"-canary is 2, want at most -max, which is 1":                                 {"replay", "-canary", "2", "-max", "1", "a"},
-		"-rate is NaN, want 0 or more":                                                {"replay", "-rate", "NaN", "a"},
-		"-rate is -0.5, want 0 or more":                                               {"replay", "-rate", "-0.5", "a"},
-		`"many" for flag -rate: want a number`:                                        {"replay", "-rate", "many", "a"},
-		`-url is "localhost:6650", want pulsar://host:6650 or pulsar+ssl://host:6651`: {"peek", "-url", "localhost:6650", "a"},
-		`-url is "pulsar://", want pulsar://host:6650`:                                {"peek", "-url", "pulsar://", "a"},
-		`-admin-url is "localhost:8080", want http://host:8080 or https://host:8443`:  {"peek", "-admin-url", "localhost:8080", "a"},
-		"want name=value":                                                             {"peek", "-property", "a", "b"},
-		`tenant is "1" and "2", want one value`:                                       {"purge", "-property", "tenant=1", "-property", "tenant=2", "-no-export", "a"},
-		"want a duration":                                                             {"peek", "-after", "soon", "b"},
-		"flag -before: want a duration":                                               {"purge", "-before", "0001-01-01T00:00:00Z", "-no-export", "a"},
-		"flag -after: want a duration":                                                {"peek", "-after", "0001-01-01T00:00:00Z", "a"},
-		"-after is 2026-01-03T00:00:00Z, want a time before that of -before, which is 2026-01-02T00:00:00Z": {"purge", "-after", "2026-01-03T00:00:00Z", "-before", "2026-01-02T00:00:00Z", "-no-export", "a"},
+		"no verb is given, want":                             {},
+		`verb is "look", want`:                               {"look"},
+		`verb is "show"`:                                     {"show"},
+		"peek needs a topic":                                 {"peek"},
+		"want only one topic":                                {"peek", "a", "b"},
+		"flag provided but not":                              {"peek", "-what", "a"},
+		`"-1" for flag -n: want a whole number, 0 or more`:   {"peek", "-n", "-1", "a"},
+		`"-1" for flag -max: want a whole number, 1 or more`: {"replay", "-max", "-1", "a"},
+		// which would be no limit
+		`"0" for flag -max: want a whole number, 1 or more`: {"replay", "-max", "0", "a"},
+		// which would be 3
+		`"0" for flag -max-replays: want a whole number, 1 or more`: {"replay", "-max-replays", "0",
+			"a"},
+		`"-2" for flag -canary: want a whole number, 0 or more`: {"replay", "-canary", "-2", "a"},
+		`"x" for flag -max-replays: want a whole number, 1 or more`: {"replay", "-max-replays", "x",
+			"a"},
+		"-canary is 2, want at most -max, which is 1": {"replay", "-canary", "2",
+			"-max", "1", "a"},
+		"-rate is NaN, want 0 or more":         {"replay", "-rate", "NaN", "a"},
+		"-rate is -0.5, want 0 or more":        {"replay", "-rate", "-0.5", "a"},
+		`"many" for flag -rate: want a number`: {"replay", "-rate", "many", "a"},
+		`-url is "localhost:6650", want pulsar://host:6650 or pulsar+ssl://host:6651`: {"peek", "-url",
+			"localhost:6650", "a"},
+		`-url is "pulsar://", want pulsar://host:6650`: {"peek", "-url", "pulsar://",
+			"a"},
+		`-admin-url is "localhost:8080", want http://host:8080 or https://host:8443`: {"peek", "-admin-url",
+			"localhost:8080", "a"},
+		"want name=value": {"peek", "-property", "a", "b"},
+		`tenant is "1" and "2", want one value`: {"purge", "-property",
+			"tenant=1", "-property", "tenant=2", "-no-export", "a"},
+		"want a duration": {"peek", "-after", "soon", "b"},
+		"flag -before: want a duration": {"purge", "-before",
+			"0001-01-01T00:00:00Z", "-no-export", "a"},
+		"flag -after: want a duration": {"peek", "-after",
+			"0001-01-01T00:00:00Z", "a"},
+		"-after is 2026-01-03T00:00:00Z, want a time before that of -before, which is 2026-01-02T00:00:00Z": {"purge",
+			"-after", "2026-01-03T00:00:00Z", "-before", "2026-01-02T00:00:00Z", "-no-export", "a"},
 		"want a time before that of -before":                       {"replay", "-after", "2h", "-before", "3h", "a"},
 		`want "retry" or "origin"`:                                 {"replay", "-to", "there", "a"},
 		"-to and -topic are both given":                            {"replay", "-to", "origin", "-topic", "x", "a"},
@@ -168,10 +186,14 @@ func TestDlqErrors(t *testing.T) {
 	b := newBroker(t)
 	for want, args := range map[string][]string{
 		"no such topic: persistent://public/default/nothing": {"peek", "nothing"},
-		"has no subscription":                                {"replay", "-topic", "orders-shipping-DLQ", "orders-billing-DLQ", "-yes"},
-		"no such file":                                       {"purge", "-o", "no/such/folder", "-yes", "orders-billing-DLQ"},
-		"open nokey: no such file":                           {"peek", "-encryption-private-key", "nokey", "orders-billing-DLQ"},
-		"dlq_test.go has no key":                             {"peek", "-encryption-private-key", "dlq_test.go", "orders-billing-DLQ"},
+		"has no subscription": {"replay", "-topic", "orders-shipping-DLQ",
+			"orders-billing-DLQ", "-yes"},
+		"no such file": {"purge", "-o", "no/such/folder", "-yes",
+			"orders-billing-DLQ"},
+		"open nokey: no such file": {"peek", "-encryption-private-key", "nokey",
+			"orders-billing-DLQ"},
+		"dlq_test.go has no key": {"peek", "-encryption-private-key", "dlq_test.go",
+			"orders-billing-DLQ"},
 	} {
 		code, _, stderr := dlqRun("", args...)
 		assert.Equal(t, 1, code, "%q: %s", args, stderr)
@@ -240,19 +262,24 @@ func TestDlqAsks(t *testing.T) {
 func TestDlqHostileLetters(t *testing.T) {
 	b := newBroker(t)
 	evil := "\x1b]0;owned\x07\r\n\u202e"
-	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(evil), Key: evil, Properties: map[string]string{
-		"REAL_TOPIC": evil, "REAL_SUBSCRIPTION": evil, "EXCEPTION_TYPE": evil, "EXCEPTION_MESSAGE": evil, "DEAD_LETTER_TIME": "-1", "REPLAY_COUNT": "x",
-		"ORIGIN_MESSAGE_ID": evil}})
-	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte{0xff, 0xfe}, Properties: map[string]string{"EXCEPTION_MESSAGE": "\xff"}})
+	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(evil), Key: evil,
+		Properties: map[string]string{
+			"REAL_TOPIC": evil, "REAL_SUBSCRIPTION": evil, "EXCEPTION_TYPE": evil, "EXCEPTION_MESSAGE": evil,
+			"DEAD_LETTER_TIME": "-1", "REPLAY_COUNT": "x",
+			"ORIGIN_MESSAGE_ID": evil}})
+	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte{0xff, 0xfe},
+		Properties: map[string]string{"EXCEPTION_MESSAGE": "\xff"}})
 	const topic = "orders-evil-DLQ"
-	for _, args := range [][]string{{"groups", topic}, {"peek", topic, "-payload"}, {"replay", topic, "-to", "origin"}, {"list"}} {
+	for _, args := range [][]string{{"groups", topic}, {"peek", topic, "-payload"}, {"replay", topic, "-to", "origin"},
+		{"list"}} {
 		code, stdout, stderr := dlqRun("", args...)
 		assert.Zero(t, code, "%q: %s", args, stderr)
 		assert.NotContains(t, stdout, "\x1b", "%q", args)
 		assert.NotContains(t, stdout, "\r", "%q", args)
 		assert.NotContains(t, stdout, "\u202e", "%q", args)
 	}
-	for _, args := range [][]string{{"list", "public/default"}, {"groups"}, {"peek", "-payload"}, {"replay"}, {"export"}, {"export", "-o", t.TempDir() + "/x"},
+	for _, args := range [][]string{{"list", "public/default"}, {"groups"}, {"peek", "-payload"}, {"replay"},
+		{"export"}, {"export", "-o", t.TempDir() + "/x"},
 		{"purge", "-no-export"}, {"replay", "-max", "1", "-yes"}, {"purge", "-no-export", "-yes"}, {"peek"}} {
 		if args[0] != "list" {
 			args = append(args, "orders-evil-DLQ")
@@ -284,7 +311,8 @@ func TestDlqProgress(t *testing.T) {
 	p.end()
 	require.True(t, strings.HasSuffix(out.String(), "left\r"+strings.Repeat(" ", 45)+"\r"), "%q", out.String())
 	out.Reset()
-	p = &progress{w: &out, verb: "replayed", begin: time.Now().Add(-20 * time.Second), last: time.Now().Add(-20 * time.Second)}
+	p = &progress{w: &out, verb: "replayed", begin: time.Now().Add(-20 * time.Second),
+		last: time.Now().Add(-20 * time.Second)}
 	p.show(deadletter.Report{Seen: 6, Done: 2, Waiting: 2})
 	require.Equal(t, "2 replayed, 6 read, 0/s, canary: 2 not processed yet\n", out.String())
 	p.end()
@@ -300,5 +328,6 @@ func TestDlqInterruptedAndMore(t *testing.T) {
 		assert.EqualError(t, interrupted("export", false, err), want)
 	}
 	// With -new a replay would send another canary, and again what was under way.
-	assert.EqualError(t, interrupted("replay", true, context.Canceled), "interrupted; the same command without -new goes on from here")
+	assert.EqualError(t, interrupted("replay", true, context.Canceled),
+		"interrupted; the same command without -new goes on from here")
 }

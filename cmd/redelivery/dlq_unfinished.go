@@ -39,7 +39,8 @@ func (d *dlq) unfinished(err error) error {
 		add("-to", o.To)
 	}
 	full := topicname.Full(d.topic)
-	if retry := strings.TrimSuffix(full, pulsar.DlqTopicSuffix) + pulsar.RetryTopicSuffix; o.Topic != "" && o.Topic != retry {
+	if retry := strings.TrimSuffix(full, pulsar.DlqTopicSuffix) + pulsar.RetryTopicSuffix; o.Topic != "" &&
+		o.Topic != retry {
 		add("-topic", o.Topic)
 	}
 	if o.Routing != "" {
@@ -71,7 +72,8 @@ func (d *dlq) unfinished(err error) error {
 	if d.anyTopic {
 		command = append(command, "-any-topic")
 	}
-	return fmt.Errorf("%s; this continues it: %s -yes; with -new your command abandons it", said, strings.Join(command, " "))
+	return fmt.Errorf("%s; this continues it: %s -yes; with -new your command abandons it", said,
+		strings.Join(command, " "))
 }
 
 // defaultMaxReplays is package deadletter's.

@@ -24,9 +24,11 @@ func TestDlqUnfinishedNamesTheCommandThatContinues(t *testing.T) {
 		code, _, stderr = dlqRun("", "replay", "orders-billing-DLQ", "-id", "1:2:0", "-yes")
 		require.Equal(t, 1, code)
 		require.NotContains(t, stderr, "{")
-		_, command, found := strings.Cut(strings.TrimSuffix(stderr, " -yes; with -new your command abandons it\n"), "; this continues it: redelivery dlq ")
+		_, command, found := strings.Cut(strings.TrimSuffix(stderr, " -yes; with -new your command abandons it\n"),
+			"; this continues it: redelivery dlq ")
 		require.True(t, found, stderr)
-		for _, flag := range []string{"-key customer-4", "'EXCEPTION_TYPE=*net.OpError'", "-before 2", "-topic ", "-routing go", "-max 9", "-max-replays 2"} {
+		for _, flag := range []string{"-key customer-4", "'EXCEPTION_TYPE=*net.OpError'", "-before 2", "-topic ",
+			"-routing go", "-max 9", "-max-replays 2"} {
 			if name, _, _ := strings.Cut(flag, " "); strings.Contains(args, name) {
 				require.Contains(t, command, flag)
 			}

@@ -18,20 +18,21 @@ import (
 func TestDlqWrongArguments(t *testing.T) {
 	newBroker(t)
 	for want, args := range map[string][]string{
-		`topic is "non-persistent://a/b/c-DLQ", want a persistent topic`:                                                {"peek", "non-persistent://a/b/c-DLQ"},
-		`topic is "orders-billing-DLQ-partition-3", want all partitions: orders-billing-DLQ`:                            {"groups", "orders-billing-DLQ-partition-3"},
-		`topic is "a/b", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:                     {"groups", "a/b"},
-		`topic is "persistent://a//c", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:       {"groups", "persistent://a//c"},
-		`topic is "http://x", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:                {"peek", "http://x"},
-		`-topic is "http://x", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:               {"replay", "orders-billing-DLQ", "-topic", "http://x"},
-		`namespace is "/public", want tenant/namespace`:                                                                 {"list", "/public"},
-		`namespace is "public", want tenant/namespace`:                                                                  {"list", "public"},
-		`-topic is "orders-billing-DLQ", want another topic than the dead letters' own`:                                 {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ"},
-		`-topic is "orders-billing-DLQ-redelivery", want a topic that is not a replay's journal`:                        {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ-redelivery"},
-		`-namespace is "shop", want tenant/namespace`:                                                                   {"replay", "orders-billing-DLQ", "-namespace", "shop"},
-		`"2562048h" for flag -after: want at most 2562047h, or a time such as 2006-01-02T15:04`:                         {"peek", "orders-billing-DLQ", "-after", "2562048h"},
-		`-canary is 2, want at most -max, which is 1`:                                                                   {"replay", "orders-billing-DLQ", "-max", "1", "-canary", "2"},
-		`-topic is "non-persistent://public/default/orders", want a persistent topic (-h shows verbs and flags)` + "\n": {"replay", "orders-billing-DLQ", "-topic", "non-persistent://public/default/orders"},
+		`topic is "non-persistent://a/b/c-DLQ", want a persistent topic`:                                          {"peek", "non-persistent://a/b/c-DLQ"},
+		`topic is "orders-billing-DLQ-partition-3", want all partitions: orders-billing-DLQ`:                      {"groups", "orders-billing-DLQ-partition-3"},
+		`topic is "a/b", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:               {"groups", "a/b"},
+		`topic is "persistent://a//c", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`: {"groups", "persistent://a//c"},
+		`topic is "http://x", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:          {"peek", "http://x"},
+		`-topic is "http://x", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:         {"replay", "orders-billing-DLQ", "-topic", "http://x"},
+		`namespace is "/public", want tenant/namespace`:                                                           {"list", "/public"},
+		`namespace is "public", want tenant/namespace`:                                                            {"list", "public"},
+		`-topic is "orders-billing-DLQ", want another topic than the dead letters' own`:                           {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ"},
+		`-topic is "orders-billing-DLQ-redelivery", want a topic that is not a replay's journal`:                  {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ-redelivery"},
+		`-namespace is "shop", want tenant/namespace`:                                                             {"replay", "orders-billing-DLQ", "-namespace", "shop"},
+		`"2562048h" for flag -after: want at most 2562047h, or a time such as 2006-01-02T15:04`:                   {"peek", "orders-billing-DLQ", "-after", "2562048h"},
+		`-canary is 2, want at most -max, which is 1`:                                                             {"replay", "orders-billing-DLQ", "-max", "1", "-canary", "2"},
+		`-topic is "non-persistent://public/default/orders", want a persistent topic (-h shows verbs and flags)` +
+			"\n": {"replay", "orders-billing-DLQ", "-topic", "non-persistent://public/default/orders"},
 	} {
 		code, stdout, stderr := dlqRun("", args...)
 		assert.Equal(t, 2, code, "%q: %s", args, stderr)
@@ -52,8 +53,10 @@ func TestDiskFull(t *testing.T) {
 	}
 	defer full.Close()
 	newBroker(t)
-	for _, args := range [][]string{{"list"}, {"list", "-json"}, {"groups", "orders-billing-DLQ"}, {"peek", "orders-billing-DLQ", "-json"},
-		{"export", "orders-billing-DLQ"}, {"purge", "orders-billing-DLQ", "-o", "/dev/full", "-yes"}, {"purge", "orders-refunds-DLQ", "-o", "/dev/full", "-yes"}} {
+	for _, args := range [][]string{{"list"}, {"list", "-json"}, {"groups", "orders-billing-DLQ"},
+		{"peek", "orders-billing-DLQ", "-json"},
+		{"export", "orders-billing-DLQ"}, {"purge", "orders-billing-DLQ", "-o", "/dev/full", "-yes"},
+		{"purge", "orders-refunds-DLQ", "-o", "/dev/full", "-yes"}} {
 		var stderr bytes.Buffer
 		require.Equal(t, 1, run(append([]string{"dlq"}, args...), full, &stderr), "%q", args)
 		assert.Equal(t, "redelivery dlq: write /dev/full: no space left on device\n", stderr.String(), "%q", args)
@@ -67,7 +70,8 @@ func TestDlqPurgeDiskFull(t *testing.T) {
 	}
 	b := newBroker(t)
 	for _, args := range [][]string{nil, {"-json"}} {
-		code, stdout, stderr := dlqRun("", append([]string{"purge", "orders-billing-DLQ", "-o", "/dev/full", "-yes"}, args...)...)
+		code, stdout, stderr := dlqRun("",
+			append([]string{"purge", "orders-billing-DLQ", "-o", "/dev/full", "-yes"}, args...)...)
 		require.Equal(t, 1, code)
 		require.Contains(t, stderr, "no space left")
 		require.NotContains(t, stdout, "Purged")
@@ -80,8 +84,9 @@ func TestDlqPurgeDiskFull(t *testing.T) {
 func TestDlqHostileJSON(t *testing.T) {
 	b := newBroker(t)
 	const evil = "\u0085\u009b31m\u202e\u2066\u200f\u061c\x7f\U000e0041 ü 日本"
-	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(`"` + evil + `"`), Key: evil, Properties: map[string]string{
-		"REAL_TOPIC": origin, "EXCEPTION_MESSAGE": evil}})
+	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(`"` + evil + `"`), Key: evil,
+		Properties: map[string]string{
+			"REAL_TOPIC": origin, "EXCEPTION_MESSAGE": evil}})
 	for _, args := range [][]string{{"peek", "-payload"}, {"groups"}, {"export"}, {"replay", "-to", "origin"}} {
 		code, stdout, stderr := dlqRun("", append(args, "orders-evil-DLQ", "-json")...)
 		require.Zero(t, code, stderr)
@@ -108,7 +113,8 @@ func TestDlqPeekOfJSONThatIsNotText(t *testing.T) {
 	b := newBroker(t)
 	payloads := []string{"\"\x9b31m\"", "{\"a\": \"\xff\"}"}
 	for _, payload := range payloads {
-		b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(payload), Properties: map[string]string{"REAL_TOPIC": origin}})
+		b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(payload),
+			Properties: map[string]string{"REAL_TOPIC": origin}})
 	}
 	code, stdout, stderr := dlqRun("", "peek", "-payload", "-json", "orders-evil-DLQ")
 	require.Zero(t, code, stderr)
@@ -145,7 +151,8 @@ func TestDlqHostileJournal(t *testing.T) {
 // A group, an id or a key that no letter has is an error: a mistyped one would look like one that is done.
 func TestDlqUnknownLetters(t *testing.T) {
 	newBroker(t)
-	for _, args := range [][]string{{"groups"}, {"peek"}, {"replay"}, {"replay", "-yes"}, {"export"}, {"purge", "-no-export"}, {"purge", "-no-export", "-yes"}} {
+	for _, args := range [][]string{{"groups"}, {"peek"}, {"replay"}, {"replay", "-yes"}, {"export"},
+		{"purge", "-no-export"}, {"purge", "-no-export", "-yes"}} {
 		for _, choice := range [][]string{{"-group", "0123456789"}, {"-id", "9999:0:0"}, {"-key", "nobody"}} {
 			all := append(append(append([]string{}, args...), "orders-billing-DLQ"), choice...)
 			code, _, stderr := dlqRun("", all...)
@@ -184,7 +191,8 @@ func TestVersion(t *testing.T) {
 func TestDlqNoRetryTopic(t *testing.T) {
 	b := newBroker(t)
 	b.subscribe(origin+"-mail-DLQ", "audit")
-	b.publish(origin+"-mail-DLQ", &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{"REAL_TOPIC": origin}})
+	b.publish(origin+"-mail-DLQ", &pulsar.ProducerMessage{Payload: []byte("x"),
+		Properties: map[string]string{"REAL_TOPIC": origin}})
 	for _, yes := range []string{"-yes=false", "-yes"} {
 		code, _, stderr := dlqRun("", "replay", "orders-mail-DLQ", yes)
 		require.Equal(t, 1, code)
@@ -199,7 +207,8 @@ func TestDlqNoRetryTopic(t *testing.T) {
 // A topic without letters shows no empty table.
 func TestDlqNoLetters(t *testing.T) {
 	b := newBroker(t)
-	b.publish(origin+"-calm-DLQ", &pulsar.ProducerMessage{Payload: []byte("{}"), Properties: map[string]string{"REAL_TOPIC": origin}})
+	b.publish(origin+"-calm-DLQ", &pulsar.ProducerMessage{Payload: []byte("{}"),
+		Properties: map[string]string{"REAL_TOPIC": origin}})
 	code, _, stderr := dlqRun("", "purge", "orders-calm-DLQ", "-no-export", "-yes")
 	require.Zero(t, code, stderr)
 	for _, verb := range []string{"groups", "peek"} {

@@ -34,7 +34,8 @@ func TestDoctor(t *testing.T) {
 	code, stdout, stderr := examined("-subscription", "billing", "orders")
 	assert.Equal(t, 1, code, "a topic that does not exist may be misspelled")
 	assert.Empty(t, stderr)
-	assert.Regexp(t, `(?m)^ok       reachable +the broker and its admin API answer; the topic is not\n +there yet$`, stdout)
+	assert.Regexp(t, `(?m)^ok       reachable +the broker and its admin API answer; the topic is not\n +there yet$`,
+		stdout)
 	assert.Regexp(t, `(?m)^problem  topic +orders does not exist`, stdout)
 	assert.Contains(t, stdout, "0 warnings, 1 problem")
 	server.Publish(t, "orders", &pulsar.ProducerMessage{})
@@ -47,7 +48,8 @@ func TestDoctor(t *testing.T) {
 policies: {short: {type: exponential, min: 1s, max: 1s}}
 consumers: {billing: {nackRedeliveryBackoff: short, maxDeliveries: 3, ackTimeout: 1s, reconsumeBackoff: short}}
 workers: {billing: {drainTimeout: 1m}}`), 0o600))
-	args := []string{"orders", "-subscription", "billing", "-config", file, "-consumer", "billing", "-type", "Exclusive", "-handler-time", "2s",
+	args := []string{"orders", "-subscription", "billing", "-config", file, "-consumer", "billing", "-type",
+		"Exclusive", "-handler-time", "2s",
 		"-grace-period", "30s", "-queue", "1"}
 	code, stdout, stderr = examined(args...)
 	assert.Equal(t, 1, code)
@@ -64,7 +66,8 @@ workers: {billing: {drainTimeout: 1m}}`), 0o600))
 		assert.Regexp(t, want, stdout)
 	}
 	for line := range strings.Lines(stdout) {
-		assert.True(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) <= width || len(strings.Fields(line)) == 1, line)
+		assert.True(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) <= width ||
+			len(strings.Fields(line)) == 1, line)
 	}
 
 	code, stdout, _ = examined(append(args, "-json")...)
@@ -73,13 +76,15 @@ workers: {billing: {drainTimeout: 1m}}`), 0o600))
 	require.NoError(t, json.Unmarshal([]byte(stdout), &findings))
 	for _, f := range findings {
 		assert.Contains(t, []string{"ok", "unknown", "warning", "problem"}, f.Status)
-		assert.Equal(t, f.Status == "warning" || f.Status == "problem", f.Why != "" && f.Remedy != "" && f.Link != "", f.Check)
+		assert.Equal(t, f.Status == "warning" || f.Status == "problem", f.Why != "" && f.Remedy != "" && f.Link != "",
+			f.Check)
 	}
 }
 
 // Without a broker the doctor says so, and checks what needs none.
 func TestDoctorWithoutABroker(t *testing.T) {
-	code, stdout, _ := examined("-url", "pulsar://127.0.0.1:1", "-admin-url", "http://127.0.0.1:1", "-subscription", "s", "t")
+	code, stdout, _ := examined("-url", "pulsar://127.0.0.1:1", "-admin-url", "http://127.0.0.1:1", "-subscription",
+		"s", "t")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, stdout, "no connection to the broker at pulsar://127.0.0.1:1")
 	assert.Contains(t, stdout, "the admin API at http://127.0.0.1:1")
@@ -134,7 +139,8 @@ func TestDoctorPermission(t *testing.T) {
 		code  int
 		lines []string
 	}{
-		"nobody":    {0, []string{`unknown +topic +no right to read\s+persistent/\S+\s+\(401\)`, `unknown +expiration +no right to read`}},
+		"nobody": {0, []string{`unknown +topic +no right to read\s+persistent/\S+\s+\(401\)`,
+			`unknown +expiration +no right to read`}},
 		"consumer":  {1, []string{`problem +producing +\S+-DLQ: .*`, `unknown +expiration +no right`, `ok +topic`}},
 		"publisher": {0, []string{`ok +producing +yes`, `unknown +expiration +no right`, `ok +topic`}},
 	} {

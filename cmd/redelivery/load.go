@@ -23,7 +23,8 @@ func loadFile(path, command string, stderr io.Writer) (*config.Config, error) {
 	var stands []config.Policy
 	var names, notes []string
 	for _, p := range customPolicies(path) {
-		notes = append(notes, fmt.Sprintf("policy %q is of the custom type %q, which only its own program knows: its delays are shown as %v",
+		notes = append(notes, fmt.Sprintf("policy %q is of the custom type %q, which only its own program knows: "+
+			"its delays are shown as %v",
 			p.name, p.kind, unknownDelay))
 		if !slices.Contains(names, p.kind) {
 			names = append(names, p.kind)
@@ -58,7 +59,8 @@ func customPolicies(path string) (custom []customPolicy) {
 		return nil
 	}
 	builtIn := []string{"", "exponential", "levels", "fixed"}
-	java := []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff", "MultiplierRedeliveryBackoff"}
+	java := []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff",
+		"MultiplierRedeliveryBackoff"}
 	for name, p := range file.Policies {
 		switch {
 		case p.ClassName != "" && !slices.Contains(java, p.ClassName[strings.LastIndex(p.ClassName, ".")+1:]):

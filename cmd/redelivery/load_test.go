@@ -24,14 +24,16 @@ consumers: {billing: {nackRedeliveryBackoff: short, maxDeliveries: 3}}`), 0o600)
 		_, stdout, stderr := commandOf(command, args...)
 		require.NotEmpty(t, stdout, command)
 		require.Equal(t, "redelivery "+command+`: note: policy "long" is of the custom type "com.example.Fibonacci", which only its own program `+
-			"knows: its delays are shown as 1m0s\nredelivery "+command+`: note: policy "short" is of the custom type "fibonacci", which only its own `+
+			"knows: its delays are shown as 1m0s\nredelivery "+
+			""+command+`: note: policy "short" is of the custom type "fibonacci", which only its own `+
 			"program knows: its delays are shown as 1m0s\n", stderr)
 	}
 }
 
 func TestEachErrorOfFileHasItsLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("policies:\n  a: {type: fixed, delay: 5}\n  b: {type: fixed, delay: x}\n"), 0o600))
+	require.NoError(t, os.WriteFile(file,
+		[]byte("policies:\n  a: {type: fixed, delay: 5}\n  b: {type: fixed, delay: x}\n"), 0o600))
 	code, stdout, stderr := commandOf("plan", "-config", file)
 	require.Equal(t, 1, code)
 	require.Empty(t, stdout)

@@ -137,7 +137,8 @@ func newPlan(c failure, redeliveries int) plan {
 		shortest, longest := policies.Bounds(c.policy, uint32(n))
 		delay := add(c.timeout, shortest+(longest-shortest)/2)
 		total = add(total, delay)
-		return redelivery{n + 1, seconds(delay), seconds(add(c.timeout, shortest)), seconds(add(c.timeout, longest)), seconds(total)}
+		return redelivery{n + 1, seconds(delay), seconds(add(c.timeout, shortest)), seconds(add(c.timeout, longest)),
+			seconds(total)}
 	}
 	for n := range maxRedeliveries {
 		switch r := (redelivery{}); {

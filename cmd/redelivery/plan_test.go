@@ -113,32 +113,38 @@ func TestWidth(t *testing.T) {
 
 func TestBadCommandLine(t *testing.T) {
 	for want, args := range map[string][]string{
-		"Usage: redelivery <command>":                                     {},
-		`command is "plane", want plan`:                                   {"plane"},
-		"no policy is given":                                              {"plan"},
-		`argument is "1s", want only flags`:                               {"plan", "-fixed", "1s", "1s"},
-		"-exponential and -levels are both given":                         {"plan", "-levels", "1s", "-exponential", "1s"},
-		"-config and -jitter are both given":                              {"plan", "-config", "x", "-jitter", "0"},
-		"-consumer is given, want -config too":                            {"plan", "-consumer", "x", "-fixed", "1s"},
-		"-jitter is given, want a policy too":                             {"plan", "-ack-timeout", "1s", "-jitter", "0.1"},
-		"-ack-timeout is 0s, want more than 0":                            {"plan", "-ack-timeout", "0"},
-		`"0" for flag -max-deliveries: want a whole number, 1 or more`:    {"plan", "-fixed", "1s", "-max-deliveries", "0"},
-		`"0" for flag -redeliveries: want a whole number, 1 to 10000`:     {"plan", "-fixed", "1s", "-redeliveries", "0"},
-		`"-1" for flag -redeliveries: want a whole number, 1 to 10000`:    {"plan", "-fixed", "1s", "-redeliveries", "-1"},
-		`"10001" for flag -redeliveries: want a whole number, 1 to 10000`: {"plan", "-fixed", "1s", "-redeliveries", "10001"},
-		`"x" for flag -jitter: want a number`:                             {"plan", "-fixed", "1s", "-jitter", "x"},
-		`invalid value "x" for flag -fixed`:                               {"plan", "-fixed", "x"},
-		`"5" for flag -fixed: a unit is missing`:                          {"plan", "-fixed", "5"},
-		"a unit is missing, want 10s, 10m or 10h":                         {"plan", "-ack-timeout", "10"},
-		`"NaN" for flag -fixed: want a duration, such as 1m30s`:           {"plan", "-fixed", "NaN"},
-		`"1e3" for flag -fixed: want a duration, such as 1m30s`:           {"plan", "-fixed", "1e3"},
-		`"1e300" for flag -fixed: want a duration`:                        {"plan", "-fixed", "1e300"},
-		`"1_0" for flag -fixed: want a duration`:                          {"plan", "-fixed", "1_0"},
-		`"2562048h" for flag -fixed: want at most 2562047h`:               {"plan", "-fixed", "2562048h"},
-		`"1e309" for flag -jitter: want a number from 0 to 1`:             {"plan", "-fixed", "1s", "-jitter", "1e309"},
-		"flag provided but not defined: -fix":                             {"plan", "-fix", "1s"},
-		`-config is "", want a file`:                                      {"plan", "-config", ""},
-		`-consumer is "", want a name`:                                    {"plan", "-config", "x", "-consumer", ""},
+		"Usage: redelivery <command>":       {},
+		`command is "plane", want plan`:     {"plane"},
+		"no policy is given":                {"plan"},
+		`argument is "1s", want only flags`: {"plan", "-fixed", "1s", "1s"},
+		"-exponential and -levels are both given": {"plan", "-levels", "1s", "-exponential",
+			"1s"},
+		"-config and -jitter are both given":   {"plan", "-config", "x", "-jitter", "0"},
+		"-consumer is given, want -config too": {"plan", "-consumer", "x", "-fixed", "1s"},
+		"-jitter is given, want a policy too": {"plan", "-ack-timeout", "1s", "-jitter",
+			"0.1"},
+		"-ack-timeout is 0s, want more than 0": {"plan", "-ack-timeout", "0"},
+		`"0" for flag -max-deliveries: want a whole number, 1 or more`: {"plan", "-fixed", "1s", "-max-deliveries",
+			"0"},
+		`"0" for flag -redeliveries: want a whole number, 1 to 10000`: {"plan", "-fixed", "1s", "-redeliveries",
+			"0"},
+		`"-1" for flag -redeliveries: want a whole number, 1 to 10000`: {"plan", "-fixed", "1s", "-redeliveries",
+			"-1"},
+		`"10001" for flag -redeliveries: want a whole number, 1 to 10000`: {"plan", "-fixed", "1s", "-redeliveries",
+			"10001"},
+		`"x" for flag -jitter: want a number`:                   {"plan", "-fixed", "1s", "-jitter", "x"},
+		`invalid value "x" for flag -fixed`:                     {"plan", "-fixed", "x"},
+		`"5" for flag -fixed: a unit is missing`:                {"plan", "-fixed", "5"},
+		"a unit is missing, want 10s, 10m or 10h":               {"plan", "-ack-timeout", "10"},
+		`"NaN" for flag -fixed: want a duration, such as 1m30s`: {"plan", "-fixed", "NaN"},
+		`"1e3" for flag -fixed: want a duration, such as 1m30s`: {"plan", "-fixed", "1e3"},
+		`"1e300" for flag -fixed: want a duration`:              {"plan", "-fixed", "1e300"},
+		`"1_0" for flag -fixed: want a duration`:                {"plan", "-fixed", "1_0"},
+		`"2562048h" for flag -fixed: want at most 2562047h`:     {"plan", "-fixed", "2562048h"},
+		`"1e309" for flag -jitter: want a number from 0 to 1`:   {"plan", "-fixed", "1s", "-jitter", "1e309"},
+		"flag provided but not defined: -fix":                   {"plan", "-fix", "1s"},
+		`-config is "", want a file`:                            {"plan", "-config", ""},
+		`-consumer is "", want a name`:                          {"plan", "-config", "x", "-consumer", ""},
 	} {
 		code, stdout, stderr := command(args...)
 		assert.Equal(t, 2, code, "%q", args)
@@ -164,8 +170,10 @@ func TestBadPolicy(t *testing.T) {
 		"jitter fraction is 2":                                 {[]string{"-fixed", "1s", "-jitter", "2"}, 2},
 		"jitter fraction is NaN":                               {[]string{"-fixed", "1s", "-jitter", "NaN"}, 2},
 		"no such file":                                         {[]string{"-config", "testdata/missing.yaml"}, 1},
-		`-consumer is "biling", want one of the file's (`:      {[]string{"-config", "testdata/dead.yaml", "-consumer", "biling"}, 1},
-		`want one of the file's (billing, ordered, plain)`:     {[]string{"-config", "testdata/workers.yaml", "-consumer", "biling"}, 1},
+		`-consumer is "biling", want one of the file's (`: {[]string{"-config", "testdata/dead.yaml", "-consumer",
+			"biling"}, 1},
+		`want one of the file's (billing, ordered, plain)`: {[]string{"-config", "testdata/workers.yaml",
+			"-consumer", "biling"}, 1},
 	} {
 		code, stdout, stderr := command(append([]string{"plan"}, c.args...)...)
 		assert.Equal(t, c.code, code, "%q", c.args)
@@ -183,7 +191,8 @@ func TestWorkerAlone(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "workers.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("workers: {w: {batchMaxMessages: 7}}"), 0o600))
-	assert.Contains(t, planOf(t, "-config", file, "-consumer", "w"), "a batch         ends after 7 messages or 1048576 bytes or 100ms\n", "with defaults")
+	assert.Contains(t, planOf(t, "-config", file, "-consumer", "w"),
+		"a batch         ends after 7 messages or 1048576 bytes or 100ms\n", "with defaults")
 }
 
 type full struct{}
@@ -193,9 +202,12 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 // What could not be written is not a success.
 func TestFullDisk(t *testing.T) {
 	newBroker(t)
-	for _, line := range []string{"help", "plan -h", "plan -fixed 1s", "plan -fixed 1s -json", "dlq -h", "dlq list", "dlq groups orders-billing-DLQ",
-		"dlq peek orders-billing-DLQ", "dlq peek orders-billing-DLQ -json", "dlq export orders-billing-DLQ", "dlq replay orders-billing-DLQ",
-		"dlq replay orders-billing-DLQ -max 1 -yes", "dlq purge orders-billing-DLQ -no-export", "dlq purge orders-billing-DLQ -no-export -yes"} {
+	for _, line := range []string{"help", "plan -h", "plan -fixed 1s", "plan -fixed 1s -json", "dlq -h", "dlq list",
+		"dlq groups orders-billing-DLQ",
+		"dlq peek orders-billing-DLQ", "dlq peek orders-billing-DLQ -json", "dlq export orders-billing-DLQ",
+		"dlq replay orders-billing-DLQ",
+		"dlq replay orders-billing-DLQ -max 1 -yes", "dlq purge orders-billing-DLQ -no-export",
+		"dlq purge orders-billing-DLQ -no-export -yes"} {
 		var errs bytes.Buffer
 		assert.Equal(t, 1, run(strings.Fields(line), full{}, &errs), line)
 		assert.Contains(t, errs.String(), "no space left", line)

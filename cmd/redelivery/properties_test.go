@@ -27,9 +27,13 @@ func conf(t *testing.T, lines ...string) string {
 // client.conf is a file of Java's properties, with all the spellings of those.
 func TestClientConfSpellings(t *testing.T) {
 	for _, line := range []string{
-		"brokerServiceUrl=pulsar://localhost:1", "brokerServiceUrl = pulsar://localhost:1", "brokerServiceUrl: pulsar://localhost:1", "brokerServiceUrl : pulsar://localhost:1",
-		"brokerServiceUrl pulsar://localhost:1", "\tbrokerServiceUrl\tpulsar://localhost:1", `brokerServiceUrl=pulsar\://localhost\:1`, "brokerServiceUrl=\\\n  pulsar://\\\n  localhost:1",
-		"#brokerServiceUrl=x\\\nbrokerServiceUrl=pulsar://localhost:1", "! a comment\r\nbrokerServiceUrl=pulsar://localhost:1\r\n", `broker\u0053erviceUrl=pulsar://\u006cocalhost:1`,
+		"brokerServiceUrl=pulsar://localhost:1", "brokerServiceUrl = pulsar://localhost:1",
+		"brokerServiceUrl: pulsar://localhost:1", "brokerServiceUrl : pulsar://localhost:1",
+		"brokerServiceUrl pulsar://localhost:1", "\tbrokerServiceUrl\tpulsar://localhost:1",
+		`brokerServiceUrl=pulsar\://localhost\:1`, "brokerServiceUrl=\\\n  pulsar://\\\n  localhost:1",
+		"#brokerServiceUrl=x\\\nbrokerServiceUrl=pulsar://localhost:1",
+		"! a comment\r\nbrokerServiceUrl=pulsar://localhost:1\r\n",
+		`broker\u0053erviceUrl=pulsar://\u006cocalhost:1`,
 	} {
 		conf(t, line)
 		c := connection{}
@@ -64,7 +68,10 @@ func TestClientConfMistakes(t *testing.T) {
 
 // Of several addresses of the admin API the first that accepts a connection is asked, as Java does with each in turn.
 func TestSeveralAdminAddresses(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write([]byte("[]"))
+	}))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	conf(t, "webServiceUrl=http://127.0.0.1:1,"+host+",127.0.0.1:2/")
@@ -80,7 +87,10 @@ func TestSeveralAdminAddresses(t *testing.T) {
 // A certificate for another host is taken where client.conf says so, which is what Pulsar ships, and nowhere else; its
 // issuer is always verified.
 func TestHostnameVerification(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) }))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write([]byte("[]"))
+	}))
 	defer server.Close()
 	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "https://"), ":")
 	url := "webServiceUrl=https://localhost:" + port // the certificate is for 127.0.0.1 and example.com

@@ -82,7 +82,8 @@ func simulateCommand(args []string, stdout, stderr io.Writer) int {
 }
 
 func (s *simulation) parse(args []string) error {
-	s.Setup = simulate.Setup{Rate: 100, Instances: 1, Handler: 20 * time.Millisecond, Queue: 1000, Before: time.Minute, Outage: 10 * time.Minute,
+	s.Setup = simulate.Setup{Rate: 100, Instances: 1, Handler: 20 * time.Millisecond, Queue: 1000, Before: time.Minute,
+		Outage:  10 * time.Minute,
 		Partial: 1, Tick: time.Second, MaxUnacked: 50_000, MaxTogether: 200_000, Most: mostEvents}
 	set := flag.NewFlagSet("redelivery simulate", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
@@ -154,7 +155,8 @@ func (s *simulation) run(stdout, stderr io.Writer) error {
 	for _, v := range s.variants() {
 		r, err := simulate.Run(v.Setup)
 		if err != nil {
-			return fmt.Errorf("%s: %w, want a shorter -outage, a lower -rate, fewer -instances or longer delays", v.name, err)
+			return fmt.Errorf("%s: %w, want a shorter -outage, a lower -rate, fewer -instances or longer delays",
+				v.name, err)
 		}
 		all = append(all, variant{v.name, r})
 	}
@@ -176,7 +178,8 @@ func (s *simulation) ignores(w config.Worker) (keys []string) {
 		key string
 		is  bool
 	}{
-		{"keyOrder", w.KeyOrder}, {"rateLimit", w.RateLimit > 0}, {"localRetries", w.LocalRetries > 0}, {"maxAge", w.MaxAge > 0},
+		{"keyOrder", w.KeyOrder}, {"rateLimit", w.RateLimit > 0}, {"localRetries", w.LocalRetries > 0},
+		{"maxAge", w.MaxAge > 0},
 		{"timeout", w.Timeout > 0 && w.Timeout < s.Handler}, {"batchMaxMessages", w.BatchMaxMessages > 0},
 		{"batchMaxBytes", w.BatchMaxBytes > 0}, {"batchMaxWait", w.BatchMaxWait > 0},
 	} {

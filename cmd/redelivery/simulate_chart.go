@@ -12,11 +12,13 @@ import (
 
 // write writes a table of all, and a chart of each.
 func (s *simulation) write(w io.Writer, all []variant) {
-	fmt.Fprintf(w, "%.4g messages a second for %d × %d handlers of %v; %s for %s\n\n", s.Rate, s.Instances, s.Concurrency, s.Handler,
+	fmt.Fprintf(w, "%.4g messages a second for %d × %d handlers of %v; %s for %s\n\n", s.Rate, s.Instances,
+		s.Concurrency, s.Handler,
 		s.whatFails(), formatDelay(seconds(s.Outage)))
 	table := [][]string{{"", "calls", "a second", "backlog", "waiting", "dead", "recovered"}}
 	for _, v := range all {
-		table = append(table, []string{v.Name, fmt.Sprint(v.Calls), fmt.Sprintf("%.0f", v.Peak), fmt.Sprint(v.Backlog), fmt.Sprint(v.Waiting),
+		table = append(table, []string{v.Name, fmt.Sprint(v.Calls), fmt.Sprintf("%.0f", v.Peak), fmt.Sprint(v.Backlog),
+			fmt.Sprint(v.Waiting),
 			fmt.Sprint(v.Dead), s.recovery(v.Result)})
 	}
 	for _, line := range align(table) {
@@ -77,7 +79,8 @@ func (s *simulation) chart(w io.Writer, r simulate.Result) {
 	n := min(chartColumns, len(r.Points))
 	at := func(t time.Duration) int { return min(n, int(math.Round(float64(t)/float64(whole)*float64(n)))) }
 	from, to := at(s.Before), at(s.Before+s.Outage)
-	fmt.Fprintf(w, "  %-8s %-*s of %s\n", "outage", chartColumns, strings.Repeat(" ", from)+strings.Repeat("░", max(1, to-from)), formatDelay(seconds(whole)))
+	fmt.Fprintf(w, "  %-8s %-*s of %s\n", "outage", chartColumns,
+		strings.Repeat(" ", from)+strings.Repeat("░", max(1, to-from)), formatDelay(seconds(whole)))
 }
 
 // squeeze makes at most as many columns of the points as there is room for: the most of each.

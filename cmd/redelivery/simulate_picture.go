@@ -52,7 +52,8 @@ func (s *simulation) picture(all []variant) []byte {
 		`<rect class="page" width="%.0f" height="%.0f"/>`+"\n", pictureWide, high, pictureStyle, pictureWide, high)
 	fmt.Fprintf(&b, `<rect class="calls" x="%.0f" y="12" width="12" height="12"/><text x="%.0f" y="22">calls a second (left)</text>`+"\n",
 		panelLeft, panelLeft+18)
-	for i, line := range []struct{ class, text string }{{"unsettled", "backlog and waiting messages (right)"}, {"dead", "dead letters (right)"}} {
+	for i, line := range []struct{ class, text string }{{"unsettled", "backlog and waiting messages (right)"},
+		{"dead", "dead letters (right)"}} {
 		x := panelLeft + 170 + 260*float64(i)
 		fmt.Fprintf(&b, `<line class="%s" x1="%.0f" x2="%.0f" y1="18" y2="18" stroke-width="2"/><text x="%.0f" y="22">%s</text>`+"\n", line.class, x, x+22, x+28,
 			line.text)
@@ -62,7 +63,8 @@ func (s *simulation) picture(all []variant) []byte {
 		s.drawPanel(&b, pictureTop+panelGap*float64(i), at, v)
 	}
 	for i, text := range left {
-		fmt.Fprintf(&b, `<text x="%.0f" y="%.0f">%s</text>`+"\n", panelLeft, pictureTop+panelGap*float64(len(drawn))+18*float64(i)-10, html.EscapeString(text))
+		fmt.Fprintf(&b, `<text x="%.0f" y="%.0f">%s</text>`+"\n", panelLeft,
+			pictureTop+panelGap*float64(len(drawn))+18*float64(i)-10, html.EscapeString(text))
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()
@@ -86,8 +88,10 @@ func different(all []variant) (drawn []variant, left []string) {
 
 func areAlike(a, b simulate.Result) bool {
 	near := func(x, y float64) bool { return math.Abs(x-y) <= alike*max(x, y) }
-	return a.Recovered == b.Recovered && near(float64(a.Calls), float64(b.Calls)) && near(float64(a.Dead), float64(b.Dead)) &&
-		near(float64(a.Unsettled), float64(b.Unsettled)) && near(a.Peak, b.Peak) && near(a.After.Seconds(), b.After.Seconds())
+	return a.Recovered == b.Recovered && near(float64(a.Calls), float64(b.Calls)) &&
+		near(float64(a.Dead), float64(b.Dead)) &&
+		near(float64(a.Unsettled), float64(b.Unsettled)) && near(a.Peak, b.Peak) &&
+		near(a.After.Seconds(), b.After.Seconds())
 }
 
 // scales are those of all panels.
@@ -122,20 +126,25 @@ func axisOf(most float64) axis {
 func (a axis) y(top, value float64) float64 { return top + panelHigh*(1-value/a.most) }
 
 func (s *simulation) drawPanel(b *bytes.Buffer, top float64, at scales, v variant) {
-	title := fmt.Sprintf("%s: %d calls in the outage, %d dead letters, recovered %s", v.Name, v.Calls, v.Dead, s.recovery(v.Result))
+	title := fmt.Sprintf("%s: %d calls in the outage, %d dead letters, recovered %s", v.Name, v.Calls, v.Dead,
+		s.recovery(v.Result))
 	fmt.Fprintf(b, `<text x="%.0f" y="%.1f" font-size="14">%s</text>`+"\n", panelLeft, top-9, html.EscapeString(title))
-	fmt.Fprintf(b, `<rect class="outage" x="%.1f" y="%.1f" width="%.1f" height="%.0f"/>`+"\n", at.x(s.Before), top, at.x(s.Before+s.Outage)-at.x(s.Before), panelHigh)
+	fmt.Fprintf(b, `<rect class="outage" x="%.1f" y="%.1f" width="%.1f" height="%.0f"/>`+"\n", at.x(s.Before), top,
+		at.x(s.Before+s.Outage)-at.x(s.Before), panelHigh)
 	for rate := 0.0; rate <= at.calls.most; rate += at.calls.step {
 		fmt.Fprintf(b, `<line class="grid" x1="%.0f" x2="%.0f" y1="%.1f" y2="%[3]f"/><text class="callsText" x="%.0f" y="%.1f" text-anchor="end">%s</text>`+"\n",
-			panelLeft, panelLeft+panelWide, at.calls.y(top, rate), panelLeft-6, at.calls.y(top, rate)+4, withThousands(rate)+"/s")
+			panelLeft, panelLeft+panelWide, at.calls.y(top, rate), panelLeft-6, at.calls.y(top, rate)+4,
+			withThousands(rate)+"/s")
 	}
 	for n := 0.0; n <= at.messages.most; n += at.messages.step {
-		fmt.Fprintf(b, `<text class="unsettledText" x="%.0f" y="%.1f">%s</text>`+"\n", panelLeft+panelWide+6, at.messages.y(top, n)+4, withThousands(n))
+		fmt.Fprintf(b, `<text class="unsettledText" x="%.0f" y="%.1f">%s</text>`+"\n", panelLeft+panelWide+6,
+			at.messages.y(top, n)+4, withThousands(n))
 	}
 	for i, p := range v.Points {
 		if rate := float64(p.Calls) / v.Step.Seconds(); rate > 0 {
 			y := at.calls.y(top, rate)
-			fmt.Fprintf(b, `<rect class="calls" x="%.1f" y="%.1f" width="%.2f" height="%.1f"/>`+"\n", at.x(time.Duration(i)*v.Step), y,
+			fmt.Fprintf(b, `<rect class="calls" x="%.1f" y="%.1f" width="%.2f" height="%.1f"/>`+"\n",
+				at.x(time.Duration(i)*v.Step), y,
 				at.x(v.Step)-panelLeft, top+panelHigh-y)
 		}
 	}
@@ -150,12 +159,15 @@ func (s *simulation) drawPanel(b *bytes.Buffer, top float64, at scales, v varian
 		for i, p := range v.Points {
 			fmt.Fprintf(&points, "%.1f,%.1f ", at.x(time.Duration(i+1)*v.Step), at.messages.y(top, float64(line.of(p))))
 		}
-		fmt.Fprintf(b, `<polyline class="%s" points="%s" fill="none" stroke-width="1.5"/>`+"\n", line.class, strings.TrimSpace(points.String()))
+		fmt.Fprintf(b, `<polyline class="%s" points="%s" fill="none" stroke-width="1.5"/>`+"\n", line.class,
+			strings.TrimSpace(points.String()))
 	}
 	fmt.Fprintf(b, `<text x="%.0f" y="%.1f">0</text>`+"\n", panelLeft, top+panelHigh+16)
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">outage of %s</text>`+"\n", (at.x(s.Before)+at.x(s.Before+s.Outage))/2, top+panelHigh+16,
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">outage of %s</text>`+"\n",
+		(at.x(s.Before)+at.x(s.Before+s.Outage))/2, top+panelHigh+16,
 		formatDelay(seconds(s.Outage)))
-	fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">%s</text>`+"\n", panelLeft+panelWide, top+panelHigh+16, formatDelay(seconds(at.longest)))
+	fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">%s</text>`+"\n", panelLeft+panelWide, top+panelHigh+16,
+		formatDelay(seconds(at.longest)))
 }
 
 // withThousands writes 20000 as 20,000, and 0.5 as it is.

@@ -26,7 +26,8 @@ func TestSimulate(t *testing.T) {
 policies: {second: {type: fixed, delay: 1s}, pause: {type: exponential, min: 1s, max: 4s}}
 consumers: {billing: {nackRedeliveryBackoff: second, maxDeliveries: 5}}
 workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRatio: 0.9, pauseOnFailureBackoff: pause}}`), 0o600))
-	args := []string{"simulate", "-config", file, "-consumer", "billing", "-rate", "3000/m", "-instances", "2", "-handler", "10ms", "-outage", "30s",
+	args := []string{"simulate", "-config", file, "-consumer", "billing", "-rate", "3000/m", "-instances", "2",
+		"-handler", "10ms", "-outage", "30s",
 		"-before", "10s"}
 	code, stdout, stderr := command(append(args, "-svg", picture)...)
 	require.Zero(t, code, stderr)
@@ -42,7 +43,8 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 	assert.NotRegexp(t, `(width|height|x|y|x1|x2|y1|y2)="(-|NaN|\+Inf)`, string(svg))
 	for text, times := range map[string]int{
 		">as configured: ": 1, ">without a pause: ": 1, ">with a retry topic: ": 1,
-		`<polyline class="dead"`: strings.Count(string(svg), `<polyline class="unsettled"`), "prefers-color-scheme: dark": 1,
+		`<polyline class="dead"`:     strings.Count(string(svg), `<polyline class="unsettled"`),
+		"prefers-color-scheme: dark": 1,
 	} {
 		assert.Equal(t, times, strings.Count(string(svg), text), text)
 	}
@@ -67,7 +69,8 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 	require.Len(t, all, 4)
 	paused, nacks := all[0], all[2]
 	assert.Equal(t, "without a pause", nacks.Name)
-	assert.InDelta(t, 50*(30-4), nacks.Dead, 20, "whoever came in the last four seconds is tried again after the outage")
+	assert.InDelta(t, 50*(30-4), nacks.Dead, 20,
+		"whoever came in the last four seconds is tried again after the outage")
 	assert.InDelta(t, 50*30+50*29+50*28+50*27+50*26, nacks.Calls, 50)
 	assert.Zero(t, paused.Dead)
 	assert.Less(t, paused.Calls, nacks.Calls/20)
@@ -78,7 +81,8 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 
 // Axes are linear: all labels are as far apart, and none is between 0 and the first.
 func TestAxisOfPicture(t *testing.T) {
-	for most, want := range map[float64]axis{0.5: {0.2, 0.6}, 1: {0.2, 1}, 7: {2, 8}, 10: {2, 10}, 49: {10, 50}, 51: {20, 60}, 1617: {500, 2000},
+	for most, want := range map[float64]axis{0.5: {0.2, 0.6}, 1: {0.2, 1}, 7: {2, 8}, 10: {2, 10}, 49: {10, 50},
+		51: {20, 60}, 1617: {500, 2000},
 		4000: {1000, 4000}, 119440: {50000, 150000}} {
 		got := axisOf(most)
 		assert.InDelta(t, want.step, got.step, 1e-9, "%v", most)
@@ -109,9 +113,11 @@ func TestSimulateCommandLine(t *testing.T) {
 		"want a number above 0, and at most 1":                                     {"-partial", "0"},
 		`"1e309" for flag -partial: want a number above 0, and at most 1`:          {"-partial", "1e309"},
 		"-rate, -before and -outage make 1.19e+07 messages, want at most 10000000": {"-rate", "18000/s"},
-		"-rate, -before and -outage make 6.6e-07 messages, want at least 1":        {"-rate", "1e-9/s", "-outage", "10m"},
-		`"2000000h" for flag -outage: want at most 720h`:                           {"-rate", "1/h", "-outage", "2000000h"},
-		`"721h" for flag -before: want at most 720h`:                               {"-before", "721h"},
+		"-rate, -before and -outage make 6.6e-07 messages, want at least 1": {"-rate", "1e-9/s", "-outage",
+			"10m"},
+		`"2000000h" for flag -outage: want at most 720h`: {"-rate", "1/h", "-outage",
+			"2000000h"},
+		`"721h" for flag -before: want at most 720h`: {"-before", "721h"},
 	} {
 		code, stdout, stderr := command(append([]string{"simulate"}, args...)...)
 		assert.Equal(t, 2, code, want)
@@ -130,12 +136,17 @@ func TestSimulateSaysWhatItIgnores(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")
 	for worker, want := range map[string]string{
 		"{concurrency: 4, timeout: 20ms, drainTimeout: 1s}": "",
-		"{keyOrder: true, rateLimit: 5, timeout: 19ms}":     "redelivery simulate: not simulated: keyOrder, rateLimit, timeout of the worker\n",
-		"{localRetries: 2, localRetryBackoff: second}":      "redelivery simulate: not simulated: localRetries of the worker\n",
+		"{keyOrder: true, rateLimit: 5, timeout: 19ms}": "redelivery simulate: not simulated: keyOrder, " +
+			"rateLimit, timeout of the worker\n",
+		"{localRetries: 2, localRetryBackoff: second}": "redelivery simulate: not simulated: localRetries of " +
+			"the worker\n",
 	} {
-		require.NoError(t, os.WriteFile(file, []byte("policies: {second: {type: fixed, delay: 1s}}\nconsumers: {billing: {nackRedeliveryBackoff: second}}\n"+
-			"workers: {billing: "+worker+"}"), 0o600))
-		code, _, stderr := command("simulate", "-config", file, "-consumer", "billing", "-outage", "10s", "-before", "1s")
+		require.NoError(t, os.WriteFile(file,
+			[]byte("policies: {second: {type: fixed, delay: 1s}}\nconsumers: {billing: {nackRedeliveryBackoff: "+
+				"second}}\n"+
+				"workers: {billing: "+worker+"}"), 0o600))
+		code, _, stderr := command("simulate", "-config", file, "-consumer", "billing", "-outage", "10s", "-before",
+			"1s")
 		require.Zero(t, code)
 		require.Equal(t, want, stderr)
 	}
@@ -146,8 +157,9 @@ func TestSimulateTooMuch(t *testing.T) {
 	s := &simulation{given: map[string]bool{}}
 	require.NoError(t, s.parse([]string{"-rate", "10/s", "-outage", "24h"}))
 	s.Most = 200_000
-	require.EqualError(t, s.run(io.Discard, io.Discard), "as configured: more than 200000 events in the first 13m20.302s, "+
-		"want a shorter -outage, a lower -rate, fewer -instances or longer delays")
+	require.EqualError(t, s.run(io.Discard, io.Discard),
+		"as configured: more than 200000 events in the first 13m20.302s, "+
+			"want a shorter -outage, a lower -rate, fewer -instances or longer delays")
 }
 
 // Messages may be few, and the time long.

@@ -24,11 +24,13 @@ import (
 func certify(t *testing.T, host string, until time.Time) (tls.Certificate, string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-48 * time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
+		NotBefore: time.Now().Add(-48 * time.Hour),
+		NotAfter:  time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	root, err := x509.CreateCertificate(rand.Reader, authority, authority, &key.PublicKey, key)
 	require.NoError(t, err)
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, NotBefore: time.Now().Add(-24 * time.Hour),
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host},
+		DNSNames: []string{host}, NotBefore: time.Now().Add(-24 * time.Hour),
 		NotAfter: until}
 	if ip := net.ParseIP(host); ip != nil {
 		leaf.IPAddresses = []net.IP{ip}
@@ -74,21 +76,24 @@ func TestTLSSaysWhatIsWrong(t *testing.T) {
 		config *tls.Config
 		trust  string
 	}{
-		"certificate has expired":            {&tls.Config{Certificates: []tls.Certificate{expired}}, ofExpired},
-		"cannot validate certificate for":    {&tls.Config{Certificates: []tls.Certificate{elsewhere}}, ofElsewhere},
-		"signed by unknown authority":        {&tls.Config{Certificates: []tls.Certificate{right}}, ofElsewhere},
-		"certificate required":               {&tls.Config{Certificates: []tls.Certificate{right}, ClientAuth: tls.RequireAnyClientCert}, trusted},
+		"certificate has expired":         {&tls.Config{Certificates: []tls.Certificate{expired}}, ofExpired},
+		"cannot validate certificate for": {&tls.Config{Certificates: []tls.Certificate{elsewhere}}, ofElsewhere},
+		"signed by unknown authority":     {&tls.Config{Certificates: []tls.Certificate{right}}, ofElsewhere},
+		"certificate required": {&tls.Config{Certificates: []tls.Certificate{right},
+			ClientAuth: tls.RequireAnyClientCert}, trusted},
 		"does not look like a TLS handshake": {nil, trusted},
 	} {
 		address := "pulsar+ssl://" + shake(t, c.config)
 		begin := time.Now()
-		for _, args := range [][]string{{"attempts", "-subscription", "billing", "orders"}, {"dlq", "peek", "orders-billing-DLQ"}, {"dlq", "list", "-all"}} {
+		for _, args := range [][]string{{"attempts", "-subscription", "billing", "orders"},
+			{"dlq", "peek", "orders-billing-DLQ"}, {"dlq", "list", "-all"}} {
 			code, _, stderr := command(append(args, "-url", address, "-tls-trust-cert-path", c.trust)...)
 			assert.Equal(t, 1, code)
 			assert.Contains(t, stderr, "no connection to the broker at "+address+": ")
 			assert.Contains(t, stderr, want, args)
 		}
-		_, stdout, _ := command("doctor", "-subscription", "billing", "orders", "-json", "-url", address, "-tls-trust-cert-path", c.trust)
+		_, stdout, _ := command("doctor", "-subscription", "billing", "orders", "-json", "-url", address,
+			"-tls-trust-cert-path", c.trust)
 		assert.Contains(t, stdout, want)
 		assert.Less(t, time.Since(begin), 2*dialPatience)
 	}
@@ -100,8 +105,9 @@ func TestTLSOfAnotherHost(t *testing.T) {
 	address := shake(t, &tls.Config{Certificates: []tls.Certificate{cert}})
 	for _, verifies := range []string{"true", "false"} {
 		conf := filepath.Join(t.TempDir(), "client.conf")
-		require.NoError(t, os.WriteFile(conf, []byte("brokerServiceUrl=pulsar+ssl://"+address+"\nwebServiceUrl=https://"+address+"\ntlsTrustCertsFilePath="+trusted+
-			"\ntlsEnableHostnameVerification="+verifies+"\n"), 0o600))
+		require.NoError(t, os.WriteFile(conf,
+			[]byte("brokerServiceUrl=pulsar+ssl://"+address+"\nwebServiceUrl=https://"+address+"\ntlsTrustCertsFilePath="+trusted+
+				"\ntlsEnableHostnameVerification="+verifies+"\n"), 0o600))
 		t.Setenv("PULSAR_URL", "")
 		t.Setenv("PULSAR_ADMIN_URL", "")
 		t.Setenv("PULSAR_CLIENT_CONF", conf)

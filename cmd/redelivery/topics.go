@@ -31,15 +31,17 @@ type topicInfo struct {
 
 // subscriptionInfo has the broker's statistics of a subscription.
 type subscriptionInfo struct {
-	Name      string    `json:"name"`
-	Backlog   int       `json:"backlog"`         // entries, each a message, a batch or a chunk
-	Oldest    time.Time `json:"oldest,omitzero"` // publish time of the first entry in the backlog; zero if the broker does not say
-	Consumers int       `json:"consumers"`       // connected now
+	Name    string `json:"name"`
+	Backlog int    `json:"backlog"` // entries, each a message, a batch or a chunk
+	// publish time of the first entry in the backlog; zero if the broker does not say
+	Oldest    time.Time `json:"oldest,omitzero"`
+	Consumers int       `json:"consumers"` // connected now
 }
 
 // topicsOf are the topics of a namespace whose names end in -DLQ or -RETRY, and those of other names for which also, if
 // it is not nil, says so.
-func topicsOf(ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo, error) {
+func topicsOf(ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo,
+	error) {
 	var names []string
 	err := api.Call(ctx, http.MethodGet, admin.Topic(topicname.Persistent+namespace), nil, &names)
 	if admin.NotFound(err) {
@@ -109,7 +111,8 @@ func statistics(ctx context.Context, api admin.API, topic string, partitions int
 	if partitions > 0 {
 		path = admin.Topic(topic) + "/partitioned-stats"
 	}
-	err := api.Call(ctx, http.MethodGet, path+"?perPartition=false&getPreciseBacklog=true&getEarliestTimeInBacklog=true", nil, &stats)
+	err := api.Call(ctx, http.MethodGet,
+		path+"?perPartition=false&getPreciseBacklog=true&getEarliestTimeInBacklog=true", nil, &stats)
 	if admin.NotFound(err) {
 		return topicInfo{}, fmt.Errorf("%w: %s", deadletter.ErrNoTopic, topic)
 	}
@@ -128,7 +131,8 @@ func statistics(ctx context.Context, api admin.API, topic string, partitions int
 
 // dead reports whether the first message of a topic is a dead letter, and not one that was replayed to there.
 func (d *dlq) dead(ctx context.Context, topic string) (bool, error) {
-	letters, err := deadletter.Open(d.client, deadletter.Options{Topic: topic, Admin: deadletter.Admin(d.api), Subscription: d.own()})
+	letters, err := deadletter.Open(d.client,
+		deadletter.Options{Topic: topic, Admin: deadletter.Admin(d.api), Subscription: d.own()})
 	if err != nil {
 		return false, nil // not one that can be opened
 	}

@@ -13,7 +13,8 @@ func TestDlqListAll(t *testing.T) {
 	letter := map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": "1:2:-1"}
 	b.subscribe(origin+"-graveyard", "audit")
 	b.publish(origin+"-graveyard", &pulsar.ProducerMessage{Payload: []byte("x"), Properties: letter})
-	b.publish(origin, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{"REAL_TOPIC": origin, "REPLAY_RUN": "1"}})
+	b.publish(origin, &pulsar.ProducerMessage{Payload: []byte("x"),
+		Properties: map[string]string{"REAL_TOPIC": origin, "REPLAY_RUN": "1"}})
 	again := map[string]string{"REAL_TOPIC": origin, "REPLAY_RUN": "1", "DEAD_LETTER_TIME": "1700000000000"}
 	b.subscribe(origin+"-twice-dead", "audit")
 	b.publish(origin+"-twice-dead", &pulsar.ProducerMessage{Payload: []byte("x"), Properties: again})

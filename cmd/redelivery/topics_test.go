@@ -31,7 +31,8 @@ func TestDlqList(t *testing.T) {
 	require.Equal(t, 2, find()[origin+"-parts-DLQ"].Partitions)
 	require.True(t, find()[origin+"-billing-RETRY"].Retry)
 	for _, topic := range []string{origin + "-parts-DLQ", origin + "-billing-DLQ"} {
-		code, _, stderr := dlqRun("", "replay", topic, "-topic", origin+"-billing-RETRY", "-yes", "-max", "20", "-subscription", "redelivery")
+		code, _, stderr := dlqRun("", "replay", topic, "-topic", origin+"-billing-RETRY", "-yes", "-max", "20",
+			"-subscription", "redelivery")
 		require.Zero(t, code, stderr)
 	}
 	subscriptions := find()[origin+"-billing-DLQ"].Subscriptions
@@ -67,8 +68,12 @@ func TestPlusInATopicName(t *testing.T) {
 
 // What the admin API does not have, or refuses, is an error that says so.
 func TestDlqListErrors(t *testing.T) {
-	for want, status := range map[string]int{"403 Forbidden": http.StatusForbidden, "no such namespace: public/default": http.StatusNotFound} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "{}", status) }))
+	for want, status := range map[string]int{"403 Forbidden": http.StatusForbidden,
+		"no such namespace: public/default": http.StatusNotFound} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			http.Error(w, "{}", status)
+		}))
 		code, stdout, stderr := dlqRun("", "list", "-admin-url", server.URL)
 		server.Close()
 		require.Equal(t, 1, code)

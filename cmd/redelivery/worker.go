@@ -64,9 +64,12 @@ func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 }
 
 func ofWorker(name string, w config.Worker) workerPlan {
-	p := workerPlan{Name: name, Of: "worker", Concurrency: w.Concurrency, Timeout: seconds(w.Timeout), MaxAge: seconds(w.MaxAge),
-		KeyOrder: w.KeyOrder, RateLimit: w.RateLimit, RateBurst: w.RateBurst, StuckLimit: seconds(w.StuckLimit), CancelLost: w.CancelLost,
-		CrashLimit: w.CrashLimit, BegunAfter: (*seconds)(w.BegunAfter), DrainTimeout: (*seconds)(w.DrainTimeout), FinishBatches: w.FinishBatches}
+	p := workerPlan{Name: name, Of: "worker", Concurrency: w.Concurrency, Timeout: seconds(w.Timeout),
+		MaxAge:   seconds(w.MaxAge),
+		KeyOrder: w.KeyOrder, RateLimit: w.RateLimit, RateBurst: w.RateBurst, StuckLimit: seconds(w.StuckLimit),
+		CancelLost: w.CancelLost,
+		CrashLimit: w.CrashLimit, BegunAfter: (*seconds)(w.BegunAfter), DrainTimeout: (*seconds)(w.DrainTimeout),
+		FinishBatches: w.FinishBatches}
 	if b := (batch{w.BatchMaxMessages, w.BatchMaxBytes, seconds(w.BatchMaxWait)}); b != (batch{}) {
 		p.Batch = &b
 	}
@@ -118,7 +121,8 @@ func (p workerPlan) write(b *strings.Builder) {
 		row("at a time", "as many %s as processors (GOMAXPROCS)", what)
 	}
 	if p.Batch != nil {
-		row("a batch", "ends after %d messages or %d bytes or %s", cmp.Or(p.Batch.MaxMessages, 100), cmp.Or(p.Batch.MaxBytes, 1<<20),
+		row("a batch", "ends after %d messages or %d bytes or %s", cmp.Or(p.Batch.MaxMessages, 100),
+			cmp.Or(p.Batch.MaxBytes, 1<<20),
 			formatDelay(cmp.Or(p.Batch.MaxWait, seconds(100*time.Millisecond))))
 	}
 	if p.Timeout > 0 {

@@ -23,14 +23,17 @@ import (
 func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []doctor.Setup {
 	o, s := c.Options(), base
 	s.Subscription, s.RetryTopic, s.DeadLetterTopic, s.InitialSubscriptionName = o.Subscription, o.RetryTopic, o.DeadLetterTopic, o.InitialSubscriptionName
-	s.Policy = doctor.Policy{Nack: o.Nack, NackRetryTopic: o.NackRetryTopic, AckTimeout: o.AckTimeout, AckTimeoutBackoff: o.AckTimeoutBackoff,
-		Reconsume: o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes, MemoryLimit: o.MemoryLimit}
+	s.Policy = doctor.Policy{Nack: o.Nack, NackRetryTopic: o.NackRetryTopic, AckTimeout: o.AckTimeout,
+		AckTimeoutBackoff: o.AckTimeoutBackoff,
+		Reconsume:         o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes,
+		MemoryLimit: o.MemoryLimit}
 	if o.Type != "" { // else Wrap made it, and these are not known
 		s.Type, s.Consumer.ReceiverQueueSize, s.Consumer.BatchIndexAcknowledgment = o.Type, o.ReceiverQueueSize, &o.BatchIndexAcknowledgment
 	}
 	if w != nil {
 		o := w.Options()
-		s.Worker = &doctor.Worker{Concurrency: o.Concurrency, Timeout: o.Timeout, DrainTimeout: o.DrainTimeout, Pauses: o.PauseOnFailure}
+		s.Worker = &doctor.Worker{Concurrency: o.Concurrency, Timeout: o.Timeout, DrainTimeout: o.DrainTimeout,
+			Pauses: o.PauseOnFailure}
 	}
 	if len(o.Topics) == 0 {
 		return []doctor.Setup{s}
@@ -102,10 +105,14 @@ type ofWork struct {
 
 func optionsOf(c *redelivery.Consumer, w *worker.Worker) options {
 	o := c.Options()
-	said := options{Type: o.Type, Nack: delays(o.Nack), NackRetryTopic: unlessZero(o.NackRetryTopic), AckTimeout: unlessZero(o.AckTimeout),
-		AckTimeoutBackoff: delays(o.AckTimeoutBackoff), Reconsume: delays(o.Reconsume), MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes,
-		RetryTopic: o.RetryTopic, DeadLetterTopic: o.DeadLetterTopic, InitialSubscriptionName: o.InitialSubscriptionName,
-		RedeliveryFrom: string(o.Source), MemoryLimit: o.MemoryLimit, AttemptLog: o.AttemptLog, ReceiverQueueSize: o.ReceiverQueueSize,
+	said := options{Type: o.Type, Nack: delays(o.Nack), NackRetryTopic: unlessZero(o.NackRetryTopic),
+		AckTimeout:        unlessZero(o.AckTimeout),
+		AckTimeoutBackoff: delays(o.AckTimeoutBackoff), Reconsume: delays(o.Reconsume), MaxDeliveries: o.MaxDeliveries,
+		MaxReconsumes: o.MaxReconsumes,
+		RetryTopic:    o.RetryTopic, DeadLetterTopic: o.DeadLetterTopic,
+		InitialSubscriptionName: o.InitialSubscriptionName,
+		RedeliveryFrom:          string(o.Source), MemoryLimit: o.MemoryLimit, AttemptLog: o.AttemptLog,
+		ReceiverQueueSize:        o.ReceiverQueueSize,
 		BatchIndexAcknowledgment: o.BatchIndexAcknowledgment}
 	if w != nil {
 		o := w.Options()

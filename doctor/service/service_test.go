@@ -27,20 +27,25 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 func TestHandlerShowsTheRunningOptionsAndNoSecret(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client, quiet := server.Client(t), slog.New(slog.DiscardHandler)
-	c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topics: []string{"orders", "tea"}, SubscriptionName: "billing", Type: pulsar.Shared,
-		ReceiverQueueSize: 10},
+	c, err := redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topics: []string{"orders", "tea"}, SubscriptionName: "billing", Type: pulsar.Shared,
+			ReceiverQueueSize: 10},
 		redelivery.WithLogger(quiet), redelivery.WithAckTimeout(time.Minute),
 		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Minute, Max: time.Minute}),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5, InitialSubscriptionName: "inspect",
-			ProducerOptions: pulsar.ProducerOptions{Properties: map[string]string{"token": "s3cret"}}}))
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5,
+			InitialSubscriptionName: "inspect",
+			ProducerOptions:         pulsar.ProducerOptions{Properties: map[string]string{"token": "s3cret"}}}))
 	require.NoError(t, err)
 	defer c.Close()
-	w, err := worker.New(c, func(context.Context, pulsar.Message) error { return nil }, worker.WithLogger(quiet), worker.WithTimeout(3*time.Second))
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error { return nil }, worker.WithLogger(quiet),
+		worker.WithTimeout(3*time.Second))
 	require.NoError(t, err)
 
-	base := doctor.Setup{Admin: doctor.Admin{URL: server.AdminURL()}, Load: doctor.Load{HandlerTime: 4 * time.Second}, Patience: time.Millisecond}
+	base := doctor.Setup{Admin: doctor.Admin{URL: server.AdminURL()}, Load: doctor.Load{HandlerTime: 4 * time.Second},
+		Patience: time.Millisecond}
 	answer := httptest.NewRecorder()
-	service.Handler(c, w, base).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/redelivery", nil))
+	service.Handler(c, w, base).ServeHTTP(answer,
+		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/redelivery", nil))
 	require.Equal(t, http.StatusOK, answer.Code)
 	require.NotContains(t, answer.Body.String(), "s3cret")
 	var topics []struct {
@@ -66,18 +71,22 @@ func TestHandlerShowsTheRunningOptionsAndNoSecret(t *testing.T) {
 	require.Equal(t, "unknown", status["drain"])
 
 	answer = httptest.NewRecorder()
-	service.Handler(c, nil, base).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/debug/redelivery", strings.NewReader("")))
+	service.Handler(c, nil, base).ServeHTTP(answer,
+		httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/debug/redelivery", strings.NewReader("")))
 	require.Equal(t, http.StatusMethodNotAllowed, answer.Code)
 }
 
 func TestSetupsOfWrappedConsumer(t *testing.T) {
 	client := pulsartest.NewServer(t).Client(t)
-	inner, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared})
+	inner, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing",
+		Type: pulsar.Shared})
 	require.NoError(t, err)
-	c, err := redelivery.Wrap(inner, redelivery.WithLogger(slog.New(slog.DiscardHandler)), redelivery.WithNackRedeliveryDelay(time.Second))
+	c, err := redelivery.Wrap(inner, redelivery.WithLogger(slog.New(slog.DiscardHandler)),
+		redelivery.WithNackRedeliveryDelay(time.Second))
 	require.NoError(t, err)
 	defer c.Close()
-	found := doctor.Examine(t.Context(), service.Setups(c, nil, doctor.Setup{Admin: doctor.Admin{URL: "http://127.0.0.1:1"}})[0])
+	found := doctor.Examine(t.Context(),
+		service.Setups(c, nil, doctor.Setup{Admin: doctor.Admin{URL: "http://127.0.0.1:1"}})[0])
 	require.Equal(t, "topic", found[0].Check)
 	require.Equal(t, doctor.Unknown, found[0].Status)
 	require.Equal(t, doctor.Unknown, doctor.Worst(found), "%+v", found)

@@ -25,7 +25,8 @@ import (
 
 const maxDeliveries, eachProcess = 5, 2
 
-var topic = flag.String("topic", "", "handle the orders of this `topic`; empty for the process that starts and kills the others")
+var topic = flag.String("topic", "",
+	"handle the orders of this `topic`; empty for the process that starts and kills the others")
 
 func main() {
 	if err := run(); err != nil {
@@ -93,7 +94,8 @@ func runAndKill(process, delivery uint32, failed time.Time) (uint32, time.Time, 
 		if delivery > 1 {
 			waited = time.Since(failed).Round(10 * time.Millisecond).String()
 			if want := policy.Next(delivery - 2); redeliveries != delivery-1 || time.Since(failed) < want {
-				return 0, failed, fmt.Errorf("redelivery %d after %s, want %d after %v", redeliveries, waited, delivery-1, want)
+				return 0, failed, fmt.Errorf("redelivery %d after %s, want %d after %v", redeliveries, waited,
+					delivery-1, want)
 			}
 		}
 		failed = time.Now()
@@ -111,9 +113,11 @@ func runAndKill(process, delivery uint32, failed time.Time) (uint32, time.Time, 
 var policy = backoff.Exponential{Min: 500 * time.Millisecond, Max: 2 * time.Second}
 
 func subscribe(client pulsar.Client) (*redelivery.Consumer, error) {
-	return redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: *topic, SubscriptionName: "billing", Type: pulsar.Exclusive},
+	return redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topic: *topic, SubscriptionName: "billing", Type: pulsar.Exclusive},
 		redelivery.WithNackRedeliveryBackoff(policy),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: maxDeliveries, InitialSubscriptionName: "inspect"}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: maxDeliveries,
+			InitialSubscriptionName: "inspect"}),
 		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 }
 

@@ -59,7 +59,8 @@ func run() error {
 			return redelivery.Subscribe(client, opts, quiet)
 		},
 	}
-	fmt.Printf("A failed order is nacked and comes back after 1s; DLQPolicy.MaxDeliveries is 3. Each run takes %v; they run side by side.\n\n", lasts)
+	fmt.Printf("A failed order is nacked and comes back after 1s; DLQPolicy.MaxDeliveries is 3. Each run takes %v; "+
+		"they run side by side.\n\n", lasts)
 	results, errs, all := make([][2]result, len(scenarios)), make([]error, 2*len(scenarios)), sync.WaitGroup{}
 	for i, s := range scenarios {
 		for j, subscribe := range subscribes {
@@ -82,14 +83,17 @@ func run() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	fmt.Println("\nOK: redelivery made one dead letter of each order that always fails, and no acknowledged order came again.")
+	fmt.Println("\nOK: redelivery made one dead letter of each order that always fails, and no acknowledged order " +
+		"came again.")
 	return nil
 }
 
 // play publishes orders, handles them until the time is over, and counts the dead letters.
-func (s scenario) play(client pulsar.Client, subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error)) (r result, err error) {
+func (s scenario) play(client pulsar.Client, subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error)) (r result,
+	err error) {
 	topic := demo.Topic("compare")
-	dlq := pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: topic + "-billing-DLQ", InitialSubscriptionName: "inspect"}
+	dlq := pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: topic + "-billing-DLQ",
+		InitialSubscriptionName: "inspect"}
 	consumer, err := subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "billing", Type: s.typ,
 		NackRedeliveryDelay: time.Second, DLQ: &dlq})
 	if err != nil {
@@ -123,7 +127,8 @@ func (s scenario) play(client pulsar.Client, subscribe func(pulsar.ConsumerOptio
 		}
 		acked[order] = true
 	}
-	letters, err := client.CreateReader(pulsar.ReaderOptions{Topic: dlq.DeadLetterTopic, StartMessageID: pulsar.EarliestMessageID()})
+	letters, err := client.CreateReader(pulsar.ReaderOptions{Topic: dlq.DeadLetterTopic,
+		StartMessageID: pulsar.EarliestMessageID()})
 	if err != nil {
 		return r, err
 	}

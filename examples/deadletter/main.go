@@ -48,7 +48,8 @@ func (b *billing) await(ctx context.Context, what string, billed, dead uint64) e
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%d orders billed, %d dead letters, want %d and %d: %w", b.Stats().Succeeded, b.dead.Load(), billed, dead, ctx.Err())
+			return fmt.Errorf("%d orders billed, %d dead letters, want %d and %d: %w", b.Stats().Succeeded,
+				b.dead.Load(), billed, dead, ctx.Err())
 		}
 	}
 	fmt.Printf("%-34s %2d billed, %d became dead letters\n", what, billed, dead)
@@ -70,11 +71,13 @@ func run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	topic, quiet, b := demo.Topic("orders"), slog.New(slog.DiscardHandler), &billing{}
-	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "billing", Type: pulsar.Shared,
-		RetryEnable: true}, // replayed letters come through the retry topic
+	consumer, err := redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "billing", Type: pulsar.Shared,
+			RetryEnable: true}, // replayed letters come through the retry topic
 		redelivery.WithLogger(quiet),
 		redelivery.WithNackRedeliveryDelay(100*time.Millisecond),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3, InitialSubscriptionName: "inspect"}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3,
+			InitialSubscriptionName: "inspect"}),
 		redelivery.WithObserver(redelivery.Observer{Settled: func(e redelivery.Settled) {
 			if e.Outcome == redelivery.DeadLettered && e.Err == nil {
 				b.dead.Add(1)
@@ -114,11 +117,13 @@ func run() error {
 	fmt.Println()
 
 	b.newRates.Store(true) // the fix is deployed
-	report, err := letters.Replay(ctx, deadletter.ReplayOptions{Filter: deadletter.Filter{Groups: []string{groups[0].ID}}})
+	report, err := letters.Replay(ctx,
+		deadletter.ReplayOptions{Filter: deadletter.Filter{Groups: []string{groups[0].ID}}})
 	if err != nil {
 		return err
 	}
-	if err := b.await(ctx, fmt.Sprintf("%d letters replayed, group %s:", report.Done, groups[0].ID), 10, 6); err != nil {
+	if err := b.await(ctx, fmt.Sprintf("%d letters replayed, group %s:", report.Done, groups[0].ID), 10,
+		6); err != nil {
 		return err
 	}
 	fmt.Println("\nOK: the letters of one cause were billed, the others stay in the dead letter topic.")

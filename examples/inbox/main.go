@@ -27,7 +27,8 @@ import (
 const transfers = 200 // of 1, from alice to bob
 
 func main() {
-	fmt.Printf("%d messages move 1 from alice to bob; right is alice %d, bob %d. Handlers crash at random.\n\n", transfers, -transfers, transfers)
+	fmt.Printf("%d messages move 1 from alice to bob; right is alice %d, bob %d. Handlers crash at random.\n\n",
+		transfers, -transfers, transfers)
 	for _, once := range []bool{false, true} {
 		if err := run(once); err != nil {
 			log.Fatal(err)
@@ -91,7 +92,8 @@ func run(once bool) error {
 		return err
 	}
 	var alice, bob int
-	if err := db.QueryRow("SELECT a.balance, b.balance FROM account a, account b WHERE a.name = 'alice' AND b.name = 'bob'").Scan(&alice, &bob); err != nil {
+	if err := db.QueryRow("SELECT a.balance, b.balance FROM account a, account b WHERE a.name = 'alice' AND b.name "+
+		"= 'bob'").Scan(&alice, &bob); err != nil {
 		return err
 	}
 	fmt.Printf("%-14s %d messages, %2d crashes: alice %4d, bob %4d\n", name, transfers, crashes, alice, bob)
@@ -115,7 +117,8 @@ func consume(handler worker.Handler) (crashes uint64, err error) {
 		return 0, err
 	}
 	defer client.Close()
-	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: "transfers", SubscriptionName: "bank", Type: pulsar.Shared},
+	consumer, err := redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topic: "transfers", SubscriptionName: "bank", Type: pulsar.Shared},
 		redelivery.WithNackRedeliveryDelay(10*time.Millisecond), redelivery.WithLogger(quiet))
 	if err != nil {
 		return 0, err
@@ -157,9 +160,11 @@ func openDatabase() (db *sql.DB, stop func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "bank.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir,
+		"bank.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 	if err == nil {
-		_, err = db.Exec("CREATE TABLE account (name text PRIMARY KEY, balance int); INSERT INTO account VALUES ('alice', 0), ('bob', 0)")
+		_, err = db.Exec("CREATE TABLE account (name text PRIMARY KEY, balance int); INSERT INTO account VALUES " +
+			"('alice', 0), ('bob', 0)")
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))

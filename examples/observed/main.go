@@ -80,11 +80,13 @@ func run(ctx context.Context) error {
 	fmt.Printf("metrics are at http://%s/metrics\n", *listen)
 
 	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{
-		Topic: *topic, SubscriptionName: "shop", Type: pulsar.Shared, RetryEnable: true, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 4},
+		Topic: *topic, SubscriptionName: "shop", Type: pulsar.Shared, RetryEnable: true,
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 4},
 	},
 		m.Observe(),
 		redelivery.WithLogger(slog.New(slog.DiscardHandler)),
-		redelivery.WithNackRedeliveryBackoff(backoff.WithJitter(backoff.Exponential{Min: 200 * time.Millisecond, Max: time.Minute}, 0.2)),
+		redelivery.WithNackRedeliveryBackoff(backoff.WithJitter(backoff.Exponential{Min: 200 * time.Millisecond,
+			Max: time.Minute}, 0.2)),
 		redelivery.WithNackRetryTopic(time.Second),
 		redelivery.WithAttemptLog(redelivery.AttemptLog{}),
 		redelivery.WithAckTimeout(300*time.Millisecond))
@@ -92,7 +94,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer consumer.Close()
-	w, err := worker.New(consumer, serve, m.ObserveWorker(), worker.WithConcurrency(4), worker.WithLogger(slog.New(slog.DiscardHandler)))
+	w, err := worker.New(consumer, serve, m.ObserveWorker(), worker.WithConcurrency(4),
+		worker.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}
@@ -112,7 +115,8 @@ func publish(ctx context.Context, client pulsar.Client) error {
 	}
 	defer producer.Close()
 	for n := 0; ctx.Err() == nil; n++ {
-		kind := map[int]string{0: "flaky", 5: "flaky", 10: "flaky", 15: "flaky", 20: "bad", 25: "busy", 30: "slow", 35: "broken"}[n%40]
+		kind := map[int]string{0: "flaky", 5: "flaky", 10: "flaky", 15: "flaky", 20: "bad", 25: "busy", 30: "slow",
+			35: "broken"}[n%40]
 		producer.SendAsync(ctx, &pulsar.ProducerMessage{Payload: []byte(kind)}, nil)
 		time.Sleep(20 * time.Millisecond)
 	}

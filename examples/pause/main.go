@@ -36,13 +36,15 @@ func run() error {
 		return err
 	}
 	defer stop()
-	fmt.Printf("%d orders, one each %v; the database is down for the first %v. The fourth failure of an order makes a dead letter.\n\n",
+	fmt.Printf("%d orders, one each %v; the database is down for the first %v. The fourth failure of an order makes "+
+		"a dead letter.\n\n",
 		orders, every, outage)
 	fmt.Println("               calls in the outage    served    dead letters    done after")
 	if _, err := play(client, "nacks alone"); err != nil {
 		return err
 	}
-	dead, err := play(client, "with a pause", worker.WithPauseOnFailure(10, 0.9, backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Second}))
+	dead, err := play(client, "with a pause",
+		worker.WithPauseOnFailure(10, 0.9, backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Second}))
 	if err != nil {
 		return err
 	}
@@ -56,10 +58,12 @@ func run() error {
 // play has an outage, prints what became of the orders, and returns the number of dead letters.
 func play(client pulsar.Client, name string, options ...worker.Option) (dead uint64, err error) {
 	topic := demo.Topic("pause")
-	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "billing", Type: pulsar.Shared},
+	consumer, err := redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "billing", Type: pulsar.Shared},
 		redelivery.WithLogger(quiet),
 		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 200 * time.Millisecond, Max: time.Second}),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 4, InitialSubscriptionName: "inspect"}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 4,
+			InitialSubscriptionName: "inspect"}),
 		redelivery.WithObserver(redelivery.Observer{Settled: func(e redelivery.Settled) {
 			if e.Outcome == redelivery.DeadLettered && e.Err == nil {
 				atomic.AddUint64(&dead, 1)
@@ -94,7 +98,8 @@ func play(client pulsar.Client, name string, options ...worker.Option) (dead uin
 	if err := errors.Join(w.Run(ctx), <-failed); err != nil {
 		return 0, err
 	}
-	fmt.Printf("%-14s %19d %9d %15d %13s\n", name, inVain.Load(), w.Stats().Succeeded, dead, time.Since(began).Round(100*time.Millisecond))
+	fmt.Printf("%-14s %19d %9d %15d %13s\n", name, inVain.Load(), w.Stats().Succeeded, dead,
+		time.Since(began).Round(100*time.Millisecond))
 	return dead, nil
 }
 

@@ -36,7 +36,8 @@ A row appears for each delivery. "planned" is the policy's delay, "actual" what 
 var fails = []struct {
 	name  string
 	times uint32
-}{{"batch 1", 0}, {"batch 2", 1}, {"batch 3", 3}, {"batch 4", 0}, {"single", 2}, {"keyed", 4}, {"good", 0}, {"stubborn", 5}}
+}{{"batch 1", 0}, {"batch 2", 1}, {"batch 3", 3}, {"batch 4", 0}, {"single", 2}, {"keyed", 4}, {"good", 0},
+	{"stubborn", 5}}
 
 func main() {
 	if err := run(); err != nil {

@@ -78,8 +78,9 @@ func run() error {
 }
 
 func readDeadLetter(ctx context.Context, client pulsar.Client, topic string) error {
-	dead, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic + "-workers-DLQ", SubscriptionName: "dead-letters",
-		Type: pulsar.Shared})
+	dead, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic + "-workers-DLQ",
+		SubscriptionName: "dead-letters",
+		Type:             pulsar.Shared})
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,8 @@ func show(retry int, failed, due, now time.Time, topic string) error {
 		return nil
 	}
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
-	fmt.Printf("%5d %9s %9s %9s   %s\n", retry, seconds(due.Sub(failed)), seconds(now.Sub(failed)), seconds(now.Sub(due)), topic)
+	fmt.Printf("%5d %9s %9s %9s   %s\n", retry, seconds(due.Sub(failed)), seconds(now.Sub(failed)),
+		seconds(now.Sub(due)), topic)
 	if now.Before(due) {
 		return fmt.Errorf("retry %d was early", retry)
 	}

@@ -41,7 +41,8 @@ func run() error {
 	defer stop()
 	topic := demo.Topic("snooze")
 	quiet := slog.New(slog.DiscardHandler)
-	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "billing", Type: pulsar.Shared},
+	consumer, err := redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "billing", Type: pulsar.Shared},
 		redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 300 * time.Millisecond}))
 	if err != nil {
 		return err
@@ -86,7 +87,8 @@ func run() error {
 		return err
 	}
 	if open > 0 || counts["early"] != 0 || counts["flaky"] != 2 {
-		return fmt.Errorf("%d orders are missing, redelivery counts %v, want none missing, and 0 of early, 2 of flaky", open, counts)
+		return fmt.Errorf("%d orders are missing, redelivery counts %v, want none missing, and 0 of early, 2 of flaky",
+			open, counts)
 	}
 	fmt.Println("\nOK: a snooze counts as no attempt, a failure does.")
 	return nil

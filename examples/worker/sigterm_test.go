@@ -62,7 +62,8 @@ func TestSIGTERM(t *testing.T) {
 		}
 		require.NoError(t, cmd.Wait())
 	}
-	subscription, err := client.Subscribe(pulsar.ConsumerOptions{Topic: name, SubscriptionName: "bar", Type: pulsar.Shared})
+	subscription, err := client.Subscribe(pulsar.ConsumerOptions{Topic: name, SubscriptionName: "bar",
+		Type: pulsar.Shared})
 	require.NoError(t, err)
 	subscription.Close() // there is one to publish to
 	*topic, *guests = name, orders
@@ -76,7 +77,8 @@ func TestSIGTERM(t *testing.T) {
 	for id := range orders {
 		require.Equal(t, map[bool]int{false: 1, true: 0}[id == unreadable], served[id], "order %d: %v", id, served)
 	}
-	reader, err := client.CreateReader(pulsar.ReaderOptions{Topic: name + "-bar-DLQ", StartMessageID: pulsar.EarliestMessageID()})
+	reader, err := client.CreateReader(pulsar.ReaderOptions{Topic: name + "-bar-DLQ",
+		StartMessageID: pulsar.EarliestMessageID()})
 	require.NoError(t, err)
 	defer reader.Close()
 	letters := 0

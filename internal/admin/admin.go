@@ -148,7 +148,8 @@ func (a API) call(ctx context.Context, method, path string, body, answer any) er
 // WantURL is the wanted form of an address; "" if it can be that of an API: there is none behind a path.
 func WantURL(address string) string {
 	u, err := url.Parse(address)
-	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.TrimRight(u.Path, "/")+u.RawQuery+u.Fragment == "" {
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		strings.TrimRight(u.Path, "/")+u.RawQuery+u.Fragment == "" {
 		return ""
 	}
 	return "http://host:8080 or https://host:8443"
@@ -173,7 +174,8 @@ var cursorNames = strings.NewReplacer("~", "%7E", "%2A", "*") // where url.Query
 
 // Clock returns the broker's time, to the second.
 func (a API) Clock(ctx context.Context) (time.Time, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(a.URL, "/")+"/admin/v2/brokers/version", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		strings.TrimRight(a.URL, "/")+"/admin/v2/brokers/version", nil)
 	if err != nil {
 		return time.Time{}, err
 	}

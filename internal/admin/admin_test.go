@@ -15,8 +15,10 @@ import (
 
 // A topic's path has each character as Pulsar reads it: there a plus is a blank, as in a query.
 func TestTopic(t *testing.T) {
-	for name, want := range map[string]string{"persistent://a/b/x": "persistent/a/b/x", "persistent://a/b/x+y": "persistent/a/b/x%2By",
-		"persistent://a/b/x y": "persistent/a/b/x%20y", "persistent://a/b/x/y%2B": "persistent/a/b/x%2Fy%252B", "persistent://a/b": "persistent/a/b"} {
+	for name, want := range map[string]string{"persistent://a/b/x": "persistent/a/b/x",
+		"persistent://a/b/x+y": "persistent/a/b/x%2By",
+		"persistent://a/b/x y": "persistent/a/b/x%20y", "persistent://a/b/x/y%2B": "persistent/a/b/x%2Fy%252B",
+		"persistent://a/b": "persistent/a/b"} {
 		require.Equal(t, want, Topic(name), name)
 	}
 }

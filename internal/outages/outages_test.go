@@ -171,12 +171,14 @@ func TestNext(t *testing.T) {
 // three times, and probes are counted.
 func TestRandomAttempts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o := outages.New[string](rapid.IntRange(1, 4).Draw(t, "window"), rapid.SampledFrom([]float64{0.3, 0.5, 1}).Draw(t, "ratio"))
+		o := outages.New[string](rapid.IntRange(1, 4).Draw(t, "window"),
+			rapid.SampledFrom([]float64{0.3, 0.5, 1}).Draw(t, "ratio"))
 		probes := map[string]int{}
 		for range rapid.IntRange(1, 60).Draw(t, "attempts") {
 			before, tries := o.State(), o.Tries()
 			a := attempt(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "message"),
-				rapid.SampledFrom([]outages.Result{outages.Succeeded, outages.Failed, outages.Failed, outages.Unclear}).Draw(t, "result"))
+				rapid.SampledFrom([]outages.Result{outages.Succeeded, outages.Failed, outages.Failed,
+					outages.Unclear}).Draw(t, "result"))
 			if before != outages.Closed && rapid.Bool().Draw(t, "probe") {
 				o.Wait(time.Second)
 				o.Try()

@@ -33,7 +33,8 @@ func InitialSubscription(p *pulsar.ProducerOptions, name string) bool {
 
 // SendAsync is a producer's own, whose panic is an error: a producer whose topic is terminated or deleted closes
 // itself, under the send of another goroutine.
-func SendAsync(ctx context.Context, p pulsar.Producer, msg *pulsar.ProducerMessage, answer func(pulsar.MessageID, error)) {
+func SendAsync(ctx context.Context, p pulsar.Producer, msg *pulsar.ProducerMessage,
+	answer func(pulsar.MessageID, error)) {
 	defer func() {
 		if r := recover(); r != nil {
 			answer(nil, fmt.Errorf("%w: %v", pulsar.ErrProducerClosed, r))

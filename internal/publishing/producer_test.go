@@ -10,7 +10,8 @@ import (
 
 type closing struct{ pulsar.Producer }
 
-func (closing) SendAsync(context.Context, *pulsar.ProducerMessage, func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
+func (closing) SendAsync(context.Context, *pulsar.ProducerMessage,
+	func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
 	messages := make(chan int)
 	close(messages)
 	messages <- 1
@@ -18,7 +19,8 @@ func (closing) SendAsync(context.Context, *pulsar.ProducerMessage, func(pulsar.M
 
 func TestSendAsyncOfAProducerThatClosesItself(t *testing.T) {
 	var answers []error
-	SendAsync(context.Background(), closing{}, &pulsar.ProducerMessage{}, func(_ pulsar.MessageID, err error) { answers = append(answers, err) })
+	SendAsync(context.Background(), closing{}, &pulsar.ProducerMessage{},
+		func(_ pulsar.MessageID, err error) { answers = append(answers, err) })
 	require.Len(t, answers, 1)
 	require.ErrorIs(t, answers[0], pulsar.ErrProducerClosed)
 }

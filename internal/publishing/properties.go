@@ -18,8 +18,10 @@ import (
 // Properties of retries. They are believed only of a message for which IsFrom reports that it came from the consumer's
 // own retry topic.
 const (
-	NackCount         = "NACK_COUNT"          // of a retry that a nack was moved to: RECONSUMETIMES, a colon, and the redelivery count of the message
-	AttemptCount      = "ATTEMPT_COUNT"       // how often the message was delivered before, over all retries, without snoozed deliveries
+	// of a retry that a nack was moved to: RECONSUMETIMES, a colon, and the redelivery count of the message
+	NackCount = "NACK_COUNT"
+	// how often the message was delivered before, over all retries, without snoozed deliveries
+	AttemptCount      = "ATTEMPT_COUNT"
 	OriginPublishTime = "ORIGIN_PUBLISH_TIME" // when the message was published first, in milliseconds since 1970
 )
 
@@ -33,7 +35,8 @@ func IsFrom(topic string, msg pulsar.Message) bool {
 
 // IsRetry reports whether a client published these properties with a retry: all clients set all three.
 func IsRetry(props map[string]string) bool {
-	return ReconsumeTimes(props) > 0 && props[pulsar.SysPropertyRealTopic] != "" && props[pulsar.SysPropertyOriginMessageID] != ""
+	return ReconsumeTimes(props) > 0 && props[pulsar.SysPropertyRealTopic] != "" &&
+		props[pulsar.SysPropertyOriginMessageID] != ""
 }
 
 // ReconsumeTimes returns how often a message was reconsumed. Any publisher can forge the property: a value that is

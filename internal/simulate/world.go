@@ -202,7 +202,8 @@ func (w *world) call() (fails bool) {
 }
 
 func (w *world) result() Result {
-	r := Result{Calls: w.during, Peak: float64(w.peak) / w.step.Seconds(), Backlog: w.most.Backlog, Waiting: w.most.Waiting, Unsettled: w.unsettledMost, Dead: w.dead,
+	r := Result{Calls: w.during, Peak: float64(w.peak) / w.step.Seconds(), Backlog: w.most.Backlog,
+		Waiting: w.most.Waiting, Unsettled: w.unsettledMost, Dead: w.dead,
 		Handled: w.handled, Recovered: w.recovered > 0, Step: w.step, Points: w.points}
 	if r.Recovered {
 		r.After = w.recovered - w.Before - w.Outage

@@ -58,7 +58,8 @@ func Want(name string) string {
 
 // WantNumber is the wanted form of a name with -partition- whose number pulsar-client-go cannot read; "" if it can.
 func WantNumber(name string) string {
-	if _, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:]); err == nil || !strings.Contains(name, "-partition-") {
+	if _, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:]); err == nil ||
+		!strings.Contains(name, "-partition-") {
 		return ""
 	}
 	return "a name without -partition-, or with a number after its last dash"

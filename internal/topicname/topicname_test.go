@@ -7,12 +7,16 @@ import (
 )
 
 func TestWant(t *testing.T) {
-	for _, name := range []string{"x", "a b", "tenant/ns/x", "tenant/cluster/ns/x", "persistent://tenant/ns/x", "persistent://prop/cluster/ns/x",
-		"persistent://prop/cluster/ns/x/y//z", "non-persistent://tenant/ns/x", "persistent://my.tenant-1/ns:=_/ü x", "x-partition-1"} {
+	for _, name := range []string{"x", "a b", "tenant/ns/x", "tenant/cluster/ns/x", "persistent://tenant/ns/x",
+		"persistent://prop/cluster/ns/x",
+		"persistent://prop/cluster/ns/x/y//z", "non-persistent://tenant/ns/x", "persistent://my.tenant-1/ns:=_/ü x",
+		"x-partition-1"} {
 		require.Empty(t, Want(name), name)
 	}
-	for _, name := range []string{"", "a/b", "/x", "a//x", "a/b/", "a b/../c", "a/b/c/d/e", "http://x", "http://a/b/c", "://a/b/c", "persistent://",
-		"persistent://x", "persistent://a/b", "persistent://a//c", "persistent:///b/c", "persistent://a/b/", "persistent://a/b//d", "persistent://a/b/c/",
+	for _, name := range []string{"", "a/b", "/x", "a//x", "a/b/", "a b/../c", "a/b/c/d/e", "http://x", "http://a/b/c",
+		"://a/b/c", "persistent://",
+		"persistent://x", "persistent://a/b", "persistent://a//c", "persistent:///b/c", "persistent://a/b/",
+		"persistent://a/b//d", "persistent://a/b/c/",
 		"persistent://ü/b/c", "x\n/b/c"} {
 		require.Equal(t, "topic, tenant/namespace/topic or persistent://tenant/namespace/topic", Want(name), name)
 	}
@@ -29,7 +33,8 @@ func TestWantNumber(t *testing.T) {
 
 // A topic without its domain is persistent, also one of long ago whose namespace names a cluster.
 func TestFull(t *testing.T) {
-	for name, want := range map[string]string{"x": "persistent://public/default/x", "a/b/x": "persistent://a/b/x", "a/us/b/x": "persistent://a/us/b/x",
+	for name, want := range map[string]string{"x": "persistent://public/default/x", "a/b/x": "persistent://a/b/x",
+		"a/us/b/x":               "persistent://a/us/b/x",
 		"non-persistent://a/b/x": "non-persistent://a/b/x"} {
 		require.Equal(t, want, Full(name))
 	}

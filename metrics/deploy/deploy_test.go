@@ -103,8 +103,10 @@ func TestExpressionsUseKnownMetrics(t *testing.T) {
 
 // TestACriticalAlertIsOfMessagesThatAreNotSettled: what else fails has an alert of its own.
 func TestACriticalAlertIsOfMessagesThatAreNotSettled(t *testing.T) {
-	assert.Contains(t, alerts(t)["RedeliveryCannotSettle"], `redelivery_failures_total{operation=~"ack|reconsume|dead_letter|nack"}`)
-	assert.Contains(t, alerts(t)["RedeliveryFailures"], `redelivery_failures_total{operation=~"receive|count|policy|callback"}`)
+	assert.Contains(t, alerts(t)["RedeliveryCannotSettle"],
+		`redelivery_failures_total{operation=~"ack|reconsume|dead_letter|nack"}`)
+	assert.Contains(t, alerts(t)["RedeliveryFailures"],
+		`redelivery_failures_total{operation=~"receive|count|policy|callback"}`)
 	assert.Contains(t, alerts(t)["RedeliveryAttemptLog"], "redelivery_attempt_log_lag_seconds")
 }
 
@@ -114,7 +116,8 @@ func TestTheFirstScrapeMayHaveDeadLetters(t *testing.T) {
 	if dir == "" {
 		t.Skip(`eval "$(test/scripts/prometheus)" sets PROMETHEUS_DIR`)
 	}
-	said, err := exec.Command(filepath.Join(dir, "promtool"), "test", "rules", "testdata/first-scrape.yaml").CombinedOutput()
+	said, err := exec.Command(filepath.Join(dir, "promtool"), "test", "rules",
+		"testdata/first-scrape.yaml").CombinedOutput()
 	require.NoError(t, err, string(said))
 }
 

@@ -13,16 +13,19 @@ import (
 
 // draw draws panels from what Prometheus has, as SVG: two in a row, lines or a heatmap each.
 func draw(p *prometheus, panels []panel, dark bool) []byte {
-	c := &canvas{ink: "#1f2328", faint: "#d0d7de", paper: "#ffffff", lines: []string{"#0969da", "#bc4c00", "#1a7f37", "#8250df", "#cf222e"}}
+	c := &canvas{ink: "#1f2328", faint: "#d0d7de", paper: "#ffffff",
+		lines: []string{"#0969da", "#bc4c00", "#1a7f37", "#8250df", "#cf222e"}}
 	if dark {
-		c = &canvas{ink: "#e6edf3", faint: "#3d444d", paper: "#0d1117", lines: []string{"#58a6ff", "#f0883e", "#3fb950", "#bc8cff", "#ff7b72"}}
+		c = &canvas{ink: "#e6edf3", faint: "#3d444d", paper: "#0d1117",
+			lines: []string{"#58a6ff", "#f0883e", "#3fb950", "#bc8cff", "#ff7b72"}}
 	}
 	rows := (len(panels) + 1) / 2
 	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", 2*panelWidth, rows*panelHeight)
 	fmt.Fprintf(c, `<rect width="100%%" height="100%%" fill="%s"/>`+"\n", c.paper)
 	for i, panel := range panels {
 		fmt.Fprintf(c, `<g transform="translate(%d %d)">`+"\n", i%2*panelWidth, i/2*panelHeight)
-		fmt.Fprintf(c, `<text x="%d" y="20" font-size="13" font-weight="bold" fill="%s">%s</text>`+"\n", left, c.ink, html.EscapeString(panel.Title))
+		fmt.Fprintf(c, `<text x="%d" y="20" font-size="13" font-weight="bold" fill="%s">%s</text>`+"\n", left, c.ink,
+			html.EscapeString(panel.Title))
 		if panel.Type == "heatmap" {
 			c.heatmap(p, panel)
 		} else {
@@ -103,7 +106,8 @@ func (c *canvas) plot(p *prometheus, panel panel) {
 			if path.Len() == 0 {
 				command = "M"
 			}
-			fmt.Fprintf(&path, "%s%.1f %.1f", command, float64(left)+float64(width)*float64(n)/float64(max(1, len(moments)-1)),
+			fmt.Fprintf(&path, "%s%.1f %.1f", command,
+				float64(left)+float64(width)*float64(n)/float64(max(1, len(moments)-1)),
 				float64(top)+float64(height)*(1-value/most))
 		}
 		color := c.lines[i%len(c.lines)]
@@ -156,8 +160,10 @@ func (c *canvas) heatmap(p *prometheus, panel panel) {
 			}
 		}
 	}
-	fmt.Fprintf(c, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="%s"/>`+"\n", left, top, width, height, c.faint)
-	fmt.Fprintf(c, `<text x="%d" y="%d" fill="%s">each row is a bucket; a stronger color is more messages</text>`+"\n", left, panelHeight-13, c.ink)
+	fmt.Fprintf(c, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="%s"/>`+"\n", left, top, width,
+		height, c.faint)
+	fmt.Fprintf(c, `<text x="%d" y="%d" fill="%s">each row is a bucket; a stronger color is more messages</text>`+"\n",
+		left, panelHeight-13, c.ink)
 }
 
 // axis is that of time.

@@ -5,7 +5,8 @@ var ackScenarios = []scenario{
 	{name: "cumulative-acks", run: cumulativeAcks},
 	{name: "cumulative-acks-indexed", indexed: true, run: cumulativeAcks},
 	{name: "cumulative-ack-in-the-first-batch-of-a-ledger", run: cumulativeAckBeforeTheFirstEntry},
-	{name: "cumulative-ack-in-the-first-batch-of-a-ledger-indexed", indexed: true, run: cumulativeAckBeforeTheFirstEntry},
+	{name: "cumulative-ack-in-the-first-batch-of-a-ledger-indexed", indexed: true,
+		run: cumulativeAckBeforeTheFirstEntry},
 	{name: "cumulative-ack-on-shared", run: func(s *script) { cumulativeAckWhereThereIsNone(s, "Shared") }},
 	{name: "cumulative-ack-on-key-shared", run: func(s *script) { cumulativeAckWhereThereIsNone(s, "Key_Shared") }},
 	{name: "cumulative-ack-out-of-bounds", run: func(s *script) {

@@ -14,7 +14,8 @@ func clientBatchNacks() []scenario {
 	for _, broker := range []bool{false, true} {
 		for _, client := range []bool{false, true} {
 			for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.Exclusive} {
-				name := fmt.Sprintf("client-nack-in-a-batch-%s", map[pulsar.SubscriptionType]string{pulsar.Shared: "shared", pulsar.Exclusive: "exclusive"}[kind])
+				name := fmt.Sprintf("client-nack-in-a-batch-%s",
+					map[pulsar.SubscriptionType]string{pulsar.Shared: "shared", pulsar.Exclusive: "exclusive"}[kind])
 				if client {
 					name += "-index-acks"
 				}
@@ -23,8 +24,9 @@ func clientBatchNacks() []scenario {
 				}
 				all = append(all, scenario{name: name, indexed: broker, run: func(s *script) {
 					c := s.client()
-					k := s.consumer(c, pulsar.ConsumerOptions{Type: kind, NackRedeliveryDelay: time.Second, EnableBatchIndexAcknowledgment: client,
-						AckWithResponse: true})
+					k := s.consumer(c, pulsar.ConsumerOptions{Type: kind, NackRedeliveryDelay: time.Second,
+						EnableBatchIndexAcknowledgment: client,
+						AckWithResponse:                true})
 					s.publish(s.producer(c, oneBatch), 4)
 					nacks := 0
 					s.take("consumer", k, func(m pulsar.Message) {

@@ -31,7 +31,8 @@ func (s *script) see(who string, m pulsar.Message) {
 	}
 	id := m.ID()
 	payload := m.Payload()
-	s.note("%s: %q key %q count %d id %d/%d/%d topic %s %v", who, payload[:min(len(payload), 20)], m.Key(), m.RedeliveryCount(),
+	s.note("%s: %q key %q count %d id %d/%d/%d topic %s %v", who, payload[:min(len(payload), 20)], m.Key(),
+		m.RedeliveryCount(),
 		id.EntryID(), id.PartitionIdx(), id.BatchIdx(), m.Topic(), list)
 }
 
@@ -84,8 +85,9 @@ func (s *script) producer(c pulsar.Client, o pulsar.ProducerOptions) pulsar.Prod
 // publish sends n messages, in one batch if the producer makes any.
 func (s *script) publish(p pulsar.Producer, n int) {
 	for i := range n {
-		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Key: fmt.Sprintf("k%d", i%3),
-			Properties: map[string]string{"mine": fmt.Sprint(i)}}, nil)
+		p.SendAsync(context.Background(),
+			&pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Key: fmt.Sprintf("k%d", i%3),
+				Properties: map[string]string{"mine": fmt.Sprint(i)}}, nil)
 	}
 	require.NoError(s.t, p.FlushWithCtx(context.Background()))
 }
@@ -121,7 +123,8 @@ var clientScenarios = slices.Concat([]scenario{
 		c := s.client()
 		dead := s.consumer(c, pulsar.ConsumerOptions{Topic: s.topic + "-dead"})
 		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: soon,
-			DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: s.topic + "-dead", InitialSubscriptionName: "initial", ProducerOptions: single}})
+			DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: s.topic + "-dead",
+				InitialSubscriptionName: "initial", ProducerOptions: single}})
 		s.publish(s.producer(c, single), 3)
 		s.take("consumer", k, func(m pulsar.Message) {
 			if string(m.Payload()) == "1" {
@@ -136,7 +139,8 @@ var clientScenarios = slices.Concat([]scenario{
 	{name: "client-retries", run: func(s *script) {
 		c := s.client()
 		dead := s.consumer(c, pulsar.ConsumerOptions{Topic: s.topic + "-s-DLQ"})
-		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, RetryEnable: true, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2}})
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, RetryEnable: true,
+			DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2}})
 		s.publish(s.producer(c, single), 1)
 		s.take("consumer", k, func(m pulsar.Message) { k.ReconsumeLater(m, 500*time.Millisecond) })
 		s.take("dead", dead, nil)
@@ -152,7 +156,8 @@ var clientScenarios = slices.Concat([]scenario{
 		}
 		for _, inclusive := range []bool{false, true} {
 			for _, start := range []pulsar.MessageID{pulsar.EarliestMessageID(), pulsar.LatestMessageID(), ids[1]} {
-				r, err := c.CreateReader(pulsar.ReaderOptions{Topic: s.topic, StartMessageID: start, StartMessageIDInclusive: inclusive})
+				r, err := c.CreateReader(pulsar.ReaderOptions{Topic: s.topic, StartMessageID: start,
+					StartMessageIDInclusive: inclusive})
 				require.NoError(s.t, err)
 				read := func(who string) {
 					for r.HasNext() {
@@ -187,7 +192,8 @@ var clientScenarios = slices.Concat([]scenario{
 	{name: "client-chunks", run: func(s *script) {
 		c := s.client()
 		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: soon})
-		p := s.producer(c, pulsar.ProducerOptions{DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 100})
+		p := s.producer(c, pulsar.ProducerOptions{DisableBatching: true, EnableChunking: true,
+			ChunkMaxMessageSize: 100})
 		_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(strings.Repeat("chunk", 50))})
 		require.NoError(s.t, err)
 		nacked := false
@@ -251,7 +257,8 @@ var clientScenarios = slices.Concat([]scenario{
 			o.Topic = s.topic + suffix
 			s.publish(s.producer(c, o), 1)
 		}
-		k := s.consumer(c, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/" + s.topic + "-[ab]", Type: pulsar.Shared,
+		k := s.consumer(c, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/" + s.topic + "-[ab]",
+			Type:                        pulsar.Shared,
 			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
 		before := len(s.trace)
 		s.take("consumer", k, s.ackAll(k))
@@ -263,10 +270,12 @@ var clientScenarios = slices.Concat([]scenario{
 		fails := func(what string, err error) { s.note("%s: %s", what, code.FindString(fmt.Sprint(err))) }
 		_, err := c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "s", Type: pulsar.Shared})
 		fails("another type", err)
-		_, err = c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "t", Type: pulsar.Shared, ReadCompacted: true})
+		_, err = c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "t", Type: pulsar.Shared,
+			ReadCompacted: true})
 		fails("compacted on Shared", err)
 		s.publish(s.producer(c, single), 1)
-		_, err = c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "u", Schema: pulsar.NewStringSchema(nil)})
+		_, err = c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "u",
+			Schema: pulsar.NewStringSchema(nil)})
 		fails("a schema where there are bytes", err)
 	}},
 	{name: "client-delayed", run: func(s *script) {
@@ -274,7 +283,8 @@ var clientScenarios = slices.Concat([]scenario{
 		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared})
 		p := s.producer(c, single)
 		for _, after := range []time.Duration{2 * time.Second, 0} {
-			_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(after.String()), DeliverAfter: after})
+			_, err := p.Send(context.Background(),
+				&pulsar.ProducerMessage{Payload: []byte(after.String()), DeliverAfter: after})
 			require.NoError(s.t, err)
 		}
 		for range 2 {

@@ -134,7 +134,8 @@ func countsAfter(kind string) []scenario {
 	var all []scenario
 	for _, way := range ways {
 		for _, survivor := range []bool{false, true} {
-			name := fmt.Sprintf("counts-after-%s-%s", way.name, map[string]string{"Shared": "shared", "Key_Shared": "key-shared"}[kind])
+			name := fmt.Sprintf("counts-after-%s-%s", way.name,
+				map[string]string{"Shared": "shared", "Key_Shared": "key-shared"}[kind])
 			if survivor {
 				name += "-with-survivor"
 			}

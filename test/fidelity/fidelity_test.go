@@ -21,9 +21,10 @@ import (
 
 // A scenario is a program whose trace should not depend on the broker.
 type scenario struct {
-	name    string // of its trace, too
-	run     func(*script)
-	indexed bool              // needs a broker with batch-index acknowledgement; else one without, as Pulsar is by default
+	name string // of its trace, too
+	run  func(*script)
+	// needs a broker with batch-index acknowledgement; else one without, as Pulsar is by default
+	indexed bool
 	differs map[string]string // why the trace of a version of Pulsar is another one than the judge's
 }
 
@@ -73,14 +74,16 @@ func TestFidelity(t *testing.T) {
 					compareReal(t, sc, broker)
 				}
 				for version := range sc.differs {
-					require.NotEqual(t, read(t, traceFile(sc, judge)), read(t, traceFile(sc, version)), "%s does not differ", version)
+					require.NotEqual(t, read(t, traceFile(sc, judge)), read(t, traceFile(sc, version)),
+						"%s does not differ", version)
 				}
 				var options []pulsartest.Option
 				if sc.indexed {
 					options = append(options, pulsartest.WithBatchIndexAcknowledgment())
 				}
 				s := pulsartest.NewServer(t, options...)
-				same(t, traceFile(sc, judge), play(t, sc, s.URL(), s.AdminURL(), 60*time.Millisecond), "the broker in process")
+				same(t, traceFile(sc, judge), play(t, sc, s.URL(), s.AdminURL(), 60*time.Millisecond),
+					"the broker in process")
 			})
 		}
 	}
@@ -117,7 +120,8 @@ func same(t *testing.T, file, trace, who string) {
 		i++
 	}
 	from := max(i-3, 0)
-	t.Errorf("%s differs from %s at line %d; after\n  %s\nwant\n  %s\ngot\n  %s", who, file, i+1, strings.Join(want[from:i], "\n  "),
+	t.Errorf("%s differs from %s at line %d; after\n  %s\nwant\n  %s\ngot\n  %s", who, file, i+1,
+		strings.Join(want[from:i], "\n  "),
 		strings.Join(want[i:min(i+12, len(want))], "\n  "), strings.Join(got[i:min(i+12, len(got))], "\n  "))
 }
 

@@ -26,7 +26,8 @@ var keySharedScenarios = []scenario{
 			p.publish("z", `ordering_key: "z"`)
 			b.drain()
 		}},
-	{name: "key-shared-waits-for-the-old-owner", differs: map[string]string{"3.0": "the points of its hash ring are others"},
+	{name: "key-shared-waits-for-the-old-owner",
+		differs: map[string]string{"3.0": "the points of its hash ring are others"},
 		run: func(s *script) {
 			p := s.ready()
 			a, b := s.dial("a"), s.dial("b")
@@ -48,7 +49,8 @@ var keySharedScenarios = []scenario{
 			a.drain()
 			b.drain()
 		}},
-	{name: "key-shared-redelivery-goes-to-the-new-owner", differs: map[string]string{"3.0": "the points of its hash ring are others"},
+	{name: "key-shared-redelivery-goes-to-the-new-owner",
+		differs: map[string]string{"3.0": "the points of its hash ring are others"},
 		run: func(s *script) {
 			p := s.ready()
 			a, b := s.dial("a"), s.dial("b")
@@ -139,7 +141,9 @@ var keySharedScenarios = []scenario{
 		a.subscribe(4, "Key_Shared", "keySharedMeta { keySharedMode: STICKY hashRanges { start: -5 end: 3 } }")
 		a.subscribe(5, "Key_Shared", "keySharedMeta { keySharedMode: STICKY hashRanges { start: 0 end: 65535 } }")
 	}},
-	{name: "key-shared-modes-conflict", differs: map[string]string{"3.0": "one that wants its keys in order and one that does not may share a subscription"},
+	{name: "key-shared-modes-conflict",
+		differs: map[string]string{"3.0": "one that wants its keys in order and one that does not may share a " +
+			"subscription"},
 		run: func(s *script) {
 			a := s.ready()
 			a.subscribe(1, "Key_Shared", "keySharedMeta { keySharedMode: AUTO_SPLIT }")
@@ -150,7 +154,8 @@ var keySharedScenarios = []scenario{
 			a.subscribe(5, "Key_Shared", "keySharedMeta { keySharedMode: STICKY hashRanges { start: 0 end: 65535 } }")
 			a.subscribe(6, "Key_Shared", "keySharedMeta { keySharedMode: AUTO_SPLIT }")
 		}},
-	{name: "key-shared-a-blocked-key-lets-others-pass", differs: map[string]string{"3.0": "the points of its hash ring are others"},
+	{name: "key-shared-a-blocked-key-lets-others-pass",
+		differs: map[string]string{"3.0": "the points of its hash ring are others"},
 		run: func(s *script) {
 			p := s.ready()
 			a, b := s.dial("a"), s.dial("b")

@@ -4,10 +4,12 @@ import "fmt"
 
 // Limits of unacknowledged messages, as set for a topic by the admin API.
 var limitScenarios = []scenario{
-	{name: "unacked-limit-of-a-consumer", differs: map[string]string{"3.0": "a consumer is unblocked one acknowledgement later"},
-		run: func(s *script) { consumerLimit(s, "Shared") }},
-	{name: "unacked-limit-of-a-consumer-on-key-shared", differs: map[string]string{"3.0": "a consumer is unblocked one acknowledgement later"},
-		run: func(s *script) { consumerLimit(s, "Key_Shared") }},
+	{name: "unacked-limit-of-a-consumer",
+		differs: map[string]string{"3.0": "a consumer is unblocked one acknowledgement later"},
+		run:     func(s *script) { consumerLimit(s, "Shared") }},
+	{name: "unacked-limit-of-a-consumer-on-key-shared",
+		differs: map[string]string{"3.0": "a consumer is unblocked one acknowledgement later"},
+		run:     func(s *script) { consumerLimit(s, "Key_Shared") }},
 	{name: "unacked-limit-of-a-consumer-is-over-with-a-redelivery", run: func(s *script) {
 		a := s.limited("maxUnackedMessagesOnConsumer", 4)
 		a.listen(1, "Shared")
@@ -88,7 +90,8 @@ var limitScenarios = []scenario{
 		a.close()
 		b.drain()
 	}},
-	{name: "permits-given-while-blocked", differs: map[string]string{"3.0": "a consumer is unblocked one acknowledgement later"},
+	{name: "permits-given-while-blocked",
+		differs: map[string]string{"3.0": "a consumer is unblocked one acknowledgement later"},
 		run: func(s *script) {
 			a := s.limited("maxUnackedMessagesOnConsumer", 2)
 			a.subscribe(1, "Shared")

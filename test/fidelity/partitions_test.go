@@ -26,7 +26,9 @@ var partitionScenarios = []scenario{
 		s.rest("GET", "stats", "")
 		a.metadata()
 	}},
-	{name: "bounds-of-partitions", differs: map[string]string{"3.0": "partitions have no bounds", "4.2": "a producer or consumer of the whole partitioned topic is refused"},
+	{name: "bounds-of-partitions",
+		differs: map[string]string{"3.0": "partitions have no bounds",
+			"4.2": "a producer or consumer of the whole partitioned topic is refused"},
 		run: func(s *script) {
 			a := s.dial("a")
 			s.rest("PUT", "partitions", "2")
@@ -62,7 +64,8 @@ var partitionScenarios = []scenario{
 		s.rest("DELETE", "subscription/s", "")
 		s.rest("PUT", "partitions", "0")
 	}},
-	{name: "partitions-over-what-exists", differs: map[string]string{"4.2": "a partition of a topic that does not exist is refused"},
+	{name: "partitions-over-what-exists",
+		differs: map[string]string{"4.2": "a partition of a topic that does not exist is refused"},
 		run: func(s *script) {
 			topic := s.topic
 			s.topic += "-partition-1"

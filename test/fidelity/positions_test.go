@@ -42,7 +42,8 @@ var positionScenarios = []scenario{
 		a.publish("4")
 		for i, start := range []messageID{ids[0], earliest, latest, ids[3].batchIndex(0), ids[3], ids[3].at(100)} {
 			a.note("reader %d", i)
-			a.listen(uint64(i+1), "Exclusive", fmt.Sprintf(`subscription: "reader-%d" durable: false start_message_id { %s }`, i, start.text()))
+			a.listen(uint64(i+1), "Exclusive",
+				fmt.Sprintf(`subscription: "reader-%d" durable: false start_message_id { %s }`, i, start.text()))
 			a.drain()
 		}
 		a.ask(`getLastMessageId { consumer_id: 1 }`)
@@ -192,8 +193,9 @@ var positionScenarios = []scenario{
 		a.drain()
 		a.listen(1, "Shared")
 		a.drain()
-		s.rest("POST", "subscription/s/resetcursor", fmt.Sprintf(`{"ledgerId":%d,"entryId":%d,"partitionIndex":-1,"excluded":true}`,
-			ids[1].ledger, ids[1].entry))
+		s.rest("POST", "subscription/s/resetcursor",
+			fmt.Sprintf(`{"ledgerId":%d,"entryId":%d,"partitionIndex":-1,"excluded":true}`,
+				ids[1].ledger, ids[1].entry))
 		a.drain()
 		a.listen(1, "Shared")
 		a.drain()

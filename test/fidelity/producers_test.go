@@ -7,14 +7,16 @@ import (
 
 // Producers: access, fences and what is refused.
 var producerScenarios = []scenario{
-	{name: "producers", differs: map[string]string{"3.0": "a producer that waits for exclusive access is forgotten when the last shared one goes"},
+	{name: "producers", differs: map[string]string{"3.0": "a producer that waits for exclusive access is forgotten " +
+		"when the last shared one goes"},
 		run: func(s *script) {
 			a := s.dial("a")
 			p := `producer_name: "p"`
 			a.newProducer(1, p)
 			a.newProducer(1, p) // the client asks again
 			a.newProducer(2, p)
-			a.ask(`producer { topic: "" producer_id: 3 user_provided_producer_name: false }`, `producer { topic: "`+s.topic+`" }`)
+			a.ask(`producer { topic: "" producer_id: 3 user_provided_producer_name: false }`,
+				`producer { topic: "`+s.topic+`" }`)
 			a.newProducer(4, "producer_access_mode: Exclusive")
 			a.newProducer(5, "producer_access_mode: WaitForExclusive")
 			a.closeProducer(1)
@@ -24,7 +26,8 @@ var producerScenarios = []scenario{
 			a.newProducer(7, "producer_access_mode: ExclusiveWithFencing")
 			a.drain()
 			a.trySend(7, "0")
-			a.sendData(join(parse("MessageMetadata", `producer_name: "p7" sequence_id: 4 publish_time: 1`), []byte("0")),
+			a.sendData(join(parse("MessageMetadata", `producer_name: "p7" sequence_id: 4 publish_time: 1`),
+				[]byte("0")),
 				`send { producer_id: 7 sequence_id: 4 num_messages: 1 highest_sequence_id: 6 }`)
 			a.drain()
 			a.trySend(5, "by a producer that was fenced")
@@ -49,7 +52,9 @@ var producerScenarios = []scenario{
 		b.drain()
 		b.newProducer(7)
 	}},
-	{name: "exclusive-producer-comes-too-late", differs: map[string]string{"3.0": "a producer that waits for exclusive access is forgotten when the last shared one goes"},
+	{name: "exclusive-producer-comes-too-late",
+		differs: map[string]string{"3.0": "a producer that waits for exclusive access is forgotten when the last " +
+			"shared one goes"},
 		run: func(s *script) {
 			a := s.dial("a")
 			a.newProducer(1)
@@ -102,7 +107,8 @@ var producerScenarios = []scenario{
 		b.newProducer(2, `producer_name: "n" user_provided_producer_name: false epoch: 1`)
 		a.newProducer(3, `producer_name: "m" user_provided_producer_name: false epoch: 0`)
 		b.newProducer(3, `producer_name: "m" user_provided_producer_name: false epoch: 0`)
-		b.newProducer(4, `producer_name: "m" user_provided_producer_name: false epoch: 1`) // a client that lost its connection
+		// a client that lost its connection
+		b.newProducer(4, `producer_name: "m" user_provided_producer_name: false epoch: 1`)
 		a.drain()
 		a.close()
 		b.newProducer(5, `producer_name: "n"`)
@@ -139,10 +145,12 @@ var producerScenarios = []scenario{
 	{name: "send-counts-that-do-not-match", run: func(s *script) {
 		a := s.ready()
 		a.listen(1, "Shared")
-		a.sendData(join(parse("MessageMetadata", `producer_name: "p1" sequence_id: 0 publish_time: 1`), []byte("single")),
+		a.sendData(join(parse("MessageMetadata", `producer_name: "p1" sequence_id: 0 publish_time: 1`),
+			[]byte("single")),
 			`send { producer_id: 1 sequence_id: 0 num_messages: 5 }`)
 		a.drain()
-		a.sendData(join(parse("MessageMetadata", `producer_name: "p1" sequence_id: 1 publish_time: 1 num_messages_in_batch: 4`), []byte("batch")),
+		a.sendData(join(parse("MessageMetadata",
+			`producer_name: "p1" sequence_id: 1 publish_time: 1 num_messages_in_batch: 4`), []byte("batch")),
 			`send { producer_id: 1 sequence_id: 1 num_messages: 1 }`)
 		a.drain()
 		s.stats("in the end")
@@ -151,7 +159,8 @@ var producerScenarios = []scenario{
 		a := s.ready()
 		a.trySend(1, strings.Repeat("x", 5*1024*1024-100)) // with its metadata below the limit
 		a.seq++
-		a.sendData(join(parse("MessageMetadata", `producer_name: "p1" sequence_id: 9 publish_time: 1`), make([]byte, 5*1024*1024+1)),
+		a.sendData(join(parse("MessageMetadata", `producer_name: "p1" sequence_id: 9 publish_time: 1`),
+			make([]byte, 5*1024*1024+1)),
 			`send { producer_id: 1 sequence_id: 9 num_messages: 1 }`)
 		a.drain()
 	}},
@@ -171,7 +180,8 @@ var producerScenarios = []scenario{
 		a.closeProducer(1)
 		a.newProducer(1)
 	}},
-	{name: "producers-and-an-unload", differs: map[string]string{"3.0": "a producer that waits for exclusive access is not told of the unload"},
+	{name: "producers-and-an-unload",
+		differs: map[string]string{"3.0": "a producer that waits for exclusive access is not told of the unload"},
 		run: func(s *script) {
 			a := s.ready()
 			a.newProducer(2, "producer_access_mode: WaitForExclusive")

@@ -28,7 +28,8 @@ func parse(kind string, texts ...string) *dynamicpb.Message {
 	sum := dynamicpb.NewMessage(d.(protoreflect.MessageDescriptor))
 	for _, text := range texts {
 		one := sum.New()
-		if err := (prototext.UnmarshalOptions{AllowPartial: true}).Unmarshal([]byte(text), one.Interface()); err != nil {
+		if err := (prototext.UnmarshalOptions{AllowPartial: true}).Unmarshal([]byte(text),
+			one.Interface()); err != nil {
 			panic(fmt.Sprintf("%s: %v", text, err))
 		}
 		proto.Merge(sum, one.Interface())
@@ -72,8 +73,10 @@ func number(m protoreflect.Message, name string) uint64 {
 }
 
 // noise are fields that brokers fill as they like.
-var noise = []protoreflect.Name{"request_id", "message", "error_message", "brokerServiceUrl", "assignedBrokerServiceUrl", "topics_hash",
-	"address", "connectedSince", "msgRateOut", "msgThroughputOut", "msgRateRedeliver", "msgRateExpired", "messageAckRate"}
+var noise = []protoreflect.Name{"request_id", "message", "error_message", "brokerServiceUrl",
+	"assignedBrokerServiceUrl", "topics_hash",
+	"address", "connectedSince", "msgRateOut", "msgThroughputOut", "msgRateRedeliver", "msgRateExpired",
+	"messageAckRate"}
 
 // render writes all fields of m that say something: required ones, those that differ from their default, and errors,
 // whose mere presence is a failure to clients.
@@ -86,7 +89,8 @@ func (s *script) render(m protoreflect.Message) string {
 			continue
 		}
 		isError := f.Enum() != nil && f.Enum().Name() == "ServerError"
-		if !f.IsList() && f.Message() == nil && f.Cardinality() != protoreflect.Required && !isError && m.Get(f).Equal(f.Default()) {
+		if !f.IsList() && f.Message() == nil && f.Cardinality() != protoreflect.Required && !isError &&
+			m.Get(f).Equal(f.Default()) {
 			continue
 		}
 		if text := s.value(f, m.Get(f)); text != "" {
@@ -108,7 +112,8 @@ func (s *script) value(f protoreflect.FieldDescriptor, v protoreflect.Value) str
 			slices.Sort(all)
 		}
 		return fmt.Sprint(all)
-	case f.Name() == "producer_name" && strings.Count(v.String(), "-") == 2 && strings.HasPrefix(v.String(), "standalone-"):
+	case f.Name() == "producer_name" && strings.Count(v.String(), "-") == 2 &&
+		strings.HasPrefix(v.String(), "standalone-"):
 		return "made-up"
 	}
 	return s.scalar(f, v)
@@ -151,8 +156,9 @@ var (
 )
 
 func readID(m protoreflect.Message) messageID {
-	id := messageID{ledger: number(m, "ledgerId"), entry: number(m, "entryId"), partition: int32(number(m, "partition")),
-		index: int32(number(m, "batch_index")), size: int32(number(m, "batch_size"))}
+	id := messageID{ledger: number(m, "ledgerId"), entry: number(m, "entryId"),
+		partition: int32(number(m, "partition")),
+		index:     int32(number(m, "batch_index")), size: int32(number(m, "batch_size"))}
 	set := m.Get(field(m, "ack_set")).List()
 	for i := range set.Len() {
 		id.left = append(id.left, set.Get(i).Int())
@@ -162,7 +168,8 @@ func readID(m protoreflect.Message) messageID {
 
 // text is the id in prototext.
 func (id messageID) text() string {
-	out := fmt.Sprintf("ledgerId: %d entryId: %d partition: %d batch_index: %d", id.ledger, id.entry, id.partition, id.index)
+	out := fmt.Sprintf("ledgerId: %d entryId: %d partition: %d batch_index: %d", id.ledger, id.entry, id.partition,
+		id.index)
 	for _, word := range id.left {
 		out += fmt.Sprintf(" ack_set: %d", word)
 	}
@@ -207,7 +214,8 @@ func join(metadata proto.Message, payload []byte) []byte {
 
 // split is the opposite of join.
 func split(data []byte) (metadata *dynamicpb.Message, payload []byte, err error) {
-	if len(data) < 10 || data[0] != 0x0e || data[1] != 0x01 || crc32.Checksum(data[6:], castagnoli) != binary.BigEndian.Uint32(data[2:]) {
+	if len(data) < 10 || data[0] != 0x0e || data[1] != 0x01 || crc32.Checksum(data[6:],
+		castagnoli) != binary.BigEndian.Uint32(data[2:]) {
 		return nil, nil, fmt.Errorf("no checksum, or a wrong one: %x", data[:min(len(data), 20)])
 	}
 	size := binary.BigEndian.Uint32(data[6:])

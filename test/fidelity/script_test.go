@@ -107,14 +107,16 @@ func (s *script) stats(when string) {
 		s.note("%s: in %d, producers %d; no subscription", when, all.MsgInCounter, len(all.Publishers))
 		return
 	}
-	s.note("%s: in %d, producers %d; %s backlog %d, unacked %d, out %d, delayed %d", when, all.MsgInCounter, len(all.Publishers),
+	s.note("%s: in %d, producers %d; %s backlog %d, unacked %d, out %d, delayed %d", when, all.MsgInCounter,
+		len(all.Publishers),
 		sub.Type, sub.MsgBacklog, sub.UnackedMessages, sub.MsgOutCounter, sub.MsgDelayed)
 	for _, c := range sub.Consumers {
 		blocked := ""
 		if c.BlockedConsumerOnUnackedMsgs {
 			blocked = ", blocked"
 		}
-		s.note("  %s: permits %d, unacked %d, out %d%s", c.ConsumerName, c.AvailablePermits, c.UnackedMessages, c.MsgOutCounter, blocked)
+		s.note("  %s: permits %d, unacked %d, out %d%s", c.ConsumerName, c.AvailablePermits, c.UnackedMessages,
+			c.MsgOutCounter, blocked)
 	}
 }
 

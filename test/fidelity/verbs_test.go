@@ -20,13 +20,15 @@ func (s *script) ready() *conn {
 
 // produce creates a producer, and fails the test if it cannot.
 func (c *conn) produce(id uint64, more ...string) {
-	a := c.call(fmt.Sprintf(`producer { topic: %q producer_id: %d producer_name: "p%d" }`, c.topic, id, id), wrap("producer", more)...)
+	a := c.call(fmt.Sprintf(`producer { topic: %q producer_id: %d producer_name: "p%d" }`, c.topic, id, id),
+		wrap("producer", more)...)
 	require.Equal(c.t, "PRODUCER_SUCCESS", a.name, "%s", c.describe(a))
 }
 
 // newProducer creates a producer and writes down what the broker says.
 func (c *conn) newProducer(id uint64, more ...string) {
-	c.ask(fmt.Sprintf(`producer { topic: %q producer_id: %d producer_name: "p%d" }`, c.topic, id, id), wrap("producer", more)...)
+	c.ask(fmt.Sprintf(`producer { topic: %q producer_id: %d producer_name: "p%d" }`, c.topic, id, id),
+		wrap("producer", more)...)
 }
 
 // wrap puts each text into the command's braces.

@@ -28,7 +28,8 @@ import (
 )
 
 func main() {
-	version := flag.String("upstream", "", "version, branch or commit of pulsar-client-go, or a folder with it; the one in go.mod if empty")
+	version := flag.String("upstream", "",
+		"version, branch or commit of pulsar-client-go, or a folder with it; the one in go.mod if empty")
 	run := flag.String("run", ".", "regular expression of the tests to run")
 	quick := flag.Bool("quick", false, "run a test plain only where it fails wrapped")
 	parallel := flag.Int("parallel", 2, "tests at a time")
@@ -41,7 +42,8 @@ func main() {
 	defer stop()
 	only, err := regexp.Compile(*run)
 	if err == nil {
-		err = compare(ctx, options{version: *version, only: only, quick: *quick, parallel: *parallel, on: *on, list: *list, all: *all, out: *out})
+		err = compare(ctx, options{version: *version, only: only, quick: *quick, parallel: *parallel, on: *on,
+			list: *list, all: *all, out: *out})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "upstream:", err)
@@ -88,7 +90,8 @@ func compare(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	r := &runner{binary: binary, dir: filepath.Join(dir, "pulsar"), logs: filepath.Join(os.TempDir(), "upstream-logs"), quick: o.quick}
+	r := &runner{binary: binary, dir: filepath.Join(dir, "pulsar"), logs: filepath.Join(os.TempDir(), "upstream-logs"),
+		quick: o.quick}
 	if err := os.MkdirAll(r.logs, 0o755); err != nil {
 		return err
 	}

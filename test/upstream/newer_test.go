@@ -37,7 +37,8 @@ func TestANewMethodOfUpstreamFailsToCompile(t *testing.T) {
 			methods += "\nfunc (" + receiver[1] + ") BatchReceive() ([]Message, error) { return nil, nil }\n"
 		}
 		if filepath.Base(file) == "consumer.go" {
-			more := strings.Replace(string(source), "\tUnsubscribeForce() error\n", "\tUnsubscribeForce() error\n\tBatchReceive() ([]Message, error)\n", 1)
+			more := strings.Replace(string(source), "\tUnsubscribeForce() error\n",
+				"\tUnsubscribeForce() error\n\tBatchReceive() ([]Message, error)\n", 1)
 			require.NotEqual(t, string(source), more)
 			require.NoError(t, os.Chmod(file, 0o600))
 			require.NoError(t, os.WriteFile(file, []byte(more), 0o600))
@@ -47,7 +48,8 @@ func TestANewMethodOfUpstreamFailsToCompile(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "newer.go"), []byte(methods), 0o600))
 
 	mod := filepath.Join(t.TempDir(), "newer.mod")
-	for from, to := range map[string]string{"../../go.mod": mod, "../../go.sum": strings.TrimSuffix(mod, "mod") + "sum"} {
+	for from, to := range map[string]string{"../../go.mod": mod,
+		"../../go.sum": strings.TrimSuffix(mod, "mod") + "sum"} {
 		text, err := os.ReadFile(from)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(to, text, 0o600))

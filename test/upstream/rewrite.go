@@ -251,5 +251,6 @@ func cutName(text, name string) (before, after string, ok bool) {
 		return "", "", false
 	}
 	before, after = text[:i+len(name)], text[i+len(name):]
-	return before, after, after == "" || after[0] == '/' || strings.HasSuffix(name, "-") || strings.HasPrefix(after, "-partition-")
+	return before, after, after == "" || after[0] == '/' || strings.HasSuffix(name, "-") ||
+		strings.HasPrefix(after, "-partition-")
 }

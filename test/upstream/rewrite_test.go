@@ -27,10 +27,12 @@ func TestRewrite(t *testing.T) {
 			"func f() { SubscribeThrough(a.b, ConsumerOptions{Topic: newTopicName()}) }",
 		},
 		"subscribe of something else": {"func f() { x.Subscribe(ctx, opts) }", "func f() { x.Subscribe(ctx, opts) }"},
-		"address":                     {`const a, b = "http://localhost:8080/x", 1`, `var a, b = redirected("http://localhost:8080/x"), 1`},
-		"another address":             {`const a = "pulsar://broker-1:6650"`, `const a = "pulsar://broker-1:6650"`},
+		"address": {`const a, b = "http://localhost:8080/x", 1`,
+			`var a, b = redirected("http://localhost:8080/x"), 1`},
+		"another address": {`const a = "pulsar://broker-1:6650"`, `const a = "pulsar://broker-1:6650"`},
 		"address in a function": {
-			`func f() { const a = "pulsar://localhost:6650" }`, `func f() { var a = redirected("pulsar://localhost:6650") }`,
+			`func f() { const a = "pulsar://localhost:6650" }`,
+			`func f() { var a = redirected("pulsar://localhost:6650") }`,
 		},
 		"type of a consumer": {
 			"func f() { _, ok := c.(*zeroQueueConsumer); use(h.Load().(*consumer)) }",
@@ -50,7 +52,8 @@ func TestRewrite(t *testing.T) {
 			`func f() { topic := Sprintf((fresh("regex-") + "%v"), n); ` +
 				`g(ConsumerOptions{TopicsPattern: (fresh("persistent://public/default/regex-") + ".*")}) }`,
 		},
-		"topic of options": {`func f() { g(ProducerOptions{Topic: "tt", Name: "n"}) }`, `func f() { g(ProducerOptions{Topic: fresh("tt"), Name: "n"}) }`},
+		"topic of options": {`func f() { g(ProducerOptions{Topic: "tt", Name: "n"}) }`,
+			`func f() { g(ProducerOptions{Topic: fresh("tt"), Name: "n"}) }`},
 		"beginning of a topic": {
 			`func f() { topic := "persistent://public/default/" + x; topics := "a-%d"; y := "t-11" }`,
 			`func f() { topic := "persistent://public/default/" + x; topics := "a-%d"; y := "t-11" }`,

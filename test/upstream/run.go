@@ -110,7 +110,8 @@ func (r *runner) runAll(ctx context.Context, tests []test, brokers []broker, par
 	var all sync.WaitGroup
 	for _, b := range brokers {
 		for _, t := range tests {
-			if t.leftOut != "" || ctx.Err() != nil || b.url == "" && notInProcess[t.name] != "" || r.quick && exceptions[t.name] != "" {
+			if t.leftOut != "" || ctx.Err() != nil || b.url == "" && notInProcess[t.name] != "" ||
+				r.quick && exceptions[t.name] != "" {
 				continue
 			}
 			slots <- struct{}{}
@@ -125,8 +126,9 @@ func (r *runner) runAll(ctx context.Context, tests []test, brokers []broker, par
 }
 
 const (
-	again = 3  // runs of a test both ways, if it passed only one way
-	draws = 40 // runs of a Key_Shared test at most; one passes in about every second, so that by chance none fails in all
+	again = 3 // runs of a test both ways, if it passed only one way
+	// runs of a Key_Shared test at most; one passes in about every second, so that by chance none fails in all
+	draws = 40
 )
 
 // compare runs a test both ways. One run decides where both pass or both fail. The keys of a Key_Shared consumer, and
@@ -152,7 +154,8 @@ func (r *runner) compare(ctx context.Context, t test, b broker) {
 	defer r.mu.Unlock()
 	r.results[key{t.name, b.name, true}] = wrapped
 	r.results[key{t.name, b.name, false}] = plain
-	fmt.Fprintf(os.Stderr, "%-10s plain %-7s wrapped %-7s %4.0f s  %s %s\n", b.name, plain, wrapped, time.Since(began).Seconds(),
+	fmt.Fprintf(os.Stderr, "%-10s plain %-7s wrapped %-7s %4.0f s  %s %s\n", b.name, plain, wrapped,
+		time.Since(began).Seconds(),
 		t.name, cmp.Or(wrapped.failure, plain.failure))
 }
 

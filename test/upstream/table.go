@@ -8,9 +8,10 @@ import (
 
 // exceptions are the tests that do not pass wrapped, by decision; docs/migration.md explains each.
 var exceptions = map[string]string{
-	"TestZeroQueueConsumer_Chan":   "`Chan` of a zero-queue consumer panics upstream, and works here",
-	"TestPriorityConsumer":         "counts on the ten messages that upstream prefetches beyond ReceiverQueueSize",
-	"TestConsumerWithInterceptors": "expects OnNegativeAcksSend for a nack, and a message that comes back from memory is not requested",
+	"TestZeroQueueConsumer_Chan": "`Chan` of a zero-queue consumer panics upstream, and works here",
+	"TestPriorityConsumer":       "counts on the ten messages that upstream prefetches beyond ReceiverQueueSize",
+	"TestConsumerWithInterceptors": "expects OnNegativeAcksSend for a nack, and a message that comes back from " +
+		"memory is not requested",
 }
 
 // notInProcess are the tests that need what the broker in process does not have, or that it is too fast for.
@@ -19,8 +20,10 @@ var notInProcess = map[string]string{
 
 	// They subscribe to the dead letters after the last nack, from the latest message on. Here that is published at
 	// once.
-	"TestWithDeadLetterTopicDeadLetterTopicProducerName":    "its reader of dead letters may come after the dead letter",
-	"TestWithoutDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead letter",
+	"TestWithDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead " +
+		"letter",
+	"TestWithoutDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead " +
+		"letter",
 }
 
 // verdict is what the results of a test on a broker mean.
@@ -57,7 +60,8 @@ func judge(t test, b broker, plain, wrapped result) verdict {
 }
 
 // report writes the table and returns the tests that pass plain and not wrapped, and are no exception.
-func report(w io.Writer, title string, tests []test, brokers []broker, results map[key]result, quick bool) (broken []string) {
+func report(w io.Writer, title string, tests []test, brokers []broker, results map[key]result,
+	quick bool) (broken []string) {
 	fmt.Fprintf(w, "%s\n\n| test |", title)
 	for _, b := range brokers {
 		fmt.Fprintf(w, " plain, %s | wrapped, %s |", b.name, b.name)

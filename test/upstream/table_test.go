@@ -21,7 +21,8 @@ func TestReport(t *testing.T) {
 	} {
 		results[key{name, in.name, false}], results[key{name, in.name, true}] = r[0], r[1]
 	}
-	tests := []test{{"TestBreaks", "", false}, {"TestFailsAnyway", "", false}, {"TestKeys", "", true}, {"TestLeft", "because", false}, {"TestMostly", "", false},
+	tests := []test{{"TestBreaks", "", false}, {"TestFailsAnyway", "", false}, {"TestKeys", "", true},
+		{"TestLeft", "because", false}, {"TestMostly", "", false},
 		{"TestPasses", "", false}, {"TestQuick", "", false}, {"TestZeroQueueConsumer_Chan", "", false}}
 	var out strings.Builder
 	require.Equal(t, []string{"TestBreaks"}, report(&out, "v1", tests, []broker{in}, results, false))

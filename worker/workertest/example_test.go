@@ -20,7 +20,8 @@ import (
 
 // test runs a test from an example, which go test cannot do.
 func test(f func(t *testing.T)) {
-	for name, value := range map[string]string{"test.v": "false", "test.count": "1", "test.cpu": ""} { // nothing but the example prints
+	for name, value := range map[string]string{"test.v": "false", "test.count": "1", "test.cpu": ""} {
+		// nothing but the example prints
 		before := flag.Lookup(name).Value.String()
 		if err := flag.Set(name, value); err != nil {
 			log.Fatal(err)
@@ -78,7 +79,8 @@ func ExampleSetup_Subscription() {
 		synctest.Test(t, func(t *testing.T) {
 			orders := setup.Subscription(t)
 			orders.Start(serve, worker.WithConcurrency(2), worker.WithPauseOnFailure(3, 1, backoff.Fixed(time.Second)))
-			orders.Publish(order("anna", "nonsense"), order("anna", "nonsense"), order("anna", "nonsense"), order("bob", "tea"))
+			orders.Publish(order("anna", "nonsense"), order("anna", "nonsense"), order("anna", "nonsense"),
+				order("bob", "tea"))
 			orders.Settle(time.Minute)
 			for _, attempts := range orders.Attempts() {
 				last := attempts[len(attempts)-1]
@@ -127,7 +129,8 @@ func ExampleSubscription_Outage() {
 	test(func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			orders := setup.Subscription(t)
-			w := orders.Start(serve, worker.WithConcurrency(1), worker.WithPauseOnFailure(2, 1, backoff.Fixed(30*time.Second)))
+			w := orders.Start(serve, worker.WithConcurrency(1),
+				worker.WithPauseOnFailure(2, 1, backoff.Fixed(30*time.Second)))
 			orders.Outage(errors.New("the kitchen is closed"))
 			orders.Publish(order("anna", "tea"), order("bob", "coffee"), order("eve", "water"))
 			time.Sleep(time.Minute - time.Second)
@@ -155,7 +158,8 @@ func ExampleSubscription_Elect() {
 		}
 		return nil
 	}
-	setup := workertest.Setup{Consumer: pulsar.ConsumerOptions{Type: pulsar.Failover}, Worker: []worker.Option{worker.WithKeyOrder()}}
+	setup := workertest.Setup{Consumer: pulsar.ConsumerOptions{Type: pulsar.Failover},
+		Worker: []worker.Option{worker.WithKeyOrder()}}
 	test(func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			orders := setup.Subscription(t)

@@ -35,7 +35,8 @@ import (
 //
 // A cut is a panic in the handler's goroutine: deferred calls run, although a process that dies runs none. Interrupt
 // takes real time, so that the handler may use a real database: a message that is cut off comes again at once.
-func Interrupt(t *testing.T, msg *pulsar.ProducerMessage, setup func(t testing.TB) worker.Handler, check func(t testing.TB)) {
+func Interrupt(t *testing.T, msg *pulsar.ProducerMessage, setup func(t testing.TB) worker.Handler,
+	check func(t testing.TB)) {
 	t.Helper()
 	for n := int64(1); n <= maxSteps; n++ {
 		s := &steps{cutAfter: n}
@@ -77,7 +78,8 @@ type steps struct {
 func (s *steps) deliver(t *testing.T, msg *pulsar.ProducerMessage, handler worker.Handler) {
 	t.Helper()
 	broker, quiet := &virtual.Broker{}, slog.New(slog.DiscardHandler)
-	consumer, err := redelivery.Subscribe(broker, pulsar.ConsumerOptions{Topic: "topic", SubscriptionName: "subscription", Type: pulsar.Shared},
+	consumer, err := redelivery.Subscribe(broker,
+		pulsar.ConsumerOptions{Topic: "topic", SubscriptionName: "subscription", Type: pulsar.Shared},
 		redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryDelay(0))
 	if err != nil {
 		t.Fatalf("workertest: %v", err)

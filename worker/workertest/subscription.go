@@ -39,8 +39,9 @@ func (s Setup) Subscription(t testing.TB) *Subscription {
 	if s.Consumer.Topic == "" && len(s.Consumer.Topics) == 0 {
 		s.Consumer.Topic = "topic"
 	}
-	return &Subscription{t: t, setup: s, broker: &virtual.Broker{}, recorder: &recorder{began: time.Now(), ids: map[string]*message{}, named: map[string]*message{}},
-		topic: append(slices.Clone(s.Consumer.Topics), s.Consumer.Topic)[0]}
+	return &Subscription{t: t, setup: s, broker: &virtual.Broker{},
+		recorder: &recorder{began: time.Now(), ids: map[string]*message{}, named: map[string]*message{}},
+		topic:    append(slices.Clone(s.Consumer.Topics), s.Consumer.Topic)[0]}
 }
 
 // Publish publishes messages to the topic, or to the first one of several. They are delivered in this order, before any
@@ -88,7 +89,8 @@ func (x *Subscription) StartBatch(handler worker.BatchHandler, batch worker.Batc
 	})
 }
 
-func (x *Subscription) start(options []worker.Option, employ func(int, *redelivery.Consumer, []worker.Option) (*worker.Worker, error)) *Worker {
+func (x *Subscription) start(options []worker.Option,
+	employ func(int, *redelivery.Consumer, []worker.Option) (*worker.Worker, error)) *Worker {
 	x.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	consumer, err := redelivery.Subscribe(x.broker, x.setup.Consumer, slices.Concat(
@@ -139,7 +141,8 @@ func (x *Subscription) Reconnect() { x.broker.Reconnect() }
 func (x *Subscription) Settle(within time.Duration) {
 	x.t.Helper()
 	if left := x.await(within); len(left) > 0 {
-		x.t.Errorf("workertest: %d messages are not settled after %v, the first is %s", len(left), within, x.recorder.describe(left[0]))
+		x.t.Errorf("workertest: %d messages are not settled after %v, the first is %s", len(left), within,
+			x.recorder.describe(left[0]))
 	}
 }
 

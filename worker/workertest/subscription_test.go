@@ -40,7 +40,8 @@ func payloads(calls workertest.Attempts) (rows []string) {
 func TestPoisonDoesNotStopAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := dead3.Subscription(t)
-		orders.Start(handle, worker.WithConcurrency(8), worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Max: 10 * time.Second}))
+		orders.Start(handle, worker.WithConcurrency(8),
+			worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Max: 10 * time.Second}))
 		orders.Publish(messages(30, "down")...)
 		orders.Publish(messages(600, "good")...)
 		orders.Settle(10 * time.Minute)
@@ -65,7 +66,8 @@ func TestOneBadRow(t *testing.T) {
 				return errDown
 			}
 			return nil
-		}, worker.Batch{}, worker.WithConcurrency(1), worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Max: 10 * time.Second}))
+		}, worker.Batch{}, worker.WithConcurrency(1),
+			worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Max: 10 * time.Second}))
 		orders.Publish(rows...)
 		orders.Settle(10 * time.Minute)
 		for i, attempts := range orders.Attempts() {
@@ -127,7 +129,8 @@ func TestOutage(t *testing.T) {
 				pause := worker.WithPauseOnFailure(4, 1, backoff.Fixed(10*time.Second))
 				orders := dead3.Subscription(t)
 				if batched {
-					orders.StartBatch(func(context.Context, []pulsar.Message) error { return nil }, worker.Batch{MaxMessages: 2}, pause,
+					orders.StartBatch(func(context.Context, []pulsar.Message) error { return nil },
+						worker.Batch{MaxMessages: 2}, pause,
 						worker.WithConcurrency(2))
 				} else {
 					orders.Start(handle, pause, worker.WithConcurrency(4))
@@ -255,7 +258,8 @@ func TestLettersAndRetriesElsewhere(t *testing.T) {
 		})
 		orders.Publish(message("a"))
 		orders.Settle(time.Minute * 90)
-		require.Equal(t, []string{"no answer: back after 1h0m0.001s", "no such order: dead letter: no such order"}, orders.Attempts()[0].Strings())
+		require.Equal(t, []string{"no answer: back after 1h0m0.001s", "no such order: dead letter: no such order"},
+			orders.Attempts()[0].Strings())
 	})
 }
 
@@ -284,7 +288,8 @@ func TestMessagesOfOneOrigin(t *testing.T) {
 		orders := workertest.Setup{}.Subscription(t)
 		orders.Start(func(context.Context, pulsar.Message) error { return nil })
 		a, b := message("a"), message("b")
-		a.Properties = map[string]string{pulsar.SysPropertyOriginMessageID: "1:2:0", "DEAD_LETTER_TIME": "1", "EXCEPTION_MESSAGE": "no"}
+		a.Properties = map[string]string{pulsar.SysPropertyOriginMessageID: "1:2:0", "DEAD_LETTER_TIME": "1",
+			"EXCEPTION_MESSAGE": "no"}
 		b.Properties = a.Properties
 		orders.Publish(a, b)
 		orders.Settle(time.Minute)
@@ -324,20 +329,24 @@ func TestMisuse(t *testing.T) {
 				orders.Publish(message("a"), message("b")) // for nobody
 				orders.Settle(time.Minute)
 			},
-			`workertest: 1 messages are not settled after 500ms, the first is "` + strings.Repeat("x", 100) + `"; the last of 1 attempts: no answer: not settled`: func(orders *workertest.Subscription) {
+			`workertest: 1 messages are not settled after 500ms, the first is "` + strings.Repeat("x", 100) +
+				`"; the last of 1 attempts: no answer: not settled`: func(orders *workertest.Subscription) {
 				orders.Start(func(context.Context, pulsar.Message) error { return errDown })
 				orders.Publish(message(strings.Repeat("x", 1000)))
 				orders.Settle(time.Second / 2)
 			},
-			"workertest: Elect is called with 0 Workers, want 2 or more, and Type pulsar.Failover": func(orders *workertest.Subscription) {
+			"workertest: Elect is called with 0 Workers, want 2 or more, and Type " +
+				"pulsar.Failover": func(orders *workertest.Subscription) {
 				defer func() { _ = recover() }()
 				orders.Elect()
 			},
-			"workertest: redelivery: invalid option: worker: New's handler is nil, want a Handler": func(orders *workertest.Subscription) {
+			"workertest: redelivery: invalid option: worker: New's handler is nil, want a " +
+				"Handler": func(orders *workertest.Subscription) {
 				defer func() { _ = recover() }()
 				orders.Start(nil)
 			},
-			"workertest: redelivery: invalid option: worker: NewBatch's handler is nil, want a BatchHandler": func(orders *workertest.Subscription) {
+			"workertest: redelivery: invalid option: worker: NewBatch's handler is nil, want a " +
+				"BatchHandler": func(orders *workertest.Subscription) {
 				defer func() { _ = recover() }()
 				orders.StartBatch(nil, worker.Batch{})
 			},

@@ -52,7 +52,9 @@ type Setup struct {
 	Consumer   pulsar.ConsumerOptions // Topic and SubscriptionName may be empty; retries need Type pulsar.Shared
 	Redelivery []redelivery.Option
 	Worker     []worker.Option
-	Attempts   int // how often Run calls the handler for a message at most; the next delivery is acknowledged without a call; 0 means 10, and it may not be negative
+	// how often Run calls the handler for a message at most; the next delivery is acknowledged without a call; 0 means
+	// 10, and it may not be negative
+	Attempts int
 }
 
 // Run passes the messages to handler one after the other, each with its own Consumer and Worker, and returns the

@@ -57,13 +57,18 @@ func TestRun(t *testing.T) {
 		"permanent": {dead3, "bad", []string{"no such order: dead letter: no such order"}},
 		"down": {dead3, "down", []string{
 			"no answer: back after 1s", "no answer: back after 2s", "no answer: dead letter: no answer"}},
-		"busy":    {dead3, "busy", []string{"too many requests: back after 1h0m0s", "acked"}},
-		"panics":  {dead3, "panics", []string{"panic: oops: back after 1s", "panic: oops: back after 2s", "panic: oops: dead letter: panic: oops"}},
-		"exits":   {workertest.Setup{Attempts: 1}, "exits", []string{"the handler called runtime.Goexit: back after 1m0s"}},
-		"limited": {workertest.Setup{Attempts: 2}, "down", []string{"no answer: back after 1m0s", "no answer: back after 1m0s"}},
-		"limited, at once": {workertest.Setup{Attempts: 2, Redelivery: []redelivery.Option{redelivery.WithNackRedeliveryDelay(0)}}, "down",
+		"busy": {dead3, "busy", []string{"too many requests: back after 1h0m0s", "acked"}},
+		"panics": {dead3, "panics", []string{"panic: oops: back after 1s", "panic: oops: back after 2s",
+			"panic: oops: dead letter: panic: oops"}},
+		"exits": {workertest.Setup{Attempts: 1}, "exits",
+			[]string{"the handler called runtime.Goexit: back after 1m0s"}},
+		"limited": {workertest.Setup{Attempts: 2}, "down",
+			[]string{"no answer: back after 1m0s", "no answer: back after 1m0s"}},
+		"limited, at once": {workertest.Setup{Attempts: 2,
+			Redelivery: []redelivery.Option{redelivery.WithNackRedeliveryDelay(0)}}, "down",
 			[]string{"no answer: back after 0s", "no answer: back after 0s"}},
-		"classified": {workertest.Setup{Consumer: dead3.Consumer, Worker: []worker.Option{worker.WithClassifier(worker.Permanent)}}, "down",
+		"classified": {workertest.Setup{Consumer: dead3.Consumer,
+			Worker: []worker.Option{worker.WithClassifier(worker.Permanent)}}, "down",
 			[]string{"no answer: dead letter: no answer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +98,8 @@ func TestRunOnEverySubscriptionType(t *testing.T) {
 		setup := dead3
 		setup.Consumer.Type = kind
 		got := setup.Run(t, handle, message("down"))
-		require.Equal(t, []string{"no answer: back after 1s", "no answer: back after 2s", "no answer: dead letter: no answer"},
+		require.Equal(t, []string{"no answer: back after 1s", "no answer: back after 2s",
+			"no answer: dead letter: no answer"},
 			got[0].Strings())
 	}
 }
@@ -121,9 +127,10 @@ func TestRunWithRetryTopic(t *testing.T) {
 		back    string
 		topic   string
 	}{
-		"moved":                    {nil, "k", "1h0m0.001s", "topic-subscription-RETRY"},
-		"in key order":             {[]worker.Option{worker.WithKeyOrder()}, "k", "1h0m0s", "topic"},
-		"in key order, but no key": {[]worker.Option{worker.WithKeyOrder()}, "", "1h0m0.001s", "topic-subscription-RETRY"},
+		"moved":        {nil, "k", "1h0m0.001s", "topic-subscription-RETRY"},
+		"in key order": {[]worker.Option{worker.WithKeyOrder()}, "k", "1h0m0s", "topic"},
+		"in key order, but no key": {[]worker.Option{worker.WithKeyOrder()}, "", "1h0m0.001s",
+			"topic-subscription-RETRY"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setup := workertest.Setup{
@@ -188,7 +195,8 @@ func TestRunOfAnErrorWhoseMethodsPanic(t *testing.T) {
 		require.False(t, attempt.Open)
 		require.IsType(t, &fs.PathError{}, attempt.Err)
 	}
-	require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 0}, []time.Duration{got[0].Back, got[1].Back, got[2].Back})
+	require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 0},
+		[]time.Duration{got[0].Back, got[1].Back, got[2].Back})
 	require.True(t, got[2].Dead)
 	require.Contains(t, got[2].Reason, "an error of type *fs.PathError")
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-var url = flag.String("url", os.Getenv("PULSAR_URL"), "Pulsar service `URL`, or PULSAR_URL; empty for a broker in this process")
+var url = flag.String("url", os.Getenv("PULSAR_URL"),
+	"Pulsar service `URL`, or PULSAR_URL; empty for a broker in this process")
 
 // URL returns the address of the broker that Connect found or started.
 func URL() string { return *url }
@@ -65,7 +66,8 @@ func (t *Table) Row(name string, redelivery uint32, from, due, now time.Time) {
 	}
 	late := now.Sub(due)
 	t.late = append(t.late, late)
-	fmt.Printf("%-10s %10d %8.0fms %8.1fms %7.1fms  %s\n", name, redelivery, ms(due.Sub(from)), ms(now.Sub(from)), ms(late), bar(late))
+	fmt.Printf("%-10s %10d %8.0fms %8.1fms %7.1fms  %s\n", name, redelivery, ms(due.Sub(from)), ms(now.Sub(from)),
+		ms(late), bar(late))
 }
 
 // Summary prints how late the redeliveries were, and a verdict. It returns an error if one was early.

@@ -217,7 +217,8 @@ var serverErrors = []string{
 	"ServiceNotReady", "ProducerBlockedQuotaExceededError", "ProducerBlockedQuotaExceededException", "ChecksumError",
 	"UnsupportedVersionError", "TopicNotFound", "SubscriptionNotFound", "ConsumerNotFound", "TooManyRequests",
 	"TopicTerminatedError", "ProducerBusy", "InvalidTopicName", "IncompatibleSchema", "ConsumerAssignError",
-	"TransactionCoordinatorNotFound", "InvalidTxnStatus", "NotAllowedError", "TransactionConflict", "TransactionNotFound",
+	"TransactionCoordinatorNotFound", "InvalidTxnStatus", "NotAllowedError", "TransactionConflict",
+	"TransactionNotFound",
 	"ProducerFenced",
 }
 

@@ -172,8 +172,9 @@ func (b *Broker) GiveUp(err error) bool {
 // Subscribe adds a consumer. All are to have the same topics and type. On Exclusive and Failover the first that is
 // there gets all.
 func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-	c := &consumer{broker: b, opts: opts, out: opts.MessageChannel, wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		ended: make(chan struct{}), connecting: make(chan struct{}, 1)}
+	c := &consumer{broker: b, opts: opts, out: opts.MessageChannel, wake: make(chan struct{}, 1),
+		closed: make(chan struct{}),
+		ended:  make(chan struct{}), connecting: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.topics = nil

@@ -18,7 +18,8 @@ type consumer struct {
 	wake            chan struct{}
 	closing         sync.Once
 	closed, ended   chan struct{}
-	connecting      chan struct{} // has one while it loses a connection and has the next: like upstream's it is closed before that or after it
+	// has one while it loses a connection and has the next: like upstream's it is closed before that or after it
+	connecting chan struct{}
 
 	// Guarded by the broker's lock:
 	queue        []pulsar.ConsumerMessage
