@@ -14,75 +14,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. A zero
-// field means its default.
-type DeadLetterPolicy struct {
-	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a
-	// dead letter. If a nack moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still
-	// count; after a ReconsumeLater the count begins again. Set it or MaxReconsumes; with WithReconsumeBackoff or
-	// WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no limit, for a policy that only DeadLetter
-	// and worker.Permanent need.
-	MaxDeliveries uint32
-	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method
-	// publishes a dead letter. It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or,
-	// if that is 0, no limit.
-	MaxReconsumes uint32
-
-	// Topic is where dead letters go. A name without a namespace, such as orders-DLQ, is of the namespace of the
-	// consumer's first topic. Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
-	Topic string
-	// RetryTopic is where retries go. A name without a namespace is as in Topic. It needs RetryEnable or
-	// WithReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
-	RetryTopic string
-	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the
-	// first dead letter, so that none is deleted unread. It keeps the dead letters until a consumer acknowledges them
-	// there or removes the subscription; package deadletter replays and purges through another subscription. Default:
-	// none, and a warning.
-	InitialSubscriptionName string
-	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it: that of a second
-	// replica gets a suffix, and a warning is logged. Default: a name made of the topic, the subscription and random
-	// letters.
-	ProducerName string
-	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need
-	// Encryption; a message that ConsumerCryptoFailureActionConsume hands over without decrypting it is not published,
-	// which is an error. Default: LZ4 compression.
-	ProducerOptions pulsar.ProducerOptions
-	// OmitCause leaves the error's text out of retries and dead letters (EXCEPTION_MESSAGE), and out of the log.
-	// Default: false.
-	OmitCause bool
-	// Discard acknowledges a message that would become a dead letter, by DeadLetter too, and publishes nothing: the
-	// message is gone. Each is logged at Warn and reported as Discarded. It needs MaxDeliveries or MaxReconsumes, and
-	// excludes Topic, InitialSubscriptionName, ProducerName and WithReconsumer; DeadLetterTo has no effect. Default:
-	// false.
-	Discard bool
-}
-
-// DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields
-// that DLQ lacks. A topic name without a namespace is of public/default in DLQ, as in pulsar-client-go: the
-// DeadLetterPolicy has the whole name.
-func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
-	p := DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
-		RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
-		ProducerName: d.DeadLetterTopicProducerName, ProducerOptions: d.ProducerOptions}
-	for _, topic := range []*string{&p.Topic, &p.RetryTopic} {
-		if *topic != "" {
-			*topic = topicname.Full(*topic)
-		}
-	}
-	return p
-}
-
-// needsRetries reports whether a field is set that has no effect without a retry topic.
-func (p *DeadLetterPolicy) needsRetries() bool {
-	return p != nil && (p.RetryTopic != "" || p.MaxReconsumes > 0 && p.MaxDeliveries == 0)
-}
-
 // publisher publishes retries and dead letters.
 type publisher struct {
 	publishing.Publisher                       // nil without retries and dead letters
 	own                  *reconsume.Reconsumer // Close closes it; nil if it is the caller's
-	retryTopic           string                // its full name; messages of it may come early; "" if no consumer reads it
-	maxDeliveries        uint32                // after which a message is a dead letter; 0 for none
+	// its full name; messages of it may come early; "" if no consumer reads it
+	retryTopic    string
+	maxDeliveries uint32 // after which a message is a dead letter; 0 for none
 }
 
 // newPublisher returns one that publishes by the Reconsumer of WithReconsumer, if there is one.
@@ -170,9 +108,11 @@ func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, s
 	if c.givesBack(d, &x, partition.Failure{Delay: delay, Uncounted: snoozed}) && !snoozed {
 		c.fails(&d, delay, nacking{})
 	}
-	c.leaveAside(x, "moving a nacked message to the retry topic", func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-		return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true, Snoozed: snoozed})
-	})
+	c.leaveAside(x, "moving a nacked message to the retry topic",
+		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+			return c.publisher.StartLater(ctx, cm,
+				publishing.Retry{Delay: time.Until(until), Nacked: true, Snoozed: snoozed})
+		})
 }
 
 // givesBack nacks a message that is to be published elsewhere.
@@ -221,27 +161,6 @@ func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 // producer has by default.
 const maxUnderway = 1000
 
-// outlivesTTL reports whether the broker may delete a message before a delay is over.
-func (s *settings) outlivesTTL(msg pulsar.Message, delay time.Duration) bool {
-	return msg != nil && publishing.OutlivesTTL(msg.PublishTime(), s.ttl, delay)
-}
-
-// ttlError is the reason of a dead letter whose message would have been deleted.
-type ttlError struct {
-	delay, ttl time.Duration
-	reason     error // of the nack; nil if there is none
-}
-
-func (e *ttlError) Error() string {
-	text := fmt.Sprintf("a delay of %v ends after the TTL of %v", e.delay, e.ttl)
-	if e.reason != nil {
-		text += ": " + e.reason.Error()
-	}
-	return text
-}
-
-func (e *ttlError) Unwrap() error { return e.reason }
-
 // discarder acknowledges messages that would become dead letters: DeadLetterPolicy.Discard. It leaves retries to the
 // Publisher in it.
 type discarder struct {
@@ -255,7 +174,8 @@ func (d *discarder) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessa
 	return func() error { return cm.Consumer.AckID(cm.ID()) }
 }
 
-func (d *discarder) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how publishing.Retry) (wait func() error) {
+func (d *discarder) StartLater(ctx context.Context, cm pulsar.ConsumerMessage,
+	how publishing.Retry) (wait func() error) {
 	n := uint32(0)
 	if d.isRetry(cm.Message) {
 		n = publishing.ReconsumeTimes(cm.Properties())
@@ -283,22 +203,4 @@ func (p *publisher) publishesBy(r *reconsume.Reconsumer, policy DeadLetterPolicy
 	if policy.Discard {
 		p.discards(policy)
 	}
-}
-
-// checkDiscard returns an error if fields do not go together with Discard.
-func (p *DeadLetterPolicy) checkDiscard() error {
-	if !p.Discard {
-		return nil
-	}
-	for field, value := range map[string]string{
-		"Topic": p.Topic, "InitialSubscriptionName": p.InitialSubscriptionName, "ProducerName": p.ProducerName,
-	} {
-		if value != "" {
-			return invalid("DeadLetterPolicy."+field, value, `"" with Discard, which publishes no dead letter`)
-		}
-	}
-	if p.MaxDeliveries == 0 && p.MaxReconsumes == 0 {
-		return invalid("DeadLetterPolicy.MaxDeliveries", 0, "1 or more with Discard")
-	}
-	return nil
 }

@@ -29,7 +29,8 @@ type Observer struct {
 	Closed     func(*Consumer) // Close is about to return
 
 	Delivered func(Delivered) // a message was handed to the application
-	Settled   func(Settled)   // a message was acknowledged, nacked or published to another topic, or its ack timeout is over
+	// a message was acknowledged, nacked or published to another topic, or its ack timeout is over
+	Settled func(Settled)
 
 	Buffered  func(Event) // a copy came early, and waits in memory until the message is due
 	Dropped   func(Event) // a message was dropped because it comes again, see above
@@ -74,8 +75,10 @@ type Delivered struct {
 // settled message is not reported.
 type Settled struct {
 	Event
-	Outcome  Outcome       // how the message was settled
-	Attempts uint32        // how often the application has received it; a delivery that ended with Snooze does not count; 0 if it was acknowledged by id and never received
+	Outcome Outcome // how the message was settled
+	// how often the application has received it; a delivery that ended with Snooze does not count; 0 if it was
+	// acknowledged by id and never received
+	Attempts uint32
 	Delay    time.Duration // until it comes again; for Nacked, Snoozed and Reconsumed
 	To       string        // the topic that it was published to; for Reconsumed and DeadLettered
 	Reason   Reason        // for DeadLettered and Discarded
@@ -114,10 +117,13 @@ type Reason string
 
 const (
 	ReasonMaxDeliveries Reason = publishing.MaxDeliveries // delivered or reconsumed as often as allowed
-	ReasonPermanent     Reason = publishing.Permanent     // a Worker's handler returned Permanent, or the message was too old for another try
-	ReasonExplicit      Reason = publishing.Explicit      // DeadLetter was called
-	ReasonCrashed       Reason = publishing.Crashed       // it was in a Worker's handlers when so many processes died (worker.WithCrashLimit)
-	ReasonTTL           Reason = publishing.TTL           // the next delay would have ended after the namespace's TTL: WithDeadBeforeTTL
+	// a Worker's handler returned Permanent, or the message was too old for another try
+	ReasonPermanent Reason = publishing.Permanent
+	ReasonExplicit  Reason = publishing.Explicit // DeadLetter was called
+	// it was in a Worker's handlers when so many processes died (worker.WithCrashLimit)
+	ReasonCrashed Reason = publishing.Crashed
+	// the next delay would have ended after the namespace's TTL: WithDeadBeforeTTL
+	ReasonTTL Reason = publishing.TTL
 )
 
 // Blocked reports that the broker may have stopped sending to a Shared or Key_Shared consumer because too many messages
@@ -150,7 +156,8 @@ type observer struct {
 
 // observe combines all observers.
 func (c *Consumer) observe(observers []Observer) {
-	if c.settings.logger.Enabled(context.Background(), slog.LevelDebug) { // a settled message is logged with its delivery
+	if c.settings.logger.Enabled(context.Background(), slog.LevelDebug) {
+		// a settled message is logged with its delivery
 		observers = append(observers, c.decisions())
 	}
 	x := &c.observer
@@ -182,7 +189,8 @@ func (c *Consumer) decisions() Observer {
 		},
 		Settled: func(e Settled) {
 			if e.Outcome != DeadLettered && e.Outcome != Discarded || e.Err != nil {
-				log(string(e.Outcome), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration, "error", e.Err)
+				log(string(e.Outcome), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration,
+					"error", e.Err)
 			}
 		},
 		Buffered:  func(e Event) { log("buffered", e) },
@@ -266,7 +274,8 @@ func (c *Consumer) delivered(e Delivered) {
 }
 
 // settledEvent begins an event about a message that the application had until then.
-func (c *Consumer) settledEvent(d *partition.Delivery, msg pulsar.Message, outcome Outcome, until time.Duration) Settled {
+func (c *Consumer) settledEvent(d *partition.Delivery, msg pulsar.Message, outcome Outcome,
+	until time.Duration) Settled {
 	id, _ := d.Object.(pulsar.MessageID)
 	e := Settled{Event: c.event(d.ID.Topic, id, msg), Outcome: outcome, Attempts: d.Count + 1}
 	switch {

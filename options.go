@@ -123,36 +123,6 @@ func WithClient(client pulsar.Client) Option {
 	}
 }
 
-// WithDeadLetterPolicy (default: DLQ of pulsar.ConsumerOptions) publishes a message to the dead letter topic when it
-// was delivered or reconsumed too often. It replaces DLQ, which has one limit for deliveries and reconsumes; setting
-// both is an error. The option needs a client: that of Subscribe or WithClient. Together with WithReconsumer only
-// MaxDeliveries has an effect, and Topic, if set, must be the Reconsumer's.
-func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
-	return func(s *settings) error {
-		s.deadLetters = &policy
-		return policy.checkDiscard()
-	}
-}
-
-// WithDeadBeforeTTL (default: none) makes a message a dead letter before the time to live of its namespace (messageTTL)
-// lets the broker delete it. A nack or a Snooze whose delay would end after ttl since the message was published makes
-// the dead letter at once, and so does a delay that would end in the tenth of ttl before that, or in the last minute if
-// that is shorter. ReasonTTL is its reason. ttl is the namespace's or the topic's, and at least a second. The option
-// needs dead letters, without DeadLetterPolicy.Discard. A retry from the retry topic counts from its own publication,
-// as for the broker.
-//
-// It does not apply to a message that does not fit the memory limit, nor to one that the application keeps for longer
-// than ttl.
-func WithDeadBeforeTTL(ttl time.Duration) Option {
-	return func(s *settings) error {
-		if ttl < time.Second {
-			return invalid("WithDeadBeforeTTL", ttl, "1s or more")
-		}
-		s.ttl = ttl
-		return nil
-	}
-}
-
 // WithReconsumer (default: none, but Subscribe makes one if RetryEnable, DLQ or WithReconsumeBackoff is set) publishes
 // retries and dead letters with r. The caller closes r. With this option the Consumer does not subscribe to the retry
 // topic by itself.

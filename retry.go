@@ -42,13 +42,18 @@ func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallb
 // ErrNotInFlight nothing was published. If ctx ends or the Consumer is closed during the call, the message may or may
 // not have been published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, options ...ReconsumeOption) error {
-	return c.later(ctx, msg, func(received pulsar.Message) (publishing.Retry, error) { return c.publisher.Policy(received) }, options)
+	return c.later(ctx, msg, func(received pulsar.Message) (publishing.Retry,
+		error) {
+		return c.publisher.Policy(received)
+	}, options)
 }
 
 // ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, counted from 1: PIP-94's reconsumeLater(msg,
 // delayLevel). An unknown level is an error.
-func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int, options ...ReconsumeOption) error {
-	return c.later(ctx, msg, func(pulsar.Message) (publishing.Retry, error) { return c.publisher.Level(level) }, options)
+func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int,
+	options ...ReconsumeOption) error {
+	return c.later(ctx, msg, func(pulsar.Message) (publishing.Retry, error) { return c.publisher.Level(level) },
+		options)
 }
 
 // ReconsumeLaterAfter is ReconsumeLaterNext with a delay in place of the policy's, and with properties that are added
@@ -72,14 +77,16 @@ func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 }
 
 // ReconsumeLaterWithCustomProperties is ReconsumeLater with properties added to the message.
-func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, properties map[string]string, delay time.Duration) {
+func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, properties map[string]string,
+	delay time.Duration) {
 	const what = "reconsume later"
-	err := c.later(context.Background(), msg, after(publishing.Retry{Delay: delay, Properties: properties, Callback: func(err error) {
-		if err != nil {
-			c.report(what, err) // observers know already
-			c.Nack(msg)
-		}
-	}}), nil)
+	err := c.later(context.Background(), msg,
+		after(publishing.Retry{Delay: delay, Properties: properties, Callback: func(err error) {
+			if err != nil {
+				c.report(what, err) // observers know already
+				c.Nack(msg)
+			}
+		}}), nil)
 	if err == nil {
 		return
 	}
@@ -205,7 +212,8 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 		x.msg = c.received(msg)
 	}
 	if x.msg == nil {
-		return x, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in memory: pass the message that Receive returned, or add a method Unwrap() pulsar.Message", msg)
+		return x, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in "+
+			"memory: pass the message that Receive returned, or add a method Unwrap() pulsar.Message", msg)
 	}
 	return x, nil
 }
@@ -233,7 +241,8 @@ func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (fini
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.cut, func() { cancel(ErrClosed) })
 	began := c.now()
-	wait := start(ctx, pulsar.ConsumerMessage{Consumer: a.Source.(pulsar.Consumer), Message: identified{x.msg, a.Object.(pulsar.MessageID), x.count}})
+	wait := start(ctx, pulsar.ConsumerMessage{Consumer: a.Source.(pulsar.Consumer),
+		Message: identified{x.msg, a.Object.(pulsar.MessageID), x.count}})
 	publishing.Begun(ctx)
 	return func() error {
 		err := wait()
@@ -266,7 +275,8 @@ func (c *Consumer) published(d *partition.Delivery, x leaver, note *publishing.N
 			if e.To != "" {
 				attrs = append(attrs, "to", e.To)
 			}
-			c.log(level, what, append(attrs, "reason", e.Reason, "error_type", publishing.TypeName(e.Why), "error", c.textOf(e.Why))...)
+			c.log(level, what, append(attrs, "reason", e.Reason, "error_type", publishing.TypeName(e.Why), "error",
+				c.textOf(e.Why))...)
 		}
 	}
 	if c.observer.Settled != nil {

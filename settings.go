@@ -84,7 +84,8 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 			"another with EnableZeroQueueConsumer: upstream panics on messages that it cannot decrypt")
 	}
 	if s.attempts != nil && opts.SubscriptionMode == pulsar.NonDurable {
-		return invalid("ConsumerOptions.SubscriptionMode", "NonDurable", "Durable with WithAttemptLog: the broker forgets the subscription")
+		return invalid("ConsumerOptions.SubscriptionMode", "NonDurable",
+			"Durable with WithAttemptLog: the broker forgets the subscription")
 	}
 	delay := opts.NackRedeliveryDelay
 	if want := durations.Wanted(delay, true); want != "" {
@@ -109,7 +110,8 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 // complete checks the options, and adopts opts; nil if they are not known.
 func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	if s.reconsumer != nil && s.reconsumeBackoff != nil {
-		return fmt.Errorf("%w: WithReconsumer and WithReconsumeBackoff are both set, want one of them", ErrInvalidOption)
+		return fmt.Errorf("%w: WithReconsumer and WithReconsumeBackoff are both set, want one of them",
+			ErrInvalidOption)
 	}
 	if s.client == nil && s.reconsumer == nil {
 		switch {
@@ -119,9 +121,12 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 			return invalid("WithDeadLetterPolicy", "set", withClient)
 		}
 	}
-	if d := s.deadLetters; d != nil && d.MaxDeliveries == 0 && d.MaxReconsumes == 0 && s.reconsumer == nil && s.reconsumeBackoff == nil {
-		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them: after how many deliveries "+
-			"a message is a dead letter; reconsume.Unlimited if only DeadLetter and worker.Permanent make dead letters", ErrInvalidOption)
+	if d := s.deadLetters; d != nil && d.MaxDeliveries == 0 && d.MaxReconsumes == 0 && s.reconsumer == nil &&
+		s.reconsumeBackoff == nil {
+		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them: "+
+			"after how many deliveries "+
+			"a message is a dead letter; reconsume.Unlimited if only DeadLetter and worker.Permanent make dead letters",
+			ErrInvalidOption)
 	}
 	if s.attempts != nil && s.client == nil {
 		return invalid("WithAttemptLog", "set", "WithClient too")
@@ -157,30 +162,21 @@ func (s *settings) wrapped(consumer pulsar.Consumer) error {
 	}
 	s.isWrapped = true
 	if s.resolution != 0 {
-		return invalid("WithRedeliveryResolution", s.resolution, "none with Wrap, which cannot change how often a consumer asks the broker")
+		return invalid("WithRedeliveryResolution", s.resolution,
+			"none with Wrap, which cannot change how often a consumer asks the broker")
 	}
 	if s.retryFrom > 0 && s.reconsumer == nil && s.reconsumeBackoff == nil {
-		return fmt.Errorf("%w: WithNackRetryTopic is set, want WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
+		return fmt.Errorf("%w: WithNackRetryTopic is set, want WithReconsumeBackoff or WithReconsumer too",
+			ErrInvalidOption)
 	}
-	what := "nacked messages wait in memory; those that do not fit the memory limit come late, by up to 4/3 of its NackRedeliveryDelay"
+	what := "nacked messages wait in memory; those that do not fit the memory limit come late, by up to 4/3 of its " +
+		"NackRedeliveryDelay"
 	if s.source == FromBroker {
 		what = "nacked messages come late, by up to 4/3 of its NackRedeliveryDelay"
 	}
-	logs.Safe(s.logger).Info("redelivery: Wrap does not know the options of the consumer: "+what, "consumer", consumer.Name(),
+	logs.Safe(s.logger).Info("redelivery: Wrap does not know the options of the consumer: "+what, "consumer",
+		consumer.Name(),
 		"subscription", consumer.Subscription())
-	return nil
-}
-
-// checkTTL returns an error if there is a ttl and no dead letters.
-func (s *settings) checkTTL(opts pulsar.ConsumerOptions) error {
-	switch policy, ok := s.limits(opts); {
-	case s.ttl == 0:
-		return nil
-	case policy.Discard:
-		return invalid("WithDeadBeforeTTL", s.ttl, "none with DeadLetterPolicy.Discard")
-	case !ok && s.reconsumer == nil:
-		return invalid("WithDeadBeforeTTL", s.ttl, "WithDeadLetterPolicy, ConsumerOptions.DLQ or WithReconsumer too")
-	}
 	return nil
 }
 
@@ -229,10 +225,13 @@ func optionsOf(s *settings, x *publisher, subscription string, opts *pulsar.Cons
 		opts = &pulsar.ConsumerOptions{}
 	}
 	limits, _ := s.limits(*opts)
-	o := Options{Topics: slices.Clone(topicsOf(*opts)), TopicsPattern: opts.TopicsPattern, Subscription: subscription, Nack: s.nackBackoff,
-		NackRetryTopic: s.retryFrom, AckTimeout: s.timeout, AckTimeoutBackoff: s.timeoutBackoff, Reconsume: s.reconsumeBackoff,
+	o := Options{Topics: slices.Clone(topicsOf(*opts)), TopicsPattern: opts.TopicsPattern, Subscription: subscription,
+		Nack:           s.nackBackoff,
+		NackRetryTopic: s.retryFrom, AckTimeout: s.timeout, AckTimeoutBackoff: s.timeoutBackoff,
+		Reconsume:     s.reconsumeBackoff,
 		MaxDeliveries: limits.MaxDeliveries, MaxReconsumes: limits.MaxReconsumes, RetryTopic: x.retryTopic,
-		InitialSubscriptionName: limits.InitialSubscriptionName, OmitCause: s.omitsCause(), DeadBeforeTTL: s.ttl, Source: s.source, MemoryLimit: s.memoryLimit, AttemptLog: s.attempts != nil}
+		InitialSubscriptionName: limits.InitialSubscriptionName, OmitCause: s.omitsCause(), DeadBeforeTTL: s.ttl,
+		Source: s.source, MemoryLimit: s.memoryLimit, AttemptLog: s.attempts != nil}
 	if known {
 		o.Type, o.BatchIndexAcknowledgment = typeName(opts.Type), opts.EnableBatchIndexAcknowledgment
 		o.ReceiverQueueSize = defaultQueue

@@ -37,12 +37,14 @@ var (
 	// Two callers get another answer. A Consumer of package redelivery that reads its own retry topic publishes the
 	// retry without a delay, and holds it back. A dead letter is published in two chunks, which the broker does not
 	// compare with maxMessageSize.
-	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic (maxMessageSize) so large a message")
+	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic " +
+		"(maxMessageSize) so large a message")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
 	// The copy would have the producer's keys, or none, and the original would be acknowledged: no consumer could read
 	// it ever again.
-	errEncrypted = errors.New("reconsume: the message could not be decrypted, and would lose its keys: nothing is published")
+	errEncrypted = errors.New("reconsume: the message could not be decrypted, and would lose its keys: nothing is " +
+		"published")
 )
 
 const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds since 1970
@@ -80,8 +82,9 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	r := &Reconsumer{o: o, schemas: newSchemas(o.Schema), sizes: newSizes()}
 	r.ctx, r.close = context.WithCancel(context.Background())
 	create := func(options func() pulsar.ProducerOptions) *producer {
-		return &producer{topic: options().Topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000), timeout: o.OperationTimeout,
-			closed: r.ctx, create: func(v *verdict) (pulsar.Producer, error) {
+		return &producer{topic: options().Topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000),
+			timeout: o.OperationTimeout,
+			closed:  r.ctx, create: func(v *verdict) (pulsar.Producer, error) {
 				return o.createProducer(client, func() pulsar.ProducerOptions {
 					p := options()
 					p.BackOffPolicyFunc = v.watch(p.BackOffPolicyFunc)
@@ -104,7 +107,8 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	r.deadLetters.o = &r.o
 	r.deadLetters.open = func(topic string) *letterTopic {
 		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(topic) }
-		t := &letterTopic{outlet: newOutlet(create(options), create(single(options)), sealed), alone: asking(options, true), sizes: newSizes(), order: newOrder()}
+		t := &letterTopic{outlet: newOutlet(create(options), create(single(options)), sealed),
+			alone: asking(options, true), sizes: newSizes(), order: newOrder()}
 		t.standsIn(t.outlet, t.alone)
 		t.pieces = func(chunk uint) *producer {
 			p := create(single(func() pulsar.ProducerOptions {
@@ -209,7 +213,8 @@ func check(ctx context.Context, cm pulsar.ConsumerMessage) error {
 
 // LaterLevel is Later with the delay of a level, counted from 1. It returns ErrNoLevels if the policy has no levels,
 // and an error for an unknown level. (The clients of Tencent and RocketMQ take the nearest level.)
-func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int, options ...LaterOption) error {
+func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int,
+	options ...LaterOption) error {
 	if err := check(ctx, cm); err != nil {
 		return err
 	}
@@ -235,7 +240,8 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 }
 
 // later publishes a retry by start, or else a dead letter.
-func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how retry, start starter) (wait func() error) {
+func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how retry,
+	start starter) (wait func() error) {
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
 	}
@@ -254,39 +260,6 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 	how.Delay = min(max(0, how.Delay), maxDelay)
 	publishing.Of(ctx).Retry(r.o.RetryLetterTopic, how.Delay)
 	return r.publish(ctx, start, cm, r.o.retryProperties(cm.Message, how), how.Delay)
-}
-
-func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.ConsumerMessage, props map[string]string,
-	delay time.Duration) (wait func() error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	cancel := context.CancelFunc(func() {})
-	if _, ok := ctx.Deadline(); !ok { // upstream may lose a message while its topic is terminated, and wait for ever
-		ctx, cancel = context.WithTimeout(ctx, r.o.OperationTimeout)
-	}
-	msg := &pulsar.ProducerMessage{
-		Payload:      cm.Payload(),
-		Key:          cm.Key(),
-		OrderingKey:  cm.OrderingKey(),
-		EventTime:    cm.EventTime(),
-		Properties:   props,
-		DeliverAfter: delay,
-	}
-	if r.isAlone(msg) {
-		msg.DeliverAt = atOnce
-	}
-	answer := r.written(ctx, start, cm.Message, msg)
-	return func() error {
-		defer cancel()
-		if err := answer(); err != nil {
-			return err
-		}
-		if err := cm.Consumer.AckID(cm.ID()); err != nil {
-			return fmt.Errorf("%w: %w", ErrNotAcknowledged, err)
-		}
-		return nil
-	}
 }
 
 // Close closes the producers. Calls in flight return ErrClosed. A producer that is still being created is closed when

@@ -23,7 +23,8 @@ func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 	answered := p.begin(ctx, msg)
 	return func() error {
 		err := answered()
-		if p.chunks == nil || len(msg.Payload) == 0 || msg.Schema != nil || !isTooLarge(err) { // chunks do not say which version of a schema they have
+		if p.chunks == nil || len(msg.Payload) == 0 || msg.Schema != nil || !isTooLarge(err) {
+			// chunks do not say which version of a schema they have
 			return err
 		}
 		return p.chunks.start(ctx, msg)()
@@ -33,7 +34,8 @@ func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 // isTooLarge reports whether upstream refused a message, or the batch that it was in, for its size. One of its errors
 // has no public name.
 func isTooLarge(err error) bool {
-	return errors.Is(err, pulsar.ErrMessageTooLarge) || err != nil && strings.Contains(err.Error(), "encryptedPayload exceeds MaxMessageSize")
+	return errors.Is(err, pulsar.ErrMessageTooLarge) || err != nil && strings.Contains(err.Error(),
+		"encryptedPayload exceeds MaxMessageSize")
 }
 
 func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
@@ -80,7 +82,8 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 			return ErrClosed
 		}
 		if errors.Is(err, errNoAnswer) {
-			err = fmt.Errorf("%w (a topic gives none to a message beyond its maxMessageSize; this payload has %d bytes)", err, len(msg.Payload))
+			err = fmt.Errorf("%w (a topic gives none to a message beyond its maxMessageSize; this payload has %d "+
+				"bytes)", err, len(msg.Payload))
 		}
 		return fmt.Errorf("reconsume: publishing to %s: %w", p.topic, err)
 	}
@@ -89,7 +92,8 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 // send calls answer once, or never if upstream loses the message.
 func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer func(error)) {
 	select {
-	case m.pending <- struct{}{}: // a context that ends while upstream's queue is full may block the connection for ever
+	case m.pending <- struct{}{}:
+		// a context that ends while upstream's queue is full may block the connection for ever
 	case <-ctx.Done():
 		answer(ctx.Err())
 		return
@@ -147,3 +151,36 @@ func (m *made) flush(ctx context.Context) {
 }
 
 func failed(err error) func() error { return func() error { return err } }
+
+func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.ConsumerMessage, props map[string]string,
+	delay time.Duration) (wait func() error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	cancel := context.CancelFunc(func() {})
+	if _, ok := ctx.Deadline(); !ok { // upstream may lose a message while its topic is terminated, and wait for ever
+		ctx, cancel = context.WithTimeout(ctx, r.o.OperationTimeout)
+	}
+	msg := &pulsar.ProducerMessage{
+		Payload:      cm.Payload(),
+		Key:          cm.Key(),
+		OrderingKey:  cm.OrderingKey(),
+		EventTime:    cm.EventTime(),
+		Properties:   props,
+		DeliverAfter: delay,
+	}
+	if r.isAlone(msg) {
+		msg.DeliverAt = atOnce
+	}
+	answer := r.written(ctx, start, cm.Message, msg)
+	return func() error {
+		defer cancel()
+		if err := answer(); err != nil {
+			return err
+		}
+		if err := cm.Consumer.AckID(cm.ID()); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotAcknowledged, err)
+		}
+		return nil
+	}
+}

@@ -3,11 +3,9 @@ package worker
 import (
 	"fmt"
 	"log/slog"
-	"runtime"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	"golang.org/x/time/rate"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -20,50 +18,6 @@ import (
 // WithTimeout(30). If an option is given twice, the last one counts; but WithMiddleware and WithObserver add to the
 // earlier ones.
 type Option func(*settings) error
-
-type settings struct {
-	concurrency   int
-	timeout       time.Duration // 0 for none
-	drainTimeout  time.Duration
-	finishBatches bool
-	stuckLimit    time.Duration
-	cancelLost    bool
-	maxAge        time.Duration // 0 for none
-	keyOrder      bool
-	crashLimit    int // 0 for none
-	begunAfter    time.Duration
-	window        int // of failures before a pause; 0 for none
-	ratio         float64
-	pause         backoff.RedeliveryBackoff
-	limiter       *rate.Limiter // nil for none
-	localRetries  int
-	localPause    backoff.RedeliveryBackoff
-	middleware    []Middleware
-	classify      func(error) error                                     // nil for none
-	policy        func(pulsar.Message, error) backoff.RedeliveryBackoff // nil for the Consumer's
-	observers     observers
-	logger        *slog.Logger
-}
-
-const (
-	defaultDrainTimeout = 30 * time.Second
-	defaultStuckLimit   = 30 * time.Second
-	defaultBegunAfter   = 50 * time.Millisecond
-)
-
-func newSettings(options []Option) (settings, error) {
-	s := settings{concurrency: runtime.GOMAXPROCS(0), drainTimeout: defaultDrainTimeout, finishBatches: true, stuckLimit: defaultStuckLimit, begunAfter: defaultBegunAfter,
-		logger: slog.Default()}
-	for i, option := range options {
-		if option == nil {
-			return s, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")
-		}
-		if err := option(&s); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
-}
 
 func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: worker: %s is %v, want %s", redelivery.ErrInvalidOption, option, value, want)

@@ -1,0 +1,156 @@
+package redelivery
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+)
+
+// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. A zero
+// field means its default.
+type DeadLetterPolicy struct {
+	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a
+	// dead letter. If a nack moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still
+	// count; after a ReconsumeLater the count begins again. Set it or MaxReconsumes; with WithReconsumeBackoff or
+	// WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no limit, for a policy that only DeadLetter
+	// and worker.Permanent need.
+	MaxDeliveries uint32
+	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method
+	// publishes a dead letter. It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or,
+	// if that is 0, no limit.
+	MaxReconsumes uint32
+
+	// Topic is where dead letters go. A name without a namespace, such as orders-DLQ, is of the namespace of the
+	// consumer's first topic. Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
+	Topic string
+	// RetryTopic is where retries go. A name without a namespace is as in Topic. It needs RetryEnable or
+	// WithReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
+	RetryTopic string
+	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the
+	// first dead letter, so that none is deleted unread. It keeps the dead letters until a consumer acknowledges them
+	// there or removes the subscription; package deadletter replays and purges through another subscription. Default:
+	// none, and a warning.
+	InitialSubscriptionName string
+	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it: that of a second
+	// replica gets a suffix, and a warning is logged. Default: a name made of the topic, the subscription and random
+	// letters.
+	ProducerName string
+	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need
+	// Encryption; a message that ConsumerCryptoFailureActionConsume hands over without decrypting it is not published,
+	// which is an error. Default: LZ4 compression.
+	ProducerOptions pulsar.ProducerOptions
+	// OmitCause leaves the error's text out of retries and dead letters (EXCEPTION_MESSAGE), and out of the log.
+	// Default: false.
+	OmitCause bool
+	// Discard acknowledges a message that would become a dead letter, by DeadLetter too, and publishes nothing: the
+	// message is gone. Each is logged at Warn and reported as Discarded. It needs MaxDeliveries or MaxReconsumes, and
+	// excludes Topic, InitialSubscriptionName, ProducerName and WithReconsumer; DeadLetterTo has no effect. Default:
+	// false.
+	Discard bool
+}
+
+// DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields
+// that DLQ lacks. A topic name without a namespace is of public/default in DLQ, as in pulsar-client-go: the
+// DeadLetterPolicy has the whole name.
+func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
+	p := DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
+		RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
+		ProducerName: d.DeadLetterTopicProducerName, ProducerOptions: d.ProducerOptions}
+	for _, topic := range []*string{&p.Topic, &p.RetryTopic} {
+		if *topic != "" {
+			*topic = topicname.Full(*topic)
+		}
+	}
+	return p
+}
+
+// needsRetries reports whether a field is set that has no effect without a retry topic.
+func (p *DeadLetterPolicy) needsRetries() bool {
+	return p != nil && (p.RetryTopic != "" || p.MaxReconsumes > 0 && p.MaxDeliveries == 0)
+}
+
+// WithDeadLetterPolicy (default: DLQ of pulsar.ConsumerOptions) publishes a message to the dead letter topic when it
+// was delivered or reconsumed too often. It replaces DLQ, which has one limit for deliveries and reconsumes; setting
+// both is an error. The option needs a client: that of Subscribe or WithClient. Together with WithReconsumer only
+// MaxDeliveries has an effect, and Topic, if set, must be the Reconsumer's.
+func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
+	return func(s *settings) error {
+		s.deadLetters = &policy
+		return policy.checkDiscard()
+	}
+}
+
+// WithDeadBeforeTTL (default: none) makes a message a dead letter before the time to live of its namespace (messageTTL)
+// lets the broker delete it. A nack or a Snooze whose delay would end after ttl since the message was published makes
+// the dead letter at once, and so does a delay that would end in the tenth of ttl before that, or in the last minute if
+// that is shorter. ReasonTTL is its reason. ttl is the namespace's or the topic's, and at least a second. The option
+// needs dead letters, without DeadLetterPolicy.Discard. A retry from the retry topic counts from its own publication,
+// as for the broker.
+//
+// It does not apply to a message that does not fit the memory limit, nor to one that the application keeps for longer
+// than ttl.
+func WithDeadBeforeTTL(ttl time.Duration) Option {
+	return func(s *settings) error {
+		if ttl < time.Second {
+			return invalid("WithDeadBeforeTTL", ttl, "1s or more")
+		}
+		s.ttl = ttl
+		return nil
+	}
+}
+
+// checkDiscard returns an error if fields do not go together with Discard.
+func (p *DeadLetterPolicy) checkDiscard() error {
+	if !p.Discard {
+		return nil
+	}
+	for field, value := range map[string]string{
+		"Topic": p.Topic, "InitialSubscriptionName": p.InitialSubscriptionName, "ProducerName": p.ProducerName,
+	} {
+		if value != "" {
+			return invalid("DeadLetterPolicy."+field, value, `"" with Discard, which publishes no dead letter`)
+		}
+	}
+	if p.MaxDeliveries == 0 && p.MaxReconsumes == 0 {
+		return invalid("DeadLetterPolicy.MaxDeliveries", 0, "1 or more with Discard")
+	}
+	return nil
+}
+
+// checkTTL returns an error if there is a ttl and no dead letters.
+func (s *settings) checkTTL(opts pulsar.ConsumerOptions) error {
+	switch policy, ok := s.limits(opts); {
+	case s.ttl == 0:
+		return nil
+	case policy.Discard:
+		return invalid("WithDeadBeforeTTL", s.ttl, "none with DeadLetterPolicy.Discard")
+	case !ok && s.reconsumer == nil:
+		return invalid("WithDeadBeforeTTL", s.ttl, "WithDeadLetterPolicy, ConsumerOptions.DLQ or WithReconsumer too")
+	}
+	return nil
+}
+
+// outlivesTTL reports whether the broker may delete a message before a delay is over.
+func (s *settings) outlivesTTL(msg pulsar.Message, delay time.Duration) bool {
+	return s.ttl > 0 && msg != nil && publishing.OutlivesTTL(msg.PublishTime(), s.ttl, delay)
+}
+
+// ttlError is the reason of a dead letter whose message would have been deleted.
+type ttlError struct {
+	delay, ttl time.Duration
+	reason     error // of the nack; nil if there is none
+}
+
+func (e *ttlError) Error() string {
+	text := fmt.Sprintf("a delay of %v ends after the TTL of %v", e.delay, e.ttl)
+	if e.reason != nil {
+		text += ": " + e.reason.Error()
+	}
+	return text
+}
+
+func (e *ttlError) Unwrap() error { return e.reason }
