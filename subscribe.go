@@ -127,7 +127,7 @@ func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Con
 // refused adds the topics and the subscription to an error of upstream's, which says no more than "TopicNotFound" or
 // "ConsumerBusy". A *pulsar.Error is about the options, and unchanged: programs assert its type.
 func refused(err error, opts pulsar.ConsumerOptions, topics ...string) error {
-	if _, ofOptions := err.(*pulsar.Error); ofOptions || err == nil { //nolint:errorlint // one that is wrapped has said more
+	if _, ofOptions := err.(*pulsar.Error); ofOptions || err == nil { //nolint:errorlint // a wrapped one says more
 		return err
 	}
 	names := strings.Join(slices.DeleteFunc(topics, func(topic string) bool { return topic == "" }), ", ")

@@ -219,7 +219,7 @@ func (l *Log) beginning(topic string) (pulsar.MessageID, error) {
 		if l.life.Err() != nil {
 			return nil, ErrClosed
 		}
-		return pulsar.EarliestMessageID(), nil //nolint:nilerror // it was deleted, and the new one is read from its beginning
+		return pulsar.EarliestMessageID(), nil //nolint:nilerror // read the new one from its beginning
 	}
 	f, err := decode(msg.Payload())
 	if err != nil || f.checkpoint == (position{}) || !f.checkpoint.before(positionOf(msg.ID())) {

@@ -157,8 +157,8 @@ func (e *encoder) changes(f *frame) {
 	var last position
 	for i := range f.changes {
 		c := &f.changes[i]
-		has := bit(c.crashes > 0)*hasCrashes | bit(c.begun != 0)*hasBegun | bit(c.cause != "")*hasCause | bit(c.Index != 0)*hasIndex |
-			bit(c.delay != 0)*hasDelay | bit(c.removed)*isRemoved
+		has := bit(c.crashes > 0)*hasCrashes | bit(c.begun != 0)*hasBegun | bit(c.cause != "")*hasCause |
+			bit(c.Index != 0)*hasIndex | bit(c.delay != 0)*hasDelay | bit(c.removed)*isRemoved
 		e.b = append(e.b, byte(has))
 		e.uint(e.intern(c.Topic))
 		e.int(c.Ledger - last.ledger)

@@ -120,7 +120,8 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 // topic that is of. A writer that sets ORIGIN_PUBLISH_TIME has removed the notes of an earlier consumer.
 func (l *Letter) setOrigin(dlq string) {
 	props := l.Properties
-	real, own := topicname.Base(props[pulsar.SysPropertyRealTopic]), topicname.Base(props[reconsume.PropertyOriginTopic])
+	real := topicname.Base(props[pulsar.SysPropertyRealTopic])
+	own := topicname.Base(props[reconsume.PropertyOriginTopic])
 	subscription := props[reconsume.PropertyRealSubscription]
 	retried := strings.HasSuffix(own, pulsar.RetryTopicSuffix) ||
 		local(dlq) == local(real)+"-"+subscription+pulsar.DlqTopicSuffix
@@ -162,7 +163,8 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	}
 	maps.DeleteFunc(props, func(name, _ string) bool {
 		switch name {
-		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, publishing.NackCount,
+		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel,
+			publishing.NackCount,
 			// age and attempts begin again
 			pulsar.SysPropertyDelayTime, publishing.AttemptCount, publishing.OriginPublishTime:
 			return true

@@ -128,7 +128,9 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 			topicname.Base(o.Topic))
 	}
 	if strings.Contains(o.Topic, "-partition-") {
-		return nil, fmt.Errorf(`%w: it takes what follows "-partition-" within a name, as in %s, for a number; set deadLetterTopic in the Java consumer's DeadLetterPolicy for letters to come, and read these with Java`, ErrUnopenable, o.Topic)
+		return nil, fmt.Errorf(`%w: it reads the text after "-partition-" within a name, as in %s, as a number; set `+
+			`deadLetterTopic in the Java consumer's DeadLetterPolicy for letters to come, and read these with Java`,
+			ErrUnopenable, o.Topic)
 	}
 	o.Subscription = cmp.Or(o.Subscription, defaultSubscription)
 	// A letter that cannot be read is handed over as it is. Upstream would ask for it again and again.

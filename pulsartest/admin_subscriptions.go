@@ -144,7 +144,9 @@ func (s *Server) adminSkip(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if subs[0].topic.name.String() != r.PathValue("domain")+"://"+r.PathValue("tenant")+"/"+r.PathValue("ns")+"/"+r.PathValue("topic") {
+	asked := r.PathValue("domain") + "://" + r.PathValue("tenant") + "/" + r.PathValue("ns") + "/" +
+		r.PathValue("topic")
+	if subs[0].topic.name.String() != asked {
 		return refuse(http.StatusMethodNotAllowed, "Skip messages on a partitioned topic is not allowed")
 	}
 	n, err := strconv.Atoi(r.PathValue("n"))

@@ -12,11 +12,11 @@ import (
 // [Command]; "" means every command, in both directions. The topic "" means all topics, and commands that are about
 // none. Inject panics if there is no such command.
 //
-//	s.Inject("SEND", "orders", 1, Drop)                                       // the client's Send fails after its SendTimeout
+//	s.Inject("SEND", "orders", 1, Drop)                                       // Send fails after its SendTimeout
 //	s.Inject("SEND", "orders", 1, Fail("TopicTerminatedError", "no more"))    // it fails at once
 //	s.Inject("PRODUCER", "orders", -1, Fail("AuthorizationError", "not you")) // no client gets a producer
 //	s.Inject("SUBSCRIBE", "", 2, Fail("ServiceNotReady", "not yet"))          // two consumers are refused
-//	s.Inject("ACK_RESPONSE", "", 1, Drop)                                     // an ack takes effect, and fails after its OperationTimeout
+//	s.Inject("ACK_RESPONSE", "", 1, Drop)                                     // an ack takes effect, and fails later
 //	s.Inject("", "", -1, Pass.After(time.Second))                             // everything takes its time
 //
 // These verdicts apply to commands that the hook lets pass. If several apply, the first one that is not Pass decides,

@@ -90,7 +90,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New(`reconsume: Options.Subscription is "", want the subscription's name`)
 	}
 	if o.Topic == "" && (o.RetryLetterTopic == "" || o.DeadLetterTopic == "") {
-		return o, errors.New(`reconsume: Options.Topic is "", want the topic's name, or RetryLetterTopic and DeadLetterTopic`)
+		return o, errors.New(`reconsume: Options.Topic is "", want the topic's name, or RetryLetterTopic ` +
+			"and DeadLetterTopic")
 	}
 	if e := o.ProducerOptions.Encryption; o.Decrypts && (e == nil || len(e.Keys) == 0) {
 		return o, errors.New("reconsume: Options.Decrypts is true without ProducerOptions.Encryption, want it with " +

@@ -97,7 +97,8 @@ func (w *Worker) spread(err error, errs []error) bool {
 	each, whole := w.split(err)
 	for _, i := range slices.Sorted(maps.Keys(each)) {
 		if i < 0 || i >= len(errs) {
-			whole = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %v", i, len(errs)-1, err) //nolint:errorlint // it is none any more
+			// not wrapped, or it would be taken for a BatchError again
+			whole = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %s", i, len(errs)-1, fmt.Sprint(err))
 			w.logger.Error("worker: a whole batch failed", "error", whole)
 			break
 		}
@@ -129,7 +130,8 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 // BatchHandler reads it: Permanent or RetryAfter around it is put around each of its errors. It reports false if err
 // fails the whole batch.
 func AsBatchError(err error) (each BatchError, some bool) {
-	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others, and it is not known which messages these mean
+	// errors.As finds one among others, and it is not known which messages these mean
+	switch e := err.(type) { //nolint:errorlint // see above
 	case BatchError:
 		return e, true
 	case *permanentError:

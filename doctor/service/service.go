@@ -1,7 +1,8 @@
 // Package service examines a running service by the options of its own Consumer and Worker, so that they are not typed
 // again:
 //
-//	http.Handle("/debug/redelivery", service.Handler(consumer, w, doctor.Setup{Admin: doctor.Admin{URL: "http://broker:8080"}}))
+//	setup := doctor.Setup{Admin: doctor.Admin{URL: "http://broker:8080"}}
+//	http.Handle("/debug/redelivery", service.Handler(consumer, w, setup))
 //
 // It stands beside package doctor, which package redelivery imports.
 package service
@@ -22,13 +23,15 @@ import (
 // the topic of base.
 func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []doctor.Setup {
 	o, s := c.Options(), base
-	s.Subscription, s.RetryTopic, s.DeadLetterTopic, s.InitialSubscriptionName = o.Subscription, o.RetryTopic, o.DeadLetterTopic, o.InitialSubscriptionName
+	s.Subscription, s.InitialSubscriptionName = o.Subscription, o.InitialSubscriptionName
+	s.RetryTopic, s.DeadLetterTopic = o.RetryTopic, o.DeadLetterTopic
 	s.Policy = doctor.Policy{Nack: o.Nack, NackRetryTopic: o.NackRetryTopic, AckTimeout: o.AckTimeout,
 		AckTimeoutBackoff: o.AckTimeoutBackoff,
 		Reconsume:         o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes,
 		MemoryLimit: o.MemoryLimit}
 	if o.Type != "" { // else Wrap made it, and these are not known
-		s.Type, s.Consumer.ReceiverQueueSize, s.Consumer.BatchIndexAcknowledgment = o.Type, o.ReceiverQueueSize, &o.BatchIndexAcknowledgment
+		s.Type, s.Consumer.ReceiverQueueSize = o.Type, o.ReceiverQueueSize
+		s.Consumer.BatchIndexAcknowledgment = &o.BatchIndexAcknowledgment
 	}
 	if w != nil {
 		o := w.Options()

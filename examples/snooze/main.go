@@ -43,7 +43,8 @@ func run() error {
 	quiet := slog.New(slog.DiscardHandler)
 	consumer, err := redelivery.Subscribe(client,
 		pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "billing", Type: pulsar.Shared},
-		redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 300 * time.Millisecond}))
+		redelivery.WithLogger(quiet),
+		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 300 * time.Millisecond}))
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,11 @@ func field(v reflect.Value, name string) reflect.Value {
 
 // unwrapped returns the message in structs with a field Message, which is upstream's in the end.
 func unwrapped(msg pulsar.Message) pulsar.Message {
-	for v := reflect.Indirect(reflect.ValueOf(msg)); v.Kind() == reflect.Struct; v = reflect.Indirect(reflect.ValueOf(msg)) {
+	for {
+		v := reflect.Indirect(reflect.ValueOf(msg))
+		if v.Kind() != reflect.Struct {
+			return msg
+		}
 		inner := v.FieldByName("Message")
 		if !inner.IsValid() || !inner.CanInterface() {
 			break

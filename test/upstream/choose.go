@@ -102,7 +102,8 @@ func factsOf(fn *ast.FuncDecl) (f facts) {
 		case *ast.Ident:
 			switch n.Name {
 			case "serviceURLTLS", "webServiceURLTLS", "NewAuthenticationToken", "NewAuthenticationTokenFromFile",
-				"NewAuthenticationTokenFromSupplier", "NewAuthenticationBasic", "NewAuthenticationOAuth2", "NewAuthenticationTLS":
+				"NewAuthenticationTokenFromSupplier", "NewAuthenticationBasic", "NewAuthenticationOAuth2",
+				"NewAuthenticationTLS":
 				f.secured = true
 			case "testcontainers":
 				f.docker = true

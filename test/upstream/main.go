@@ -1,7 +1,7 @@
 // Upstream runs pulsar-client-go's own tests through redelivery.Subscribe, and prints what passes.
 //
-//	go run ./test/upstream                              on the broker in process; with PULSAR_URL and PULSAR_ADMIN_URL on that one too
-//	go run ./test/upstream -upstream master             with the newest commit of pulsar-client-go in place of the version in go.mod
+//	go run ./test/upstream                              on the broker in process, and on that of PULSAR_URL
+//	go run ./test/upstream -upstream master             with the newest commit of pulsar-client-go
 //	go run ./test/upstream -run 'TestDLQ|TestRLQ'       some of them
 //	go run ./test/upstream -quick                       each wrapped, and plain only where that fails
 //
