@@ -77,7 +77,7 @@ type attemptLog struct {
 	outer atomic.Pointer[Consumer] // nil until it is made
 }
 
-// openLog opens the log of attempts of a subscription, if there is to be one, and reads it.
+// openLog opens the log of attempts of a subscription, with WithAttemptLog, and reads it.
 func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, error) {
 	if s.attempts == nil || topic == "" || subscription == "" { // for which client.Subscribe has an error
 		return nil, nil
@@ -108,7 +108,7 @@ func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, er
 	return a, nil
 }
 
-// openLog opens the log of attempts of a consumer that is to be subscribed.
+// openLog opens the log of attempts of a consumer before it is subscribed.
 func (p *preparation) openLog() (*attemptLog, error) {
 	topic, s := originOf(p.opts), p.settings
 	if s.attempts != nil {

@@ -70,10 +70,10 @@ func (p *publisher) close() {
 	}
 }
 
-// givenUp is the note of a message that is to be a dead letter, with the reason that the application gave.
+// givenUp is the note of a message that becomes a dead letter, with the reason that the application gave.
 type givenUp struct{ reason error }
 
-// giveUp has a message published as a dead letter. Until then it waits here as after any nack: if it cannot be
+// giveUp publishes a message as a dead letter. Until then it waits here as after any nack: if it cannot be
 // published, it comes back and is given up again. had says that the application had it, so that this delivery counts.
 func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason error, had bool) {
 	deliveries := d.Count
@@ -101,7 +101,7 @@ func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason erro
 	})
 }
 
-// moveToRetryTopic has a message published to the retry topic that was nacked or snoozed.
+// moveToRetryTopic publishes a nacked or snoozed message to the retry topic.
 func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, snoozed bool) {
 	until := time.Now().Add(delay)
 	x := leaver{id: d.ID, hand: d.Hand, count: d.Count, attempts: d.Count + 1}
@@ -115,7 +115,7 @@ func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, s
 		})
 }
 
-// givesBack nacks a message that is to be published elsewhere.
+// givesBack nacks a message before it is published elsewhere.
 func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failure) (had bool) {
 	f.ID, f.Hand = d.ID, d.Hand
 	if body, ok := d.Body.(pulsar.Message); ok {

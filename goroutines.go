@@ -66,15 +66,15 @@ func (g *gate) isQuiet() bool {
 	return g.n == 0
 }
 
-// queue has functions called one after the other, by a goroutine that lives while there are any.
+// queue calls functions one after the other, by a goroutine that lives while there are any.
 type queue struct {
 	mu      sync.Mutex
 	todo    []func()
 	running bool
 }
 
-// add has do called, unless the Consumer is over by then. It may call any method of the Consumer, Close included, which
-// does not wait for it.
+// add lets the queue call do, unless the Consumer is over by then. It may call any method of the Consumer, Close
+// included, which does not wait for it.
 func (q *queue) add(c *Consumer, do func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

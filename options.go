@@ -252,7 +252,7 @@ func WithoutChecks() Option {
 // WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch EnableBatchIndexAcknowledgment on, on Shared and
 // Key_Shared) leaves EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. With it, pulsar-client-go
 // acknowledges single messages of a batch at the broker; without it, only whole batches, so that after a restart a
-// batch of which one message waits comes again as a whole. It costs 0.3 µs of CPU a message. Brokers need
+// batch with one waiting message comes again as a whole. It costs 0.3 µs of CPU a message. Brokers need
 // acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf too; others ignore it.
 //
 // It is not switched on where each acknowledgement is a command of its own: with AckWithResponse, and with a MaxSize of

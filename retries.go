@@ -128,7 +128,7 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 		return newPublisher(s, policy), nil
 	}
 	if !ok {
-		policy.MaxReconsumes = publishing.MaxReconsumes // as RetryEnable has it
+		policy.MaxReconsumes = publishing.MaxReconsumes // as with RetryEnable
 	}
 	ids, err := consumer.GetLastMessageIDs() // the one public way to its topics
 	if err != nil {

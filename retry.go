@@ -26,7 +26,7 @@ func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 // its way. done is called once with the outcome, by a goroutine of its own; it may call any method of the Consumer,
 // Close included. If the method returns an error, nothing was published and done is not called.
 //
-// Messages are published in the order of the calls. At most a thousand are under way, of which at most one is larger
+// Messages are published in the order of the calls. At most a thousand are under way, and only one of them is larger
 // than 4 KiB and than all messages before it. A call for one more waits until there is room, or until its context ends.
 // The context also ends the publishing. Close waits half a second for messages under way; for those without an answer
 // by then done gets ErrClosed, possibly after Close has returned.
@@ -171,7 +171,7 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 // classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
-// leaver is a message that is to be published elsewhere.
+// leaver is a message on its way to another topic.
 type leaver struct {
 	id       partition.ID
 	hand     uint64 // partition.AnyHand if that is unknown

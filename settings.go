@@ -30,7 +30,7 @@ type settings struct {
 	reconsumer       *reconsume.Reconsumer
 	client           pulsar.Client // publishes retries and dead letters; nil for none
 	deadLetters      *DeadLetterPolicy
-	ttl              time.Duration // of the namespace, if messages are to be dead letters before it; 0 for none
+	ttl              time.Duration // of the namespace; messages become dead letters before it ends; 0 for none
 	retryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
 	resolution       time.Duration // 0 for the default
 	source           Source

@@ -57,7 +57,7 @@ func (l *Log) safely() (err error) {
 	return l.session()
 }
 
-// isOver reports whether the Log is closed, and nothing more is to be written.
+// isOver reports whether the Log is closed and will write no more.
 func (l *Log) isOver() bool {
 	select {
 	case <-l.closing:

@@ -12,7 +12,7 @@ type changes struct {
 	unsent []place // in order
 	later  []place // removals that are not to be written yet, in order of their time
 	sent   []sent  // frames that were not read back
-	resets bool    // all is to be removed first
+	resets bool    // all is removed first
 }
 
 // sent has the contents of a frame.
@@ -28,7 +28,7 @@ type ownChange struct {
 	removed bool
 	number  uint64        // of the frame that has it; 0 if it was not sent
 	queued  bool          // in unsent
-	told    bool          // it was sent, so that the log may have it
+	told    bool          // it was sent: the log may have it
 	since   int64         // when it was made
 	from    int64         // when it may be sent; 0 for at once
 	done    chan struct{} // closed when it is written; nil if no caller waits

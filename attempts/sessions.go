@@ -9,9 +9,9 @@ import (
 
 // watch has the sessions that a Log knows, and its own.
 type watch struct {
-	begins  bool  // it is to be said that this one begins
+	begins  bool  // the next frame says that this session begins
 	lease   int64 // of this one; 0 for none
-	renewal int64 // when it is to be renewed
+	renewal int64 // when it renews its lease
 
 	followed int64 // since when the log is read as it is written, without a gap
 	echoed   int64 // when a frame of this session was read back; 0 for never

@@ -26,7 +26,7 @@ const (
 	tidyMin   = 1000 // changes
 )
 
-// begins reports whether a mark is to be written now, or when to look again.
+// begins reports whether to write a mark now, or when to look again.
 func (t *tidying) begins(s *state, now int64, sessions int) (now_ bool, at int64) {
 	if t.number > 0 || t.mark != (position{}) {
 		return false, 0

@@ -132,7 +132,7 @@ func (l *Letter) setOrigin(dlq string) {
 		l.Origin, l.Subscription = real, subscription
 		l.OriginID = cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID])
 	}
-	if l.Subscription == "" && l.Origin != "" { // the topic's default name has it
+	if l.Subscription == "" && l.Origin != "" { // the topic's default name contains it
 		if rest, ok := strings.CutPrefix(local(dlq), local(l.Origin)+"-"); ok {
 			l.Subscription, _ = strings.CutSuffix(rest, pulsar.DlqTopicSuffix)
 		}

@@ -37,7 +37,7 @@ type walk struct {
 
 // steps are the parts of a walk that its verbs have. All but handle may be nil.
 type steps struct {
-	// handle begins with a letter and has done called, from anywhere, when it is over. Or it returns why the letter is
+	// handle begins with a letter and calls done, from any goroutine, when it is over. Or it returns why the letter is
 	// left.
 	handle func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
 	sync   func() error                                 // before anything is acknowledged

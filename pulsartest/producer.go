@@ -26,7 +26,7 @@ func (p *producer) ready(request uint64, schema []byte) {
 		TopicEpoch: uint64(max(p.topic.epoch, 0)), Ready: true}, nil)
 }
 
-// addProducer lets p in, or has it wait for its turn.
+// addProducer lets p in, or makes it wait for its turn.
 func (t *topic) addProducer(p *producer) (ready bool, err error) {
 	if t.terminated {
 		return false, failf(wire.TopicTerminatedError, "Topic %s has already been terminated", t.name)

@@ -13,7 +13,7 @@ import (
 // from it, and with key order the memory limit too (room.go).
 
 // next lets the slot hold the messages to be handled next, and returns how many of them the handler gets. It returns 0
-// if there are none yet, and an error if there are to be no more.
+// if there are none yet, and an error if no more will come.
 func (s *slot) next() (n int, err error) {
 	defer func() {
 		if n == 0 {
@@ -79,7 +79,7 @@ func (s *slot) putAside() bool {
 	return true
 }
 
-// waitToGoOn waits until the slot may go on with its messages, paused or not. If nothing is to be handled any more, it
+// waitToGoOn waits until the slot may go on with its messages, paused or not. After the end of the Run it
 // leaves its messages to the broker, and returns an error.
 func (s *slot) waitToGoOn() error {
 	s.renewAll()

@@ -88,7 +88,7 @@ func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 	return v == dead || v == done
 }
 
-// countLetter counts a dead letter: like any other error if its message is to be tried again.
+// countLetter counts a dead letter: like any other error if its message will be tried again.
 func (r *run) countLetter(o outcome) {
 	switch {
 	case o.verb == dead:

@@ -123,7 +123,7 @@ func (w *Worker) notifyHandled(tasks []task, outcomes []outcome, took time.Durat
 			outcome = redelivery.DeadLettered
 		case snooze:
 			outcome = redelivery.Snoozed
-		default: // it is to be tried again
+		default: // it will be tried again
 		}
 		notify(w.observers.handled, Handled{w.event(t.counted()), outcome, took, outcomes[i].err})
 	}

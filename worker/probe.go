@@ -53,7 +53,7 @@ func (s *slot) endProbe() {
 }
 
 // wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then the caller has
-// the turn probing. Its error says that nothing is to be tried any more.
+// the turn probing. Its error says that no more messages are tried.
 func (o *outage) wait() (mine bool, err error) {
 	defer o.resting()()
 	for {

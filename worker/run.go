@@ -22,7 +22,7 @@ const patience = 5 * time.Second
 type run struct {
 	*Worker
 	began      time.Time
-	taking     context.Context // ends when no more is to be taken
+	taking     context.Context // ends when no more messages are taken
 	stop       context.CancelFunc
 	working    context.Context // of the handlers; ends with the drain timeout
 	cancel     context.CancelCauseFunc

@@ -33,7 +33,7 @@ const (
 	ack
 	dead  // it becomes a dead letter
 	leave // the broker delivers it again when the Consumer is closed
-	hold  // its slot has it handled again: a local retry, in an outage, of a halved batch
+	hold  // its slot handles it again: a local retry, in an outage, of a halved batch
 	acked // together with others
 	done  // it is settled
 )
@@ -41,7 +41,7 @@ const (
 // expired is the reason of a dead letter past WithMaxAge. Its REASON is permanent.
 const expired = "expired"
 
-// fails reports whether the message is to be tried again, which counts as an attempt.
+// fails reports whether the message will be tried again, which counts as an attempt.
 func (o outcome) fails() bool { return o.verb == nack || o.verb == again }
 
 // read returns the outcome that a handler's error asks for: the table in the documentation of the package. It panics if

@@ -13,7 +13,7 @@ import (
 // settles them, all in one goroutine, so that a handler that does not return keeps its place.
 type slot struct {
 	*run
-	name     string // of its goroutine, as stacks have it
+	name     string // of its goroutine, as stacks show it
 	turns    int    // how often the handler was called
 	portion  int    // how many messages of a halved batch the handler gets next; 0 for all
 	errs     []error
@@ -40,7 +40,7 @@ const (
 	settling
 )
 
-// loop handles messages until there are to be no more.
+// loop handles messages until no more will come.
 func (s *slot) loop() {
 	s.mu.Lock()
 	s.name = goroutine()
@@ -255,7 +255,7 @@ func (s *slot) mayHalve(tasks []task) bool {
 	})
 }
 
-// release keeps messages that are to be handled again, and those that were not handled yet.
+// release keeps messages that will be handled again, and those that were not handled yet.
 func (s *slot) release() {
 	for i, o := range s.outcomes {
 		if o.verb == hold && s.crashes != nil {

@@ -200,7 +200,7 @@ func (f *attemptsFlags) open(ctx context.Context, client pulsar.Client, o attemp
 	return log, nil
 }
 
-// forgotten are the messages that are to be forgotten: those of several partitions or topics may have an id.
+// forgotten are the messages to forget: those of several partitions or topics may have an id.
 func (f *attemptsFlags) forgotten(log *attempts.Log) (keys []attempts.Key) {
 	prefix := strings.Replace(f.forget, ":-1", ":0", 1) + ":"
 	for _, r := range log.Records() {

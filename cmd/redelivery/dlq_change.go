@@ -129,7 +129,7 @@ func (d *dlq) tellAdopted() {
 	}
 }
 
-// tellOthers names the subscriptions beside the tool's own that keep letters and that nobody consumes: it is not seen
+// tellOthers names the subscriptions beside the tool's own that keep letters and have no consumer: it is not seen
 // elsewhere that they are never emptied.
 func (d *dlq) tellOthers(ctx context.Context, advice string) {
 	info, err := topicNamed(ctx, d.api, d.topic)

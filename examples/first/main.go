@@ -1,5 +1,4 @@
-// First is the README's program: it handles the messages of a topic, and a message that failed comes back later each
-// time.
+// First is the README's program: it handles the messages of a topic, and a message that failed comes back later each time.
 package main
 
 import (

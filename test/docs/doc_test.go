@@ -28,8 +28,7 @@ func TestMain(m *testing.M) {
 
 // What go doc shows has documentation: packages, exported names, fields and methods.
 func TestEverythingExportedIsDocumented(t *testing.T) {
-	for _, dir := range []string{".", "acktimeout", "attempts", "backoff", "config", "deadletter", "doctor", "metrics",
-		"nack", "pulsartest", "reconsume", "worker"} {
+	for _, dir := range []string{".", "acktimeout", "attempts", "backoff", "config", "deadletter", "doctor", "metrics", "nack", "pulsartest", "reconsume", "worker"} {
 		t.Run(dir, func(t *testing.T) {
 			set := gotoken.NewFileSet()
 			files, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -11,8 +11,7 @@ import (
 
 // modulesOf returns the modules that a program compiles if it imports a package.
 func modulesOf(t *testing.T, importPath string) []string {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}",
-		importPath).Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", importPath).Output()
 	require.NoError(t, err)
 	modules := strings.Fields(string(out))
 	slices.Sort(modules)
@@ -28,8 +27,7 @@ func TestModulesOfTheReadme(t *testing.T) {
 		"/worker": {"golang.org/x/time"},
 		"/config": {"go.yaml.in/yaml/v4", "golang.org/x/time"},
 	} {
-		got := slices.DeleteFunc(modulesOf(t, root+path),
-			func(m string) bool { return m == root || slices.Contains(client, m) })
+		got := slices.DeleteFunc(modulesOf(t, root+path), func(m string) bool { return m == root || slices.Contains(client, m) })
 		require.Equal(t, adds, got, "package %q", path)
 	}
 }
