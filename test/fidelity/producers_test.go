@@ -181,7 +181,7 @@ var producerScenarios = []scenario{
 		a.newProducer(1)
 	}},
 	{name: "producers-and-an-unload",
-		differs: map[string]string{"3.0": "a producer that waits for exclusive access is not told of the unload"},
+		differs: map[string]string{"3.0": "a producer that waits for exclusive access gets no answer when the topic is unloaded"},
 		run: func(s *script) {
 			a := s.ready()
 			a.newProducer(2, "producer_access_mode: WaitForExclusive")
