@@ -30,11 +30,10 @@ func section() string {
 	for _, c := range doctor.Checks() {
 		if c.About != about {
 			about = c.About
-			fmt.Fprintf(&b, "\n### %s\n\n| check | asks, and why | remedy | needs |\n|---|---|---|---|\n", about)
+			fmt.Fprintf(&b, "\n### %s\n\n| check | asks, and why | remedy |\n|---|---|---|\n", about)
 		}
-		needs := map[doctor.Needs]string{doctor.Options: "options", doctor.Given: "file", doctor.AdminAPI: "admin",
-			doctor.SuperUser: "broker"}[c.Needs]
-		fmt.Fprintf(&b, "| <a id=\"%s\"></a>`%s` | *%s* %s | %s | %s |\n", c.Name, c.Name, c.Asks, sentence(c.Why), inCapitals(c.Remedy), needs)
+		needs := map[doctor.Needs]string{doctor.Options: " ¹", doctor.Given: " ²", doctor.SuperUser: " ³"}[c.Needs]
+		fmt.Fprintf(&b, "| <a id=\"%s\"></a>`%s`%s | *%s* %s | %s |\n", c.Name, c.Name, needs, c.Asks, sentence(c.Why), inCapitals(c.Remedy))
 	}
 	return b.String() + "\n"
 }

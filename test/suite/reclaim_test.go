@@ -15,8 +15,8 @@ import (
 )
 
 // Two consumers have a subscription when the topic is unloaded. Each message that the first one has is either still its
-// own, as Reclaim says, or comes again to one of the two. It is handled once, but for a few that the first one
-// requested just before the broker sent them again: a window in docs/architecture.md.
+// own, as Reclaim says, or comes again to one of the two. It is handled once, but for a few that the first one requested
+// just before the broker sent them again: a window in the comment of internal/partition.
 func TestReclaimedMessagesOfTwoConsumersComeToOne(t *testing.T) {
 	t.Parallel()
 	const n = 20
