@@ -32,11 +32,9 @@ type Key struct {
 }
 
 // KeyOf returns the key of a message that was received. It panics if msg does.
-func KeyOf(msg pulsar.Message) Key { return KeyFor(msg.Topic(), msg.ID()) }
-
-// KeyFor returns the key of a message of a topic.
-func KeyFor(topic string, id pulsar.MessageID) Key {
-	return Key{topic, id.LedgerID(), id.EntryID(), max(0, id.BatchIdx())}
+func KeyOf(msg pulsar.Message) Key {
+	id := msg.ID()
+	return Key{msg.Topic(), id.LedgerID(), id.EntryID(), max(0, id.BatchIdx())}
 }
 
 // String returns the topic, a space, and the numbers of ledger, entry and index: "persistent://public/default/orders
