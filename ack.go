@@ -53,7 +53,8 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
 	}
 	if size := n.object.BatchSize(); c.settings.addsIndexAcks && size > 1 {
-		return fmt.Errorf("redelivery: AckWithTxn: message %v is of a batch of %d, want WithoutBatchIndexAcks or a client with EnableTransaction", n.object, size)
+		return fmt.Errorf("redelivery: AckWithTxn: message %v is of a batch of %d, want WithoutBatchIndexAcks or a "+
+			"client with EnableTransaction", n.object, size)
 	}
 	return c.ack(n, msg, partition.Undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) (err error) {
 		defer func() { // pulsar-client-go's for a transaction that is not its own

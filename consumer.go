@@ -91,7 +91,8 @@ func newConsumer(s *settings, publisher *publisher, log *attemptLog, options Opt
 	c.ended, c.end = context.WithCancel(context.Background())
 	c.cut, c.endCut = context.WithCancel(context.Background())
 	c.channel.messages = make(chan pulsar.ConsumerMessage)
-	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Sent: c.sent, Active: c.active, Closed: c.childClosed, Outer: c.outer})
+	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Sent: c.sent, Active: c.active, Closed: c.childClosed,
+		Outer: c.outer})
 	c.alarm = time.AfterFunc(math.MaxInt64, c.alarmOver)
 	c.observe(s.observers)
 	return c
@@ -179,5 +180,6 @@ func (c *Consumer) report(what string, err error, attrs ...any) {
 
 // log logs what happened to the consumer.
 func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
-	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg, append(attrs, "consumer", c.consumerName(), "subscription", c.options.Subscription)...)
+	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
+		append(attrs, "consumer", c.consumerName(), "subscription", c.options.Subscription)...)
 }

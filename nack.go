@@ -199,7 +199,8 @@ func (c *Consumer) nackLater(id pulsar.MessageID, delay time.Duration) {
 func (c *Consumer) warnOfLimit(topic string, id pulsar.MessageID) {
 	if c.settings.isWrapped && c.settings.source != FromBroker {
 		c.limitExceeded.Do(func() {
-			c.log(slog.LevelWarn, "a nacked message does not fit the memory limit, and comes late, by up to 4/3 of the wrapped consumer's "+
+			c.log(slog.LevelWarn, "a nacked message does not fit the memory limit, and comes late, by up to 4/3 of "+
+				"the wrapped consumer's "+
 				"NackRedeliveryDelay: raise WithMemoryLimit, or use SubscribeWith", "topic", topic, "message", id)
 		})
 	}

@@ -108,7 +108,8 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) (d partition.Delivery, ok b
 	c.messages.Note(cm.Message)
 	cp := c.copyOf(cm)
 	now := c.lock()
-	if c.listening.Load() && cm.GetEncryptionContext() != nil { // upstream calls no interceptor with what it cannot decrypt
+	if c.listening.Load() && cm.GetEncryptionContext() != nil {
+		// upstream calls no interceptor with what it cannot decrypt
 		c.group.Sent(now, cp.ID, cp.Object)
 	}
 	a := c.group.Arrive(now, cp)
@@ -144,7 +145,8 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) (d partition.Delivery, ok b
 // copyOf describes a message of upstream's.
 func (c *Consumer) copyOf(cm pulsar.ConsumerMessage) partition.Copy {
 	id := cm.ID()
-	cp := partition.Copy{ID: idOf(cm.Topic(), id), Source: cm.Consumer, Object: id, Total: id.BatchSize(), Count: cm.RedeliveryCount()}
+	cp := partition.Copy{ID: idOf(cm.Topic(), id), Source: cm.Consumer, Object: id, Total: id.BatchSize(),
+		Count: cm.RedeliveryCount()}
 	if !c.isUndecryptable(cm.Message) { // else it may be decrypted when it comes again
 		cp.Body = cm.Message
 		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)
@@ -203,7 +205,8 @@ func (c *Consumer) isUndecryptable(msg pulsar.Message) bool {
 func (c *Consumer) refuses(d *partition.Delivery) bool {
 	msg := d.Body.(pulsar.Message)
 	undecryptable, limit := c.isUndecryptable(msg), c.publisher.maxDeliveries
-	tooOften := limit > 0 && d.Count >= limit && d.Object != nil && (d.Again || d.Object.(pulsar.MessageID).BatchSize() <= 1)
+	tooOften := limit > 0 && d.Count >= limit && d.Object != nil &&
+		(d.Again || d.Object.(pulsar.MessageID).BatchSize() <= 1)
 	if !undecryptable && !tooOften {
 		return false
 	}

@@ -128,7 +128,7 @@ func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	return lost, !lost // until it was heard once more
 }
 
-// sweep forgets sessions of which nothing was heard for long. The caller holds mu.
+// sweep forgets sessions that have written nothing for long. The caller holds mu.
 func (l *Log) sweep(at int64) {
 	l.state.sweep(at, l.o.Retention)
 	for _, known := range []map[SessionID]bool{l.sessions.mourned, l.sessions.live} {

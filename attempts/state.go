@@ -233,7 +233,7 @@ func (s *state) move(by int64, of func(record) bool) {
 	}
 }
 
-// sweep forgets records of which nothing was heard for long.
+// sweep forgets records that no process has written about for long.
 func (s *state) sweep(now int64, retention time.Duration) {
 	maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.isStale(now, retention) })
 	maps.DeleteFunc(s.sessions, func(_ SessionID, x *session) bool {

@@ -52,7 +52,8 @@ type key struct {
 func New(rules Rules) *Checker {
 	rules.Window = cmp.Or(rules.Window, DefaultWindow)
 	rules.Patience = cmp.Or(rules.Patience, DefaultPatience)
-	return &Checker{rules: rules, messages: map[string]*message{}, keys: map[string]*key{}, faults: map[string][]*Line{}, running: map[string]bool{}}
+	return &Checker{rules: rules, messages: map[string]*message{}, keys: map[string]*key{},
+		faults: map[string][]*Line{}, running: map[string]bool{}}
 }
 
 // Check reads sources to their end.

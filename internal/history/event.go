@@ -62,7 +62,8 @@ const (
 type shape struct{ message, consumer, key, delay, count, confirmed presence }
 
 // kinds are in the order of docs/history.md.
-var kinds = []Kind{Published, Delivered, Nacked, Snoozed, Reconsumed, Acking, Acked, Refused, DeadLettered, Started, Disconnected, Killed,
+var kinds = []Kind{Published, Delivered, Nacked, Snoozed, Reconsumed, Acking, Acked, Refused, DeadLettered, Started,
+	Disconnected, Killed,
 	Closed, Drained}
 
 var shapes = map[Kind]shape{

@@ -40,7 +40,8 @@ func (c *Checker) mayRestart(before, l *Line) bool {
 	if before.Consumer != l.Consumer {
 		return true
 	}
-	return slices.ContainsFunc(c.ends(l.Consumer, before.At, l.At), func(end *Line) bool { return end.Kind != Disconnected || len(c.running) > 1 })
+	return slices.ContainsFunc(c.ends(l.Consumer, before.At, l.At),
+		func(end *Line) bool { return end.Kind != Disconnected || len(c.running) > 1 })
 }
 
 // mayBeSettled reports whether a message was perhaps acknowledged by a process that was killed, or perhaps never
@@ -52,7 +53,8 @@ func (c *Checker) mayBeSettled(m *message) bool {
 	case m.acking == nil:
 		return false
 	default:
-		return m.acking.At >= m.delivered.At || c.fault(m.acking.Consumer, m.acking.At, m.acking.At+c.rules.Window.Microseconds())
+		return m.acking.At >= m.delivered.At || c.fault(m.acking.Consumer, m.acking.At,
+			m.acking.At+c.rules.Window.Microseconds())
 	}
 }
 

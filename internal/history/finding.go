@@ -51,15 +51,17 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 
 // Summary counts what a history has.
 type Summary struct {
-	Messages   int           `json:"messages"`
-	Deliveries int           `json:"deliveries"`
-	Failures   int           `json:"failures"` // nacked, snoozed and reconsumed
-	Settled    int           `json:"settled"`  // messages that are acknowledged or dead letters
-	Letters    int           `json:"letters"`
-	Doubles    int           `json:"doubles"`    // deliveries of settled messages, excused ones too
-	Unfinished int           `json:"unfinished"` // messages that are not settled, and not lost as far as the history goes
-	Faults     int           `json:"faults"`     // lost connections and killed consumers
-	Longest    time.Duration `json:"-"`          // wait for a message that was due, or from the last fault if that was later
+	Messages   int `json:"messages"`
+	Deliveries int `json:"deliveries"`
+	Failures   int `json:"failures"` // nacked, snoozed and reconsumed
+	Settled    int `json:"settled"`  // messages that are acknowledged or dead letters
+	Letters    int `json:"letters"`
+	Doubles    int `json:"doubles"` // deliveries of settled messages, excused ones too
+	// messages that are not settled, and not lost as far as the history goes
+	Unfinished int `json:"unfinished"`
+	Faults     int `json:"faults"` // lost connections and killed consumers
+	// wait for a message that was due, or from the last fault if that was later
+	Longest time.Duration `json:"-"`
 }
 
 // Rules say what a Checker may expect.

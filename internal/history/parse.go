@@ -168,7 +168,8 @@ func (s shape) String() string {
 	for _, field := range []struct {
 		name string
 		has  presence
-	}{{"consumer", s.consumer}, {"message", s.message}, {"key", s.key}, {"delay", s.delay}, {"count", s.count}, {"confirmed", s.confirmed}} {
+	}{{"consumer", s.consumer}, {"message", s.message}, {"key", s.key}, {"delay", s.delay}, {"count", s.count},
+		{"confirmed", s.confirmed}} {
 		if field.has != absent {
 			names = append(names, field.name)
 		}

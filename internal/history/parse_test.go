@@ -76,7 +76,8 @@ func TestUnfinishedLastLineIsDropped(t *testing.T) {
 }
 
 func TestFilesAreMergedByTime(t *testing.T) {
-	events := []history.Event{{At: 1, Kind: history.Published, Message: "m"}, {At: 2, Kind: history.Delivered, Message: "m", Consumer: "c", Count: -1},
+	events := []history.Event{{At: 1, Kind: history.Published, Message: "m"},
+		{At: 2, Kind: history.Delivered, Message: "m", Consumer: "c", Count: -1},
 		{At: 3, Kind: history.Acked, Message: "m", Consumer: "c"}, {At: 4, Kind: history.Drained}}
 	for files := 1; files <= 4; files++ {
 		summary, findings := check(t, history.Rules{}, events, files)
@@ -87,9 +88,12 @@ func TestFilesAreMergedByTime(t *testing.T) {
 
 // FuzzParse has each line that parses mean the same after it was written again.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{`{"at":1,"event":"published","message":"m","key":"k"}`, `{"at":1,"event":"disconnected"}`,
-		`{"at":1,"event":"delivered","message":"m","consumer":"c","count":3,"note":"\u0000"}`, `{"at":1,"event":"nacked","delay":1e3}`,
-		`{"at":1,"event":"acked","message":"m","consumer":"c","confirmed":true}`, `{"at":1`, `{"at":{}}`, "\xff", `{"":1,"":2}`} {
+	for _, seed := range []string{`{"at":1,"event":"published","message":"m","key":"k"}`,
+		`{"at":1,"event":"disconnected"}`,
+		`{"at":1,"event":"delivered","message":"m","consumer":"c","count":3,"note":"\u0000"}`,
+		`{"at":1,"event":"nacked","delay":1e3}`,
+		`{"at":1,"event":"acked","message":"m","consumer":"c","confirmed":true}`, `{"at":1`, `{"at":{}}`, "\xff",
+		`{"":1,"":2}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

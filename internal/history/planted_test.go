@@ -16,7 +16,8 @@ import (
 var rules = history.Rules{Window: time.Duration(window) * time.Microsecond, Patience: 30 * time.Second}
 
 // check writes events as several files and checks these.
-func check(t require.TestingT, rules history.Rules, events []history.Event, files int) (history.Summary, []history.Finding) {
+func check(t require.TestingT, rules history.Rules, events []history.Event, files int) (history.Summary,
+	[]history.Finding) {
 	texts := make([]bytes.Buffer, files)
 	for i, e := range events {
 		if i > 0 {
@@ -82,7 +83,8 @@ func TestPlantedFaultIsFound(t *testing.T) {
 				require.NotEmpty(t, f.Lines)
 				require.LessOrEqual(t, len(f.Lines), 4)
 				for _, l := range f.Lines { // what it shows concerns the message, or what it is compared with
-					assert.True(t, l.Message == message || l.Kind == history.Drained || p.fault == history.Disorder || l == f.Lines[len(f.Lines)-1], l.Event)
+					assert.True(t, l.Message == message || l.Kind == history.Drained || p.fault == history.Disorder ||
+						l == f.Lines[len(f.Lines)-1], l.Event)
 				}
 				found++
 			})
@@ -121,13 +123,15 @@ func plantLost(t *rapid.T, events []history.Event, _ int64) ([]history.Event, st
 		return events[i].Kind == history.Delivered && (settled < 0 || settled > i)
 	})
 	m := events[i].Message
-	return slices.Concat(events[:i+1], slices.DeleteFunc(slices.Clone(events[i+1:]), func(e history.Event) bool { return e.Message == m })), m
+	return slices.Concat(events[:i+1],
+		slices.DeleteFunc(slices.Clone(events[i+1:]), func(e history.Event) bool { return e.Message == m })), m
 }
 
 func plantUndelivered(t *rapid.T, events []history.Event, _ int64) ([]history.Event, string) {
 	i := pick(t, events, func(i int) bool { return events[i].Kind == history.Published })
 	m := events[i].Message
-	return slices.Concat(events[:i+1], slices.DeleteFunc(slices.Clone(events[i+1:]), func(e history.Event) bool { return e.Message == m })), m
+	return slices.Concat(events[:i+1],
+		slices.DeleteFunc(slices.Clone(events[i+1:]), func(e history.Event) bool { return e.Message == m })), m
 }
 
 // again is the delivery that a failure leads to, if it is the next event of its message, and at the same consumer.
@@ -173,8 +177,10 @@ func plantDouble(confirmed bool) planting {
 				events[j].At += 2 * window
 			}
 		}
-		return append(events, history.Event{At: at, Kind: history.Delivered, Message: e.Message, Consumer: e.Consumer, Count: -1},
-			history.Event{At: at + 1, Kind: history.Acked, Message: e.Message, Consumer: e.Consumer, Confirmed: true}), e.Message
+		return append(events, history.Event{At: at, Kind: history.Delivered, Message: e.Message, Consumer: e.Consumer,
+				Count: -1},
+				history.Event{At: at + 1, Kind: history.Acked, Message: e.Message, Consumer: e.Consumer, Confirmed: true}),
+			e.Message
 	}
 }
 
@@ -213,13 +219,17 @@ func plantLetter(of history.Kind) planting {
 	return func(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Event, string) {
 		i := pick(t, events, func(i int) bool { return events[i].At > calmFrom && events[i].Kind == of })
 		e := events[i]
-		return append(events, history.Event{At: e.At + rapid.Int64Range(1, window).Draw(t, "after"), Kind: history.DeadLettered, Message: e.Message}), e.Message
+		return append(events, history.Event{At: e.At + rapid.Int64Range(1, window).Draw(t, "after"),
+			Kind: history.DeadLettered, Message: e.Message}), e.Message
 	}
 }
 
 // plantStuck has a message of the calm come later than anyone should wait, and all that follows too.
 func plantStuck(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Event, string) {
-	i := pick(t, events, func(i int) bool { return events[i].At > calmFrom && again(events, i) >= 0 && again(events, i) == i+1 })
+	i := pick(t, events, func(i int) bool {
+		return events[i].At > calmFrom && again(events, i) >= 0 &&
+			again(events, i) == i+1
+	})
 	by := rules.Patience.Microseconds() + rapid.Int64Range(1, 1000*second).Draw(t, "by")
 	m := events[i].Message
 	for j := i + 1; j < len(events); j++ {
@@ -233,7 +243,8 @@ func plantStuck(t *rapid.T, events []history.Event, calmFrom int64) ([]history.E
 func plantStuckForGood(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Event, string) {
 	i := pick(t, events, func(i int) bool { return events[i].At > calmFrom && again(events, i) >= 0 })
 	m, end := events[i].Message, events[len(events)-1].At
-	rest := slices.DeleteFunc(slices.Clone(events[i+1:]), func(e history.Event) bool { return e.Message == m || e.Kind == history.Drained })
+	rest := slices.DeleteFunc(slices.Clone(events[i+1:]),
+		func(e history.Event) bool { return e.Message == m || e.Kind == history.Drained })
 	last := history.Event{At: end + rules.Patience.Microseconds() + second, Kind: history.Published, Message: "last"}
 	ack := history.Event{At: last.At, Kind: history.Acked, Message: "last", Consumer: "c0", Confirmed: true}
 	return append(slices.Concat(events[:i+1], rest), last, ack), m

@@ -33,7 +33,8 @@ func (c *Checker) checkOrder(m *message, l *Line) {
 		return
 	}
 	if m.key.latest != nil && m.number < m.key.latest.number {
-		c.find(Disorder, m, "came after message "+m.key.latest.name+", which was published later with the same key", m.published,
+		c.find(Disorder, m, "came after message "+m.key.latest.name+", which was published later with the same key",
+			m.published,
 			m.key.latest.published, m.key.first, l)
 		return
 	}
@@ -57,7 +58,8 @@ func (c *Checker) checkDouble(m *message, l *Line) {
 	case s.Kind == Acked && !s.Confirmed && c.fault(s.Consumer, from, min(l.At, s.At+c.rules.Window.Microseconds())):
 		return
 	}
-	how := map[bool]string{true: "it was acknowledged, and the broker confirmed that", false: "it was acknowledged, and no connection was lost"}[s.Confirmed]
+	how := map[bool]string{true: "it was acknowledged, and the broker confirmed that",
+		false: "it was acknowledged, and no connection was lost"}[s.Confirmed]
 	if s.Kind == DeadLettered {
 		how = "it was a dead letter"
 	}
@@ -79,7 +81,8 @@ func (c *Checker) checkDelay(m *message, l *Line) {
 // checkCount compares the count with that of the delivery that failed.
 func (c *Checker) checkCount(m *message, l *Line) {
 	if limit := c.rules.MaxDeliveries; limit > 0 && l.Count >= limit {
-		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at most %d, for %d deliveries", l.Count, limit-1, limit), l)
+		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at most %d, for %d deliveries", l.Count,
+			limit-1, limit), l)
 		return
 	}
 	if l.Count < 0 || c.isUnsure(m) || len(m.counts) == 0 { // a client forgets the count of what it settled

@@ -76,7 +76,8 @@ func (w *world) handle(name string, calm bool) {
 	deliver()
 	for range failures {
 		delay := int64(rapid.IntRange(0, 500).Draw(w.t, "delay")) * ms
-		kind := rapid.SampledFrom([]history.Kind{history.Nacked, history.Nacked, history.Snoozed, history.Reconsumed}).Draw(w.t, "how")
+		kind := rapid.SampledFrom([]history.Kind{history.Nacked, history.Nacked, history.Snoozed,
+			history.Reconsumed}).Draw(w.t, "how")
 		if calm {
 			kind = history.Nacked
 		}
@@ -134,7 +135,8 @@ func (w *world) end(name, on string, calm bool) {
 		w.names = slices.DeleteFunc(w.names, func(n string) bool { return n == on })
 		w.start()
 	default:
-		w.add(history.Event{Kind: history.Acked, Message: name, Consumer: on, Confirmed: rapid.Bool().Draw(w.t, "confirmed")})
+		w.add(history.Event{Kind: history.Acked, Message: name, Consumer: on,
+			Confirmed: rapid.Bool().Draw(w.t, "confirmed")})
 	}
 }
 

@@ -3,6 +3,7 @@ package logtest
 import (
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"sync"
@@ -48,6 +49,7 @@ type Quiet struct{ *testing.M }
 func (q Quiet) Run() int {
 	last := &tail{}
 	slog.SetDefault(slog.New(slog.NewTextHandler(last, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	log.SetOutput(os.Stderr) // it went to the default logger: log.Fatal of an example must be seen
 	code := q.M.Run()
 	if code != 0 {
 		last.print()

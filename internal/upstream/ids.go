@@ -84,7 +84,8 @@ const overhead, propertyOverhead = 512, 48
 // is a slice of one buffer, to the end of which its capacity reaches.
 func Weigh(msg pulsar.Message) (size, buffer int64) {
 	size = overhead
-	defer func() { _ = recover() }()                         // a message that is not pulsar-client-go's may embed nil: what is counted by then counts
+	// a message that is not pulsar-client-go's may embed nil: what is counted by then counts
+	defer func() { _ = recover() }()
 	if properties := msg.Properties(); len(properties) > 0 { // to begin to range over none takes 20 ns
 		for key, value := range properties {
 			size += int64(len(key) + len(value) + propertyOverhead)

@@ -60,7 +60,8 @@ func (p *Plan) retries(opts *pulsar.ConsumerOptions) {
 	switch {
 	case p.RetryTopic != "" && opts.TopicsPattern != "":
 		opts.RetryEnable = true
-		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: math.MaxUint32, RetryLetterTopic: p.RetryTopic, DeadLetterTopic: p.RetryTopic}
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: math.MaxUint32, RetryLetterTopic: p.RetryTopic,
+			DeadLetterTopic: p.RetryTopic}
 		return
 	case p.RetryTopic != "" && opts.Topic != "":
 		opts.Topic, opts.Topics = "", []string{opts.Topic, p.RetryTopic}

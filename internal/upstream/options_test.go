@@ -39,7 +39,8 @@ func (noBackoff) Next(uint32) time.Duration { return time.Hour }
 func TestRequestsGoOutWithTheNextTick(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	consumer := subscribe(t, broker.Client(t), newHooks(),
-		pulsar.ConsumerOptions{Topic: "t", Type: pulsar.Shared}, upstream.Plan{Resolution: 50 * time.Millisecond, Channel: 10})
+		pulsar.ConsumerOptions{Topic: "t", Type: pulsar.Shared},
+		upstream.Plan{Resolution: 50 * time.Millisecond, Channel: 10})
 	publish(t, broker, "t", 1)
 	start := time.Now()
 	for count := range 5 {
@@ -125,7 +126,8 @@ func TestOptionsOfRetryTopics(t *testing.T) {
 		{name: "the application's Reconsumer for dead letters", plan: upstream.Plan{Reconsumer: true},
 			opts: pulsar.ConsumerOptions{Topic: "t", DLQ: own()}, topic: "t"},
 		{name: "RetryEnable without a queue, which pulsar-client-go refuses",
-			opts: pulsar.ConsumerOptions{Topic: "t", RetryEnable: true, EnableZeroQueueConsumer: true}, topic: "t", enable: true},
+			opts: pulsar.ConsumerOptions{Topic: "t", RetryEnable: true, EnableZeroQueueConsumer: true}, topic: "t",
+			enable: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			opts := newHooks().Options(c.opts, c.plan)
@@ -153,8 +155,10 @@ func TestOptionsHandOverUndecryptableMessages(t *testing.T) {
 	}{
 		{"by default", nil, true, consume},
 		{"fail", &pulsar.MessageDecryptionInfo{KeyReader: keys, ConsumerCryptoFailureAction: fail}, true, consume},
-		{"discard", &pulsar.MessageDecryptionInfo{KeyReader: keys, ConsumerCryptoFailureAction: discard}, false, discard},
-		{"consume", &pulsar.MessageDecryptionInfo{KeyReader: keys, ConsumerCryptoFailureAction: consume}, false, consume},
+		{"discard", &pulsar.MessageDecryptionInfo{KeyReader: keys, ConsumerCryptoFailureAction: discard}, false,
+			discard},
+		{"consume", &pulsar.MessageDecryptionInfo{KeyReader: keys, ConsumerCryptoFailureAction: consume}, false,
+			consume},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			given := pulsar.ConsumerOptions{Decryption: c.decryption}

@@ -149,7 +149,8 @@ func TestCloseOfAConsumerWithoutAQueueReturns(t *testing.T) {
 func TestCloseWithFullQueuesReturns(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	publish(t, broker, "t", 100)
-	consumer, err := broker.Client(t).Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
+	consumer, err := broker.Client(t).Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s",
+		Type:              pulsar.Shared,
 		ReceiverQueueSize: 5, MessageChannel: make(chan pulsar.ConsumerMessage),
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
 	require.NoError(t, err)
@@ -161,7 +162,8 @@ func TestCloseWithFullQueuesReturns(t *testing.T) {
 
 func TestIsClosed(t *testing.T) {
 	broker := pulsartest.NewServer(t)
-	consumer := subscribe(t, broker.Client(t), newHooks(), pulsar.ConsumerOptions{Topic: "t"}, upstream.Plan{Channel: 1})
+	consumer := subscribe(t, broker.Client(t), newHooks(), pulsar.ConsumerOptions{Topic: "t"},
+		upstream.Plan{Channel: 1})
 	msg, closed := upstream.IsClosed(consumer)
 	require.Nil(t, msg)
 	require.False(t, closed)

@@ -22,11 +22,12 @@ import (
 // Events are told by goroutines of pulsar-client-go, which may hold its locks: the functions must not call it. None is
 // nil.
 type Events struct {
-	Lost   func()                                      // a connection was lost, or is about to be
-	Sent   func(pulsar.ConsumerMessage)                // the broker sent a message, which cannot be read yet
-	Active func(child any, topic string, active bool)  // a Failover partition became this consumer's, or another's
-	Closed func(child pulsar.Consumer, err error)      // a topic is not read any more
-	Outer  func(inner pulsar.Consumer) pulsar.Consumer // what the application's interceptors and listeners get in place of inner
+	Lost   func()                                     // a connection was lost, or is about to be
+	Sent   func(pulsar.ConsumerMessage)               // the broker sent a message, which cannot be read yet
+	Active func(child any, topic string, active bool) // a Failover partition became this consumer's, or another's
+	Closed func(child pulsar.Consumer, err error)     // a topic is not read any more
+	// what the application's interceptors and listeners get in place of inner
+	Outer func(inner pulsar.Consumer) pulsar.Consumer
 }
 
 // Hooks stand between a consumer of pulsar-client-go and the application's interceptors, listener and backoff policy.

@@ -163,7 +163,7 @@ func TestDeadLetterOfAWrapperOfNothing(t *testing.T) {
 	b.send(topic, 1, false)
 	c := b.subscribe(b.retrying(topic, 5), redelivery.WithMemoryLimit(0), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
 	m := receive(t, c)
-	require.ErrorContains(t, c.DeadLetter(context.Background(), nothingWrapped{id: m.ID()}, nil), "want one as it was received")
+	require.ErrorContains(t, c.DeadLetter(context.Background(), nothingWrapped{id: m.ID()}, nil), "pass the message that Receive returned")
 	c.Nack(m)
 	_, err := receiveFor(c, 10*time.Second)
 	require.NoError(t, err)
