@@ -28,6 +28,8 @@ What the client may do:
   -patience 1m15s                   how long a message may be due and not come
   -durable                          counts and delays outlive a consumer
   -max-deliveries 5                 of a message
+What it must do more:
+  -serial                           messages of a key are acknowledged in order
 Output:
   -json                             as JSON, for programs; times in microseconds
   -findings 20                      how many to show; 0 for all
@@ -64,11 +66,11 @@ func (f *checkFlags) parse(args []string) (err error) {
 	set.Func("window", "", positiveInto(&f.rules.Window))
 	set.Func("patience", "", positiveInto(&f.rules.Patience))
 	set.BoolVar(&f.rules.Durable, "durable", false, "")
+	set.BoolVar(&f.rules.Serial, "serial", false, "")
 	set.Func("max-deliveries", "", countInto(&f.rules.MaxDeliveries, 1, math.MaxInt32))
 	set.Func("findings", "", countInto(&f.show, 0, math.MaxInt32))
 	set.BoolVar(&f.asJSON, "json", false, "")
-	f.files, err = parseAll(set, args)
-	if err != nil {
+	if f.files, err = parseAll(set, args); err != nil {
 		return err
 	}
 	if len(f.files) == 0 {
@@ -97,8 +99,7 @@ func (f *checkFlags) run() error {
 	}
 	f.findings = findings
 	if f.asJSON {
-		return writeJSON(f.stdout, checked{summary, summary.Longest.Microseconds(),
-			append([]history.Finding{}, findings...)})
+		return writeJSON(f.stdout, checked{summary, summary.Longest.Microseconds(), append([]history.Finding{}, findings...)})
 	}
 	f.write(summary)
 	return nil
@@ -113,14 +114,15 @@ type checked struct {
 
 // write writes the figures, and each finding with its lines.
 func (f *checkFlags) write(s history.Summary) {
-	fmt.Fprintf(f.stdout, "%s, %d settled, %d unfinished, %s\n", plural(s.Messages, "message"), s.Settled, s.Unfinished,
-		plural(s.Letters, "dead letter"))
+	fmt.Fprintf(f.stdout, "%s, %d settled, %d unfinished, %s\n", plural(s.Messages, "message"), s.Settled, s.Unfinished, plural(s.Letters, "dead letter"))
 	deliveries := plural(s.Deliveries, "delivery")
 	if s.Deliveries != 1 {
 		deliveries = fmt.Sprintf("%d deliveries", s.Deliveries)
 	}
-	fmt.Fprintf(f.stdout, "%s, %s, %s, %s\n", deliveries, plural(s.Failures, "failure"), plural(s.Doubles, "double"),
-		plural(s.Faults, "fault"))
+	fmt.Fprintf(f.stdout, "%s, %s, %s, %s\n", deliveries, plural(s.Failures, "failure"), plural(s.Doubles, "double"), plural(s.Faults, "fault"))
+	if s.Forgotten > 0 {
+		fmt.Fprintf(f.stdout, "%s forgotten\n", plural(s.Forgotten, "failure"))
+	}
 	fmt.Fprintf(f.stdout, "longest wait %v\n", s.Longest.Round(time.Millisecond))
 	counts := map[history.Fault]int{}
 	for i, found := range f.findings {

@@ -16,6 +16,7 @@ type Checker struct {
 	drained  *Line
 	wake     int64 // of the last event since which consumers may need time to come back
 	running  map[string]bool
+	receives bool // the history says what consumers received
 	last     *Line
 	summary  Summary
 	findings []Finding
@@ -28,17 +29,21 @@ type message struct {
 	key       *key
 	number    int // of its key
 	delivered *Line
-	failures  []*Line // the last one of each consumer that has not got the message since
-	counts    []*Line // the last delivery to each consumer
+	failures  []*Line // the last one of each consumer and copy that has not come to it since
+	counts    []*Line // the last delivery to each consumer of each copy
 	settled   *Line   // nil again after a double
 	done      bool    // was settled once
 	acking    *Line
 	letter    *Line
-	retried   *Line // the last reconsumed
-	came      int64 // since when it is due: published, or the end of its delay
-	waits     bool  // for a delivery
-	unsure    bool  // a call was refused
-	stuck     bool  // was found so
+	retries   map[int][]*Line  // the reconsumed lines that asked for each retry
+	copies    map[int][]string // of each retry, in the order in which they first came
+	moved     []*Line          // deliveries that went on to the retry topic
+	received  []*Line          // the first one of each consumer
+	came      int64            // since when it is due: published, or the end of its delay
+	waits     bool             // for a delivery
+	unsure    bool             // a call was refused, or nothing says which retry a delivery was
+	stuck     bool             // was found so
+	handled   bool             // a handler was done with it
 }
 
 // key is the order of the messages of one key.
@@ -46,6 +51,8 @@ type key struct {
 	published int
 	latest    *message // the last published one of those that were delivered
 	first     *Line    // its first delivery
+	handled   *message // the last published one of those that were handled
+	by        *Line    // its delivery that was handled
 }
 
 // New makes a Checker.
@@ -92,17 +99,25 @@ func (c *Checker) Add(l *Line) {
 	switch l.Kind { //nolint:exhaustive // the others are of consumers
 	case Published:
 		c.publish(m, l)
+	case Received:
+		c.receives = true
+		if !slices.ContainsFunc(m.received, func(r *Line) bool { return r.Consumer == l.Consumer }) {
+			m.received = append(m.received, l)
+		}
 	case Delivered:
 		c.deliver(m, l)
 	case Nacked, Snoozed, Reconsumed:
 		c.fail(m, l)
 	case Acking:
+		c.checkSerial(m, l)
 		m.acking = l
 	case Acked:
+		c.checkSerial(m, l)
 		c.settle(m, l)
 	case Refused:
 		m.unsure = true
 		m.failures = slices.DeleteFunc(m.failures, func(f *Line) bool { return f.Consumer == l.Consumer })
+		m.moved = slices.DeleteFunc(m.moved, func(d *Line) bool { return d.Consumer == l.Consumer })
 	case DeadLettered:
 		c.deadLetter(m, l)
 	}
@@ -149,9 +164,9 @@ func (c *Checker) publish(m *message, l *Line) {
 func (c *Checker) fail(m *message, l *Line) {
 	c.summary.Failures++
 	if l.Kind == Reconsumed {
-		m.retried = l
+		m.reconsume(l)
 	}
-	m.failures = append(slices.DeleteFunc(m.failures, func(f *Line) bool { return f.Consumer == l.Consumer }), l)
+	m.failures = append(slices.DeleteFunc(m.failures, l.isBeside), l)
 	m.came, m.waits = l.At+l.Delay, true
 }
 
@@ -169,9 +184,9 @@ func (c *Checker) settle(m *message, l *Line) {
 func (c *Checker) deadLetter(m *message, l *Line) {
 	c.summary.Letters++
 	switch {
-	case m.letter != nil && !c.isUnsure(m) && !c.anyFault(m.delivered, l):
+	case m.letter != nil && !m.unsure && !c.anyFault(m.delivered, l):
 		c.find(Letters, m, "became a dead letter twice", m.letter, l)
-	case m.settled != nil && m.settled.Kind == Acked && !c.isUnsure(m):
+	case m.settled != nil && m.settled.Kind == Acked && !m.unsure:
 		c.find(Letters, m, "became a dead letter although it was acknowledged", m.settled, l)
 	}
 	m.letter = l
@@ -184,9 +199,12 @@ func (c *Checker) deliver(m *message, l *Line) {
 	c.running[l.Consumer] = true
 	c.summary.Longest = max(c.summary.Longest, c.wait(m, l.At))
 	c.checkStuck(m, l)
+	second := c.checkCopy(m, l)
 	if m.settled != nil {
 		c.summary.Doubles++
-		c.checkDouble(m, l)
+		if !second {
+			c.checkDouble(m, m.settled, l)
+		}
 		m.settled, m.acking, m.counts = nil, nil, nil
 	}
 	if m.delivered == nil {
@@ -194,8 +212,8 @@ func (c *Checker) deliver(m *message, l *Line) {
 	}
 	c.checkDelay(m, l)
 	c.checkCount(m, l)
-	m.failures = slices.DeleteFunc(m.failures, func(f *Line) bool { return f.Consumer == l.Consumer })
-	m.counts = append(slices.DeleteFunc(m.counts, func(d *Line) bool { return d.Consumer == l.Consumer }), l)
+	m.failures = slices.DeleteFunc(m.failures, l.isBeside)
+	m.counts = append(slices.DeleteFunc(m.counts, l.isBeside), l)
 	m.delivered, m.waits = l, false
 }
 

@@ -1,6 +1,6 @@
-// Package history checks what a client did with messages. A history is JSON lines that any client writes, in any
-// language; docs/history.md describes the format. A Reader parses files and merges them by time, and a Checker finds
-// messages that were lost, early or doubled. Both stream: they keep the last lines of each message, not the files.
+// Package history checks what a client did with messages. A history is JSON lines that any client writes, in any language; docs/history.md
+// describes the format. A Reader parses files and merges them by time, and a Checker finds messages that were lost, early or doubled.
+// Both stream: they keep the last lines of each message, not the files.
 package history
 
 import (
@@ -11,10 +11,10 @@ import (
 // Kind says what happened.
 type Kind string
 
-// What happens to a message. Published, Nacked, Snoozed, Reconsumed and Acking are written before the call, Acked after
-// it.
+// What happens to a message. Published, Nacked, Snoozed, Reconsumed and Acking are written before the call, Acked after it.
 const (
 	Published    Kind = "published"
+	Received     Kind = "received"
 	Delivered    Kind = "delivered"
 	Nacked       Kind = "nacked"
 	Snoozed      Kind = "snoozed"
@@ -45,6 +45,8 @@ type Event struct {
 	Key       string // of Published
 	Delay     int64  // of Nacked, Snoozed and Reconsumed, in microseconds
 	Count     int    // redelivery count of Delivered; -1 if unknown
+	Retry     int    // of Delivered: how often the message went through the retry topic before; -1 if unknown
+	Copy      string // the broker's id of the delivered message; "" if unknown
 	Confirmed bool   // of Acked: the broker has answered
 	Note      string // for people
 }
@@ -59,19 +61,19 @@ const (
 )
 
 // shape says which fields a kind of event has beside at, event and note.
-type shape struct{ message, consumer, key, delay, count, confirmed presence }
+type shape struct{ message, consumer, key, delay, count, retry, copied, confirmed presence }
 
 // kinds are in the order of docs/history.md.
-var kinds = []Kind{Published, Delivered, Nacked, Snoozed, Reconsumed, Acking, Acked, Refused, DeadLettered, Started,
-	Disconnected, Killed,
+var kinds = []Kind{Published, Received, Delivered, Nacked, Snoozed, Reconsumed, Acking, Acked, Refused, DeadLettered, Started, Disconnected, Killed,
 	Closed, Drained}
 
 var shapes = map[Kind]shape{
 	Published:    {message: required, key: optional},
-	Delivered:    {message: required, consumer: required, count: optional},
-	Nacked:       {message: required, consumer: required, delay: required},
-	Snoozed:      {message: required, consumer: required, delay: required},
-	Reconsumed:   {message: required, consumer: required, delay: required},
+	Received:     {message: required, consumer: required},
+	Delivered:    {message: required, consumer: required, count: optional, retry: optional, copied: optional},
+	Nacked:       {message: required, consumer: required, delay: required, copied: optional},
+	Snoozed:      {message: required, consumer: required, delay: required, copied: optional},
+	Reconsumed:   {message: required, consumer: required, delay: required, copied: optional},
 	Acking:       {message: required, consumer: required},
 	Acked:        {message: required, consumer: required, confirmed: required},
 	Refused:      {message: required, consumer: optional},
@@ -92,6 +94,8 @@ type line struct {
 	Key       *string `json:"key,omitempty"`
 	Delay     *int64  `json:"delay,omitempty"`
 	Count     *int64  `json:"count,omitempty"`
+	Retry     *int64  `json:"retry,omitempty"`
+	Copy      *string `json:"copy,omitempty"`
 	Confirmed *bool   `json:"confirmed,omitempty"`
 	Note      *string `json:"note,omitempty"`
 }
@@ -115,6 +119,13 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	if has.count == optional && e.Count >= 0 {
 		count := int64(e.Count)
 		l.Count = &count
+	}
+	if has.retry == optional && e.Retry >= 0 {
+		retry := int64(e.Retry)
+		l.Retry = &retry
+	}
+	if has.copied == optional && e.Copy != "" {
+		l.Copy = &e.Copy
 	}
 	if has.confirmed == required {
 		l.Confirmed = &e.Confirmed

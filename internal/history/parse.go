@@ -33,10 +33,9 @@ func Parse(text []byte) (Event, error) {
 	e.Message = p.text("message", has.message)
 	e.Key = p.text("key", has.key)
 	e.Delay = p.number("delay", has.delay, maxTime)
-	e.Count = -1
-	if _, given := fields["count"]; given && has.count != absent {
-		e.Count = int(p.number("count", has.count, maxCount))
-	}
+	e.Count = p.count("count", has.count)
+	e.Retry = p.count("retry", has.retry)
+	e.Copy = p.text("copy", has.copied)
 	e.Confirmed = p.boolean("confirmed", has.confirmed)
 	e.Note = p.text("note", optional)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -48,8 +47,7 @@ func Parse(text []byte) (Event, error) {
 	return e, nil
 }
 
-// object returns the fields of a JSON object. Unlike json.Unmarshal it tells upper from lower case, and refuses a field
-// given twice.
+// object returns the fields of a JSON object. Unlike json.Unmarshal it tells upper from lower case, and refuses a field given twice.
 func object(text []byte) (map[string]json.RawMessage, error) {
 	bad := func(err error) error {
 		return fmt.Errorf("line is %s, want one JSON object: %w", quote(string(text)), err)
@@ -131,6 +129,14 @@ func (p *parser) number(name string, has presence, highest int64) (n int64) {
 	return n
 }
 
+// count is -1 if the field is not given.
+func (p *parser) count(name string, has presence) int {
+	if _, given := p.fields[name]; !given || has == absent {
+		return -1
+	}
+	return int(p.number(name, has, maxCount))
+}
+
 func (p *parser) text(name string, has presence) (s string) {
 	const want = "a string that is not empty"
 	if p.take(name, has, &s, want) && s == "" {
@@ -168,8 +174,8 @@ func (s shape) String() string {
 	for _, field := range []struct {
 		name string
 		has  presence
-	}{{"consumer", s.consumer}, {"message", s.message}, {"key", s.key}, {"delay", s.delay}, {"count", s.count},
-		{"confirmed", s.confirmed}} {
+	}{{"consumer", s.consumer}, {"message", s.message}, {"key", s.key}, {"delay", s.delay}, {"count", s.count}, {"retry", s.retry},
+		{"copy", s.copied}, {"confirmed", s.confirmed}} {
 		if field.has != absent {
 			names = append(names, field.name)
 		}

@@ -40,7 +40,7 @@ func TestBadLineIsNamed(t *testing.T) {
 		`{"at":-1,"event":"drained"}`:                           `at is -1, want a whole number of microseconds`,
 		`{"at":4,"event":"drained"}`:                            `at is 4, want at least 5, the line before's`,
 		`{"at":6}`:                                              `event is missing, want a string`,
-		`{"at":6,"event":"received"}`:                           `event is "received", want published, delivered, nacked, snoozed,`,
+		`{"at":6,"event":"gone"}`:                               `event is "gone", want published, received, delivered, nacked, snoozed,`,
 		`{"at":6,"At":6,"event":"drained"}`:                     `drained has a field "At", want only at, event and note`,
 		`{"at":6,"at":6,"event":"drained"}`:                     `field "at" is given twice, want it once`,
 		`{"at":6,"event":"acked"}`:                              `consumer is missing, want a string that is not empty`,
@@ -49,7 +49,7 @@ func TestBadLineIsNamed(t *testing.T) {
 		`{"at":6,"event":"acked","message":"m","consumer":"c"}`: `confirmed is missing, want true or false`,
 		`{"at":6,"event":"acked","message":"m","consumer":"c","confirmed":"yes"}`:             `confirmed is "yes", want true or false`,
 		`{"at":6,"event":"nacked","message":"m","consumer":"c"}`:                              `delay is missing, want a whole number of microseconds`,
-		`{"at":6,"event":"delivered","message":"m","consumer":"c","delay":1}`:                 `delivered has a field "delay", want only at, event, consumer, message, count and note`,
+		`{"at":6,"event":"delivered","message":"m","consumer":"c","delay":1}`:                 `delivered has a field "delay", want only at, event, consumer, message, count, retry, copy and note`,
 		`{"at":6,"event":"delivered","message":"m","consumer":"c","count":-1}`:                `count is -1, want a whole number from 0 to 2147483647`,
 		`{"at":6,"event":"delivered","message":"m","consumer":"c","count":99999999999999999}`: `count is 99999999999999999, want a whole number from 0 to 2147483647`,
 	} {

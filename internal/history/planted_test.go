@@ -55,6 +55,8 @@ var plantings = map[string]struct {
 	"lost, never delivered":           {history.Lost, plantUndelivered},
 	"early":                           {history.Early, plantEarly},
 	"early at another consumer":       {history.Early, plantEarlyElsewhere},
+	"early retry":                     {history.Early, plantEarlyRetry},
+	"retry published twice":           {history.Duplicated, plantTwin},
 	"duplicated":                      {history.Duplicated, plantDouble(false)},
 	"duplicated though confirmed":     {history.Duplicated, plantDouble(true)},
 	"out of order":                    {history.Disorder, plantDisorder},
@@ -148,11 +150,32 @@ func again(events []history.Event, i int) int {
 }
 
 func plantEarly(t *rapid.T, events []history.Event, _ int64) ([]history.Event, string) {
-	i := pick(t, events, func(i int) bool { // a retry may be published twice
-		return again(events, i) >= 0 && first(events, 0, events[i].Message, history.Reconsumed) < 0
-	})
+	i := pick(t, events, func(i int) bool { return again(events, i) >= 0 && events[i].Kind != history.Reconsumed })
 	events[i].Delay = events[again(events, i)].At - events[i].At + rapid.Int64Range(1, 1000*second).Draw(t, "by")
 	return events, events[i].Message
+}
+
+// plantEarlyRetry has a retry come early, whatever faults are near and whoever gets it.
+func plantEarlyRetry(t *rapid.T, events []history.Event, _ int64) ([]history.Event, string) {
+	next := func(i int) int { return first(events, i+1, events[i].Message, history.Delivered) }
+	i := pick(t, events, func(i int) bool { return events[i].Kind == history.Reconsumed && next(i) >= 0 })
+	events[i].Delay = events[next(i)].At - events[i].At + rapid.Int64Range(1, 1000*second).Draw(t, "by")/1000*1000 + 1000
+	return events, events[i].Message
+}
+
+// plantTwin has a retry come a second time, as another copy.
+func plantTwin(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Event, string) {
+	i := pick(t, events, func(i int) bool {
+		return events[i].At > calmFrom && events[i].Kind == history.Nacked && again(events, i) >= 0
+	})
+	e, j := events[i], again(events, i)
+	retry := func(copied string, at int64) []history.Event {
+		return []history.Event{{At: at, Kind: history.Delivered, Message: e.Message, Consumer: e.Consumer, Count: -1, Retry: 1, Copy: copied}}
+	}
+	events[i].Kind = history.Reconsumed
+	rest := slices.DeleteFunc(slices.Clone(events[j:]), func(o history.Event) bool { return o.Message == e.Message })
+	last := append(retry("twin", events[j].At+1), history.Event{At: events[j].At + 2, Kind: history.Acked, Message: e.Message, Consumer: e.Consumer})
+	return slices.Concat(events[:j], retry("one", events[j].At), last, rest), e.Message
 }
 
 func plantEarlyElsewhere(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Event, string) {

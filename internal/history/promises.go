@@ -1,7 +1,9 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -32,69 +34,97 @@ func (c *Checker) checkOrder(m *message, l *Line) {
 	if m.key == nil {
 		return
 	}
-	if m.key.latest != nil && m.number < m.key.latest.number {
-		c.find(Disorder, m, "came after message "+m.key.latest.name+", which was published later with the same key",
-			m.published,
-			m.key.latest.published, m.key.first, l)
+	if later := m.key.latest; later != nil && m.number < later.number {
+		if c.mayPass(m, m.key.first) {
+			c.find(Disorder, m, "came after message "+later.name+", which was published later with the same key", m.published,
+				later.published, m.key.first, l)
+		}
 		return
 	}
 	m.key.latest, m.key.first = m, l
 }
 
-// onTheWay is how long an acknowledgement may take to the broker, which meanwhile may send the message to another
-// consumer, beside one of its batch that was asked for. Clients send acknowledgements together, every 0.1 s.
+// checkSerial finds a message that is handled after a later one of its key.
+func (c *Checker) checkSerial(m *message, l *Line) {
+	if !c.rules.Serial || m.key == nil || m.handled {
+		return
+	}
+	m.handled = true
+	if later := m.key.handled; later != nil && m.number < later.number {
+		if c.mayPass(m, m.key.by) {
+			c.find(Disorder, m, "was handled after message "+later.name+", which was published later with the same key", m.published,
+				later.published, m.key.by, l)
+		}
+		return
+	}
+	m.key.handled, m.key.by = m, cmp.Or(m.deliveryOf(l), l)
+}
+
+// mayPass reports whether a consumer that was delivered a later message could have known of this one: it had received it, or the history
+// does not say what consumers received.
+func (c *Checker) mayPass(m *message, later *Line) bool {
+	return !c.receives || slices.ContainsFunc(m.received, func(r *Line) bool { return r.Consumer == later.Consumer && r.At <= later.At })
+}
+
+// onTheWay is how long an acknowledgement may take to the broker, which meanwhile may send the message to another consumer, beside one of its
+// batch that was asked for. Clients send acknowledgements together, every 0.1 s.
 const onTheWay = time.Second
 
-func (c *Checker) checkDouble(m *message, l *Line) {
-	s := m.settled
+// checkDouble finds a delivery after the line that settled the message, or that moved it to the retry topic.
+func (c *Checker) checkDouble(m *message, s, l *Line) {
 	from := s.At - c.rules.Window.Microseconds()
 	switch {
-	case c.isUnsure(m) || c.fault(l.Consumer, from, l.At):
+	case m.unsure || c.fault(l.Consumer, from, l.At):
 		return
 	case s.Kind == DeadLettered && c.anyFault(m.delivered, l):
 		return
-	case s.Kind == Acked && !s.Confirmed && s.Consumer != l.Consumer && micros(l.At-s.At) < onTheWay:
+	case s.Kind != DeadLettered && !s.Confirmed && s.Consumer != l.Consumer && micros(l.At-s.At) < onTheWay:
 		return
-	case s.Kind == Acked && !s.Confirmed && c.fault(s.Consumer, from, min(l.At, s.At+c.rules.Window.Microseconds())):
+	case s.Kind != DeadLettered && !s.Confirmed && c.fault(s.Consumer, from, min(l.At, s.At+c.rules.Window.Microseconds())):
 		return
 	}
-	how := map[bool]string{true: "it was acknowledged, and the broker confirmed that",
-		false: "it was acknowledged, and no connection was lost"}[s.Confirmed]
-	if s.Kind == DeadLettered {
+	how := map[bool]string{true: "it was acknowledged, and the broker confirmed that", false: "it was acknowledged, and no connection was lost"}[s.Confirmed]
+	switch s.Kind { //nolint:exhaustive // the others do not settle
+	case DeadLettered:
 		how = "it was a dead letter"
+	case Reconsumed:
+		how = "it went to the retry topic, and no connection was lost"
 	}
 	c.find(Duplicated, m, "was delivered after "+how, s, l)
 }
 
-// checkDelay finds a delivery before a delay is over, unless the consumer that knew the delay was gone meanwhile.
+// checkDelay finds a delivery before the delay of a nack is over, unless the consumer that knew the delay was gone meanwhile.
 func (c *Checker) checkDelay(m *message, l *Line) {
 	for _, f := range m.failures {
 		due := f.At + f.Delay
-		if l.At >= due || c.isUnsure(m) || c.forgets(f, l) && !(c.rules.Durable && m.isCounted(f, l)) {
+		if l.At >= due || f.Kind == Reconsumed || f.Copy != l.Copy || c.forgets(f, l) && !(c.rules.Durable && m.isCounted(f, l)) {
 			continue
 		}
-		c.find(Early, m, fmt.Sprintf("came %v before it was due", round(micros(due-l.At))), f, l)
+		c.findEarly(m, due, f, l)
 		return
 	}
+}
+
+func (c *Checker) findEarly(m *message, due int64, asked, l *Line) {
+	c.find(Early, m, fmt.Sprintf("came %v before it was due", round(micros(due-l.At))), asked, l)
 }
 
 // checkCount compares the count with that of the delivery that failed.
 func (c *Checker) checkCount(m *message, l *Line) {
 	if limit := c.rules.MaxDeliveries; limit > 0 && l.Count >= limit {
-		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at most %d, for %d deliveries", l.Count,
-			limit-1, limit), l)
+		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at most %d, for %d deliveries", l.Count, limit-1, limit), l)
 		return
 	}
-	if l.Count < 0 || c.isUnsure(m) || len(m.counts) == 0 { // a client forgets the count of what it settled
+	if l.Count < 0 || m.unsure || len(m.counts) == 0 { // a client forgets the count of what it settled
 		return
 	}
 	before := m.delivered
-	if before == nil || before.Count < 0 || !c.rules.Durable && c.mayRestart(before, l) {
+	if before == nil || before.Count < 0 || before.Copy != l.Copy || !c.rules.Durable && c.mayRestart(before, l) {
 		return
 	}
 	low, failure := before.Count, (*Line)(nil)
 	for _, f := range m.failures {
-		if f.Consumer == before.Consumer {
+		if f.isBeside(before) {
 			failure = f
 		}
 	}
@@ -103,6 +133,8 @@ func (c *Checker) checkCount(m *message, l *Line) {
 		return
 	case failure != nil && failure.Kind == Nacked && !c.forgets(failure, l):
 		low++
+	case failure != nil && failure.Kind == Nacked && l.Count <= before.Count:
+		c.summary.Forgotten++
 	}
 	lines := []*Line{before, l}
 	if failure != nil {

@@ -70,8 +70,9 @@ func (w *world) handle(name string, calm bool) {
 	if calm {
 		failures = max(failures, 2)
 	}
+	retry, copied := 0, name
 	deliver := func() {
-		w.add(history.Event{Kind: history.Delivered, Message: name, Consumer: on, Count: count})
+		w.add(history.Event{Kind: history.Delivered, Message: name, Consumer: on, Count: count, Retry: retry, Copy: copied})
 	}
 	deliver()
 	for range failures {
@@ -81,12 +82,16 @@ func (w *world) handle(name string, calm bool) {
 		if calm {
 			kind = history.Nacked
 		}
-		w.add(history.Event{Kind: kind, Message: name, Consumer: on, Delay: delay})
+		w.add(history.Event{Kind: kind, Message: name, Consumer: on, Delay: delay, Copy: copied})
+		if kind == history.Reconsumed {
+			retry++
+			copied = fmt.Sprint(name, "/", retry)
+		}
 		due := w.now + delay
 		switch {
 		case !calm && rapid.IntRange(0, 3).Draw(w.t, "trouble") == 0:
 			on = w.trouble(on, history.Disconnected, history.Killed, history.Closed)
-			if rapid.Bool().Draw(w.t, "knows") && slices.Contains(w.names, on) { // or the new one gets it at once
+			if kind == history.Reconsumed || rapid.Bool().Draw(w.t, "knows") && slices.Contains(w.names, on) { // or the new one gets it at once
 				w.now = max(w.now, due)
 			}
 			count = 0

@@ -122,7 +122,8 @@ func (g *Group) arrive(now time.Duration, m *message, c Copy) Arrival {
 		m.counts(c)
 		if m.busy == 0 {
 			g.keep(m, c)
-			if c.Wait > 0 && c.Tries > m.count+1 { // another consumer failed on it
+			// A retry that is not due, or another consumer failed on it.
+			if c.Wait > 0 && (!m.delivered || c.Tries > m.count+1) {
 				g.wait(now, m, add(now, c.Wait))
 				break
 			}

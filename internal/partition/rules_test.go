@@ -682,6 +682,23 @@ func newAwaitingFixture() *fixture {
 	return f
 }
 
+// An old copy of a retry is dropped, since the broker has sent it again: the newer one is not due either.
+func TestRetryWhoseOldCopyWasDroppedIsNotEarly(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	old, newer := f.copy(of0, 1), f.copy(of0, 1)
+	f.arrivesAs(at(1, 1), 1, nil)
+	f.Lost(f.now)
+	f.Sent(f.now, of0, newer.Object)
+	old.Wait, newer.Wait = time.Minute, time.Minute
+	assert.Equal(t, Old, f.Arrive(f.now, old).Verdict)
+	assert.Equal(t, Noted, f.Arrive(f.now, newer).Verdict)
+	assert.Equal(t, Waiting, f.state())
+	f.now += time.Minute
+	f.due()
+	_, ok := f.Take(f.now, false)
+	assert.True(t, ok)
+}
+
 func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
 	f := newAwaitingFixture()
 	f.due()

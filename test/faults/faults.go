@@ -50,7 +50,8 @@ var variants = []struct {
 
 var faults = []fault{
 	{name: "broker killed", what: "SIGKILL of the broker with all messages waiting for a nack; it starts again on the same data",
-		types: allTypes, work: waiting, short: true, make: onceAllWait(func(ctx context.Context, _ *trial) error {
+		types: allTypes, work: waiting, short: true, make: onceAllWait(func(ctx context.Context, t *trial) error {
+			t.broke("broker killed")
 			if _, err := script(ctx, "kill"); err != nil {
 				return err
 			}
@@ -65,11 +66,13 @@ var faults = []fault{
 	{name: "stalled", what: "nothing passes for three keep-alive intervals, and then all of it",
 		types: allTypes, work: mixed, make: func(ctx context.Context, t *trial) error {
 			sleep(ctx, time.Second)
+			t.broke("stalled")
 			t.proxy.stall(ctx, 3*keepAlive)
 			return nil
 		}},
 	{name: "half-open", what: "the other side of each connection vanishes without closing it, five times",
 		types: allTypes, work: mixed, make: repeat(5, 3*time.Second, func(_ context.Context, t *trial) error {
+			t.broke("half-open")
 			t.proxy.halfOpen()
 			return nil
 		}), also: [][]string{{"cumulative"}}},
@@ -149,6 +152,7 @@ func onceAllWait(do func(context.Context, *trial) error) func(context.Context, *
 }
 
 func cut(_ context.Context, t *trial) error {
+	t.broke("cut")
 	t.proxy.cut()
 	return nil
 }
@@ -163,6 +167,7 @@ func replace(_ context.Context, t *trial) error {
 // eachTopic calls the admin API for the topic or each of its partitions.
 func eachTopic(ctx context.Context, t *trial, method, path string) error {
 	for _, topic := range t.work.topics() {
+		t.broke(method + path)
 		if err := patiently(ctx, func() error { return t.broker.rest(ctx, method, topic+path, nil, nil) }); err != nil {
 			return err
 		}
@@ -177,6 +182,7 @@ func hideOne(ctx context.Context, t *trial) error {
 	topic := t.work.topics()[hidden]
 	t.proxy.hide(topic)
 	defer t.proxy.hide("")
+	t.broke("unloaded")
 	err := patiently(ctx, func() error { return t.broker.rest(ctx, "PUT", topic+"/unload", nil, nil) })
 	if err != nil {
 		return err
@@ -185,7 +191,7 @@ func hideOne(ctx context.Context, t *trial) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return t.until(ctx, "until all of the other partitions are settled", func(counts) bool {
-		return time.Since(begin) >= 20*time.Second && t.model.settledBeside(hidden) == others
+		return time.Since(begin) >= 20*time.Second && t.settledBeside(hidden) == others
 	})
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/history"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -25,8 +25,10 @@ type trial struct {
 	with     []string // the variants
 	broker   *broker
 	proxy    *proxy
-	logProxy *proxy // of the log's own client
-	model    *model
+	logProxy *proxy  // of the log's own client
+	record   *record // what the trial does itself
+	faults   int     // that may have broken connections
+	started  int     // consumers
 	local    *consumer
 	others   []process
 }
@@ -34,7 +36,7 @@ type trial struct {
 // process is a consumer in a process of its own.
 type process struct {
 	*exec.Cmd
-	told chan struct{} // closed when all its events are noted
+	name string
 }
 
 // name is the fault's and those of the variants.
@@ -79,7 +81,7 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 	}
 	defer t.logProxy.close()
 	t.work.LogURL = t.logProxy.url
-	t.broker, t.model = b, &model{lives: make([]life, t.work.Messages), apart: t.work.apart()}
+	t.broker = b
 	if t.work.URL = t.proxy.url; b.inProcess != nil {
 		t.work.URL = b.url
 	}
@@ -89,6 +91,9 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 			if err := b.rest(ctx, "PUT", t.work.Topic+"/partitions", t.work.Partitions, nil); err != nil {
 				return err
 			}
+		}
+		if t.record, err = newRecord(t.work.Dir, "trial"); err != nil {
+			return err
 		}
 		return t.send(ctx)
 	})
@@ -107,21 +112,24 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 	if err := t.fault.make(ctx, t); err != nil {
 		return result{}, err
 	}
-	t.model.heal()
+	if t.faults > 0 {
+		t.broke("over")
+	}
 	err = t.drain(ctx)
 	var stuck *stuckError
 	if errors.As(err, &stuck) { // whether they are lost another consumer shows
-		t.model.stuck(stuck.backlog)
 		t.stop()
-		t.local = nil
 		if err = t.start(ctx); err == nil {
 			err = t.drain(ctx)
 		}
 	}
 	if err == nil {
+		t.record.note(history.Event{Kind: history.Drained})
 		err = t.logIsBack(ctx)
 	}
-	return t.model.finish(), err
+	t.stop() // so that all is written
+	r, checkErr := t.finish()
+	return r, errors.Join(err, checkErr)
 }
 
 // send publishes the messages, every other hundred in batches of ten, in this order, and knows that the broker has them.
@@ -151,6 +159,11 @@ func (t *trial) send(ctx context.Context) error {
 	lost := make(chan error, t.work.Messages)
 	for n := range t.work.Messages {
 		msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%06d%100s", n, ""), Key: fmt.Sprint(n / 10 % 10)} // one key in a batch
+		published := history.Event{Kind: history.Published, Message: fmt.Sprint(n)}
+		if t.work.Cumulative { // else failed messages are overtaken, and four goroutines take them
+			published.Key = fmt.Sprint("partition ", n%t.work.apart())
+		}
+		t.record.note(published)
 		producers[n/100%2].SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { lost <- err })
 		if n%100 == 99 || n == t.work.Messages-1 { // the two producers would not publish in order
 			if err := producers[n/100%2].FlushWithCtx(ctx); err != nil {
@@ -174,7 +187,7 @@ func (t *trial) start(ctx context.Context) error {
 			return err
 		}
 		return patiently(ctx, func() (err error) {
-			t.local, err = startConsumer(client, t.work, t.model.note)
+			t.local, err = startConsumer(client, t.named())
 			return err
 		})
 	}
@@ -187,7 +200,8 @@ func (t *trial) start(ctx context.Context) error {
 }
 
 func (t *trial) startProcess() error {
-	text, err := json.Marshal(t.work)
+	w := t.named()
+	text, err := json.Marshal(w)
 	if err != nil {
 		return err
 	}
@@ -197,24 +211,10 @@ func (t *trial) startProcess() error {
 	}
 	cmd := exec.Command(self, "-worker", string(text))
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	told := make(chan struct{})
-	t.others = append(t.others, process{cmd, told})
-	go func() {
-		defer close(told)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var e event
-			if json.Unmarshal(lines.Bytes(), &e) == nil {
-				t.model.note(e)
-			}
-		}
-	}()
+	t.others = append(t.others, process{cmd, w.Name})
 	return nil
 }
 
@@ -222,8 +222,10 @@ func (t *trial) startProcess() error {
 func (t *trial) end(by os.Signal) error {
 	oldest := t.others[0]
 	t.others = t.others[1:]
+	if by == os.Kill {
+		t.record.note(history.Event{Kind: history.Killed, Consumer: oldest.name})
+	}
 	err := oldest.Process.Signal(by)
-	<-oldest.told // Wait would discard the rest
 	_ = oldest.Wait()
 	return err
 }
@@ -232,6 +234,7 @@ func (t *trial) stop() {
 	if t.local != nil {
 		t.local.close()
 		t.local.client.Close()
+		t.local = nil
 	}
 	for len(t.others) > 0 {
 		_ = t.end(os.Interrupt)
@@ -241,7 +244,7 @@ func (t *trial) stop() {
 // until waits for a state of the messages, and shows how far they are.
 func (t *trial) until(ctx context.Context, what string, reached func(counts) bool) error {
 	for {
-		n := t.model.progress()
+		n := t.progress()
 		t.show("%s: %v", what, n)
 		if reached(n) {
 			return nil
@@ -280,9 +283,9 @@ func (t *trial) drain(ctx context.Context) error {
 			} else if time.Since(since) > patience {
 				return &stuckError{s}
 			}
-			t.show("waiting for the rest: %v", t.model.progress())
+			t.show("waiting for the rest: %v", t.progress())
 			if sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
-				return fmt.Errorf("the broker has %v of %s: %w; %v; %s", s, topic, context.Cause(ctx), t.model.progress(), t.stats())
+				return fmt.Errorf("the broker has %v of %s: %w; %v; %s", s, topic, context.Cause(ctx), t.progress(), t.stats())
 			}
 		}
 	}

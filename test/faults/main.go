@@ -11,7 +11,8 @@
 //
 // "stuck" are messages that the broker did not send although a consumer wanted them, and that came when another consumer took its
 // place: plain consumers meet that as often. "disorder" counts, where messages are acknowledged cumulatively, those first delivered
-// before the one published before them. The exit status is 1 if a message was lost, out of order, or came early through one Consumer.
+// before the one published before them. Each trial writes a history, which docs/history.md describes. The exit status is 1 if it has another
+// finding than a stuck message.
 package main
 
 import (
@@ -23,10 +24,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
 func main() {
@@ -47,6 +52,7 @@ func run(ctx context.Context) error {
 	soak := flag.Duration("for", 0, "choose faults at random for so `long`")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the choice of -for")
 	list := flag.Bool("list", false, "list the faults")
+	dir := flag.String("history", "", "write the history of each trial to a folder in this `folder`; redelivery check reads it")
 	worker := flag.String("worker", "", "be a consumer that may be killed: `JSON` of its work")
 	flag.Parse()
 
@@ -98,7 +104,7 @@ func run(ctx context.Context) error {
 	case len(chosen) == 0:
 		return fmt.Errorf("no fault %q for type %q; -list shows what there is", *fault, *kind)
 	case *soak == 0:
-		return try(ctx, func(i int) *trial {
+		return try(ctx, *dir, func(i int) *trial {
 			if i < len(chosen) {
 				return chosen[i]
 			}
@@ -107,7 +113,7 @@ func run(ctx context.Context) error {
 	}
 	fmt.Fprintf(os.Stderr, "-seed %d\n", *seed)
 	random, end := rand.New(rand.NewPCG(*seed, 0)), time.Now().Add(*soak)
-	return try(ctx, func(int) *trial {
+	return try(ctx, *dir, func(int) *trial {
 		if time.Now().After(end) {
 			return nil
 		}
@@ -121,8 +127,16 @@ func run(ctx context.Context) error {
 	})
 }
 
-// try makes trials until next has no more, and prints a row for each.
-func try(ctx context.Context, next func(i int) *trial) error {
+// try makes trials until next has no more, and prints a row for each. Without a folder it keeps only the histories that have a finding.
+func try(ctx context.Context, dir string, next func(i int) *trial) error {
+	keep := dir != ""
+	if !keep {
+		var err error
+		if dir, err = os.MkdirTemp("", "chaos"); err != nil {
+			return err
+		}
+		defer func() { _ = os.Remove(dir) }() // if it is empty
+	}
 	broker, err := startBroker(ctx, nil, "start", "-keep")
 	if err != nil {
 		return err
@@ -135,15 +149,25 @@ func try(ctx context.Context, next func(i int) *trial) error {
 		if t == nil {
 			break
 		}
+		t.work.Dir = filepath.Join(dir, fmt.Sprintf("%d-%s-%s", i, strings.NewReplacer(" ", "-", ",", "").Replace(t.name()), typeNames[t.work.Type]))
+		if err := os.MkdirAll(t.work.Dir, 0o700); err != nil {
+			return err
+		}
 		begin := time.Now()
 		r, err := t.run(ctx, broker)
 		if ctx.Err() != nil {
 			break
 		}
 		fmt.Printf("| %-22s | %-10s | %6d | %6d | %5d | %3d | %d | %d | %d | %6.1f s | %3.0f s |\n", t.name(), typeNames[t.work.Type],
-			t.work.Messages, r.processed, r.duplicates, r.stuck, r.lost, r.early, r.disorder, r.stall.Seconds(), time.Since(begin).Seconds())
-		if err == nil && r.lost+r.early+r.disorder > 0 {
-			err = fmt.Errorf("%d lost, %d early by up to %v, %d out of order, such as %s", r.lost, r.early, r.earliest, r.disorder, strings.Join(r.examples, ", "))
+			t.work.Messages, r.Settled, r.Doubles, r.found[history.Stuck], r.found[history.Lost], r.found[history.Early], r.found[history.Disorder],
+			r.Longest.Seconds(), time.Since(begin).Seconds())
+		switch bad := slices.DeleteFunc(r.findings, func(f history.Finding) bool { return f.Fault == history.Stuck }); {
+		case err == nil && len(bad) > 0:
+			err = fmt.Errorf("%v, such as message %s, which %s; see %s", r.found, bad[0].Message, bad[0].Text, t.work.Dir)
+		case err == nil && !keep:
+			if err := os.RemoveAll(t.work.Dir); err != nil {
+				return err
+			}
 		}
 		if err != nil {
 			failed = append(failed, fmt.Sprintf("%s on %s: %v", t.name(), typeNames[t.work.Type], err))
@@ -151,24 +175,23 @@ func try(ctx context.Context, next func(i int) *trial) error {
 		}
 	}
 	if len(failed) > 0 {
-		return errors.New("nothing may be lost, early or out of order:\n" + strings.Join(failed, "\n"))
+		return errors.New("nothing may be lost, early, out of order, miscounted, or doubled without a fault:\n" + strings.Join(failed, "\n"))
 	}
 	return ctx.Err()
 }
 
-// child is a consumer in a process of its own; its events go to standard output.
+// child is a consumer in a process of its own.
 func child(ctx context.Context, text string) error {
 	var w work
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
 		return err
 	}
-	out := json.NewEncoder(os.Stdout)
 	client, err := newClient(w)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	c, err := startConsumer(client, w, func(e event) { _ = out.Encode(e) })
+	c, err := startConsumer(client, w)
 	if err != nil {
 		return err
 	}

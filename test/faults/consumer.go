@@ -11,7 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
 // work is what consumers have to do, and how.
@@ -30,6 +30,7 @@ type work struct {
 	Wrap            bool   // the handler has messages of its own
 	Log             bool   // there is a log of attempts, with a client of its own by LogURL
 	LogURL, Token   string // Token says who the consumer is, if the broker asks
+	Dir, Name       string // of the history, and of the consumer in it
 	Cumulative      bool   // one goroutine, of which no message fails, acknowledges every tenth with what is before it
 }
 
@@ -83,25 +84,25 @@ type consumer struct {
 	logClient pulsar.Client // nil without a log
 	work      work
 	policy    backoff.RedeliveryBackoff
-	tell      func(event)
-	ctx       context.Context
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup
+	*record
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
 
 	mu       sync.Mutex
-	failures map[int]int          // of each message
-	due      map[string]time.Time // not before; of each message id that is to come again
+	failures map[int]int // of each message
 }
 
-// startConsumer subscribes and begins to work. Events of a message are told in order.
-func startConsumer(client pulsar.Client, w work, tell func(event)) (*consumer, error) {
-	var telling sync.Mutex
-	c := &consumer{client: client, work: w, policy: w.policy(), failures: map[int]int{}, due: map[string]time.Time{}, tell: func(e event) {
-		telling.Lock()
-		defer telling.Unlock()
-		tell(e)
-	}}
+// startConsumer subscribes and begins to work.
+func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
+	c := &consumer{client: client, work: w, policy: w.policy(), failures: map[int]int{}}
+	if c.record, err = newRecord(w.Dir, w.Name); err != nil {
+		return nil, err
+	}
 	opts, options := w.options()
+	options = append(options, redelivery.WithObserver(redelivery.Observer{Lost: func(l redelivery.Lost) {
+		c.note(history.Event{Kind: history.Disconnected, Note: string(l.Why)})
+	}}))
 	more, err := c.withLog(w)
 	if err != nil {
 		return nil, err
@@ -112,6 +113,7 @@ func startConsumer(client pulsar.Client, w work, tell func(event)) (*consumer, e
 		}
 		return nil, err
 	}
+	c.note(history.Event{Kind: history.Started})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if w.Cumulative {
 		c.wg.Go(c.cumulate)
@@ -182,7 +184,7 @@ func (c *consumer) cumulate() {
 			continue
 		}
 		n := number(msg.Payload())
-		c.tell(event{What: delivered, Message: n, At: time.Now()})
+		c.about(n, history.Event{Kind: history.Delivered, Count: int(c.RedeliveryCount(msg))})
 		sleep(c.ctx, pace)
 		partition := n % c.work.apart()
 		open[partition] = append(open[partition], msg)
@@ -196,23 +198,31 @@ func (c *consumer) close() {
 	c.cancel()
 	c.wg.Wait()
 	c.Close()
+	c.note(history.Event{Kind: history.Closed})
 	if c.logClient != nil {
 		c.logClient.Close()
 	}
 }
 
+// note writes what happened to the consumer.
+func (c *consumer) note(e history.Event) {
+	e.Consumer = c.work.Name
+	c.record.note(e)
+}
+
+// about writes what happened to a message.
+func (c *consumer) about(n int, e history.Event) {
+	e.Message = fmt.Sprint(n)
+	c.note(e)
+}
+
 func (c *consumer) handle(msg pulsar.Message) {
-	now, n := time.Now(), number(msg.Payload())
-	id := msg.ID().String()
+	n, count := number(msg.Payload()), int(c.RedeliveryCount(msg))
+	c.about(n, history.Event{Kind: history.Delivered, Count: count})
 	c.mu.Lock()
-	due := c.due[id]
-	delete(c.due, id)
-	if delay, ok := publishing.DelayTime(msg); ok && due.IsZero() {
-		due = msg.PublishTime().Add(delay) // a retry may be published twice, so what was asked for does not tell
-	}
 	failures := c.failures[n]
 	if c.work.Processes > 0 { // the others' count too, else the last messages take minutes
-		failures = max(failures, int(c.RedeliveryCount(msg)))
+		failures = max(failures, count)
 	}
 	fails := failures < n%4
 	if c.work.NackAll {
@@ -222,11 +232,6 @@ func (c *consumer) handle(msg pulsar.Message) {
 		c.failures[n]++
 	}
 	c.mu.Unlock()
-	if due.IsZero() {
-		c.tell(event{What: delivered, Message: n})
-	} else {
-		c.tell(event{What: redelivered, Message: n, Late: now.Sub(due)})
-	}
 	if fails {
 		c.fail(msg, n)
 	} else {
@@ -234,37 +239,31 @@ func (c *consumer) handle(msg pulsar.Message) {
 	}
 }
 
-// fail fails on a message in one of the ways there are. The time it is due is set before, since it may be here again before
-// the call returns.
+// fail fails on a message in one of the ways there are.
 func (c *consumer) fail(msg pulsar.Message, n int) {
-	id := msg.ID().String()
-	later := func(delay time.Duration) {
-		c.tell(event{What: failed, Message: n, Delay: delay})
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.due[id] = time.Now().Add(delay)
-	}
 	delay := c.policy.Next(c.RedeliveryCount(msg))
+	later := func(kind history.Kind, delay time.Duration) {
+		c.about(n, history.Event{Kind: kind, Delay: delay.Microseconds()})
+	}
 	way := n / 4 % 5
 	switch {
 	case way == 0 && !c.work.NackAll:
-		later(delay)
+		later(history.Nacked, delay)
 		c.NackID(msg.ID())
 	case way == 1 && !c.work.NackAll:
-		later(ackTimeout + delay)
+		later(history.Nacked, ackTimeout+delay)
 		if err := c.InProgress(msg); err != nil { // its time was over already
-			c.mu.Lock()
-			delete(c.due, id)
-			c.mu.Unlock()
+			c.about(n, history.Event{Kind: history.Refused})
 		}
 	case way == 2 && c.work.Reconsume:
-		c.tell(event{What: failed, Message: n, Delay: reconsumeDelay})
+		later(history.Reconsumed, reconsumeDelay)
 		if err := c.ReconsumeLaterAfter(c.ctx, msg, reconsumeDelay, nil); err != nil {
-			c.tell(event{What: refused, Message: n})
-			c.Nack(msg) // it comes sooner if its ack timeout is over by now
+			c.about(n, history.Event{Kind: history.Refused})
+			later(history.Nacked, 0) // it comes sooner if its ack timeout is over by now
+			c.Nack(msg)
 		}
 	default:
-		later(delay)
+		later(history.Nacked, delay)
 		c.Nack(msg)
 	}
 }
@@ -272,7 +271,7 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 // settle acknowledges messages, all by the last.
 func (c *consumer) settle(ack func(pulsar.Message) error, msgs ...pulsar.Message) {
 	for _, msg := range msgs {
-		c.tell(event{What: settling, Message: number(msg.Payload())})
+		c.about(number(msg.Payload()), history.Event{Kind: history.Acking})
 	}
 	for ack(msgs[len(msgs)-1]) != nil {
 		if sleep(c.ctx, 100*time.Millisecond); c.ctx.Err() != nil {
@@ -280,6 +279,6 @@ func (c *consumer) settle(ack func(pulsar.Message) error, msgs ...pulsar.Message
 		}
 	}
 	for _, msg := range msgs {
-		c.tell(event{What: settled, Message: number(msg.Payload())})
+		c.about(number(msg.Payload()), history.Event{Kind: history.Acked, Confirmed: c.work.AckWithResponse})
 	}
 }

@@ -1,0 +1,34 @@
+package history
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Create makes a file of a history in a folder, for one process. It stays open.
+func Create(dir, name string) (*Writer, error) {
+	file, err := os.Create(filepath.Join(dir, name+".jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	return NewWriter(file), nil
+}
+
+// ReadFolder calls each for the lines of all files that Create made in a folder, by time.
+func ReadFolder(dir string, each func(*Line)) error {
+	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil {
+		return err
+	}
+	var sources []Source
+	for _, name := range names {
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		sources = append(sources, Source{name, file})
+	}
+	return read(each, sources...)
+}
+
