@@ -51,11 +51,23 @@ fidelity: ## play scenarios on the broker in process and on Pulsar 3.0, 4.0 and 
 
 .PHONY: chaos
 chaos: ## break brokers, connections and consumers under messages at work, and count what becomes of these (40 minutes)
-	go run ./test/chaos
+	go run ./test/faults
 
 .PHONY: chaos-short
 chaos-short: ## the quick ones of these faults (1 minute)
-	go run ./test/chaos -short
+	go run ./test/faults -short
+
+.PHONY: kill
+kill: ## kill and restart processes whose failures and crashes are in a log of attempts, and a broker of a cluster (20 minutes)
+	go run ./test/faults kill
+
+.PHONY: owners
+owners: ## change the owners of partitions and keys under Workers (8 minutes)
+	go run ./test/faults owners
+
+.PHONY: compared
+compared: ## have four clients do the same work under the same faults, and write docs/compared.md (15 minutes)
+	eval "$$(test/scripts/pulsar start)" && cd test/compared && go run . && go run . -page ../../docs/compared.md
 
 # DEEPER is how many steps more than in the tests. Each makes it three times as long.
 DEEPER ?= 4
@@ -66,7 +78,7 @@ explore: ## play every short history of the machine, and remove each of its rule
 
 .PHONY: soak
 soak: ## the same, chosen at random, for an hour
-	go run ./test/chaos -for 1h
+	go run ./test/faults -for 1h
 
 .PHONY: quickstart
 quickstart: ## show planned and actual delays of redelivered messages

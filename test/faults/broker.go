@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,7 +22,49 @@ import (
 // broker is a broker and its admin API.
 type broker struct {
 	url, admin string
-	inProcess  *pulsartest.Server // nil if it is that of test/scripts/pulsar
+	inProcess  *pulsartest.Server // nil if it is a real one
+	members    []*member          // nil if it is alone
+}
+
+// startInProcess starts a broker in this process.
+func startInProcess() (*broker, func(), error) {
+	server, err := pulsartest.Start(pulsartest.WithBatchIndexAcknowledgment()) // as test/scripts/pulsar has it
+	if err != nil {
+		return nil, nil, err
+	}
+	return &broker{url: server.URL(), admin: server.AdminURL(), inProcess: server}, server.Close, nil
+}
+
+// openBroker returns the one that a run works on.
+func openBroker(ctx context.Context, on string) (*broker, func(), error) {
+	switch on {
+	case "pulsartest":
+		return startInProcess()
+	case "env":
+		b := &broker{url: os.Getenv("PULSAR_URL"), admin: os.Getenv("PULSAR_ADMIN_URL")}
+		if b.url == "" || b.admin == "" {
+			return nil, nil, errors.New("-on is env, want PULSAR_URL and PULSAR_ADMIN_URL")
+		}
+		return b, func() {}, nil
+	case "own":
+		b, err := startBroker(ctx, nil, "start", "-keep")
+		return b, func() {}, err
+	default:
+		return nil, nil, fmt.Errorf("-on is %q, want own, env or pulsartest", on)
+	}
+}
+
+// has reports whether a fault can be made here.
+func has(on string, needs place) bool {
+	switch needs { //nolint:exhaustive // the others are started for it, or are any
+	case killable:
+		return on == "own"
+	case real:
+		return on != "pulsartest"
+	case guarded, clustered:
+		return on == "own"
+	}
+	return true
 }
 
 // startBroker starts a broker of test/scripts/pulsar unless it runs.
@@ -100,6 +143,13 @@ func (s state) String() string {
 // has one. It happens to every client now and then.
 func (s state) isStuck() bool {
 	return s.backlog > 0 && s.unacked <= 0 && (s.permits > 0 || s.consumers == 0)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // state asks for it; ok is false if there is no subscription to ask about.

@@ -14,70 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// work is what consumers have to do, and how.
-type work struct {
-	URL, Topic      string
-	Type            pulsar.SubscriptionType
-	Messages        int
-	Processes       int           // consumers in processes of their own; 0 for one in this process
-	Min             time.Duration // of the backoff; Max is ten times as much
-	Queue           int           // ReceiverQueueSize; 0 for the default
-	AckWithResponse bool
-	NackAll         bool   // every message fails once, by a nack; else some in every way there is, up to three times
-	Reconsume       bool   // some go through the retry topic
-	Partitions      int    // 0 for a topic without; message n is in partition n%Partitions
-	Chan            bool   // from Chan in place of Receive
-	Wrap            bool   // the handler has messages of its own
-	Log             bool   // there is a log of attempts, with a client of its own by LogURL
-	LogURL, Token   string // Token says who the consumer is, if the broker asks
-	Dir, Name       string // of the history, and of the consumer in it
-	Cumulative      bool   // one goroutine, of which no message fails, acknowledges every tenth with what is before it
-}
-
-// topics are the topic's partitions, or the topic that has none.
-func (w work) topics() []string {
-	names := []string{w.Topic}
-	for i := range w.Partitions {
-		names = append(names[:i], fmt.Sprintf("%s-partition-%d", w.Topic, i))
-	}
-	return names
-}
-
-// apart is how far the numbers of a partition's messages are apart.
-func (w work) apart() int { return max(1, w.Partitions) }
-
-const (
-	subscription   = "chaos"
-	ackTimeout     = 3 * time.Second
-	reconsumeDelay = 2 * time.Second
-	keepAlive      = 5 * time.Second
-	pace           = 10 * time.Millisecond // of each message that cannot fail, so that there is work while the fault is made
-)
-
-func (w work) policy() backoff.RedeliveryBackoff {
-	return backoff.Exponential{Min: w.Min, Max: 10 * w.Min, Multiplier: 2}
-}
-
-func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
-	opts := pulsar.ConsumerOptions{
-		Topic: w.Topic, SubscriptionName: subscription, Type: w.Type, ReceiverQueueSize: w.Queue,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: w.AckWithResponse,
-		RetryEnable: w.Reconsume,
-		// Else a batch goes from one to the other until one of them has acknowledged all of it, which takes minutes.
-		EnableBatchIndexAcknowledgment: w.Processes > 0,
-	}
-	if w.Reconsume {
-		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
-	}
-	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(w.policy()), redelivery.WithLogger(quiet)}
-	if !w.NackAll && !w.Cumulative {
-		options = append(options, redelivery.WithAckTimeout(ackTimeout),
-			redelivery.WithAckTimeoutRedeliveryBackoff(w.policy()))
-	}
-	return opts, options
-}
-
-// consumer is an application: it fails on some messages, in all ways, and acknowledges them in the end.
+// consumer is an application. Its app says what it does with messages.
 type consumer struct {
 	*redelivery.Consumer
 	client    pulsar.Client
@@ -103,6 +40,12 @@ func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
 	options = append(options, redelivery.WithObserver(redelivery.Observer{Lost: func(l redelivery.Lost) {
 		c.note(history.Event{Kind: history.Disconnected, Note: string(l.Why)})
 	}}))
+	switch w.App { //nolint:exhaustive // the others note it themselves
+	case byKey:
+		options = append(options, c.observeSettled(), c.observeReceived())
+	case poisoned, service:
+		options = append(options, c.observeSettled())
+	}
 	more, err := c.withLog(w)
 	if err != nil {
 		return nil, err
@@ -115,9 +58,21 @@ func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
 	}
 	c.note(history.Event{Kind: history.Started})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	if w.Cumulative {
+	if err := c.begin(); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// begin starts what the application is made of.
+func (c *consumer) begin() error {
+	switch {
+	case c.work.App == byKey, c.work.App == poisoned, c.work.App == service:
+		return c.beginWorker()
+	case c.work.Cumulative:
 		c.wg.Go(c.cumulate)
-		return c, nil
+		return nil
 	}
 	for range 4 {
 		c.wg.Go(func() {
@@ -130,37 +85,7 @@ func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
 			}
 		})
 	}
-	return c, nil
-}
-
-// own is a message as an application may have it: decoded, and with what was received inside.
-type own struct{ pulsar.Message }
-
-func (m own) Payload() []byte { return append(m.Message.Payload()[:6:6], " decoded"...) }
-
-// next takes a message in the way that the work asks for.
-func (c *consumer) next(ctx context.Context) (msg pulsar.Message, err error) {
-	if c.work.Chan {
-		select {
-		case msg = <-c.Chan():
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	} else if msg, err = c.Receive(ctx); err != nil {
-		return nil, err
-	}
-	if c.work.Wrap {
-		msg = own{msg}
-	}
-	return msg, nil
-}
-
-func number(payload []byte) int {
-	n, err := strconv.Atoi(string(payload[:6]))
-	if err != nil {
-		panic(fmt.Sprintf("a message that nobody sent: %q", payload))
-	}
-	return n
+	return nil
 }
 
 // cumulate acknowledges every tenth message of a partition and, when nothing has come for a while, the last one. Only those that it was
@@ -184,7 +109,7 @@ func (c *consumer) cumulate() {
 			continue
 		}
 		n := number(msg.Payload())
-		c.about(n, history.Event{Kind: history.Delivered, Count: int(c.RedeliveryCount(msg))})
+		c.deliver(msg, int(c.RedeliveryCount(msg)), false)
 		sleep(c.ctx, pace)
 		partition := n % c.work.apart()
 		open[partition] = append(open[partition], msg)
@@ -211,14 +136,29 @@ func (c *consumer) note(e history.Event) {
 }
 
 // about writes what happened to a message.
-func (c *consumer) about(n int, e history.Event) {
-	e.Message = fmt.Sprint(n)
+func (c *consumer) about(msg pulsar.Message, e history.Event) {
+	e.Message, e.Copy = fmt.Sprint(number(msg.Payload())), msg.ID().String()
 	c.note(e)
+}
+
+// staleNote says that another consumer may have had a message when it was handled.
+const staleNote = "stale"
+
+// deliver notes that the application has a message.
+func (c *consumer) deliver(msg pulsar.Message, count int, stale bool) {
+	retry, _ := strconv.Atoi(msg.Properties()["RECONSUMETIMES"]) // 0 if there is none
+	c.about(msg, history.Event{Kind: history.Delivered, Count: count, Retry: retry, Note: map[bool]string{true: staleNote}[stale]})
 }
 
 func (c *consumer) handle(msg pulsar.Message) {
 	n, count := number(msg.Payload()), int(c.RedeliveryCount(msg))
-	c.about(n, history.Event{Kind: history.Delivered, Count: count})
+	c.deliver(msg, count, false)
+	if c.work.App == failing {
+		sleep(c.ctx, time.Millisecond)
+		c.about(msg, history.Event{Kind: history.Nacked, Delay: c.policy.Next(uint32(count)).Microseconds()})
+		c.Nack(msg)
+		return
+	}
 	c.mu.Lock()
 	failures := c.failures[n]
 	if c.work.Processes > 0 { // the others' count too, else the last messages take minutes
@@ -243,7 +183,7 @@ func (c *consumer) handle(msg pulsar.Message) {
 func (c *consumer) fail(msg pulsar.Message, n int) {
 	delay := c.policy.Next(c.RedeliveryCount(msg))
 	later := func(kind history.Kind, delay time.Duration) {
-		c.about(n, history.Event{Kind: kind, Delay: delay.Microseconds()})
+		c.about(msg, history.Event{Kind: kind, Delay: delay.Microseconds()})
 	}
 	way := n / 4 % 5
 	switch {
@@ -253,12 +193,12 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 	case way == 1 && !c.work.NackAll:
 		later(history.Nacked, ackTimeout+delay)
 		if err := c.InProgress(msg); err != nil { // its time was over already
-			c.about(n, history.Event{Kind: history.Refused})
+			c.about(msg, history.Event{Kind: history.Refused})
 		}
 	case way == 2 && c.work.Reconsume:
 		later(history.Reconsumed, reconsumeDelay)
 		if err := c.ReconsumeLaterAfter(c.ctx, msg, reconsumeDelay, nil); err != nil {
-			c.about(n, history.Event{Kind: history.Refused})
+			c.about(msg, history.Event{Kind: history.Refused})
 			later(history.Nacked, 0) // it comes sooner if its ack timeout is over by now
 			c.Nack(msg)
 		}
@@ -271,7 +211,7 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 // settle acknowledges messages, all by the last.
 func (c *consumer) settle(ack func(pulsar.Message) error, msgs ...pulsar.Message) {
 	for _, msg := range msgs {
-		c.about(number(msg.Payload()), history.Event{Kind: history.Acking})
+		c.about(msg, history.Event{Kind: history.Acking})
 	}
 	for ack(msgs[len(msgs)-1]) != nil {
 		if sleep(c.ctx, 100*time.Millisecond); c.ctx.Err() != nil {
@@ -279,6 +219,6 @@ func (c *consumer) settle(ack func(pulsar.Message) error, msgs ...pulsar.Message
 		}
 	}
 	for _, msg := range msgs {
-		c.about(number(msg.Payload()), history.Event{Kind: history.Acked, Confirmed: c.work.AckWithResponse})
+		c.about(msg, history.Event{Kind: history.Acked, Confirmed: c.work.AckWithResponse})
 	}
 }

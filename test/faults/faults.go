@@ -12,16 +12,37 @@ import (
 
 // fault is what goes wrong, and the work it goes wrong with.
 type fault struct {
+	set        set
 	name, what string
 	types      []pulsar.SubscriptionType
 	work       work
 	also       [][]string // the whole run makes it with these variants too, where they fit
 	short      bool       // takes a few seconds
-	guarded    bool       // on a broker of its own that asks who somebody is
+	needs      place      // where it can be made
 	tells      bool       // the log of attempts has to say that it fails
-	inProcess  bool       // on pulsartest: a real broker cannot be made to do it
 	make       func(context.Context, *trial) error
 }
+
+// set is a group of faults that a run makes.
+type set string
+
+const (
+	chaos  set = "chaos"  // brokers, connections and consumers die under an application that fails in all ways
+	kill   set = "kill"   // processes die whose failures and crashes are in a log of attempts, or restart in order
+	owners set = "owners" // partitions and keys change their owners
+)
+
+// place is a kind of broker.
+type place string
+
+const (
+	anywhere  place = ""
+	real      place = "real"
+	killable  place = "killable" // one of test/scripts/pulsar that the trial may kill
+	guarded   place = "guarded"  // one of its own that asks consumers for their role
+	clustered place = "cluster"  // two of its own, in a cluster
+	inProcess place = "pulsartest"
+)
 
 var (
 	allTypes = []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared, pulsar.Failover, pulsar.Exclusive}
@@ -40,17 +61,20 @@ var variants = []struct {
 	fits func(work) bool
 	set  func(*work)
 }{
-	{"chan", func(w work) bool { return !w.Chan }, func(w *work) { w.Chan = true }},
-	{"wrap", func(w work) bool { return !w.Wrap }, func(w *work) { w.Wrap = true }},
+	{"chan", func(w work) bool { return !w.Chan && w.App == mixedApp }, func(w *work) { w.Chan = true }},
+	{"wrap", func(w work) bool { return !w.Wrap && w.App == mixedApp }, func(w *work) { w.Wrap = true }},
 	{"partitions", func(w work) bool { return w.Partitions == 0 }, func(w *work) { w.Partitions = 3 }},
+	{"alone", func(w work) bool { return w.App == poisoned }, func(w *work) { w.Alone = true }},
+	{"no index acks", func(w work) bool { return w.App == service }, func(w *work) { w.WholeBatches = true }},
+	{"any order", func(w work) bool { return w.Ordered }, func(w *work) { w.Ordered = false }},
 	{"cumulative", func(w work) bool {
-		return (w.Type == pulsar.Failover || w.Type == pulsar.Exclusive) && !w.NackAll && !w.Reconsume && !w.Log && !w.Cumulative
+		return w.App == mixedApp && (w.Type == pulsar.Failover || w.Type == pulsar.Exclusive) && !w.NackAll && !w.Reconsume && !w.Log && !w.Cumulative
 	}, func(w *work) { w.Cumulative = true }},
 }
 
-var faults = []fault{
-	{name: "broker killed", what: "SIGKILL of the broker with all messages waiting for a nack; it starts again on the same data",
-		types: allTypes, work: waiting, short: true, make: onceAllWait(func(ctx context.Context, t *trial) error {
+var chaosFaults = []fault{
+	{set: chaos, name: "broker killed", what: "SIGKILL of the broker with all messages waiting for a nack; it starts again on the same data",
+		types: allTypes, work: waiting, short: true, needs: killable, make: onceAllWait(func(ctx context.Context, t *trial) error {
 			t.broke("broker killed")
 			if _, err := script(ctx, "kill"); err != nil {
 				return err
@@ -58,64 +82,64 @@ var faults = []fault{
 			_, err := script(ctx, "start", "-keep")
 			return err
 		})},
-	{name: "connections cut", what: "all connections are cut every 200 ms, for 10 s",
+	{set: chaos, name: "connections cut", what: "all connections are cut every 200 ms, for 10 s",
 		types: allTypes, work: mixed, short: true, make: repeat(50, 200*time.Millisecond, cut),
 		also: [][]string{{"chan", "wrap", "partitions"}, {"cumulative"}, {"cumulative", "chan", "wrap"}}},
-	{name: "retries cut", what: "the same, with reconsumes",
+	{set: chaos, name: "retries cut", what: "the same, with reconsumes",
 		types: shared, work: retrying, make: repeat(50, 200*time.Millisecond, cut), also: [][]string{{"wrap"}}},
-	{name: "stalled", what: "nothing passes for three keep-alive intervals, and then all of it",
+	{set: chaos, name: "stalled", what: "nothing passes for three keep-alive intervals, and then all of it",
 		types: allTypes, work: mixed, make: func(ctx context.Context, t *trial) error {
 			sleep(ctx, time.Second)
 			t.broke("stalled")
-			t.proxy.stall(ctx, 3*keepAlive)
+			t.proxy.Stall(ctx, 3*keepAlive)
 			return nil
 		}},
-	{name: "half-open", what: "the other side of each connection vanishes without closing it, five times",
+	{set: chaos, name: "half-open", what: "the other side of each connection vanishes without closing it, five times",
 		types: allTypes, work: mixed, make: repeat(5, 3*time.Second, func(_ context.Context, t *trial) error {
 			t.broke("half-open")
-			t.proxy.halfOpen()
+			t.proxy.HalfOpen()
 			return nil
 		}), also: [][]string{{"cumulative"}}},
-	{name: "slow link", what: "20 ms more for all that is sent, and 100 kB/s, all the time",
+	{set: chaos, name: "slow link", what: "20 ms more for all that is sent, and 100 kB/s, all the time",
 		types: allTypes, work: mixed, make: func(_ context.Context, t *trial) error {
-			t.proxy.slow(20*time.Millisecond, 100_000)
+			t.proxy.Slow(20*time.Millisecond, 100_000)
 			return nil
 		}},
-	{name: "unloads", what: "the topic is unloaded every second, ten times",
+	{set: chaos, name: "unloads", what: "the topic is unloaded every second, ten times",
 		types: allTypes, work: mixed, short: true, make: repeat(10, time.Second, func(ctx context.Context, t *trial) error {
 			return eachTopic(ctx, t, "PUT", "/unload")
 		}), also: [][]string{{"cumulative", "partitions"}}},
-	{name: "one partition away", what: "one of three partitions cannot be looked up for 20 s or more, until all messages of the others are settled",
+	{set: chaos, name: "one partition away", what: "one of three partitions cannot be looked up for 20 s or more, until all messages of the others are settled",
 		types: allTypes, work: away, make: hideOne, also: [][]string{{"cumulative"}}},
-	{name: "terminated", what: "the topic is terminated with all messages waiting for a nack",
+	{set: chaos, name: "terminated", what: "the topic is terminated with all messages waiting for a nack",
 		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
 			return eachTopic(ctx, t, "POST", "/terminate")
 		})},
-	{name: "subscription deleted", what: "it is deleted by force with all messages waiting for a nack, and made again by the consumer",
+	{set: chaos, name: "subscription deleted", what: "it is deleted by force with all messages waiting for a nack, and made again by the consumer",
 		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
 			return eachTopic(ctx, t, "DELETE", "/subscription/"+subscription+"?force=true")
 		})},
-	{name: "retry topic full", what: "the retry topic's backlog quota, producer_exception, is exceeded while messages are reconsumed",
-		types: shared, work: retrying, make: fillRetryTopic},
-	{name: "one of two dies", what: "SIGKILL of one of two consumers; another takes its place, three times",
+	{set: chaos, name: "retry topic full", what: "the retry topic's backlog quota, producer_exception, is exceeded while messages are reconsumed",
+		types: shared, work: retrying, needs: real, make: fillRetryTopic},
+	{set: chaos, name: "one of two dies", what: "SIGKILL of one of two consumers; another takes its place, three times",
 		types: shared, work: processes(2), short: true, make: repeat(3, 2*time.Second, replace)},
-	{name: "three of five die", what: "SIGKILL of three of five consumers, one after the other",
+	{set: chaos, name: "three of five die", what: "SIGKILL of three of five consumers, one after the other",
 		types: shared, work: processes(5), make: repeat(3, 2*time.Second, func(_ context.Context, t *trial) error { return t.end(os.Kill) })},
-	{name: "active one dies", what: "SIGKILL of the older of two consumers; another takes its place, three times",
+	{set: chaos, name: "active one dies", what: "SIGKILL of the older of two consumers; another takes its place, three times",
 		types: []pulsar.SubscriptionType{pulsar.Failover}, work: processes(2), make: repeat(3, 2*time.Second, replace),
 		also: [][]string{{"cumulative"}}},
-	{name: "joins", what: "a consumer joins every 2 s, six times; with every other one the oldest is closed or, in turn, killed",
+	{set: chaos, name: "joins", what: "a consumer joins every 2 s, six times; with every other one the oldest is closed or, in turn, killed",
 		types: allTypes[:3], work: processes(1), make: join, also: [][]string{{"cumulative"}}},
-	{name: "ack responses lost", what: "the broker acknowledges but its answer is lost, for 5 of them; in process",
-		types: only, inProcess: true, short: true, work: work{Messages: 200, Min: 200 * time.Millisecond, AckWithResponse: true},
+	{set: chaos, name: "ack responses lost", what: "the broker acknowledges but its answer is lost, for 5 of them; in process",
+		types: only, needs: inProcess, short: true, work: work{Messages: 200, Min: 200 * time.Millisecond, AckWithResponse: true},
 		make: func(_ context.Context, t *trial) error {
 			t.broker.inProcess.Inject("ACK_RESPONSE", "", 5, pulsartest.Drop)
 			return nil
 		}},
-	{name: "queue of one", what: "ReceiverQueueSize 1, and connections cut every 200 ms for 4 s",
+	{set: chaos, name: "queue of one", what: "ReceiverQueueSize 1, and connections cut every 200 ms for 4 s",
 		types: allTypes, work: work{Messages: 500, Min: 200 * time.Millisecond, Queue: 1},
 		make: repeat(20, 200*time.Millisecond, cut)},
-	{name: "50,000 waiting", what: "as many as the broker hands out unacknowledged, all waiting for a nack, and one cut",
+	{set: chaos, name: "50,000 waiting", what: "as many as the broker hands out unacknowledged, all waiting for a nack, and one cut",
 		types: only, work: work{Messages: 50_000, Min: 20 * time.Second, NackAll: true},
 		make: onceAllWait(cut)},
 }
@@ -153,7 +177,7 @@ func onceAllWait(do func(context.Context, *trial) error) func(context.Context, *
 
 func cut(_ context.Context, t *trial) error {
 	t.broke("cut")
-	t.proxy.cut()
+	t.proxy.Cut()
 	return nil
 }
 
@@ -166,7 +190,11 @@ func replace(_ context.Context, t *trial) error {
 
 // eachTopic calls the admin API for the topic or each of its partitions.
 func eachTopic(ctx context.Context, t *trial, method, path string) error {
-	for _, topic := range t.work.topics() {
+	return t.each(ctx, t.work.topics(), method, path)
+}
+
+func (t *trial) each(ctx context.Context, topics []string, method, path string) error {
+	for _, topic := range topics {
 		t.broke(method + path)
 		if err := patiently(ctx, func() error { return t.broker.rest(ctx, method, topic+path, nil, nil) }); err != nil {
 			return err
@@ -180,8 +208,8 @@ func hideOne(ctx context.Context, t *trial) error {
 	const hidden = 1
 	sleep(ctx, time.Second)
 	topic := t.work.topics()[hidden]
-	t.proxy.hide(topic)
-	defer t.proxy.hide("")
+	t.proxy.Hide(topic)
+	defer t.proxy.Hide("")
 	t.broke("unloaded")
 	err := patiently(ctx, func() error { return t.broker.rest(ctx, "PUT", topic+"/unload", nil, nil) })
 	if err != nil {

@@ -18,28 +18,28 @@ import (
 var logged = work{Messages: 1000, Min: time.Second, Log: true}
 
 var logFaults = []fault{
-	{name: "log unloaded", what: "the topic of the log of attempts is unloaded every second, ten times",
+	{set: chaos, name: "log unloaded", what: "the topic of the log of attempts is unloaded every second, ten times",
 		types: allTypes, work: logged, make: repeat(10, time.Second, func(ctx context.Context, t *trial) error {
 			return t.log(ctx, "PUT", "/unload", nil)
 		})},
-	{name: "log deleted", what: "the topic of the log of attempts is deleted by force every two seconds, five times",
+	{set: chaos, name: "log deleted", what: "the topic of the log of attempts is deleted by force every two seconds, five times",
 		types: allTypes, work: logged, make: repeat(5, 2*time.Second, func(ctx context.Context, t *trial) error {
 			return t.log(ctx, "DELETE", "?force=true", nil)
 		})},
-	{name: "log full", what: "the log's backlog quota, producer_exception, is exceeded for five seconds or more",
-		types: allTypes, work: logged, tells: true, make: func(ctx context.Context, t *trial) error {
+	{set: chaos, name: "log full", what: "the log's backlog quota, producer_exception, is exceeded for five seconds or more",
+		types: allTypes, work: logged, needs: real, tells: true, make: func(ctx context.Context, t *trial) error {
 			return overQuota(ctx, t, 500, "until the log fails", func(n counts) bool { return n.logFailures > 0 })
 		}},
-	{name: "log slow", what: "1.5 s more for all that the log sends and gets, and 20 kB/s, until each message is delivered and for 10 s at least",
+	{set: chaos, name: "log slow", what: "1.5 s more for all that the log sends and gets, and 20 kB/s, until each message is delivered and for 10 s at least",
 		types: allTypes, work: logged, tells: true, make: func(ctx context.Context, t *trial) error {
-			t.logProxy.slow(1500*time.Millisecond, 20_000)
+			t.logProxy.Slow(1500*time.Millisecond, 20_000)
 			sleep(ctx, 10*time.Second)
 			err := t.until(ctx, "until all are delivered", func(n counts) bool { return n.delivered == t.work.Messages && n.logFailures > 0 })
-			t.logProxy.slow(0, 0)
+			t.logProxy.Slow(0, 0)
 			return err
 		}},
-	{name: "log not allowed", what: "the consumer's role loses its permission for the log's topic, which is unloaded, for 10 s",
-		types: allTypes, work: logged, guarded: true, tells: true, make: func(ctx context.Context, t *trial) error {
+	{set: chaos, name: "log not allowed", what: "the consumer's role loses its permission for the log's topic, which is unloaded, for 10 s",
+		types: allTypes, work: logged, needs: guarded, tells: true, make: func(ctx context.Context, t *trial) error {
 			sleep(ctx, time.Second)
 			if err := t.log(ctx, "DELETE", "/permissions/"+role, nil); err != nil {
 				return err
@@ -54,8 +54,6 @@ var logFaults = []fault{
 			return t.log(ctx, "POST", "/permissions/"+role, allowed)
 		}},
 }
-
-func init() { faults = append(faults, logFaults...) }
 
 func (w work) logTopic() string { return attempts.Topic(w.Topic, subscription) }
 
@@ -100,7 +98,7 @@ func (c *consumer) withLog(w work) ([]redelivery.Option, error) {
 
 // logIsBack waits until the log has nothing left either, of a trial whose messages are all settled.
 func (t *trial) logIsBack(ctx context.Context) error {
-	if !t.work.Log {
+	if !t.work.Log || t.local == nil { // other processes have their logs for themselves
 		return nil
 	}
 	for end := time.Now().Add(time.Minute); ; sleep(ctx, 100*time.Millisecond) {

@@ -1,18 +1,20 @@
-// Command chaos breaks connections, brokers and consumers while messages are at work, and counts what became of every
-// message: how many were processed, came twice, were lost or came early. It is what docs/reliability.md was filled in
-// with.
+// Command faults breaks connections, brokers and consumers while messages are at work. Each trial is a fault with a workload, and writes a
+// history, which internal/history checks; docs/history.md describes both. It is what docs/reliability.md, attempts.md and performance.md were
+// filled in with.
 //
-// It works on the broker of test/scripts/pulsar, which it starts, kills and starts again; PULSAR_NAME chooses which.
+//	go run ./test/faults                    every fault of the set chaos on each subscription type it is made for
+//	go run ./test/faults kill               processes that die, with a log of attempts
+//	go run ./test/faults -during 10m owners partitions and keys that change their owners
+//	go run ./test/faults -short             the quick ones
+//	go run ./test/faults -fault unloads     one; -list has their names
+//	go run ./test/faults -for 1h            faults and variants of the work chosen at random, for an hour
 //
-//	go run ./test/chaos                   every fault on each subscription type it is made for
-//	go run ./test/chaos -short            the quick ones
-//	go run ./test/chaos -fault unloads    one; -list has their names
-//	go run ./test/chaos -for 1h           faults and variants of the work chosen at random, for an hour
+// It works on the broker of test/scripts/pulsar, which it starts, kills and starts again; PULSAR_NAME chooses which. With -on env it works on
+// that of PULSAR_URL and PULSAR_ADMIN_URL, with -on pulsartest on one in this process, and leaves out faults that cannot be made there.
 //
-// "stuck" are messages that the broker did not send although a consumer wanted them, and that came when another consumer took its
-// place: plain consumers meet that as often. "disorder" counts, where messages are acknowledged cumulatively, those first delivered
-// before the one published before them. Each trial writes a history, which docs/history.md describes. The exit status is 1 if it has another
-// finding than a stuck message.
+// "stuck" are messages that the broker did not send although a consumer wanted them, and that came when another consumer took its place: plain
+// consumers meet that as often. "elsewhere" are deliveries that were early at another consumer than the one that failed: without a log of
+// attempts it cannot know the delay, and the broker sends a batch whole. The exit status is 1 if a trial has another finding than a stuck message.
 package main
 
 import (
@@ -34,115 +36,148 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
+// settings are the flags.
+type settings struct {
+	fault, kind, with, on, dir string
+	messages                   int
+	short                      bool
+	soak, during               time.Duration
+	seed                       uint64
+	sets                       []string
+}
+
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
 	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
+		fmt.Fprintln(os.Stderr, "faults:", err)
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context) error {
-	fault := flag.String("fault", "", "only this `name`; -list shows them")
-	kind := flag.String("type", "", "only this subscription `type`: Shared, Key_Shared, Failover or Exclusive")
-	messages := flag.Int("messages", 0, "`number` of messages in place of each fault's own")
-	with := flag.String("with", "", "only with these `variants`, as in chan,wrap,partitions,cumulative, as far as they fit")
-	short := flag.Bool("short", false, "only the faults that take a few seconds")
-	soak := flag.Duration("for", 0, "choose faults at random for so `long`")
-	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the choice of -for")
+	var s settings
+	flag.StringVar(&s.fault, "fault", "", "only this `name`; -list shows them")
+	flag.StringVar(&s.kind, "type", "", "only this subscription `type`: Shared, Key_Shared, Failover or Exclusive")
+	flag.StringVar(&s.on, "on", "own", "`broker`: own, env or pulsartest")
+	flag.IntVar(&s.messages, "messages", 0, "`number` of messages in place of each fault's own")
+	flag.StringVar(&s.with, "with", "", "only with these `variants`, as in chan,wrap,partitions,cumulative, as far as they fit")
+	flag.BoolVar(&s.short, "short", false, "only the faults that take a few seconds")
+	flag.DurationVar(&s.soak, "for", 0, "choose faults at random for so `long`")
+	flag.DurationVar(&s.during, "during", 30*time.Second, "how `long` owners change in each trial")
+	flag.Uint64Var(&s.seed, "seed", 0, "of what is drawn at random: with -short the variants, with -for the faults too")
+	flag.StringVar(&s.dir, "history", "", "write the history of each trial to a folder in this `folder`; redelivery check reads it")
 	list := flag.Bool("list", false, "list the faults")
-	dir := flag.String("history", "", "write the history of each trial to a folder in this `folder`; redelivery check reads it")
 	worker := flag.String("worker", "", "be a consumer that may be killed: `JSON` of its work")
 	flag.Parse()
+	s.sets = flag.Args()
 
 	if *worker != "" {
 		return child(ctx, *worker)
 	}
+	faults := slices.Concat(chaosFaults, logFaults, killFaults, ownerFaults)
+	if *list {
+		for _, f := range faults {
+			fmt.Printf("%-7s %-23s %s\n", f.set, f.name, f.what)
+		}
+		return nil
+	}
+	next, err := s.choose(faults)
+	if err != nil {
+		return err
+	}
+	return s.try(ctx, next)
+}
+
+// choose returns a function that returns the trials one after the other, and nil after the last.
+func (s *settings) choose(faults []fault) (next func(i int) *trial, err error) {
 	var chosen []*trial
 	for i := range faults {
 		f := &faults[i]
-		if *list {
-			fmt.Printf("%-22s %s\n", f.name, f.what)
+		switch {
+		case s.fault != "" && f.name != s.fault, s.short && !f.short, !has(s.on, f.needs):
 			continue
-		}
-		if *fault != "" && f.name != *fault || *short && !f.short {
+		case s.fault == "" && !slices.Contains(s.sets, string(f.set)) && (len(s.sets) > 0 || f.set != chaos):
 			continue
 		}
 		for _, t := range f.types {
-			if *kind != "" && typeNames[t] != *kind {
+			if s.kind != "" && typeNames[t] != s.kind || s.short && t != f.types[0] {
 				continue
 			}
-			if *short && t != f.types[0] {
-				continue
-			}
-			w := f.work
-			w.Type = t
-			if *messages > 0 {
-				w.Messages = *messages
-			}
-			sets := append([][]string{nil}, f.also...)
-			if *with != "" {
-				sets = [][]string{strings.Split(*with, ",")}
-			} else if *short || *soak > 0 {
-				sets = sets[:1]
-			}
-			for _, names := range sets {
-				t := &trial{fault: f, work: w}
-				for _, name := range names {
-					t.add(name)
-				}
-				if len(t.with) == len(names) || *with != "" && len(t.with) > 0 {
-					chosen = append(chosen, t)
-				}
-			}
+			chosen = append(chosen, s.trials(f, t)...)
 		}
 	}
-	switch {
-	case *list:
-		return nil
-	case len(chosen) == 0:
-		return fmt.Errorf("no fault %q for type %q; -list shows what there is", *fault, *kind)
-	case *soak == 0:
-		return try(ctx, *dir, func(i int) *trial {
-			if i < len(chosen) {
-				return chosen[i]
-			}
-			return nil
-		})
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no fault %q for type %q of %v on %s; -list shows what there is", s.fault, s.kind, s.sets, s.on)
 	}
-	fmt.Fprintf(os.Stderr, "-seed %d\n", *seed)
-	random, end := rand.New(rand.NewPCG(*seed, 0)), time.Now().Add(*soak)
-	return try(ctx, *dir, func(int) *trial {
-		if time.Now().After(end) {
+	drawn := s.seed != 0 || s.soak > 0
+	if s.seed == 0 {
+		s.seed = uint64(time.Now().UnixNano())
+	}
+	fmt.Fprintf(os.Stderr, "-seed %d\n", s.seed)
+	random, end := rand.New(rand.NewPCG(s.seed, 0)), time.Now().Add(s.soak)
+	return func(i int) *trial {
+		switch {
+		case s.soak > 0 && time.Now().Before(end):
+			i = random.IntN(len(chosen))
+		case s.soak > 0 || i >= len(chosen):
 			return nil
 		}
-		t := *chosen[random.IntN(len(chosen))]
+		t := *chosen[i]
+		t.random = random
 		for _, v := range variants {
-			if random.IntN(2) == 0 {
+			if drawn && s.with == "" && random.IntN(2) == 0 {
 				t.add(v.name)
 			}
 		}
 		return &t
-	})
+	}, nil
 }
 
+// trials are those of a fault on a type, each with a set of variants.
+func (s *settings) trials(f *fault, kind pulsar.SubscriptionType) (all []*trial) {
+	w := f.work
+	w.Type = kind
+	if s.messages > 0 && w.Messages > 0 {
+		w.Messages = s.messages
+	}
+	sets := append([][]string{nil}, f.also...)
+	if s.with != "" {
+		sets = [][]string{strings.Split(s.with, ",")}
+	} else if s.short || s.soak > 0 {
+		sets = sets[:1]
+	}
+	for _, names := range sets {
+		t := &trial{fault: f, work: w, during: s.during}
+		for _, name := range names {
+			t.add(name)
+		}
+		if len(t.with) == len(names) || s.with != "" && len(t.with) > 0 {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+const header = `| fault | subscription | sent | processed | deliveries | most | forgotten | duplicates | stuck | lost | early | elsewhere | counts | disorder | longest stall | took |
+|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|`
+
 // try makes trials until next has no more, and prints a row for each. Without a folder it keeps only the histories that have a finding.
-func try(ctx context.Context, dir string, next func(i int) *trial) error {
-	keep := dir != ""
-	if !keep {
+func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
+	dir := s.dir
+	if dir == "" {
 		var err error
-		if dir, err = os.MkdirTemp("", "chaos"); err != nil {
+		if dir, err = os.MkdirTemp("", "faults"); err != nil {
 			return err
 		}
 		defer func() { _ = os.Remove(dir) }() // if it is empty
 	}
-	broker, err := startBroker(ctx, nil, "start", "-keep")
+	broker, stop, err := openBroker(ctx, s.on)
 	if err != nil {
 		return err
 	}
-	fmt.Println("| fault | subscription | sent | processed | duplicates | stuck | lost | early | disorder | longest stall | took |")
-	fmt.Println("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+	defer stop()
+	fmt.Println(header)
 	var failed []string
 	for i := 0; ctx.Err() == nil; i++ {
 		t := next(i)
@@ -158,13 +193,16 @@ func try(ctx context.Context, dir string, next func(i int) *trial) error {
 		if ctx.Err() != nil {
 			break
 		}
-		fmt.Printf("| %-22s | %-10s | %6d | %6d | %5d | %3d | %d | %d | %d | %6.1f s | %3.0f s |\n", t.name(), typeNames[t.work.Type],
-			t.work.Messages, r.Settled, r.Doubles, r.found[history.Stuck], r.found[history.Lost], r.found[history.Early], r.found[history.Disorder],
-			r.Longest.Seconds(), time.Since(begin).Seconds())
+		fmt.Printf("| %-22s | %-10s | %6d | %6d | %6d | %2d | %3d | %5d | %3d | %d | %d | %2d | %d | %d | %6.1f s | %3.0f s |\n", t.name(), typeNames[t.work.Type],
+			t.work.Messages, r.Settled, r.Deliveries, r.most, r.Forgotten, r.Doubles, r.found[history.Stuck], r.found[history.Lost], r.found[history.Early], r.elsewhere,
+			r.found[history.Miscounted], r.found[history.Disorder], r.Longest.Seconds(), time.Since(begin).Seconds())
+		if len(t.said) > 0 {
+			fmt.Fprintln(os.Stderr, strings.Join(t.said, ", "))
+		}
 		switch bad := slices.DeleteFunc(r.findings, func(f history.Finding) bool { return f.Fault == history.Stuck }); {
 		case err == nil && len(bad) > 0:
 			err = fmt.Errorf("%v, such as message %s, which %s; see %s", r.found, bad[0].Message, bad[0].Text, t.work.Dir)
-		case err == nil && !keep:
+		case err == nil && s.dir == "":
 			if err := os.RemoveAll(t.work.Dir); err != nil {
 				return err
 			}
@@ -180,7 +218,7 @@ func try(ctx context.Context, dir string, next func(i int) *trial) error {
 	return ctx.Err()
 }
 
-// child is a consumer in a process of its own.
+// child is a consumer in a process of its own. Another one may have the subscription for a while.
 func child(ctx context.Context, text string) error {
 	var w work
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
@@ -191,9 +229,15 @@ func child(ctx context.Context, text string) error {
 		return err
 	}
 	defer client.Close()
-	c, err := startConsumer(client, w)
+	var c *consumer
+	for {
+		if c, err = startConsumer(client, w); err == nil || ctx.Err() != nil {
+			break
+		}
+		sleep(ctx, 50*time.Millisecond)
+	}
 	if err != nil {
-		return err
+		return nil //nolint:nilerr // it was to end before it had the subscription
 	}
 	<-ctx.Done()
 	c.close()

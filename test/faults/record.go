@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -19,12 +21,13 @@ type record struct {
 
 	mu                 sync.Mutex
 	delivered, settled map[string]bool
+	read               map[string]bool // ids of dead letters
 }
 
 // newRecord makes the file of a name anew.
 func newRecord(dir, name string) (*record, error) {
 	w, err := history.Create(dir, name)
-	return &record{Writer: w, delivered: map[string]bool{}, settled: map[string]bool{}}, err
+	return &record{Writer: w, read: map[string]bool{}, delivered: map[string]bool{}, settled: map[string]bool{}}, err
 }
 
 func (r *record) note(e history.Event) {
@@ -100,18 +103,47 @@ func (t *trial) broke(why string) {
 // result is what the history of a trial shows.
 type result struct {
 	history.Summary
-	found    map[history.Fault]int
-	findings []history.Finding
+	found     map[history.Fault]int
+	findings  []history.Finding
+	elsewhere int // early deliveries to another consumer than the one that failed, which without a log cannot know the delay
+	most      int // deliveries of one message
+	stale     int // messages that were settled, and handled again by a Worker that knew that another consumer may have them
+}
+
+// isElsewhere reports whether a finding is an early delivery to another consumer. The broker sends a batch whole, also for one message of it.
+func isElsewhere(f history.Finding) bool {
+	return f.Fault == history.Early && f.Lines[0].Kind == history.Nacked && f.Lines[0].Consumer != f.Lines[len(f.Lines)-1].Consumer
 }
 
 // finish checks the history.
 func (t *trial) finish() (r result, err error) {
-	c := history.New(history.Rules{Patience: patience - 5*time.Second})
-	err = history.ReadFolder(t.work.Dir, c.Add)
+	c := history.New(history.Rules{Patience: patience - 5*time.Second, Durable: t.work.Durable, Serial: t.work.Ordered})
+	deliveries, settled := map[string]int{}, map[string]bool{}
+	err = history.ReadFolder(t.work.Dir, func(l *history.Line) {
+		c.Add(l)
+		switch l.Kind { //nolint:exhaustive // the others count nothing
+		case history.Delivered:
+			deliveries[l.Message]++
+			r.most = max(r.most, deliveries[l.Message])
+			if settled[l.Message] && l.Note == staleNote {
+				r.stale++
+			}
+		case history.Acked, history.DeadLettered:
+			settled[l.Message] = true
+		}
+	})
 	r.Summary, r.findings = c.Finish()
+	if !t.work.Durable {
+		all := len(r.findings)
+		r.findings = slices.DeleteFunc(r.findings, isElsewhere)
+		r.elsewhere = all - len(r.findings)
+	}
 	r.found = map[history.Fault]int{}
 	for _, f := range r.findings {
 		r.found[f.Fault]++
+	}
+	if r.stale > 0 && t.work.Ordered {
+		err = errors.Join(err, fmt.Errorf("with key order %d settled messages were handled although they were known to be another consumer's", r.stale))
 	}
 	return r, err
 }

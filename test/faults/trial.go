@@ -15,28 +15,34 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/history"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/internal/proxy"
 )
 
 // trial is one fault, made while messages are at work.
 type trial struct {
-	fault    *fault
-	work     work
-	with     []string // the variants
-	broker   *broker
-	proxy    *proxy
-	logProxy *proxy  // of the log's own client
-	record   *record // what the trial does itself
-	faults   int     // that may have broken connections
-	started  int     // consumers
-	local    *consumer
-	others   []process
+	fault     *fault
+	work      work
+	with      []string      // the variants
+	during    time.Duration // of faults that go on while messages are published
+	random    *rand.Rand
+	broker    *broker
+	proxy     *proxy.Proxy
+	logProxy  *proxy.Proxy // of the log's own client
+	publisher *publisher
+	letters   func()  // ends the reader of dead letters
+	record    *record // what the trial does itself
+	faults    int     // that may have broken connections
+	started   int     // consumers
+	local     *consumer
+	others    []process
+	said      []string // what the fault counted
 }
 
 // process is a consumer in a process of its own.
 type process struct {
 	*exec.Cmd
 	name string
+	over chan struct{} // closed when the process has ended
 }
 
 // name is the fault's and those of the variants.
@@ -53,58 +59,23 @@ func (t *trial) add(name string) {
 }
 
 // run makes the fault and follows every message to its end.
-func (t *trial) run(ctx context.Context, b *broker) (result, error) {
-	var err error
-	if t.fault.guarded {
-		var stop func()
-		if b, stop, t.work.Token, err = startGuarded(ctx); err != nil {
-			return result{}, err
-		}
-		defer stop()
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	if t.fault.inProcess {
-		server, err := pulsartest.Start()
-		if err != nil {
-			return result{}, err
-		}
-		defer server.Close()
-		b = &broker{url: server.URL(), admin: server.AdminURL(), inProcess: server}
-	}
-	if t.proxy, err = newProxy(b.url, b.admin); err != nil {
-		return result{}, err
-	}
-	defer t.proxy.close()
-	if t.logProxy, err = newProxy(b.url, b.admin); err != nil {
-		return result{}, err
-	}
-	defer t.logProxy.close()
-	t.work.LogURL = t.logProxy.url
-	t.broker = b
-	if t.work.URL = t.proxy.url; b.inProcess != nil {
-		t.work.URL = b.url
-	}
-	err = patiently(ctx, func() error {
-		t.work.Topic = fmt.Sprintf("persistent://public/default/chaos-%08x", rand.Uint32())
-		if t.work.Partitions > 0 {
-			if err := b.rest(ctx, "PUT", t.work.Topic+"/partitions", t.work.Partitions, nil); err != nil {
-				return err
-			}
-		}
-		if t.record, err = newRecord(t.work.Dir, "trial"); err != nil {
-			return err
-		}
-		return t.send(ctx)
-	})
+func (t *trial) run(ctx context.Context, own *broker) (result, error) {
+	b, stop, err := t.place(ctx, own)
 	if err != nil {
-		return result{}, fmt.Errorf("sending: %w", err)
+		return result{}, err
 	}
-	if t.fault.guarded {
-		if err := t.allow(ctx); err != nil {
-			return result{}, err
-		}
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, t.during+5*time.Minute)
+	defer cancel()
+	if err := t.connect(b); err != nil {
+		return result{}, err
 	}
+	defer t.proxy.Close()
+	defer t.logProxy.Close()
+	if err := t.prepare(ctx); err != nil {
+		return result{}, fmt.Errorf("publishing: %w", err)
+	}
+	defer t.publisher.close()
 	if err := t.start(ctx); err != nil {
 		return result{}, err
 	}
@@ -118,65 +89,89 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 	err = t.drain(ctx)
 	var stuck *stuckError
 	if errors.As(err, &stuck) { // whether they are lost another consumer shows
-		t.stop()
+		_ = t.stop()
 		if err = t.start(ctx); err == nil {
 			err = t.drain(ctx)
 		}
 	}
 	if err == nil {
+		t.letters()
 		t.record.note(history.Event{Kind: history.Drained})
 		err = t.logIsBack(ctx)
 	}
-	t.stop() // so that all is written
+	err = errors.Join(err, t.stop()) // so that all is written
 	r, checkErr := t.finish()
 	return r, errors.Join(err, checkErr)
 }
 
-// send publishes the messages, every other hundred in batches of ten, in this order, and knows that the broker has them.
-func (t *trial) send(ctx context.Context) error {
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: t.broker.url, Logger: silent})
-	if err != nil {
+// place returns the broker that the fault needs, which is the run's own or one for it alone.
+func (t *trial) place(ctx context.Context, own *broker) (b *broker, stop func(), err error) {
+	switch t.fault.needs { //nolint:exhaustive // the others take the run's
+	case guarded:
+		b, stop, t.work.Token, err = startGuarded(ctx)
+		return b, stop, err
+	case clustered:
+		return startCluster(ctx)
+	case inProcess:
+		if own.inProcess == nil {
+			return startInProcess()
+		}
+	}
+	return own, func() {}, nil
+}
+
+// connect puts proxies between the consumers and the broker. A cluster has none: its clients have to find both brokers.
+func (t *trial) connect(b *broker) (err error) {
+	t.broker = b
+	if t.proxy, err = proxy.New(b.url, b.admin); err != nil {
 		return err
 	}
-	defer client.Close()
-	builder := pulsar.DefaultBatchBuilder
-	if t.work.Type == pulsar.KeyShared {
-		builder = pulsar.KeyBasedBatchBuilder
+	if t.logProxy, err = proxy.New(b.url, b.admin); err != nil {
+		return err
 	}
-	var producers [2]pulsar.Producer
-	for i := range producers {
-		producers[i], err = client.CreateProducer(pulsar.ProducerOptions{
-			Topic: t.work.Topic, DisableBatching: i == 0, BatchingMaxMessages: 10, BatcherBuilderType: builder,
-			MessageRouter: func(msg *pulsar.ProducerMessage, _ pulsar.TopicMetadata) int {
-				return number(msg.Payload) % t.work.apart()
-			},
-		})
-		if err != nil {
-			return err
-		}
-		defer producers[i].Close()
+	t.work.URL, t.work.LogURL = t.proxy.URL, t.logProxy.URL
+	if b.members != nil {
+		t.work.URL, t.work.LogURL = b.url, b.url
 	}
-	lost := make(chan error, t.work.Messages)
-	for n := range t.work.Messages {
-		msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%06d%100s", n, ""), Key: fmt.Sprint(n / 10 % 10)} // one key in a batch
-		published := history.Event{Kind: history.Published, Message: fmt.Sprint(n)}
-		if t.work.Cumulative { // else failed messages are overtaken, and four goroutines take them
-			published.Key = fmt.Sprint("partition ", n%t.work.apart())
-		}
-		t.record.note(published)
-		producers[n/100%2].SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { lost <- err })
-		if n%100 == 99 || n == t.work.Messages-1 { // the two producers would not publish in order
-			if err := producers[n/100%2].FlushWithCtx(ctx); err != nil {
+	return nil
+}
+
+// prepare makes the topic, with its messages.
+func (t *trial) prepare(ctx context.Context) error {
+	return patiently(ctx, func() (err error) {
+		t.work.Topic = fmt.Sprintf("persistent://public/default/faults-%08x", rand.Uint32())
+		if t.work.Partitions > 0 {
+			if err := t.broker.rest(ctx, "PUT", t.work.Topic+"/partitions", t.work.Partitions, nil); err != nil {
 				return err
 			}
 		}
-	}
-	for range t.work.Messages {
-		if err := <-lost; err != nil {
+		if t.record, err = newRecord(t.work.Dir, "trial"); err != nil {
+			return err
+		}
+		t.work.Healed = time.Now().Add(t.during)
+		if t.publisher, err = newPublisher(t.broker.url, t.work, t.record); err != nil {
+			return err
+		}
+		if t.fault.needs == guarded {
+			if err := t.allow(ctx); err != nil {
+				return err
+			}
+		}
+		if t.letters, err = t.readLetters(); err != nil {
+			return err
+		}
+		return t.publish(ctx, 0, t.work.Messages)
+	})
+}
+
+// publish publishes messages and waits until the broker has them.
+func (t *trial) publish(ctx context.Context, from, to int) error {
+	for n := from; n < to; n++ {
+		if err := t.publisher.send(ctx, n); err != nil {
 			return err
 		}
 	}
-	return nil
+	return t.publisher.flush(ctx)
 }
 
 // start starts the consumers.
@@ -209,12 +204,16 @@ func (t *trial) startProcess() error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, "-worker", string(text))
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
+	p := process{exec.Command(self, "-worker", string(text)), w.Name, make(chan struct{})}
+	p.Stderr = os.Stderr
+	if err := p.Start(); err != nil {
 		return err
 	}
-	t.others = append(t.others, process{cmd, w.Name})
+	go func() {
+		defer close(p.over)
+		_ = p.Wait()
+	}()
+	t.others = append(t.others, p)
 	return nil
 }
 
@@ -226,19 +225,23 @@ func (t *trial) end(by os.Signal) error {
 		t.record.note(history.Event{Kind: history.Killed, Consumer: oldest.name})
 	}
 	err := oldest.Process.Signal(by)
-	_ = oldest.Wait()
+	<-oldest.over
+	if by == os.Interrupt && !oldest.ProcessState.Success() {
+		return fmt.Errorf("%s: %v", oldest.name, oldest.ProcessState)
+	}
 	return err
 }
 
-func (t *trial) stop() {
+func (t *trial) stop() (err error) {
 	if t.local != nil {
 		t.local.close()
 		t.local.client.Close()
 		t.local = nil
 	}
 	for len(t.others) > 0 {
-		_ = t.end(os.Interrupt)
+		err = errors.Join(err, t.end(os.Interrupt))
 	}
+	return err
 }
 
 // until waits for a state of the messages, and shows how far they are.
@@ -267,11 +270,7 @@ const patience = 75 * time.Second
 
 // drain waits until the broker has nothing left, and then for what might come twice.
 func (t *trial) drain(ctx context.Context) error {
-	topics := t.work.topics()
-	if t.work.Reconsume {
-		topics = append(topics, t.work.Topic+"-"+subscription+pulsar.RetryTopicSuffix)
-	}
-	for _, topic := range topics {
+	for _, topic := range t.drained() {
 		last, since := state{}, time.Now()
 		for {
 			s, ok := t.broker.state(ctx, topic)
@@ -291,4 +290,24 @@ func (t *trial) drain(ctx context.Context) error {
 	}
 	sleep(ctx, time.Second)
 	return nil
+}
+
+// drained are the topics that have nothing left in the end.
+func (t *trial) drained() []string {
+	topics := t.work.topics()
+	if t.work.Reconsume {
+		topics = append(topics, t.work.Topic+"-"+subscription+pulsar.RetryTopicSuffix)
+	}
+	if t.work.MaxDeliveries > 0 {
+		topics = append(topics, t.work.letterTopic())
+	}
+	return topics
+}
+
+// isOver reports whether the broker has nothing left.
+func (t *trial) isOver(ctx context.Context) bool {
+	return !slices.ContainsFunc(t.drained(), func(topic string) bool {
+		s, ok := t.broker.state(ctx, topic)
+		return !ok || s.backlog > 0
+	})
 }

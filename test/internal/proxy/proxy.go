@@ -1,4 +1,5 @@
-package main
+// Package proxy breaks the connections between clients and a broker, for tests.
+package proxy
 
 import (
 	"bytes"
@@ -14,10 +15,10 @@ import (
 	"time"
 )
 
-// proxy stands between clients and the broker. Clients look topics up by HTTP, where the broker's address is replaced by
-// the proxy's, so that the broker need not know.
-type proxy struct {
-	url    string // for pulsar.ClientOptions
+// Proxy stands between clients and the broker. Clients look topics up by HTTP, where the broker's address is replaced by the proxy's, so that
+// the broker need not know. Many goroutines may use it.
+type Proxy struct {
+	URL    string // for pulsar.ClientOptions
 	target string
 	tcp    net.Listener
 	web    *http.Server
@@ -35,8 +36,9 @@ type link struct {
 	swallows       bool
 }
 
-func newProxy(brokerURL, adminURL string) (*proxy, error) {
-	p := &proxy{target: strings.TrimPrefix(brokerURL, "pulsar://"), links: map[*link]bool{}, gate: make(chan struct{})}
+// New starts a Proxy for the broker and its admin API.
+func New(brokerURL, adminURL string) (*Proxy, error) {
+	p := &Proxy{target: strings.TrimPrefix(brokerURL, "pulsar://"), links: map[*link]bool{}, gate: make(chan struct{})}
 	close(p.gate)
 	var err error
 	if p.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -50,7 +52,7 @@ func newProxy(brokerURL, adminURL string) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.url = "http://" + web.Addr().String()
+	p.URL = "http://" + web.Addr().String()
 	lookups := httputil.NewSingleHostReverseProxy(admin)
 	direct := lookups.Director
 	lookups.Director = func(req *http.Request) {
@@ -70,7 +72,7 @@ func newProxy(brokerURL, adminURL string) (*proxy, error) {
 	return p, nil
 }
 
-func (p *proxy) redirect(resp *http.Response) error {
+func (p *Proxy) redirect(resp *http.Response) error {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return err
@@ -82,7 +84,7 @@ func (p *proxy) redirect(resp *http.Response) error {
 	return nil
 }
 
-func (p *proxy) accept() {
+func (p *Proxy) accept() {
 	for {
 		client, err := p.tcp.Accept()
 		if err != nil {
@@ -105,7 +107,7 @@ func (p *proxy) accept() {
 }
 
 // pass copies what arrives from one side to the other, until either is closed.
-func (p *proxy) pass(l *link, from, to net.Conn) {
+func (p *Proxy) pass(l *link, from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()
 	buf := make([]byte, 32<<10)
@@ -134,8 +136,8 @@ func (p *proxy) pass(l *link, from, to net.Conn) {
 	p.mu.Unlock()
 }
 
-// cut closes all connections.
-func (p *proxy) cut() {
+// Cut closes all connections.
+func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
@@ -144,8 +146,8 @@ func (p *proxy) cut() {
 	}
 }
 
-// halfOpen makes all connections swallow what is sent to them, as if the other side had vanished without closing them.
-func (p *proxy) halfOpen() {
+// HalfOpen makes all connections swallow what is sent to them, as if the other side had vanished without closing them.
+func (p *Proxy) HalfOpen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
@@ -153,39 +155,36 @@ func (p *proxy) halfOpen() {
 	}
 }
 
-// stall lets nothing pass for d, and then all of it.
-func (p *proxy) stall(ctx context.Context, d time.Duration) {
+// Stall lets nothing pass for d, and then all of it.
+func (p *Proxy) Stall(ctx context.Context, d time.Duration) {
 	gate := make(chan struct{})
 	p.mu.Lock()
 	p.gate = gate
 	p.mu.Unlock()
-	sleep(ctx, d)
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 	close(gate)
 }
 
-// slow delays every piece of data and limits each direction of each connection to rate bytes a second.
-func (p *proxy) slow(delay time.Duration, rate int) {
+// Slow delays every piece of data and limits each direction of each connection to rate bytes a second.
+func (p *Proxy) Slow(delay time.Duration, rate int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay, p.rate = delay, rate
 }
 
-// hide makes the lookups of a topic fail; "" ends that.
-func (p *proxy) hide(topic string) {
+// Hide makes the lookups of a topic fail; "" ends that.
+func (p *Proxy) Hide(topic string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.away = topic[strings.LastIndex(topic, "/")+1:]
 }
 
-func (p *proxy) close() {
+// Close ends it, and all connections.
+func (p *Proxy) Close() {
 	p.tcp.Close()
 	p.web.Close()
-	p.cut()
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
+	p.Cut()
 }

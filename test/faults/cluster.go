@@ -1,0 +1,88 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// member is a broker of a cluster.
+type member struct {
+	env   []string
+	admin string
+}
+
+// startCluster starts two brokers. The process of the first one has ZooKeeper and the bookie as well.
+func startCluster(ctx context.Context) (*broker, func(), error) {
+	name := cmp.Or(os.Getenv("PULSAR_NAME"), "faults") + "-cluster"
+	first := &member{env: []string{"PULSAR_NAME=" + name, "PULSAR_CLUSTER=yes"}}
+	second := &member{env: []string{"PULSAR_NAME=" + name + "-2", "PULSAR_JOIN=" + name, "PULSAR_CONF_metadataStoreSessionTimeoutMillis=10000"}}
+	b := &broker{members: []*member{second, first}}
+	stop := func() {
+		for _, m := range b.members {
+			_, _ = scriptWith(context.WithoutCancel(ctx), m.env, "stop")
+		}
+	}
+	for _, m := range []*member{first, second} {
+		one, err := startBroker(ctx, m.env, "start")
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		m.admin = one.admin
+	}
+	// By HTTP, since to others the first broker, which is a standalone one, says that it has all topics.
+	b.url, b.admin = first.admin+","+strings.TrimPrefix(second.admin, "http://"), first.admin
+	return b, stop, nil
+}
+
+// moveTopics moves all topics to the other broker 15 times. At the third time it kills the one that has them, which then starts again.
+func moveTopics(ctx context.Context, t *trial) error {
+	var back chan error
+	for i := range 15 {
+		if sleep(ctx, 8*time.Second); ctx.Err() != nil || t.isOver(ctx) {
+			break
+		}
+		t.show("%d of 15", i+1)
+		if back == nil || len(back) > 0 {
+			t.move(ctx, t.broker.members[i%2])
+		}
+		if i == 2 {
+			sleep(ctx, 4*time.Second)
+			t.broke("broker killed")
+			second := t.broker.members[0]
+			if _, err := scriptWith(ctx, second.env, "kill"); err != nil {
+				return err
+			}
+			back = make(chan error, 1)
+			go func() {
+				_, err := startBroker(ctx, second.env, "start", "-keep")
+				back <- err
+			}()
+		}
+	}
+	if back != nil {
+		return <-back
+	}
+	return ctx.Err()
+}
+
+// move moves all topics to a broker. A bundle that cannot move now moves the next time.
+func (t *trial) move(ctx context.Context, to *member) {
+	t.broke("topics move")
+	var bundles struct{ Boundaries []string }
+	if err := t.broker.rest(ctx, "GET", "namespaces/public/default/bundles", nil, &bundles); err != nil {
+		fmt.Fprintln(os.Stderr, "faults: asking for the bundles:", err)
+		return
+	}
+	for i := range bundles.Boundaries[1:] {
+		path := fmt.Sprintf("namespaces/public/default/%s_%s/unload?destinationBroker=%s", bundles.Boundaries[i], bundles.Boundaries[i+1],
+			strings.TrimPrefix(to.admin, "http://"))
+		if err := t.broker.rest(ctx, "PUT", path, nil, nil); err != nil {
+			fmt.Fprintln(os.Stderr, "faults: moving a bundle:", err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// maxDeliveries is how often a message is handled that becomes a dead letter.
+const maxDeliveries = 4
+
+var (
+	doomed    = work{App: failing, Messages: 2000, Min: time.Second, Log: true, Durable: true, MaxDeliveries: maxDeliveries, Processes: 1}
+	poisoning = work{App: poisoned, Messages: 2000, Min: time.Second, Log: true, MaxDeliveries: maxDeliveries, Processes: 1}
+	serving   = work{App: service, Messages: 5000, Min: 200 * time.Millisecond, MaxDeliveries: maxDeliveries, Processes: 3}
+)
+
+var killFaults = []fault{
+	{set: kill, name: "killed again and again", what: "SIGKILL of the process every 2.5 s, until all messages are dead letters",
+		types: allTypes, work: doomed, short: true, make: killUntilOver},
+	{set: kill, name: "poison", what: "one message ends the process that handles it, which starts again", types: only, work: with(poisoning, 3),
+		also: [][]string{{"alone"}}, make: poison},
+	{set: kill, name: "poison in one process", what: "the same", types: []pulsar.SubscriptionType{pulsar.Exclusive}, work: poisoning, make: poison},
+	{set: kill, name: "restarted", what: "SIGTERM of each of three processes in turn when half of the messages are settled; another takes its place",
+		types: only, work: serving, make: restart, also: [][]string{{"no index acks"}}},
+	{set: kill, name: "brokers move", what: "all topics move between two brokers 15 times; at the third time the one that has them is killed",
+		types: allTypes, work: with(doomed, 2), needs: clustered, make: moveTopics},
+}
+
+func with(w work, processes int) work {
+	w.Processes = processes
+	return w
+}
+
+// killUntilOver kills the process until the broker has no message left, for a minute and a half at most.
+func killUntilOver(ctx context.Context, t *trial) error {
+	for end := time.Now().Add(90 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
+		sleep(ctx, 2500*time.Millisecond)
+		if t.isOver(ctx) {
+			return nil
+		}
+		if err := replace(ctx, t); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// poison publishes the message that ends its process, and restarts what it ends until it is a dead letter.
+func poison(ctx context.Context, t *trial) error {
+	if t.work.Alone {
+		if err := t.drain(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.publish(ctx, t.work.Messages, t.work.Messages+1); err != nil {
+		return err
+	}
+	crashes := 0
+	for end := time.Now().Add(90 * time.Second); !t.isOver(ctx); sleep(ctx, 50*time.Millisecond) {
+		if time.Now().After(end) || ctx.Err() != nil {
+			return fmt.Errorf("after %d crashes the poison is no dead letter", crashes)
+		}
+		for i, p := range t.others {
+			select {
+			case <-p.over:
+			default:
+				continue
+			}
+			if code := p.ProcessState.ExitCode(); code != crashed {
+				return fmt.Errorf("%s ended with status %d, want %d", p.name, code, crashed)
+			}
+			crashes++
+			t.others = append(t.others[:i:i], t.others[i+1:]...)
+			if err := t.startProcess(); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	t.said = append(t.said, fmt.Sprintf("%d crashes", crashes))
+	return nil
+}
+
+// restart replaces each process in order when half of the messages are settled.
+func restart(ctx context.Context, t *trial) error {
+	begin := 0
+	for {
+		s, ok := t.broker.state(ctx, t.work.topics()[0])
+		begin = max(begin, s.backlog)
+		if ok && s.backlog <= begin/2 {
+			break
+		}
+		if sleep(ctx, 50*time.Millisecond); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	for range t.work.Processes {
+		if err := t.end(os.Interrupt); err != nil {
+			return err
+		}
+		if err := t.startProcess(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

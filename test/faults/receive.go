@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// own is a message as an application may have it: decoded, and with what was received inside.
+type own struct{ pulsar.Message }
+
+func (m own) Payload() []byte { return append(m.Message.Payload()[:6:6], " decoded"...) }
+
+// next takes a message in the way that the work asks for.
+func (c *consumer) next(ctx context.Context) (msg pulsar.Message, err error) {
+	if c.work.Chan {
+		select {
+		case msg = <-c.Chan():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	} else if msg, err = c.Receive(ctx); err != nil {
+		return nil, err
+	}
+	if c.work.Wrap {
+		msg = own{msg}
+	}
+	return msg, nil
+}
+
+func number(payload []byte) int {
+	n, err := strconv.Atoi(string(payload[:6]))
+	if err != nil {
+		panic(fmt.Sprintf("a message that nobody sent: %q", payload))
+	}
+	return n
+}

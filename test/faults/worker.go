@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/history"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// crashLimit is how often the poison may end a process.
+const crashLimit = 3
+
+// crashed is the exit status of a process that the poison ended.
+const crashed = 3
+
+var errFails = errors.New("it fails")
+
+func (c *consumer) beginWorker() error {
+	options := []worker.Option{worker.WithConcurrency(8), worker.WithLogger(quiet)}
+	handlers := map[app]worker.Handler{byKey: c.handleKey, poisoned: c.handlePoison, service: c.serve}
+	switch {
+	case c.work.App == poisoned:
+		options = append(options, worker.WithCrashLimit(crashLimit))
+	case c.work.Ordered:
+		options = append(options, worker.WithKeyOrder())
+	}
+	w, err := worker.New(c.Consumer, c.noted(handlers[c.work.App]), options...)
+	if err != nil {
+		return err
+	}
+	c.wg.Go(func() {
+		if err := w.Run(c.ctx); err != nil && c.ctx.Err() == nil {
+			c.note(history.Event{Kind: history.Disconnected, Note: "the Worker ended: " + err.Error()})
+		}
+	})
+	return nil
+}
+
+// noted writes what a Worker does with a message. It acknowledges the message when the handler has returned nil.
+func (c *consumer) noted(handle worker.Handler) worker.Handler {
+	return func(ctx context.Context, msg pulsar.Message) error {
+		count, stale := int(c.RedeliveryCount(msg)), false
+		if d, err := c.Delivery(msg); err == nil {
+			stale = d.Lost
+		}
+		c.deliver(msg, count, stale)
+		err := handle(ctx, msg)
+		if err != nil {
+			c.about(msg, history.Event{Kind: history.Nacked, Delay: c.policy.Next(uint32(count)).Microseconds()})
+			return err
+		}
+		c.about(msg, history.Event{Kind: history.Acking})
+		return nil
+	}
+}
+
+// observeSettled notes that the Worker's acknowledgement has returned.
+func (c *consumer) observeSettled() redelivery.Option {
+	return redelivery.WithObserver(redelivery.Observer{Settled: func(s redelivery.Settled) {
+		if s.Outcome == redelivery.Acked && s.Err == nil && s.Message != nil {
+			c.about(s.Message, history.Event{Kind: history.Acked})
+		}
+	}})
+}
+
+// observeReceived notes what the Consumer has before a handler does.
+func (c *consumer) observeReceived() redelivery.Option {
+	received := func(e redelivery.Event) {
+		if e.Message != nil {
+			c.about(e.Message, history.Event{Kind: history.Received})
+		}
+	}
+	return redelivery.WithObserver(redelivery.Observer{Dropped: received, Delivered: func(d redelivery.Delivered) { received(d.Event) }})
+}
+
+// handlePoison ends the process at the message that follows the others.
+func (c *consumer) handlePoison(_ context.Context, msg pulsar.Message) error {
+	if number(msg.Payload()) == c.work.Messages {
+		c.note(history.Event{Kind: history.Killed})
+		os.Exit(crashed)
+	}
+	time.Sleep(time.Millisecond)
+	return nil
+}
+
+func (c *consumer) serve(_ context.Context, msg pulsar.Message) error {
+	time.Sleep(time.Millisecond)
+	if n := number(msg.Payload()); n%100 == 7 || n%10 == 3 && c.RedeliveryCount(msg) < 2 {
+		return errFails
+	}
+	return nil
+}
+
+// keys are how many there are.
+const keys = 50
+
+func (c *consumer) handleKey(_ context.Context, msg pulsar.Message) error {
+	now, n := time.Now(), number(msg.Payload())
+	time.Sleep(time.Duration(1+n%2) * time.Millisecond)
+	down := now.Before(c.work.Healed) && now.Unix()/3%keys == int64(n%keys)
+	if down || (n/keys+n)%20 == 7 && c.RedeliveryCount(msg) < 2 {
+		return errFails
+	}
+	return nil
+}
