@@ -57,11 +57,7 @@ func openBroker(ctx context.Context, on string) (*broker, func(), error) {
 // has reports whether a fault can be made here.
 func has(on string, needs place) bool {
 	switch needs { //nolint:exhaustive // the others are started for it, or are any
-	case killable:
-		return on == "own"
-	case real:
-		return on != "pulsartest"
-	case guarded, clustered:
+	case killable, guarded, clustered:
 		return on == "own"
 	}
 	return true

@@ -37,8 +37,7 @@ type place string
 
 const (
 	anywhere  place = ""
-	real      place = "real"
-	killable  place = "killable" // one of test/scripts/pulsar that the trial may kill
+	killable  place = "killable" // one of test/scripts/pulsar, which the trial may kill or change for all topics
 	guarded   place = "guarded"  // one of its own that asks consumers for their role
 	clustered place = "cluster"  // two of its own, in a cluster
 	inProcess place = "pulsartest"
@@ -120,7 +119,7 @@ var chaosFaults = []fault{
 			return eachTopic(ctx, t, "DELETE", "/subscription/"+subscription+"?force=true")
 		})},
 	{set: chaos, name: "retry topic full", what: "the retry topic's backlog quota, producer_exception, is exceeded while messages are reconsumed",
-		types: shared, work: retrying, needs: real, make: fillRetryTopic},
+		types: shared, work: retrying, needs: killable, make: fillRetryTopic},
 	{set: chaos, name: "one of two dies", what: "SIGKILL of one of two consumers; another takes its place, three times",
 		types: shared, work: processes(2), short: true, make: repeat(3, 2*time.Second, replace)},
 	{set: chaos, name: "three of five die", what: "SIGKILL of three of five consumers, one after the other",

@@ -27,7 +27,7 @@ var logFaults = []fault{
 			return t.log(ctx, "DELETE", "?force=true", nil)
 		})},
 	{set: chaos, name: "log full", what: "the log's backlog quota, producer_exception, is exceeded for five seconds or more",
-		types: allTypes, work: logged, needs: real, tells: true, make: func(ctx context.Context, t *trial) error {
+		types: allTypes, work: logged, needs: killable, tells: true, make: func(ctx context.Context, t *trial) error {
 			return overQuota(ctx, t, 500, "until the log fails", func(n counts) bool { return n.logFailures > 0 })
 		}},
 	{set: chaos, name: "log slow", what: "1.5 s more for all that the log sends and gets, and 20 kB/s, until each message is delivered and for 10 s at least",

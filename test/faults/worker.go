@@ -45,7 +45,7 @@ func (c *consumer) beginWorker() error {
 // noted writes what a Worker does with a message. It acknowledges the message when the handler has returned nil.
 func (c *consumer) noted(handle worker.Handler) worker.Handler {
 	return func(ctx context.Context, msg pulsar.Message) error {
-		count, stale := int(c.RedeliveryCount(msg)), false
+		count, stale := int(msg.RedeliveryCount()), false
 		if d, err := c.Delivery(msg); err == nil {
 			stale = d.Lost
 		}
@@ -91,7 +91,7 @@ func (c *consumer) handlePoison(_ context.Context, msg pulsar.Message) error {
 
 func (c *consumer) serve(_ context.Context, msg pulsar.Message) error {
 	time.Sleep(time.Millisecond)
-	if n := number(msg.Payload()); n%100 == 7 || n%10 == 3 && c.RedeliveryCount(msg) < 2 {
+	if n := number(msg.Payload()); n%100 == 7 || n%10 == 3 && msg.RedeliveryCount() < 2 {
 		return errFails
 	}
 	return nil
@@ -104,7 +104,7 @@ func (c *consumer) handleKey(_ context.Context, msg pulsar.Message) error {
 	now, n := time.Now(), number(msg.Payload())
 	time.Sleep(time.Duration(1+n%2) * time.Millisecond)
 	down := now.Before(c.work.Healed) && now.Unix()/3%keys == int64(n%keys)
-	if down || (n/keys+n)%20 == 7 && c.RedeliveryCount(msg) < 2 {
+	if down || (n/keys+n)%20 == 7 && msg.RedeliveryCount() < 2 {
 		return errFails
 	}
 	return nil
