@@ -1,0 +1,98 @@
+package main
+
+import (
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/history"
+)
+
+// result is what a history shows, with no fault as an excuse.
+type result struct {
+	Lost       int           `json:"lost"`       // never acknowledged, and the broker has nothing left
+	Unfinished int           `json:"unfinished"` // not acknowledged, and still at the broker when the run ended
+	Early      int           `json:"early"`      // deliveries before the delay that was asked for
+	Earliest   time.Duration `json:"earliest"`   // by how much at most
+	Doubles    int           `json:"doubles"`    // deliveries of messages whose ack had returned without an error
+	Confirmed  int           `json:"confirmed"`  // of these, after an ack that the broker had answered
+	Siblings   int           `json:"siblings"`   // deliveries of acknowledged messages of a batch of which another one failed
+	Counts     int           `json:"counts"`     // deliveries whose redelivery count is not the number of nacks before
+	Latest     time.Duration `json:"latest"`     // the longest time from when a failed message was due until it came
+}
+
+// life is what happened to a message until now.
+type life struct {
+	acked, confirmed, fails bool
+	nacks                   int
+	copies                  map[string]*history.Line
+	asked                   map[int]*history.Line // the first line that asked for each retry
+	retry                   int                   // of the newest delivery
+}
+
+// measure reads the history of a run. The Checker says what is lost; the rest is counted without its excuses.
+func measure(dir, workload string) (r result, err error) {
+	checker, lives := history.New(history.Rules{Patience: 24 * time.Hour}), map[string]*life{}
+	err = history.ReadFolder(dir, func(l *history.Line) {
+		checker.Add(l)
+		if l.Message == "" {
+			return
+		}
+		m := lives[l.Message]
+		if m == nil {
+			m = &life{copies: map[string]*history.Line{}, asked: map[int]*history.Line{}}
+			lives[l.Message] = m
+		}
+		switch l.Kind { //nolint:exhaustive // the others count nothing
+		case history.Delivered:
+			r.deliver(m, l, workload)
+		case history.Nacked:
+			m.fails, m.copies[l.Copy] = true, l
+			m.nacks++
+		case history.Reconsumed:
+			m.fails = true
+			if m.asked[m.retry+1] == nil {
+				m.asked[m.retry+1] = l
+			}
+		case history.Acked:
+			m.acked, m.confirmed = true, l.Confirmed
+		}
+	})
+	summary, findings := checker.Finish()
+	r.Unfinished = summary.Unfinished
+	for _, f := range findings {
+		if f.Fault == history.Lost {
+			r.Lost++
+		}
+	}
+	return r, err
+}
+
+func (r *result) deliver(m *life, l *history.Line, workload string) {
+	due := int64(0)
+	if f := m.copies[l.Copy]; f != nil {
+		due = f.At + f.Delay
+		delete(m.copies, l.Copy)
+	}
+	if f := m.asked[l.Retry]; f != nil && l.Retry > m.retry { // a retry's delay begins with its publish time, in milliseconds
+		due = f.At - f.At%1000 + f.Delay
+	}
+	if l.At < due {
+		r.Early++
+		r.Earliest = max(r.Earliest, time.Duration(due-l.At)*time.Microsecond)
+	} else if due > 0 {
+		r.Latest = max(r.Latest, time.Duration(l.At-due)*time.Microsecond)
+	}
+	if m.acked {
+		if m.fails || workload != batch {
+			r.Doubles++
+		} else {
+			r.Siblings++
+		}
+		if m.confirmed {
+			r.Confirmed++
+		}
+	}
+	if l.Retry == 0 && l.Count >= 0 && l.Count != m.nacks {
+		r.Counts++
+	}
+	m.retry = max(m.retry, l.Retry)
+}

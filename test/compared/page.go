@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// text is the page but for the tables, which replace the line TABLES.
+//
+//go:embed compared.md
+var text string
+
+var titles = map[string]string{
+	nack:    "Nack with a growing delay",
+	batch:   "Nack of one message in a batch of ten",
+	timeout: "Ack timeout",
+	retry:   "Retry topic",
+}
+
+// writePage writes the page with the tables of all results.
+func writePage(path string) error {
+	files, err := filepath.Glob("results/*.json")
+	if err != nil {
+		return err
+	}
+	var tables bytes.Buffer
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		results := map[string]result{}
+		if err := json.Unmarshal(content, &results); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		writeTables(&tables, strings.TrimSuffix(filepath.Base(file), ".json"), results)
+	}
+	return os.WriteFile(path, []byte(strings.Replace(text, "TABLES\n", strings.TrimLeft(tables.String(), "\n"), 1)), 0o600)
+}
+
+// writeTables writes a table for each workload.
+func writeTables(to *bytes.Buffer, version string, results map[string]result) {
+	fmt.Fprintf(to, "\n## Pulsar %s\n", version)
+	for _, w := range workloads {
+		fmt.Fprintf(to, "\n### %s: `%s`\n\n| client | `%s` |\n|---|%s\n", titles[w], w, strings.Join(faults, "` | `"), strings.Repeat("---|", len(faults)))
+		for _, c := range clients {
+			if why := missing(c, w); why != "" {
+				if !strings.HasSuffix(c, "+") {
+					fmt.Fprintf(to, "| `%s` | %s%s\n", c, why, strings.Repeat(" |", len(faults)))
+				}
+				continue
+			}
+			fmt.Fprintf(to, "| `%s` |", c)
+			for _, f := range faults {
+				if r, ok := results[cell{c, w, f}.String()]; ok {
+					fmt.Fprintf(to, " %s |", r)
+				} else {
+					fmt.Fprint(to, " not run |")
+				}
+			}
+			fmt.Fprintln(to)
+		}
+	}
+}
+
+// String names the figures that are not 0.
+func (r result) String() string {
+	var said []string
+	add := func(n int, format string, more ...any) {
+		if n > 0 {
+			said = append(said, fmt.Sprintf(format, append([]any{n}, more...)...))
+		}
+	}
+	add(r.Lost, "**%d lost**")
+	add(r.Unfinished, "**%d unfinished**")
+	add(r.Early, "%d early, by %s", short(r.Earliest))
+	add(r.Doubles, "%d doubles")
+	add(r.Siblings, "%d siblings")
+	add(r.Confirmed, "(%d of these confirmed)")
+	add(r.Counts, "%d counts")
+	return strings.Join(append(said, "late "+short(r.Latest)), "; ")
+}
+
+func short(d time.Duration) string {
+	if d < 100*time.Millisecond {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
