@@ -31,4 +31,3 @@ func ReadFolder(dir string, each func(*Line)) error {
 	}
 	return read(each, sources...)
 }
-

@@ -237,7 +237,7 @@ func child(ctx context.Context, text string) error {
 		sleep(ctx, 50*time.Millisecond)
 	}
 	if err != nil {
-		return nil //nolint:nilerr // it was to end before it had the subscription
+		return nil // it was to end before it had the subscription
 	}
 	<-ctx.Done()
 	c.close()

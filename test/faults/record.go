@@ -24,7 +24,7 @@ type record struct {
 	read               map[string]bool // ids of dead letters
 }
 
-// newRecord makes the file of a name anew.
+// newRecord makes the file of a name.
 func newRecord(dir, name string) (*record, error) {
 	w, err := history.Create(dir, name)
 	return &record{Writer: w, read: map[string]bool{}, delivered: map[string]bool{}, settled: map[string]bool{}}, err
