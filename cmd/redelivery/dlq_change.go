@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
 )
 
 // unsubscribe removes a subscription, the tool's own or another.
@@ -87,12 +87,7 @@ func (d *dlq) imports(ctx context.Context) error {
 	return d.done("Imported", report, err)
 }
 
-// documented is the subscription that the documents have users make.
-const documented = "inspect"
-
-// adopt takes the one subscription that has no consumer, which keeps the letters for the tool, unless the tool has one
-// of its own already. Of several it takes the one that has an unfinished replay. Another topic's subscription may be a
-// service's that is down.
+// adopt takes the subscription that dlqcommand.Adopt chooses.
 func (d *dlq) adopt(ctx context.Context) error {
 	info, err := topicNamed(ctx, d.api, d.topic)
 	if errors.Is(err, deadletter.ErrNoTopic) { // for the verb to say
@@ -101,23 +96,16 @@ func (d *dlq) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var idle []string
+	all := make([]dlqcommand.Subscription, 0, len(info.Subscriptions))
 	for _, s := range info.Subscriptions {
-		switch {
-		case s.Name == defaultSubscription || d.anyTopic:
-			return nil
-		case s.Consumers == 0 && (s.Name == documented || strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix)):
-			idle = append(idle, s.Name)
-		}
+		all = append(all, dlqcommand.Subscription{Name: s.Name, Consumers: s.Consumers})
 	}
-	if len(idle) > 1 {
-		idle = slices.DeleteFunc(idle, func(name string) bool {
-			journal, err := topicNamed(ctx, d.api, d.topic+"-"+name)
-			return err != nil || len(journal.Subscriptions) == 0
-		})
-	}
-	if len(idle) == 1 {
-		d.subscription, d.adopted = idle[0], true
+	name := dlqcommand.Adopt(d.topic, d.anyTopic, all, func(name string) bool {
+		journal, err := topicNamed(ctx, d.api, d.topic+"-"+name)
+		return err == nil && len(journal.Subscriptions) > 0
+	})
+	if name != "" {
+		d.subscription, d.adopted = name, true
 	}
 	return nil
 }

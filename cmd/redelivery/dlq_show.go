@@ -8,12 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
+	"github.com/pulsar-redelivery/redelivery/internal/payload"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
@@ -54,7 +55,7 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 }
 
 // defaultSubscription is package deadletter's.
-const defaultSubscription = "redelivery"
+const defaultSubscription = dlqcommand.DefaultSubscription
 
 // own is the subscription of replays and purges.
 func (d *dlq) own() string { return cmp.Or(d.subscription, defaultSubscription) }
@@ -188,20 +189,12 @@ func (d *dlq) schema(ctx context.Context, l *deadletter.Letter) (*admin.Schema, 
 	return d.schemas.Find(ctx, l.Schema)
 }
 
-// decode returns a payload as a value that JSON can have, if its schema is one of those that say how.
+// decode returns a payload as a value that JSON can have, if it is one.
 func decode(s *admin.Schema, l *deadletter.Letter) (value any, ok bool) {
-	switch {
-	case l.Encrypted || l.Null:
+	if l.Encrypted || l.Null {
 		return nil, false
-	case s != nil && s.Type == "AVRO":
-		value, err := decodeAvro(s.Data, l.Payload)
-		return value, err == nil
-	case !utf8.Valid(l.Payload): // json.Valid accepts such bytes
-		return nil, false
-	case json.Valid(l.Payload):
-		return json.RawMessage(l.Payload), true
 	}
-	return string(l.Payload), true
+	return payload.Decode(s, l.Payload)
 }
 
 // text is a payload on one line.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
@@ -79,13 +79,5 @@ func (d *dlq) unfinished(err error) error {
 // defaultMaxReplays is package deadletter's.
 const defaultMaxReplays = 3
 
-var needsQuotes = regexp.MustCompile(`[^\w./:=@%+,-]`)
-
 // quoted is a word of a shell's command line.
-func quoted(word string) string {
-	word = clean(word)
-	if word != "" && !needsQuotes.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
+func quoted(word string) string { return dlqcommand.Quote(word) }

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/term"
 	textwidth "golang.org/x/text/width"
+
+	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
 )
 
 // width is that of a terminal, where it cannot be asked.
@@ -101,14 +103,7 @@ func column(r rune) int {
 }
 
 // clean has no character that a terminal would act on.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '·'
-	}, s)
-}
+func clean(s string) string { return dlqcommand.Clean(s) }
 
 func fit(s string, width int) string {
 	if columns(s) <= width && len(s) <= 8*width {
