@@ -29,8 +29,67 @@ func (t *Topic) Peek(ctx context.Context, n int) iter.Seq2[Letter, error] {
 	}
 }
 
-// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number, which is 0 if w
-// fails. It reads the letters that Peek sees, and acknowledges none.
+// Letter returns the letter of an id. It reads from the letter's entry on, or all letters that Peek yields if that finds none, as of a letter
+// in chunks. ErrNoLetter says that Peek yields no such letter: it was replayed, purged or deleted.
+func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
+	partitions, err := t.partitions(ctx, t.o.Topic)
+	if err != nil {
+		return Letter{}, err
+	}
+	var p position
+	var partition int
+	if n, _ := fmt.Sscanf(id, "%d:%d:%d:%d", &p.Ledger, &p.Entry, &partition, &p.Index); n < 3 || max(partition, 0) >= len(partitions) {
+		return Letter{}, fmt.Errorf("%w: id %q of %s, want the ID of a Letter", ErrNoLetter, id, t.o.Topic)
+	}
+	partition = max(partition, 0) // clients write -1 for the partition of a topic that has none
+	replayed, err := t.readJournal(ctx)
+	if err != nil {
+		return Letter{}, err
+	}
+	done, err := t.acknowledged(ctx, partitions[partition], t.o.Subscription)
+	if err != nil {
+		return Letter{}, err
+	}
+	if done.has(p) {
+		return Letter{}, fmt.Errorf("%w: letter %s of %s was replayed or purged", ErrNoLetter, id, t.o.Topic)
+	}
+	var found Letter
+	tail, err := t.tail(ctx, partitions[partition], pulsar.NewMessageID(p.Ledger, p.Entry-1, -1, 0), 1)
+	if err != nil {
+		return Letter{}, err
+	}
+	err = tail.drain(ctx, func(msg pulsar.Message) error {
+		l := newLetter(t.o.Topic, partition, msg)
+		if l.ID == id && !replayed.has(l) {
+			found = *l
+		}
+		if found.ID != "" || p.before(l.pos) {
+			return errEnough
+		}
+		return nil
+	})
+	tail.reader.Close()
+	if err != nil && !errors.Is(err, errEnough) || found.ID != "" {
+		return found, ignore(err, errEnough)
+	}
+	for l, err := range t.Peek(ctx, 0) {
+		if err != nil || l.is(id) {
+			return l, err
+		}
+	}
+	return Letter{}, fmt.Errorf("%w: letter %s of %s", ErrNoLetter, id, t.o.Topic)
+}
+
+// ignore returns err unless it is another one.
+func ignore(err, other error) error {
+	if errors.Is(err, other) {
+		return nil
+	}
+	return err
+}
+
+// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number, which is 0 if w fails. It reads the
+// letters that Peek sees, and acknowledges none.
 func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, err error) {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)

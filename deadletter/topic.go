@@ -37,6 +37,8 @@ var (
 	// ErrNoTopic says that the topic does not exist. It is not created. Without Options.Admin this cannot be checked,
 	// and the broker may create the topic.
 	ErrNoTopic = errors.New("deadletter: no such topic")
+	// ErrNoLetter says that the topic has no such letter, or that it was replayed or purged.
+	ErrNoLetter = errors.New("deadletter: no such letter")
 	// ErrBusy says that another Replay or Purge of the same subscription is under way.
 	ErrBusy = errors.New("deadletter: another replay or purge is under way")
 	// ErrUnfinished says that an earlier Replay with other options is not finished. ReplayOptions.New begins another.

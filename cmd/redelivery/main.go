@@ -7,6 +7,7 @@
 //	redelivery doctor -subscription billing orders
 //	redelivery simulate -config redelivery.yaml -consumer billing -rate 200/s -outage 10m
 //	redelivery attempts -subscription billing orders
+//	redelivery ui -allow-changes
 //	redelivery check run.jsonl
 package main
 
@@ -24,6 +25,7 @@ Commands:
   doctor    check the broker, the topics and the consumer before production
   simulate  play an outage: calls, backlog, dead letters, time to recover
   attempts  show the failed messages in the log of attempts, or forget one
+  ui        serve pages that show all this, for the browser
   check     check the history of any client: lost, early, doubled messages
   version   show the version
 
@@ -75,13 +77,14 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return simulateCommand(args[1:], stdout, stderr)
 	case "attempts":
 		return attemptsCommand(args[1:], stdout, stderr)
+	case "ui":
+		return uiCommand(args[1:], stdout, stderr)
 	case "check":
 		return checkCommand(args[1:], os.Stdin, stdout, stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return 0
 	}
-	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq, doctor, simulate, attempts, check or version "+
-		"(-h shows all)\n", args[0])
+	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq, doctor, simulate, attempts, ui, check or version (-h shows all)\n", args[0])
 	return 2
 }

@@ -1,0 +1,153 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/doctor"
+	"github.com/pulsar-redelivery/redelivery/doctor/service"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+)
+
+// setup is what the doctor examines of a subscription.
+func (h *Handler) setup(topic, subscription string) doctor.Setup {
+	var s doctor.Setup
+	if h.o.Setup != nil {
+		s = h.o.Setup(topic, subscription)
+	} else {
+		for _, of := range h.o.Services {
+			if of.Consumer.Subscription() != subscription {
+				continue
+			}
+			for _, one := range service.Setups(of.Consumer, of.Worker, doctor.Setup{Topic: topic}) {
+				if topicname.Same(one.Topic, topic) {
+					s = one
+				}
+			}
+		}
+	}
+	s.Admin, s.Client, s.Topic, s.Subscription = doctor.Admin(h.api), h.o.Client, topic, subscription
+	return s
+}
+
+// moved are the names of the retry topic and the dead letter topic of a subscription, which need not exist.
+func (h *Handler) moved(topic, subscription string) (retry, dead string) {
+	s := h.setup(topic, subscription)
+	prefix := topicname.Base(topicname.Full(topic)) + "-" + subscription
+	return topicname.In(topic, cmp.Or(s.RetryTopic, prefix+pulsar.RetryTopicSuffix)),
+		topicname.In(topic, cmp.Or(s.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix))
+}
+
+// examinations are what the doctor has found, by topic and subscription.
+type examinations struct {
+	mu  sync.Mutex
+	all map[[2]string]*examination
+}
+
+type examination struct {
+	at       time.Time // zero before the first
+	running  bool
+	findings []doctor.Finding
+}
+
+const (
+	examineEvery = time.Minute // while somebody looks
+	examineLimit = time.Minute
+	maxExamined  = 50 // subscriptions, of which the rest is examined when its page is opened
+)
+
+// examined returns what was found last, and begins to examine again if that is old.
+func (h *Handler) examined(topic, subscription string, now bool) (findings []doctor.Finding, at time.Time, running bool) {
+	d := &h.doctor
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == nil {
+		d.all = map[[2]string]*examination{}
+	}
+	key := [2]string{topic, subscription}
+	e := d.all[key]
+	if e == nil {
+		if !now && len(d.all) >= maxExamined {
+			return nil, time.Time{}, false
+		}
+		e = &examination{}
+		d.all[key] = e
+	}
+	if !e.running && time.Since(e.at) > examineEvery {
+		e.running = h.start(func(ctx context.Context) { h.examine(ctx, e, topic, subscription) })
+	}
+	return e.findings, e.at, e.running
+}
+
+func (h *Handler) examine(ctx context.Context, e *examination, topic, subscription string) {
+	ctx, cancel := context.WithTimeout(ctx, examineLimit)
+	defer cancel()
+	findings := doctor.Examine(ctx, h.setup(topic, subscription))
+	h.doctor.mu.Lock()
+	e.at, e.running, e.findings = time.Now(), false, findings
+	h.doctor.mu.Unlock()
+	h.changed()
+}
+
+// wrong is a finding of a subscription that the overview has a line for.
+type wrong struct {
+	Topic, Subscription string
+	doctor.Finding
+	Others int // findings as serious of this subscription
+}
+
+// wrong returns the worst finding of each subscription, the worst first, and whether all were examined.
+func (h *Handler) wrong(f *figures) (all []wrong, asked bool) {
+	asked = true
+	for _, sub := range f.Subs {
+		findings, at, _ := h.examined(sub.Topic, sub.Name, false)
+		asked = asked && !at.IsZero()
+		worst := doctor.Worst(findings)
+		if worst < doctor.Warning {
+			continue
+		}
+		serious := slices.DeleteFunc(slices.Clone(findings), func(f doctor.Finding) bool { return f.Status != worst })
+		all = append(all, wrong{sub.Topic, sub.Name, serious[0], len(serious) - 1})
+	}
+	slices.SortStableFunc(all, func(a, b wrong) int { return int(b.Status) - int(a.Status) })
+	return all, asked
+}
+
+func (h *Handler) doctorPage(w http.ResponseWriter, r *http.Request) {
+	f := h.overview.look(r.Context(), h)
+	topic, subscription := r.FormValue("topic"), r.FormValue("subscription")
+	data := struct {
+		Topic, Subscription string
+		Subs                []subscriptionFigures
+		Findings            []doctor.Finding
+		At                  time.Time
+		Running             bool
+		Counts              map[string]int
+	}{Topic: topic, Subscription: subscription, Counts: map[string]int{}}
+	if f != nil {
+		data.Subs = f.Subs
+		if topic == "" && len(f.Subs) > 0 {
+			data.Topic, data.Subscription = f.Subs[0].Topic, f.Subs[0].Name
+		}
+	}
+	known := slices.ContainsFunc(data.Subs, func(s subscriptionFigures) bool { return s.Topic == data.Topic && s.Name == data.Subscription })
+	if topic != "" && f != nil && !known {
+		h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(subscription)+" of "+short(topic)+".", "")
+		return
+	}
+	if known {
+		findings, at, running := h.examined(data.Topic, data.Subscription, true)
+		data.Findings, data.At, data.Running = slices.Clone(findings), at, running
+		slices.SortStableFunc(data.Findings, func(a, b doctor.Finding) int { return int(b.Status) - int(a.Status) })
+		for _, found := range findings {
+			data.Counts[found.Status.String()]++
+		}
+	}
+	h.render(w, r, http.StatusOK, page{Title: "Doctor", Name: "doctor", Live: true, Data: data})
+}

@@ -1,0 +1,108 @@
+package ui
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// guard decides who may see the pages and change something.
+type guard struct {
+	token        string
+	hosts        []string
+	allowChanges bool
+	secret       [32]byte // of this Handler: signs the tokens of forms
+	origin       *http.CrossOriginProtection
+}
+
+const (
+	cookieToken = "redelivery-ui"      // what a browser has that has sent the token
+	cookieForms = "redelivery-ui-form" // what the tokens of forms belong to
+)
+
+func newGuard(o Options) guard {
+	g := guard{token: o.Token, hosts: o.Hosts, allowChanges: o.AllowChanges, origin: http.NewCrossOriginProtection()}
+	_, _ = rand.Read(g.secret[:]) // never fails
+	return g
+}
+
+// isKnown reports whether a browser may use this host name. Pages of other sites cannot choose an IP address or localhost as their own.
+func (g *guard) isKnown(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return host == "localhost" || net.ParseIP(host) != nil ||
+		slices.ContainsFunc(g.hosts, func(name string) bool { return strings.EqualFold(name, host) })
+}
+
+// sign returns a text that only this Handler knows to be of value.
+func (g *guard) sign(value string) string {
+	mac := hmac.New(sha256.New, g.secret[:])
+	mac.Write([]byte(value))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// isSignedIn reports whether a request has the token: in the cookie, or as a bearer token.
+func (g *guard) isSignedIn(r *http.Request) bool {
+	if g.token == "" {
+		return true
+	}
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return same(bearer, g.token)
+	}
+	cookie, err := r.Cookie(cookieToken)
+	return err == nil && same(cookie.Value, g.sign("token"))
+}
+
+// signIn compares the token, and gives the browser the cookie.
+func (g *guard) signIn(w http.ResponseWriter, r *http.Request, token string) bool {
+	if !same(token, g.token) {
+		return false
+	}
+	g.setCookie(w, r, cookieToken, g.sign("token"))
+	return true
+}
+
+// setCookie sets a cookie of the pages' own path until the browser ends.
+func (g *guard) setCookie(w http.ResponseWriter, r *http.Request, name, value string) {
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+}
+
+// formToken returns what a form of this browser has to send, and sets the cookie that it belongs to.
+func (g *guard) formToken(w http.ResponseWriter, r *http.Request) string {
+	if cookie, err := r.Cookie(cookieForms); err == nil && len(cookie.Value) == 32 {
+		return g.sign("form " + cookie.Value)
+	}
+	value := make([]byte, 16)
+	_, _ = rand.Read(value) // never fails
+	text := hex.EncodeToString(value)
+	g.setCookie(w, r, cookieForms, text)
+	return g.sign("form " + text)
+}
+
+// isOwnForm reports whether a request was sent by a form of these pages, in the browser that it was made for.
+func (g *guard) isOwnForm(r *http.Request) bool {
+	cookie, err := r.Cookie(cookieForms)
+	return err == nil && g.origin.Check(r) == nil && same(r.PostFormValue("csrf"), g.sign("form "+cookie.Value))
+}
+
+// headers forbid what no page needs: scripts and styles of others, frames, and guessing of types.
+func headers(w http.ResponseWriter) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cache-Control", "no-store")
+}

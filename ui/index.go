@@ -1,0 +1,264 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/causes"
+)
+
+// letterIndexes are the dead letter topics that somebody looked at.
+type letterIndexes struct {
+	mu  sync.Mutex
+	all map[string]*letterIndex
+}
+
+const (
+	maxIndexes   = 20
+	maxSummaries = 200_000 // of a topic; further letters are counted, not listed
+	maxGroups    = 1000    // as deadletter.Topic.Groups
+	bars         = 36      // of a sparkline
+)
+
+// letterIndex is what is known of one dead letter topic. Letters are read once, in the background, and only a summary of each is kept.
+type letterIndex struct {
+	topic        string
+	subscription string // of replays and purges
+	adopted      bool   // the subscription is not the tool's own
+	letters      *deadletter.Topic
+	schemas      *admin.Schemas
+
+	mu      sync.Mutex
+	used    time.Time
+	reading bool
+	seen    int    // letters of the reading that is under way
+	wanted  string // the state of the topic that the reading began with, or the newest
+	got     *snapshot
+	err     error
+}
+
+// snapshot is what one reading found. It does not change.
+type snapshot struct {
+	state   string // of the topic, as its statistics say
+	at      time.Time
+	total   int
+	groups  []*letterGroup // the largest first
+	byID    map[string]*letterGroup
+	letters []summary // in order
+	more    int       // letters that are counted and not listed
+	from    time.Time // when the first letter died
+	to      time.Time
+}
+
+// letterGroup is a group with its letters over time.
+type letterGroup struct {
+	deadletter.Group
+	times [bars]int
+	most  int
+}
+
+// summary is what is kept of a letter.
+type summary struct {
+	id, key, reason string
+	died            time.Time
+	group           *letterGroup
+	size, replays   int
+}
+
+// index returns the index of a topic.
+func (h *Handler) index(ctx context.Context, topic string) (*letterIndex, error) {
+	h.dead.mu.Lock()
+	x := h.dead.all[topic]
+	h.dead.mu.Unlock()
+	if x != nil {
+		x.mu.Lock()
+		x.used = time.Now()
+		x.mu.Unlock()
+		return x, nil
+	}
+	subscription, adopted, err := h.deadSubscription(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	dead, err := deadletter.Open(h.o.Client, deadletter.Options{Topic: topic, Subscription: subscription, Admin: deadletter.Admin(h.api),
+		Decryption: h.o.Decryption})
+	if err != nil {
+		return nil, err
+	}
+	x = &letterIndex{topic: topic, subscription: subscription, adopted: adopted, letters: dead, schemas: &admin.Schemas{API: h.api, Topic: topic}, used: time.Now()}
+	h.dead.mu.Lock()
+	defer h.dead.mu.Unlock()
+	if other := h.dead.all[topic]; other != nil {
+		return other, nil
+	}
+	if h.dead.all == nil {
+		h.dead.all = map[string]*letterIndex{}
+	}
+	h.dead.all[topic] = x
+	if len(h.dead.all) > maxIndexes {
+		var oldest *letterIndex
+		for _, other := range h.dead.all {
+			if other != x && (oldest == nil || other.used.Before(oldest.used)) {
+				oldest = other
+			}
+		}
+		delete(h.dead.all, oldest.topic)
+	}
+	return x, nil
+}
+
+// look returns the last snapshot, or nil, and begins a reading if the topic has changed since. It waits a moment for the first one.
+func (h *Handler) look(ctx context.Context, x *letterIndex) view {
+	state, err := h.deadState(ctx, x)
+	x.mu.Lock()
+	if err != nil {
+		x.err = err
+	} else {
+		x.wanted = state
+		if !x.reading && (x.got == nil || x.got.state != state || x.err != nil) {
+			x.reading, x.seen = true, 0
+			if !h.start(func(ctx context.Context) { h.read(ctx, x, state) }) {
+				x.reading = false
+			}
+		}
+	}
+	x.mu.Unlock()
+	for begin := time.Now(); time.Since(begin) < firstPatience; time.Sleep(5 * time.Millisecond) {
+		x.mu.Lock()
+		ready := !x.reading || x.got != nil && time.Since(begin) > againPatience
+		x.mu.Unlock()
+		if ready || ctx.Err() != nil {
+			break
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	v := view{snapshot: x.got, Reading: x.reading, Seen: x.seen}
+	if x.err != nil {
+		v.Err = errorText(x.err)
+	}
+	return v
+}
+
+// How long a page waits for letters: for the first ones, and for newer ones.
+const (
+	firstPatience = 150 * time.Millisecond
+	againPatience = 100 * time.Millisecond
+)
+
+// view is an index at one moment.
+type view struct {
+	*snapshot
+	Reading bool
+	Seen    int
+	Err     string
+}
+
+// read reads all letters, again if the topic has changed meanwhile.
+func (h *Handler) read(ctx context.Context, x *letterIndex, state string) {
+	got, err := h.readOnce(ctx, x, state)
+	x.mu.Lock()
+	x.reading, x.err = false, err
+	if err == nil {
+		x.got = got
+	}
+	x.mu.Unlock()
+	h.changed()
+}
+
+func (h *Handler) readOnce(ctx context.Context, x *letterIndex, state string) (*snapshot, error) {
+	s := &snapshot{state: state, at: time.Now(), byID: map[string]*letterGroup{}}
+	reasons := map[string]string{} // one text for all letters that have it
+	for l, err := range x.letters.Peek(ctx, 0) {
+		if errors.Is(err, deadletter.ErrNoTopic) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.add(&l, reasons)
+		if s.total%1000 == 0 {
+			x.mu.Lock()
+			x.seen = s.total
+			x.mu.Unlock()
+			h.changed()
+		}
+	}
+	s.draw()
+	return s, nil
+}
+
+func (s *snapshot) add(l *deadletter.Letter, reasons map[string]string) {
+	id := l.Group()
+	g := s.byID[id]
+	if g == nil && len(s.groups) >= maxGroups {
+		id = ""
+		if g = s.byID[id]; g == nil {
+			g = &letterGroup{Group: deadletter.Group{Reason: "more causes than can be listed", First: l.Died}}
+			s.byID[id], s.groups = g, append(s.groups, g)
+		}
+	}
+	if g == nil {
+		g = &letterGroup{Group: deadletter.Group{ID: id, Type: strings.Clone(l.Type), Reason: causes.Mask(l.Reason), Origin: strings.Clone(l.Origin),
+			Subscription: strings.Clone(l.Subscription), First: l.Died, Example: l.ID}}
+		s.byID[id], s.groups = g, append(s.groups, g)
+	}
+	g.Count++
+	s.total++
+	if l.Died.Before(g.First) {
+		g.First = l.Died
+	}
+	if l.Died.After(g.Last) {
+		g.Last = l.Died
+	}
+	if len(s.letters) >= maxSummaries {
+		s.more++
+		return
+	}
+	reason, ok := reasons[l.Reason]
+	if !ok {
+		reason = strings.Clone(l.Reason[:min(len(l.Reason), 200)])
+		if len(reasons) < 1000 {
+			reasons[strings.Clone(l.Reason)] = reason
+		}
+	}
+	s.letters = append(s.letters, summary{id: l.ID, key: strings.Clone(l.Key[:min(len(l.Key), 100)]), reason: reason, died: l.Died, group: g,
+		size: l.Size, replays: l.Replays})
+}
+
+// draw counts the letters of each group over time.
+func (s *snapshot) draw() {
+	for _, g := range s.groups {
+		if s.from.IsZero() || g.First.Before(s.from) {
+			s.from = g.First
+		}
+		if g.Last.After(s.to) {
+			s.to = g.Last
+		}
+	}
+	whole := max(s.to.Sub(s.from), time.Second)
+	for _, l := range s.letters {
+		bar := min(int(float64(l.died.Sub(s.from))/float64(whole)*bars), bars-1)
+		l.group.times[bar]++
+		l.group.most = max(l.group.most, l.group.times[bar])
+	}
+	slices.SortFunc(s.groups, func(a, b *letterGroup) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID)) })
+}
+
+// invalidate makes the next page read again.
+func (x *letterIndex) invalidate() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.got != nil {
+		old := *x.got
+		old.state = ""
+		x.got = &old
+	}
+}

@@ -1,0 +1,144 @@
+package ui_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// From the groups to one letter, and back to the queue.
+func TestReplayOfGroupIsShownUntilItIsDone(t *testing.T) {
+	s := newSite(t, nil)
+	s.letters(120, 3)
+	s.await("", "orders")
+	page := groupsOf(dead)
+	body := s.await(page, "120 letters")
+	require.Contains(t, body, "cause A of order &lt;n&gt;")
+	require.Contains(t, body, "redelivery dlq groups orders-billing-DLQ")
+	group := groupLink.FindStringSubmatch(body)[1]
+
+	list := "group?topic=" + url.QueryEscape(dead) + "&group=" + group
+	body = s.await(list, "40 letters")
+	require.Contains(t, body, "customer-")
+	id := regexp.MustCompile(`value="(\d+:\d+:\d+:\d+)"`).FindStringSubmatch(body)[1]
+	status, body := s.get("letter?topic=" + url.QueryEscape(dead) + "&id=" + id)
+	require.Equal(t, http.StatusOK, status, body)
+	require.Contains(t, body, "&#34;order&#34;: 10")
+	require.Contains(t, body, "died on subscription billing")
+	require.Contains(t, body, "replay orders-billing-DLQ -id "+id)
+
+	status, plan := s.post(list, "plan", url.Values{"topic": {dead}, "group": {group}, "action": {"replay"}, "rate": {"1000"}})
+	require.Equal(t, http.StatusOK, status, plan)
+	require.Contains(t, plan, "Replay 40 letters to orders-billing-RETRY?")
+	require.Contains(t, plan, "Subscription billing of orders-billing-RETRY has no consumer now")
+	require.Zero(t, s.broker.Subscription(retry, "billing").Backlog)
+	body = s.confirm(list, plan)
+	job := regexp.MustCompile(`name="id" value="(\w+)"|Done: 40`).FindStringSubmatch(body)
+	require.NotNil(t, job, body)
+	s.await(page, "80 letters")
+	s.broker.Await(t, retry, "billing", waittest.Limit, func(sub pulsartest.Subscription) bool { return sub.Backlog == 40 })
+	s.await("letters", "done")
+	require.Contains(t, s.log.String(), "a change begins")
+	require.Contains(t, s.log.String(), "a change is done")
+	_, again := s.post(page, "do", url.Values{"plan": {planID.FindStringSubmatch(plan)[1]}})
+	require.Contains(t, again, "confirmed already")
+}
+
+func TestCanaryThatIsDeadAgainFails(t *testing.T) {
+	s := newSite(t, nil)
+	s.letters(3, 1)
+	page := groupsOf(dead)
+	s.await(page, "3 letters")
+	_, plan := s.post(page, "plan", url.Values{"topic": {dead}, "action": {"canary"}})
+	require.Contains(t, plan, "Replay as a test 1 letter")
+	c, err := s.client.Subscribe(pulsar.ConsumerOptions{Topic: retry, SubscriptionName: "billing", Type: pulsar.Shared})
+	require.NoError(t, err)
+	defer c.Close()
+	s.confirm(page, plan)
+	msg, err := c.Receive(waittest.Context(t))
+	require.NoError(t, err)
+	p, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: dead})
+	require.NoError(t, err)
+	defer p.Close()
+	props := msg.Properties()
+	props["EXCEPTION_MESSAGE"] = "still broken"
+	_, err = p.Send(waittest.Context(t), &pulsar.ProducerMessage{Payload: msg.Payload(), Properties: props})
+	require.NoError(t, err)
+	require.NoError(t, c.Ack(msg))
+	s.await("letters", "failed")
+	require.Contains(t, s.await(page, "The letter is dead again"), "still broken")
+}
+
+func TestPurgeExportsFirst(t *testing.T) {
+	s := newSite(t, nil)
+	s.letters(5, 1)
+	page := groupsOf(dead)
+	s.await(page, "5 letters")
+	_, plan := s.post(page, "plan", url.Values{"topic": {dead}, "action": {"purge"}})
+	require.Contains(t, plan, "Export and delete 5 letters")
+	s.confirm(page, plan)
+	body := s.await(page, "No letters are left")
+	link := regexp.MustCompile(`job\?id=\w+`).FindString(body)
+	body = s.await(link, "Save the export")
+	status, file := s.get(strings.ReplaceAll(link, "job?", "exported?"))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 5, strings.Count(file, "\n"))
+}
+
+// The replay is of the server: no page has to be open.
+func TestReplayGoesOnWithoutAPage(t *testing.T) {
+	s := newSite(t, nil)
+	s.letters(60, 1)
+	page := groupsOf(dead)
+	s.await(page, "60 letters")
+	_, plan := s.post(page, "plan", url.Values{"topic": {dead}, "action": {"replay"}, "rate": {"50"}})
+	s.confirm(page, plan)
+	s.browser.CloseIdleConnections()
+	s.broker.Await(t, retry, "billing", waittest.Limit, func(sub pulsartest.Subscription) bool { return sub.Backlog == 60 })
+}
+
+func TestSearchFindsKeyIDTextAndPayload(t *testing.T) {
+	s := newSite(t, nil)
+	s.letters(50, 2)
+	s.await(groupsOf(dead), "50 letters")
+	list := "group?topic=" + url.QueryEscape(dead) + "&q="
+	for query, want := range map[string]string{"customer-16": "2 letters", "cause+b+of": "25 letters", "order+49": "1 letter", "nothing": "No letter is found"} {
+		_, body := s.get(list + query)
+		require.Contains(t, body, want, query)
+	}
+	_, body := s.get(list + "%22order%22%3A+1033")
+	require.Contains(t, body, "No letter is found")
+	_, body = s.get(list + "%22order%22%3A+1033&deep=1")
+	require.Contains(t, body, "1 letter")
+}
+
+func TestFirstByteWithManyLetters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("50,000 letters take seconds")
+	}
+	s := newSite(t, nil)
+	s.letters(50_000, 40)
+	longest := time.Duration(0)
+	for begin := time.Now(); time.Since(begin) < waittest.Limit; time.Sleep(50 * time.Millisecond) {
+		asked := time.Now()
+		status, body := s.get(groupsOf(dead))
+		longest = max(longest, time.Since(asked))
+		require.Equal(t, http.StatusOK, status)
+		if strings.Contains(body, "50,000 letters") {
+			break
+		}
+	}
+	_, body := s.get(groupsOf(dead))
+	require.Contains(t, body, "40 causes")
+	t.Logf("the longest page took %v", longest)
+	require.Less(t, longest, 2*time.Second) // 300 ms on a calm machine
+}

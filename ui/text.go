@@ -1,0 +1,146 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+)
+
+// functions are those of the templates.
+var functions = template.FuncMap{
+	"show": show, "short": short, "ago": ago, "until": until, "clock": clock, "count": count, "letters": letters, "link": link, "bytes": size,
+	"rate": rate, "list": func(all ...any) []any { return all },
+}
+
+// show returns a text of anybody on one line, at most 500 characters of it. Characters that are not printable, and those that turn the
+// direction of reading, become dots.
+func show(text string) string { return cut(dlqcommand.Clean(text), 500) }
+
+// cut returns at most n characters.
+func cut(text string, n int) string {
+	for i := range text {
+		if n--; n < 0 {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// showLines is show for a text of lines, whole.
+func showLines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\n' || r == '\t' {
+			return r
+		}
+		return '·'
+	}, text)
+}
+
+// short is a topic's name without what is the same for most.
+func short(topic string) string {
+	return show(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Persistent), "public/default/"))
+}
+
+// span is a duration in one unit, as people say it.
+func span(d time.Duration) string {
+	switch d = d.Abs(); {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return span(time.Since(t)) + " ago"
+}
+
+func until(t time.Time) string {
+	if d := time.Until(t); d > 0 {
+		return "in " + span(d+time.Second-1)
+	}
+	return span(time.Since(t)) + " ago"
+}
+
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.Local().Format("2006-01-02 15:04:05 MST")
+}
+
+// count has commas: 1,234,567.
+func count(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func letters(n int) string {
+	if n == 1 {
+		return "1 letter"
+	}
+	return count(n) + " letters"
+}
+
+func size(n int) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprintf("%d B", n)
+	case n < 1_000_000:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+}
+
+func rate(perSecond float64) string {
+	switch {
+	case perSecond < 0.005:
+		return "0"
+	case perSecond < 10:
+		return fmt.Sprintf("%.2g", perSecond)
+	}
+	return count(int(perSecond + 0.5))
+}
+
+// link is a page with its parameters, given by name and value.
+func link(page string, pairs ...string) string {
+	query := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		query.Set(pairs[i], pairs[i+1])
+	}
+	return page + "?" + query.Encode()
+}
+
+// errorText is an error as a sentence of a page.
+func errorText(err error) string {
+	text := err.Error()
+	for _, of := range []string{"attempts: ", "deadletter: "} {
+		text = strings.TrimPrefix(text, of)
+	}
+	return cut(showLines(text), 2000)
+}
+
+// cause is a type of error and its reason, as they are shown.
+func cause(kind, reason string) string {
+	if kind == "" || reason == "" {
+		return cmp.Or(show(kind+reason), "no reason given")
+	}
+	return show(kind + ": " + reason)
+}
