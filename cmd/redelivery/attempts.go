@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/internal/waiting"
 )
 
 const attemptsUsage = `Usage: redelivery attempts [flags] topic
@@ -204,18 +204,12 @@ func (f *attemptsFlags) open(ctx context.Context, client pulsar.Client, o attemp
 func (f *attemptsFlags) forgotten(log *attempts.Log) (keys []attempts.Key) {
 	prefix := strings.Replace(f.forget, ":-1", ":0", 1) + ":"
 	for _, r := range log.Records() {
-		id := fmt.Sprintf("%d:%d:%d:%d:", r.Ledger, r.Entry, partitionOf(r.Topic), r.Index)
+		id := fmt.Sprintf("%d:%d:%d:%d:", r.Ledger, r.Entry, waiting.PartitionOf(r.Topic), r.Index)
 		if f.forgetAll || strings.HasPrefix(id, prefix) {
 			keys = append(keys, r.Key)
 		}
 	}
 	return keys
-}
-
-// partitionOf is the partition that a topic is, or 0.
-func partitionOf(topic string) int {
-	n, _ := strconv.Atoi(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Base(topic)), "-partition-"))
-	return n
 }
 
 func (f *attemptsFlags) forgets(ctx context.Context, log *attempts.Log, keys []attempts.Key, stdout io.Writer) error {

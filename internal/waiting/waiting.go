@@ -1,0 +1,96 @@
+// Package waiting lists what a log of attempts has, for people: command redelivery attempts and package ui show it.
+package waiting
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+)
+
+// Message is a record of the log.
+type Message struct {
+	Topic   string    `json:"topic"`
+	ID      string    `json:"id"` // with the index if the log has others of its batch
+	Count   uint32    `json:"deliveries"`
+	Crashes uint32    `json:"crashes,omitempty"`
+	Since   time.Time `json:"written"`
+	Due     time.Time `json:"due"`
+	Cause   string    `json:"cause,omitempty"`
+	Handled string    `json:"begunBy,omitempty"`
+
+	Key attempts.Key `json:"-"`
+}
+
+// OnlyBegun reports whether a message neither failed nor crashed its consumer: it is, or was, in a handler.
+func (m Message) OnlyBegun() bool {
+	snoozed := m.Due.After(m.Since.Add(time.Millisecond))
+	return m.Count == 0 && m.Crashes == 0 && !snoozed
+}
+
+// Session is a consumer that writes to the log, or did.
+type Session struct {
+	ID    string    `json:"id"`
+	Name  string    `json:"name"`
+	State string    `json:"state"`
+	Since time.Time `json:"since"`
+	Heard time.Time `json:"heard"`
+}
+
+// List returns the messages of a log, those that crashed consumers first, then those that were delivered most often; and its sessions, the
+// oldest first.
+func List(log *attempts.Log) ([]Message, []Session) {
+	messages, sessions := []Message{}, []Session{}
+	names := map[attempts.SessionID]string{}
+	for _, s := range log.Sessions() {
+		names[s.ID] = cmp.Or(s.Name, s.ID.String())
+		sessions = append(sessions, Session{s.ID.String(), s.Name, stateOf(s), s.Since, s.Heard})
+	}
+	records := log.Records()
+	type entry struct {
+		topic         string
+		ledger, entry int64
+	}
+	batches := map[entry]bool{}
+	for _, r := range records {
+		if r.Index > 0 {
+			batches[entry{r.Topic, r.Ledger, r.Entry}] = true
+		}
+	}
+	for _, r := range records {
+		id := fmt.Sprintf("%d:%d:%d", r.Ledger, r.Entry, PartitionOf(r.Topic))
+		if batches[entry{r.Topic, r.Ledger, r.Entry}] {
+			id += fmt.Sprintf(":%d", r.Index)
+		}
+		m := Message{r.Topic, id, r.Count, r.Crashes, r.Written, r.Due, r.Cause, "", r.Key}
+		if r.Begun != 0 {
+			m.Handled = cmp.Or(names[r.Begun], r.Begun.String())
+		}
+		messages = append(messages, m)
+	}
+	slices.SortFunc(messages, func(a, b Message) int {
+		return cmp.Or(cmp.Compare(b.Crashes, a.Crashes), cmp.Compare(b.Count, a.Count), a.Due.Compare(b.Due))
+	})
+	slices.SortFunc(sessions, func(a, b Session) int { return a.Since.Compare(b.Since) })
+	return messages, sessions
+}
+
+// stateOf returns the state of a session. A session without worker.WithCrashLimit has no lease, so the log cannot show whether its process was
+// killed: such a session is open until its consumer is closed.
+func stateOf(s attempts.Session) string {
+	if s.State == attempts.Live && s.Lease == 0 {
+		return "open"
+	}
+	return string(s.State)
+}
+
+// PartitionOf is the partition that a topic is, or 0.
+func PartitionOf(topic string) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Base(topic)), "-partition-"))
+	return n
+}
