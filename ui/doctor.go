@@ -136,7 +136,7 @@ func (h *Handler) doctorPage(w http.ResponseWriter, r *http.Request) {
 			data.Topic, data.Subscription = f.Subs[0].Topic, f.Subs[0].Name
 		}
 	}
-	known := slices.ContainsFunc(data.Subs, func(s subscriptionFigures) bool { return s.Topic == data.Topic && s.Name == data.Subscription })
+	known := f != nil && h.knows(f, data.Topic, data.Subscription)
 	if topic != "" && f != nil && !known {
 		h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(subscription)+" of "+short(topic)+".", "")
 		return

@@ -302,12 +302,18 @@ func (h *Handler) statsOf(ctx context.Context, topics []string) map[string]answe
 	return all
 }
 
+// has reports whether a service consumes a subscription. One of a pattern may consume any topic.
+func (h *Handler) has(s Service, topic, subscription string) bool {
+	topics := s.Consumer.Options().Topics
+	return s.Consumer.Subscription() == subscription &&
+		(len(topics) == 0 || slices.ContainsFunc(topics, func(t string) bool { return topicname.Same(t, topic) }))
+}
+
 // serviceFigures are those of the services that have the subscription.
 func (h *Handler) serviceFigures(topic, subscription string) *serviceFigures {
 	var f *serviceFigures
 	for _, s := range h.o.Services {
-		o := s.Consumer.Options()
-		if s.Consumer.Subscription() != subscription || len(o.Topics) > 0 && !slices.ContainsFunc(o.Topics, func(t string) bool { return topicname.Same(t, topic) }) {
+		if !h.has(s, topic, subscription) {
 			continue
 		}
 		if f == nil {

@@ -76,6 +76,10 @@ func (p *plans) take(id string) *plan {
 
 // planPage says what a change would do, with the button that makes it.
 func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
+	if r.PostFormValue("action") == "forget" {
+		h.planForget(w, r)
+		return
+	}
 	x := h.deadTopic(w, r)
 	if x == nil {
 		return

@@ -25,6 +25,7 @@ var pages = map[string]func(*Handler, http.ResponseWriter, *http.Request){
 	"export":    (*Handler).exportFile,
 	"job":       (*Handler).jobPage,
 	"exported":  (*Handler).exportedFile,
+	"waiting":   (*Handler).waitingPage,
 	"doctor":    (*Handler).doctorPage,
 	"events":    (*Handler).events,
 	"style.css": (*Handler).static,

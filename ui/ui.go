@@ -91,6 +91,7 @@ type Handler struct {
 	plans    plans
 	jobs     jobs
 	doctor   examinations
+	logs     attemptLogs
 	changes  atomic.Uint64 // grows when a page may look otherwise than before
 
 	ctx    context.Context

@@ -1,0 +1,270 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
+	"github.com/pulsar-redelivery/redelivery/internal/waiting"
+)
+
+// attemptLogs are the logs of attempts that somebody looks at. Each is followed until nobody has looked for a while.
+type attemptLogs struct {
+	mu  sync.Mutex
+	all map[string]*attemptLog // by topic
+}
+
+type attemptLog struct {
+	topic   string
+	used    time.Time
+	opening bool
+	log     *attempts.Log // nil until it was read to its end, and after an error
+	err     error
+	tried   time.Time
+}
+
+const (
+	followFor   = 2 * time.Minute  // after the last look
+	openLimit   = 30 * time.Second // as redelivery attempts
+	retryLog    = 10 * time.Second // after an error
+	maxWaiting  = 500              // rows of a page
+	maxLogs     = 20
+	waitFirst   = 200 * time.Millisecond
+	lookForIdle = 10 * time.Second
+)
+
+// errNoLog says that the subscription has no log of attempts.
+var errNoLog = errors.New("there is no log of attempts: the consumer needs WithAttemptLog")
+
+// follow returns the log of a subscription once it was read. opening says that it is being read.
+func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening bool, err error) {
+	for _, s := range h.o.Services {
+		if log := s.Consumer.AttemptLog(); log != nil && h.has(s, topic, subscription) {
+			return log, false, nil
+		}
+	}
+	name := attempts.Topic(topic, subscription)
+	l := &h.logs
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = map[string]*attemptLog{}
+	}
+	a := l.all[name]
+	if a == nil {
+		if len(l.all) >= maxLogs {
+			return nil, false, fmt.Errorf("%d logs of attempts are open, want at most %d; they are closed %v after the last look", len(l.all), maxLogs, followFor)
+		}
+		a = &attemptLog{topic: name}
+		l.all[name] = a
+	}
+	a.used = time.Now()
+	if a.log == nil && !a.opening && time.Since(a.tried) > retryLog {
+		a.opening = h.start(func(ctx context.Context) { h.followLog(ctx, a) })
+	}
+	return a.log, a.opening && a.log == nil, a.err
+}
+
+// followLog opens a log, and closes it when nobody has looked for a while.
+func (h *Handler) followLog(ctx context.Context, a *attemptLog) {
+	log, err := h.openLog(ctx, a.topic, true)
+	h.logs.mu.Lock()
+	a.log, a.err, a.tried = log, err, time.Now()
+	a.opening = err == nil // as long as it is followed
+	h.logs.mu.Unlock()
+	h.changed()
+	if err != nil {
+		return
+	}
+	defer log.Close()
+	ticker := time.NewTicker(lookForIdle)
+	defer ticker.Stop()
+	records, last := -1, time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		h.logs.mu.Lock()
+		idle := time.Since(a.used) > followFor
+		if idle {
+			delete(h.logs.all, a.topic)
+		}
+		h.logs.mu.Unlock()
+		if idle {
+			return
+		}
+		if n := log.Stats().Records; n != records || time.Since(last) > time.Minute {
+			records, last = n, time.Now()
+			h.changed()
+		}
+	}
+}
+
+// openLog opens a log that exists, and reads it to its end.
+func (h *Handler) openLog(ctx context.Context, topic string, readOnly bool) (*attempts.Log, error) {
+	ctx, cancel := context.WithTimeout(ctx, openLimit)
+	defer cancel()
+	// A client that asks for its partitions, and a reader, would create it.
+	var metadata struct{ Partitions int }
+	err := h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil, &metadata)
+	if metadata.Partitions > 0 {
+		topic += "-partition-0"
+	} else if err == nil {
+		err = h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/stats", nil, nil)
+	}
+	if admin.NotFound(err) {
+		return nil, errNoLog
+	}
+	if err != nil {
+		return nil, err
+	}
+	log, err := attempts.Open(h.o.Client, attempts.Options{Topic: topic, Name: "redelivery ui", ReadOnly: readOnly, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	if err := log.Ready(ctx); err != nil {
+		log.Close()
+		return nil, err
+	}
+	return log, nil
+}
+
+// waitingRow is a message for the page.
+type waitingRow struct {
+	waiting.Message
+	Key string // names it in a form
+}
+
+func (h *Handler) waitingPage(w http.ResponseWriter, r *http.Request) {
+	f := h.overview.look(r.Context(), h)
+	data := struct {
+		Topic, Subscription string
+		Subs                []subscriptionFigures
+		Opening, NoLog      bool
+		Err                 string
+		Rows                []waitingRow
+		Sessions            []waiting.Session
+		Total, Begun        int
+		Command             string
+	}{Topic: r.FormValue("topic"), Subscription: r.FormValue("subscription")}
+	if f != nil {
+		data.Subs = f.Subs
+		if data.Topic == "" && len(f.Subs) > 0 {
+			data.Topic, data.Subscription = f.Subs[0].Topic, f.Subs[0].Name
+		}
+		if data.Topic != "" && !h.knows(f, data.Topic, data.Subscription) {
+			h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(data.Subscription)+" of "+short(data.Topic)+".", "")
+			return
+		}
+	}
+	if f != nil && data.Topic != "" {
+		log, opening, err := h.follow(data.Topic, data.Subscription)
+		for begin := time.Now(); opening && time.Since(begin) < waitFirst; time.Sleep(10 * time.Millisecond) {
+			log, opening, err = h.follow(data.Topic, data.Subscription)
+		}
+		data.Opening = opening
+		switch {
+		case errors.Is(err, errNoLog):
+			data.NoLog = true
+		case err != nil:
+			data.Err = errorText(err)
+		case log != nil:
+			var messages []waiting.Message
+			messages, data.Sessions = waiting.List(log)
+			all := len(messages)
+			messages = slices.DeleteFunc(messages, waiting.Message.OnlyBegun)
+			data.Total, data.Begun = len(messages), all-len(messages)
+			for _, m := range messages[:min(len(messages), maxWaiting)] {
+				data.Rows = append(data.Rows, waitingRow{m, m.Key.String()})
+			}
+		}
+		data.Command = attemptsCommand(data.Topic, data.Subscription)
+	}
+	h.render(w, r, http.StatusOK, page{Title: "Waiting", Name: "waiting", Live: true, Data: data})
+}
+
+// knows reports whether the pages show a subscription.
+func (h *Handler) knows(f *figures, topic, subscription string) bool {
+	return slices.ContainsFunc(f.Subs, func(s subscriptionFigures) bool { return s.Topic == topic && s.Name == subscription })
+}
+
+// attemptsCommand is a command line of redelivery attempts.
+func attemptsCommand(topic, subscription string, flags ...string) string {
+	words := []string{"redelivery attempts -subscription", dlqcommand.Quote(subscription)}
+	for _, flag := range flags {
+		words = append(words, dlqcommand.Quote(flag))
+	}
+	return strings.Join(append(words, dlqcommand.Quote(short(topic))), " ")
+}
+
+// planForget says which messages a log would forget.
+func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
+	topic, subscription, chosen := r.PostFormValue("topic"), r.PostFormValue("subscription"), r.PostForm["key"]
+	f := h.overview.look(r.Context(), h)
+	if f == nil || !h.knows(f, topic, subscription) {
+		h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(subscription)+" of "+short(topic)+".", "Nothing was changed.")
+		return
+	}
+	log, _, err := h.follow(topic, subscription)
+	if err == nil && log == nil {
+		err = errors.New("the log is still being read, want another try in some seconds")
+	}
+	if err != nil {
+		h.fail(w, r, http.StatusConflict, errorText(err), "Nothing was changed.")
+		return
+	}
+	var keys []attempts.Key
+	var flags []string
+	messages, _ := waiting.List(log)
+	for _, m := range messages {
+		if slices.Contains(chosen, m.Key.String()) {
+			keys = append(keys, m.Key)
+			flags = []string{"-forget", m.ID}
+		}
+	}
+	if len(keys) == 0 {
+		h.fail(w, r, http.StatusConflict, "The log has none of the ticked messages any more.", "Nothing was changed.")
+		return
+	}
+	what := fmt.Sprintf("%d messages", len(keys))
+	if len(keys) == 1 {
+		what = "1 message"
+	} else {
+		flags = nil // the command forgets one at a time
+	}
+	p := &plan{Action: "forget", Topic: topic, Button: "Forget " + what + " of " + short(topic), total: len(keys),
+		Back: link("waiting", "topic", topic, "subscription", subscription), after: h.changed,
+		About: []string{"Their counts start again, and their delays end, when another consumer gets them. A consumer that has them now goes on as before."}}
+	if flags != nil {
+		p.Command = attemptsCommand(topic, subscription, flags...)
+	}
+	p.begin = func(ctx context.Context, progress func(deadletter.Report)) (report deadletter.Report, err error) {
+		log, err := h.openLog(ctx, attempts.Topic(topic, subscription), false)
+		if err != nil {
+			return report, err
+		}
+		defer log.Close()
+		for _, key := range keys {
+			if err := log.Forget(ctx, key); err != nil {
+				return report, err
+			}
+			report.Done++
+			progress(report)
+		}
+		return report, nil
+	}
+	h.plans.keep(p)
+	h.render(w, r, http.StatusOK, page{Title: "Confirm", Name: "plan", Data: p})
+}
