@@ -27,6 +27,7 @@ var pages = map[string]func(*Handler, http.ResponseWriter, *http.Request){
 	"exported":  (*Handler).exportedFile,
 	"waiting":   (*Handler).waitingPage,
 	"doctor":    (*Handler).doctorPage,
+	"policies":  (*Handler).policiesPage,
 	"events":    (*Handler).events,
 	"style.css": (*Handler).static,
 	"app.js":    (*Handler).static,

@@ -17,7 +17,7 @@ import (
 // functions are those of the templates.
 var functions = template.FuncMap{
 	"show": show, "short": short, "ago": ago, "until": until, "clock": clock, "count": count, "letters": letters, "link": link, "bytes": size,
-	"rate": rate, "list": func(all ...any) []any { return all },
+	"rate": rate, "lastOf": func(all []step) int { return len(all) - 1 }, "list": func(all ...any) []any { return all },
 }
 
 // show returns a text of anybody on one line, at most 500 characters of it. Characters that are not printable, and those that turn the
