@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -128,8 +129,8 @@ func (h *Handler) doctorPage(w http.ResponseWriter, r *http.Request) {
 		Findings            []doctor.Finding
 		At                  time.Time
 		Running             bool
-		Counts              map[string]int
-	}{Topic: topic, Subscription: subscription, Counts: map[string]int{}}
+		Summary             string
+	}{Topic: topic, Subscription: subscription}
 	if f != nil {
 		data.Subs = f.Subs
 		if topic == "" && len(f.Subs) > 0 {
@@ -145,9 +146,11 @@ func (h *Handler) doctorPage(w http.ResponseWriter, r *http.Request) {
 		findings, at, running := h.examined(data.Topic, data.Subscription, true)
 		data.Findings, data.At, data.Running = slices.Clone(findings), at, running
 		slices.SortStableFunc(data.Findings, func(a, b doctor.Finding) int { return int(b.Status) - int(a.Status) })
+		counts := map[doctor.Status]int{}
 		for _, found := range findings {
-			data.Counts[found.Status.String()]++
+			counts[found.Status]++
 		}
+		data.Summary = fmt.Sprintf("%d ok, %d unknown, %d warnings, %d problems", counts[doctor.OK], counts[doctor.Unknown], counts[doctor.Warning], counts[doctor.Problem])
 	}
 	h.render(w, r, http.StatusOK, page{Title: "Doctor", Name: "doctor", Live: true, Data: data})
 }

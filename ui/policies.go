@@ -163,14 +163,19 @@ func schedule(p policy) (steps []step, line string) {
 		}
 		shortest, most := policies.Bounds(p.nack, uint32(i))
 		delay := shortest + (most-shortest)/2
-		if total += delay; total < 0 {
-			break // longer than a time.Duration can hold
+		if total > math.MaxInt64-delay { // a time.Duration cannot hold more
+			break
 		}
+		total += delay
 		longest = max(longest, delay)
 		points = append(points, point{delay, total})
 	}
+	if len(points) == 0 {
+		return nil, ""
+	}
+	first := max(points[0].delay.Seconds(), 0.001)
 	scale := func(d, most time.Duration, size float64) float64 {
-		return size * math.Log1p(d.Seconds()) / math.Max(math.Log1p(most.Seconds()), 0.01)
+		return size * math.Log1p(d.Seconds()/first) / max(math.Log1p(most.Seconds()/first), 0.01)
 	}
 	var path strings.Builder
 	for i, x := range points {
