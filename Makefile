@@ -155,6 +155,12 @@ inbox: $(GOLANGCI) ## check and test the module of effects once, on SQLite and o
 		status=$$?; test/scripts/postgres stop; exit $$status
 	go -C examples/inbox run .
 
+# PICTURES is -update to write the pictures of docs/ui.md.
+PICTURES ?=
+.PHONY: ui
+ui: $(GOLANGCI) ## check and test the pages in a headless Chromium, which CHROMIUM names (2 minutes)
+	cd ui/browsertest && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race -timeout 10m . -args $(PICTURES)
+
 .PHONY: dashboard
 dashboard: ## run dashboard and alerts against a real Prometheus, which is fetched, and draw their pictures (2 minutes)
 	eval "$$(test/scripts/prometheus)" && go test ./metrics/deploy -v -count 1 -update -scrape 60s

@@ -98,7 +98,7 @@ func (s *site) letters(n, causes int) {
 			}
 		})
 	}
-	require.NoError(s.t, p.Flush())
+	require.NoError(s.t, p.FlushWithCtx(context.Background()))
 }
 
 var kinds = []string{"*net.OpError", "*json.SyntaxError", "*pay.Declined", "context.deadlineExceededError"}

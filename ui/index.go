@@ -42,6 +42,7 @@ type letterIndex struct {
 	wanted  string // the state of the topic that the reading began with, or the newest
 	got     *snapshot
 	err     error
+	spent   bool // the last replay was a test whose letter died again: nothing of it is left to go on with
 }
 
 // snapshot is what one reading found. It does not change.

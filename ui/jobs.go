@@ -29,7 +29,6 @@ type job struct {
 	plan   *plan
 	began  time.Time
 	cancel context.CancelFunc
-	log    func(what string, report deadletter.Report, err error)
 
 	mu     sync.Mutex
 	report deadletter.Report

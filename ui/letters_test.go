@@ -88,7 +88,7 @@ func TestPurgeExportsFirst(t *testing.T) {
 	s.confirm(page, plan)
 	body := s.await(page, "No letters are left")
 	link := regexp.MustCompile(`job\?id=\w+`).FindString(body)
-	body = s.await(link, "Save the export")
+	s.await(link, "Save the export")
 	status, file := s.get(strings.ReplaceAll(link, "job?", "exported?"))
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 5, strings.Count(file, "\n"))

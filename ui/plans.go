@@ -144,6 +144,12 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 		o.Canary, o.Max = 1, 1
 		flags = append(flags, "-canary", "1", "-max", "1")
 	}
+	x.mu.Lock()
+	if x.spent && !o.New {
+		o.New = true
+		p.About = append(p.About, "It takes the place of the test before, whose letter died again.")
+	}
+	x.mu.Unlock()
 	if o.New {
 		flags = append(flags, "-new")
 	}
@@ -178,7 +184,13 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 	p.begin = func(ctx context.Context, progress func(deadletter.Report)) (deadletter.Report, error) {
 		run := o
 		run.Progress = progress
-		return x.letters.Replay(ctx, run)
+		report, err := x.letters.Replay(ctx, run)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if !errors.Is(err, deadletter.ErrBusy) {
+			x.spent = o.Max == 1 && errors.Is(err, deadletter.ErrPoison)
+		}
+		return report, err
 	}
 	return nil
 }

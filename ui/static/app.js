@@ -7,7 +7,7 @@
   // replace takes over the parts of a newer page that changed, and leaves alone what has the focus, is ticked or is open.
   function replace(page) {
     for (const old of document.querySelectorAll("[data-live]")) {
-      const part = page.getElementById(old.id);
+      const part = page.getElementById(old.getAttribute("id")); // the id property of a form may be a field
       if (!part || part.innerHTML === old.dataset.was) continue;
       if (old.querySelector("input:checked")) continue;
       const focused = old.contains(document.activeElement) ? document.activeElement : null;

@@ -1,0 +1,181 @@
+package browsertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/chromedp/chromedp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/ui"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+const (
+	orders = "persistent://public/default/orders"
+	retry  = orders + "-billing-RETRY"
+	dead   = orders + "-billing-DLQ"
+	limit  = time.Minute // of every wait
+)
+
+// site is a service whose handler can be broken, the pages about it, and a browser.
+type site struct {
+	t        *testing.T
+	broker   *pulsartest.Server
+	admin    *httptest.Server // the broker's admin API, which can be away
+	away     atomic.Bool
+	client   pulsar.Client
+	pages    *ui.Handler
+	server   *httptest.Server
+	broken   atomic.Bool
+	handled  atomic.Int64
+	consumer *redelivery.Consumer
+}
+
+// newSite starts a service that consumes orders as billing, and the pages.
+func newSite(t *testing.T) *site {
+	s := &site{t: t, broker: pulsartest.NewServer(t, pulsartest.WithBatchIndexAcknowledgment())}
+	s.broken.Store(true)
+	s.admin = httptest.NewServer(http.HandlerFunc(s.serveAdmin))
+	t.Cleanup(s.admin.Close)
+	quiet := slog.New(slog.DiscardHandler)
+	var err error
+	s.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: s.broker.URL(), Logger: plog.NewLoggerWithSlog(quiet), MetricsRegisterer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+	s.subscribe(dead, "inspect")
+	s.consumer, err = redelivery.Subscribe(s.client, pulsar.ConsumerOptions{Topic: orders, SubscriptionName: "billing", Type: pulsar.Shared},
+		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Minute, Max: 10 * time.Minute, Multiplier: 2}), redelivery.WithReconsumeBackoff(backoff.DelayLevels{time.Second, time.Minute}),
+		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(quiet), redelivery.WithObserver(redelivery.Observer{}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 8, MaxReconsumes: 8, InitialSubscriptionName: "inspect"}))
+	require.NoError(t, err)
+	t.Cleanup(s.consumer.Close)
+	w, err := worker.New(s.consumer, s.handle, worker.WithConcurrency(4), worker.WithLogger(quiet))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-ended })
+	s.pages, err = ui.New(ui.Options{Client: s.client, Admin: ui.Admin{URL: s.admin.URL}, Services: []ui.Service{{Consumer: s.consumer, Worker: w}},
+		AllowChanges: true, ExportDir: t.TempDir(), Logger: quiet, Config: &config.Config{Policies: map[string]backoff.RedeliveryBackoff{
+			"billing": backoff.Exponential{Min: time.Second, Max: 10 * time.Minute, Multiplier: 2}}}})
+	require.NoError(t, err)
+	t.Cleanup(s.pages.Close)
+	s.server = httptest.NewServer(http.StripPrefix("/debug", s.pages))
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+// handle fails at once for good on some orders, and on the others while the service is broken.
+func (s *site) handle(_ context.Context, msg pulsar.Message) error {
+	var order struct {
+		Order int
+		Slow  bool
+	}
+	if err := json.Unmarshal(msg.Payload(), &order); err != nil {
+		return worker.Permanent(err)
+	}
+	if order.Slow {
+		return errors.New("the warehouse of order 4711 does not answer")
+	}
+	if s.broken.Load() {
+		return worker.Permanent(fmt.Errorf("charge order %d: dial tcp 10.0.3.7:5432: connect: connection refused", order.Order))
+	}
+	s.handled.Add(1)
+	return nil
+}
+
+// serveAdmin is the broker's admin API with the rates that a real one has.
+func (s *site) serveAdmin(w http.ResponseWriter, r *http.Request) {
+	if s.away.Load() {
+		panic(http.ErrAbortHandler)
+	}
+	forward(s.t, s.broker.AdminURL(), w, r)
+}
+
+func (s *site) subscribe(topic, name string) {
+	c, err := s.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: name, Type: pulsar.Shared})
+	require.NoError(s.t, err)
+	c.Close()
+}
+
+func (s *site) publish(topic string, messages ...*pulsar.ProducerMessage) {
+	p, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: topic})
+	require.NoError(s.t, err)
+	defer p.Close()
+	for _, m := range messages {
+		p.SendAsync(context.Background(), m, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+			if err != nil {
+				s.t.Error(err)
+			}
+		})
+	}
+	require.NoError(s.t, p.FlushWithCtx(context.Background()))
+}
+
+// order is a message of the service.
+func order(n int) *pulsar.ProducerMessage {
+	return &pulsar.ProducerMessage{Key: fmt.Sprintf("customer-%d", n%23), Properties: map[string]string{"traceparent": fmt.Sprintf("00-4bf92f3577b34da6a3ce929d%08x-00f067aa0ba902b7-01", n)},
+		Payload: fmt.Appendf(nil, `{"order": %d, "customer": {"id": %d, "name": "Åsa Öberg"}, "total": "%d.90", "items": [{"sku": "A-%d", "n": 2}, {"sku": "B-7", "n": 1}]}`, n, n%23, n, n)}
+}
+
+// past stores dead letters that died in the hours before.
+func (s *site) past(n int) {
+	causes := []struct{ kind, reason string }{
+		{"*net.OpError", "dial tcp 10.0.3.%d:5432: connect: connection refused"},
+		{"*net.OpError", "dial tcp 10.0.3.%d:5432: connect: connection refused"},
+		{"*net.OpError", "dial tcp 10.0.3.%d:5432: connect: connection refused"},
+		{"*pay.Declined", "card of customer %d declined: insufficient funds"},
+		{"*json.SyntaxError", "invalid character '<' looking for beginning of value at offset %d"},
+		{"context.deadlineExceededError", "charge order %d: context deadline exceeded"},
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	var all []*pulsar.ProducerMessage
+	for i := range n {
+		cause := causes[i%len(causes)]
+		at := time.Now().Add(-time.Duration(random.ExpFloat64()*float64(40*time.Minute)) - time.Duration(i%len(causes)/3)*time.Hour)
+		m := order(2000 + i)
+		for name, value := range map[string]string{"REAL_TOPIC": orders, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": fmt.Sprintf("7:%d:-1", i), "ORIGIN_PUBLISH_TIME": fmt.Sprint(at.Add(-3 * time.Minute).UnixMilli()),
+			"EXCEPTION_TYPE": cause.kind, "EXCEPTION_MESSAGE": fmt.Sprintf(cause.reason, i%90), "REDELIVERY_COUNT": "12", "DEAD_LETTER_TIME": fmt.Sprint(at.UnixMilli())} {
+			m.Properties[name] = value
+		}
+		all = append(all, m)
+	}
+	s.publish(dead, all...)
+}
+
+// newBrowser is a headless Chromium.
+func newBrowser(t *testing.T) context.Context {
+	path := os.Getenv("CHROMIUM")
+	if path == "" {
+		path = "chromium"
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 800),
+		chromedp.UserDataDir(filepath.Join(t.TempDir(), "profile")), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 3*limit)
+	t.Cleanup(cancel)
+	require.NoError(t, chromedp.Run(ctx)) // a browser ends with the context that it was started by
+	return ctx
+}

@@ -1,0 +1,228 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+)
+
+// figures are what an overview shows.
+type figures struct {
+	At   time.Time
+	Subs []subscriptionFigures
+	Dead []deadFigures
+	More int // topics that are not shown
+}
+
+// subscriptionFigures are those of one subscription of one topic, with its retry topic.
+type subscriptionFigures struct {
+	Topic, Name, Type  string
+	Consumers          int
+	Backlog, Unacked   int
+	Delayed            int
+	RateIn, RateOut    float64
+	Redelivered        float64 // a second
+	Oldest             time.Time
+	HasRetry           bool
+	Retry              int // messages on the retry topic
+	Dead               int // letters on the dead letter topic
+	DeadTopic          string
+	DeadRate           float64
+	Service            *serviceFigures
+	DeadLost, HasNoOne bool
+}
+
+// serviceFigures are those of the consumers and workers of this process.
+type serviceFigures struct {
+	Waiting, Ready, InFlight, Stuck int
+	Outage, Paused, Blocked         bool
+	Reconnecting                    int
+	Oldest                          time.Duration
+	Succeeded, Failed, Late         uint64
+	Held                            int
+	HasWorker                       bool
+}
+
+// deadFigures are those of a dead letter topic.
+type deadFigures struct {
+	Topic         string
+	Letters       int // entries in the largest backlog
+	Rate          float64
+	Oldest        time.Time
+	Subscriptions []string
+}
+
+// topics are those to show, and the dead letter topics that are known by their names.
+func (h *Handler) topics(ctx context.Context) (work, dead []string, err error) {
+	work = slices.Clone(h.o.Topics)
+	if len(work) == 0 {
+		for _, s := range h.o.Services {
+			work = append(work, s.Consumer.Options().Topics...)
+		}
+	}
+	if len(work) == 0 {
+		return h.topicNames(ctx)
+	}
+	for i := range work {
+		work[i] = topicname.Base(topicname.Full(work[i]))
+	}
+	dead = slices.DeleteFunc(slices.Clone(work), func(t string) bool { return !strings.HasSuffix(t, pulsar.DlqTopicSuffix) })
+	work = slices.DeleteFunc(work, func(t string) bool { return strings.HasSuffix(t, pulsar.DlqTopicSuffix) })
+	slices.Sort(work)
+	return slices.Compact(work), dead, nil
+}
+
+// figures asks the broker for all topics.
+func (h *Handler) figures(ctx context.Context) (*figures, error) {
+	work, dead, err := h.topics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &figures{At: time.Now()}
+	if f.More = max(len(work)-maxTopics, 0); f.More > 0 {
+		work = work[:maxTopics]
+	}
+	all := h.statsOf(ctx, slices.Concat(work, dead))
+	for _, topic := range work {
+		if s := all[topic]; s.err != nil && !admin.NotFound(s.err) {
+			return nil, s.err
+		}
+	}
+	var also []string // retry and dead letter topics
+	for _, topic := range work {
+		for name := range all[topic].Subscriptions {
+			if h.o.Subscription == "" || name == h.o.Subscription {
+				retry, letters := h.moved(topic, name)
+				also = append(also, retry, letters)
+			}
+		}
+	}
+	also = slices.DeleteFunc(also, func(topic string) bool { _, known := all[topic]; return known })
+	maps.Copy(all, h.statsOf(ctx, also))
+	shown := map[string]bool{}
+	for _, topic := range work {
+		for name, s := range all[topic].Subscriptions {
+			if h.o.Subscription != "" && name != h.o.Subscription {
+				continue
+			}
+			retryTopic, deadTopic := h.moved(topic, name)
+			sub := subscriptionFigures{Topic: topic, Name: name, Type: s.Type, Consumers: consumersOf(s.Consumers), Backlog: s.MsgBacklog, Unacked: s.UnackedMessages,
+				Delayed: s.MsgDelayed, RateIn: all[topic].MsgRateIn, RateOut: s.MsgRateOut, Redelivered: s.MsgRateRedeliver, Service: h.serviceFigures(topic, name)}
+			if s.EarliestMsgPublishTimeInBacklog > 0 && s.MsgBacklog > 0 {
+				sub.Oldest = time.UnixMilli(s.EarliestMsgPublishTimeInBacklog)
+			}
+			if retry := all[retryTopic]; retry.err == nil {
+				sub.HasRetry = true
+				sub.Retry = retry.Subscriptions[name].MsgBacklog
+			}
+			if letters := all[deadTopic]; letters.err == nil {
+				of := deadOf(deadTopic, letters)
+				sub.Dead, sub.DeadTopic, sub.DeadRate, sub.DeadLost = of.Letters, of.Topic, of.Rate, len(of.Subscriptions) == 0
+				if !shown[of.Topic] {
+					f.Dead = append(f.Dead, of)
+				}
+				shown[of.Topic] = true
+			}
+			f.Subs = append(f.Subs, sub)
+		}
+	}
+	for _, topic := range dead {
+		if s := all[topic]; s.err == nil && !shown[topic] {
+			f.Dead = append(f.Dead, deadOf(topic, s))
+		}
+	}
+	slices.SortFunc(f.Subs, func(a, b subscriptionFigures) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(f.Dead, func(a, b deadFigures) int {
+		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Topic, b.Topic))
+	})
+	return f, nil
+}
+
+func deadOf(topic string, s answer) deadFigures {
+	d := deadFigures{Topic: topic, Rate: s.MsgRateIn}
+	for name, of := range s.Subscriptions {
+		d.Subscriptions = append(d.Subscriptions, name)
+		d.Letters = max(d.Letters, of.MsgBacklog)
+		if ms := of.EarliestMsgPublishTimeInBacklog; ms > 0 && of.MsgBacklog > 0 && (d.Oldest.IsZero() || time.UnixMilli(ms).Before(d.Oldest)) {
+			d.Oldest = time.UnixMilli(ms)
+		}
+	}
+	slices.Sort(d.Subscriptions)
+	return d
+}
+
+// answer is the statistics of a topic, or why there are none.
+type answer struct {
+	topicStats
+	err error
+}
+
+// statsOf asks for several topics at a time.
+func (h *Handler) statsOf(ctx context.Context, topics []string) map[string]answer {
+	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
+	all := make(map[string]answer, len(topics))
+	var mu sync.Mutex
+	var done sync.WaitGroup
+	room := make(chan struct{}, pollers)
+	for _, topic := range topics {
+		room <- struct{}{}
+		done.Go(func() {
+			defer func() { <-room }()
+			s, err := h.stats(ctx, topic)
+			mu.Lock()
+			defer mu.Unlock()
+			all[topic] = answer{s, err}
+		})
+	}
+	done.Wait()
+	return all
+}
+
+// has reports whether a service consumes a subscription. One of a pattern may consume any topic.
+func (h *Handler) has(s Service, topic, subscription string) bool {
+	topics := s.Consumer.Options().Topics
+	return s.Consumer.Subscription() == subscription &&
+		(len(topics) == 0 || slices.ContainsFunc(topics, func(t string) bool { return topicname.Same(t, topic) }))
+}
+
+// serviceFigures are those of the services that have the subscription.
+func (h *Handler) serviceFigures(topic, subscription string) *serviceFigures {
+	var f *serviceFigures
+	for _, s := range h.o.Services {
+		if !h.has(s, topic, subscription) {
+			continue
+		}
+		if f == nil {
+			f = &serviceFigures{}
+		}
+		st := s.Consumer.Stats()
+		f.Waiting += st.Waiting
+		f.Ready += st.Ready
+		f.Blocked = f.Blocked || st.Blocked
+		f.Reconnecting += st.Reconnecting
+		f.Held += int(st.BufferedBytes)
+		f.Oldest = max(f.Oldest, st.OldestWaiting.Truncate(time.Second))
+		f.Late += st.Late
+		if s.Worker != nil {
+			w := s.Worker.Stats()
+			f.HasWorker = true
+			f.InFlight += w.InFlight
+			f.Stuck += w.Stuck
+			f.Outage, f.Paused = f.Outage || w.Outage, f.Paused || w.Paused
+			f.Succeeded += w.Succeeded
+			f.Failed += w.Failed
+		}
+	}
+	return f
+}
