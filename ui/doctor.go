@@ -150,7 +150,8 @@ func (h *Handler) doctorPage(w http.ResponseWriter, r *http.Request) {
 		for _, found := range findings {
 			counts[found.Status]++
 		}
-		data.Summary = fmt.Sprintf("%d ok, %d unknown, %d warnings, %d problems", counts[doctor.OK], counts[doctor.Unknown], counts[doctor.Warning], counts[doctor.Problem])
+		data.Summary = fmt.Sprintf("%d ok, %d unknown, %s, %s", counts[doctor.OK], counts[doctor.Unknown], plural(counts[doctor.Warning], "warning"),
+			plural(counts[doctor.Problem], "problem"))
 	}
 	h.render(w, r, http.StatusOK, page{Title: "Doctor", Name: "doctor", Live: true, Data: data})
 }

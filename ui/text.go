@@ -92,11 +92,13 @@ func count(n int) string {
 	return s
 }
 
-func letters(n int) string {
+func letters(n int) string { return plural(n, "letter") }
+
+func plural(n int, of string) string {
 	if n == 1 {
-		return "1 letter"
+		return "1 " + of
 	}
-	return count(n) + " letters"
+	return count(n) + " " + of + "s"
 }
 
 func size(n int) string {

@@ -10,7 +10,7 @@ import (
 
 // answers are those of a real broker to what the one in process does not know.
 var answers = map[string]string{
-	"/namespaces/public/default":             `{"deduplicationEnabled": false}`,
+	"/namespaces/public/default":             `{"deduplicationEnabled": true, "delayed_delivery_policies": {"active": true, "tickTime": 1000}}`,
 	"/brokers/configuration/runtime":         `{"acknowledgmentAtBatchIndexLevelEnabled": "true", "maxMessageSize": "5242880"}`,
 	"/persistent/public/default/partitioned": `[]`,
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -118,7 +119,7 @@ func (s *site) subscribe(topic, name string) {
 }
 
 func (s *site) publish(topic string, messages ...*pulsar.ProducerMessage) {
-	p, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: topic})
+	p, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
 	require.NoError(s.t, err)
 	defer p.Close()
 	for _, m := range messages {
@@ -153,10 +154,8 @@ func (s *site) past(n int) {
 		cause := causes[i%len(causes)]
 		at := time.Now().Add(-time.Duration(random.ExpFloat64()*float64(40*time.Minute)) - time.Duration(i%len(causes)/3)*time.Hour)
 		m := order(2000 + i)
-		for name, value := range map[string]string{"REAL_TOPIC": orders, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": fmt.Sprintf("7:%d:-1", i), "ORIGIN_PUBLISH_TIME": fmt.Sprint(at.Add(-3 * time.Minute).UnixMilli()),
-			"EXCEPTION_TYPE": cause.kind, "EXCEPTION_MESSAGE": fmt.Sprintf(cause.reason, i%90), "REDELIVERY_COUNT": "12", "DEAD_LETTER_TIME": fmt.Sprint(at.UnixMilli())} {
-			m.Properties[name] = value
-		}
+		maps.Copy(m.Properties, map[string]string{"REAL_TOPIC": orders, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": fmt.Sprintf("7:%d:-1", i), "ORIGIN_PUBLISH_TIME": fmt.Sprint(at.Add(-3 * time.Minute).UnixMilli()),
+			"EXCEPTION_TYPE": cause.kind, "EXCEPTION_MESSAGE": fmt.Sprintf(cause.reason, i%90), "REDELIVERY_COUNT": "12", "DEAD_LETTER_TIME": fmt.Sprint(at.UnixMilli())})
 		all = append(all, m)
 	}
 	s.publish(dead, all...)
