@@ -47,6 +47,8 @@ func (h *Handler) moved(topic, subscription string) (retry, dead string) {
 
 // examinations are what the doctor has found, by topic and subscription.
 type examinations struct {
+	room chan struct{} // for those that run
+
 	mu  sync.Mutex
 	all map[[2]string]*examination
 }
@@ -60,6 +62,7 @@ type examination struct {
 const (
 	examineEvery = time.Minute // while somebody looks
 	examineLimit = time.Minute
+	examiners    = 2
 	maxExamined  = 50 // subscriptions, of which the rest is examined when its page is opened
 )
 
@@ -87,6 +90,11 @@ func (h *Handler) examined(topic, subscription string, now bool) (findings []doc
 }
 
 func (h *Handler) examine(ctx context.Context, e *examination, topic, subscription string) {
+	select {
+	case h.doctor.room <- struct{}{}:
+		defer func() { <-h.doctor.room }()
+	case <-ctx.Done():
+	}
 	ctx, cancel := context.WithTimeout(ctx, examineLimit)
 	defer cancel()
 	findings := doctor.Examine(ctx, h.setup(topic, subscription))

@@ -77,9 +77,8 @@ func (o *overview) trouble() string {
 }
 
 func (o *overview) poll(ctx context.Context, h *Handler) {
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
 	for round := 0; ; round++ {
+		begin := time.Now()
 		limited, cancel := context.WithTimeout(admin.Once(ctx), pollLimit)
 		got, err := h.figures(limited)
 		cancel()
@@ -105,7 +104,7 @@ func (o *overview) poll(ctx context.Context, h *Handler) {
 			h.changed()
 		}
 		select {
-		case <-ticker.C:
+		case <-time.After(max(pollEvery, 4*time.Since(begin))): // many topics are asked for less often
 		case <-ctx.Done():
 			o.mu.Lock()
 			o.polling = false

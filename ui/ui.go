@@ -133,7 +133,7 @@ func New(o Options) (*Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	h := &Handler{o: o, api: admin.API(o.Admin), log: o.Logger, guard: newGuard(o)}
+	h := &Handler{o: o, api: admin.API(o.Admin), log: o.Logger, guard: newGuard(o), doctor: examinations{room: make(chan struct{}, examiners)}}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h, nil
 }
