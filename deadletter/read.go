@@ -29,8 +29,9 @@ func (t *Topic) Peek(ctx context.Context, n int) iter.Seq2[Letter, error] {
 	}
 }
 
-// Letter returns the letter of an id. It reads from the letter's entry on, or all letters that Peek yields if that finds none, as of a letter
-// in chunks. ErrNoLetter says that Peek yields no such letter: it was replayed, purged or deleted.
+// Letter returns the letter of an id. It reads from the letter's entry on, or all letters that Peek yields if that
+// finds none, as of a letter in chunks. ErrNoLetter says that Peek yields no such letter: it was replayed, purged or
+// deleted.
 func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 	partitions, err := t.partitions(ctx, t.o.Topic)
 	if err != nil {
@@ -38,7 +39,8 @@ func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 	}
 	var p position
 	var partition int
-	if n, _ := fmt.Sscanf(id, "%d:%d:%d:%d", &p.Ledger, &p.Entry, &partition, &p.Index); n < 3 || max(partition, 0) >= len(partitions) {
+	if n, _ := fmt.Sscanf(id, "%d:%d:%d:%d", &p.Ledger, &p.Entry, &partition, &p.Index); n < 3 ||
+		max(partition, 0) >= len(partitions) {
 		return Letter{}, fmt.Errorf("%w: id %q of %s, want the ID of a Letter", ErrNoLetter, id, t.o.Topic)
 	}
 	partition = max(partition, 0) // clients write -1 for the partition of a topic that has none
@@ -88,8 +90,8 @@ func ignore(err, other error) error {
 	return err
 }
 
-// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number, which is 0 if w fails. It reads the
-// letters that Peek sees, and acknowledges none.
+// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number, which is 0 if w
+// fails. It reads the letters that Peek sees, and acknowledges none.
 func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, err error) {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)

@@ -47,7 +47,8 @@ type site struct {
 func newSite(t testing.TB, change func(*ui.Options)) *site {
 	s := &site{t: t, broker: pulsartest.NewServer(t), log: &logtest.Buffer{}}
 	var err error
-	s.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: s.broker.URL(), Logger: logtest.Client(t), MetricsRegisterer: prometheus.NewRegistry()})
+	s.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: s.broker.URL(), Logger: logtest.Client(t),
+		MetricsRegisterer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 	s.open(change)
@@ -56,8 +57,9 @@ func newSite(t testing.TB, change func(*ui.Options)) *site {
 
 // open serves the pages.
 func (s *site) open(change func(*ui.Options)) {
-	o := ui.Options{Client: s.client, Admin: ui.Admin{URL: s.broker.AdminURL()}, AllowChanges: true, ExportDir: s.t.TempDir(),
-		Logger: slog.New(slog.NewTextHandler(s.log, nil))}
+	o := ui.Options{Client: s.client, Admin: ui.Admin{URL: s.broker.AdminURL()}, AllowChanges: true,
+		ExportDir: s.t.TempDir(),
+		Logger:    slog.New(slog.NewTextHandler(s.log, nil))}
 	if change != nil {
 		change(&o)
 	}
@@ -92,11 +94,12 @@ func (s *site) letters(n, causes int) {
 	require.NoError(s.t, err)
 	defer p.Close()
 	for i := range n {
-		p.SendAsync(context.Background(), letter(i, i%causes), func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
-			if err != nil {
-				s.t.Error(err)
-			}
-		})
+		p.SendAsync(context.Background(), letter(i, i%causes),
+			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+				if err != nil {
+					s.t.Error(err)
+				}
+			})
 	}
 	require.NoError(s.t, p.FlushWithCtx(context.Background()))
 }
@@ -106,9 +109,11 @@ var kinds = []string{"*net.OpError", "*json.SyntaxError", "*pay.Declined", "cont
 func letter(i, cause int) *pulsar.ProducerMessage {
 	return &pulsar.ProducerMessage{
 		Payload: fmt.Appendf(nil, `{"order": %d, "total": "%d.90"}`, 1000+i, i), Key: fmt.Sprintf("customer-%d", i%17),
-		Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": fmt.Sprintf("7:%d:-1", i),
-			"EXCEPTION_TYPE": kinds[cause%len(kinds)], "EXCEPTION_MESSAGE": fmt.Sprintf("cause %c of order %d", 'A'+rune(cause), i),
-			"DEAD_LETTER_TIME": fmt.Sprint(time.Now().Add(-time.Duration(i%200) * time.Minute).UnixMilli())},
+		Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing",
+			"ORIGIN_MESSAGE_ID": fmt.Sprintf("7:%d:-1", i),
+			"EXCEPTION_TYPE":    kinds[cause%len(kinds)],
+			"EXCEPTION_MESSAGE": fmt.Sprintf("cause %c of order %d", 'A'+rune(cause), i),
+			"DEAD_LETTER_TIME":  fmt.Sprint(time.Now().Add(-time.Duration(i%200) * time.Minute).UnixMilli())},
 	}
 }
 

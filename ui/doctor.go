@@ -67,7 +67,8 @@ const (
 )
 
 // examined returns what was found last, and begins to examine again if that is old.
-func (h *Handler) examined(topic, subscription string, now bool) (findings []doctor.Finding, at time.Time, running bool) {
+func (h *Handler) examined(topic, subscription string, now bool) (findings []doctor.Finding, at time.Time,
+	running bool) {
 	d := &h.doctor
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,7 +159,8 @@ func (h *Handler) doctorPage(w http.ResponseWriter, r *http.Request) {
 		for _, found := range findings {
 			counts[found.Status]++
 		}
-		data.Summary = fmt.Sprintf("%d ok, %d unknown, %s, %s", counts[doctor.OK], counts[doctor.Unknown], plural(counts[doctor.Warning], "warning"),
+		data.Summary = fmt.Sprintf("%d ok, %d unknown, %s, %s", counts[doctor.OK], counts[doctor.Unknown],
+			plural(counts[doctor.Warning], "warning"),
 			plural(counts[doctor.Problem], "problem"))
 	}
 	h.render(w, r, http.StatusOK, page{Title: "Doctor", Name: "doctor", Live: true, Data: data})

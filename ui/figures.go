@@ -75,7 +75,8 @@ func (h *Handler) topics(ctx context.Context) (work, dead []string, err error) {
 	for i := range work {
 		work[i] = topicname.Base(topicname.Full(work[i]))
 	}
-	dead = slices.DeleteFunc(slices.Clone(work), func(t string) bool { return !strings.HasSuffix(t, pulsar.DlqTopicSuffix) })
+	dead = slices.DeleteFunc(slices.Clone(work),
+		func(t string) bool { return !strings.HasSuffix(t, pulsar.DlqTopicSuffix) })
 	work = slices.DeleteFunc(work, func(t string) bool { return strings.HasSuffix(t, pulsar.DlqTopicSuffix) })
 	slices.Sort(work)
 	return slices.Compact(work), dead, nil
@@ -115,8 +116,10 @@ func (h *Handler) figures(ctx context.Context) (*figures, error) {
 				continue
 			}
 			retryTopic, deadTopic := h.moved(topic, name)
-			sub := subscriptionFigures{Topic: topic, Name: name, Type: s.Type, Consumers: consumersOf(s.Consumers), Backlog: s.MsgBacklog, Unacked: s.UnackedMessages,
-				Delayed: s.MsgDelayed, RateIn: all[topic].MsgRateIn, RateOut: s.MsgRateOut, Redelivered: s.MsgRateRedeliver, Service: h.serviceFigures(topic, name)}
+			sub := subscriptionFigures{Topic: topic, Name: name, Type: s.Type, Consumers: consumersOf(s.Consumers),
+				Backlog: s.MsgBacklog, Unacked: s.UnackedMessages,
+				Delayed: s.MsgDelayed, RateIn: all[topic].MsgRateIn, RateOut: s.MsgRateOut,
+				Redelivered: s.MsgRateRedeliver, Service: h.serviceFigures(topic, name)}
 			if s.EarliestMsgPublishTimeInBacklog > 0 && s.MsgBacklog > 0 {
 				sub.Oldest = time.UnixMilli(s.EarliestMsgPublishTimeInBacklog)
 			}
@@ -154,7 +157,8 @@ func deadOf(topic string, s answer) deadFigures {
 	for name, of := range s.Subscriptions {
 		d.Subscriptions = append(d.Subscriptions, name)
 		d.Letters = max(d.Letters, of.MsgBacklog)
-		if ms := of.EarliestMsgPublishTimeInBacklog; ms > 0 && of.MsgBacklog > 0 && (d.Oldest.IsZero() || time.UnixMilli(ms).Before(d.Oldest)) {
+		if ms := of.EarliestMsgPublishTimeInBacklog; ms > 0 && of.MsgBacklog > 0 &&
+			(d.Oldest.IsZero() || time.UnixMilli(ms).Before(d.Oldest)) {
 			d.Oldest = time.UnixMilli(ms)
 		}
 	}

@@ -32,7 +32,8 @@ func newGuard(o Options) guard {
 	return g
 }
 
-// isKnown reports whether a browser may use this host name. Pages of other sites cannot choose an IP address or localhost as their own.
+// isKnown reports whether a browser may use this host name. Pages of other sites cannot choose an IP address or
+// localhost as their own.
 func (g *guard) isKnown(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -74,7 +75,8 @@ func (g *guard) signIn(w http.ResponseWriter, r *http.Request, token string) boo
 
 // setCookie sets a cookie of the pages' own path until the browser ends.
 func (g *guard) setCookie(w http.ResponseWriter, r *http.Request, name, value string) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: r.TLS != nil})
 }
 
 // formToken returns what a form of this browser has to send, and sets the cookie that it belongs to.
@@ -98,8 +100,9 @@ func (g *guard) isOwnForm(r *http.Request) bool {
 // headers forbid what no page needs: scripts and styles of others, frames, and guessing of types.
 func headers(w http.ResponseWriter) {
 	header := w.Header()
-	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
-		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	header.Set("Content-Security-Policy",
+		"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Referrer-Policy", "no-referrer")

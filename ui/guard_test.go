@@ -19,7 +19,8 @@ import (
 
 func TestUnknownHostIsRefused(t *testing.T) {
 	s := newSite(t, func(o *ui.Options) { o.Hosts = []string{"ops.example"} })
-	for host, want := range map[string]int{"evil.example": 421, "localhost:7070": 200, "127.0.0.1": 200, "[::1]:7070": 200, "OPS.example:80": 200, "localhost.evil.example": 421} {
+	for host, want := range map[string]int{"evil.example": 421, "localhost:7070": 200, "127.0.0.1": 200,
+		"[::1]:7070": 200, "OPS.example:80": 200, "localhost.evil.example": 421} {
 		req, err := http.NewRequest(http.MethodGet, s.server.URL+"/debug/letters", nil)
 		require.NoError(t, err)
 		req.Host = host
@@ -50,8 +51,10 @@ func TestChangeWithoutTokenOfItsFormIsRefused(t *testing.T) {
 	}
 	require.Equal(t, 200, send(s.browser, func(*http.Request) {}))
 	require.Equal(t, 403, send(s.newBrowser(), func(*http.Request) {}), "another browser's token")
-	require.Equal(t, 403, send(s.browser, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }), "another site")
-	require.Equal(t, 403, send(s.browser, func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }), "another origin")
+	require.Equal(t, 403, send(s.browser, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }),
+		"another site")
+	require.Equal(t, 403, send(s.browser, func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }),
+		"another origin")
 	form.Set("csrf", strings.Repeat("0", len(token)))
 	require.Equal(t, 403, send(s.browser, func(*http.Request) {}), "a wrong token")
 	form.Del("csrf")
@@ -94,7 +97,8 @@ func TestHeadersForbidScriptsAndFrames(t *testing.T) {
 		resp, err := s.browser.Get(s.server.URL + "/debug/" + path)
 		require.NoError(t, err)
 		_, _ = read(t, resp)
-		require.Contains(t, resp.Header.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'; style-src 'self'")
+		require.Contains(t, resp.Header.Get("Content-Security-Policy"),
+			"default-src 'none'; script-src 'self'; style-src 'self'")
 		require.Contains(t, resp.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
 		require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"))
 	}
@@ -109,20 +113,28 @@ func TestHostileLettersAreNeverMarkup(t *testing.T) {
 	require.NoError(t, err)
 	defer p.Close()
 	const script = `"><script>alert(1)</script><img src=x onerror=alert(1)>`
-	hostile := []string{script, "\u202Egnp.exe\u2066\u200B", "\xff\xfe<b>\xc3", strings.Repeat("<i>x", 1<<18), "\x00\x1b[2J\r\n<svg/onload=alert(1)>", "{{.}}javascript:alert(1)"}
+	hostile := []string{script, "\u202Egnp.exe\u2066\u200B", "\xff\xfe<b>\xc3", strings.Repeat("<i>x", 1<<18),
+		"\x00\x1b[2J\r\n<svg/onload=alert(1)>", "{{.}}javascript:alert(1)"}
 	for i, text := range hostile {
 		meta := text[:min(len(text), 1<<16)]
-		_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(text), Key: meta, OrderingKey: meta, Properties: map[string]string{
-			"REAL_TOPIC": meta, "REAL_SUBSCRIPTION": meta, "ORIGIN_MESSAGE_ID": meta, "EXCEPTION_TYPE": meta, "EXCEPTION_MESSAGE": meta,
-			"RECONSUMETIMES": meta, "REDELIVERY_COUNT": meta, "REPLAY_COUNT": "2", "REPLAY_TOPIC": meta, "REPLAY_RUN": meta, "DEAD_LETTER_TIME": meta,
-			"ORIGIN_PUBLISH_TIME": fmt.Sprint(int64(1)<<62 - int64(i)), meta[:min(len(meta), 1000)]: "name"}})
+		_, err := p.Send(context.Background(),
+			&pulsar.ProducerMessage{Payload: []byte(text), Key: meta, OrderingKey: meta, Properties: map[string]string{
+				"REAL_TOPIC": meta, "REAL_SUBSCRIPTION": meta, "ORIGIN_MESSAGE_ID": meta, "EXCEPTION_TYPE": meta,
+				"EXCEPTION_MESSAGE": meta,
+				"RECONSUMETIMES":    meta, "REDELIVERY_COUNT": meta, "REPLAY_COUNT": "2", "REPLAY_TOPIC": meta,
+				"REPLAY_RUN": meta, "DEAD_LETTER_TIME": meta,
+				"ORIGIN_PUBLISH_TIME": fmt.Sprint(int64(1)<<62 - int64(i)), meta[:min(len(meta), 1000)]: "name"}})
 		require.NoError(t, err)
 	}
-	_, err = p.Send(context.Background(), &pulsar.ProducerMessage{Payload: append([]byte(`{"a":"`), append(bytes.Repeat([]byte("<u>"), 10<<20/3), `"}`...)...)})
+	_, err = p.Send(context.Background(),
+		&pulsar.ProducerMessage{Payload: append([]byte(`{"a":"`),
+			append(bytes.Repeat([]byte("<u>"), 10<<20/3), `"}`...)...)})
 	require.NoError(t, err)
 	body := s.await(groupsOf(dead), "7 letters")
-	pages := []string{groupsOf(dead), "group?topic=" + url.QueryEscape(dead), "group?topic=" + url.QueryEscape(dead) + "&q=" + url.QueryEscape(script),
-		"letter?topic=" + url.QueryEscape(script) + "&id=1:1:0", "letter?topic=" + url.QueryEscape(dead) + "&id=" + url.QueryEscape(script), "doctor?topic=" + url.QueryEscape(script)}
+	pages := []string{groupsOf(dead), "group?topic=" + url.QueryEscape(dead),
+		"group?topic=" + url.QueryEscape(dead) + "&q=" + url.QueryEscape(script),
+		"letter?topic=" + url.QueryEscape(script) + "&id=1:1:0", "letter?topic=" + url.QueryEscape(dead) + "&id=" +
+			url.QueryEscape(script), "doctor?topic=" + url.QueryEscape(script)}
 	for _, m := range groupLink.FindAllStringSubmatch(body, -1) {
 		pages = append(pages, "group?topic="+url.QueryEscape(dead)+"&group="+m[1])
 	}
@@ -134,7 +146,8 @@ func TestHostileLettersAreNeverMarkup(t *testing.T) {
 	}
 	for _, page := range pages {
 		_, body := s.get(page)
-		for _, bad := range []string{"<script>alert", "<img", "<b>", "<i>", "<u>", "<svg/", "\u202E", "\u2066", "\x00", "\x1b", `href="javascript`} {
+		for _, bad := range []string{"<script>alert", "<img", "<b>", "<i>", "<u>", "<svg/", "\u202E", "\u2066", "\x00",
+			"\x1b", `href="javascript`} {
 			assert.NotContains(t, body, bad, page)
 		}
 		assert.Less(t, len(body), 2_000_000, page)

@@ -27,7 +27,8 @@ const (
 	bars         = 36      // of a sparkline
 )
 
-// letterIndex is what is known of one dead letter topic. Letters are read once, in the background, and only a summary of each is kept.
+// letterIndex is what is known of one dead letter topic. Letters are read once, in the background, and only a summary
+// of each is kept.
 type letterIndex struct {
 	topic        string
 	subscription string // of replays and purges
@@ -88,12 +89,14 @@ func (h *Handler) index(ctx context.Context, topic string) (*letterIndex, error)
 	if err != nil {
 		return nil, err
 	}
-	dead, err := deadletter.Open(h.o.Client, deadletter.Options{Topic: topic, Subscription: subscription, Admin: deadletter.Admin(h.api),
-		Decryption: h.o.Decryption})
+	dead, err := deadletter.Open(h.o.Client,
+		deadletter.Options{Topic: topic, Subscription: subscription, Admin: deadletter.Admin(h.api),
+			Decryption: h.o.Decryption})
 	if err != nil {
 		return nil, err
 	}
-	x = &letterIndex{topic: topic, subscription: subscription, adopted: adopted, letters: dead, schemas: &admin.Schemas{API: h.api, Topic: topic}, used: time.Now()}
+	x = &letterIndex{topic: topic, subscription: subscription, adopted: adopted, letters: dead,
+		schemas: &admin.Schemas{API: h.api, Topic: topic}, used: time.Now()}
 	h.dead.mu.Lock()
 	defer h.dead.mu.Unlock()
 	if other := h.dead.all[topic]; other != nil {
@@ -115,7 +118,8 @@ func (h *Handler) index(ctx context.Context, topic string) (*letterIndex, error)
 	return x, nil
 }
 
-// look returns the last snapshot, or nil, and begins a reading if the topic has changed since. It waits a moment for the first one.
+// look returns the last snapshot, or nil, and begins a reading if the topic has changed since. It waits a moment for
+// the first one.
 func (h *Handler) look(ctx context.Context, x *letterIndex) view {
 	state, err := h.deadState(ctx, x)
 	x.mu.Lock()
@@ -207,7 +211,8 @@ func (s *snapshot) add(l *deadletter.Letter, reasons map[string]string) {
 		}
 	}
 	if g == nil {
-		g = &letterGroup{Group: deadletter.Group{ID: id, Type: strings.Clone(l.Type), Reason: causes.Mask(l.Reason), Origin: strings.Clone(l.Origin),
+		g = &letterGroup{Group: deadletter.Group{ID: id, Type: strings.Clone(l.Type), Reason: causes.Mask(l.Reason),
+			Origin:       strings.Clone(l.Origin),
 			Subscription: strings.Clone(l.Subscription), First: l.Died, Example: l.ID}}
 		s.byID[id], s.groups = g, append(s.groups, g)
 	}
@@ -230,7 +235,8 @@ func (s *snapshot) add(l *deadletter.Letter, reasons map[string]string) {
 			reasons[strings.Clone(l.Reason)] = reason
 		}
 	}
-	s.letters = append(s.letters, summary{id: l.ID, key: strings.Clone(l.Key[:min(len(l.Key), 100)]), reason: reason, died: l.Died, group: g,
+	s.letters = append(s.letters, summary{id: l.ID, key: strings.Clone(l.Key[:min(len(l.Key), 100)]), reason: reason,
+		died: l.Died, group: g,
 		size: l.Size, replays: l.Replays})
 }
 
@@ -250,7 +256,10 @@ func (s *snapshot) draw() {
 		l.group.times[bar]++
 		l.group.most = max(l.group.most, l.group.times[bar])
 	}
-	slices.SortFunc(s.groups, func(a, b *letterGroup) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(s.groups, func(a,
+		b *letterGroup) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID))
+	})
 }
 
 // invalidate makes the next page read again.

@@ -109,7 +109,8 @@ func (x *job) view() jobView {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	p, r := x.plan, x.report
-	v := jobView{ID: x.id, Action: p.Action, Topic: p.Topic, What: p.Button, Command: p.Command, Began: x.began, Done: r.Done, Total: p.total, Run: r.Run,
+	v := jobView{ID: x.id, Action: p.Action, Topic: p.Topic, What: p.Button, Command: p.Command, Began: x.began,
+		Done: r.Done, Total: p.total, Run: r.Run,
 		Resumed: r.Resumed, Ended: !x.ended.IsZero(), Failed: x.err != nil, File: p.file, Back: p.Back}
 	end := time.Now()
 	if v.Ended {
@@ -197,7 +198,8 @@ func (j *jobs) find(id string) *job {
 func (h *Handler) job(w http.ResponseWriter, r *http.Request) *job {
 	x := h.jobs.find(r.FormValue("id"))
 	if x == nil {
-		h.fail(w, r, http.StatusNotFound, "This change is not remembered: the server was started again, or many came after it.",
+		h.fail(w, r, http.StatusNotFound,
+			"This change is not remembered: the server was started again, or many came after it.",
 			"A replay that was not over goes on when you choose the same again.")
 	}
 	return x
@@ -212,7 +214,8 @@ func (h *Handler) jobPage(w http.ResponseWriter, r *http.Request) {
 // stop ends a job.
 func (h *Handler) stop(w http.ResponseWriter, r *http.Request) {
 	if x := h.job(w, r); x != nil {
-		h.log.Info("ui: a change is stopped", "action", x.plan.Action, "topic", x.plan.Topic, "job", x.id, "from", r.RemoteAddr)
+		h.log.Info("ui: a change is stopped", "action", x.plan.Action, "topic", x.plan.Topic, "job", x.id, "from",
+			r.RemoteAddr)
 		x.cancel()
 		redirect(w, link("job", "id", x.id))
 	}

@@ -48,8 +48,10 @@ func (h *Handler) letterPage(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	v := letterView{Topic: x.topic, Subscription: x.subscription, Letter: *l, GroupID: l.Group(), Cause: cause(l.Type, l.Reason), History: history(l),
-		Commands: []string{x.command("peek", "-id", l.ID, "-payload"), x.command("replay", "-id", l.ID, "-canary", "1", "-yes")},
+	v := letterView{Topic: x.topic, Subscription: x.subscription, Letter: *l, GroupID: l.Group(),
+		Cause: cause(l.Type, l.Reason), History: history(l),
+		Commands: []string{x.command("peek", "-id", l.ID, "-payload"),
+			x.command("replay", "-id", l.ID, "-canary", "1", "-yes")},
 		CanPurge: h.o.ExportDir != "", Jobs: h.jobs.of(x.topic)}
 	for _, name := range slices.Sorted(maps.Keys(l.Properties)) {
 		value := l.Properties[name]
@@ -67,7 +69,8 @@ func (h *Handler) letterPage(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) letter(w http.ResponseWriter, r *http.Request, x *letterIndex) (*deadletter.Letter, bool) {
 	l, err := x.letters.Letter(r.Context(), r.FormValue("id"))
 	if errors.Is(err, deadletter.ErrNoLetter) {
-		h.fail(w, r, http.StatusNotFound, "There is no letter "+show(r.FormValue("id"))+": it was replayed or purged, or there never was one.", "")
+		h.fail(w, r, http.StatusNotFound,
+			"There is no letter "+show(r.FormValue("id"))+": it was replayed or purged, or there never was one.", "")
 		return nil, false
 	}
 	if err != nil {
@@ -105,7 +108,8 @@ func (h *Handler) payloadText(ctx context.Context, x *letterIndex, l *deadletter
 				form = "Avro, as JSON"
 			}
 			var out bytes.Buffer
-			if len(value) <= 1<<20 && json.Indent(&out, value, "", "  ") == nil && out.Len() <= 8<<20 { // indenting can make more of it
+			if len(value) <= 1<<20 && json.Indent(&out, value, "", "  ") == nil && out.Len() <= 8<<20 {
+				// indenting can make more of it
 				value = out.Bytes()
 			}
 			return form + note, showLines(cutBytes(string(value), maxPayload)), max(len(value)-maxPayload, 0)
@@ -155,7 +159,9 @@ func history(l *deadletter.Letter) (all []property) {
 	add(l.Died, died)
 	add(l.Published, "stored as a dead letter")
 	if l.Replays > 0 {
-		all = append(all, property{"", fmt.Sprintf("replayed %d times before, last to %s by run %s", l.Replays, short(l.Properties[deadletter.PropertyReplayTopic]), show(l.Properties[deadletter.PropertyReplayRun]))})
+		all = append(all, property{"",
+			fmt.Sprintf("replayed %d times before, last to %s by run %s", l.Replays,
+				short(l.Properties[deadletter.PropertyReplayTopic]), show(l.Properties[deadletter.PropertyReplayRun]))})
 	}
 	return all
 }

@@ -27,7 +27,8 @@ func (h *Handler) topicsPage(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) deadTopic(w http.ResponseWriter, r *http.Request) *letterIndex {
 	topic := r.FormValue("topic")
 	if topicname.Want(topic) != "" || !topicname.IsPersistent(topic) {
-		h.fail(w, r, http.StatusNotFound, fmt.Sprintf("The topic is %q, want the name of a dead letter topic.", show(topic)), "")
+		h.fail(w, r, http.StatusNotFound,
+			fmt.Sprintf("The topic is %q, want the name of a dead letter topic.", show(topic)), "")
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), statePatience)
@@ -61,7 +62,8 @@ type lettersView struct {
 }
 
 func (h *Handler) viewOf(r *http.Request, x *letterIndex) lettersView {
-	return lettersView{view: h.look(r.Context(), x), Topic: x.topic, Subscription: x.subscription, Adopted: x.adopted, Jobs: h.jobs.of(x.topic),
+	return lettersView{view: h.look(r.Context(), x), Topic: x.topic, Subscription: x.subscription, Adopted: x.adopted,
+		Jobs:     h.jobs.of(x.topic),
 		CanPurge: h.o.ExportDir != ""}
 }
 
@@ -159,7 +161,8 @@ func (h *Handler) groupPage(w http.ResponseWriter, r *http.Request) {
 		}
 		v.Found = len(found)
 		if from > 0 {
-			v.Prev = link("group", "topic", x.topic, "group", id, "q", v.Query, "from", strconv.Itoa(max(from-perPage, 0)))
+			v.Prev = link("group", "topic", x.topic, "group", id, "q", v.Query, "from",
+				strconv.Itoa(max(from-perPage, 0)))
 		}
 		found = found[min(from, len(found)):]
 		if len(found) > perPage {
@@ -184,7 +187,8 @@ func search(letters []summary, g *letterGroup, group, query string) (found []sum
 			continue
 		}
 		if query == "" || strings.HasPrefix(l.id, query) || strings.Contains(strings.ToLower(l.key), query) ||
-			strings.Contains(strings.ToLower(l.group.Type), query) || strings.Contains(strings.ToLower(l.reason), query) {
+			strings.Contains(strings.ToLower(l.group.Type), query) || strings.Contains(strings.ToLower(l.reason),
+			query) {
 			found = append(found, l)
 		}
 	}
@@ -192,7 +196,8 @@ func search(letters []summary, g *letterGroup, group, query string) (found []sum
 }
 
 // searchPayloads finds letters by a text of their payload or properties too. It reads the topic.
-func (h *Handler) searchPayloads(ctx context.Context, x *letterIndex, v lettersView, group string) (found []summary, err error) {
+func (h *Handler) searchPayloads(ctx context.Context, x *letterIndex, v lettersView, group string) (found []summary,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, deepLimit)
 	defer cancel()
 	known := make(map[string]summary, len(v.letters))

@@ -36,7 +36,8 @@ func TestReplayOfGroupIsShownUntilItIsDone(t *testing.T) {
 	require.Contains(t, body, "died on subscription billing")
 	require.Contains(t, body, "replay orders-billing-DLQ -id "+id)
 
-	status, plan := s.post(list, "plan", url.Values{"topic": {dead}, "group": {group}, "action": {"replay"}, "rate": {"1000"}})
+	status, plan := s.post(list, "plan",
+		url.Values{"topic": {dead}, "group": {group}, "action": {"replay"}, "rate": {"1000"}})
 	require.Equal(t, http.StatusOK, status, plan)
 	require.Contains(t, plan, "Replay 40 letters to orders-billing-RETRY?")
 	require.Contains(t, plan, "Subscription billing of orders-billing-RETRY has no consumer now")
@@ -45,7 +46,8 @@ func TestReplayOfGroupIsShownUntilItIsDone(t *testing.T) {
 	job := regexp.MustCompile(`name="id" value="(\w+)"|Done: 40`).FindStringSubmatch(body)
 	require.NotNil(t, job, body)
 	s.await(page, "80 letters")
-	s.broker.Await(t, retry, "billing", waittest.Limit, func(sub pulsartest.Subscription) bool { return sub.Backlog == 40 })
+	s.broker.Await(t, retry, "billing", waittest.Limit,
+		func(sub pulsartest.Subscription) bool { return sub.Backlog == 40 })
 	s.await("letters", "done")
 	require.Contains(t, s.log.String(), "a change begins")
 	require.Contains(t, s.log.String(), "a change is done")
@@ -103,7 +105,8 @@ func TestReplayGoesOnWithoutAPage(t *testing.T) {
 	_, plan := s.post(page, "plan", url.Values{"topic": {dead}, "action": {"replay"}, "rate": {"50"}})
 	s.confirm(page, plan)
 	s.browser.CloseIdleConnections()
-	s.broker.Await(t, retry, "billing", waittest.Limit, func(sub pulsartest.Subscription) bool { return sub.Backlog == 60 })
+	s.broker.Await(t, retry, "billing", waittest.Limit,
+		func(sub pulsartest.Subscription) bool { return sub.Backlog == 60 })
 }
 
 func TestSearchFindsKeyIDTextAndPayload(t *testing.T) {
@@ -111,7 +114,8 @@ func TestSearchFindsKeyIDTextAndPayload(t *testing.T) {
 	s.letters(50, 2)
 	s.await(groupsOf(dead), "50 letters")
 	list := "group?topic=" + url.QueryEscape(dead) + "&q="
-	for query, want := range map[string]string{"customer-16": "2 letters", "cause+b+of": "25 letters", "order+49": "1 letter", "nothing": "No letter is found"} {
+	for query, want := range map[string]string{"customer-16": "2 letters", "cause+b+of": "25 letters",
+		"order+49": "1 letter", "nothing": "No letter is found"} {
 		_, body := s.get(list + query)
 		require.Contains(t, body, want, query)
 	}

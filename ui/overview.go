@@ -116,7 +116,8 @@ func (o *overview) poll(ctx context.Context, h *Handler) {
 
 // alike reports whether two overviews look the same but for their time.
 func alike(a, b *figures) bool {
-	return a != nil && b != nil && a.More == b.More && reflect.DeepEqual(a.Subs, b.Subs) && reflect.DeepEqual(a.Dead, b.Dead)
+	return a != nil && b != nil && a.More == b.More && reflect.DeepEqual(a.Subs, b.Subs) &&
+		reflect.DeepEqual(a.Dead, b.Dead)
 }
 
 func (h *Handler) overviewPage(w http.ResponseWriter, r *http.Request) {

@@ -56,7 +56,8 @@ func (p *plans) keep(x *plan) {
 	}
 	maps.DeleteFunc(p.all, func(_ string, old *plan) bool { return time.Since(old.made) > planFor })
 	if len(p.all) >= maxPlans {
-		oldest := slices.MinFunc(slices.Collect(maps.Values(p.all)), func(a, b *plan) int { return a.made.Compare(b.made) })
+		oldest := slices.MinFunc(slices.Collect(maps.Values(p.all)),
+			func(a, b *plan) int { return a.made.Compare(b.made) })
 		delete(p.all, oldest.ID)
 	}
 	p.all[x.ID] = x
@@ -92,7 +93,8 @@ func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
 	}
 	filter.IDs = r.PostForm["id"]
 	if len(filter.IDs) > maxChosen {
-		h.fail(w, r, http.StatusBadRequest, fmt.Sprintf("%d letters are chosen, want at most %d, or the whole group.", len(filter.IDs), maxChosen), "")
+		h.fail(w, r, http.StatusBadRequest,
+			fmt.Sprintf("%d letters are chosen, want at most %d, or the whole group.", len(filter.IDs), maxChosen), "")
 		return
 	}
 	for _, id := range filter.IDs {
@@ -128,8 +130,10 @@ func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, http.StatusOK, page{Title: "Confirm", Name: "plan", Data: p})
 }
 
-func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterIndex, p *plan, filter deadletter.Filter, flags []string) error {
-	o := deadletter.ReplayOptions{Filter: filter, Encryption: h.o.Encryption, ToOrigin: r.PostFormValue("to") == "origin", New: r.PostFormValue("new") != ""}
+func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterIndex, p *plan, filter deadletter.Filter,
+	flags []string) error {
+	o := deadletter.ReplayOptions{Filter: filter, Encryption: h.o.Encryption,
+		ToOrigin: r.PostFormValue("to") == "origin", New: r.PostFormValue("new") != ""}
 	if o.ToOrigin {
 		flags = append(flags, "-to", "origin")
 	}
@@ -167,7 +171,8 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 	for _, t := range report.Targets {
 		for _, name := range t.Subscriptions {
 			if !slices.Contains(t.Origins, name) {
-				p.Warn = append(p.Warn, fmt.Sprintf("Subscription %s of %s gets them too: they did not die there.", show(name), short(t.Topic)))
+				p.Warn = append(p.Warn, fmt.Sprintf("Subscription %s of %s gets them too: they did not die there.",
+					show(name), short(t.Topic)))
 			}
 		}
 	}
@@ -178,7 +183,8 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 	verb := "Replay"
 	if p.Action == "canary" {
 		verb = "Replay as a test"
-		p.About = append(p.About, "The test ends when its subscription has acknowledged the letter, or when the letter is dead again.")
+		p.About = append(p.About, "The test ends when its subscription has acknowledged the letter, or when the "+
+			"letter is dead again.")
 	}
 	p.Button = verb + " " + letters(report.Done) + targets(report.Targets)
 	p.begin = func(ctx context.Context, progress func(deadletter.Report)) (deadletter.Report, error) {
@@ -217,7 +223,8 @@ func (p *plan) about(report deadletter.Report) {
 			if n, ok := t.Consumers[name]; ok {
 				text += fmt.Sprintf(" (%d connected)", n)
 				if n == 0 {
-					p.Warn = append(p.Warn, fmt.Sprintf("Subscription %s of %s has no consumer now: the messages wait for one.", show(name), short(t.Topic)))
+					p.Warn = append(p.Warn, fmt.Sprintf("Subscription %s of %s has no consumer now: the messages "+
+						"wait for one.", show(name), short(t.Topic)))
 				}
 			}
 			names = append(names, text)
@@ -231,16 +238,19 @@ func (p *plan) about(report deadletter.Report) {
 		p.About = append(p.About, fmt.Sprintf("%s stay: %s.", letters(left.Count), show(left.Why)))
 	}
 	if report.Creates != "" {
-		p.About = append(p.About, fmt.Sprintf("Subscription %s is created. It then keeps all letters until they are acknowledged.", show(report.Creates)))
+		p.About = append(p.About, fmt.Sprintf("Subscription %s is created. It then keeps all letters until they are "+
+			"acknowledged.", show(report.Creates)))
 	}
 	if report.Done == 0 {
 		p.About = append(p.About, "No letter is left to do this to.")
 	}
 }
 
-func (h *Handler) planPurge(ctx context.Context, x *letterIndex, p *plan, filter deadletter.Filter, flags []string) error {
+func (h *Handler) planPurge(ctx context.Context, x *letterIndex, p *plan, filter deadletter.Filter,
+	flags []string) error {
 	if h.o.ExportDir == "" {
-		return errors.New("there is no directory for the letters that a purge removes, want -export-dir or Options.ExportDir")
+		return errors.New("there is no directory for the letters that a purge removes, want -export-dir or " +
+			"Options.ExportDir")
 	}
 	report, err := x.letters.Purge(ctx, deadletter.PurgeOptions{Filter: filter, DryRun: true})
 	if err != nil {
@@ -253,7 +263,8 @@ func (h *Handler) planPurge(ctx context.Context, x *letterIndex, p *plan, filter
 		return nil
 	}
 	p.total = report.Done
-	p.About = append(p.About, fmt.Sprintf("They are exported to %s on the server first; redelivery dlq import brings them back.", show(p.file)))
+	p.About = append(p.About, fmt.Sprintf("They are exported to %s on the server first; redelivery dlq import "+
+		"brings them back.", show(p.file)))
 	p.Button = "Export and delete " + letters(report.Done)
 	p.begin = func(ctx context.Context, progress func(deadletter.Report)) (deadletter.Report, error) {
 		out, err := h.create(p.file)
@@ -270,7 +281,8 @@ func (h *Handler) planPurge(ctx context.Context, x *letterIndex, p *plan, filter
 func (h *Handler) do(w http.ResponseWriter, r *http.Request) {
 	p := h.plans.take(r.PostFormValue("plan"))
 	if p == nil {
-		h.fail(w, r, http.StatusConflict, "This was confirmed already, or too long ago.", "Nothing was changed. Begin again.")
+		h.fail(w, r, http.StatusConflict, "This was confirmed already, or too long ago.",
+			"Nothing was changed. Begin again.")
 		return
 	}
 	j := h.jobs.begin(h, p, r.RemoteAddr)

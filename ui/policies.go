@@ -48,7 +48,8 @@ func (h *Handler) policies(custom backoff.RedeliveryBackoff, maxDeliveries int) 
 	if c := h.o.Config; c != nil {
 		for _, name := range slices.Sorted(maps.Keys(c.Consumers)) {
 			of, w := c.Consumers[name], c.Workers[name]
-			p := policy{Name: "consumer: " + name, nack: of.NackRedeliveryBackoff, MaxDeliveries: of.MaxDeliveries, concurrency: w.Concurrency}
+			p := policy{Name: "consumer: " + name, nack: of.NackRedeliveryBackoff, MaxDeliveries: of.MaxDeliveries,
+				concurrency: w.Concurrency}
 			if of.NackRedeliveryDelay != nil {
 				p.nack = backoff.Fixed(*of.NackRedeliveryDelay)
 			}
@@ -92,22 +93,27 @@ type step struct {
 
 func (h *Handler) policiesPage(w http.ResponseWriter, r *http.Request) {
 	sliders := []number{
-		{"min", "First delay", "s", 1, 600, 1, 1}, {"max", "Longest delay", "s", 1, 7200, 1, 600}, {"multiplier", "Multiplier", "×", 1, 5, 0.5, 2},
+		{"min", "First delay", "s", 1, 600, 1, 1}, {"max", "Longest delay", "s", 1, 7200, 1, 600},
+		{"multiplier", "Multiplier", "×", 1, 5, 0.5, 2},
 		{"deliveries", "Deliveries, 0 for no limit", "", 0, 50, 1, 12},
 	}
 	load := []number{
-		{"rate", "Messages", "/s", 1, 500, 1, 50}, {"instances", "Processes", "", 1, 20, 1, 2}, {"concurrency", "Handlers of each", "", 1, 64, 1, 8},
-		{"handler", "A call takes", "ms", 1, 1000, 1, 20}, {"outage", "Outage", "min", 1, 60, 1, 10}, {"partial", "Calls that fail", "%", 1, 100, 1, 100},
+		{"rate", "Messages", "/s", 1, 500, 1, 50}, {"instances", "Processes", "", 1, 20, 1, 2},
+		{"concurrency", "Handlers of each", "", 1, 64, 1, 8},
+		{"handler", "A call takes", "ms", 1, 1000, 1, 20}, {"outage", "Outage", "min", 1, 60, 1, 10},
+		{"partial", "Calls that fail", "%", 1, 100, 1, 100},
 	}
 	for _, group := range [][]number{sliders, load} {
 		for i := range group {
-			if x, err := strconv.ParseFloat(r.FormValue(group[i].Name), 64); err == nil && x >= group[i].Min && x <= group[i].Max {
+			if x, err := strconv.ParseFloat(r.FormValue(group[i].Name), 64); err == nil && x >= group[i].Min &&
+				x <= group[i].Max {
 				group[i].Value = x
 			}
 		}
 	}
 	seconds := func(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }
-	custom := backoff.Exponential{Min: seconds(sliders[0].Value), Max: seconds(max(sliders[0].Value, sliders[1].Value)), Multiplier: sliders[2].Value}
+	custom := backoff.Exponential{Min: seconds(sliders[0].Value), Max: seconds(max(sliders[0].Value, sliders[1].Value)),
+		Multiplier: sliders[2].Value}
 	all := h.policies(custom, int(sliders[3].Value))
 	chosen := all[0]
 	if i := slices.IndexFunc(all, func(p policy) bool { return p.Name == r.FormValue("policy") }); i >= 0 {
@@ -128,11 +134,15 @@ func (h *Handler) policiesPage(w http.ResponseWriter, r *http.Request) {
 		Line          string
 		Result        *outcome
 		Err           string
-	}{Policies: all, Chosen: chosen.Name, Own: chosen.Name == ownPolicy, Sliders: sliders, Load: load, Pause: r.FormValue("pause") != ""}
+	}{Policies: all, Chosen: chosen.Name, Own: chosen.Name == ownPolicy, Sliders: sliders, Load: load,
+		Pause: r.FormValue("pause") != ""}
 	data.Steps, data.Line = schedule(chosen)
-	s := simulate.Setup{Rate: load[0].Value, Instances: int(load[1].Value), Concurrency: int(load[2].Value), Handler: time.Duration(load[3].Value * float64(time.Millisecond)),
-		Queue: 1000, Before: time.Minute, Outage: time.Duration(load[4].Value) * time.Minute, Partial: load[5].Value / 100, Nack: chosen.nack,
-		MaxDeliveries: chosen.MaxDeliveries, Tick: time.Second, MaxUnacked: 50_000, MaxTogether: 200_000, Most: mostEvents}
+	s := simulate.Setup{Rate: load[0].Value, Instances: int(load[1].Value), Concurrency: int(load[2].Value),
+		Handler: time.Duration(load[3].Value * float64(time.Millisecond)),
+		Queue:   1000, Before: time.Minute, Outage: time.Duration(load[4].Value) * time.Minute,
+		Partial: load[5].Value / 100, Nack: chosen.nack,
+		MaxDeliveries: chosen.MaxDeliveries, Tick: time.Second, MaxUnacked: 50_000, MaxTogether: 200_000,
+		Most: mostEvents}
 	s.Longest = max(time.Hour, 4*s.Outage)
 	if chosen.pause != nil {
 		chosen.pause(&s)
@@ -146,8 +156,8 @@ func (h *Handler) policiesPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, http.StatusOK, page{Title: "Policies", Name: "policies", Data: data})
 }
 
-// schedule draws when a message comes back that fails each time: the time since the first failure to the right, the delay up, both as
-// logarithms.
+// schedule draws when a message comes back that fails each time: the time since the first failure to the right, the
+// delay up, both as logarithms.
 func schedule(p policy) (steps []step, line string) {
 	n := 15
 	if p.MaxDeliveries > 0 && p.MaxDeliveries <= 50 {
@@ -179,7 +189,8 @@ func schedule(p policy) (steps []step, line string) {
 	}
 	var path strings.Builder
 	for i, x := range points {
-		at := step{N: i + 1, Delay: length(x.delay), Total: length(x.total), X: 20 + scale(x.total, total, 560), Y: 110 - scale(x.delay, longest, 90)}
+		at := step{N: i + 1, Delay: length(x.delay), Total: length(x.total), X: 20 + scale(x.total, total, 560),
+			Y: 110 - scale(x.delay, longest, 90)}
 		if i == len(points)-1 && p.MaxDeliveries > 0 && i+1 == int(p.MaxDeliveries) {
 			at.Dead = true
 			at.Y = 110
@@ -222,7 +233,8 @@ type outcome struct {
 // simulate plays an outage on the server, one at a time.
 func (h *Handler) simulate(r *http.Request, s simulate.Setup) (*outcome, string) {
 	if messages := s.Rate * (s.Before + s.Outage).Seconds(); messages > mostMessages {
-		return nil, fmt.Sprintf("These are %s messages, want at most %s: a shorter outage or fewer messages. redelivery simulate takes more.", count(int(messages)), count(mostMessages))
+		return nil, fmt.Sprintf("These are %s messages, want at most %s: a shorter outage or fewer messages. "+
+			"redelivery simulate takes more.", count(int(messages)), count(mostMessages))
 	}
 	select {
 	case simulating <- struct{}{}:
@@ -232,7 +244,8 @@ func (h *Handler) simulate(r *http.Request, s simulate.Setup) (*outcome, string)
 	}
 	result, err := simulate.Run(s)
 	if err != nil {
-		return nil, errorText(err) + ", want a shorter outage, fewer messages or longer delays. redelivery simulate takes more."
+		return nil, errorText(err) + ", want a shorter outage, fewer messages or longer delays. redelivery simulate " +
+			"takes more."
 	}
 	o := &outcome{Result: result, Recovery: "not within " + length(s.Longest) + " after the outage"}
 	if result.Recovered {

@@ -69,9 +69,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "POST")
 		h.fail(w, r, http.StatusMethodNotAllowed, "This is what forms are sent to.", "")
 	case !h.o.AllowChanges:
-		h.fail(w, r, http.StatusForbidden, "These pages change nothing.", "redelivery ui -allow-changes, or Options.AllowChanges, lets them.")
+		h.fail(w, r, http.StatusForbidden, "These pages change nothing.",
+			"redelivery ui -allow-changes, or Options.AllowChanges, lets them.")
 	case !h.guard.isOwnForm(r):
-		h.fail(w, r, http.StatusForbidden, "The form is not of this browser, or older than the server.", "Go back, load the page again, and send it once more.")
+		h.fail(w, r, http.StatusForbidden, "The form is not of this browser, or older than the server.",
+			"Go back, load the page again, and send it once more.")
 	default:
 		change(h, w, r)
 	}

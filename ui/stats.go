@@ -92,7 +92,8 @@ func (h *Handler) deadState(ctx context.Context, x *letterIndex) (string, error)
 // statePatience is how long a page waits for a broker that may be gone.
 const statePatience = 2 * time.Second
 
-// topicNames are the topics of the namespace, without partitions, that are no retry, dead letter or log topics and no journals.
+// topicNames are the topics of the namespace, without partitions, that are no retry, dead letter or log topics and no
+// journals.
 func (h *Handler) topicNames(ctx context.Context) (work, dead []string, err error) {
 	var names []string
 	err = h.api.Call(ctx, http.MethodGet, admin.Topic(topicname.Persistent+h.o.Namespace), nil, &names)
@@ -111,7 +112,8 @@ func (h *Handler) topicNames(ctx context.Context) (work, dead []string, err erro
 		switch local := name[strings.LastIndex(name, "/")+1:]; {
 		case strings.HasSuffix(name, pulsar.DlqTopicSuffix):
 			dead = append(dead, name)
-		case strings.HasSuffix(name, pulsar.RetryTopicSuffix), strings.HasSuffix(name, topicname.AttemptsSuffix), strings.HasPrefix(local, "__"):
+		case strings.HasSuffix(name, pulsar.RetryTopicSuffix), strings.HasSuffix(name,
+			topicname.AttemptsSuffix), strings.HasPrefix(local, "__"):
 		case isJournal(names, name):
 		default:
 			work = append(work, name)

@@ -16,12 +16,13 @@ import (
 
 // functions are those of the templates.
 var functions = template.FuncMap{
-	"show": show, "short": short, "ago": ago, "until": until, "clock": clock, "count": count, "letters": letters, "link": link, "bytes": size,
+	"show": show, "short": short, "ago": ago, "until": until, "clock": clock, "count": count, "letters": letters,
+	"link": link, "bytes": size,
 	"rate": rate, "lastOf": func(all []step) int { return len(all) - 1 }, "list": func(all ...any) []any { return all },
 }
 
-// show returns a text of anybody on one line, at most 500 characters of it. Characters that are not printable, and those that turn the
-// direction of reading, become dots.
+// show returns a text of anybody on one line, at most 500 characters of it. Characters that are not printable, and
+// those that turn the direction of reading, become dots.
 func show(text string) string { return cut(dlqcommand.Clean(text), 500) }
 
 // cut returns at most n characters.

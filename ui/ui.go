@@ -1,13 +1,14 @@
-// Package ui serves pages about redelivery: the backlog of each subscription, the messages that wait and why, dead letters by cause with
-// replay and purge, the checks of package doctor, and the schedule of a policy.
+// Package ui serves pages about redelivery: the backlog of each subscription, the messages that wait and why, dead
+// letters by cause with replay and purge, the checks of package doctor, and the schedule of a policy.
 //
 //	pages, err := ui.New(ui.Options{Client: client, Admin: ui.Admin{URL: "http://broker:8080"}})
 //	...
 //	defer pages.Close()
 //	http.Handle("/debug/redelivery/", pages)
 //
-// The pattern must end with a slash. The pages name topics, keys and payloads: serve them where only operators come, or set Options.Token.
-// Command redelivery ui serves the same pages. They need no JavaScript, but only with it they change while one looks.
+// The pattern must end with a slash. The pages name topics, keys and payloads: serve them where only operators come, or
+// set Options.Token. Command redelivery ui serves the same pages. They need no JavaScript, but only with it they change
+// while one looks.
 package ui
 
 import (
@@ -32,17 +33,20 @@ import (
 
 // Admin is a broker's admin REST API.
 type Admin struct {
-	URL    string       // its address, such as http://localhost:8080
-	Client *http.Client // makes the requests, with authentication and TLS if the API needs them; nil for http.DefaultClient
+	URL string // its address, such as http://localhost:8080
+	// makes the requests, with authentication and TLS if the API needs them; nil for http.DefaultClient
+	Client *http.Client
 }
 
 // Options configures a Handler.
 type Options struct {
-	// Client reads and replays dead letters, and reads logs of attempts. The caller closes it after the Handler. Required.
+	// Client reads and replays dead letters, and reads logs of attempts. The caller closes it after the Handler.
+	// Required.
 	Client pulsar.Client
 	// Admin is the broker's admin API. Its URL is required.
 	Admin Admin
-	// Topics are those to show, with their retry and dead letter topics. Default: those of Services, or else all of Namespace.
+	// Topics are those to show, with their retry and dead letter topics. Default: those of Services, or else all of
+	// Namespace.
 	Topics []string
 	// Namespace is the one whose topics are shown if no topics are given. Default: public/default.
 	Namespace string
@@ -50,8 +54,8 @@ type Options struct {
 	Subscription string
 	// Services are consumers and workers of this process. Their counters and options are shown too. Default: none.
 	Services []Service
-	// Setup returns what package doctor cannot ask the broker about a subscription: policies, worker, load. The Handler adds the admin API,
-	// the client and the names. Default: the options of Services, or nothing.
+	// Setup returns what package doctor cannot ask the broker about a subscription: policies, worker, load. The Handler
+	// adds the admin API, the client and the names. Default: the options of Services, or nothing.
 	Setup func(topic, subscription string) doctor.Setup
 	// Config has the policies that the page of policies begins with. Default: none.
 	Config *config.Config
@@ -62,8 +66,9 @@ type Options struct {
 	HidePayloads bool
 	// Token is a password that each browser has to send once. Default: none.
 	Token string
-	// Hosts are host names, without port, by which browsers may reach the pages, beside localhost and IP addresses. Other names are
-	// refused, since a page of another site could have its own name resolve to this address. Default: none.
+	// Hosts are host names, without port, by which browsers may reach the pages, beside localhost and IP addresses.
+	// Other names are refused, since a page of another site could have its own name resolve to this address. Default:
+	// none.
 	Hosts []string
 	// ExportDir is the directory for the letters that a purge removes. Default: none, and nothing can be purged.
 	ExportDir string
@@ -133,13 +138,14 @@ func New(o Options) (*Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	h := &Handler{o: o, api: admin.API(o.Admin), log: o.Logger, guard: newGuard(o), doctor: examinations{room: make(chan struct{}, examiners)}}
+	h := &Handler{o: o, api: admin.API(o.Admin), log: o.Logger, guard: newGuard(o),
+		doctor: examinations{room: make(chan struct{}, examiners)}}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h, nil
 }
 
-// Close ends what the pages have begun, and waits for it. A replay that it ends continues when it is begun again with the same choice, here
-// or by redelivery dlq.
+// Close ends what the pages have begun, and waits for it. A replay that it ends continues when it is begun again with
+// the same choice, here or by redelivery dlq.
 func (h *Handler) Close() {
 	h.mu.Lock()
 	h.closed = true

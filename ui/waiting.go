@@ -63,7 +63,8 @@ func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening
 	a := l.all[name]
 	if a == nil {
 		if len(l.all) >= maxLogs {
-			return nil, false, fmt.Errorf("%d logs of attempts are open, want at most %d; they are closed %v after the last look", len(l.all), maxLogs, followFor)
+			return nil, false, fmt.Errorf("%d logs of attempts are open, want at most %d; they are closed %v after "+
+				"the last look", len(l.all), maxLogs, followFor)
 		}
 		a = &attemptLog{topic: name}
 		l.all[name] = a
@@ -118,7 +119,8 @@ func (h *Handler) openLog(ctx context.Context, topic string, readOnly bool) (*at
 	defer cancel()
 	// A client that asks for its partitions, and a reader, would create it.
 	var metadata struct{ Partitions int }
-	err := h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil, &metadata)
+	err := h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil,
+		&metadata)
 	if metadata.Partitions > 0 {
 		topic += "-partition-0"
 	} else if err == nil {
@@ -130,7 +132,9 @@ func (h *Handler) openLog(ctx context.Context, topic string, readOnly bool) (*at
 	if err != nil {
 		return nil, err
 	}
-	log, err := attempts.Open(h.o.Client, attempts.Options{Topic: topic, Name: "redelivery ui", ReadOnly: readOnly, Logger: slog.New(slog.DiscardHandler)})
+	log, err := attempts.Open(h.o.Client,
+		attempts.Options{Topic: topic, Name: "redelivery ui", ReadOnly: readOnly,
+			Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +169,8 @@ func (h *Handler) waitingPage(w http.ResponseWriter, r *http.Request) {
 			data.Topic, data.Subscription = f.Subs[0].Topic, f.Subs[0].Name
 		}
 		if data.Topic != "" && !h.knows(f, data.Topic, data.Subscription) {
-			h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(data.Subscription)+" of "+short(data.Topic)+".", "")
+			h.fail(w, r, http.StatusNotFound,
+				"There is no subscription "+show(data.Subscription)+" of "+short(data.Topic)+".", "")
 			return
 		}
 	}
@@ -197,7 +202,8 @@ func (h *Handler) waitingPage(w http.ResponseWriter, r *http.Request) {
 
 // knows reports whether the pages show a subscription.
 func (h *Handler) knows(f *figures, topic, subscription string) bool {
-	return slices.ContainsFunc(f.Subs, func(s subscriptionFigures) bool { return s.Topic == topic && s.Name == subscription })
+	return slices.ContainsFunc(f.Subs,
+		func(s subscriptionFigures) bool { return s.Topic == topic && s.Name == subscription })
 }
 
 // attemptsCommand is a command line of redelivery attempts.
@@ -214,7 +220,8 @@ func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 	topic, subscription, chosen := r.PostFormValue("topic"), r.PostFormValue("subscription"), r.PostForm["key"]
 	f := h.overview.look(r.Context(), h)
 	if f == nil || !h.knows(f, topic, subscription) {
-		h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(subscription)+" of "+short(topic)+".", "Nothing was changed.")
+		h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(subscription)+" of "+short(topic)+".",
+			"Nothing was changed.")
 		return
 	}
 	log, _, err := h.follow(topic, subscription)
@@ -246,7 +253,8 @@ func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 	}
 	p := &plan{Action: "forget", Topic: topic, Button: "Forget " + what + " of " + short(topic), total: len(keys),
 		Back: link("waiting", "topic", topic, "subscription", subscription), after: h.changed,
-		About: []string{"Their counts start again, and their delays end, when another consumer gets them. A consumer that has them now goes on as before."}}
+		About: []string{"Their counts start again, and their delays end, when another consumer gets them. A " +
+			"consumer that has them now goes on as before."}}
 	if flags != nil {
 		p.Command = attemptsCommand(topic, subscription, flags...)
 	}

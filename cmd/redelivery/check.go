@@ -99,7 +99,8 @@ func (f *checkFlags) run() error {
 	}
 	f.findings = findings
 	if f.asJSON {
-		return writeJSON(f.stdout, checked{summary, summary.Longest.Microseconds(), append([]history.Finding{}, findings...)})
+		return writeJSON(f.stdout, checked{summary, summary.Longest.Microseconds(),
+			append([]history.Finding{}, findings...)})
 	}
 	f.write(summary)
 	return nil
@@ -114,12 +115,14 @@ type checked struct {
 
 // write writes the figures, and each finding with its lines.
 func (f *checkFlags) write(s history.Summary) {
-	fmt.Fprintf(f.stdout, "%s, %d settled, %d unfinished, %s\n", plural(s.Messages, "message"), s.Settled, s.Unfinished, plural(s.Letters, "dead letter"))
+	fmt.Fprintf(f.stdout, "%s, %d settled, %d unfinished, %s\n", plural(s.Messages, "message"), s.Settled, s.Unfinished,
+		plural(s.Letters, "dead letter"))
 	deliveries := plural(s.Deliveries, "delivery")
 	if s.Deliveries != 1 {
 		deliveries = fmt.Sprintf("%d deliveries", s.Deliveries)
 	}
-	fmt.Fprintf(f.stdout, "%s, %s, %s, %s\n", deliveries, plural(s.Failures, "failure"), plural(s.Doubles, "double"), plural(s.Faults, "fault"))
+	fmt.Fprintf(f.stdout, "%s, %s, %s, %s\n", deliveries, plural(s.Failures, "failure"), plural(s.Doubles, "double"),
+		plural(s.Faults, "fault"))
 	if s.Forgotten > 0 {
 		fmt.Fprintf(f.stdout, "%s forgotten\n", plural(s.Forgotten, "failure"))
 	}

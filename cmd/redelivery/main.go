@@ -85,6 +85,7 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, usage)
 		return 0
 	}
-	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq, doctor, simulate, attempts, ui, check or version (-h shows all)\n", args[0])
+	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq, doctor, simulate, attempts, ui, check or "+
+		"version (-h shows all)\n", args[0])
 	return 2
 }

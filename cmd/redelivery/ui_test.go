@@ -34,7 +34,8 @@ func TestUIWrongCommandLines(t *testing.T) {
 // The pages are open on loopback, and any other address has a token unless that is given up.
 func TestUIAsksForATokenBeyondLoopback(t *testing.T) {
 	b := newBroker(t)
-	for listen, want := range map[string]int{"127.0.0.1:0": http.StatusOK, "0.0.0.0:0": http.StatusUnauthorized, "0.0.0.0:0 -insecure-listen": http.StatusOK} {
+	for listen, want := range map[string]int{"127.0.0.1:0": http.StatusOK, "0.0.0.0:0": http.StatusUnauthorized,
+		"0.0.0.0:0 -insecure-listen": http.StatusOK} {
 		ctx, stop := context.WithCancel(context.Background())
 		r, w := io.Pipe()
 		f := &uiFlags{stdout: w, stderr: io.Discard}

@@ -1,5 +1,5 @@
-// Package dlqcommand has what command redelivery dlq and the pages of package ui do alike: both choose the same subscription of a dead letter
-// topic, and write commands that a shell takes.
+// Package dlqcommand has what command redelivery dlq and the pages of package ui do alike: both choose the same
+// subscription of a dead letter topic, and write commands that a shell takes.
 package dlqcommand
 
 import (
@@ -23,9 +23,9 @@ type Subscription struct {
 	Consumers int
 }
 
-// Adopt returns the one subscription without a consumer, which keeps the letters for the tool, unless the tool has a subscription of its own
-// already. Of several it is the one with a journal, of an unfinished replay. Another topic's subscription may be a service's that is down.
-// Without such a subscription, Adopt returns "".
+// Adopt returns the one subscription without a consumer, which keeps the letters for the tool, unless the tool has a
+// subscription of its own already. Of several it is the one with a journal, of an unfinished replay. Another topic's
+// subscription may be a service's that is down. Without such a subscription, Adopt returns "".
 func Adopt(topic string, anyTopic bool, all []Subscription, hasJournal func(subscription string) bool) string {
 	var idle []string
 	for _, s := range all {
@@ -55,7 +55,8 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Clean puts a dot for each character that is not printable, so that a text changes no terminal and no order of reading.
+// Clean puts a dot for each character that is not printable, so that a text changes no terminal and no order of
+// reading.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

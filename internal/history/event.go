@@ -1,6 +1,6 @@
-// Package history checks what a client did with messages. A history is JSON lines that any client writes, in any language; docs/history.md
-// describes the format. A Reader parses files and merges them by time, and a Checker finds messages that were lost, early or doubled.
-// Both stream: they keep the last lines of each message, not the files.
+// Package history checks what a client did with messages. A history is JSON lines that any client writes, in any
+// language; docs/history.md describes the format. A Reader parses files and merges them by time, and a Checker finds
+// messages that were lost, early or doubled. Both stream: they keep the last lines of each message, not the files.
 package history
 
 import (
@@ -11,7 +11,8 @@ import (
 // Kind says what happened.
 type Kind string
 
-// What happens to a message. Published, Nacked, Snoozed, Reconsumed and Acking are written before the call, Acked after it.
+// What happens to a message. Published, Nacked, Snoozed, Reconsumed and Acking are written before the call, Acked after
+// it.
 const (
 	Published    Kind = "published"
 	Received     Kind = "received"
@@ -64,7 +65,8 @@ const (
 type shape struct{ message, consumer, key, delay, count, retry, copied, confirmed presence }
 
 // kinds are in the order of docs/history.md.
-var kinds = []Kind{Published, Received, Delivered, Nacked, Snoozed, Reconsumed, Acking, Acked, Refused, DeadLettered, Started, Disconnected, Killed,
+var kinds = []Kind{Published, Received, Delivered, Nacked, Snoozed, Reconsumed, Acking, Acked, Refused, DeadLettered,
+	Started, Disconnected, Killed,
 	Closed, Drained}
 
 var shapes = map[Kind]shape{

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// forgets reports whether a consumer that failed on a message was gone when that was delivered. A lost connection is no reason for the
-// consumer itself to forget it.
+// forgets reports whether a consumer that failed on a message was gone when that was delivered. A lost connection is no
+// reason for the consumer itself to forget it.
 func (c *Checker) forgets(failure, l *Line) bool {
 	return slices.ContainsFunc(c.ends(failure.Consumer, failure.At, l.At), func(end *Line) bool {
 		return end.Kind != Disconnected || failure.Consumer != l.Consumer
@@ -27,15 +27,18 @@ func (m *message) deliveryOf(failure *Line) *Line {
 	return nil
 }
 
-// mayRestart reports whether a count that nothing keeps may begin again: another consumer has the message, or may have had it.
+// mayRestart reports whether a count that nothing keeps may begin again: another consumer has the message, or may have
+// had it.
 func (c *Checker) mayRestart(before, l *Line) bool {
 	if before.Consumer != l.Consumer {
 		return true
 	}
-	return slices.ContainsFunc(c.ends(l.Consumer, before.At, l.At), func(end *Line) bool { return end.Kind != Disconnected || len(c.running) > 1 })
+	return slices.ContainsFunc(c.ends(l.Consumer, before.At, l.At),
+		func(end *Line) bool { return end.Kind != Disconnected || len(c.running) > 1 })
 }
 
-// mayBeSettled reports whether a message was perhaps acknowledged by a process that was killed, or perhaps never published.
+// mayBeSettled reports whether a message was perhaps acknowledged by a process that was killed, or perhaps never
+// published.
 func (c *Checker) mayBeSettled(m *message) bool {
 	switch {
 	case m.delivered == nil:
@@ -43,7 +46,8 @@ func (c *Checker) mayBeSettled(m *message) bool {
 	case m.acking == nil:
 		return false
 	default:
-		return m.acking.At >= m.delivered.At || c.fault(m.acking.Consumer, m.acking.At, m.acking.At+c.rules.Window.Microseconds())
+		return m.acking.At >= m.delivered.At || c.fault(m.acking.Consumer, m.acking.At,
+			m.acking.At+c.rules.Window.Microseconds())
 	}
 }
 

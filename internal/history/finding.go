@@ -51,28 +51,33 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 
 // Summary counts what a history has.
 type Summary struct {
-	Messages   int           `json:"messages"`
-	Deliveries int           `json:"deliveries"`
-	Failures   int           `json:"failures"` // nacked, snoozed and reconsumed
-	Settled    int           `json:"settled"`  // messages that are acknowledged or dead letters
-	Letters    int           `json:"letters"`
-	Doubles    int           `json:"doubles"`    // deliveries of settled messages, excused ones too
-	Forgotten  int           `json:"forgotten"`  // failures that the next count does not have, since their consumer was gone
-	Unfinished int           `json:"unfinished"` // messages that are not settled, and not lost as far as the history goes
-	Faults     int           `json:"faults"`     // lost connections and killed consumers
-	Longest    time.Duration `json:"-"`          // wait for a message that was due, or from the last fault if that was later
+	Messages   int `json:"messages"`
+	Deliveries int `json:"deliveries"`
+	Failures   int `json:"failures"` // nacked, snoozed and reconsumed
+	Settled    int `json:"settled"`  // messages that are acknowledged or dead letters
+	Letters    int `json:"letters"`
+	Doubles    int `json:"doubles"` // deliveries of settled messages, excused ones too
+	// failures that the next count does not have, since their consumer was gone
+	Forgotten int `json:"forgotten"`
+	// messages that are not settled, and not lost as far as the history goes
+	Unfinished int `json:"unfinished"`
+	Faults     int `json:"faults"` // lost connections and killed consumers
+	// wait for a message that was due, or from the last fault if that was later
+	Longest time.Duration `json:"-"`
 }
 
 // Rules say what a Checker may expect.
 type Rules struct {
-	// Window is how long before a lost connection or a kill an acknowledgement may be lost, and a copy may be on its way to another consumer.
-	// A link may be dead for some keep-alive intervals before the client notices. 0 is DefaultWindow.
+	// Window is how long before a lost connection or a kill an acknowledgement may be lost, and a copy may be on its
+	// way to another consumer. A link may be dead for some keep-alive intervals before the client notices. 0 is
+	// DefaultWindow.
 	Window time.Duration
 
 	// Patience is how long a message that is due may wait for a consumer. 0 is DefaultPatience.
 	Patience time.Duration
 
-	// Durable says that counts and delays outlive a consumer, as with redelivery.WithAttemptLog. Without it, they may start again after a fault.
+	// Durable says that counts and delays outlive a consumer, as with redelivery.WithAttemptLog. Without it, they may
+	// start again after a fault.
 	Durable bool
 
 	// Serial says that a message of a key is handled after all that were published before it.
@@ -82,8 +87,8 @@ type Rules struct {
 	MaxDeliveries int
 }
 
-// Defaults of Rules: pulsar-client-go notices a dead link after two or three keep-alive intervals of 30 s, and waits up to a minute before it
-// connects again.
+// Defaults of Rules: pulsar-client-go notices a dead link after two or three keep-alive intervals of 30 s, and waits up
+// to a minute before it connects again.
 const (
 	DefaultWindow   = 2 * time.Minute
 	DefaultPatience = 75 * time.Second

@@ -47,7 +47,8 @@ func Parse(text []byte) (Event, error) {
 	return e, nil
 }
 
-// object returns the fields of a JSON object. Unlike json.Unmarshal it tells upper from lower case, and refuses a field given twice.
+// object returns the fields of a JSON object. Unlike json.Unmarshal it tells upper from lower case, and refuses a field
+// given twice.
 func object(text []byte) (map[string]json.RawMessage, error) {
 	bad := func(err error) error {
 		return fmt.Errorf("line is %s, want one JSON object: %w", quote(string(text)), err)
@@ -174,7 +175,8 @@ func (s shape) String() string {
 	for _, field := range []struct {
 		name string
 		has  presence
-	}{{"consumer", s.consumer}, {"message", s.message}, {"key", s.key}, {"delay", s.delay}, {"count", s.count}, {"retry", s.retry},
+	}{{"consumer", s.consumer}, {"message", s.message}, {"key", s.key}, {"delay", s.delay}, {"count", s.count},
+		{"retry", s.retry},
 		{"copy", s.copied}, {"confirmed", s.confirmed}} {
 		if field.has != absent {
 			names = append(names, field.name)

@@ -159,7 +159,8 @@ func plantEarly(t *rapid.T, events []history.Event, _ int64) ([]history.Event, s
 func plantEarlyRetry(t *rapid.T, events []history.Event, _ int64) ([]history.Event, string) {
 	next := func(i int) int { return first(events, i+1, events[i].Message, history.Delivered) }
 	i := pick(t, events, func(i int) bool { return events[i].Kind == history.Reconsumed && next(i) >= 0 })
-	events[i].Delay = events[next(i)].At - events[i].At + rapid.Int64Range(1, 1000*second).Draw(t, "by")/1000*1000 + 1000
+	events[i].Delay = events[next(i)].At - events[i].At + rapid.Int64Range(1, 1000*second).Draw(t, "by")/1000*1000 +
+		1000
 	return events, events[i].Message
 }
 
@@ -170,11 +171,13 @@ func plantTwin(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Ev
 	})
 	e, j := events[i], again(events, i)
 	retry := func(copied string, at int64) []history.Event {
-		return []history.Event{{At: at, Kind: history.Delivered, Message: e.Message, Consumer: e.Consumer, Count: -1, Retry: 1, Copy: copied}}
+		return []history.Event{{At: at, Kind: history.Delivered, Message: e.Message, Consumer: e.Consumer, Count: -1,
+			Retry: 1, Copy: copied}}
 	}
 	events[i].Kind = history.Reconsumed
 	rest := slices.DeleteFunc(slices.Clone(events[j:]), func(o history.Event) bool { return o.Message == e.Message })
-	last := append(retry("twin", events[j].At+1), history.Event{At: events[j].At + 2, Kind: history.Acked, Message: e.Message, Consumer: e.Consumer})
+	last := append(retry("twin", events[j].At+1),
+		history.Event{At: events[j].At + 2, Kind: history.Acked, Message: e.Message, Consumer: e.Consumer})
 	return slices.Concat(events[:j], retry("one", events[j].At), last, rest), e.Message
 }
 
@@ -202,7 +205,8 @@ func plantDouble(confirmed bool) planting {
 		}
 		return append(events, history.Event{At: at, Kind: history.Delivered, Message: e.Message, Consumer: e.Consumer,
 				Count: -1},
-				history.Event{At: at + 1, Kind: history.Acked, Message: e.Message, Consumer: e.Consumer, Confirmed: true}),
+				history.Event{At: at + 1, Kind: history.Acked, Message: e.Message, Consumer: e.Consumer,
+					Confirmed: true}),
 			e.Message
 	}
 }

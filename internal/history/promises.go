@@ -36,7 +36,8 @@ func (c *Checker) checkOrder(m *message, l *Line) {
 	}
 	if later := m.key.latest; later != nil && m.number < later.number {
 		if c.mayPass(m, m.key.first) {
-			c.find(Disorder, m, "came after message "+later.name+", which was published later with the same key", m.published,
+			c.find(Disorder, m, "came after message "+later.name+", which was published later with the same key",
+				m.published,
 				later.published, m.key.first, l)
 		}
 		return
@@ -52,7 +53,8 @@ func (c *Checker) checkSerial(m *message, l *Line) {
 	m.handled = true
 	if later := m.key.handled; later != nil && m.number < later.number {
 		if c.mayPass(m, m.key.by) {
-			c.find(Disorder, m, "was handled after message "+later.name+", which was published later with the same key", m.published,
+			c.find(Disorder, m, "was handled after message "+later.name+", which was published later with the same key",
+				m.published,
 				later.published, m.key.by, l)
 		}
 		return
@@ -60,14 +62,15 @@ func (c *Checker) checkSerial(m *message, l *Line) {
 	m.key.handled, m.key.by = m, cmp.Or(m.deliveryOf(l), l)
 }
 
-// mayPass reports whether a consumer that was delivered a later message could have known of this one: it had received it, or the history
-// does not say what consumers received.
+// mayPass reports whether a consumer that was delivered a later message could have known of this one: it had received
+// it, or the history does not say what consumers received.
 func (c *Checker) mayPass(m *message, later *Line) bool {
-	return !c.receives || slices.ContainsFunc(m.received, func(r *Line) bool { return r.Consumer == later.Consumer && r.At <= later.At })
+	return !c.receives || slices.ContainsFunc(m.received,
+		func(r *Line) bool { return r.Consumer == later.Consumer && r.At <= later.At })
 }
 
-// onTheWay is how long an acknowledgement may take to the broker, which meanwhile may send the message to another consumer, beside one of its
-// batch that was asked for. Clients send acknowledgements together, every 0.1 s.
+// onTheWay is how long an acknowledgement may take to the broker, which meanwhile may send the message to another
+// consumer, beside one of its batch that was asked for. Clients send acknowledgements together, every 0.1 s.
 const onTheWay = time.Second
 
 // checkDouble finds a delivery after the line that settled the message, or that moved it to the retry topic.
@@ -80,10 +83,12 @@ func (c *Checker) checkDouble(m *message, s, l *Line) {
 		return
 	case s.Kind != DeadLettered && !s.Confirmed && s.Consumer != l.Consumer && micros(l.At-s.At) < onTheWay:
 		return
-	case s.Kind != DeadLettered && !s.Confirmed && c.fault(s.Consumer, from, min(l.At, s.At+c.rules.Window.Microseconds())):
+	case s.Kind != DeadLettered && !s.Confirmed && c.fault(s.Consumer, from,
+		min(l.At, s.At+c.rules.Window.Microseconds())):
 		return
 	}
-	how := map[bool]string{true: "it was acknowledged, and the broker confirmed that", false: "it was acknowledged, and no connection was lost"}[s.Confirmed]
+	how := map[bool]string{true: "it was acknowledged, and the broker confirmed that",
+		false: "it was acknowledged, and no connection was lost"}[s.Confirmed]
 	switch s.Kind { //nolint:exhaustive // the others do not settle
 	case DeadLettered:
 		how = "it was a dead letter"
@@ -93,11 +98,13 @@ func (c *Checker) checkDouble(m *message, s, l *Line) {
 	c.find(Duplicated, m, "was delivered after "+how, s, l)
 }
 
-// checkDelay finds a delivery before the delay of a nack is over, unless the consumer that knew the delay was gone meanwhile.
+// checkDelay finds a delivery before the delay of a nack is over, unless the consumer that knew the delay was gone
+// meanwhile.
 func (c *Checker) checkDelay(m *message, l *Line) {
 	for _, f := range m.failures {
 		due := f.At + f.Delay
-		if l.At >= due || f.Kind == Reconsumed || f.Copy != l.Copy || c.forgets(f, l) && !(c.rules.Durable && m.isCounted(f, l)) {
+		if l.At >= due || f.Kind == Reconsumed || f.Copy != l.Copy ||
+			c.forgets(f, l) && !(c.rules.Durable && m.isCounted(f, l)) {
 			continue
 		}
 		c.findEarly(m, due, f, l)
@@ -112,7 +119,8 @@ func (c *Checker) findEarly(m *message, due int64, asked, l *Line) {
 // checkCount compares the count with that of the delivery that failed.
 func (c *Checker) checkCount(m *message, l *Line) {
 	if limit := c.rules.MaxDeliveries; limit > 0 && l.Count >= limit {
-		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at most %d, for %d deliveries", l.Count, limit-1, limit), l)
+		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at most %d, for %d deliveries", l.Count,
+			limit-1, limit), l)
 		return
 	}
 	if l.Count < 0 || m.unsure || len(m.counts) == 0 { // a client forgets the count of what it settled

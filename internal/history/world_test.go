@@ -72,7 +72,8 @@ func (w *world) handle(name string, calm bool) {
 	}
 	retry, copied := 0, name
 	deliver := func() {
-		w.add(history.Event{Kind: history.Delivered, Message: name, Consumer: on, Count: count, Retry: retry, Copy: copied})
+		w.add(history.Event{Kind: history.Delivered, Message: name, Consumer: on, Count: count, Retry: retry,
+			Copy: copied})
 	}
 	deliver()
 	for range failures {
@@ -91,7 +92,8 @@ func (w *world) handle(name string, calm bool) {
 		switch {
 		case !calm && rapid.IntRange(0, 3).Draw(w.t, "trouble") == 0:
 			on = w.trouble(on, history.Disconnected, history.Killed, history.Closed)
-			if kind == history.Reconsumed || rapid.Bool().Draw(w.t, "knows") && slices.Contains(w.names, on) { // or the new one gets it at once
+			if kind == history.Reconsumed || rapid.Bool().Draw(w.t, "knows") && slices.Contains(w.names, on) {
+				// or the new one gets it at once
 				w.now = max(w.now, due)
 			}
 			count = 0

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Writer writes a history. It gives each event its time, so that times never fall in a file. It may be used by many goroutines.
+// Writer writes a history. It gives each event its time, so that times never fall in a file. It may be used by many
+// goroutines.
 type Writer struct {
 	mu   sync.Mutex
 	to   io.Writer
@@ -14,10 +15,12 @@ type Writer struct {
 	err  error
 }
 
-// NewWriter makes a Writer. It writes each line at once and as a whole, so that a process that is killed leaves at most its last line unfinished.
+// NewWriter makes a Writer. It writes each line at once and as a whole, so that a process that is killed leaves at most
+// its last line unfinished.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
-// Write writes an event, which happens now, and returns it with its time. Call it before Nack and before an acknowledgement, and after Receive.
+// Write writes an event, which happens now, and returns it with its time. Call it before Nack and before an
+// acknowledgement, and after Receive.
 func (w *Writer) Write(e Event) Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,8 @@ const everything = `{"type":"record","name":"all","namespace":"n","fields":[
 	{"name":"d","type":["null",{"type":"bytes","logicalType":"decimal","precision":4,"scale":2}]}]}`
 
 func TestAvro(t *testing.T) {
-	payload := "\x54\x02\x04hi\x00\x02\x01ab\x02\x04" + strings.Repeat("\x00", 16) + "\x00\x02\x02k\x02\x06\x00\x02\x02ef\x02\x02\x19"
+	payload := "\x54\x02\x04hi\x00\x02\x01ab\x02\x04" + strings.Repeat("\x00", 16) +
+		"\x00\x02\x02k\x02\x06\x00\x02\x02ef\x02\x02\x19"
 	got, err := decodeAvro(everything, []byte(payload))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"i":42, "s":"hi", "none":null, "b":"AQ==", "f":[97,98], "e":"B", "l":[0,0], "m":{"k":3},
@@ -35,16 +36,19 @@ func TestHostileAvro(t *testing.T) {
 	}{
 		"array":          {`{"type":"array","items":"int"}`, long},
 		"array of nulls": {`{"type":"array","items":"null"}`, long},
-		"negative array": {`{"type":"array","items":"int"}`, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0}},
-		"map":            {`{"type":"map","values":"null"}`, long},
-		"bytes":          {`"bytes"`, long},
-		"fixed":          {`{"type":"fixed","name":"f","size":1000000000000}`, long},
-		"other branch":   {`["int",{"type":"fixed","name":"f","size":1000000000000}]`, []byte{2, 2}},
-		"no branch":      {`["int"]`, []byte{2}},
-		"decimal":        {`{"type":"bytes","logicalType":"decimal","precision":2000000000,"scale":2000000000}`, []byte{2, 1}},
-		"recursive":      {`{"type":"record","name":"r","fields":[{"name":"a","type":["null","r"]}]}`, bytes.Repeat([]byte{2}, 3_000_000)},
-		"without end":    {`{"type":"record","name":"r","fields":[{"name":"a","type":"r"}]}`, []byte{2}},
-		"no schema":      {`{"type":`, []byte{2}},
+		"negative array": {`{"type":"array","items":"int"}`,
+			[]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0}},
+		"map":          {`{"type":"map","values":"null"}`, long},
+		"bytes":        {`"bytes"`, long},
+		"fixed":        {`{"type":"fixed","name":"f","size":1000000000000}`, long},
+		"other branch": {`["int",{"type":"fixed","name":"f","size":1000000000000}]`, []byte{2, 2}},
+		"no branch":    {`["int"]`, []byte{2}},
+		"decimal": {`{"type":"bytes","logicalType":"decimal","precision":2000000000,"scale":2000000000}`,
+			[]byte{2, 1}},
+		"recursive": {`{"type":"record","name":"r","fields":[{"name":"a","type":["null","r"]}]}`,
+			bytes.Repeat([]byte{2}, 3_000_000)},
+		"without end": {`{"type":"record","name":"r","fields":[{"name":"a","type":"r"}]}`, []byte{2}},
+		"no schema":   {`{"type":`, []byte{2}},
 	} {
 		_, err := decodeAvro(c.schema, c.payload)
 		assert.Error(t, err, name)

@@ -8,8 +8,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// Decode returns a payload as a value that JSON can have: of Avro by the schema, JSON as it is, other text as a string. ok is false for bytes
-// that are none of these. A nil schema is none.
+// Decode returns a payload as a value that JSON can have: of Avro by the schema, JSON as it is, other text as a string.
+// ok is false for bytes that are none of these. A nil schema is none.
 func Decode(s *admin.Schema, data []byte) (value any, ok bool) {
 	switch {
 	case s != nil && s.Type == "AVRO":

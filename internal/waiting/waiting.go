@@ -42,8 +42,8 @@ type Session struct {
 	Heard time.Time `json:"heard"`
 }
 
-// List returns the messages of a log, those that crashed consumers first, then those that were delivered most often; and its sessions, the
-// oldest first.
+// List returns the messages of a log, those that crashed consumers first, then those that were delivered most often;
+// and its sessions, the oldest first.
 func List(log *attempts.Log) ([]Message, []Session) {
 	messages, sessions := []Message{}, []Session{}
 	names := map[attempts.SessionID]string{}
@@ -80,8 +80,8 @@ func List(log *attempts.Log) ([]Message, []Session) {
 	return messages, sessions
 }
 
-// stateOf returns the state of a session. A session without worker.WithCrashLimit has no lease, so the log cannot show whether its process was
-// killed: such a session is open until its consumer is closed.
+// stateOf returns the state of a session. A session without worker.WithCrashLimit has no lease, so the log cannot show
+// whether its process was killed: such a session is open until its consumer is closed.
 func stateOf(s attempts.Session) string {
 	if s.State == attempts.Live && s.Lease == 0 {
 		return "open"

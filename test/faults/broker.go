@@ -109,7 +109,8 @@ func (b *broker) rest(ctx context.Context, method, path string, body, answer any
 	return admin.Call(ctx, b.admin, method, path, body, answer)
 }
 
-// patiently makes or unloads a topic. A broker that was killed and started again refuses that now and then, for a while.
+// patiently makes or unloads a topic. A broker that was killed and started again refuses that now and then, for a
+// while.
 func patiently(ctx context.Context, do func() error) (err error) {
 	for range 20 {
 		if err = do(); err == nil || ctx.Err() != nil {
@@ -135,8 +136,8 @@ func (s state) String() string {
 		s.backlog, s.unacked, s.out, s.permits, s.consumers)
 }
 
-// isStuck reports whether the broker could send something and does not, or has no consumer left although the client believes it
-// has one. It happens to every client now and then.
+// isStuck reports whether the broker could send something and does not, or has no consumer left although the client
+// believes it has one. It happens to every client now and then.
 func (s state) isStuck() bool {
 	return s.backlog > 0 && s.unacked <= 0 && (s.permits > 0 || s.consumers == 0)
 }
@@ -183,7 +184,8 @@ var (
 )
 
 func newClient(w work) (pulsar.Client, error) {
-	opts := pulsar.ClientOptions{URL: w.URL, KeepAliveInterval: keepAlive, OperationTimeout: 3 * time.Second, Logger: silent}
+	opts := pulsar.ClientOptions{URL: w.URL, KeepAliveInterval: keepAlive, OperationTimeout: 3 * time.Second,
+		Logger: silent}
 	if w.Token != "" {
 		opts.Authentication = pulsar.NewAuthenticationToken(w.Token)
 	}

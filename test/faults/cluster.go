@@ -19,7 +19,8 @@ type member struct {
 func startCluster(ctx context.Context) (*broker, func(), error) {
 	name := cmp.Or(os.Getenv("PULSAR_NAME"), "faults") + "-cluster"
 	first := &member{env: []string{"PULSAR_NAME=" + name, "PULSAR_CLUSTER=yes"}}
-	second := &member{env: []string{"PULSAR_NAME=" + name + "-2", "PULSAR_JOIN=" + name, "PULSAR_CONF_metadataStoreSessionTimeoutMillis=10000"}}
+	second := &member{env: []string{"PULSAR_NAME=" + name + "-2", "PULSAR_JOIN=" + name,
+		"PULSAR_CONF_metadataStoreSessionTimeoutMillis=10000"}}
 	b := &broker{members: []*member{second, first}}
 	stop := func() {
 		for _, m := range b.members {
@@ -39,7 +40,8 @@ func startCluster(ctx context.Context) (*broker, func(), error) {
 	return b, stop, nil
 }
 
-// moveTopics moves all topics to the other broker 15 times. At the third time it kills the one that has them, which then starts again.
+// moveTopics moves all topics to the other broker 15 times. At the third time it kills the one that has them, which
+// then starts again.
 func moveTopics(ctx context.Context, t *trial) error {
 	var back chan error
 	for i := range 15 {
@@ -79,7 +81,8 @@ func (t *trial) move(ctx context.Context, to *member) {
 		return
 	}
 	for i := range bundles.Boundaries[1:] {
-		path := fmt.Sprintf("namespaces/public/default/%s_%s/unload?destinationBroker=%s", bundles.Boundaries[i], bundles.Boundaries[i+1],
+		path := fmt.Sprintf("namespaces/public/default/%s_%s/unload?destinationBroker=%s", bundles.Boundaries[i],
+			bundles.Boundaries[i+1],
 			strings.TrimPrefix(to.admin, "http://"))
 		if err := t.broker.rest(ctx, "PUT", path, nil, nil); err != nil {
 			fmt.Fprintln(os.Stderr, "faults: moving a bundle:", err)

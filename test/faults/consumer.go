@@ -88,8 +88,9 @@ func (c *consumer) begin() error {
 	return nil
 }
 
-// cumulate acknowledges every tenth message of a partition and, when nothing has come for a while, the last one. Only those that it was
-// handed out are told as settled, so that one that an acknowledgement covered and nobody got counts as lost.
+// cumulate acknowledges every tenth message of a partition and, when nothing has come for a while, the last one. Only
+// those that it was handed out are told as settled, so that one that an acknowledgement covered and nobody got counts
+// as lost.
 func (c *consumer) cumulate() {
 	open := make([][]pulsar.Message, c.work.apart()) // of each partition
 	ack := func(partition int) {
@@ -147,7 +148,8 @@ const staleNote = "stale"
 // deliver notes that the application has a message.
 func (c *consumer) deliver(msg pulsar.Message, count int, stale bool) {
 	retry, _ := strconv.Atoi(msg.Properties()["RECONSUMETIMES"]) // 0 if there is none
-	c.about(msg, history.Event{Kind: history.Delivered, Count: count, Retry: retry, Note: map[bool]string{true: staleNote}[stale]})
+	c.about(msg, history.Event{Kind: history.Delivered, Count: count, Retry: retry,
+		Note: map[bool]string{true: staleNote}[stale]})
 }
 
 func (c *consumer) handle(msg pulsar.Message) {

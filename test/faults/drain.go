@@ -16,7 +16,8 @@ func (e *stuckError) Error() string {
 	return fmt.Sprintf("the broker has %v, and sends nothing", e.state)
 }
 
-// patience is how long the broker may do nothing with its backlog: pulsar-client-go waits up to a minute before it connects again.
+// patience is how long the broker may do nothing with its backlog: pulsar-client-go waits up to a minute before it
+// connects again.
 const patience = 75 * time.Second
 
 // drain waits until the broker has nothing left, and then for what might come twice.
@@ -35,7 +36,8 @@ func (t *trial) drain(ctx context.Context) error {
 			}
 			t.show("waiting for the rest: %v", t.progress())
 			if sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
-				return fmt.Errorf("the broker has %v of %s: %w; %v; %s", s, topic, context.Cause(ctx), t.progress(), t.stats())
+				return fmt.Errorf("the broker has %v of %s: %w; %v; %s", s, topic, context.Cause(ctx), t.progress(),
+					t.stats())
 			}
 		}
 	}

@@ -67,13 +67,16 @@ var variants = []struct {
 	{"no index acks", func(w work) bool { return w.App == service }, func(w *work) { w.WholeBatches = true }},
 	{"any order", func(w work) bool { return w.Ordered }, func(w *work) { w.Ordered = false }},
 	{"cumulative", func(w work) bool {
-		return w.App == mixedApp && (w.Type == pulsar.Failover || w.Type == pulsar.Exclusive) && !w.NackAll && !w.Reconsume && !w.Log && !w.Cumulative
+		return w.App == mixedApp && (w.Type == pulsar.Failover || w.Type == pulsar.Exclusive) && !w.NackAll &&
+			!w.Reconsume && !w.Log && !w.Cumulative
 	}, func(w *work) { w.Cumulative = true }},
 }
 
 var chaosFaults = []fault{
-	{set: chaos, name: "broker killed", what: "SIGKILL of the broker with all messages waiting for a nack; it starts again on the same data",
-		types: allTypes, work: waiting, short: true, needs: killable, make: onceAllWait(func(ctx context.Context, t *trial) error {
+	{set: chaos, name: "broker killed",
+		what:  "SIGKILL of the broker with all messages waiting for a nack; it starts again on the same data",
+		types: allTypes, work: waiting, short: true, needs: killable, make: onceAllWait(func(ctx context.Context,
+			t *trial) error {
 			t.broke("broker killed")
 			if _, err := script(ctx, "kill"); err != nil {
 				return err
@@ -105,32 +108,42 @@ var chaosFaults = []fault{
 			return nil
 		}},
 	{set: chaos, name: "unloads", what: "the topic is unloaded every second, ten times",
-		types: allTypes, work: mixed, short: true, make: repeat(10, time.Second, func(ctx context.Context, t *trial) error {
-			return eachTopic(ctx, t, "PUT", "/unload")
-		}), also: [][]string{{"cumulative", "partitions"}}},
-	{set: chaos, name: "one partition away", what: "one of three partitions cannot be looked up for 20 s or more, until all messages of the others are settled",
+		types: allTypes, work: mixed, short: true, make: repeat(10, time.Second,
+			func(ctx context.Context, t *trial) error {
+				return eachTopic(ctx, t, "PUT", "/unload")
+			}), also: [][]string{{"cumulative", "partitions"}}},
+	{set: chaos, name: "one partition away",
+		what: "one of three partitions cannot be looked up for 20 s or more, until all messages of the others are " +
+			"settled",
 		types: allTypes, work: away, make: hideOne, also: [][]string{{"cumulative"}}},
 	{set: chaos, name: "terminated", what: "the topic is terminated with all messages waiting for a nack",
 		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
 			return eachTopic(ctx, t, "POST", "/terminate")
 		})},
-	{set: chaos, name: "subscription deleted", what: "it is deleted by force with all messages waiting for a nack, and made again by the consumer",
+	{set: chaos, name: "subscription deleted",
+		what:  "it is deleted by force with all messages waiting for a nack, and made again by the consumer",
 		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
 			return eachTopic(ctx, t, "DELETE", "/subscription/"+subscription+"?force=true")
 		})},
-	{set: chaos, name: "retry topic full", what: "the retry topic's backlog quota, producer_exception, is exceeded while messages are reconsumed",
+	{set: chaos, name: "retry topic full",
+		what:  "the retry topic's backlog quota, producer_exception, is exceeded while messages are reconsumed",
 		types: shared, work: retrying, needs: killable, make: fillRetryTopic},
 	{set: chaos, name: "one of two dies", what: "SIGKILL of one of two consumers; another takes its place, three times",
 		types: shared, work: processes(2), short: true, make: repeat(3, 2*time.Second, replace)},
 	{set: chaos, name: "three of five die", what: "SIGKILL of three of five consumers, one after the other",
-		types: shared, work: processes(5), make: repeat(3, 2*time.Second, func(_ context.Context, t *trial) error { return t.end(os.Kill) })},
-	{set: chaos, name: "active one dies", what: "SIGKILL of the older of two consumers; another takes its place, three times",
+		types: shared, work: processes(5),
+		make: repeat(3, 2*time.Second, func(_ context.Context, t *trial) error { return t.end(os.Kill) })},
+	{set: chaos, name: "active one dies",
+		what:  "SIGKILL of the older of two consumers; another takes its place, three times",
 		types: []pulsar.SubscriptionType{pulsar.Failover}, work: processes(2), make: repeat(3, 2*time.Second, replace),
 		also: [][]string{{"cumulative"}}},
-	{set: chaos, name: "joins", what: "a consumer joins every 2 s, six times; with every other one the oldest is closed or, in turn, killed",
+	{set: chaos, name: "joins", what: "a consumer joins every 2 s, six times; with every other one the oldest is " +
+		"closed or, in turn, killed",
 		types: allTypes[:3], work: processes(1), make: join, also: [][]string{{"cumulative"}}},
-	{set: chaos, name: "ack responses lost", what: "the broker acknowledges but its answer is lost, for 5 of them; in process",
-		types: only, needs: inProcess, short: true, work: work{Messages: 200, Min: 200 * time.Millisecond, AckWithResponse: true},
+	{set: chaos, name: "ack responses lost",
+		what:  "the broker acknowledges but its answer is lost, for 5 of them; in process",
+		types: only, needs: inProcess, short: true,
+		work: work{Messages: 200, Min: 200 * time.Millisecond, AckWithResponse: true},
 		make: func(_ context.Context, t *trial) error {
 			t.broker.inProcess.Inject("ACK_RESPONSE", "", 5, pulsartest.Drop)
 			return nil
@@ -138,7 +151,8 @@ var chaosFaults = []fault{
 	{set: chaos, name: "queue of one", what: "ReceiverQueueSize 1, and connections cut every 200 ms for 4 s",
 		types: allTypes, work: work{Messages: 500, Min: 200 * time.Millisecond, Queue: 1},
 		make: repeat(20, 200*time.Millisecond, cut)},
-	{set: chaos, name: "50,000 waiting", what: "as many as the broker hands out unacknowledged, all waiting for a nack, and one cut",
+	{set: chaos, name: "50,000 waiting",
+		what:  "as many as the broker hands out unacknowledged, all waiting for a nack, and one cut",
 		types: only, work: work{Messages: 50_000, Min: 20 * time.Second, NackAll: true},
 		make: onceAllWait(cut)},
 }
@@ -150,7 +164,8 @@ func processes(n int) work {
 }
 
 // repeat does something again and again.
-func repeat(times int, every time.Duration, do func(context.Context, *trial) error) func(context.Context, *trial) error {
+func repeat(times int, every time.Duration, do func(context.Context, *trial) error) func(context.Context,
+	*trial) error {
 	return func(ctx context.Context, t *trial) error {
 		for i := range times {
 			sleep(ctx, every)

@@ -13,20 +13,29 @@ import (
 const maxDeliveries = 4
 
 var (
-	doomed    = work{App: failing, Messages: 2000, Min: time.Second, Log: true, Durable: true, MaxDeliveries: maxDeliveries, Processes: 1}
-	poisoning = work{App: poisoned, Messages: 2000, Min: time.Second, Log: true, MaxDeliveries: maxDeliveries, Processes: 1}
-	serving   = work{App: service, Messages: 5000, Min: 200 * time.Millisecond, MaxDeliveries: maxDeliveries, Processes: 3}
+	doomed = work{App: failing, Messages: 2000, Min: time.Second, Log: true, Durable: true,
+		MaxDeliveries: maxDeliveries, Processes: 1}
+	poisoning = work{App: poisoned, Messages: 2000, Min: time.Second, Log: true, MaxDeliveries: maxDeliveries,
+		Processes: 1}
+	serving = work{App: service, Messages: 5000, Min: 200 * time.Millisecond, MaxDeliveries: maxDeliveries,
+		Processes: 3}
 )
 
 var killFaults = []fault{
-	{set: kill, name: "killed again and again", what: "SIGKILL of the process every 2.5 s, until all messages are dead letters",
+	{set: kill, name: "killed again and again",
+		what:  "SIGKILL of the process every 2.5 s, until all messages are dead letters",
 		types: allTypes, work: doomed, short: true, make: killUntilOver},
-	{set: kill, name: "poison", what: "one message ends the process that handles it, which starts again", types: only, work: with(poisoning, 3),
+	{set: kill, name: "poison", what: "one message ends the process that handles it, which starts again", types: only,
+		work: with(poisoning, 3),
 		also: [][]string{{"alone"}}, make: poison},
-	{set: kill, name: "poison in one process", what: "the same", types: []pulsar.SubscriptionType{pulsar.Exclusive}, work: poisoning, make: poison},
-	{set: kill, name: "restarted", what: "SIGTERM of each of three processes in turn when half of the messages are settled; another takes its place",
+	{set: kill, name: "poison in one process", what: "the same", types: []pulsar.SubscriptionType{pulsar.Exclusive},
+		work: poisoning, make: poison},
+	{set: kill, name: "restarted",
+		what: "SIGTERM of each of three processes in turn when half of the messages are settled; another takes its " +
+			"place",
 		types: only, work: serving, make: restart, also: [][]string{{"no index acks"}}},
-	{set: kill, name: "brokers move", what: "all topics move between two brokers 15 times; at the third time the one that has them is killed",
+	{set: kill, name: "brokers move",
+		what:  "all topics move between two brokers 15 times; at the third time the one that has them is killed",
 		types: allTypes, work: with(doomed, 2), needs: clustered, make: moveTopics},
 }
 

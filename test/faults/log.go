@@ -22,23 +22,29 @@ var logFaults = []fault{
 		types: allTypes, work: logged, make: repeat(10, time.Second, func(ctx context.Context, t *trial) error {
 			return t.log(ctx, "PUT", "/unload", nil)
 		})},
-	{set: chaos, name: "log deleted", what: "the topic of the log of attempts is deleted by force every two seconds, five times",
+	{set: chaos, name: "log deleted",
+		what:  "the topic of the log of attempts is deleted by force every two seconds, five times",
 		types: allTypes, work: logged, make: repeat(5, 2*time.Second, func(ctx context.Context, t *trial) error {
 			return t.log(ctx, "DELETE", "?force=true", nil)
 		})},
-	{set: chaos, name: "log full", what: "the log's backlog quota, producer_exception, is exceeded for five seconds or more",
+	{set: chaos, name: "log full",
+		what:  "the log's backlog quota, producer_exception, is exceeded for five seconds or more",
 		types: allTypes, work: logged, needs: killable, tells: true, make: func(ctx context.Context, t *trial) error {
 			return overQuota(ctx, t, 500, "until the log fails", func(n counts) bool { return n.logFailures > 0 })
 		}},
-	{set: chaos, name: "log slow", what: "1.5 s more for all that the log sends and gets, and 20 kB/s, until each message is delivered and for 10 s at least",
+	{set: chaos, name: "log slow",
+		what: "1.5 s more for all that the log sends and gets, and 20 kB/s, until each message is delivered and for " +
+			"10 s at least",
 		types: allTypes, work: logged, tells: true, make: func(ctx context.Context, t *trial) error {
 			t.logProxy.Slow(1500*time.Millisecond, 20_000)
 			sleep(ctx, 10*time.Second)
-			err := t.until(ctx, "until all are delivered", func(n counts) bool { return n.delivered == t.work.Messages && n.logFailures > 0 })
+			err := t.until(ctx, "until all are delivered",
+				func(n counts) bool { return n.delivered == t.work.Messages && n.logFailures > 0 })
 			t.logProxy.Slow(0, 0)
 			return err
 		}},
-	{set: chaos, name: "log not allowed", what: "the consumer's role loses its permission for the log's topic, which is unloaded, for 10 s",
+	{set: chaos, name: "log not allowed",
+		what:  "the consumer's role loses its permission for the log's topic, which is unloaded, for 10 s",
 		types: allTypes, work: logged, needs: guarded, tells: true, make: func(ctx context.Context, t *trial) error {
 			sleep(ctx, time.Second)
 			if err := t.log(ctx, "DELETE", "/permissions/"+role, nil); err != nil {
@@ -47,7 +53,8 @@ var logFaults = []fault{
 			if err := t.log(ctx, "PUT", "/unload", nil); err != nil {
 				return err
 			}
-			if err := t.until(ctx, "until the log fails", func(n counts) bool { return n.logFailures > 0 }); err != nil {
+			if err := t.until(ctx, "until the log fails",
+				func(n counts) bool { return n.logFailures > 0 }); err != nil {
 				return err
 			}
 			sleep(ctx, 10*time.Second)
@@ -124,7 +131,8 @@ var allowed = []string{"produce", "consume"}
 // startGuarded starts a broker that lets a role do what it is granted, and whoever has none do everything.
 func startGuarded(ctx context.Context) (b *broker, stop func(), token string, err error) {
 	secret := []byte(rand.Text() + rand.Text())
-	env := []string{"PULSAR_NAME=chaos-guarded", "PULSAR_CONF_authenticationEnabled=true", "PULSAR_CONF_authorizationEnabled=true",
+	env := []string{"PULSAR_NAME=chaos-guarded", "PULSAR_CONF_authenticationEnabled=true",
+		"PULSAR_CONF_authorizationEnabled=true",
 		"PULSAR_CONF_authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
 		"PULSAR_CONF_tokenSecretKey=data:;base64," + base64.StdEncoding.EncodeToString(secret),
 		"PULSAR_CONF_anonymousUserRole=root", "PULSAR_CONF_superUserRoles=root"}
@@ -135,7 +143,8 @@ func startGuarded(ctx context.Context) (b *broker, stop func(), token string, er
 	token = encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode(fmt.Appendf(nil, `{"sub":%q}`, role))
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(token))
-	return b, func() { _, _ = scriptWith(context.WithoutCancel(ctx), env, "stop") }, token + "." + encode(mac.Sum(nil)), nil
+	return b, func() { _, _ = scriptWith(context.WithoutCancel(ctx), env, "stop") }, token + "." + encode(mac.Sum(nil)),
+		nil
 }
 
 // allow lets the consumer's role use the topic and its log.

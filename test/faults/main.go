@@ -1,6 +1,6 @@
-// Command faults breaks connections, brokers and consumers while messages are at work. Each trial is a fault with a workload, and writes a
-// history, which internal/history checks; docs/history.md describes both. It is what docs/reliability.md, attempts.md and performance.md were
-// filled in with.
+// Command faults breaks connections, brokers and consumers while messages are at work. Each trial is a fault with a
+// workload, and writes a history, which internal/history checks; docs/history.md describes both. It is what
+// docs/reliability.md, attempts.md and performance.md were filled in with.
 //
 //	go run ./test/faults                    every fault of the set chaos on each subscription type it is made for
 //	go run ./test/faults kill               processes that die, with a log of attempts
@@ -9,12 +9,14 @@
 //	go run ./test/faults -fault unloads     one; -list has their names
 //	go run ./test/faults -for 1h            faults and variants of the work chosen at random, for an hour
 //
-// It works on the broker of test/scripts/pulsar, which it starts, kills and starts again; PULSAR_NAME chooses which. With -on env it works on
-// that of PULSAR_URL and PULSAR_ADMIN_URL, with -on pulsartest on one in this process, and leaves out faults that cannot be made there.
+// It works on the broker of test/scripts/pulsar, which it starts, kills and starts again; PULSAR_NAME chooses which.
+// With -on env it works on that of PULSAR_URL and PULSAR_ADMIN_URL, with -on pulsartest on one in this process, and
+// leaves out faults that cannot be made there.
 //
-// "stuck" are messages that the broker did not send although a consumer wanted them, and that came when another consumer took its place: plain
-// consumers meet that as often. "elsewhere" are deliveries that were early at another consumer than the one that failed: without a log of
-// attempts it cannot know the delay, and the broker sends a batch whole. The exit status is 1 if a trial has another finding than a stuck message.
+// "stuck" are messages that the broker did not send although a consumer wanted them, and that came when another
+// consumer took its place: plain consumers meet that as often. "elsewhere" are deliveries that were early at another
+// consumer than the one that failed: without a log of attempts it cannot know the delay, and the broker sends a batch
+// whole. The exit status is 1 if a trial has another finding than a stuck message.
 package main
 
 import (
@@ -61,12 +63,14 @@ func run(ctx context.Context) error {
 	flag.StringVar(&s.kind, "type", "", "only this subscription `type`: Shared, Key_Shared, Failover or Exclusive")
 	flag.StringVar(&s.on, "on", "own", "`broker`: own, env or pulsartest")
 	flag.IntVar(&s.messages, "messages", 0, "`number` of messages in place of each fault's own")
-	flag.StringVar(&s.with, "with", "", "only with these `variants`, as in chan,wrap,partitions,cumulative, as far as they fit")
+	flag.StringVar(&s.with, "with", "",
+		"only with these `variants`, as in chan,wrap,partitions,cumulative, as far as they fit")
 	flag.BoolVar(&s.short, "short", false, "only the faults that take a few seconds")
 	flag.DurationVar(&s.soak, "for", 0, "choose faults at random for so `long`")
 	flag.DurationVar(&s.during, "during", 30*time.Second, "how `long` owners change in each trial")
 	flag.Uint64Var(&s.seed, "seed", 0, "of what is drawn at random: with -short the variants, with -for the faults too")
-	flag.StringVar(&s.dir, "history", "", "write the history of each trial to a folder in this `folder`; redelivery check reads it")
+	flag.StringVar(&s.dir, "history", "",
+		"write the history of each trial to a folder in this `folder`; redelivery check reads it")
 	list := flag.Bool("list", false, "list the faults")
 	worker := flag.String("worker", "", "be a consumer that may be killed: `JSON` of its work")
 	flag.Parse()
@@ -108,7 +112,8 @@ func (s *settings) choose(faults []fault) (next func(i int) *trial, err error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no fault %q for type %q of %v on %s; -list shows what there is", s.fault, s.kind, s.sets, s.on)
+		return nil, fmt.Errorf("no fault %q for type %q of %v on %s; -list shows what there is", s.fault, s.kind,
+			s.sets, s.on)
 	}
 	drawn := s.seed != 0 || s.soak > 0
 	if s.seed == 0 {
@@ -162,7 +167,8 @@ func (s *settings) trials(f *fault, kind pulsar.SubscriptionType) (all []*trial)
 const header = `| fault | subscription | sent | processed | deliveries | most | forgotten | duplicates | stuck | lost | early | elsewhere | counts | disorder | longest stall | took |
 |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|`
 
-// try makes trials until next has no more, and prints a row for each. Without a folder it keeps only the histories that have a finding.
+// try makes trials until next has no more, and prints a row for each. Without a folder it keeps only the histories that
+// have a finding.
 func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 	dir := s.dir
 	if dir == "" {
@@ -184,7 +190,9 @@ func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 		if t == nil {
 			break
 		}
-		t.work.Dir = filepath.Join(dir, fmt.Sprintf("%d-%s-%s", i, strings.NewReplacer(" ", "-", ",", "").Replace(t.name()), typeNames[t.work.Type]))
+		t.work.Dir = filepath.Join(dir,
+			fmt.Sprintf("%d-%s-%s", i, strings.NewReplacer(" ", "-", ",", "").Replace(t.name()),
+				typeNames[t.work.Type]))
 		if err := os.MkdirAll(t.work.Dir, 0o700); err != nil {
 			return err
 		}
@@ -193,15 +201,18 @@ func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 		if ctx.Err() != nil {
 			break
 		}
-		fmt.Printf("| %-22s | %-10s | %6d | %6d | %6d | %2d | %3d | %5d | %3d | %d | %d | %2d | %d | %d | %6.1f s | %3.0f s |\n", t.name(), typeNames[t.work.Type],
-			t.work.Messages, r.Settled, r.Deliveries, r.most, r.Forgotten, r.Doubles, r.found[history.Stuck], r.found[history.Lost], r.found[history.Early], r.elsewhere,
+		fmt.Printf("| %-22s | %-10s | %6d | %6d | %6d | %2d | %3d | %5d | %3d | %d | %d | %2d | %d | %d | %6.1f s | "+
+			"%3.0f s |\n", t.name(), typeNames[t.work.Type],
+			t.work.Messages, r.Settled, r.Deliveries, r.most, r.Forgotten, r.Doubles, r.found[history.Stuck],
+			r.found[history.Lost], r.found[history.Early], r.elsewhere,
 			r.found[history.Miscounted], r.found[history.Disorder], r.Longest.Seconds(), time.Since(begin).Seconds())
 		if len(t.said) > 0 {
 			fmt.Fprintln(os.Stderr, strings.Join(t.said, ", "))
 		}
 		switch bad := slices.DeleteFunc(r.findings, func(f history.Finding) bool { return f.Fault == history.Stuck }); {
 		case err == nil && len(bad) > 0:
-			err = fmt.Errorf("%v, such as message %s, which %s; see %s", r.found, bad[0].Message, bad[0].Text, t.work.Dir)
+			err = fmt.Errorf("%v, such as message %s, which %s; see %s", r.found, bad[0].Message, bad[0].Text,
+				t.work.Dir)
 		case err == nil && s.dir == "":
 			if err := os.RemoveAll(t.work.Dir); err != nil {
 				return err
@@ -213,7 +224,8 @@ func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 		}
 	}
 	if len(failed) > 0 {
-		return errors.New("nothing may be lost, early, out of order, miscounted, or doubled without a fault:\n" + strings.Join(failed, "\n"))
+		return errors.New("nothing may be lost, early, out of order, miscounted, or doubled without a fault:\n" +
+			strings.Join(failed, "\n"))
 	}
 	return ctx.Err()
 }

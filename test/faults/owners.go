@@ -13,8 +13,10 @@ import (
 var turning = work{App: byKey, Ordered: true, Min: 200 * time.Millisecond, Processes: 2}
 
 var ownerFaults = []fault{
-	{set: owners, name: "owners change", what: "200 messages a second of 50 keys; Workers join and leave, and topics are unloaded, at random",
-		types: []pulsar.SubscriptionType{pulsar.Failover, pulsar.KeyShared}, work: turning, short: true, make: changeOwners,
+	{set: owners, name: "owners change",
+		what:  "200 messages a second of 50 keys; Workers join and leave, and topics are unloaded, at random",
+		types: []pulsar.SubscriptionType{pulsar.Failover, pulsar.KeyShared}, work: turning, short: true,
+		make: changeOwners,
 		also: [][]string{{"any order"}, {"partitions"}, {"partitions", "any order"}}},
 }
 

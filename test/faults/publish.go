@@ -12,7 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// publisher publishes messages in the order of their numbers: every other hundred in batches of ten, or none where keys have an order.
+// publisher publishes messages in the order of their numbers: every other hundred in batches of ten, or none where keys
+// have an order.
 type publisher struct {
 	work   work
 	record *record
@@ -30,7 +31,10 @@ func newPublisher(url string, w work, r *record) (p *publisher, err error) {
 		return nil, err
 	}
 	opts := pulsar.ProducerOptions{Topic: w.Topic, BatchingMaxMessages: 10, DisableBatching: true,
-		MessageRouter: func(msg *pulsar.ProducerMessage, _ pulsar.TopicMetadata) int { return w.partition(number(msg.Payload)) }}
+		MessageRouter: func(msg *pulsar.ProducerMessage,
+			_ pulsar.TopicMetadata) int {
+			return w.partition(number(msg.Payload))
+		}}
 	if w.Type == pulsar.KeyShared {
 		opts.BatcherBuilderType = pulsar.KeyBasedBatchBuilder
 	}
@@ -47,7 +51,8 @@ func newPublisher(url string, w work, r *record) (p *publisher, err error) {
 
 // send publishes a message. The two producers would not publish in order without a wait between them.
 func (p *publisher) send(ctx context.Context, n int) error {
-	msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%06d%100s", n, ""), Key: fmt.Sprint(n / 10 % 10)} // one key in a batch
+	// one key in a batch
+	msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%06d%100s", n, ""), Key: fmt.Sprint(n / 10 % 10)}
 	published := history.Event{Kind: history.Published, Message: fmt.Sprint(n)}
 	producer := p.single
 	switch {
@@ -95,7 +100,8 @@ func (t *trial) readLetters() (end func(), err error) {
 	if t.work.MaxDeliveries == 0 {
 		return func() {}, nil
 	}
-	c, err := t.publisher.client.Subscribe(pulsar.ConsumerOptions{Topic: t.work.letterTopic(), SubscriptionName: "letters",
+	c, err := t.publisher.client.Subscribe(pulsar.ConsumerOptions{Topic: t.work.letterTopic(),
+		SubscriptionName:            "letters",
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
 	if err != nil {
 		return nil, err

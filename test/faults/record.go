@@ -64,7 +64,8 @@ func (t *trial) progress() counts {
 	r := t.local.record
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := counts{delivered: len(r.delivered), failed: int(r.failed.Load()), refused: int(r.refused.Load()), logFailures: int(r.logFailures.Load())}
+	n := counts{delivered: len(r.delivered), failed: int(r.failed.Load()), refused: int(r.refused.Load()),
+		logFailures: int(r.logFailures.Load())}
 	for _, settled := range r.settled {
 		if settled {
 			n.settled++
@@ -103,16 +104,20 @@ func (t *trial) broke(why string) {
 // result is what the history of a trial shows.
 type result struct {
 	history.Summary
-	found     map[history.Fault]int
-	findings  []history.Finding
-	elsewhere int // early deliveries to another consumer than the one that failed, which without a log cannot know the delay
+	found    map[history.Fault]int
+	findings []history.Finding
+	// early deliveries to another consumer than the one that failed, which without a log cannot know the delay
+	elsewhere int
 	most      int // deliveries of one message
-	stale     int // messages that were settled, and handled again by a Worker that knew that another consumer may have them
+	// messages that were settled, and handled again by a Worker that knew that another consumer may have them
+	stale int
 }
 
-// isElsewhere reports whether a finding is an early delivery to another consumer. The broker sends a batch whole, also for one message of it.
+// isElsewhere reports whether a finding is an early delivery to another consumer. The broker sends a batch whole, also
+// for one message of it.
 func isElsewhere(f history.Finding) bool {
-	return f.Fault == history.Early && f.Lines[0].Kind == history.Nacked && f.Lines[0].Consumer != f.Lines[len(f.Lines)-1].Consumer
+	return f.Fault == history.Early && f.Lines[0].Kind == history.Nacked &&
+		f.Lines[0].Consumer != f.Lines[len(f.Lines)-1].Consumer
 }
 
 // finish checks the history.
@@ -143,7 +148,8 @@ func (t *trial) finish() (r result, err error) {
 		r.found[f.Fault]++
 	}
 	if r.stale > 0 && t.work.Ordered {
-		err = errors.Join(err, fmt.Errorf("with key order %d settled messages were handled although they were known to be another consumer's", r.stale))
+		err = errors.Join(err, fmt.Errorf("with key order %d settled messages were handled although they were known "+
+			"to be another consumer's", r.stale))
 	}
 	return r, err
 }

@@ -17,8 +17,10 @@ const (
 	mixedApp app = ""         // fails on some messages in all ways, and acknowledges them in the end
 	failing  app = "failing"  // nacks each message until it is a dead letter
 	poisoned app = "poisoned" // a Worker with a crash limit; one message ends its process
-	service  app = "service"  // the README's service: a Worker, of which one message in ten fails twice and one in a hundred always
-	byKey    app = "by key"   // a Worker, of which some messages of each key fail, and each key fails for three seconds now and then
+	// the README's service: a Worker, of which one message in ten fails twice and one in a hundred always
+	service app = "service"
+	// a Worker, of which some messages of each key fail, and each key fails for three seconds now and then
+	byKey app = "by key"
 )
 
 // work is what consumers have to do, and how.
@@ -45,7 +47,8 @@ type work struct {
 	Dir, Name       string    // of the history, and of the consumer in it
 	Alone           bool      // the poison comes when all others are handled
 	WholeBatches    bool      // no batch-index acknowledgements
-	Cumulative      bool      // one goroutine, of which no message fails, acknowledges every tenth with what is before it
+	// one goroutine, of which no message fails, acknowledges every tenth with what is before it
+	Cumulative bool
 }
 
 // topics are the topic's partitions, or the topic that has none.
@@ -73,7 +76,8 @@ const (
 	ackTimeout     = 3 * time.Second
 	reconsumeDelay = 2 * time.Second
 	keepAlive      = 5 * time.Second
-	pace           = 10 * time.Millisecond // of each message that cannot fail, so that there is work while the fault is made
+	// of each message that cannot fail, so that there is work while the fault is made
+	pace = 10 * time.Millisecond
 )
 
 func (w work) policy() backoff.RedeliveryBackoff {

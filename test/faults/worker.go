@@ -76,7 +76,8 @@ func (c *consumer) observeReceived() redelivery.Option {
 			c.about(e.Message, history.Event{Kind: history.Received})
 		}
 	}
-	return redelivery.WithObserver(redelivery.Observer{Dropped: received, Delivered: func(d redelivery.Delivered) { received(d.Event) }})
+	return redelivery.WithObserver(redelivery.Observer{Dropped: received,
+		Delivered: func(d redelivery.Delivered) { received(d.Event) }})
 }
 
 // handlePoison ends the process at the message that follows the others.

@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// From an outage to an empty dead letter topic: the overview follows without a reload, a test letter dies again, the service is mended, and
-// the replay ends.
+// From an outage to an empty dead letter topic: the overview follows without a reload, a test letter dies again, the
+// service is mended, and the replay ends.
 func TestFailingMessagesAreReplayedAfterTheFix(t *testing.T) {
 	s := newSite(t)
 	ctx := newBrowser(t)
@@ -149,7 +149,8 @@ func (s *site) wait(ctx context.Context, condition, what string) {
 	s.t.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		var is bool
-		if err := chromedp.Run(ctx, chromedp.Evaluate("!!("+condition+")", &is)); err == nil && is { // else the page is being loaded
+		if err := chromedp.Run(ctx, chromedp.Evaluate("!!("+condition+")", &is)); err == nil && is {
+			// else the page is being loaded
 			return
 		}
 	}
@@ -161,7 +162,8 @@ func (s *site) wait(ctx context.Context, condition, what string) {
 // text waits until a part of the page has a text.
 func (s *site) text(ctx context.Context, selector, want string) {
 	s.t.Helper()
-	s.wait(ctx, fmt.Sprintf("document.querySelector(%q)?.textContent.replace(/\\s+/g, ' ').includes(%q)", selector, want), want+" in "+selector)
+	s.wait(ctx, fmt.Sprintf("document.querySelector(%q)?.textContent.replace(/\\s+/g, ' ').includes(%q)", selector,
+		want), want+" in "+selector)
 }
 
 // click waits for a part of the page and clicks it.
@@ -169,7 +171,8 @@ func (s *site) click(ctx context.Context, selector string) {
 	s.t.Helper()
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	require.NoError(s.t, chromedp.Run(limited, chromedp.WaitVisible(selector, chromedp.ByQuery), chromedp.Click(selector, chromedp.ByQuery)), selector)
+	require.NoError(s.t, chromedp.Run(limited, chromedp.WaitVisible(selector, chromedp.ByQuery),
+		chromedp.Click(selector, chromedp.ByQuery)), selector)
 }
 
 func (s *site) enter(ctx context.Context, selector, text string) {

@@ -59,14 +59,19 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(s.admin.Close)
 	quiet := slog.New(slog.DiscardHandler)
 	var err error
-	s.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: s.broker.URL(), Logger: plog.NewLoggerWithSlog(quiet), MetricsRegisterer: prometheus.NewRegistry()})
+	s.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: s.broker.URL(), Logger: plog.NewLoggerWithSlog(quiet),
+		MetricsRegisterer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 	s.subscribe(dead, "inspect")
-	s.consumer, err = redelivery.Subscribe(s.client, pulsar.ConsumerOptions{Topic: orders, SubscriptionName: "billing", Type: pulsar.Shared},
-		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Minute, Max: 10 * time.Minute, Multiplier: 2}), redelivery.WithReconsumeBackoff(backoff.DelayLevels{time.Second, time.Minute}),
-		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(quiet), redelivery.WithObserver(redelivery.Observer{}),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 8, MaxReconsumes: 8, InitialSubscriptionName: "inspect"}))
+	s.consumer, err = redelivery.Subscribe(s.client,
+		pulsar.ConsumerOptions{Topic: orders, SubscriptionName: "billing", Type: pulsar.Shared},
+		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Minute, Max: 10 * time.Minute,
+			Multiplier: 2}), redelivery.WithReconsumeBackoff(backoff.DelayLevels{time.Second, time.Minute}),
+		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(quiet),
+		redelivery.WithObserver(redelivery.Observer{}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 8, MaxReconsumes: 8,
+			InitialSubscriptionName: "inspect"}))
 	require.NoError(t, err)
 	t.Cleanup(s.consumer.Close)
 	w, err := worker.New(s.consumer, s.handle, worker.WithConcurrency(4), worker.WithLogger(quiet))
@@ -75,7 +80,8 @@ func newSite(t *testing.T) *site {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended })
-	s.pages, err = ui.New(ui.Options{Client: s.client, Admin: ui.Admin{URL: s.admin.URL}, Services: []ui.Service{{Consumer: s.consumer, Worker: w}},
+	s.pages, err = ui.New(ui.Options{Client: s.client, Admin: ui.Admin{URL: s.admin.URL},
+		Services:     []ui.Service{{Consumer: s.consumer, Worker: w}},
 		AllowChanges: true, ExportDir: t.TempDir(), Logger: quiet, Config: &config.Config{Policies: map[string]backoff.RedeliveryBackoff{
 			"billing": backoff.Exponential{Min: time.Second, Max: 10 * time.Minute, Multiplier: 2}}}})
 	require.NoError(t, err)
@@ -98,7 +104,8 @@ func (s *site) handle(_ context.Context, msg pulsar.Message) error {
 		return errors.New("the warehouse of order 4711 does not answer")
 	}
 	if s.broken.Load() {
-		return worker.Permanent(fmt.Errorf("charge order %d: dial tcp 10.0.3.7:5432: connect: connection refused", order.Order))
+		return worker.Permanent(fmt.Errorf("charge order %d: dial tcp 10.0.3.7:5432: connect: connection refused",
+			order.Order))
 	}
 	s.handled.Add(1)
 	return nil
@@ -134,7 +141,9 @@ func (s *site) publish(topic string, messages ...*pulsar.ProducerMessage) {
 
 // order is a message of the service.
 func order(n int) *pulsar.ProducerMessage {
-	return &pulsar.ProducerMessage{Key: fmt.Sprintf("customer-%d", n%23), Properties: map[string]string{"traceparent": fmt.Sprintf("00-4bf92f3577b34da6a3ce929d%08x-00f067aa0ba902b7-01", n)},
+	return &pulsar.ProducerMessage{Key: fmt.Sprintf("customer-%d", n%23),
+		Properties: map[string]string{"traceparent": fmt.Sprintf("00-4bf92f3577b34da6a3ce929d%08x-00f067aa0ba902b7-01",
+			n)},
 		Payload: fmt.Appendf(nil, `{"order": %d, "customer": {"id": %d, "name": "Åsa Öberg"}, "total": "%d.90", "items": [{"sku": "A-%d", "n": 2}, {"sku": "B-7", "n": 1}]}`, n, n%23, n, n)}
 }
 
@@ -154,8 +163,11 @@ func (s *site) past(n int) {
 		cause := causes[i%len(causes)]
 		at := time.Now().Add(-time.Duration(random.ExpFloat64()*float64(40*time.Minute)) - time.Duration(i%len(causes)/3)*time.Hour)
 		m := order(2000 + i)
-		maps.Copy(m.Properties, map[string]string{"REAL_TOPIC": orders, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": fmt.Sprintf("7:%d:-1", i), "ORIGIN_PUBLISH_TIME": fmt.Sprint(at.Add(-3 * time.Minute).UnixMilli()),
-			"EXCEPTION_TYPE": cause.kind, "EXCEPTION_MESSAGE": fmt.Sprintf(cause.reason, i%90), "REDELIVERY_COUNT": "12", "DEAD_LETTER_TIME": fmt.Sprint(at.UnixMilli())})
+		maps.Copy(m.Properties, map[string]string{"REAL_TOPIC": orders, "REAL_SUBSCRIPTION": "billing",
+			"ORIGIN_MESSAGE_ID":   fmt.Sprintf("7:%d:-1", i),
+			"ORIGIN_PUBLISH_TIME": fmt.Sprint(at.Add(-3 * time.Minute).UnixMilli()),
+			"EXCEPTION_TYPE":      cause.kind, "EXCEPTION_MESSAGE": fmt.Sprintf(cause.reason, i%90),
+			"REDELIVERY_COUNT": "12", "DEAD_LETTER_TIME": fmt.Sprint(at.UnixMilli())})
 		all = append(all, m)
 	}
 	s.publish(dead, all...)
@@ -167,8 +179,10 @@ func newBrowser(t *testing.T) context.Context {
 	if path == "" {
 		path = "chromium"
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 800),
-		chromedp.UserDataDir(filepath.Join(t.TempDir(), "profile")), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WindowSize(1280, 800),
+		chromedp.UserDataDir(filepath.Join(t.TempDir(), "profile")), chromedp.Flag("hide-scrollbars", true),
+		chromedp.Flag("lang", "en-US"))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
