@@ -83,8 +83,10 @@ type Consumer struct {
 	WithoutChecks bool
 }
 
-var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "nackRetryTopic", "ackTimeout", "ackTimeoutRedeliveryBackoff",
-	"reconsumeBackoff", "maxDeliveries", "maxReconsumes", "deadLetterTopic", "initialSubscriptionName", "omitCause", "discard", "deadBeforeTTL", "retryTopic",
+var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "nackRetryTopic", "ackTimeout",
+	"ackTimeoutRedeliveryBackoff",
+	"reconsumeBackoff", "maxDeliveries", "maxReconsumes", "deadLetterTopic", "initialSubscriptionName", "omitCause",
+	"discard", "deadBeforeTTL", "retryTopic",
 	"attemptLog", "attemptLogTopic", "attemptLogOptional", "attemptLogOpenTimeout", "attemptLogRetention",
 	"memoryLimit", "redeliveryFrom", "resolution", "withoutChecks", "maxRedeliverCount", "retryLetterTopic"}
 
@@ -139,7 +141,8 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 			}
 		}
 	}
-	for _, key := range []string{"attemptLogTopic", "attemptLogOptional", "attemptLogOpenTimeout", "attemptLogRetention"} {
+	for _, key := range []string{"attemptLogTopic", "attemptLogOptional", "attemptLogOpenTimeout",
+		"attemptLogRetention"} {
 		if n := v[key]; n != nil && !c.AttemptLog {
 			d.fail(n, "attemptLog: true too")
 		}
@@ -208,7 +211,8 @@ func (d *decoder) reference(n *node, policies map[string]backoff.RedeliveryBacko
 
 func (d *decoder) exclude(n, other *node) {
 	if other != nil {
-		d.errs = append(d.errs, wrong(n.at, n.path(), "is set, and so is %s at %s, want one of them", other.path(), other.at))
+		d.errs = append(d.errs, wrong(n.at, n.path(), "is set, and so is %s at %s, want one of them", other.path(),
+			other.at))
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 // Subscribe calls redelivery.Subscribe with opts and the file's settings of a consumer, as ConsumerOptions returns
 // them. options are applied after those of the file. An option that contradicts a key of the file, such as
 // WithNackRedeliveryDelay with nackRedeliveryBackoff, is an error.
-func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.ConsumerOptions, options ...redelivery.Option) (
+func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.ConsumerOptions,
+	options ...redelivery.Option) (
 	*redelivery.Consumer, error) {
 	opts, ofFile, err := c.ConsumerOptions(name, opts)
 	if err != nil {
@@ -25,7 +26,8 @@ func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.Consum
 // result of Options. If the file has settings of dead letters and opts has a DLQ, the DLQ is moved into the options:
 // its fields apply where the file is silent, and the returned DLQ is nil. ConsumerOptions does not change anything that
 // opts points to.
-func (c *Config) ConsumerOptions(name string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, []redelivery.Option, error) {
+func (c *Config) ConsumerOptions(name string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, []redelivery.Option,
+	error) {
 	found, err := c.consumer(name)
 	if err != nil {
 		return pulsar.ConsumerOptions{}, nil, err
@@ -108,13 +110,15 @@ func (c Consumer) options(dlq *pulsar.DLQPolicy) []redelivery.Option {
 }
 
 func (c Consumer) attemptLog() redelivery.AttemptLog {
-	return redelivery.AttemptLog{Topic: c.AttemptLogTopic, OpenTimeout: c.AttemptLogOpenTimeout, Optional: c.AttemptLogOptional,
+	return redelivery.AttemptLog{Topic: c.AttemptLogTopic, OpenTimeout: c.AttemptLogOpenTimeout,
+		Optional:  c.AttemptLogOptional,
 		Retention: c.AttemptLogRetention}
 }
 
 // saysDeadLetters reports whether the file says something that belongs into a redelivery.DeadLetterPolicy.
 func (c Consumer) saysDeadLetters() bool {
-	return c.MaxDeliveries > 0 || c.MaxReconsumes > 0 || c.DeadLetterTopic != "" || c.InitialSubscriptionName != "" || c.OmitCause ||
+	return c.MaxDeliveries > 0 || c.MaxReconsumes > 0 || c.DeadLetterTopic != "" || c.InitialSubscriptionName != "" ||
+		c.OmitCause ||
 		c.Discard || c.RetryTopic != ""
 }
 

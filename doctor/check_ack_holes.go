@@ -3,9 +3,11 @@ package doctor
 var ackHoles = Check{
 	Name: "ack-holes", About: "Limits", Needs: SuperUser,
 	Asks: "Does the broker store all acknowledgements behind messages that wait?",
-	Why: "the broker stores acknowledgements behind an unacknowledged message as ranges, and keeps a limited number of " +
+	Why: "the broker stores acknowledgements behind an unacknowledged message as ranges, and keeps a limited number " +
+		"of " +
 		"them over a restart or an unload: the others come again",
-	Remedy: "acknowledge, reconsume or dead-letter what waits longest; `managedLedgerMaxUnackedRangesToPersist` in `broker.conf`",
+	Remedy: "acknowledge, reconsume or dead-letter what waits longest; `managedLedgerMaxUnackedRangesToPersist` in " +
+		"`broker.conf`",
 	look: func(v *visit) verdict {
 		s, err := v.stats(v.Topic)
 		if err != nil {
@@ -29,7 +31,8 @@ var ackHoles = Check{
 			if sub.NonContiguousDeletedMessagesRanges > limit {
 				status = Problem
 			}
-			found = worse(found, judge(2*sub.NonContiguousDeletedMessagesRanges <= limit, status, "%s has %d ranges, of %d",
+			found = worse(found, judge(2*sub.NonContiguousDeletedMessagesRanges <= limit, status,
+				"%s has %d ranges, of %d",
 				local(name), sub.NonContiguousDeletedMessagesRanges, limit))
 		}
 		return found

@@ -4,10 +4,13 @@ import "fmt"
 
 var batchIndex = Check{
 	Name: "batch-index", About: "Limits", Needs: SuperUser,
-	Asks: "If producers batch, does the broker keep acknowledgements of single messages of a batch, and does the client send them?",
-	Why: "otherwise one waiting message brings its whole batch back after a restart: finished messages are handled again, " +
+	Asks: "If producers batch, does the broker keep acknowledgements of single messages of a batch, and does the " +
+		"client send them?",
+	Why: "otherwise one waiting message brings its whole batch back after a restart: finished messages are handled " +
+		"again, " +
 		"dead letters are published again, and all messages count towards the limits",
-	Remedy: "`acknowledgmentAtBatchIndexLevelEnabled=true` in `broker.conf`, which is not Pulsar's default; `Subscribe` without `WithoutBatchIndexAcks`, " +
+	Remedy: "`acknowledgmentAtBatchIndexLevelEnabled=true` in `broker.conf`, which is not Pulsar's default; " +
+		"`Subscribe` without `WithoutBatchIndexAcks`, " +
 		"or `pulsar.ConsumerOptions{EnableBatchIndexAcknowledgment: true}`",
 	look: func(v *visit) verdict {
 		n := v.messagesPerEntry()
@@ -24,14 +27,18 @@ var batchIndex = Check{
 		case n == 0 && keeps:
 			return verdict{}
 		case n == 0:
-			return verdict{Unknown, "the broker keeps no acknowledgements of single messages; whether producers batch is not known until a consumer has got messages"}
+			return verdict{Unknown, "the broker keeps no acknowledgements of single messages; whether producers " +
+				"batch is not known until a consumer has got messages"}
 		case !keeps:
 			return warning("batches of about %d, and the broker keeps no acknowledgements of single messages", n)
 		case client == nil:
-			return verdict{Unknown, fmt.Sprintf("batches of about %d; the broker keeps acknowledgements of single messages; the client sends them "+
-				"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default: -batch-index-acks says it", n)}
+			return verdict{Unknown, fmt.Sprintf("batches of about %d; the broker keeps acknowledgements of single "+
+				"messages; the client sends them "+
+				"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default: "+
+				"-batch-index-acks says it", n)}
 		}
-		return judge(*client, Warning, "batches of about %d; the broker keeps acknowledgements of single messages, and the client %s them", n,
+		return judge(*client, Warning,
+			"batches of about %d; the broker keeps acknowledgements of single messages, and the client %s them", n,
 			map[bool]string{true: "sends", false: "does not send"}[*client])
 	},
 }

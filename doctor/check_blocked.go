@@ -4,7 +4,8 @@ var blocked = Check{
 	Name: "blocked", About: "Limits", Needs: AdminAPI,
 	Asks: "Are no consumers blocked, or nearly, by unacknowledged messages?",
 	Why:  "a blocked consumer gets nothing until it has acknowledged half of its limit",
-	Remedy: "see why the messages wait: long delays (use a retry topic), an `InProgress` that never ends, or a handler that " +
+	Remedy: "see why the messages wait: long delays (use a retry topic), an `InProgress` that never ends, or a " +
+		"handler that " +
 		"neither acknowledges nor nacks",
 	look: func(v *visit) verdict {
 		limit, err := maxUnackedOfConsumer.ofTopic(v, v.Topic)
@@ -24,14 +25,17 @@ var blocked = Check{
 			for name, part := range s.parts(topic) {
 				sub := part.Subscriptions[v.Subscription]
 				if sub.BlockedSubscriptionOnUnackedMsgs {
-					found = worse(found, problem("the subscription on %s, with %d unacknowledged", local(name), sub.UnackedMessages))
+					found = worse(found, problem("the subscription on %s, with %d unacknowledged", local(name),
+						sub.UnackedMessages))
 				}
 				for _, c := range sub.Consumers {
 					switch {
 					case c.BlockedConsumerOnUnackedMsgs:
-						found = worse(found, problem("consumer %s of %s, with %d unacknowledged", c.ConsumerName, local(name), c.UnackedMessages))
+						found = worse(found, problem("consumer %s of %s, with %d unacknowledged", c.ConsumerName,
+							local(name), c.UnackedMessages))
 					case limit > 0 && v.delays() && 10*c.UnackedMessages >= 9*limit:
-						found = worse(found, warning("consumer %s of %s has %d unacknowledged, of %d", c.ConsumerName, local(name), c.UnackedMessages, limit))
+						found = worse(found, warning("consumer %s of %s has %d unacknowledged, of %d", c.ConsumerName,
+							local(name), c.UnackedMessages, limit))
 					default:
 						found = worse(found, ok("no consumer is blocked"))
 					}

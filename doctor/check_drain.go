@@ -10,13 +10,15 @@ var drain = Check{
 	Asks: "Does the process have time to drain: the drain timeout and six seconds?",
 	Why: "a process that is killed during its drain repeats finished messages; a confirmed acknowledgement may take " +
 		"`OperationTimeout`, and is lost if the drain is shorter",
-	Remedy: "`terminationGracePeriodSeconds: {drain}`, or a shorter `worker.WithDrainTimeout`; `OperationTimeout` in `pulsar.ClientOptions` of at most the drain timeout",
+	Remedy: "`terminationGracePeriodSeconds: {drain}`, or a shorter `worker.WithDrainTimeout`; `OperationTimeout` " +
+		"in `pulsar.ClientOptions` of at most the drain timeout",
 	look: func(v *visit) verdict {
 		if v.Worker == nil {
 			return verdict{}
 		}
 		has, needs := v.Consumer.TerminationGracePeriodSeconds, v.gracePeriod()
-		found := verdict{Unknown, fmt.Sprintf("a drain needs %ds; how long the process has is not known: -grace-period says it", needs)}
+		found := verdict{Unknown, fmt.Sprintf("a drain needs %ds; how long the process has is not known: "+
+			"-grace-period says it", needs)}
 		if has > 0 {
 			found = judge(has >= needs, Warning, "a drain needs %ds, and has %ds", needs, has)
 		}

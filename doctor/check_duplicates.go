@@ -5,7 +5,8 @@ import "errors"
 var duplicates = Check{
 	Name: "deduplication", About: "Dead letters", Needs: AdminAPI,
 	Asks: "If there are dead letters to replay, does the broker drop duplicates?",
-	Why: "without deduplication a replay that was killed may publish up to a batch of letters twice; so may a retry whose " +
+	Why: "without deduplication a replay that was killed may publish up to a batch of letters twice; so may a retry " +
+		"whose " +
 		"confirmation was lost",
 	Remedy: "`pulsar-admin namespaces set-deduplication {namespace} --enable`",
 	look: func(v *visit) verdict {
@@ -25,7 +26,8 @@ var duplicates = Check{
 		for _, sub := range s.subscriptions() {
 			backlog = max(backlog, sub.MsgBacklog)
 		}
-		return judge(on || backlog == 0, Warning, "deduplication is %s, %s of dead letters", map[bool]string{true: "on", false: "off"}[on], entries(backlog))
+		return judge(on || backlog == 0, Warning, "deduplication is %s, %s of dead letters",
+			map[bool]string{true: "on", false: "off"}[on], entries(backlog))
 	},
 }
 

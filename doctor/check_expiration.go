@@ -29,8 +29,9 @@ var subscriptionExpires = Check{
 			if dead := v.dead(); dead != "" && namespaceOf(dead) == namespace {
 				status = Problem
 			}
-			found = worse(found, verdict{status, fmt.Sprintf("without a consumer those of %s are deleted after %v", namespace,
-				time.Duration(minutes)*time.Minute)})
+			found = worse(found, verdict{status,
+				fmt.Sprintf("without a consumer those of %s are deleted after %v", namespace,
+					time.Duration(minutes)*time.Minute)})
 		}
 		return found
 	},

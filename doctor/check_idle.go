@@ -10,9 +10,11 @@ import (
 var idleConsumer = Check{
 	Name: "idle-consumer", About: "Consumers", Needs: AdminAPI,
 	Asks: "Does every consumer take messages while there are some?",
-	Why: "a consumer without permits takes nothing: its handlers hang, it is paused, or the application does not receive. " +
+	Why: "a consumer without permits takes nothing: its handlers hang, it is paused, or the application does not " +
+		"receive. " +
 		"Other consumers cannot take its prefetched messages",
-	Remedy: "look at that process: goroutines in the handler, `Pause`, a full memory limit; then restart it. A smaller `ReceiverQueueSize` limits what it holds",
+	Remedy: "look at that process: goroutines in the handler, `Pause`, a full memory limit; then restart it. A " +
+		"smaller `ReceiverQueueSize` limits what it holds",
 	look: func(v *visit) verdict {
 		return v.stalled(func(sub subscription, c consumer) bool {
 			return c.AvailablePermits <= 0 && !c.BlockedConsumerOnUnackedMsgs
@@ -59,7 +61,9 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 					case err != nil:
 						found = worse(found, unknown(err))
 					case !sent:
-						found = worse(found, verdict{status, fmt.Sprintf(format, c.ConsumerName, local(name), c.AvailablePermits, c.UnackedMessages, sub.MsgBacklog)})
+						found = worse(found, verdict{status,
+							fmt.Sprintf(format, c.ConsumerName, local(name), c.AvailablePermits, c.UnackedMessages,
+								sub.MsgBacklog)})
 					}
 				}
 			}
@@ -82,7 +86,8 @@ func (v *visit) allSent(topic string) (bool, error) {
 		return false, err
 	}
 	var last, next [2]int64 // ledger and entry
-	_, err := fmt.Sscanf(inside.LastConfirmedEntry+" "+inside.Cursors[admin.CursorName(v.Subscription)].ReadPosition, "%d:%d %d:%d", &last[0], &last[1], &next[0], &next[1])
+	_, err := fmt.Sscanf(inside.LastConfirmedEntry+" "+inside.Cursors[admin.CursorName(v.Subscription)].ReadPosition,
+		"%d:%d %d:%d", &last[0], &last[1], &next[0], &next[1])
 	return slices.Compare(next[:], last[:]) > 0, err
 }
 

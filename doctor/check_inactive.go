@@ -5,7 +5,8 @@ var inactiveTopics = Check{
 	Asks: "Do the retry and the dead letter topic stay while they are unused?",
 	Why: "a topic that is deleted once it is read takes its subscriptions with it: the next dead letter finds none, " +
 		"unless the options have `InitialSubscriptionName`",
-	Remedy: "`pulsar-admin namespaces set-inactive-topic-policies {namespace} --enable-delete-while-inactive --max-inactive-duration 1d " +
+	Remedy: "`pulsar-admin namespaces set-inactive-topic-policies {namespace} --enable-delete-while-inactive " +
+		"--max-inactive-duration 1d " +
 		"--delete-mode delete_when_no_subscriptions`",
 	look: func(v *visit) verdict {
 		found := verdict{}
@@ -25,8 +26,9 @@ var inactiveTopics = Check{
 			if err != nil {
 				return unknown(err)
 			}
-			found = worse(found, judge(again, Warning, "an unused topic is deleted when all of it is read%s", map[bool]string{
-				true: ", and made again with " + v.InitialSubscriptionName}[again]))
+			found = worse(found, judge(again, Warning, "an unused topic is deleted when all of it is read%s",
+				map[bool]string{
+					true: ", and made again with " + v.InitialSubscriptionName}[again]))
 		}
 		return found
 	},

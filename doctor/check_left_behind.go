@@ -5,9 +5,11 @@ import "strings"
 var leftBehind = Check{
 	Name: "left-behind", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Does this configuration read everything that waits?",
-	Why: "a renamed subscription, a new name of the retry topic, another order of topics, or a log of attempts that was " +
+	Why: "a renamed subscription, a new name of the retry topic, another order of topics, or a log of attempts that " +
+		"was " +
 		"switched off leave an old subscription or topic behind, which no consumer reads",
-	Remedy: "run one consumer with the old configuration until nothing is left; then `pulsar-admin topics unsubscribe -s OLD {topic}`, or " +
+	Remedy: "run one consumer with the old configuration until nothing is left; then `pulsar-admin topics " +
+		"unsubscribe -s OLD {topic}`, or " +
 		"`pulsar-admin topics delete OLD` for a retry topic or a log",
 	look: func(v *visit) verdict {
 		s, err := v.stats(v.Topic)
@@ -17,7 +19,8 @@ var leftBehind = Check{
 		found := ok("nothing is left behind")
 		for _, name := range sorted(s.Subscriptions) {
 			if name != v.Subscription && s.abandoned(name) {
-				found = worse(found, warning("subscription %s has %d in its backlog, and no consumer", name, s.Subscriptions[name].MsgBacklog))
+				found = worse(found, warning("subscription %s has %d in its backlog, and no consumer", name,
+					s.Subscriptions[name].MsgBacklog))
 			}
 		}
 		topics, err := v.namespaceTopics()
@@ -49,7 +52,8 @@ func (v *visit) leftRetries(topic, subscription string) verdict {
 	if !s.abandoned(subscription) {
 		return verdict{}
 	}
-	return warning("retry topic %s has %d in the backlog of %s, and no consumer", local(topic), s.Subscriptions[subscription].MsgBacklog, subscription)
+	return warning("retry topic %s has %d in the backlog of %s, and no consumer", local(topic),
+		s.Subscriptions[subscription].MsgBacklog, subscription)
 }
 
 // leftLog looks at the log of attempts of a subscription that has consumers: each of them would read it.
@@ -63,7 +67,8 @@ func (v *visit) leftLog(topic string) verdict {
 			return verdict{}
 		}
 	}
-	return warning("no consumer of %s reads the log of attempts %s: a message that failed before begins again with count 0, without its delay",
+	return warning("no consumer of %s reads the log of attempts %s: a message that failed before begins again with "+
+		"count 0, without its delay",
 		v.Subscription, local(topic))
 }
 

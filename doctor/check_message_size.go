@@ -9,7 +9,8 @@ import (
 var messageSize = Check{
 	Name: "message-size", About: "Dead letters", Needs: AdminAPI,
 	Asks: "Do the retry and the dead letter topic take messages as large as those of the topic?",
-	Why: "the broker refuses a retry or a dead letter beyond `maxMessageSize` of its topic, and pulsar-client-go does not " +
+	Why: "the broker refuses a retry or a dead letter beyond `maxMessageSize` of its topic, and pulsar-client-go " +
+		"does not " +
 		"report it: its handler waits until a timeout, and the message comes back again and again",
 	Remedy: "`pulsar-admin topicPolicies remove-max-message-size {dead}`, and for {retry}",
 	look: besideOwn(func(v *visit, topics []string) verdict {
@@ -28,7 +29,8 @@ var messageSize = Check{
 				if own > 0 {
 					theirs = fmt.Sprintf("of up to %d bytes", own)
 				}
-				found = worse(found, problem("%s takes messages of up to %d bytes, the topic those %s", local(topic), most, theirs))
+				found = worse(found, problem("%s takes messages of up to %d bytes, the topic those %s", local(topic),
+					most, theirs))
 			}
 		}
 		return found

@@ -8,16 +8,18 @@ import (
 
 var nackRetryTopicUsed = Check{
 	Name: "nack-retry-topic", About: "Policy", Needs: Options,
-	Asks:   "Does any delay of nacks reach WithNackRetryTopic?",
-	Why:    "shorter delays wait in the process, and do not survive it",
-	Remedy: "`WithNackRetryTopic` with a shorter duration than the policy's longest delay; `redelivery plan` shows the delays",
+	Asks: "Does any delay of nacks reach WithNackRetryTopic?",
+	Why:  "shorter delays wait in the process, and do not survive it",
+	Remedy: "`WithNackRetryTopic` with a shorter duration than the policy's longest delay; `redelivery plan` shows " +
+		"the delays",
 	look: func(v *visit) verdict {
 		at := v.Policy.NackRetryTopic
 		if at <= 0 || !pure(v.Policy.Nack) {
 			return verdict{}
 		}
 		longest := sum("nacks", v.Policy.Nack, 0, v.Policy.MaxDeliveries).longest
-		return judge(longest >= at, Warning, "nacks from %v on go to the retry topic, and their longest delay is %v", at, longest)
+		return judge(longest >= at, Warning, "nacks from %v on go to the retry topic, and their longest delay is %v",
+			at, longest)
 	},
 }
 

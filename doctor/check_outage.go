@@ -6,7 +6,8 @@ var outageCovered = Check{
 	Name: "outage", About: "Policy", Needs: Given,
 	Asks: "Do all deliveries of a message take longer than a typical outage of 30 minutes, or does the worker pause?",
 	Why:  "if a dependency is down for longer than the deliveries take, every message becomes a dead letter",
-	Remedy: "`worker.WithPauseOnFailure(100, 0.9, pause)`, or more or longer delays: `redelivery plan` shows when a message is dead; afterwards " +
+	Remedy: "`worker.WithPauseOnFailure(100, 0.9, pause)`, or more or longer delays: `redelivery plan` shows when a " +
+		"message is dead; afterwards " +
 		"`redelivery dlq replay {dead}`",
 	look: func(v *visit) verdict {
 		if v.Worker != nil && v.Worker.Pauses {
@@ -15,7 +16,8 @@ var outageCovered = Check{
 		found := verdict{}
 		for _, s := range v.schedules() {
 			if s.ends {
-				found = worse(found, judge(s.total >= outage, Warning, "by %s a message is dead %v after its first failure", s.of, s.total.Round(time.Millisecond)))
+				found = worse(found, judge(s.total >= outage, Warning,
+					"by %s a message is dead %v after its first failure", s.of, s.total.Round(time.Millisecond)))
 			}
 		}
 		return found

@@ -9,7 +9,8 @@ import (
 var policyRange = Check{
 	Name: "policy-range", About: "Policy", Needs: Options,
 	Asks: "Do the delays of an exponential policy grow?",
-	Why: "with Max below Min times Multiplier the delay hardly grows: a dependency that is down is called as often as at " +
+	Why: "with Max below Min times Multiplier the delay hardly grows: a dependency that is down is called as often " +
+		"as at " +
 		"first",
 	Remedy: "`backoff.Exponential` with a Max of many times its Min, or `backoff.Fixed` if one delay is wanted",
 	look: func(v *visit) verdict {
@@ -26,7 +27,8 @@ var policyRange = Check{
 			}
 			if e, is := b.(backoff.Exponential); is {
 				first, last := e.Next(0), e.Next(1<<20)
-				found = worse(found, judge(e.Next(1) < last || last >= 2*first, Warning, "delays of %s are %v to %v", p.of, first, last.Round(time.Millisecond)))
+				found = worse(found, judge(e.Next(1) < last || last >= 2*first, Warning, "delays of %s are %v to %v",
+					p.of, first, last.Round(time.Millisecond)))
 			}
 		}
 		return found

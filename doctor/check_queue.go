@@ -5,7 +5,8 @@ import "time"
 var receiverQueue = Check{
 	Name: "queue", About: "Policy", Needs: Given,
 	Asks: "Are prefetched messages handled within ten seconds, and within the ack timeout?",
-	Why: "a message that comes back through the broker queues behind prefetched messages. Other consumers cannot take " +
+	Why: "a message that comes back through the broker queues behind prefetched messages. Other consumers cannot " +
+		"take " +
 		"these, and all of them come again after a restart",
 	Remedy: "`pulsar.ConsumerOptions{ReceiverQueueSize: 16}`, or about a second of work",
 	look: func(v *visit) verdict {
@@ -22,9 +23,12 @@ var receiverQueue = Check{
 		}
 		takes := v.Load.HandlerTime * time.Duration(v.Consumer.ReceiverQueueSize) / time.Duration(max(1, at))
 		if at == 0 {
-			return judge(takes <= limit, Unknown, "%d messages, one at a time, take %v; how many are handled at a time is not known: -concurrency says it",
+			return judge(takes <= limit, Unknown,
+				"%d messages, one at a time, take %v; how many are handled at a time is not known: -concurrency "+
+					"says it",
 				v.Consumer.ReceiverQueueSize, takes.Round(time.Millisecond))
 		}
-		return judge(takes <= limit, Warning, "%d messages, %d at a time, take %v", v.Consumer.ReceiverQueueSize, at, takes.Round(time.Millisecond))
+		return judge(takes <= limit, Warning, "%d messages, %d at a time, take %v", v.Consumer.ReceiverQueueSize, at,
+			takes.Round(time.Millisecond))
 	},
 }

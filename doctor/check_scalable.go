@@ -10,9 +10,11 @@ import (
 var scalable = Check{
 	Name: "scalable", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Is the topic an ordinary one, not a scalable topic of Pulsar 5?",
-	Why: "pulsar-client-go cannot read scalable topics (`topic://`). After a migration its consumers still connect, but get " +
+	Why: "pulsar-client-go cannot read scalable topics (`topic://`). After a migration its consumers still connect, " +
+		"but get " +
 		"no new messages",
-	Remedy: "read the scalable topic with a client for Pulsar 5, or publish to an ordinary topic, and do not migrate that",
+	Remedy: "read the scalable topic with a client for Pulsar 5, or publish to an ordinary topic, and do not " +
+		"migrate that",
 	look: func(v *visit) verdict {
 		if strings.HasPrefix(v.Topic, scalableDomain) {
 			return problem("%s is a scalable topic", v.Topic)
@@ -33,7 +35,8 @@ var scalable = Check{
 		switch {
 		case admin.NotFound(err):
 			if n := v.instances(); n > 0 {
-				return ok("an ordinary topic; the broker refuses to migrate it while its consumers are connected, here %d", n)
+				return ok("an ordinary topic; the broker refuses to migrate it while its consumers are connected, "+
+					"here %d", n)
 			}
 			return ok("an ordinary topic")
 		case err != nil:
@@ -41,7 +44,8 @@ var scalable = Check{
 		}
 		for _, segment := range layout.Segments {
 			if segment.Legacy {
-				return problem("it was migrated to the scalable topic %s%s: messages published now do not come here", scalableDomain, path)
+				return problem("it was migrated to the scalable topic %s%s: messages published now do not come here",
+					scalableDomain, path)
 			}
 		}
 		return problem("%s%s is a scalable topic", scalableDomain, path)

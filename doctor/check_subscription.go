@@ -20,7 +20,8 @@ var subscriptionExists = Check{
 			return unknown(err)
 		}
 		if found {
-			return ok("%s, %s, %d in the backlog", cmp.Or(sub.Type, "no type before its first consumer"), numberOfConsumers(len(sub.Consumers)), sub.MsgBacklog)
+			return ok("%s, %s, %d in the backlog", cmp.Or(sub.Type, "no type before its first consumer"),
+				numberOfConsumers(len(sub.Consumers)), sub.MsgBacklog)
 		}
 		s, err := v.stats(v.Topic)
 		if err != nil {
@@ -32,7 +33,8 @@ var subscriptionExists = Check{
 		}
 		may, err := autoSubscriptions.ofTopic(v, v.Topic)
 		if err != nil {
-			return problem("the subscription does not exist (%s); whether the broker may create it: %s", others, unknown(err).text)
+			return problem("the subscription does not exist (%s); whether the broker may create it: %s", others,
+				unknown(err).text)
 		}
 		return problem("the subscription does not exist (%s), and the broker %s", others, map[bool]string{
 			true: "creates it for its first consumer", false: "may not create it"}[may])

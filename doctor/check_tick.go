@@ -9,9 +9,11 @@ import (
 var tick = Check{
 	Name: "tick", About: "Retry topic", Needs: AdminAPI,
 	Asks: "Is the broker's tick no longer than the shortest delay?",
-	Why: "a retry is late by up to a tick; the broker sends one with a shorter delay at once, and this library holds it " +
+	Why: "a retry is late by up to a tick; the broker sends one with a shorter delay at once, and this library " +
+		"holds it " +
 		"back",
-	Remedy: "`pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s`; shorter delays than a second by nacks",
+	Remedy: "`pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s`; shorter delays than a " +
+		"second by nacks",
 	look: func(v *visit) verdict {
 		d, found := v.delayed()
 		if found.status != OK || !d.Active {
@@ -19,6 +21,7 @@ var tick = Check{
 		}
 		every := time.Duration(d.TickTime) * time.Millisecond
 		shortest, _ := policies.Bounds(v.Policy.Reconsume, 0)
-		return judge(every <= max(shortest, time.Second), Warning, "the tick is %v, the shortest delay %v", every, shortest)
+		return judge(every <= max(shortest, time.Second), Warning, "the tick is %v, the shortest delay %v", every,
+			shortest)
 	},
 }

@@ -9,12 +9,14 @@ import (
 var topicExists = Check{
 	Name: "topic", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Does the topic exist?",
-	Why: "an unknown name is often misspelled; the broker creates the topic for a consumer, which then waits for ever, or " +
+	Why: "an unknown name is often misspelled; the broker creates the topic for a consumer, which then waits for " +
+		"ever, or " +
 		"refuses the consumer",
 	Remedy: "`pulsar-admin namespaces create {namespace}` if there is none; `pulsar-admin topics create {topic}`",
 	look: func(v *visit) verdict {
 		found := v.made(v.Topic)
-		if exists, err := v.exists(v.Topic); err == nil && !exists && topicname.IsPersistent(v.Topic) { // the name may be wrong, even if the broker creates topics on demand
+		if exists, err := v.exists(v.Topic); err == nil && !exists && topicname.IsPersistent(v.Topic) {
+			// the name may be wrong, even if the broker creates topics on demand
 			if found.status == Unknown {
 				found.text = local(v.Topic) + " does not exist; " + found.text
 			}
@@ -47,6 +49,7 @@ func (v *visit) made(topic string) verdict {
 	if err != nil {
 		return unknown(err)
 	}
-	return judge(may, Problem, "%s does not exist, and the broker %s", local(topic), map[bool]string{true: "creates it when it is used",
-		false: "may not create it"}[may])
+	return judge(may, Problem, "%s does not exist, and the broker %s", local(topic),
+		map[bool]string{true: "creates it when it is used",
+			false: "may not create it"}[may])
 }

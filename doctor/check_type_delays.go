@@ -3,7 +3,8 @@ package doctor
 var typeDelays = Check{
 	Name: "type-delays", About: "Topic and subscription", Needs: Options,
 	Asks: "Does the subscription's type delay messages, where there is a retry topic?",
-	Why: "the broker delays messages on Shared and Key_Shared only: on other types it sends a retry at once, which then " +
+	Why: "the broker delays messages on Shared and Key_Shared only: on other types it sends a retry at once, which " +
+		"then " +
 		"waits in the consumer",
 	Remedy: "`pulsar.ConsumerOptions{Type: pulsar.Shared}` or `pulsar.KeyShared`, or nacks in place of retries",
 	look: func(v *visit) verdict {
@@ -13,6 +14,7 @@ var typeDelays = Check{
 		if v.delays() {
 			return ok("%s", v.typeOf())
 		}
-		return problem("a retry topic without effect on delays: the broker delays on Shared and Key_Shared only, this is %s", v.typeOf())
+		return problem("a retry topic without effect on delays: the broker delays on Shared and Key_Shared only, "+
+			"this is %s", v.typeOf())
 	},
 }

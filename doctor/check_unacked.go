@@ -22,11 +22,13 @@ var unackedLimits = Check{
 		}
 		tooSmall := verdict{}
 		if queue := v.Consumer.ReceiverQueueSize; perConsumer > 0 && perConsumer < queue {
-			tooSmall = warning("the limit of a consumer is %d, below its ReceiverQueueSize of %d: it is blocked before its queue is full", perConsumer, queue)
+			tooSmall = warning("the limit of a consumer is %d, below its ReceiverQueueSize of %d: it is blocked "+
+				"before its queue is full", perConsumer, queue)
 		}
 		waiting, rate, wait := v.waiting()
 		if rate == 0 {
-			return worse(tooSmall, ok("%d of a consumer, %d of a subscription; nothing was published in the last minute", perConsumer, total))
+			return worse(tooSmall, ok("%d of a consumer, %d of a subscription; nothing was published in the last "+
+				"minute", perConsumer, total))
 		}
 		waiting *= max(1, v.messagesPerEntry())
 		found := func(n, limit int, of string) verdict {
@@ -37,9 +39,11 @@ var unackedLimits = Check{
 			if n > limit {
 				status = Problem
 			}
-			return judge(2*n <= limit, status, "about %d of %d of a %s, at %.3g messages a second, if %g%% of them fail for %v", n, limit, of, rate,
+			return judge(2*n <= limit, status,
+				"about %d of %d of a %s, at %.3g messages a second, if %g%% of them fail for %v", n, limit, of, rate,
 				100*v.Load.Failing, wait)
 		}
-		return worse(tooSmall, worse(found(waiting/max(1, v.instances()), perConsumer, "consumer"), found(waiting, total, "subscription")))
+		return worse(tooSmall, worse(found(waiting/max(1, v.instances()), perConsumer, "consumer"),
+			found(waiting, total, "subscription")))
 	},
 }

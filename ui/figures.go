@@ -129,7 +129,8 @@ func (h *Handler) figures(ctx context.Context) (*figures, error) {
 			}
 			if letters := all[deadTopic]; letters.err == nil {
 				of := deadOf(deadTopic, letters)
-				sub.Dead, sub.DeadTopic, sub.DeadRate, sub.DeadLost = of.Letters, of.Topic, of.Rate, len(of.Subscriptions) == 0
+				sub.Dead, sub.DeadTopic, sub.DeadRate = of.Letters, of.Topic, of.Rate
+				sub.DeadLost = len(of.Subscriptions) == 0
 				if !shown[of.Topic] {
 					f.Dead = append(f.Dead, of)
 				}

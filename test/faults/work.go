@@ -97,7 +97,8 @@ func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 	}
 	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(w.policy()), redelivery.WithLogger(quiet)}
 	if w.MaxDeliveries > 0 {
-		options = append(options, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: uint32(w.MaxDeliveries)}))
+		policy := redelivery.DeadLetterPolicy{MaxDeliveries: uint32(w.MaxDeliveries)}
+		options = append(options, redelivery.WithDeadLetterPolicy(policy))
 	}
 	if w.WholeBatches {
 		options = append(options, redelivery.WithoutBatchIndexAcks())

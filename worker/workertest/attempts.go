@@ -13,12 +13,14 @@ type Attempt struct {
 	At           time.Duration           // when the handler was called, since the Subscription was made
 	Worker       int                     // whose handler it was: 0 for the Worker that was started first
 	Redeliveries uint32                  // msg.RedeliveryCount()
-	Err          error                   // the handler's error, before WithClassifier; a *worker.PanicError if it panicked; of a worker.BatchError the message's own error
-	Took         time.Duration           // how long the handler took
-	Acked        bool
-	Discarded    bool   // it was acknowledged in place of a dead letter: DeadLetterPolicy.Discard
-	Dead         bool   // the message became a dead letter
-	Reason       string // the reason in the dead letter
+	// the handler's error, before WithClassifier; a *worker.PanicError if it panicked; of a worker.BatchError the
+	// message's own error
+	Err       error
+	Took      time.Duration // how long the handler took
+	Acked     bool
+	Discarded bool   // it was acknowledged in place of a dead letter: DeadLetterPolicy.Discard
+	Dead      bool   // the message became a dead letter
+	Reason    string // the reason in the dead letter
 	// Back is how long after the attempt the message came back; negative if that was before the handler returned, as
 	// after an ack timeout, or with another Worker; 0 if it was acknowledged or became a dead letter.
 	Back time.Duration

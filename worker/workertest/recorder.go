@@ -109,7 +109,8 @@ func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err e
 			r.mu.Unlock()
 			return nil
 		}
-		c := &call{Attempt: Attempt{Message: m.ProducerMessage, At: began, Worker: of, Redeliveries: msg.RedeliveryCount()}, of: m, running: true}
+		c := &call{Attempt: Attempt{Message: m.ProducerMessage, At: began, Worker: of,
+			Redeliveries: msg.RedeliveryCount()}, of: m, running: true}
 		m.calls, r.calls, calls = append(m.calls, c), append(r.calls, c), append(calls, c)
 	}
 	r.mu.Unlock()

@@ -94,7 +94,8 @@ func (x *Subscription) start(options []worker.Option,
 	x.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	consumer, err := redelivery.Subscribe(x.broker, x.setup.Consumer, slices.Concat(
-		[]redelivery.Option{redelivery.WithLogger(quiet), redelivery.WithObserver(redelivery.Observer{Settled: x.recorder.settled})}, x.setup.Redelivery)...)
+		[]redelivery.Option{redelivery.WithLogger(quiet),
+			redelivery.WithObserver(redelivery.Observer{Settled: x.recorder.settled})}, x.setup.Redelivery)...)
 	if err != nil {
 		x.t.Fatalf("workertest: %v", err)
 	}

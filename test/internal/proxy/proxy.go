@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Proxy stands between clients and the broker. Clients look topics up by HTTP, where the broker's address is replaced by the proxy's, so that
-// the broker need not know. Many goroutines may use it.
+// Proxy stands between clients and the broker. Clients look topics up by HTTP, where the broker's address is replaced
+// by the proxy's, so that the broker need not know. Many goroutines may use it.
 type Proxy struct {
 	URL    string // for pulsar.ClientOptions
 	target string
@@ -65,7 +65,10 @@ func New(brokerURL, adminURL string) (*Proxy, error) {
 		req.Header.Del("Accept-Encoding") // so that the answer can be read
 	}
 	lookups.ModifyResponse = p.redirect
-	lookups.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	lookups.ErrorHandler = func(w http.ResponseWriter, _ *http.Request,
+		_ error) {
+		w.WriteHeader(http.StatusBadGateway)
+	}
 	p.web = &http.Server{Handler: lookups, ReadHeaderTimeout: time.Minute}
 	go func() { _ = p.web.Serve(web) }()
 	go p.accept()
