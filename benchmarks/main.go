@@ -49,7 +49,8 @@ func main() {
 		"is left out by default")
 	flag.StringVar(&c.clients, "clients", "redelivery,go,java,python", "who does it, with commas between")
 	flag.StringVar(&c.out, "out", "out", "write results.json, results.md and pictures into this `folder`")
-	flag.StringVar(&c.docs, "docs", "", "write the tables into RESULTS.md too, and the pictures into img/ of this `folder`")
+	flag.StringVar(&c.docs, "docs", "",
+		"write the tables into RESULTS.md too, and the pictures into img/ of this `folder`")
 	flag.StringVar(&c.from, "from", "", "run nothing: report what is in this results.json (`file`)")
 	flag.BoolVar(&c.redraw, "redraw", false, "run nothing: draw the pictures of -docs from the tables of RESULTS.md")
 	flag.Parse()

@@ -50,7 +50,8 @@ func compare(results []result) {
 	for i, r := range results {
 		for _, other := range results {
 			mine, ok := r.Figures["cpuUs"]
-			if ok && other.Work == r.Work && other.Setting == r.Setting && other.Client == plain.name && r.Client != plain.name {
+			if ok && other.Work == r.Work && other.Setting == r.Setting && other.Client == plain.name &&
+				r.Client != plain.name {
 				results[i].Figures["cpuUsOverPlain"] = mine - other.Figures["cpuUs"]
 			}
 		}
@@ -105,7 +106,8 @@ func (rep *report) write(done []work, out, docs string) error {
 func (rep *report) facts() string {
 	m := rep.Machine
 	var text strings.Builder
-	fmt.Fprintf(&text, "Measured %s on %d cores (%s, %s) that the broker shares, load %s before; %s.", m.When.Format(time.DateOnly),
+	fmt.Fprintf(&text, "Measured %s on %d cores (%s, %s) that the broker shares, load %s before; %s.",
+		m.When.Format(time.DateOnly),
 		m.Cores, m.CPU, m.System, m.Load, strings.Join(m.Versions, ", "))
 	if rep.Quick {
 		text.WriteString(" A quick run: sizes are smaller than usual.")

@@ -46,7 +46,8 @@ func consume(client string) error {
 	}
 	c := &consumer{job: j, to: history.NewWriter(file), failed: map[string]int{}}
 	opts := pulsar.ConsumerOptions{Topic: j.Topic, SubscriptionName: subscription, Type: pulsar.Shared,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: j.Best, RetryEnable: j.Workload == retry,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: j.Best,
+		RetryEnable:                    j.Workload == retry,
 		EnableBatchIndexAcknowledgment: j.Best}
 	if j.Workload == retry {
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 100}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// job is what a consumer's process gets as a line of JSON on standard input. It says "ready" when it is subscribed, appends to the file of
-// its history, and ends in order when standard input ends.
+// job is what a consumer's process gets as a line of JSON on standard input. It says "ready" when it is subscribed,
+// appends to the file of its history, and ends in order when standard input ends.
 type job struct {
 	URL      string `json:"url"`
 	Topic    string `json:"topic"`

@@ -1,12 +1,14 @@
-// Command compared has four clients do the same work under the same faults, checks the histories that they write, and writes docs/compared.md.
+// Command compared has four clients do the same work under the same faults, checks the histories that they write, and
+// writes docs/compared.md.
 //
 //	eval "$(../scripts/pulsar start)"
 //	go run .                                  all cells, into results/VERSION.json
 //	go run . -only java+/nack/unload          one cell, with its history in out
 //	go run . -page ../../docs/compared.md     the page, from all results
 //
-// A cell is client/workload/fault. The clients are go (plain pulsar-client-go), java, python and redelivery (this library), each as it is by
-// default, and with "+" with the options that help. The workloads are nack, batch, timeout and retry, the faults none, unload, cut and kill.
+// A cell is client/workload/fault. The clients are go (plain pulsar-client-go), java, python and redelivery (this
+// library), each as it is by default, and with "+" with the options that help. The workloads are nack, batch, timeout
+// and retry, the faults none, unload, cut and kill.
 package main
 
 import (
@@ -74,7 +76,8 @@ func run(ctx context.Context) error {
 	for _, w := range workloads {
 		for _, c := range clients {
 			for _, f := range faults {
-				chosen := *only == "" || slices.ContainsFunc(strings.Split(*only, ","), func(s string) bool { return strings.HasPrefix(c+"/"+w+"/"+f, s) })
+				chosen := *only == "" || slices.ContainsFunc(strings.Split(*only, ","),
+					func(s string) bool { return strings.HasPrefix(c+"/"+w+"/"+f, s) })
 				if missing(c, w) == "" && chosen {
 					cells = append(cells, cell{c, w, f})
 				}
@@ -93,7 +96,8 @@ func run(ctx context.Context) error {
 }
 
 // runAll runs cells side by side, and prints each result.
-func (b broker) runAll(ctx context.Context, programs map[string][]string, cells []cell, side int) (map[string]result, error) {
+func (b broker) runAll(ctx context.Context, programs map[string][]string, cells []cell, side int) (map[string]result,
+	error) {
 	var mu sync.Mutex
 	var first error
 	results, turns := map[string]result{}, make(chan struct{}, side)

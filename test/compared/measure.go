@@ -14,9 +14,10 @@ type result struct {
 	Earliest   time.Duration `json:"earliest"`   // by how much at most
 	Doubles    int           `json:"doubles"`    // deliveries of messages whose ack had returned without an error
 	Confirmed  int           `json:"confirmed"`  // of these, after an ack that the broker had answered
-	Siblings   int           `json:"siblings"`   // deliveries of acknowledged messages of a batch of which another one failed
-	Counts     int           `json:"counts"`     // deliveries whose redelivery count is not the number of nacks before
-	Latest     time.Duration `json:"latest"`     // the longest time from when a failed message was due until it came
+	// deliveries of acknowledged messages of a batch of which another one failed
+	Siblings int           `json:"siblings"`
+	Counts   int           `json:"counts"` // deliveries whose redelivery count is not the number of nacks before
+	Latest   time.Duration `json:"latest"` // the longest time from when a failed message was due until it came
 }
 
 // life is what happened to a message until now.
@@ -72,7 +73,8 @@ func (r *result) deliver(m *life, l *history.Line, workload string) {
 		due = f.At + f.Delay
 		delete(m.copies, l.Copy)
 	}
-	if f := m.asked[l.Retry]; f != nil && l.Retry > m.retry { // a retry's delay begins with its publish time, in milliseconds
+	if f := m.asked[l.Retry]; f != nil && l.Retry > m.retry {
+		// a retry's delay begins with its publish time, in milliseconds
 		due = f.At - f.At%1000 + f.Delay
 	}
 	if l.At < due {

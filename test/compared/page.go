@@ -41,14 +41,16 @@ func writePage(path string) error {
 		}
 		writeTables(&tables, strings.TrimSuffix(filepath.Base(file), ".json"), results)
 	}
-	return os.WriteFile(path, []byte(strings.Replace(text, "TABLES\n", strings.TrimLeft(tables.String(), "\n"), 1)), 0o600)
+	return os.WriteFile(path, []byte(strings.Replace(text, "TABLES\n", strings.TrimLeft(tables.String(), "\n"), 1)),
+		0o600)
 }
 
 // writeTables writes a table for each workload.
 func writeTables(to *bytes.Buffer, version string, results map[string]result) {
 	fmt.Fprintf(to, "\n## Pulsar %s\n", version)
 	for _, w := range workloads {
-		fmt.Fprintf(to, "\n### %s: `%s`\n\n| client | `%s` |\n|---|%s\n", titles[w], w, strings.Join(faults, "` | `"), strings.Repeat("---|", len(faults)))
+		fmt.Fprintf(to, "\n### %s: `%s`\n\n| client | `%s` |\n|---|%s\n", titles[w], w, strings.Join(faults, "` | `"),
+			strings.Repeat("---|", len(faults)))
 		for _, c := range clients {
 			if why := missing(c, w); why != "" {
 				if !strings.HasSuffix(c, "+") {

@@ -60,7 +60,8 @@ type process struct {
 func (b broker) run(ctx context.Context, c cell, program []string) (r result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	t := &trial{broker: b, cell: c, program: program, dir: filepath.Join("out", strings.ReplaceAll(c.String(), "/", "-")),
+	t := &trial{broker: b, cell: c, program: program,
+		dir:   filepath.Join("out", strings.ReplaceAll(c.String(), "/", "-")),
 		topic: fmt.Sprintf("persistent://public/default/compared-%08x", rand.Uint32())}
 	if err := errors.Join(os.RemoveAll(t.dir), os.MkdirAll(t.dir, 0o700)); err != nil {
 		return r, err
@@ -98,7 +99,8 @@ func (t *trial) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(job{t.proxy.URL, t.topic, t.workload, strings.HasSuffix(t.client, "+"), name, filepath.Join(dir, name+".jsonl")})
+	text, err := json.Marshal(job{t.proxy.URL, t.topic, t.workload, strings.HasSuffix(t.client, "+"), name,
+		filepath.Join(dir, name+".jsonl")})
 	if err != nil {
 		return err
 	}
@@ -140,12 +142,14 @@ func (t *trial) stop() {
 }
 
 func (t *trial) publish(ctx context.Context) error {
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: t.url, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: t.url,
+		Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: t.topic, DisableBatching: t.workload != batch, BatchingMaxMessages: 10,
+	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: t.topic, DisableBatching: t.workload != batch,
+		BatchingMaxMessages:     10,
 		BatchingMaxPublishDelay: time.Second})
 	if err != nil {
 		return err
@@ -154,7 +158,8 @@ func (t *trial) publish(ctx context.Context) error {
 	failed := make(chan error, messages)
 	for n := range messages {
 		t.to.Write(history.Event{Kind: history.Published, Message: fmt.Sprint(n)})
-		p.SendAsync(ctx, &pulsar.ProducerMessage{Payload: fmt.Append(nil, n)}, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { failed <- err })
+		p.SendAsync(ctx, &pulsar.ProducerMessage{Payload: fmt.Append(nil, n)},
+			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { failed <- err })
 	}
 	if err := p.FlushWithCtx(ctx); err != nil {
 		return err
@@ -258,7 +263,8 @@ func prepare(ctx context.Context) (map[string][]string, error) {
 	python := ".cache/python/bin/python"
 	for _, args := range [][]string{
 		{"mvn", "-q", "-B", "-f", "java/pom.xml", "compile",
-			"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DoutputDirectory=" + filepath.Join(lib, "lib")},
+			"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies",
+			"-DoutputDirectory=" + filepath.Join(lib, "lib")},
 		{"python3", "-m", "venv", ".cache/python"},
 		{python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", "python/requirements.txt"},
 	} {
@@ -267,6 +273,7 @@ func prepare(ctx context.Context) (map[string][]string, error) {
 		}
 	}
 	return map[string][]string{"go": {self, "-consume", "go"}, "redelivery": {self, "-consume", "redelivery"},
-		"java":   {"java", "-Xmx256m", "-cp", filepath.Join(lib, "classes") + string(os.PathListSeparator) + filepath.Join(lib, "lib", "*"), "Worker"},
+		"java": {"java", "-Xmx256m", "-cp", filepath.Join(lib, "classes") + string(os.PathListSeparator) +
+			filepath.Join(lib, "lib", "*"), "Worker"},
 		"python": {python, "python/worker.py"}}, nil
 }
