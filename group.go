@@ -136,7 +136,7 @@ func (c *Consumer) sent(cm pulsar.ConsumerMessage) {
 		return
 	}
 	now := c.lock()
-	c.group.Sent(now, idOf(cm.Topic(), cm.ID()), cm.ID())
+	c.group.Sent(now, idOf(cm.Topic(), cm.ID()), cm.Consumer, cm.ID())
 	c.unlockInside(now)
 }
 

@@ -110,7 +110,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) (d partition.Delivery, ok b
 	now := c.lock()
 	if c.listening.Load() && cm.GetEncryptionContext() != nil {
 		// upstream calls no interceptor with what it cannot decrypt
-		c.group.Sent(now, cp.ID, cp.Object)
+		c.group.Sent(now, cp.ID, cp.Source, cp.Object)
 	}
 	a := c.group.Arrive(now, cp)
 	var i partition.Info

@@ -48,8 +48,8 @@
 //
 // # Same as Pulsar
 //
-// A test plays scenarios on this broker and on real ones, side by side, and compares all answers (make fidelity). So
-// many scenarios leave the same trace:
+// A test plays scenarios on this broker and on real ones, side by side, and compares all answers (make fidelity). These
+// scenarios leave the same trace:
 //
 //	                            Pulsar 3.0    Pulsar 4.0    Pulsar 4.2
 //	acknowledgements              15 of 15      15 of 15      15 of 15

@@ -39,7 +39,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 	at := c.ID.position()
 	g.took(now, p)
 	p.afterReset(c.Object)
-	p.readCopy(c.ID.place(), c.Object)
+	p.readCopy(now, c.ID.place(), c.Object)
 	if previous := p.current; previous != nil && previous.at != at {
 		p.current = nil
 		g.finishEntry(now, previous)
@@ -55,7 +55,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 		if g.o.Deaf {
 			g.hearCopy(now, m)
 		}
-		if p.reads < p.active || p.isComing(c.ID.place()) {
+		if p.reads < p.active || p.isComing(c.ID.place()) || p.isAfterGap(c.ID.place()) {
 			g.dropOld(now, m, c)
 			return Arrival{Verdict: Old}
 		}

@@ -48,11 +48,12 @@ func (m *message) isFresh() bool {
 
 // Sent notes that the broker sent a message, before Arrive is called for it and for whatever upstream received
 // earlier.
-func (g *Group) Sent(now time.Duration, id ID, object any) {
-	p := g.partition(id.Topic, nil)
+func (g *Group) Sent(now time.Duration, id ID, source, object any) {
+	p := g.partition(id.Topic, source)
 	if p.sent != g.epoch {
 		p.sent, p.sentAt = g.epoch, now
 		p.coming = map[place]coming{}
+		g.clock.Set(&p.settled.timer, now+g.o.AckedAfter)
 	}
 	if p.calm == g.epoch {
 		return
@@ -68,16 +69,58 @@ func (g *Group) Sent(now time.Duration, id ID, object any) {
 // Upstream clears its queue when it is connected again. So a copy is not in the queue any more if a later one was read,
 // or if the application waited for a while and got nothing.
 func (p *Partition) isComing(at place) bool {
-	g, c := p.group, p.coming[at]
-	return p.sent == g.epoch && g.o.hasOthers() && c.number > p.read && g.reading.idleAt < c.at+idleTime
+	c, sent := p.coming[at]
+	return sent && p.sent == p.group.epoch && p.group.o.hasOthers() && p.isQueued(c)
+}
+
+func (p *Partition) isQueued(c coming) bool {
+	return c.number > p.read && p.group.reading.idleAt < c.at+idleTime
 }
 
 // readCopy notes that a copy was read.
-func (p *Partition) readCopy(at place, object any) {
-	if c, known := p.coming[at]; known && c.object == object {
-		p.reads, p.read = p.sent, c.number
-		delete(p.coming, at)
+func (p *Partition) readCopy(now time.Duration, at place, object any) {
+	c, known := p.coming[at]
+	if !known || c.object != object {
+		return
 	}
+	passed := c.number - p.read - 1
+	p.reads, p.read = p.sent, c.number
+	delete(p.coming, at)
+	if passed > 0 {
+		p.requestDropped(now)
+	}
+}
+
+// requestDropped requests the copies that are not in upstream's queue any more and were not read. Upstream drops what a
+// new connection brings before upstream is ready for it. The broker does not send that again by itself.
+func (p *Partition) requestDropped(now time.Duration) {
+	g := p.group
+	var dropped []Request
+	var first place
+	for at, c := range p.coming {
+		if p.isQueued(c) {
+			continue
+		}
+		delete(p.coming, at)
+		m := p.known(at)
+		switch {
+		case m == nil || !m.isOpen():
+		case m.state != Asked:
+			continue // it is here, or it is requested when it is due
+		case !g.o.rewinds():
+			g.send(now, &m.entry.request)
+			continue
+		}
+		if len(dropped) == 0 || at.before(first) {
+			first = at
+		}
+		dropped = append(dropped, Request{p.source, p.topic, c.object})
+	}
+	if g.o.rewinds() && len(dropped) > 0 {
+		dropped = dropped[:1] // it brings all
+		p.gap = gap{epoch: p.sent, first: first}
+	}
+	g.out.Requests = append(g.out.Requests, dropped...)
 }
 
 // dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker sends it again,
@@ -88,6 +131,24 @@ func (g *Group) dropOld(now time.Duration, m *message, c Copy) {
 		m.id, m.count = c.Object, c.count()
 		g.expect(now, m)
 	}
+}
+
+// gap is where copies are missing. Those after it would come too soon, and are dropped until the broker rewinds.
+type gap struct {
+	epoch uint64 // in which it is
+	first place  // that is missing
+	last  place  // that was dropped since
+}
+
+// isAfterGap reports whether a copy comes too soon. A copy that jumps back is of the answer to the request.
+func (p *Partition) isAfterGap(at place) bool {
+	x := &p.gap
+	if x.epoch == p.reads && x.first.before(at) && x.last.before(at) {
+		x.last = at
+		return true
+	}
+	*x = gap{}
+	return false
 }
 
 // afterReset forgets the sure ids once the application has read as far as an operator's reset: object is the

@@ -44,6 +44,11 @@
 // requests in vain the message is another consumer's, or acknowledged elsewhere, and is forgotten. A partition that
 // has sent nothing since the last loss may be away, and its messages are not forgotten.
 //
+// Upstream drops what a new connection brings before upstream is ready for it, and the broker does not send that again
+// by itself. Copies are numbered as they are sent, and read in that order: one that a later copy passed, or that did not
+// come while the application waited, was dropped. It is requested. Where the broker rewinds, the copies after it come too
+// soon, and are dropped until it does.
+//
 // # Settled messages
 //
 // A settled entry leaves the table, and its id goes into a bitmap. Every copy of it is acknowledged again. Ids
@@ -98,6 +103,8 @@
 //   - After a lost connection on Shared, copies in upstream's queue are handed out, though the broker may have sent
 //     the messages to another consumer. Those are dropped that the broker has sent here again by then.
 //   - A waiting message of a partition whose connection was not lost is requested, and the broker counts that.
+//   - A message that upstream dropped while it was connected again is requested, and the broker counts that. Where it
+//     rewinds, the order is lost if upstream dropped messages at two lost connections in a row.
 //   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.
 //   - A lost acknowledgement looks like an operator's reset if another consumer took the message, kept it for some
 //     calm seconds, and left it behind during a further loss.

@@ -74,8 +74,11 @@ func New(o Options) *Group {
 	if o.AckedAfter <= 0 {
 		o.AckedAfter = ackedAfter
 	}
-	return &Group{o: o, partitions: map[string]*Partition{}, ledgers: map[int64]*Partition{}, epoch: 1, floor: 1}
+	return &Group{o: o, partitions: map[string]*Partition{}, ledgers: map[int64]*Partition{}, epoch: firstEpoch, floor: firstEpoch}
 }
+
+// firstEpoch is that of a Group that has lost no connection.
+const firstEpoch = 1
 
 // ackedAfter is the default of Options.AckedAfter: acknowledgements are sent every 100 ms, and a busy machine
 // may take long.

@@ -22,6 +22,7 @@ type Partition struct {
 	coming  map[place]coming // what the broker sent in the epoch sent, and is not read yet; until calm
 	sending uint64           // number of the copy that the broker sent last
 	read    uint64           // number of the copy of coming that was read last
+	gap     gap              // where the broker rewinds: what upstream dropped
 	resets  marks            // where the broker sent messages again though it surely has their acknowledgements
 
 	sent    uint64        // the newest epoch in which the broker sent something
@@ -46,11 +47,19 @@ func (p *Partition) entryAt(at position) *entry {
 	return p.entries[at]
 }
 
+// known returns a message, or nil.
+func (p *Partition) known(at place) *message {
+	if e := p.entryAt(at.position); e != nil {
+		return e.known(at.index)
+	}
+	return nil
+}
+
 // partition returns the partition of a topic, which is made if it is new.
 func (g *Group) partition(topic string, source any) *Partition {
 	p := g.topic(topic)
 	if p == nil {
-		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, reads: g.epoch, sent: g.epoch, calm: g.epoch}
+		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, reads: g.epoch, sent: firstEpoch, calm: firstEpoch}
 		p.request.partition = p
 		p.request.timer.Of.request, p.settled.timer.Of.settled = &p.request, p
 		g.partitions[topic], g.latest = p, p

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func (f *fixture) arrivesAs(id ID, total int32, change func(*Copy)) Arrival {
 		change(&c)
 	}
 	if !f.o.Deaf {
-		f.Sent(f.now, c.ID, c.Object)
+		f.Sent(f.now, c.ID, "source", c.Object)
 	}
 	return f.Arrive(f.now, c)
 }
@@ -225,7 +226,7 @@ func TestRequestsInVainEndOnceThePartitionIsHeard(t *testing.T) {
 	}
 	assert.Equal(t, Asked, f.state(), "its partition may be away, for an hour")
 	assert.Greater(t, f.now, 4*time.Minute)
-	f.Sent(f.now, at(7, 0), "another message")
+	f.Sent(f.now, at(7, 0), "source", "another message")
 	for range 2 {
 		f.passes()
 	}
@@ -506,7 +507,10 @@ func TestOperatorsResetIsToldFromALostAck(t *testing.T) {
 	}
 	lost := func(f *fixture) { f.Lost(f.now) }
 	sends := func(id ID) func(*fixture) {
-		return func(f *fixture) { f.Sent(f.now, id, "new"); f.Arrive(f.now, Copy{ID: id, Object: "new", Body: "body"}) }
+		return func(f *fixture) {
+			f.Sent(f.now, id, "source", "new")
+			f.Arrive(f.now, Copy{ID: id, Object: "new", Body: "body"})
+		}
 	}
 	acks := func(id ID) func(*fixture) {
 		return func(f *fixture) {
@@ -534,9 +538,9 @@ func TestOperatorsResetIsToldFromALostAck(t *testing.T) {
 			}
 		}, lost, sends(settled)}, Settled},
 		{"acknowledged in doubt that is over", []func(*fixture){settles(settled), lost, sends(other), calm, lost, sends(settled)}, Held},
-		{"its connection is lost once more", []func(*fixture){settles(settled), calm, lost, func(f *fixture) { f.Sent(f.now, settled, "cleared") },
+		{"its connection is lost once more", []func(*fixture){settles(settled), calm, lost, func(f *fixture) { f.Sent(f.now, settled, "source", "cleared") },
 			lost, sends(settled)}, Held},
-		{"an old copy in the queue", []func(*fixture){settles(settled), calm, lost, func(f *fixture) { f.Sent(f.now, settled, "new") }, readsOldCopy}, Settled},
+		{"an old copy in the queue", []func(*fixture){settles(settled), calm, lost, func(f *fixture) { f.Sent(f.now, settled, "source", "new") }, readsOldCopy}, Settled},
 		{"a lost ack beside it", []func(*fixture){settles(settled), calm, settles(other), lost, sends(other), readsOldCopy}, Settled},
 		{"another one is reset, and the rest of the queue is new", []func(*fixture){settles(settled), settles(other), calm, lost, sends(other), readsOldCopy}, Held},
 	} {
@@ -555,7 +559,7 @@ func TestCopySentBeforeALossIsStale(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrivesAs(at(1, 0), 1, nil)
 	old := f.copy(of0, 1)
-	f.Sent(f.now, of0, old.Object)
+	f.Sent(f.now, of0, "source", old.Object)
 	f.Lost(f.now)
 	assert.Equal(t, Deliver, f.Arrive(f.now, old).Verdict)
 	i, _, _ := f.Find(of0, AnyHand)
@@ -574,7 +578,7 @@ func TestOldCopyIsDroppedIfItsMessageWasSentAgain(t *testing.T) {
 	f.arrivesAs(at(1, 0), 1, nil)
 	old, newer := f.copy(of0, 1), f.copy(of0, 1)
 	f.Lost(f.now)
-	f.Sent(f.now, of0, newer.Object)
+	f.Sent(f.now, of0, "source", newer.Object)
 	assert.Equal(t, Old, f.Arrive(f.now, old).Verdict)
 	assert.Equal(t, Deliver, f.Arrive(f.now, newer).Verdict)
 }
@@ -585,7 +589,7 @@ func TestHeldMessageThatWasSentAgainIsFresh(t *testing.T) {
 	f.Lost(f.now)
 	i, _, _ := f.Find(of0, AnyHand)
 	assert.True(t, i.Stale)
-	f.Sent(f.now, of0, "newer")
+	f.Sent(f.now, of0, "source", "newer")
 	i, _, _ = f.Find(of0, AnyHand)
 	assert.False(t, i.Stale)
 }
@@ -595,7 +599,7 @@ func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.reach(Waiting)
 	f.Lost(f.now)
-	f.Sent(f.now, of0, "dropped")
+	f.Sent(f.now, of0, "source", "dropped")
 	f.passes() // the loss
 	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
 	f.passes()
@@ -606,6 +610,33 @@ func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
 		f.due()
 	}
 	assert.Equal(t, 1, f.requests)
+}
+
+// What a new connection brings before upstream is ready for it, upstream drops, and the broker does not send it again.
+func TestNewMessageThatUpstreamDroppedIsRequested(t *testing.T) {
+	for name, later := range map[string]bool{"a later one is read": true, "none comes": false} {
+		for _, kind := range []Kind{Shared, KeyShared, Exclusive, Failover} {
+			t.Run(fmt.Sprint(name, kind), func(t *testing.T) {
+				f := newFixture(Options{Kind: kind})
+				f.Lost(f.now)
+				for entry := range int64(3) {
+					f.Sent(f.now, at(entry, 0), "source", "dropped")
+				}
+				if later {
+					f.arrivesAs(at(3, 0), 1, nil)
+				} else {
+					f.Wait(f.now)
+					f.passes()
+				}
+				f.due()
+				if kind == Exclusive || kind == Failover {
+					assert.Equal(t, 1, f.requests, "it brings all")
+					return
+				}
+				assert.Equal(t, 3, f.requests)
+			})
+		}
+	}
 }
 
 func TestCopyReadWhileInactiveIsDropped(t *testing.T) {
@@ -661,7 +692,7 @@ func TestMessageInTheQueueIsNotRequested(t *testing.T) {
 	f.reach(Waiting)
 	f.Lost(f.now)
 	c := f.copy(of0, 1)
-	f.Sent(f.now, of0, c.Object)
+	f.Sent(f.now, of0, "source", c.Object)
 	f.RedeliverNow(f.now)
 	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
 	f.due()
@@ -676,7 +707,7 @@ func newAwaitingFixture() *fixture {
 	f := newFixture(Options{Kind: Shared})
 	f.reach(Waiting)
 	f.Lost(f.now)
-	f.Sent(f.now, of0, "a copy that is dropped")
+	f.Sent(f.now, of0, "source", "a copy that is dropped")
 	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
 	f.RedeliverNow(f.now)
 	return f
@@ -688,7 +719,7 @@ func TestRetryWhoseOldCopyWasDroppedIsNotEarly(t *testing.T) {
 	old, newer := f.copy(of0, 1), f.copy(of0, 1)
 	f.arrivesAs(at(1, 1), 1, nil)
 	f.Lost(f.now)
-	f.Sent(f.now, of0, newer.Object)
+	f.Sent(f.now, of0, "source", newer.Object)
 	old.Wait, newer.Wait = time.Minute, time.Minute
 	assert.Equal(t, Old, f.Arrive(f.now, old).Verdict)
 	assert.Equal(t, Noted, f.Arrive(f.now, newer).Verdict)
@@ -739,7 +770,7 @@ func TestMessageIsStaleIfItsCopyDoesNotCome(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.reach(Waiting)
 	f.Lost(f.now)
-	f.Sent(f.now, of0, "a copy that is dropped")
+	f.Sent(f.now, of0, "source", "a copy that is dropped")
 	f.Wait(f.now)
 	for f.now < time.Minute {
 		f.passes()

@@ -131,7 +131,7 @@ func (x *encoder) timer(c *clock.Clock[timed], t *timer) {
 func (w *world) encodeGroup(x *encoder) {
 	g := w.g
 	x.int(g.memory)
-	x.bools(g.newsTurn, g.reading.waits)
+	x.bools(g.newsTurn, g.reading.waits, w.swallowed)
 	g.reading.at(w.now)
 	x.since(g.reading.last)
 	x.since(g.reading.idleAt)
@@ -159,6 +159,11 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 	x.request(g, &p.request)
 	x.place(p.last)
 	x.place(p.top)
+	x.bools(p.gap.epoch == p.sent)
+	if p.gap.epoch == p.sent {
+		x.place(p.gap.first)
+		x.place(p.gap.last)
+	}
 	x.bools(p.reads < p.active, p.reads >= max(p.floor, g.floor), p.reads == g.epoch, p.sent == g.epoch, p.calm == g.epoch, p.current != nil)
 	if p.current != nil {
 		x.int(p.current.at.entry)
@@ -170,6 +175,7 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 			if c, known := p.coming[at]; known {
 				x.object(c.object)
 				x.since(c.at)
+				x.int(max(-1, int64(c.number)-int64(p.read)))
 			}
 		}
 	}

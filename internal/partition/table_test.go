@@ -55,12 +55,16 @@ func (f *fixture) due() {
 	f.requests += len(f.Due(f.now).Requests)
 }
 
-// passes lets time pass until the next timer goes off.
+// passes lets time pass until the next timer of a message or a request goes off, or any if there is none.
 func (f *fixture) passes() {
-	if at, ok := f.Next(); ok {
-		f.now = max(f.now, at)
+	for turns := true; turns; {
+		timers := f.clock.Timers()
+		turns = len(timers) > 1 && timers[0].Of.settled != nil
+		if at, ok := f.Next(); ok {
+			f.now = max(f.now, at)
+		}
+		f.due()
 	}
-	f.due()
 }
 
 func (f *fixture) state() State {

@@ -15,9 +15,12 @@ func (g *Group) turnSettled(now time.Duration, p *Partition) {
 			g.forgetLedgers(p)
 		}
 	case p.sent == g.epoch && g.reading.idleAt >= p.sentAt+idleTime:
-		p.calm, p.reads, p.coming = g.epoch, g.epoch, nil
+		p.requestDropped(now)
+		if len(p.coming) == 0 {
+			p.calm, p.reads, p.coming = g.epoch, g.epoch, nil
+		}
 	}
-	if !p.settled.isEmpty() {
+	if !p.settled.isEmpty() || len(p.coming) > 0 {
 		g.clock.Set(&p.settled.timer, now+g.o.AckedAfter)
 	}
 }

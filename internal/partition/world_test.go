@@ -119,6 +119,8 @@ type world struct {
 	waits     bool
 	lost      bool // a connection was
 	unordered bool // messages may come out of order
+
+	swallowed bool // upstream dropped what a new connection brought
 }
 
 type worldOp struct {
@@ -194,6 +196,7 @@ const (
 	lose
 	loseAll // what was sent to the broker, too
 	late    // upstream reads a copy of the lost connection, and clears its queue then
+	swallow // upstream drops what its new connection brings
 	otherTakes
 	otherAcks
 	otherDies
@@ -205,7 +208,7 @@ const (
 )
 
 var eventNames = [events]string{"receive", "send", "flush", "pass", "ack", "nack", "nackOld", "snooze", "ackUpto", "begin", "endDone", "endFailed",
-	"beginTxn", "abort", "lose", "loseAll", "late", "otherTakes", "otherAcks", "otherDies", "moveCursor", "deactivate", "activate", "activateLate"}
+	"beginTxn", "abort", "lose", "loseAll", "late", "swallow", "otherTakes", "otherAcks", "otherDies", "moveCursor", "deactivate", "activate", "activateLate"}
 
 func (s step) String() string {
 	return fmt.Sprintf("%s %c%d.%d", eventNames[s.event], 'A'+s.topic, s.entry, s.index)
@@ -246,6 +249,9 @@ func (w *world) steps() (all []step) {
 		add(lose, t)
 		if topic.lost && w.next(t) >= 0 {
 			add(late, t)
+			if !topic.inactive && !w.swallowed {
+				add(swallow, t)
+			}
 		}
 		if len(w.pipe) > 0 {
 			add(loseAll, t)
@@ -370,8 +376,13 @@ func (w *world) do(s step) {
 	case lose, loseAll:
 		w.lose(t, s.event == loseAll)
 	case late:
-		w.g.Sent(w.now, w.id(t, w.next(t), 0), &object{of: &sending{topic: t, entry: w.next(t), left: []bool{true}}})
+		w.g.Sent(w.now, w.id(t, w.next(t), 0), t, &object{of: &sending{topic: t, entry: w.next(t), left: []bool{true}}})
 		topic.lost = false
+	case swallow:
+		kept := len(w.queue)
+		w.send(t, w.next(t))
+		w.queue = w.queue[:kept]
+		w.swallowed = true // twice costs the order, see the windows in the package comment
 	case otherTakes:
 		topic.entries[w.next(t)].owner = theirs
 	case otherAcks:
@@ -451,7 +462,7 @@ func (w *world) send(t, e int) {
 		}
 		o := &object{s, i, entry.count}
 		w.queue = append(w.queue, o)
-		w.g.Sent(w.now, w.id(t, e, i), o)
+		w.g.Sent(w.now, w.id(t, e, i), t, o)
 	}
 }
 
