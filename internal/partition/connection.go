@@ -83,10 +83,10 @@ func (p *Partition) readCopy(now time.Duration, at place, object any) {
 	if !known || c.object != object {
 		return
 	}
-	passed := c.number - p.read - 1
-	p.reads, p.read = p.sent, c.number
+	passed := c.number > p.read+1
+	p.reads, p.read = p.sent, max(p.read, c.number)
 	delete(p.coming, at)
-	if passed > 0 {
+	if passed {
 		p.requestDropped(now)
 	}
 }
