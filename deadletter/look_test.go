@@ -133,6 +133,32 @@ func TestPeekOfTheSubscription(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
+func TestLetterOfAnIDIsFoundUntilItIsReplayed(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 4, tp.letters(12)...)
+	d := b.open(tp.dlq)
+	letters := peek(t, d)
+	for _, want := range letters {
+		l, err := d.Letter(bg, want.ID)
+		require.NoError(t, err)
+		require.Equal(t, want.Properties["number"], l.Properties["number"])
+	}
+	_, err := d.Letter(bg, "no id")
+	require.ErrorIs(t, err, deadletter.ErrNoLetter)
+	_, err = d.Replay(bg, deadletter.ReplayOptions{Topic: tp.origin, Max: 1})
+	require.NoError(t, err)
+	gone := 0
+	for _, was := range letters {
+		if _, err := d.Letter(bg, was.ID); err != nil {
+			require.ErrorIs(t, err, deadletter.ErrNoLetter)
+			gone++
+		}
+	}
+	require.Equal(t, 1, gone)
+}
+
 // What was replayed is not there any more for a dry run, a second replay, or peek.
 func TestReplayedLettersAreGoneForPeekAndReplay(t *testing.T) {
 	t.Parallel()
