@@ -34,7 +34,7 @@ func (g *Group) Activate(now time.Duration, topic string, source any, active boo
 	p := g.partition(topic, source)
 	g.epoch++
 	g.lossAt = now
-	p.active = g.epoch
+	p.active, p.gap = g.epoch, gap{}
 	if !active {
 		p.floor = g.epoch
 	}
@@ -118,7 +118,7 @@ func (p *Partition) requestDropped(now time.Duration) {
 	}
 	if g.o.rewinds() && len(dropped) > 0 {
 		dropped = dropped[:1] // it brings all
-		p.gap = gap{epoch: p.sent, first: first}
+		p.gap = gap{open: true, requested: true, first: first}
 	}
 	g.out.Requests = append(g.out.Requests, dropped...)
 }
@@ -135,20 +135,36 @@ func (g *Group) dropOld(now time.Duration, m *message, c Copy) {
 
 // gap is where copies are missing. Those after it would come too soon, and are dropped until the broker rewinds.
 type gap struct {
-	epoch uint64 // in which it is
-	first place  // that is missing
-	last  place  // that was dropped since
+	open      bool
+	requested bool  // the broker is going to rewind
+	first     place // that is missing
+	last      place // that was dropped
 }
 
-// isAfterGap reports whether a copy comes too soon. A copy that jumps back is of the answer to the request.
-func (p *Partition) isAfterGap(at place) bool {
-	x := &p.gap
-	if x.epoch == p.reads && x.first.before(at) && x.last.before(at) {
-		x.last = at
-		return true
+// widenGap notes that a copy was dropped that the broker may not send again by itself.
+func (p *Partition) widenGap(at place) {
+	if !p.gap.open || at.before(p.gap.first) {
+		p.gap.open, p.gap.first = true, at
 	}
-	*x = gap{}
-	return false
+	p.gap.last = at
+}
+
+// isAfterGap reports whether a copy comes too soon. A copy that jumps back is of what the broker sends again.
+func (p *Partition) isAfterGap(at place, object any) bool {
+	x := &p.gap
+	if newer, sent := p.coming[at]; x.open && sent && p.isQueued(newer) {
+		return true // it is of what the broker sent before it rewound
+	}
+	if !x.open || !x.first.before(at) || !x.last.before(at) {
+		*x = gap{}
+		return false
+	}
+	x.last = at
+	if !x.requested {
+		x.requested = true
+		p.group.out.Requests = append(p.group.out.Requests, Request{p.source, p.topic, object})
+	}
+	return true
 }
 
 // afterReset forgets the sure ids once the application has read as far as an operator's reset: object is the

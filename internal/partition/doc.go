@@ -46,8 +46,9 @@
 //
 // Upstream drops what a new connection brings before upstream is ready for it, and the broker does not send that again
 // by itself. Copies are numbered as they are sent, and read in that order: one that a later copy passed, or that did not
-// come while the application waited, was dropped. It is requested. Where the broker rewinds, the copies after it come too
-// soon, and are dropped until it does.
+// come while the application waited, was dropped. It is requested. Where the broker rewinds, this leaves a gap, and so
+// does a copy that was sent before a Failover partition became active. The copies after a gap come too soon. They are
+// dropped, and the broker is asked to rewind unless it does so by itself.
 //
 // # Settled messages
 //
@@ -103,8 +104,9 @@
 //   - After a lost connection on Shared, copies in upstream's queue are handed out, though the broker may have sent
 //     the messages to another consumer. Those are dropped that the broker has sent here again by then.
 //   - A waiting message of a partition whose connection was not lost is requested, and the broker counts that.
-//   - A message that upstream dropped while it was connected again is requested, and the broker counts that. Where it
-//     rewinds, the order is lost if upstream dropped messages at two lost connections in a row.
+//   - A message that upstream dropped while it was connected again is requested, and the broker counts that.
+//   - A copy that upstream received late from a lost connection, and dropped, looks like one of the new connection: its
+//     message counts as this consumer's for a second.
 //   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.
 //   - A lost acknowledgement looks like an operator's reset if another consumer took the message, kept it for some
 //     calm seconds, and left it behind during a further loss.

@@ -276,7 +276,7 @@ func kinds() []*kind {
 		{name: "shared without memory", options: room(shared, 0), topics: two, window: 3, others: true, depth: 8},
 		{name: "shared with batches", options: shared, topics: batch, window: 5, others: true, depth: 8},
 		{name: "shared with batches and a queue that is cleared", options: shared, topics: batch, window: 4, clears: true, depth: 8},
-		{name: "shared with a queue that is cleared", options: shared, topics: two, window: 4, others: true, clears: true, depth: 7},
+		{name: "shared with a queue that is cleared", options: shared, topics: two, window: 4, clears: true, depth: 7},
 		{name: "exclusive with a queue that is cleared", options: exclusive, topics: two, window: 4, clears: true, depth: 8},
 		{name: "shared with index acks", options: indexAcks(shared), broker: true, topics: [][]int{{3}}, window: 6, others: true, depth: 7},
 		{name: "shared with index acks at the client", options: indexAcks(shared), topics: [][]int{{2}}, window: 4, others: true, depth: 8},

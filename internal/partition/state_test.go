@@ -73,7 +73,7 @@ func (w *world) hash(x *encoder) uint64 {
 			}
 		}
 	}
-	x.bools(w.waits, w.reset, w.lost && w.resets, w.unordered)
+	x.bools(w.waits, w.reset, w.lost && w.resets)
 	x.place(w.last)
 	x.int(int64(len(w.queue)))
 	for _, o := range w.queue {
@@ -131,7 +131,7 @@ func (x *encoder) timer(c *clock.Clock[timed], t *timer) {
 func (w *world) encodeGroup(x *encoder) {
 	g := w.g
 	x.int(g.memory)
-	x.bools(g.newsTurn, g.reading.waits, w.swallowed)
+	x.bools(g.newsTurn, g.reading.waits)
 	g.reading.at(w.now)
 	x.since(g.reading.last)
 	x.since(g.reading.idleAt)
@@ -159,8 +159,8 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 	x.request(g, &p.request)
 	x.place(p.last)
 	x.place(p.top)
-	x.bools(p.gap.epoch == p.sent)
-	if p.gap.epoch == p.sent {
+	x.bools(p.gap.open, p.gap.requested)
+	if p.gap.open {
 		x.place(p.gap.first)
 		x.place(p.gap.last)
 	}

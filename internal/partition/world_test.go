@@ -107,20 +107,17 @@ type worldTopic struct {
 
 type world struct {
 	*kind
-	g         *Group
-	now       time.Duration
-	topics    []*worldTopic
-	queue     []*object
-	pipe      []command
-	ops       []*worldOp
-	fault     string
-	last      place // of the newest message that was handed out first
-	reset     bool
-	waits     bool
-	lost      bool // a connection was
-	unordered bool // messages may come out of order
-
-	swallowed bool // upstream dropped what a new connection brought
+	g      *Group
+	now    time.Duration
+	topics []*worldTopic
+	queue  []*object
+	pipe   []command
+	ops    []*worldOp
+	fault  string
+	last   place // of the newest message that was handed out first
+	reset  bool
+	waits  bool
+	lost   bool // a connection was
 }
 
 type worldOp struct {
@@ -249,7 +246,7 @@ func (w *world) steps() (all []step) {
 		add(lose, t)
 		if topic.lost && w.next(t) >= 0 {
 			add(late, t)
-			if !topic.inactive && !w.swallowed {
+			if !topic.inactive {
 				add(swallow, t)
 			}
 		}
@@ -382,7 +379,6 @@ func (w *world) do(s step) {
 		kept := len(w.queue)
 		w.send(t, w.next(t))
 		w.queue = w.queue[:kept]
-		w.swallowed = true // twice costs the order, see the windows in the package comment
 	case otherTakes:
 		topic.entries[w.next(t)].owner = theirs
 	case otherAcks:
@@ -406,7 +402,6 @@ func (w *world) do(s step) {
 	case activateLate:
 		w.otherDies(t)
 		w.send(t, w.next(t))
-		w.unordered = true
 		w.topics[t].inactive = false
 		w.g.Activate(w.now, topicName(t), t, true)
 	}
@@ -532,7 +527,7 @@ func (w *world) handed(d Delivery) {
 	if d.Body == nil {
 		w.fail("%v handed out without a body", d.ID)
 	}
-	if at := (place{d.ID.position(), d.ID.Index}); !m.handed && !w.reset && !w.unordered && w.options.rewinds() && len(w.topics) == 1 {
+	if at := (place{d.ID.position(), d.ID.Index}); !m.handed && !w.reset && w.options.rewinds() && len(w.topics) == 1 {
 		if at.before(w.last) {
 			w.fail("%v handed out after a later one", d.ID)
 		}
