@@ -55,12 +55,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 		if g.o.Deaf {
 			g.hearCopy(now, m)
 		}
-		if p.reads < p.active {
-			p.widenGap(c.ID.place())
-			g.dropOld(now, m, c)
-			return Arrival{Verdict: Old}
-		}
-		if p.isComing(c.ID.place()) || p.isAfterGap(c.ID.place(), c.Object) {
+		if p.drops(c.ID.place(), c.Object) {
 			g.dropOld(now, m, c)
 			return Arrival{Verdict: Old}
 		}

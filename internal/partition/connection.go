@@ -7,10 +7,14 @@ import "time"
 // copy comes before. What was requested before is not requested again: if the connection swallowed that, the broker
 // sends everything again by itself.
 func (g *Group) Lost(now time.Duration) {
-	g.epoch++
+	g.beginEpoch(now)
 	if g.o.hasOthers() {
 		g.floor = g.epoch
 	}
+}
+
+func (g *Group) beginEpoch(now time.Duration) {
+	g.epoch++
 	g.lossAt = now
 }
 
@@ -32,8 +36,7 @@ func (g *Group) GiveBack(now time.Duration) {
 // one in its place.
 func (g *Group) Activate(now time.Duration, topic string, source any, active bool) {
 	p := g.partition(topic, source)
-	g.epoch++
-	g.lossAt = now
+	g.beginEpoch(now)
 	p.active, p.gap = g.epoch, gap{}
 	if !active {
 		p.floor = g.epoch
@@ -95,32 +98,28 @@ func (p *Partition) readCopy(now time.Duration, at place, object any) {
 // new connection brings before upstream is ready for it. The broker does not send that again by itself.
 func (p *Partition) requestDropped(now time.Duration) {
 	g := p.group
-	var dropped []Request
-	var first place
+	missing := gap{requested: true}
+	var object any
 	for at, c := range p.coming {
 		if p.isQueued(c) {
 			continue
 		}
 		delete(p.coming, at)
-		m := p.known(at)
-		switch {
-		case m == nil || !m.isOpen():
-		case m.state != Asked:
-			continue // it is here, or it is requested when it is due
-		case !g.o.rewinds():
+		switch m := p.known(at); {
+		case m != nil && m.isOpen() && m.state != Asked: // it is here, or it is requested when it is due
+		case g.o.rewinds():
+			missing.widen(at)
+			object = c.object
+		case m != nil && m.state == Asked:
 			g.send(now, &m.entry.request)
-			continue
+		default:
+			p.sendAgain(c.object)
 		}
-		if len(dropped) == 0 || at.before(first) {
-			first = at
-		}
-		dropped = append(dropped, Request{p.source, p.topic, c.object})
 	}
-	if g.o.rewinds() && len(dropped) > 0 {
-		dropped = dropped[:1] // it brings all
-		p.gap = gap{open: true, requested: true, first: first}
+	if missing.open {
+		p.gap = missing
+		p.sendAgain(object)
 	}
-	g.out.Requests = append(g.out.Requests, dropped...)
 }
 
 // dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker sends it again,
@@ -141,19 +140,28 @@ type gap struct {
 	last      place // that was dropped
 }
 
-// widenGap notes that a copy was dropped that the broker may not send again by itself.
-func (p *Partition) widenGap(at place) {
-	if !p.gap.open || at.before(p.gap.first) {
-		p.gap.open, p.gap.first = true, at
+// widen notes that a copy is missing.
+func (x *gap) widen(at place) {
+	if !x.open || at.before(x.first) {
+		x.open, x.first = true, at
 	}
-	p.gap.last = at
 }
 
-// isAfterGap reports whether a copy comes too soon. A copy that jumps back is of what the broker sends again.
+// drops reports whether a copy is not to be used, and notes that it was dropped.
+func (p *Partition) drops(at place, object any) bool {
+	if p.reads < p.active { // the broker may not send it again by itself
+		p.gap.widen(at)
+		p.gap.last = at
+		return true
+	}
+	return p.isComing(at) || p.isAfterGap(at, object)
+}
+
+// isAfterGap reports whether a copy comes too soon. A copy that jumps back ends the gap: the broker has rewound.
 func (p *Partition) isAfterGap(at place, object any) bool {
 	x := &p.gap
 	if newer, sent := p.coming[at]; x.open && sent && p.isQueued(newer) {
-		return true // it is of what the broker sent before it rewound
+		return true // the broker sent it before it rewound
 	}
 	if !x.open || !x.first.before(at) || !x.last.before(at) {
 		*x = gap{}
@@ -162,7 +170,7 @@ func (p *Partition) isAfterGap(at place, object any) bool {
 	x.last = at
 	if !x.requested {
 		x.requested = true
-		p.group.out.Requests = append(p.group.out.Requests, Request{p.source, p.topic, object})
+		p.sendAgain(object)
 	}
 	return true
 }

@@ -87,8 +87,13 @@ func (g *Group) send(now time.Duration, r *request) {
 			m.epoch = 0
 		}
 	}
-	g.out.Requests = append(g.out.Requests, Request{r.partition.source, r.partition.topic, first.id})
+	r.partition.sendAgain(first.id)
 	g.clock.Set(&r.timer, now+r.pause())
+}
+
+// sendAgain asks the broker for the entry of a delivery or, where it rewinds, for everything that is not acknowledged.
+func (p *Partition) sendAgain(object any) {
+	p.group.out.Requests = append(p.group.out.Requests, Request{p.source, p.topic, object})
 }
 
 // waiting returns the messages that wait for the answer, without those that are in upstream's queue.
