@@ -129,7 +129,7 @@ func TestMutants(t *testing.T) {
 			}
 			mutant := strings.Replace(string(code), m.with, m.without, 1)
 			if strings.Contains(m.without, "roaring64") && !strings.Contains(mutant, `roaring64"`) {
-				mutant = strings.Replace(mutant, "import (", "import (\n	\"github.com/RoaringBitmap/roaring/v2/roaring64\"", 1)
+				mutant = strings.Replace(mutant, "\n\n", "\n\nimport \"github.com/RoaringBitmap/roaring/v2/roaring64\"\n\n", 1)
 			}
 			dir := t.TempDir()
 			changed := filepath.Join(dir, m.file)
