@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/internal/causes"
@@ -28,42 +30,61 @@ type Group struct {
 // maxGroups bounds memory: letters of any more causes are counted as one group, whose ID is empty.
 const maxGroups = 1000
 
+// Grouping counts letters by their cause, for a program that reads them with Peek and needs more than Groups returns.
+// The zero value has no letters. It must not be used concurrently.
+type Grouping struct{ groups map[string]*Group }
+
+// Add counts a letter and returns its group, which later letters change. Of more than 1,000 causes, letters of the
+// further ones are in one group, whose ID is empty.
+func (x *Grouping) Add(l *Letter) *Group {
+	id := l.Group()
+	g := x.groups[id]
+	if g == nil {
+		g = &Group{ID: id, Type: strings.Clone(l.Type), Reason: causes.Mask(l.Reason), Origin: strings.Clone(l.Origin),
+			Subscription: strings.Clone(l.Subscription), First: l.Died, Example: l.ID}
+		if len(x.groups) >= maxGroups {
+			g = x.groups[""]
+			if g == nil {
+				g = &Group{Reason: "more groups than are kept apart", First: l.Died, Example: l.ID}
+			}
+		}
+		if x.groups == nil {
+			x.groups = map[string]*Group{}
+		}
+		x.groups[g.ID] = g
+	}
+	g.Count++
+	if l.Died.Before(g.First) {
+		g.First = l.Died
+	}
+	if l.Died.After(g.Last) {
+		g.Last = l.Died
+	}
+	return g
+}
+
+// Groups returns the groups, the largest first.
+func (x *Grouping) Groups() []*Group {
+	return slices.SortedFunc(maps.Values(x.groups), func(a, b *Group) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID))
+	})
+}
+
 // Groups counts the letters that filter chooses by their cause, the largest group first. It acknowledges none.
 func (t *Topic) Groups(ctx context.Context, filter Filter) ([]Group, error) {
-	groups := map[string]*Group{}
+	var by Grouping
 	for l, err := range t.Peek(ctx, 0) {
 		if err != nil {
 			return nil, err
 		}
-		if !filter.Match(&l) {
-			continue
-		}
-		id := l.Group()
-		g := groups[id]
-		if g == nil {
-			g = &Group{ID: id, Type: l.Type, Reason: causes.Mask(l.Reason), Origin: l.Origin,
-				Subscription: l.Subscription, First: l.Died, Example: l.ID}
-			if len(groups) >= maxGroups {
-				g = groups[""]
-				if g == nil {
-					g = &Group{Reason: "more groups than are kept apart", First: l.Died, Example: l.ID}
-				}
-			}
-			groups[g.ID] = g
-		}
-		g.Count++
-		if l.Died.Before(g.First) {
-			g.First = l.Died
-		}
-		if l.Died.After(g.Last) {
-			g.Last = l.Died
+		if filter.Match(&l) {
+			by.Add(&l)
 		}
 	}
-	all := make([]Group, 0, len(groups))
-	for _, g := range groups {
+	all := make([]Group, 0, len(by.groups))
+	for _, g := range by.Groups() {
 		all = append(all, *g)
 	}
-	slices.SortFunc(all, func(a, b Group) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID)) })
 	return all, nil
 }
 

@@ -1,17 +1,14 @@
 package ui
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
-	"github.com/pulsar-redelivery/redelivery/internal/causes"
 )
 
 // letterIndexes are the dead letter topics that somebody looked at.
@@ -23,7 +20,6 @@ type letterIndexes struct {
 const (
 	maxIndexes   = 20
 	maxSummaries = 200_000 // of a topic; further letters are counted, not listed
-	maxGroups    = 1000    // as deadletter.Topic.Groups
 	bars         = 36      // of a sparkline
 )
 
@@ -51,6 +47,7 @@ type snapshot struct {
 	state   string // of the topic, as its statistics say
 	at      time.Time
 	total   int
+	by      deadletter.Grouping
 	groups  []*letterGroup // the largest first
 	byID    map[string]*letterGroup
 	letters []summary // in order
@@ -61,7 +58,7 @@ type snapshot struct {
 
 // letterGroup is a group with its letters over time.
 type letterGroup struct {
-	deadletter.Group
+	*deadletter.Group
 	times [bars]int
 	most  int
 }
@@ -201,29 +198,13 @@ func (h *Handler) readOnce(ctx context.Context, x *letterIndex, state string) (*
 }
 
 func (s *snapshot) add(l *deadletter.Letter, reasons map[string]string) {
-	id := l.Group()
-	g := s.byID[id]
-	if g == nil && len(s.groups) >= maxGroups {
-		id = ""
-		if g = s.byID[id]; g == nil {
-			g = &letterGroup{Group: deadletter.Group{Reason: "more causes than can be listed", First: l.Died}}
-			s.byID[id], s.groups = g, append(s.groups, g)
-		}
-	}
+	of := s.by.Add(l)
+	g := s.byID[of.ID]
 	if g == nil {
-		g = &letterGroup{Group: deadletter.Group{ID: id, Type: strings.Clone(l.Type), Reason: causes.Mask(l.Reason),
-			Origin:       strings.Clone(l.Origin),
-			Subscription: strings.Clone(l.Subscription), First: l.Died, Example: l.ID}}
-		s.byID[id], s.groups = g, append(s.groups, g)
+		g = &letterGroup{Group: of}
+		s.byID[of.ID] = g
 	}
-	g.Count++
 	s.total++
-	if l.Died.Before(g.First) {
-		g.First = l.Died
-	}
-	if l.Died.After(g.Last) {
-		g.Last = l.Died
-	}
 	if len(s.letters) >= maxSummaries {
 		s.more++
 		return
@@ -242,7 +223,9 @@ func (s *snapshot) add(l *deadletter.Letter, reasons map[string]string) {
 
 // draw counts the letters of each group over time.
 func (s *snapshot) draw() {
-	for _, g := range s.groups {
+	for _, of := range s.by.Groups() {
+		g := s.byID[of.ID]
+		s.groups = append(s.groups, g)
 		if s.from.IsZero() || g.First.Before(s.from) {
 			s.from = g.First
 		}
@@ -256,10 +239,6 @@ func (s *snapshot) draw() {
 		l.group.times[bar]++
 		l.group.most = max(l.group.most, l.group.times[bar])
 	}
-	slices.SortFunc(s.groups, func(a,
-		b *letterGroup) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID))
-	})
 }
 
 // invalidate makes the next page read again.
