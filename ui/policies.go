@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/internal/simulate"
 	"github.com/pulsar-redelivery/redelivery/nack"
@@ -211,11 +211,7 @@ func length(d time.Duration) string {
 	default:
 		d = d.Round(time.Millisecond)
 	}
-	text := strings.TrimSuffix(d.String(), "m0s")
-	if text != d.String() {
-		text += "m"
-	}
-	return cmp.Or(strings.TrimSuffix(text, "h0m")+map[bool]string{true: "h"}[strings.HasSuffix(text, "h0m")], text)
+	return durations.Short(d)
 }
 
 // outcome is a simulation as the page shows it.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
 // writeCharts writes a table with a bar for each redelivery. The part of a bar that jitter may take away or add is
@@ -173,12 +175,5 @@ func formatDelay(s seconds) string {
 	default:
 		d = d.Round(time.Millisecond)
 	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return durations.Short(d)
 }

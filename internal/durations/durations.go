@@ -1,8 +1,9 @@
-// Package durations finds durations without a unit, such as 10 for 10*time.Second.
+// Package durations finds durations without a unit, such as 10 for 10*time.Second, and writes durations in short.
 package durations
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -18,4 +19,16 @@ func Wanted(d time.Duration, zero bool) string {
 		return "0 or more"
 	}
 	return "more than 0"
+}
+
+// Short returns d without minutes and seconds that are 0 at its end: 2h, 1m30s.
+func Short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
