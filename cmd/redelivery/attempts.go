@@ -7,17 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
-	"net/http"
 	"os"
 	"os/signal"
 	"regexp"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
@@ -63,7 +59,7 @@ type attemptsFlags struct {
 	n                                int
 	timeout                          time.Duration
 	forgetAll, all                   bool
-	asJSON, talkative                bool
+	asJSON                           bool
 }
 
 func attemptsCommand(args []string, stdout, stderr io.Writer) int {
@@ -94,7 +90,6 @@ func (f *attemptsFlags) parse(args []string) error {
 	set.Func("n", "", countInto(&f.n, 0, math.MaxInt))
 	set.Func("timeout", "", durationInto(&f.timeout))
 	set.BoolVar(&f.asJSON, "json", false, "")
-	set.BoolVar(&f.talkative, "v", false, "")
 	topics, err := parseAll(set, args)
 	switch {
 	case err != nil:
@@ -129,17 +124,7 @@ func (f *attemptsFlags) parse(args []string) error {
 var messageID = regexp.MustCompile(`^(\d+:\d+)(:(-1|\d+)(:\d+)?)?$`)
 
 func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if err := f.complete(); err != nil {
-		return err
-	}
-	if err := f.choose(ctx); err != nil {
-		return err
-	}
-	logger := slog.New(slog.DiscardHandler)
-	if f.talkative {
-		logger = slog.New(slog.NewTextHandler(stderr, nil))
-	}
-	client, api, err := f.connect(logger)
+	client, api, err := f.open(ctx, stderr)
 	if err != nil {
 		return err
 	}
@@ -147,15 +132,7 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err := f.reach(ctx); err != nil {
 		return err
 	}
-	// A client that asks for its partitions, and a reader, would create it.
-	var metadata struct{ Partitions int }
-	topic := f.log
-	err = api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil, &metadata)
-	if metadata.Partitions > 0 {
-		topic += "-partition-0"
-	} else if !admin.NotFound(err) {
-		err = api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/stats", nil, nil)
-	}
+	topic, err := waiting.Find(ctx, api, f.log)
 	var refused *admin.Error
 	switch {
 	case err != nil && !errors.As(err, &refused): // it does not answer, so that the log may not be there
@@ -165,8 +142,8 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	o := attempts.Options{Topic: topic, Logger: logger, ReadOnly: true, Name: "redelivery attempts"}
-	log, err := f.open(ctx, client, o)
+	o := attempts.Options{Topic: topic, Logger: f.logger(stderr), ReadOnly: true, Name: "redelivery attempts"}
+	log, err := waiting.Open(ctx, client, o)
 	if err != nil {
 		return f.locate(err)
 	}
@@ -179,25 +156,12 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 		return fmt.Errorf("the log has no message %s", f.forget)
 	}
 	o.ReadOnly = false
-	writer, err := f.open(ctx, client, o)
+	writer, err := waiting.Open(ctx, client, o)
 	if err != nil {
 		return f.locate(err)
 	}
 	defer writer.Close()
 	return f.forgets(ctx, writer, keys, stdout)
-}
-
-// open returns the log once it is read to its end.
-func (f *attemptsFlags) open(ctx context.Context, client pulsar.Client, o attempts.Options) (*attempts.Log, error) {
-	log, err := attempts.Open(client, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := log.Ready(ctx); err != nil {
-		log.Close()
-		return nil, err
-	}
-	return log, nil
 }
 
 // forgotten are the messages to forget: those of several partitions or topics may have an id.

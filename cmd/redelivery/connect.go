@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -36,6 +38,7 @@ type connection struct {
 	anyHost                 bool        // client.conf says that the admin API's certificate may be of another host
 	adminAlone              bool        // the broker is not needed
 	keyName, public, secret string      // of encrypted letters
+	talkative               bool        // the client logs to stderr
 }
 
 func (c *connection) flags(set *flag.FlagSet) {
@@ -49,6 +52,26 @@ func (c *connection) flags(set *flag.FlagSet) {
 	set.StringVar(&c.keyName, "encryption-key-name", "", "")
 	set.StringVar(&c.public, "encryption-public-key", "", "")
 	set.StringVar(&c.secret, "encryption-private-key", "", "")
+	set.BoolVar(&c.talkative, "v", false, "")
+}
+
+// open completes the flags and connects. The caller closes the client.
+func (c *connection) open(ctx context.Context, stderr io.Writer) (pulsar.Client, admin.API, error) {
+	if err := c.complete(); err != nil {
+		return nil, admin.API{}, err
+	}
+	if err := c.choose(ctx); err != nil {
+		return nil, admin.API{}, err
+	}
+	return c.connect(c.logger(stderr))
+}
+
+// logger writes to stderr with -v, and else nowhere.
+func (c *connection) logger(stderr io.Writer) *slog.Logger {
+	if c.talkative {
+		return slog.New(slog.NewTextHandler(stderr, nil))
+	}
+	return slog.New(slog.DiscardHandler)
 }
 
 // complete takes the values of unset flags from the environment, then from client.conf, then from Pulsar's defaults.

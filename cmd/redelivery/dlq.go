@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -44,7 +43,7 @@ type dlqFlags struct {
 	in                 string
 	payload, yes, all  bool
 	noExport, anyTopic bool
-	asJSON, talkative  bool
+	asJSON             bool
 	replayFlags
 }
 
@@ -151,17 +150,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 		return errUsage{err}
 	}
 	d.adminAlone = verb == "list" && !d.all
-	if err := d.complete(); err != nil {
-		return err
-	}
-	if err := d.choose(ctx); err != nil {
-		return err
-	}
-	log := slog.New(slog.DiscardHandler)
-	if d.talkative {
-		log = slog.New(slog.NewTextHandler(d.stderr, nil))
-	}
-	d.client, d.api, err = d.connect(log)
+	d.client, d.api, err = d.open(ctx, d.stderr)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,6 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.BoolVar(&d.anyTopic, "any-topic", false, "")
 	set.BoolVar(&d.yes, "yes", false, "")
 	set.BoolVar(&d.asJSON, "json", false, "")
-	set.BoolVar(&d.talkative, "v", false, "")
 	topics, err := parseAll(set, args)
 	switch {
 	case err != nil:

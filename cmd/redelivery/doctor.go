@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -60,14 +59,14 @@ command line.
 // doctorFlags are one command line of redelivery doctor.
 type doctorFlags struct {
 	connection
-	setup             doctor.Setup
-	config, consumer  string
-	gracePeriod       time.Duration
-	indexAcks         bool
-	asJSON, talkative bool
-	given             map[string]bool
-	stdout, stderr    io.Writer
-	findings          []doctor.Finding
+	setup            doctor.Setup
+	config, consumer string
+	gracePeriod      time.Duration
+	indexAcks        bool
+	asJSON           bool
+	given            map[string]bool
+	stdout, stderr   io.Writer
+	findings         []doctor.Finding
 }
 
 func doctorCommand(args []string, stdout, stderr io.Writer) int {
@@ -93,22 +92,9 @@ func (f *doctorFlags) run(ctx context.Context) error {
 		if _, err := file.Options(f.consumer); err != nil { // the error names those that there are
 			return err
 		}
-		f.adopt(file.Consumers[f.consumer])
-		if w, found := file.Workers[f.consumer]; found {
-			f.setup.Worker = workerOf(w)
-		}
+		f.adoptFile(file, f.consumer)
 	}
-	if err := f.complete(); err != nil {
-		return err
-	}
-	if err := f.choose(ctx); err != nil {
-		return err
-	}
-	log := slog.New(slog.DiscardHandler)
-	if f.talkative {
-		log = slog.New(slog.NewTextHandler(f.stderr, nil))
-	}
-	client, api, err := f.connect(log)
+	client, api, err := f.open(ctx, f.stderr)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,6 @@ func (f *doctorFlags) parse(args []string) error {
 	set.Func("operation-timeout", "", positiveInto(&s.Consumer.OperationTimeout))
 	set.Func("grace-period", "", positiveInto(&f.gracePeriod))
 	set.BoolVar(&f.asJSON, "json", false, "")
-	set.BoolVar(&f.talkative, "v", false, "")
 	topics, err := parseAll(set, args)
 	if err != nil {
 		return err
@@ -92,6 +91,14 @@ func fractionInto(n *float64) func(string) error {
 			return errors.New("want a number above 0, and at most 1")
 		}
 		return nil
+	}
+}
+
+// adoptFile takes over a file's options of a consumer and of the worker of the same name.
+func (f *doctorFlags) adoptFile(file *config.Config, consumer string) {
+	f.adopt(file.Consumers[consumer])
+	if w, found := file.Workers[consumer]; found {
+		f.setup.Worker = workerOf(w)
 	}
 }
 

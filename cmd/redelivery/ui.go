@@ -60,7 +60,7 @@ type uiFlags struct {
 	connection
 	ui.Options
 	listen, tokenFile, config, consumer string
-	insecureListen, talkative           bool
+	insecureListen                      bool
 	stdout, stderr                      io.Writer
 }
 
@@ -90,7 +90,6 @@ func (f *uiFlags) parse(args []string) error {
 	set.StringVar(&f.tokenFile, "token-file", "", "")
 	set.BoolVar(&f.insecureListen, "insecure-listen", false, "")
 	set.Func("host", "", func(s string) error { f.Hosts = append(f.Hosts, s); return nil })
-	set.BoolVar(&f.talkative, "v", false, "")
 	var err error
 	if f.Topics, err = parseAll(set, args); err != nil {
 		return err
@@ -118,17 +117,7 @@ func (f *uiFlags) run(ctx context.Context) error {
 	if err := f.adopt(); err != nil {
 		return err
 	}
-	if err := f.complete(); err != nil {
-		return err
-	}
-	if err := f.choose(ctx); err != nil {
-		return err
-	}
-	logger := slog.New(slog.DiscardHandler)
-	if f.talkative {
-		logger = slog.New(slog.NewTextHandler(f.stderr, nil))
-	}
-	client, api, err := f.connect(logger)
+	client, api, err := f.open(ctx, f.stderr)
 	if err != nil {
 		return err
 	}
@@ -163,7 +152,7 @@ func (f *uiFlags) run(ctx context.Context) error {
 	}
 }
 
-// takeToken reads or makes the token, and returns what the first address has of it.
+// takeToken reads or makes the token. A token that it made is also returned as a query, for the address to print.
 func (f *uiFlags) takeToken(address *net.TCPAddr) (query string, err error) {
 	switch {
 	case f.tokenFile != "":
@@ -181,7 +170,7 @@ func (f *uiFlags) takeToken(address *net.TCPAddr) (query string, err error) {
 	return "", nil
 }
 
-// adopt takes over what a file says.
+// adopt takes over the file of -config.
 func (f *uiFlags) adopt() error {
 	if f.config == "" {
 		return nil
@@ -201,12 +190,9 @@ func (f *uiFlags) adopt() error {
 	return nil
 }
 
-// setupOf is what a file says about a consumer and its worker, for the doctor.
+// setupOf returns the doctor's setup of a file's consumer and worker.
 func setupOf(file *config.Config, consumer, topic, subscription string) doctor.Setup {
 	d := doctorFlags{setup: doctor.Setup{Topic: topic, Subscription: subscription}}
-	d.adopt(file.Consumers[consumer])
-	if w, found := file.Workers[consumer]; found {
-		d.setup.Worker = workerOf(w)
-	}
+	d.adoptFile(file, consumer)
 	return d.setup
 }

@@ -1,17 +1,50 @@
-// Package waiting lists what a log of attempts has, for people: command redelivery attempts and package ui show it.
+// Package waiting opens a log of attempts and lists its messages for people: for command redelivery attempts and for
+// package ui.
 package waiting
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+
 	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
+
+// Find returns the topic of a log, which is a partition if the topic has some. Its error is the admin API's: NotFound of
+// package admin says that there is no log. A client that asks for partitions, and a reader, would create it.
+func Find(ctx context.Context, api admin.API, topic string) (string, error) {
+	var metadata struct{ Partitions int }
+	err := api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil, &metadata)
+	if metadata.Partitions > 0 {
+		return topic + "-partition-0", nil
+	}
+	if !admin.NotFound(err) {
+		err = api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/stats", nil, nil)
+	}
+	return topic, err
+}
+
+// Open returns a log that was read to its end.
+func Open(ctx context.Context, client pulsar.Client, o attempts.Options) (*attempts.Log, error) {
+	log, err := attempts.Open(client, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := log.Ready(ctx); err != nil {
+		log.Close()
+		return nil, err
+	}
+	return log, nil
+}
 
 // Message is a record of the log.
 type Message struct {
