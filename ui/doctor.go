@@ -131,7 +131,10 @@ func (h *Handler) wrong(f *figures) (all []wrong, asked bool) {
 
 func (h *Handler) doctorPage(w http.ResponseWriter, r *http.Request) {
 	f := h.overview.look(r.Context(), h)
-	topic, subscription := r.FormValue("topic"), r.FormValue("subscription")
+	topic, subscription, ok := f.chosen(h, w, r)
+	if !ok {
+		return
+	}
 	data := struct {
 		Topic, Subscription string
 		Subs                []subscriptionFigures
@@ -142,17 +145,9 @@ func (h *Handler) doctorPage(w http.ResponseWriter, r *http.Request) {
 	}{Topic: topic, Subscription: subscription}
 	if f != nil {
 		data.Subs = f.Subs
-		if topic == "" && len(f.Subs) > 0 {
-			data.Topic, data.Subscription = f.Subs[0].Topic, f.Subs[0].Name
-		}
 	}
-	known := f != nil && h.knows(f, data.Topic, data.Subscription)
-	if topic != "" && f != nil && !known {
-		h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(subscription)+" of "+short(topic)+".", "")
-		return
-	}
-	if known {
-		findings, at, running := h.examined(data.Topic, data.Subscription, true)
+	if f != nil && topic != "" {
+		findings, at, running := h.examined(topic, subscription, true)
 		data.Findings, data.At, data.Running = slices.Clone(findings), at, running
 		slices.SortStableFunc(data.Findings, func(a, b doctor.Finding) int { return int(b.Status) - int(a.Status) })
 		counts := map[doctor.Status]int{}

@@ -25,20 +25,19 @@ type figures struct {
 
 // subscriptionFigures are those of one subscription of one topic, with its retry topic.
 type subscriptionFigures struct {
-	Topic, Name, Type  string
-	Consumers          int
-	Backlog, Unacked   int
-	Delayed            int
-	RateIn, RateOut    float64
-	Redelivered        float64 // a second
-	Oldest             time.Time
-	HasRetry           bool
-	Retry              int // messages on the retry topic
-	Dead               int // letters on the dead letter topic
-	DeadTopic          string
-	DeadRate           float64
-	Service            *serviceFigures
-	DeadLost, HasNoOne bool
+	Topic, Name, Type string
+	Consumers         int
+	Backlog, Unacked  int
+	Delayed           int
+	RateIn, RateOut   float64
+	Redelivered       float64 // a second
+	Oldest            time.Time
+	HasRetry          bool
+	Retry             int // messages on the retry topic
+	Dead              int // letters on the dead letter topic
+	DeadTopic         string
+	Service           *serviceFigures
+	DeadLost          bool
 }
 
 // serviceFigures are those of the consumers and workers of this process.
@@ -47,7 +46,7 @@ type serviceFigures struct {
 	Outage, Paused, Blocked         bool
 	Reconnecting                    int
 	Oldest                          time.Duration
-	Succeeded, Failed, Late         uint64
+	Succeeded, Failed               uint64
 	Held                            int
 	HasWorker                       bool
 }
@@ -129,7 +128,7 @@ func (h *Handler) figures(ctx context.Context) (*figures, error) {
 			}
 			if letters := all[deadTopic]; letters.err == nil {
 				of := deadOf(deadTopic, letters)
-				sub.Dead, sub.DeadTopic, sub.DeadRate = of.Letters, of.Topic, of.Rate
+				sub.Dead, sub.DeadTopic = of.Letters, of.Topic
 				sub.DeadLost = len(of.Subscriptions) == 0
 				if !shown[of.Topic] {
 					f.Dead = append(f.Dead, of)
@@ -218,7 +217,6 @@ func (h *Handler) serviceFigures(topic, subscription string) *serviceFigures {
 		f.Reconnecting += st.Reconnecting
 		f.Held += int(st.BufferedBytes)
 		f.Oldest = max(f.Oldest, st.OldestWaiting.Truncate(time.Second))
-		f.Late += st.Late
 		if s.Worker != nil {
 			w := s.Worker.Stats()
 			f.HasWorker = true

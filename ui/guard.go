@@ -14,11 +14,10 @@ import (
 
 // guard decides who may see the pages and change something.
 type guard struct {
-	token        string
-	hosts        []string
-	allowChanges bool
-	secret       [32]byte // of this Handler: signs the tokens of forms
-	origin       *http.CrossOriginProtection
+	token  string
+	hosts  []string
+	secret [32]byte // of this Handler: signs the tokens of forms
+	origin *http.CrossOriginProtection
 }
 
 const (
@@ -27,7 +26,7 @@ const (
 )
 
 func newGuard(o Options) guard {
-	g := guard{token: o.Token, hosts: o.Hosts, allowChanges: o.AllowChanges, origin: http.NewCrossOriginProtection()}
+	g := guard{token: o.Token, hosts: o.Hosts, origin: http.NewCrossOriginProtection()}
 	_, _ = rand.Read(g.secret[:]) // never fails
 	return g
 }

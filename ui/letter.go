@@ -17,8 +17,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/payload"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // letterView is a letter as its page shows it.
@@ -142,15 +146,15 @@ func history(l *deadletter.Letter) (all []property) {
 		}
 	}
 	add(l.EventTime, "event time, set by the producer")
-	if ms, err := strconv.ParseInt(l.Properties["ORIGIN_PUBLISH_TIME"], 10, 64); err == nil && ms > 0 {
+	if ms, err := strconv.ParseInt(l.Properties[publishing.OriginPublishTime], 10, 64); err == nil && ms > 0 {
 		add(time.UnixMilli(ms), "first published to "+short(l.Origin))
 	}
-	deliveries := cmp.Or(l.Properties["ATTEMPT_COUNT"], l.Properties["REDELIVERY_COUNT"])
+	deliveries := cmp.Or(l.Properties[publishing.AttemptCount], l.Properties[reconsume.PropertyRedeliveryCount])
 	died := "died"
 	if l.Subscription != "" {
 		died += " on subscription " + show(l.Subscription)
 	}
-	if n := l.Properties["RECONSUMETIMES"]; n != "" && n != "0" {
+	if n := l.Properties[pulsar.SysPropertyReconsumeTimes]; n != "" && n != "0" {
 		died += ", after " + show(n) + " retries"
 	}
 	if deliveries != "" {

@@ -117,32 +117,15 @@ func (h *Handler) followLog(ctx context.Context, a *attemptLog) {
 func (h *Handler) openLog(ctx context.Context, topic string, readOnly bool) (*attempts.Log, error) {
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
-	// A client that asks for its partitions, and a reader, would create it.
-	var metadata struct{ Partitions int }
-	err := h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil,
-		&metadata)
-	if metadata.Partitions > 0 {
-		topic += "-partition-0"
-	} else if err == nil {
-		err = h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/stats", nil, nil)
-	}
+	topic, err := waiting.Find(ctx, h.api, topic)
 	if admin.NotFound(err) {
 		return nil, errNoLog
 	}
 	if err != nil {
 		return nil, err
 	}
-	log, err := attempts.Open(h.o.Client,
-		attempts.Options{Topic: topic, Name: "redelivery ui", ReadOnly: readOnly,
-			Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, err
-	}
-	if err := log.Ready(ctx); err != nil {
-		log.Close()
-		return nil, err
-	}
-	return log, nil
+	return waiting.Open(ctx, h.o.Client, attempts.Options{Topic: topic, Name: "redelivery ui", ReadOnly: readOnly,
+		Logger: slog.New(slog.DiscardHandler)})
 }
 
 // waitingRow is a message for the page.
@@ -162,17 +145,13 @@ func (h *Handler) waitingPage(w http.ResponseWriter, r *http.Request) {
 		Sessions            []waiting.Session
 		Total, Begun        int
 		Command             string
-	}{Topic: r.FormValue("topic"), Subscription: r.FormValue("subscription")}
+	}{}
+	var ok bool
+	if data.Topic, data.Subscription, ok = f.chosen(h, w, r); !ok {
+		return
+	}
 	if f != nil {
 		data.Subs = f.Subs
-		if data.Topic == "" && len(f.Subs) > 0 {
-			data.Topic, data.Subscription = f.Subs[0].Topic, f.Subs[0].Name
-		}
-		if data.Topic != "" && !h.knows(f, data.Topic, data.Subscription) {
-			h.fail(w, r, http.StatusNotFound,
-				"There is no subscription "+show(data.Subscription)+" of "+short(data.Topic)+".", "")
-			return
-		}
 	}
 	if f != nil && data.Topic != "" {
 		log, opening, err := h.follow(data.Topic, data.Subscription)
@@ -200,10 +179,28 @@ func (h *Handler) waitingPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, http.StatusOK, page{Title: "Waiting", Name: "waiting", Live: true, Data: data})
 }
 
-// knows reports whether the pages show a subscription.
-func (h *Handler) knows(f *figures, topic, subscription string) bool {
+// has reports whether the pages show a subscription.
+func (f *figures) has(topic, subscription string) bool {
 	return slices.ContainsFunc(f.Subs,
 		func(s subscriptionFigures) bool { return s.Topic == topic && s.Name == subscription })
+}
+
+// chosen is the subscription that a request names, or else the first one. It answers itself if there is no such one.
+func (f *figures) chosen(h *Handler, w http.ResponseWriter, r *http.Request) (topic, subscription string, ok bool) {
+	topic, subscription = r.FormValue("topic"), r.FormValue("subscription")
+	switch {
+	case f == nil:
+	case topic == "" && len(f.Subs) > 0:
+		return f.Subs[0].Topic, f.Subs[0].Name, true
+	case topic != "" && !f.has(topic, subscription):
+		h.noSubscription(w, r, topic, subscription, "")
+		return topic, subscription, false
+	}
+	return topic, subscription, true
+}
+
+func (h *Handler) noSubscription(w http.ResponseWriter, r *http.Request, topic, subscription, remedy string) {
+	h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(subscription)+" of "+short(topic)+".", remedy)
 }
 
 // attemptsCommand is a command line of redelivery attempts.
@@ -219,9 +216,8 @@ func attemptsCommand(topic, subscription string, flags ...string) string {
 func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 	topic, subscription, chosen := r.PostFormValue("topic"), r.PostFormValue("subscription"), r.PostForm["key"]
 	f := h.overview.look(r.Context(), h)
-	if f == nil || !h.knows(f, topic, subscription) {
-		h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(subscription)+" of "+short(topic)+".",
-			"Nothing was changed.")
+	if f == nil || !f.has(topic, subscription) {
+		h.noSubscription(w, r, topic, subscription, "Nothing was changed.")
 		return
 	}
 	log, _, err := h.follow(topic, subscription)
