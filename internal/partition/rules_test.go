@@ -740,6 +740,44 @@ func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
 	assert.Equal(t, Deliver, f.arrives().Verdict)
 }
 
+// Nothing says any more that a copy was in the queue once another loss begins an epoch.
+func TestMessageInTheQueueIsLookedAfterOverAnotherLoss(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Asked)
+	f.Lost(f.now)
+	f.Wait(f.now)
+	f.passes()
+	f.requests = 0
+	over, _ := f.Next()
+	f.now = over - time.Millisecond
+	f.Sent(f.now, of0, "source", "a copy that is dropped")
+	f.now = over
+	f.due()
+	assert.Zero(t, f.requests, "it may be in the queue")
+	f.Lost(f.now)
+	f.arrivesAs(at(7, 0), 1, nil)
+	f.Wait(f.now)
+	for range 3 {
+		f.passes()
+	}
+	assert.NotZero(t, f.requests)
+}
+
+func TestSnoozedMessageThatIsNotTakenStays(t *testing.T) {
+	for name, snoozed := range map[string]bool{"snoozed": true, "nacked": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(Options{Kind: Shared})
+			f.arrives()
+			_, changed, _ := f.Nack(f.now, Failure{ID: of0, Hand: AnyHand, Delay: time.Minute, Uncounted: snoozed})
+			assert.True(t, changed)
+			f.passes()
+			assert.Equal(t, Ready, f.state())
+			f.passes()
+			assert.Equal(t, map[bool]State{true: Ready, false: Asked}[snoozed], f.state())
+		})
+	}
+}
+
 func TestCopyThatALaterOnePassedIsRequested(t *testing.T) {
 	f := newAwaitingFixture()
 	f.due()
