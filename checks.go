@@ -33,9 +33,8 @@ func (p *preparation) warn() {
 func (p *preparation) warnOfAutoScaling() {
 	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
 		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit for ever, "+
-			"and then no retry "+
-			"or dead letter can be published: leave it out", "type", typeName(p.opts.Type), "subscription",
-			p.opts.SubscriptionName)
+			"and then no retry or dead letter can be published: leave it out",
+			"type", typeName(p.opts.Type), "subscription", p.opts.SubscriptionName)
 	}
 }
 

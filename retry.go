@@ -275,8 +275,9 @@ func (c *Consumer) published(d *partition.Delivery, x leaver, note *publishing.N
 			if e.To != "" {
 				attrs = append(attrs, "to", e.To)
 			}
-			c.log(level, what, append(attrs, "reason", e.Reason, "error_type", publishing.TypeName(e.Why), "error",
-				c.textOf(e.Why))...)
+			attrs = append(attrs,
+				"reason", e.Reason, "error_type", publishing.TypeName(e.Why), "error", c.textOf(e.Why))
+			c.log(level, what, attrs...)
 		}
 	}
 	if c.observer.Settled != nil {

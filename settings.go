@@ -174,9 +174,8 @@ func (s *settings) wrapped(consumer pulsar.Consumer) error {
 	if s.source == FromBroker {
 		what = "nacked messages come late, by up to 4/3 of its NackRedeliveryDelay"
 	}
-	logs.Safe(s.logger).Info("redelivery: Wrap does not know the options of the consumer: "+what, "consumer",
-		consumer.Name(),
-		"subscription", consumer.Subscription())
+	logs.Safe(s.logger).Info("redelivery: Wrap does not know the options of the consumer: "+what,
+		"consumer", consumer.Name(), "subscription", consumer.Subscription())
 	return nil
 }
 

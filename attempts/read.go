@@ -20,8 +20,8 @@ func (l *Log) follow(life context.Context, c *link) error {
 		}
 		f, err := decode(msg.Payload())
 		if err != nil { // another program's message, or of a later version: the others count all the same
-			l.o.Logger.Warn("attempts: a message of the log cannot be read and is skipped", "topic", c.topic, "message",
-				msg.ID(), "error", err)
+			l.o.Logger.Warn("attempts: a message of the log cannot be read and is skipped",
+				"topic", c.topic, "message", msg.ID(), "error", err)
 			continue
 		}
 		l.take(readAt(time.Now(), f, msg))

@@ -26,8 +26,8 @@ func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.Consum
 // result of Options. If the file has settings of dead letters and opts has a DLQ, the DLQ is moved into the options:
 // its fields apply where the file is silent, and the returned DLQ is nil. ConsumerOptions does not change anything that
 // opts points to.
-func (c *Config) ConsumerOptions(name string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, []redelivery.Option,
-	error) {
+func (c *Config) ConsumerOptions(
+	name string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, []redelivery.Option, error) {
 	found, err := c.consumer(name)
 	if err != nil {
 		return pulsar.ConsumerOptions{}, nil, err

@@ -122,8 +122,8 @@ func isNoName(err error) bool {
 // reserved are the dead letter topic and journals: nothing is replayed there.
 func (t *Topic) reserved(topic string) bool {
 	topic = topicname.Base(topic)
-	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic,
-		pulsar.DlqTopicSuffix+"-"+defaultSubscription)
+	return topic == t.o.Topic || topic == t.journalTopic() ||
+		strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)
 }
 
 // isInternal reports whether a topic is Pulsar's own, as those are whose names begin with two underscores, or has a log

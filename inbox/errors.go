@@ -12,8 +12,8 @@ func (i *Inbox) explained(operation string, err error) error {
 		return nil
 	}
 	err = fmt.Errorf("inbox: %s (%v): %w", operation, i.dialect, err)
-	if code := codeOf(err); code == i.dialect.missing || code == "" && strings.Contains(err.Error(),
-		i.dialect.missing) {
+	code, missing := codeOf(err), i.dialect.missing
+	if code == missing || code == "" && strings.Contains(err.Error(), missing) {
 		return fmt.Errorf("%w: table %s: %w", ErrNoTable, i.table, err)
 	}
 	return err

@@ -25,8 +25,7 @@ func (i *Inbox) Handler(f func(ctx context.Context, tx *sql.Tx, msg pulsar.Messa
 		if err != nil {
 			return err
 		}
-		_, err = i.commit(ctx, todo, func(ctx context.Context, tx *sql.Tx,
-			msgs []pulsar.Message) error {
+		_, err = i.commit(ctx, todo, func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
 			return f(ctx, tx, msgs[0])
 		})
 		return err

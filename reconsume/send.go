@@ -34,8 +34,8 @@ func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 // isTooLarge reports whether upstream refused a message, or the batch that it was in, for its size. One of its errors
 // has no public name.
 func isTooLarge(err error) bool {
-	return errors.Is(err, pulsar.ErrMessageTooLarge) || err != nil && strings.Contains(err.Error(),
-		"encryptedPayload exceeds MaxMessageSize")
+	return errors.Is(err, pulsar.ErrMessageTooLarge) ||
+		err != nil && strings.Contains(err.Error(), "encryptedPayload exceeds MaxMessageSize")
 }
 
 func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {

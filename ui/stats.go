@@ -112,8 +112,8 @@ func (h *Handler) topicNames(ctx context.Context) (work, dead []string, err erro
 		switch local := name[strings.LastIndex(name, "/")+1:]; {
 		case strings.HasSuffix(name, pulsar.DlqTopicSuffix):
 			dead = append(dead, name)
-		case strings.HasSuffix(name, pulsar.RetryTopicSuffix), strings.HasSuffix(name,
-			topicname.AttemptsSuffix), strings.HasPrefix(local, "__"):
+		case strings.HasSuffix(name, pulsar.RetryTopicSuffix), strings.HasSuffix(name, topicname.AttemptsSuffix),
+			strings.HasPrefix(local, "__"):
 		case isJournal(names, name):
 		default:
 			work = append(work, name)

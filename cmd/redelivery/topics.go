@@ -40,8 +40,8 @@ type subscriptionInfo struct {
 
 // topicsOf are the topics of a namespace whose names end in -DLQ or -RETRY, and those of other names for which also, if
 // it is not nil, says so.
-func topicsOf(ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo,
-	error) {
+func topicsOf(
+	ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo, error) {
 	var names []string
 	err := api.Call(ctx, http.MethodGet, admin.Topic(topicname.Persistent+namespace), nil, &names)
 	if admin.NotFound(err) {

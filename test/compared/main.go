@@ -96,8 +96,8 @@ func run(ctx context.Context) error {
 }
 
 // runAll runs cells side by side, and prints each result.
-func (b broker) runAll(ctx context.Context, programs map[string][]string, cells []cell, side int) (map[string]result,
-	error) {
+func (b broker) runAll(
+	ctx context.Context, programs map[string][]string, cells []cell, side int) (map[string]result, error) {
 	var mu sync.Mutex
 	var first error
 	results, turns := map[string]result{}, make(chan struct{}, side)

@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// fault is what goes wrong, and the work it goes wrong with.
+// fault is a fault, with the work that it disturbs.
 type fault struct {
 	set        set
 	name, what string
@@ -164,8 +164,8 @@ func processes(n int) work {
 }
 
 // repeat does something again and again.
-func repeat(times int, every time.Duration, do func(context.Context, *trial) error) func(context.Context,
-	*trial) error {
+func repeat(
+	times int, every time.Duration, do func(context.Context, *trial) error) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
 		for i := range times {
 			sleep(ctx, every)

@@ -31,8 +31,7 @@ func newPublisher(url string, w work, r *record) (p *publisher, err error) {
 		return nil, err
 	}
 	opts := pulsar.ProducerOptions{Topic: w.Topic, BatchingMaxMessages: 10, DisableBatching: true,
-		MessageRouter: func(msg *pulsar.ProducerMessage,
-			_ pulsar.TopicMetadata) int {
+		MessageRouter: func(msg *pulsar.ProducerMessage, _ pulsar.TopicMetadata) int {
 			return w.partition(number(msg.Payload))
 		}}
 	if w.Type == pulsar.KeyShared {
