@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// setup is what the doctor examines of a subscription.
+// setup returns the doctor's setup of a subscription.
 func (h *Handler) setup(topic, subscription string) doctor.Setup {
 	var s doctor.Setup
 	if h.o.Setup != nil {
@@ -45,7 +45,7 @@ func (h *Handler) moved(topic, subscription string) (retry, dead string) {
 		topicname.In(topic, cmp.Or(s.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix))
 }
 
-// examinations are what the doctor has found, by topic and subscription.
+// examinations has the doctor's findings, by topic and subscription.
 type examinations struct {
 	room chan struct{} // for those that run
 
@@ -60,15 +60,15 @@ type examination struct {
 }
 
 const (
-	examineEvery = time.Minute // while somebody looks
+	examineEvery = time.Minute // while a page is open
 	examineLimit = time.Minute
 	examiners    = 2
 	maxExamined  = 50 // subscriptions, of which the rest is examined when its page is opened
 )
 
-// examined returns what was found last, and begins to examine again if that is old.
-func (h *Handler) examined(topic, subscription string, now bool) (findings []doctor.Finding, at time.Time,
-	running bool) {
+// examined returns the last findings, and starts another examination if they are old.
+func (h *Handler) examined(
+	topic, subscription string, now bool) (findings []doctor.Finding, at time.Time, running bool) {
 	d := &h.doctor
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// figures are what an overview shows.
+// figures is the content of the overview.
 type figures struct {
 	At   time.Time
 	Subs []subscriptionFigures

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// guard decides who may see the pages and change something.
+// guard decides which requests may see the pages and change something.
 type guard struct {
 	token  string
 	hosts  []string
@@ -21,8 +21,8 @@ type guard struct {
 }
 
 const (
-	cookieToken = "redelivery-ui"      // what a browser has that has sent the token
-	cookieForms = "redelivery-ui-form" // what the tokens of forms belong to
+	cookieToken = "redelivery-ui"      // a browser gets it for the token
+	cookieForms = "redelivery-ui-form" // a form token is signed for it
 )
 
 func newGuard(o Options) guard {
@@ -78,7 +78,7 @@ func (g *guard) setCookie(w http.ResponseWriter, r *http.Request, name, value st
 		Secure: r.TLS != nil})
 }
 
-// formToken returns what a form of this browser has to send, and sets the cookie that it belongs to.
+// formToken returns the token for the forms of this browser, and sets the cookie that it is signed for.
 func (g *guard) formToken(w http.ResponseWriter, r *http.Request) string {
 	if cookie, err := r.Cookie(cookieForms); err == nil && len(cookie.Value) == 32 {
 		return g.sign("form " + cookie.Value)
@@ -96,7 +96,7 @@ func (g *guard) isOwnForm(r *http.Request) bool {
 	return err == nil && g.origin.Check(r) == nil && same(r.PostFormValue("csrf"), g.sign("form "+cookie.Value))
 }
 
-// headers forbid what no page needs: scripts and styles of others, frames, and guessing of types.
+// headers forbid scripts and styles of other sites, frames, and guessing of types. No page needs them.
 func headers(w http.ResponseWriter) {
 	header := w.Header()
 	header.Set("Content-Security-Policy",

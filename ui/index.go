@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// letterIndexes are the dead letter topics that somebody looked at.
+// letterIndexes has the dead letter topics whose pages were opened.
 type letterIndexes struct {
 	mu  sync.Mutex
 	all map[string]*letterIndex
@@ -23,7 +23,7 @@ const (
 	bars         = 36      // of a sparkline
 )
 
-// letterIndex is what is known of one dead letter topic. Letters are read once, in the background, and only a summary
+// letterIndex is the state of one dead letter topic. Letters are read once, in the background, and only a summary
 // of each is kept.
 type letterIndex struct {
 	topic        string
@@ -42,7 +42,7 @@ type letterIndex struct {
 	spent   bool // the last replay was a test whose letter died again: nothing of it is left to go on with
 }
 
-// snapshot is what one reading found. It does not change.
+// snapshot is the result of one reading. It does not change.
 type snapshot struct {
 	state   string // of the topic, as its statistics say
 	at      time.Time
@@ -63,7 +63,7 @@ type letterGroup struct {
 	most  int
 }
 
-// summary is what is kept of a letter.
+// summary is the part of a letter that is kept.
 type summary struct {
 	id, key, reason string
 	died            time.Time

@@ -34,7 +34,7 @@ type job struct {
 	report deadletter.Report
 	ended  time.Time
 	err    error
-	shown  time.Time // the last progress that pages were told of
+	shown  time.Time // when pages were last asked to show the progress
 }
 
 // begin runs a plan. It returns nil if the Handler is closed.
@@ -95,7 +95,7 @@ type jobView struct {
 	Percent                          int
 	Rate                             float64
 	Left                             string // about how long
-	Waiting                          string // what a canary waits for
+	Waiting                          string // the subscription that a canary waits for
 	Ended, Failed, Unfinished        bool
 	Err                              string
 	Run                              string
@@ -214,8 +214,8 @@ func (h *Handler) jobPage(w http.ResponseWriter, r *http.Request) {
 // stop ends a job.
 func (h *Handler) stop(w http.ResponseWriter, r *http.Request) {
 	if x := h.job(w, r); x != nil {
-		h.log.Info("ui: a change is stopped", "action", x.plan.Action, "topic", x.plan.Topic, "job", x.id, "from",
-			r.RemoteAddr)
+		h.log.Info("ui: a change is stopped",
+			"action", x.plan.Action, "topic", x.plan.Topic, "job", x.id, "from", r.RemoteAddr)
 		x.cancel()
 		redirect(w, link("job", "id", x.id))
 	}
@@ -226,7 +226,7 @@ func (h *Handler) create(name string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(h.o.ExportDir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 }
 
-// exportedFile is what a purge has exported.
+// exportedFile serves the file that a purge has exported.
 func (h *Handler) exportedFile(w http.ResponseWriter, r *http.Request) {
 	x := h.job(w, r)
 	switch {

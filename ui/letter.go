@@ -138,7 +138,7 @@ func cutBytes(text string, n int) string {
 	return text[:n]
 }
 
-// history is what a letter says about its own past, the first event first.
+// history reads the past of a letter from its properties, the first event first.
 func history(l *deadletter.Letter) (all []property) {
 	add := func(at time.Time, what string) {
 		if !at.IsZero() {
@@ -188,7 +188,7 @@ func (h *Handler) payloadFile(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(l.Payload) // the browser has gone
 }
 
-// attachment makes the browser save what is written, and not show it.
+// attachment makes the browser save the response, and not show it.
 func attachment(w http.ResponseWriter, name string) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))

@@ -41,7 +41,7 @@ func (h *Handler) deadTopic(w http.ResponseWriter, r *http.Request) *letterIndex
 	return x
 }
 
-// lettersView is what the pages of a dead letter topic have.
+// lettersView is the data of the pages of a dead letter topic.
 type lettersView struct {
 	view
 	Topic, Subscription string
@@ -147,6 +147,9 @@ func (h *Handler) groupPage(w http.ResponseWriter, r *http.Request) {
 			v.Gone, v.snapshot = !v.Reading, nil // while it is read, the group may be one of those that come
 		}
 	}
+	pageFrom := func(n int) string {
+		return link("group", "topic", x.topic, "group", id, "q", v.Query, "from", strconv.Itoa(n))
+	}
 	if v.snapshot != nil {
 		var found []summary
 		if v.Deep {
@@ -161,13 +164,12 @@ func (h *Handler) groupPage(w http.ResponseWriter, r *http.Request) {
 		}
 		v.Found = len(found)
 		if from > 0 {
-			v.Prev = link("group", "topic", x.topic, "group", id, "q", v.Query, "from",
-				strconv.Itoa(max(from-perPage, 0)))
+			v.Prev = pageFrom(max(from-perPage, 0))
 		}
 		found = found[min(from, len(found)):]
 		if len(found) > perPage {
 			found = found[:perPage]
-			v.Next = link("group", "topic", x.topic, "group", id, "q", v.Query, "from", strconv.Itoa(from+perPage))
+			v.Next = pageFrom(from + perPage)
 		}
 		v.Letters = found
 	}
@@ -182,13 +184,12 @@ func (h *Handler) groupPage(w http.ResponseWriter, r *http.Request) {
 // search finds letters by id, key, and a text of the cause.
 func search(letters []summary, g *letterGroup, group, query string) (found []summary) {
 	query = strings.ToLower(query)
+	has := func(text string) bool { return strings.Contains(strings.ToLower(text), query) }
 	for _, l := range letters {
 		if group != "" && l.group != g {
 			continue
 		}
-		if query == "" || strings.HasPrefix(l.id, query) || strings.Contains(strings.ToLower(l.key), query) ||
-			strings.Contains(strings.ToLower(l.group.Type), query) || strings.Contains(strings.ToLower(l.reason),
-			query) {
+		if strings.HasPrefix(l.id, query) || has(l.key) || has(l.group.Type) || has(l.reason) {
 			found = append(found, l)
 		}
 	}
@@ -196,8 +197,8 @@ func search(letters []summary, g *letterGroup, group, query string) (found []sum
 }
 
 // searchPayloads finds letters by a text of their payload or properties too. It reads the topic.
-func (h *Handler) searchPayloads(ctx context.Context, x *letterIndex, v lettersView, group string) (found []summary,
-	err error) {
+func (h *Handler) searchPayloads(
+	ctx context.Context, x *letterIndex, v lettersView, group string) (found []summary, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deepLimit)
 	defer cancel()
 	known := make(map[string]summary, len(v.letters))

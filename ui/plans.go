@@ -34,7 +34,7 @@ type plan struct {
 	ID      string
 	Action  string // of the audit log: replay, canary, purge, forget
 	Topic   string
-	Button  string // what happens to how many
+	Button  string // names the change and the number of letters
 	About   []string
 	Warn    []string
 	Command string
@@ -75,7 +75,7 @@ func (p *plans) take(id string) *plan {
 	return x
 }
 
-// planPage says what a change would do, with the button that makes it.
+// planPage shows the effect of a change, with the button that makes it.
 func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
 	if r.PostFormValue("action") == "forget" {
 		h.planForget(w, r)

@@ -119,7 +119,7 @@ func (h *Handler) policiesPage(w http.ResponseWriter, r *http.Request) {
 	if i := slices.IndexFunc(all, func(p policy) bool { return p.Name == r.FormValue("policy") }); i >= 0 {
 		chosen = all[i]
 	}
-	for i := range load { // what is known is not asked for
+	for i := range load { // the policy's own value, if it has one, unless the form has another
 		if load[i].Name == "concurrency" && r.FormValue("concurrency") == "" && chosen.concurrency > 0 {
 			load[i].Value = min(float64(chosen.concurrency), load[i].Max)
 		}
@@ -201,7 +201,7 @@ func schedule(p policy) (steps []step, line string) {
 	return steps, path.String()
 }
 
-// length is a duration without what does not matter.
+// length writes a duration with the precision that a picture has.
 func length(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:

@@ -33,7 +33,7 @@ var pages = map[string]func(*Handler, http.ResponseWriter, *http.Request){
 	"app.js":    (*Handler).static,
 }
 
-// changes are what forms post to.
+// changes are the pages that forms are posted to.
 var changes = map[string]func(*Handler, http.ResponseWriter, *http.Request){
 	"plan": (*Handler).planPage,
 	"do":   (*Handler).do,
@@ -67,7 +67,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page(h, w, r)
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", "POST")
-		h.fail(w, r, http.StatusMethodNotAllowed, "This is what forms are sent to.", "")
+		h.fail(w, r, http.StatusMethodNotAllowed, "Only a form can be sent to this page.", "")
 	case !h.o.AllowChanges:
 		h.fail(w, r, http.StatusForbidden, "These pages change nothing.",
 			"redelivery ui -allow-changes, or Options.AllowChanges, lets them.")
@@ -102,7 +102,7 @@ func redirect(w http.ResponseWriter, to string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// page is what a template gets.
+// page is the data of a template.
 type page struct {
 	Title string
 	Name  string // of the template
@@ -170,7 +170,7 @@ func (h *Handler) static(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, files, "static/"+path.Base(r.URL.Path))
 }
 
-// events says when the page may look otherwise: the script then loads it again.
+// events sends a number whenever pages may have changed. The script then loads its page again.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	_ = out.SetWriteDeadline(time.Time{}) // not every server has one

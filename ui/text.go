@@ -21,7 +21,7 @@ var functions = template.FuncMap{
 	"rate": rate, "lastOf": func(all []step) int { return len(all) - 1 }, "list": func(all ...any) []any { return all },
 }
 
-// show returns a text of anybody on one line, at most 500 characters of it. Characters that are not printable, and
+// show returns an untrusted text on one line, at most 500 characters of it. Characters that are not printable, and
 // those that turn the direction of reading, become dots.
 func show(text string) string { return cut(dlqcommand.Clean(text), 500) }
 
@@ -45,7 +45,7 @@ func showLines(text string) string {
 	}, text)
 }
 
-// short is a topic's name without what is the same for most.
+// short returns a topic's name without persistent:// and public/default.
 func short(topic string) string {
 	return show(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Persistent), "public/default/"))
 }

@@ -54,7 +54,7 @@ type Options struct {
 	Subscription string
 	// Services are consumers and workers of this process. Their counters and options are shown too. Default: none.
 	Services []Service
-	// Setup returns what package doctor cannot ask the broker about a subscription: policies, worker, load. The Handler
+	// Setup returns the policies, the worker and the load of a subscription, for the doctor's checks. The Handler
 	// adds the admin API, the client and the names. Default: the options of Services, or nothing.
 	Setup func(topic, subscription string) doctor.Setup
 	// Config has the policies that the page of policies begins with. Default: none.
@@ -144,7 +144,7 @@ func New(o Options) (*Handler, error) {
 	return h, nil
 }
 
-// Close ends what the pages have begun, and waits for it. A replay that it ends continues when it is begun again with
+// Close ends replays and other tasks, and waits for them. A replay that it ends continues when it is begun again with
 // the same choice, here or by redelivery dlq.
 func (h *Handler) Close() {
 	h.mu.Lock()

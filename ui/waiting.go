@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waiting"
 )
 
-// attemptLogs are the logs of attempts that somebody looks at. Each is followed until nobody has looked for a while.
+// attemptLogs has the logs of attempts whose pages are open. Each is followed until its page was closed for a while.
 type attemptLogs struct {
 	mu  sync.Mutex
 	all map[string]*attemptLog // by topic
@@ -76,7 +76,7 @@ func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening
 	return a.log, a.opening && a.log == nil, a.err
 }
 
-// followLog opens a log, and closes it when nobody has looked for a while.
+// followLog opens a log, and closes it when its page was closed for a while.
 func (h *Handler) followLog(ctx context.Context, a *attemptLog) {
 	log, err := h.openLog(ctx, a.topic, true)
 	h.logs.mu.Lock()

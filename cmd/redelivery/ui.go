@@ -183,7 +183,7 @@ func (f *uiFlags) adopt() error {
 	if f.consumer == "" {
 		return nil
 	}
-	if _, err := file.Options(f.consumer); err != nil { // knows what there is
+	if _, err := file.Options(f.consumer); err != nil { // its error lists the consumers of the file
 		return err
 	}
 	f.Setup = func(topic, subscription string) doctor.Setup { return setupOf(file, f.consumer, topic, subscription) }

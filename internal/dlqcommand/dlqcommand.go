@@ -1,5 +1,5 @@
-// Package dlqcommand has what command redelivery dlq and the pages of package ui do alike: both choose the same
-// subscription of a dead letter topic, and write commands that a shell takes.
+// Package dlqcommand chooses the subscription of a dead letter topic and quotes words of a command line, for command
+// redelivery dlq and for the pages of package ui.
 package dlqcommand
 
 import (

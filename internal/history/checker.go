@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Checker finds what a history shows. It keeps the last lines of each message. One goroutine may use it.
+// Checker finds faults in a history. It keeps the last lines of each message. One goroutine may use it.
 type Checker struct {
 	rules    Rules
 	messages map[string]*message
@@ -22,7 +22,7 @@ type Checker struct {
 	findings []Finding
 }
 
-// message is what a Checker knows of one. A nil line did not happen.
+// message is the state of a message. A nil line did not happen.
 type message struct {
 	name      string
 	published *Line
@@ -123,7 +123,7 @@ func (c *Checker) Add(l *Line) {
 	}
 }
 
-// rouse gives consumers time to come back, after it has found what waited too long for them before.
+// rouse gives consumers time to come back, after it has reported the messages that waited too long before.
 func (c *Checker) rouse(l *Line) {
 	if len(c.running) > 0 && micros(l.At-c.wake) > c.rules.Patience {
 		for _, m := range c.order {
@@ -217,7 +217,7 @@ func (c *Checker) deliver(m *message, l *Line) {
 	m.delivered, m.waits = l, false
 }
 
-// Finish returns what the whole history shows. Findings are in the order of their last lines.
+// Finish returns the summary and the findings of the whole history. Findings are in the order of their last lines.
 func (c *Checker) Finish() (Summary, []Finding) {
 	c.summary.Messages = len(c.order)
 	for _, m := range c.order {

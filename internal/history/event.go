@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Kind says what happened.
+// Kind is the kind of an event.
 type Kind string
 
 // What happens to a message. Published, Nacked, Snoozed, Reconsumed and Acking are written before the call, Acked after

@@ -49,7 +49,7 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 	}{f.Fault, f.Message, f.Text, lines})
 }
 
-// Summary counts what a history has.
+// Summary counts the events of a history.
 type Summary struct {
 	Messages   int `json:"messages"`
 	Deliveries int `json:"deliveries"`
@@ -66,7 +66,7 @@ type Summary struct {
 	Longest time.Duration `json:"-"`
 }
 
-// Rules say what a Checker may expect.
+// Rules are the promises of the client that a Checker may rely on.
 type Rules struct {
 	// Window is how long before a lost connection or a kill an acknowledgement may be lost, and a copy may be on its
 	// way to another consumer. A link may be dead for some keep-alive intervals before the client notices. 0 is

@@ -22,7 +22,7 @@ const (
 type Options struct {
 	Kind          Kind
 	NonDurable    bool          // the broker forgets the subscription with its connection
-	IndexAcks     IndexAcks     // what becomes of the acknowledgement of one message of a batch
+	IndexAcks     IndexAcks     // whether client and broker acknowledge single messages of a batch
 	Stays         bool          // a message that is due is not left to other consumers if it is here
 	Drops         bool          // a message that fails is not kept, and the broker sends it again
 	MemoryLimit   int64         // bytes of bodies that are kept; 0 for none

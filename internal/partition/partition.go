@@ -18,11 +18,11 @@ type Partition struct {
 
 	floor   uint64           // messages of an earlier epoch are stale
 	active  uint64           // copies of an earlier epoch are dropped: the broker sent them before this consumer became active
-	reads   uint64           // epoch in which the broker sent what is read now
-	coming  map[place]coming // what the broker sent in the epoch sent, and is not read yet; until calm
+	reads   uint64           // epoch in which the broker sent the copies that are read now
+	coming  map[place]coming // copies of the epoch sent that are not read yet; nil once calm
 	sending uint64           // number of the copy that the broker sent last
 	read    uint64           // number of the copy of coming that was read last
-	gap     gap              // where the broker rewinds: what upstream dropped
+	gap     gap              // where the broker rewinds: copies that were dropped
 	resets  marks            // where the broker sent messages again though it surely has their acknowledgements
 
 	sent    uint64        // the newest epoch in which the broker sent something

@@ -19,8 +19,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Find returns the topic of a log, which is a partition if the topic has some. Its error is the admin API's: NotFound of
-// package admin says that there is no log. A client that asks for partitions, and a reader, would create it.
+// Find returns the topic of a log, which is a partition if the topic has some. Its error is the admin API's: NotFound
+// of package admin says that there is no log. A client that asks for partitions, and a reader, would create it.
 func Find(ctx context.Context, api admin.API, topic string) (string, error) {
 	var metadata struct{ Partitions int }
 	err := api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil, &metadata)

@@ -6,7 +6,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// result is what a history shows, with no fault as an excuse.
+// result counts the events of a history, with no fault as an excuse.
 type result struct {
 	Lost       int           `json:"lost"`       // never acknowledged, and the broker has nothing left
 	Unfinished int           `json:"unfinished"` // not acknowledged, and still at the broker when the run ended
@@ -20,7 +20,7 @@ type result struct {
 	Latest   time.Duration `json:"latest"` // the longest time from when a failed message was due until it came
 }
 
-// life is what happened to a message until now.
+// life is the past of a message.
 type life struct {
 	acked, confirmed, fails bool
 	nacks                   int

@@ -121,7 +121,7 @@ func patiently(ctx context.Context, do func() error) (err error) {
 	return err
 }
 
-// state is what the broker says about the subscriptions of a topic.
+// state returns the broker's statistics of the subscriptions of a topic.
 type state struct {
 	backlog int // messages that are not acknowledged
 	unacked int // of these, sent to consumers

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// consumer is an application. Its app says what it does with messages.
+// consumer is an application. work.App chooses how it handles messages.
 type consumer struct {
 	*redelivery.Consumer
 	client    pulsar.Client
@@ -65,7 +65,7 @@ func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
 	return c, nil
 }
 
-// begin starts what the application is made of.
+// begin starts the goroutines of the application, or its Worker.
 func (c *consumer) begin() error {
 	switch {
 	case c.work.App == byKey, c.work.App == poisoned, c.work.App == service:
@@ -130,13 +130,13 @@ func (c *consumer) close() {
 	}
 }
 
-// note writes what happened to the consumer.
+// note writes an event of the consumer.
 func (c *consumer) note(e history.Event) {
 	e.Consumer = c.work.Name
 	c.record.note(e)
 }
 
-// about writes what happened to a message.
+// about writes an event of a message.
 func (c *consumer) about(msg pulsar.Message, e history.Event) {
 	e.Message, e.Copy = fmt.Sprint(number(msg.Payload())), msg.ID().String()
 	c.note(e)

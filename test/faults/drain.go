@@ -20,7 +20,7 @@ func (e *stuckError) Error() string {
 // connects again.
 const patience = 75 * time.Second
 
-// drain waits until the broker has nothing left, and then for what might come twice.
+// drain waits until the broker has nothing left, and then for messages that might come twice.
 func (t *trial) drain(ctx context.Context) error {
 	for _, topic := range t.drained() {
 		last, since := state{}, time.Now()

@@ -118,7 +118,7 @@ func (t *trial) logIsBack(ctx context.Context) error {
 		}
 	}
 	if n := t.progress().logFailures; t.fault.tells && n == 0 {
-		return errors.New("nobody was told that the log failed")
+		return errors.New("the consumer did not report that the log failed")
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ const role = "app"
 
 var allowed = []string{"produce", "consume"}
 
-// startGuarded starts a broker that lets a role do what it is granted, and whoever has none do everything.
+// startGuarded starts a broker that checks the permissions of a role. A client without a role may do everything.
 func startGuarded(ctx context.Context) (b *broker, stop func(), token string, err error) {
 	secret := []byte(rand.Text() + rand.Text())
 	env := []string{"PULSAR_NAME=chaos-guarded", "PULSAR_CONF_authenticationEnabled=true",

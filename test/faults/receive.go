@@ -8,7 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// own is a message as an application may have it: decoded, and with what was received inside.
+// own is a message type of an application: it is decoded, and the received message is inside.
 type own struct{ pulsar.Message }
 
 func (m own) Payload() []byte { return append(m.Message.Payload()[:6:6], " decoded"...) }

@@ -56,7 +56,7 @@ func (c counts) String() string {
 	return fmt.Sprintf("%d delivered, %d failures, %d refused, %d settled", c.delivered, c.failed, c.refused, c.settled)
 }
 
-// progress counts what the Consumer of this process did; those of other processes are in their files.
+// progress counts the events of this process's Consumer. Other processes have files of their own.
 func (t *trial) progress() counts {
 	if t.local == nil {
 		return counts{}
@@ -101,7 +101,7 @@ func (t *trial) broke(why string) {
 	t.record.note(history.Event{Kind: history.Disconnected, Note: why})
 }
 
-// result is what the history of a trial shows.
+// result is the verdict on the history of a trial.
 type result struct {
 	history.Summary
 	found    map[history.Fault]int

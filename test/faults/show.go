@@ -6,7 +6,7 @@ import (
 	"runtime/pprof"
 )
 
-// stats says what the Consumer of this process has, and where it writes down what its goroutines do.
+// stats returns the Stats of this process's Consumer, and the file with the stacks of its goroutines.
 func (t *trial) stats() string {
 	if t.local == nil {
 		return "the Consumers are in other processes"

@@ -23,7 +23,7 @@ const (
 	byKey app = "by key"
 )
 
-// work is what consumers have to do, and how.
+// work describes the task of the consumers.
 type work struct {
 	App             app
 	URL, Topic      string

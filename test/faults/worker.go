@@ -69,7 +69,7 @@ func (c *consumer) observeSettled() redelivery.Option {
 	}})
 }
 
-// observeReceived notes what the Consumer has before a handler does.
+// observeReceived notes messages when the Consumer receives them, before a handler does.
 func (c *consumer) observeReceived() redelivery.Option {
 	received := func(e redelivery.Event) {
 		if e.Message != nil {
