@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -37,6 +38,8 @@ type modelExpected struct {
 	settled  time.Time
 	had      int // how many copies the Consumer had taken by then
 	takenBy  int // and the application
+
+	refused bool // a cumulative acknowledgement of it failed
 
 	unsure bool // a call to settle it failed, and the broker may have the acknowledgement nevertheless
 	either bool // it was settled shortly before an operator's reset, which may bring it back or not
@@ -183,7 +186,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	// A connection was lost with the acknowledgement, and another consumer had the message since; the broker has had
 	// time for it.
 	lost := m.stand == modelSettled && o.shared && m.copy.epoch < c.epoch && c.sent.Sub(m.settled) > 4*time.Second
-	if m.either || lost || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
+	if m.either || lost || r.mayBeUnsent(m) || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
 		r.forget(m)
 		m = r.of(c.entry, c.index)
 	}
@@ -209,6 +212,12 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	}
 	m.stand, m.msg, m.copy, m.at, m.count, m.slack, m.loose = modelHeld, msg, c, now, count, 0, loose
 	m.deadline = now.Add(r.cfg.Timeout + r.delay(count))
+}
+
+// mayBeUnsent reports whether a cumulative acknowledgement may not have reached the broker though the call returned nil.
+// After one that failed in the middle of a batch, upstream does not send another one for the entries before the batch.
+func (r *modelRun) mayBeUnsent(m *modelExpected) bool {
+	return m.stand == modelSettled && m.refused && r.cfg.Batches && !r.cfg.IndexAcks
 }
 
 // checkCount checks the redelivery count: one more than the last or, of what is no batch, the broker's if that is more.
@@ -254,6 +263,7 @@ func (r *modelRun) ended(m *modelExpected, how string, err error) {
 	case err != nil:
 		r.w.note("%v of %v: %v", how, m, err)
 		m.unsure = true
+		m.refused = m.refused || strings.HasPrefix(how, "a cumulative")
 	case m.stand != modelSettled:
 		m.stand, m.how, m.settled, m.had = modelSettled, how, time.Now(), r.cons.had()
 		m.takenBy = r.taken
