@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,8 +168,10 @@ func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
 		require.NoError(t, err)
 		defer second.Close()
 
+		var subscribes atomic.Bool // it has cleared its queue by then
 		b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 			if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
+				subscribes.Store(true)
 				return pulsartest.Pass.After(2 * time.Second) // the second one gets all
 			}
 			return pulsartest.Pass
@@ -181,6 +184,7 @@ func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
 			require.NoError(t, second.Ack(msg))
 		}
 		require.Len(t, handled, n)
+		require.Eventually(t, subscribes.Load, 10*time.Second, ms(1))
 		again := 0
 		drain(t, first, 3*time.Second, func(msg pulsar.Message) { again++; require.NoError(t, first.Ack(msg)) })
 		require.LessOrEqual(t, again, 10)
