@@ -4,9 +4,9 @@ import "encoding/binary"
 
 // frame is one message of the log's topic. Its records are those of one session, but for copies.
 //
-// Bytes: version, flags, session, number, checkpoint, then the parts that the flags name, tables of strings and of
-// sessions, and the changes. Numbers are varints; ids of messages are differences to the one before. A record takes
-// about ten bytes.
+// Bytes: version, flags, session, number, checkpoint; as flagged, asOf, name, lease; a table of strings; a table of
+// sessions; copied sessions, as flagged; the changes. Numbers are varints, session ids eight bytes. Ledger and entry of
+// a change are differences from the change before. A record takes about ten bytes.
 type frame struct {
 	flags      flags
 	session    SessionID
@@ -53,7 +53,7 @@ type sessionCopy struct {
 
 const version = 1
 
-// The fields of a change beside its key.
+// Flags of a change: which fields follow.
 const (
 	hasCrashes = 1 << iota
 	hasBegun

@@ -41,8 +41,8 @@ func (f Func) Next(redeliveryCount uint32) time.Duration {
 
 type fixed time.Duration
 
-// Fixed delays every redelivery by d. A negative d counts as 0. Options refuse it, and a d above 0 that is below a
-// millisecond: its unit was forgotten.
+// Fixed delays every redelivery by d. A negative d counts as 0. Options refuse a negative d, and a positive d below a
+// millisecond, where a unit was probably forgotten.
 func Fixed(d time.Duration) RedeliveryBackoff { return fixed(d) }
 
 func (f fixed) Next(uint32) time.Duration { return max(0, time.Duration(f)) }

@@ -17,7 +17,7 @@ type client struct {
 	note string
 }
 
-// A setting is one way to do a work.
+// A setting is one way to run a work.
 type setting struct {
 	name       string
 	task       worker.Task
@@ -115,8 +115,7 @@ func works(size func(full, quick int) int) []work {
 	return []work{{
 		name: "W1", title: "Precision of nacks",
 		text: "Every message fails at once, again and again; its delay is 100 ms · 2ⁿ. steady: all messages are " +
-			"there at first. " +
-			"sparse: one every 400 ms. mixed: one every 20 ms, each failing one to six times.",
+			"published before. sparse: one every 400 ms. mixed: one every 20 ms, each failing one to six times.",
 		settings: []setting{{name: "steady", task: nack}, {name: "sparse", task: sparse, every: 400 * time.Millisecond},
 			{name: "mixed", task: mixed, every: 20 * time.Millisecond}},
 		clients: []client{ours, ours1ms, memory, plain, plainOf0, java, javaOf0, python}, columns: lateness,
@@ -127,21 +126,20 @@ func works(size func(full, quick int) int) []work {
 		clients:  []client{ours, plain}, columns: lateness,
 	}, {
 		name: "W1c", title: "Precision of nacks behind a backlog",
-		text: "Each thirtieth of 3,000 messages that are there at first fails once, for 100 ms. One goroutine " +
-			"handles them, 20 ms each.",
+		text: "Every thirtieth of 3,000 messages that were published before fails once, with a delay of 100 ms. One " +
+			"goroutine handles them, 20 ms each.",
 		settings: []setting{{name: "Shared, backlog", task: backlog}},
 		clients:  []client{ours, plain}, columns: lateness,
 	}, {
 		name: "W2", title: "Precision of ack timeouts",
-		text: "Messages are never settled until they came often enough. The timeout is 1 s; with backoff, 1 s + " +
+		text: "No message is settled until it has come often enough. The timeout is 1 s; with backoff, 1 s + " +
 			"100 ms · 2ⁿ.",
 		settings: []setting{{name: "1 s", task: ack}, {name: "with backoff", task: ackBackoff}},
 		clients:  []client{ours, ours1ms, plainNone, java, java100, pythonAck}, columns: lateness,
 	}, {
 		name: "W3", title: "Many messages waiting",
-		text: "The live heap per message that was nacked and waits, and per id object of which the application or " +
-			"the client holds " +
-			"one: redelivery's heap has it in it. Then CPU while nothing is due. spread: due times over ten minutes. " +
+		text: "Live heap per waiting nacked message, and per message id that the application or the client holds; " +
+			"redelivery's heap includes the id. Then CPU while nothing is due. spread: due times over ten minutes. " +
 			"at once: all are due at one moment, handed over and acknowledged.",
 		settings: []setting{{name: "spread", task: spread, full: true}, {name: "at once", task: atOnce}},
 		clients:  []client{ours, plain, java},
@@ -153,8 +151,7 @@ func works(size func(full, quick int) int) []work {
 	}, {
 		name: "W3b", title: "Very many keys in a tracker",
 		text: "The trackers of this library by themselves. track + untrack: one key comes, another goes. blocked: " +
-			"the longest that " +
-			"an Untrack took while all keys were handed over.",
+			"the longest Untrack while all keys were handed over.",
 		settings: []setting{{name: "200,000", task: tracker(200_000)}, {name: "1,000,000", task: tracker(1_000_000)}},
 		clients:  []client{nackTracker, ackTracker},
 		columns: []column{{"per key", "bytes", "%.0f B"}, {"track, growing", "fillNs", "%.0f ns"},

@@ -130,8 +130,8 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 			topicname.Base(o.Topic))
 	}
 	if strings.Contains(o.Topic, "-partition-") {
-		return nil, fmt.Errorf(`%w: it reads the text after "-partition-" within a name, as in %s, as a number; set `+
-			`deadLetterTopic in the Java consumer's DeadLetterPolicy for letters to come, and read these with Java`,
+		return nil, fmt.Errorf(`%w: pulsar-client-go reads the text after "-partition-" in %s as a number; set `+
+			`deadLetterTopic in the Java consumer's DeadLetterPolicy for future letters, and read these with Java`,
 			ErrUnopenable, o.Topic)
 	}
 	o.Subscription = cmp.Or(o.Subscription, defaultSubscription)
@@ -200,8 +200,8 @@ func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
 	return all
 }
 
-// partitions are the topics that a partitioned topic is made of, or the topic alone. To ask the broker would create it,
-// so first of all the admin API is asked, if there is one, whether it exists.
+// partitions are the topics that a partitioned topic is made of, or the topic alone. Asking the broker would create the
+// topic, so the admin API, if given, is asked first whether it exists.
 func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) {
 	if _, err := t.subscriptions(ctx, topic); err != nil {
 		return nil, err
@@ -209,8 +209,8 @@ func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) 
 	return within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 }
 
-// within calls a function that takes no context: it lasts for the client's operation timeout at most. A later result is
-// dropped.
+// within calls create, which takes no context, and returns when ctx ends. create itself may run on until the client's
+// operation timeout; a late result is dropped.
 func within[T any](ctx context.Context, create func() (T, error), drop func(T)) (T, error) {
 	type result struct {
 		made T

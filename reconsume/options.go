@@ -25,10 +25,10 @@ const (
 	Unlimited = math.MaxUint32
 )
 
-// Options configures a Reconsumer. Fields that pulsar.DLQPolicy has too have its names. In redelivery.DeadLetterPolicy,
-// MaxDeliveries is called MaxReconsumes: there the other name limits deliveries. A topic name without a namespace, such
-// as orders-DLQ, is of the namespace of Topic, or of public/default without Topic; in DLQPolicy it is always of
-// public/default.
+// Options configures a Reconsumer. Fields that pulsar.DLQPolicy has too have its names. Options.MaxDeliveries is
+// MaxReconsumes in redelivery.DeadLetterPolicy, whose own MaxDeliveries counts deliveries. A topic name without a
+// namespace, such as orders-DLQ, is of the namespace of Topic, or of public/default without Topic; in DLQPolicy it is
+// always of public/default.
 type Options struct {
 	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the
 	// default topics, without -partition-N, and of the dead letter producer's name. Required, unless RetryLetterTopic
@@ -55,13 +55,14 @@ type Options struct {
 
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema
 	// are replaced. Retries are batched by key (BatcherBuilderType is always KeyBasedBatchBuilder), so that a
-	// Key_Shared consumer gets only its own keys. Dead letters are in no batch with others, unless a setting of batches
-	// is given here. pulsar-client-go writes no ordering key on a batch: retries with one are in no batch, nor are dead
-	// letters, unless there is a Schema. Messages of more than 1 MiB, properties included, and empty ones without
-	// encryption have producers of their own, with chunking and without batching and compression, unless
-	// ProducerAccessMode allows only one producer: of several replicas then only one can publish, and a warning is
-	// logged. With Encryption an empty payload needs a batch, or pulsar-client-go reads its ciphertext: so with
-	// DisableBatching, and of a retry, which is delayed. Default: LZ4 compression.
+	// Key_Shared consumer gets only its own keys. Dead letters are published one per batch, unless you set a batching
+	// option here. pulsar-client-go writes no ordering key on a batch, so retries with one are not batched, nor are dead
+	// letters with one, unless there is a Schema. Messages of more than 1 MiB, properties included, and empty ones
+	// without encryption have producers of their own, with chunking and without batching and compression. If
+	// ProducerAccessMode allows only one producer, they do not, only one of several replicas can publish, and a warning
+	// is logged. With Encryption, pulsar-client-go hands out an empty payload as ciphertext unless it was in a batch:
+	// that happens to every retry, since delayed messages are not batched, and with DisableBatching. Default: LZ4
+	// compression.
 	ProducerOptions pulsar.ProducerOptions
 	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it: another
 	// one, as of a second replica of a service, gets a suffix, and a warning is logged. So it is with
@@ -95,8 +96,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if e := o.ProducerOptions.Encryption; o.Decrypts && (e == nil || len(e.Keys) == 0) {
 		return o, errors.New("reconsume: Options.Decrypts is true without ProducerOptions.Encryption, want it with " +
-			"a key: what is " +
-			"published would be plain text")
+			"a key: retries and dead letters would be plain text")
 	}
 	o.Logger = logs.Safe(cmp.Or(o.Logger, slog.Default()))
 	o.warnOfShortName(o.RetryLetterTopic)
@@ -115,15 +115,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.InitialSubscriptionName != "" && !publishing.InitialSubscription(&pulsar.ProducerOptions{}, "") {
 		return o, fmt.Errorf("reconsume: Options.InitialSubscriptionName is %q, want none with this version of "+
-			"pulsar-client-go",
-			o.InitialSubscriptionName)
+			"pulsar-client-go", o.InitialSubscriptionName)
 	}
 	if mode, alone := accessModes[o.ProducerOptions.ProducerAccessMode]; alone {
 		o.Logger.Warn("reconsume: the access mode of producers lets one at a time publish to a topic: of several "+
-			"replicas one can publish retries "+
-			"and dead letters, and messages of the others wait; use ProducerAccessModeShared", "mode", mode,
-			"retry_topic", o.RetryLetterTopic,
-			"dead_letter_topic", o.DeadLetterTopic)
+			"replicas one can publish retries and dead letters, and messages of the others wait; use "+
+			"ProducerAccessModeShared", "mode", mode,
+			"retry_topic", o.RetryLetterTopic, "dead_letter_topic", o.DeadLetterTopic)
 	}
 	o.MaxDeliveries = cmp.Or(o.MaxDeliveries, publishing.MaxReconsumes)
 	o.OperationTimeout = cmp.Or(o.OperationTimeout, 30*time.Second)
@@ -148,14 +146,13 @@ var accessModes = map[pulsar.ProducerAccessMode]string{pulsar.ProducerAccessMode
 func (o *Options) warnOfShortName(name string) {
 	if ours, public := topicname.In(o.Topic, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
 		o.Logger.Warn("reconsume: a topic name has no namespace: in earlier versions it was of public/default; "+
-			"write the whole name", "name", name,
-			"topic_in_namespace", ours, "topic_in_public_default", public)
+			"write the whole name", "name", name, "topic_in_namespace", ours, "topic_in_public_default", public)
 	}
 }
 
-// retryProducer returns options for one producer, as does deadLetterProducer: of those of dead letters each has another
-// name. It has the broker create the consumer's subscription with the retry topic, should that be deleted: messages
-// published before the consumer has subscribed again would be deleted.
+// retryProducer returns options for one new producer; so does deadLetterProducer, with a new name each time. If the
+// retry topic is deleted, the broker creates the consumer's subscription together with the new one, or it would delete
+// messages that are published before the consumer has subscribed again.
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
 	p.Topic, p.Schema, p.DisableMultiSchema = o.RetryLetterTopic, o.Schema, false
@@ -233,8 +230,8 @@ func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
 	return t.usual
 }
 
-// single publishes without batches, and so in chunks if a message is too large, and without compression: upstream makes
-// a byte of an empty payload in no batch.
+// single publishes without batches, and so in chunks if a message is too large. It does not compress: upstream turns an
+// empty payload into one byte if it is compressed and not in a batch.
 func single(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions {
 	return unnamed(func() pulsar.ProducerOptions {
 		p := options()
@@ -280,8 +277,8 @@ func WithCause(err error) LaterOption {
 // WithCallback (default: none, so that the call waits) lets the call return as soon as the message is on its way. done
 // is called once with the outcome, by a goroutine of its own. If the call returns an error, done is not called.
 // Messages are published in the order of the calls. A call waits, until its context ends, while
-// ProducerOptions.MaxPendingMessages messages (default: 1000) have no answer; with a message that is larger than 4 KiB
-// and any before, while another such message has none.
+// ProducerOptions.MaxPendingMessages messages (default: 1000) have no answer. A call with a message larger than 4 KiB,
+// and larger than any before, also waits until the previous such message is answered.
 func WithCallback(done func(error)) LaterOption {
 	return func(r *retry) { r.Callback = done }
 }

@@ -45,8 +45,7 @@ func (s *slot) next() (n int, err error) {
 	return n, err
 }
 
-// fill has the slot hold messages: those that it has already, one to try in an outage, or others. It may come back
-// without any.
+// fill gives the slot messages: those it still has, one to try in an outage, or new ones. It may return with none.
 func (s *slot) fill() error {
 	if len(s.tasks) == 0 && s.outage.isOn() {
 		return s.takeProbe()
@@ -79,8 +78,8 @@ func (s *slot) putAside() bool {
 	return true
 }
 
-// waitToGoOn waits until the slot may go on with its messages, paused or not. After the end of the Run it
-// leaves its messages to the broker, and returns an error.
+// waitToGoOn waits out the pause before a local retry, if there is one. After the end of the Run it leaves the slot's
+// messages to the broker, and returns an error.
 func (s *slot) waitToGoOn() error {
 	s.renewAll()
 	err := sleep(s.taking, s.pause)
@@ -90,8 +89,8 @@ func (s *slot) waitToGoOn() error {
 	return err
 }
 
-// takeLimited takes as many messages for a handler as the rate limit allows. One slot at a time does, so that the
-// others take nothing that waits. In a drain each finishes as much as it can.
+// takeLimited takes messages for a handler, at the rate limit. Only one slot takes at a time, so that the others do not
+// hold messages while they wait for the limiter. In a drain each slot finishes as much as it can.
 func (s *slot) takeLimited() error {
 	if s.limiter == nil {
 		return s.take()
@@ -145,7 +144,7 @@ func (s *slot) takeSome(ctx context.Context) error {
 	return err
 }
 
-// takeOne takes a message, in a drain one of a batch that was begun.
+// takeOne takes a message; in a drain, only one of a batch that was begun.
 func (s *slot) takeOne(ctx context.Context) (task, error) {
 	if s.taking.Err() != nil {
 		return s.nextToFinish(ctx)
@@ -182,8 +181,8 @@ func (s *slot) collect(ctx context.Context) error {
 	inTime, cancel := context.WithTimeout(ctx, s.batch.MaxWait)
 	defer cancel()
 	var batch []task
-	// An error says that MaxWait is over, or a pause or a drain begins; or the Consumer is lost, as the next call
-	// finds.
+	// An error means that MaxWait is over, that a pause or a drain began, or that the Consumer is lost, which the next
+	// call reports.
 	for bytes := int64(0); err == nil; {
 		if t.beat == nil && (len(batch) == 0 || batch[0].beat != nil) { // a Consumer has ack timeouts or not
 			t.beat = s.heartbeat(t.msg, time.Time{})

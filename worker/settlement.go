@@ -38,7 +38,7 @@ const (
 	done  // it is settled
 )
 
-// expired is the reason of a dead letter past WithMaxAge. Its REASON is permanent.
+// expired is the reason of a dead letter past WithMaxAge. Observers see ReasonPermanent.
 const expired = "expired"
 
 // fails reports whether the message will be tried again, which counts as an attempt.

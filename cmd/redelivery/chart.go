@@ -106,7 +106,7 @@ func (p plan) title() string {
 	return title
 }
 
-// shorten makes a name of a file fit a line.
+// shorten makes a file name fit a line.
 func shorten(name string) string {
 	runes := []rune(strconv.Quote(name)[1:])
 	runes = runes[:len(runes)-1]
@@ -138,7 +138,7 @@ func align(table [][]string) []string {
 
 var eighths = []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
 
-// bar is room wide for the longest delay of all.
+// bar draws the delay of r. The longest delay of all fills room columns.
 func bar(r redelivery, longest seconds, room int) string {
 	if longest == 0 {
 		return ""
@@ -157,7 +157,7 @@ func bar(r redelivery, longest seconds, room int) string {
 
 func formatFloat(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
-// formatDelay writes delays as 250ms, 11s, 1m30s, 2h, 3d4h, and >106751d for those at the limit of add.
+// formatDelay writes delays as 250ms, 11s, 1m30s, 2h, 3d4h, and >106751d for those that overflow.
 func formatDelay(s seconds) string {
 	const day = 24 * time.Hour
 	d := time.Duration(s)
