@@ -57,8 +57,7 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 		r.canary = newCanary(0)
 	}
 	c, begun := r.canary, map[string]position{}
-	base, _ := strings.CutSuffix(r.t.o.Topic, pulsar.DlqTopicSuffix)
-	names := []string{r.t.o.Topic, base + pulsar.RetryTopicSuffix, topic}
+	names := []string{r.t.o.Topic, r.t.retryTopic(), topic}
 	own := ReplayOptions{Namespaces: r.o.Namespaces}
 	if retry, left := r.t.back(&own, l, &Report{}); left == "" && !slices.Contains(names, retry) {
 		// of letters in another namespace

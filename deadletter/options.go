@@ -66,10 +66,14 @@ type ReplayOptions struct {
 	ownRetry bool // Topic is the retry topic of the dead letter topic, by default
 }
 
+// retryTopic has the name of the dead letter topic with -RETRY in place of -DLQ.
+func (t *Topic) retryTopic() string {
+	return strings.TrimSuffix(t.o.Topic, pulsar.DlqTopicSuffix) + pulsar.RetryTopicSuffix
+}
+
 func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	o.MaxReplays = cmp.Or(o.MaxReplays, defaultMaxReplays)
 	o.CanaryTimeout = cmp.Or(o.CanaryTimeout, defaultCanaryTimeout)
-	base, ok := strings.CutSuffix(t.o.Topic, pulsar.DlqTopicSuffix)
 	switch {
 	case o.ToOrigin && o.Topic != "":
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q and ToOrigin is set, want one of them", o.Topic)
@@ -81,8 +85,8 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want a persistent topic", o.Topic)
 	case o.Topic != "":
 		o.Topic = topicname.In(t.o.Topic, o.Topic)
-	case ok:
-		o.Topic, o.ownRetry = base+pulsar.RetryTopicSuffix, true
+	case strings.HasSuffix(t.o.Topic, pulsar.DlqTopicSuffix):
+		o.Topic, o.ownRetry = t.retryTopic(), true
 	}
 	for _, name := range o.Namespaces {
 		if strings.Count(name, "/") != 1 || topicname.Want(name+"/any") != "" {
@@ -112,6 +116,18 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	return o, o.Routing.check()
 }
 
+// chosen are the options of a replay by which its letters and where they go are chosen, as the journal has them.
+type chosen struct {
+	To         string   `json:"to"`
+	Topic      string   `json:"topic,omitempty"`
+	Routing    Routing  `json:"routing,omitempty"`
+	Filter     Filter   `json:"filter"`
+	Max        int      `json:"max,omitempty"`
+	MaxReplays int      `json:"maxReplays"`
+	Keys       []string `json:"keys,omitempty"`
+	Namespaces []string `json:"namespaces,omitempty"`
+}
+
 // same are the options that have to be the same for a replay to go on: all that decide about a letter.
 func (o *ReplayOptions) same() json.RawMessage {
 	var keys []string
@@ -128,15 +144,6 @@ func (o *ReplayOptions) same() json.RawMessage {
 		*names = slices.Sorted(slices.Values(*names))
 	}
 	filter.After, filter.Before = filter.After.UTC(), filter.Before.UTC()
-	data, _ := json.Marshal(struct { // cannot fail
-		To         string   `json:"to"`
-		Topic      string   `json:"topic,omitempty"`
-		Routing    Routing  `json:"routing,omitempty"`
-		Filter     Filter   `json:"filter"`
-		Max        int      `json:"max,omitempty"`
-		MaxReplays int      `json:"maxReplays"`
-		Keys       []string `json:"keys,omitempty"`
-		Namespaces []string `json:"namespaces,omitempty"`
-	}{to, o.Topic, o.Routing, filter, o.Max, o.MaxReplays, keys, namespaces})
+	data, _ := json.Marshal(chosen{to, o.Topic, o.Routing, filter, o.Max, o.MaxReplays, keys, namespaces}) // cannot fail
 	return data
 }

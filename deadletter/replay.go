@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -133,8 +132,7 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	same := r.o.same()
 	if old := r.j.run; old != nil && !r.o.New {
 		if !bytes.Equal(old.Options, same) {
-			return fmt.Errorf("%w: run %s of %s has options %s", ErrUnfinished, old.ID,
-				old.Started.Format(time.DateTime), old.Options)
+			return r.t.unfinished(old)
 		}
 		r.report.Run, r.report.Resumed = old.ID, true
 		return r.watchAgain(ctx)

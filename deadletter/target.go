@@ -43,8 +43,7 @@ func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) 
 // properties, so it stays in the namespaces that are allowed. Or back says why there is no such topic.
 func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string) {
 	if !o.ToOrigin && (l.Origin == "" || l.Subscription == "") {
-		base, _ := strings.CutSuffix(t.o.Topic, pulsar.DlqTopicSuffix)
-		r.wantsRetry(base + pulsar.RetryTopicSuffix)
+		r.wantsRetry(t.retryTopic())
 		return "", "does not say which topic and subscription it died on"
 	}
 	if l.Origin == "" {

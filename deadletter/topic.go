@@ -41,7 +41,8 @@ var (
 	ErrNoLetter = errors.New("deadletter: no such letter")
 	// ErrBusy says that another Replay or Purge of the same subscription is under way.
 	ErrBusy = errors.New("deadletter: another replay or purge is under way")
-	// ErrUnfinished says that an earlier Replay with other options is not finished. ReplayOptions.New begins another.
+	// ErrUnfinished says that an earlier Replay with other options is not finished. UnfinishedError has these, and
+	// ReplayOptions.New begins another.
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
 	// ErrNoSubscription says that the target topic has no subscription, so the broker would delete replayed messages
 	// unread.

@@ -85,8 +85,10 @@ func (d *dlq) hint(err error) error {
 		return fmt.Errorf("%w (-to origin)", err)
 	case d.in != "" && strings.HasSuffix(err.Error(), "are done"):
 		return fmt.Errorf("%w (-skip)", err)
-	case errors.Is(err, deadletter.ErrUnfinished):
-		return d.unfinished(err)
+	}
+	var earlier *deadletter.UnfinishedError
+	if errors.As(err, &earlier) {
+		return d.unfinished(earlier)
 	}
 	return err
 }

@@ -1,46 +1,29 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/apache/pulsar-client-go/pulsar"
-
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
-	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// unfinished replaces the options in the text of an ErrUnfinished by the command that continues the earlier replay.
-func (d *dlq) unfinished(err error) error {
-	said, options, _ := strings.Cut(err.Error(), " has options ")
-	var o struct {
-		To               string
-		Topic            string
-		Routing          deadletter.Routing
-		Filter           deadletter.Filter
-		Max, MaxReplays  int
-		Keys, Namespaces []string
-	}
-	if json.Unmarshal([]byte(options), &o) != nil {
-		return fmt.Errorf("%w; replay with these to continue it, or with -new to abandon it", err)
-	}
+// unfinished adds the command that continues an earlier replay to its error.
+func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
+	o := earlier.Options
 	command := []string{"redelivery dlq replay", quoted(short(d.topic))}
 	add := func(flag string, values ...string) {
 		for _, value := range values {
 			command = append(command, flag, quoted(value))
 		}
 	}
-	if o.To != toRetry {
-		add("-to", o.To)
+	if o.ToOrigin {
+		add("-to", toOrigin)
 	}
-	full := topicname.Full(d.topic)
-	if retry := strings.TrimSuffix(full, pulsar.DlqTopicSuffix) + pulsar.RetryTopicSuffix; o.Topic != "" &&
-		o.Topic != retry {
+	if o.Topic != "" {
 		add("-topic", o.Topic)
 	}
 	if o.Routing != "" {
@@ -61,10 +44,12 @@ func (d *dlq) unfinished(err error) error {
 	if o.Max > 0 {
 		add("-max", fmt.Sprint(o.Max))
 	}
-	if o.MaxReplays != defaultMaxReplays {
+	if o.MaxReplays > 0 {
 		add("-max-replays", fmt.Sprint(o.MaxReplays))
 	}
-	add("-encryption-key-name", o.Keys...)
+	if o.Encryption != nil {
+		add("-encryption-key-name", o.Encryption.Keys...)
+	}
 	add("-namespace", o.Namespaces...)
 	if d.subscription != "" && !d.adopted {
 		add("-subscription", d.subscription)
@@ -72,12 +57,9 @@ func (d *dlq) unfinished(err error) error {
 	if d.anyTopic {
 		command = append(command, "-any-topic")
 	}
-	return fmt.Errorf("%s; this continues it: %s -yes; with -new your command abandons it", said,
-		strings.Join(command, " "))
+	return fmt.Errorf("%w: run %s of %s; this continues it: %s -yes; with -new your command abandons it",
+		deadletter.ErrUnfinished, earlier.Run, earlier.Started.Format(time.DateTime), strings.Join(command, " "))
 }
-
-// defaultMaxReplays is package deadletter's.
-const defaultMaxReplays = 3
 
 // quoted is a word of a shell's command line.
 func quoted(word string) string { return dlqcommand.Quote(word) }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -42,8 +41,9 @@ func TestDlqUnfinishedNamesTheCommandThatContinues(t *testing.T) {
 
 func TestDlqUnfinishedQuotesForTheShell(t *testing.T) {
 	d := &dlq{topic: "dead-DLQ", dlqFlags: dlqFlags{subscription: "audit"}}
-	err := d.unfinished(fmt.Errorf(`%w: run 7 of today has options {"to":"retry","filter":{"keys":["it's","a b"]},"maxReplays":3}`, deadletter.ErrUnfinished))
-	require.EqualError(t, err, `deadletter: an earlier replay is not finished: run 7 of today; this continues it: redelivery dlq replay dead-DLQ `+
+	err := d.unfinished(&deadletter.UnfinishedError{Run: "7",
+		Options: deadletter.ReplayOptions{Filter: deadletter.Filter{Keys: []string{"it's", "a b"}}}})
+	require.EqualError(t, err, `deadletter: an earlier replay is not finished: run 7 of 0001-01-01 00:00:00; this continues it: redelivery dlq replay dead-DLQ `+
 		`-key 'it'\''s' -key 'a b' -subscription audit -yes; with -new your command abandons it`)
 }
 

@@ -1,0 +1,46 @@
+package deadletter
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// UnfinishedError describes the earlier Replay of an ErrUnfinished.
+type UnfinishedError struct {
+	Run     string // the replay's id
+	Started time.Time
+	// Options continue the replay. Fields with their defaults are zero, and Encryption has only the names of its keys.
+	Options ReplayOptions
+
+	options json.RawMessage
+}
+
+func (e *UnfinishedError) Error() string {
+	return fmt.Sprintf("%v: run %s of %s has options %s", ErrUnfinished, e.Run, e.Started.Format(time.DateTime), e.options)
+}
+
+func (e *UnfinishedError) Unwrap() error { return ErrUnfinished }
+
+// unfinished returns the error of a replay with other options than those that the journal has.
+func (t *Topic) unfinished(old *run) error {
+	e := &UnfinishedError{Run: old.ID, Started: old.Started, options: old.Options}
+	var c chosen
+	if err := json.Unmarshal(old.Options, &c); err != nil {
+		return e
+	}
+	e.Options = ReplayOptions{ToOrigin: c.To == "origin", Topic: c.Topic, Routing: c.Routing, Filter: c.Filter,
+		Max: c.Max, MaxReplays: c.MaxReplays, Namespaces: c.Namespaces}
+	if c.Topic == t.retryTopic() {
+		e.Options.Topic = ""
+	}
+	if c.MaxReplays == defaultMaxReplays {
+		e.Options.MaxReplays = 0
+	}
+	if len(c.Keys) > 0 {
+		e.Options.Encryption = &pulsar.ProducerEncryptionInfo{Keys: c.Keys}
+	}
+	return e
+}
