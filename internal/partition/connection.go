@@ -18,6 +18,10 @@ func (g *Group) beginEpoch(now time.Duration) {
 	g.lossAt = now
 }
 
+// Connected notes that all partitions have a connection. A copy of a new epoch does not show that: upstream may read it
+// late from the connection that was lost.
+func (g *Group) Connected() { g.connected = g.epoch }
+
 // GiveBack notes that the broker is about to send everything again, to any consumer. Messages that the
 // application has come back, and that delivery does not count.
 func (g *Group) GiveBack(now time.Duration) {

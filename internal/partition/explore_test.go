@@ -128,6 +128,7 @@ func (w *world) complete() {
 			break
 		}
 		w.receive()
+		w.g.Connected()
 		if len(w.pipe) == 0 && !w.anyHeld() {
 			at, ok := w.g.Next()
 			if !ok {

@@ -61,9 +61,10 @@ type Group struct {
 	hands      uint64    // hand-overs that have numbers
 	spare      []message // storage that the next batch uses
 
-	epoch  uint64        // grows with each connection or partition that may be lost
-	floor  uint64        // messages of an earlier epoch are stale, in all partitions
-	lossAt time.Duration // when the epoch began
+	epoch     uint64        // grows with each connection or partition that may be lost
+	floor     uint64        // messages of an earlier epoch are stale, in all partitions
+	connected uint64        // the newest epoch in which all partitions had a connection
+	lossAt    time.Duration // when the epoch began
 
 	reading reading
 	out     Decisions
@@ -74,7 +75,8 @@ func New(o Options) *Group {
 	if o.AckedAfter <= 0 {
 		o.AckedAfter = ackedAfter
 	}
-	return &Group{o: o, partitions: map[string]*Partition{}, ledgers: map[int64]*Partition{}, epoch: firstEpoch, floor: firstEpoch}
+	return &Group{o: o, partitions: map[string]*Partition{}, ledgers: map[int64]*Partition{},
+		epoch: firstEpoch, floor: firstEpoch, connected: firstEpoch}
 }
 
 // firstEpoch is that of a Group that has lost no connection.

@@ -81,7 +81,9 @@ func (g *Group) send(now time.Duration, r *request) {
 	}
 	first := slices.MinFunc(waiting, func(a, b *message) int { return a.place().compare(b.place()) })
 	r.open, r.begun, r.more, r.mark = true, false, false, g.reading.at(now)
-	r.tries++
+	if r.tries++; !r.partition.isConnected() { // the broker may not get it
+		r.tries = min(r.tries, inVain-1)
+	}
 	if g.o.hasOthers() {
 		for m := range first.entry.all { // all of a batch may go to another consumer
 			m.epoch = 0
@@ -120,12 +122,15 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 		r.end()
 	case r.open && silent < r.pause() && !r.isMissing():
 		g.clock.Set(&r.timer, now+r.pause()-silent)
-	case r.tries >= inVain && p.sent == g.epoch:
+	case r.tries >= inVain && p.isConnected():
 		g.giveUpAsked(now, r)
 	default:
 		g.send(now, r)
 	}
 }
+
+// isConnected reports whether a partition has a connection, as far as is known.
+func (p *Partition) isConnected() bool { return max(p.sent, p.group.connected) == p.group.epoch }
 
 // isUnsent reports whether an entry was not requested, since the broker sends it by itself.
 func (r *request) isUnsent() bool { return r.entry != nil && r.tries == 0 }

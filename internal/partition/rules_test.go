@@ -215,24 +215,37 @@ func TestRequestOfABatchEndsWithItsLastMessage(t *testing.T) {
 	assert.False(t, r.open)
 }
 
-func TestRequestsInVainEndOnceThePartitionIsHeard(t *testing.T) {
-	f := newFixture(Options{Kind: Shared})
-	f.reach(Asked)
-	f.Lost(f.now)
-	f.due()
-	f.Wait(f.now)
-	for range 3 * inVain {
-		f.passes()
+func TestRequestsInVainEndOnceThePartitionIsConnected(t *testing.T) {
+	for name, connects := range map[string]func(*fixture){
+		"another message comes":           func(f *fixture) { f.Sent(f.now, at(7, 0), "source", "another message") },
+		"all partitions have connections": func(f *fixture) { f.Connected() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(Options{Kind: Shared})
+			f.reach(Asked)
+			f.Lost(f.now)
+			f.due()
+			f.Wait(f.now)
+			for range 3 * inVain {
+				f.passes()
+			}
+			assert.Equal(t, Asked, f.state(), "its partition may be away, for an hour")
+			assert.Greater(t, f.now, 4*time.Minute)
+			connects(f)
+			before := f.requests
+			f.passes()
+			assert.Equal(t, before+1, f.requests, "the broker did not get the earlier ones")
+			assert.Equal(t, Asked, f.state())
+			f.passes()
+			f.passes()
+			assert.Equal(t, Unseen, f.state())
+			f.Connected()
+			f.passes()
+			f.passes()
+			_, ok := f.Next()
+			assert.False(t, ok, "nothing is left to do")
+		})
 	}
-	assert.Equal(t, Asked, f.state(), "its partition may be away, for an hour")
-	assert.Greater(t, f.now, 4*time.Minute)
-	f.Sent(f.now, at(7, 0), "source", "another message")
-	for range 2 {
-		f.passes()
-	}
-	assert.Equal(t, Unseen, f.state())
-	_, ok := f.Next()
-	assert.False(t, ok, "nothing is left to do")
 }
 
 // A busy application may have the answer in its queue.
@@ -502,6 +515,14 @@ func TestOperatorsResetIsToldFromALostAck(t *testing.T) {
 		for range 4 {
 			f.Wait(f.now)
 			f.now += ackedAfter
+			f.Connected()
+			f.due()
+		}
+	}
+	away := func(f *fixture) { // as calm, without a connection
+		for range 4 {
+			f.Wait(f.now)
+			f.now += ackedAfter
 			f.due()
 		}
 	}
@@ -531,6 +552,8 @@ func TestOperatorsResetIsToldFromALostAck(t *testing.T) {
 		{"acknowledged just now", []func(*fixture){settles(settled), lost, sends(settled)}, Settled},
 		{"no connection was lost", []func(*fixture){settles(settled), calm, sends(settled)}, Settled},
 		{"acknowledged in doubt, the partition is away", []func(*fixture){settles(at(1, 0)), lost, readsOldCopy, acks(settled), calm, lost, sends(settled)}, Settled},
+		{"acknowledged in doubt, a copy of the lost connection is read late", []func(*fixture){settles(at(1, 0)), readsOldCopy, lost,
+			func(f *fixture) { f.Sent(f.now, other, "source", "late") }, acks(settled), away, sends(settled)}, Settled},
 		{"acknowledged in doubt, the queue is never empty", []func(*fixture){settles(settled), lost, sends(other), func(f *fixture) {
 			for range 10 {
 				f.now += ackedAfter
@@ -626,6 +649,7 @@ func TestNewMessageThatUpstreamDroppedIsRequested(t *testing.T) {
 					f.arrivesAs(at(3, 0), 1, nil)
 				} else {
 					f.Wait(f.now)
+					f.Connected()
 					f.passes()
 				}
 				f.due()

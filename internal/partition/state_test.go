@@ -183,6 +183,7 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 	for _, mark := range p.resets.objects {
 		x.object(mark)
 	}
+	x.bools(g.connected == g.epoch)
 	if p.calm != g.epoch && p.sent == g.epoch {
 		x.since(p.sentAt)
 	}

@@ -14,7 +14,7 @@ func (g *Group) turnSettled(now time.Duration, p *Partition) {
 		if p.settled.turn(settledBytes / uint64(len(g.partitions))) {
 			g.forgetLedgers(p)
 		}
-	case p.sent == g.epoch && g.reading.idleAt >= p.sentAt+idleTime:
+	case p.sent == g.epoch && g.connected == g.epoch && g.reading.idleAt >= p.sentAt+idleTime:
 		p.requestDropped(now)
 		if len(p.coming) == 0 {
 			p.calm, p.reads, p.coming = g.epoch, g.epoch, nil

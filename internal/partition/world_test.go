@@ -697,6 +697,9 @@ func (w *world) take(c command) {
 func (w *world) pass(d time.Duration) {
 	w.flush()
 	w.now += d
+	if w.waits && !slices.ContainsFunc(w.topics, func(t *worldTopic) bool { return t.lost }) {
+		w.g.Connected()
+	}
 }
 
 // lose ends the connection of a topic: the broker sends everything again that is not acknowledged. What is in

@@ -18,9 +18,9 @@ func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		if isQuery() {
 			return of()
 		}
-		h.events.Lost()
 		r := &reconnection{Policy: of(), hooks: h}
-		h.until(r, attemptTime)
+		h.until(r, attemptTime) // first, or all might seem to be connected after the loss
+		h.events.Lost()
 		return r
 	}
 }

@@ -200,7 +200,7 @@ func (r *modelRun) nackBy(m *modelExpected, kind int, delay time.Duration) {
 // nackInVain nacks what the application does not have, or not any more in this delivery.
 func (r *modelRun) nackInVain() {
 	m := r.one(r.all(func(m *modelExpected) bool {
-		return m.settling == 0 && !m.loose && !m.unsure && (len(m.old) > 0 || m.msg != nil && m.stand != modelHeld)
+		return m.settling == 0 && !m.nacking && !m.loose && !m.unsure && (len(m.old) > 0 || m.msg != nil && m.stand != modelHeld)
 	}))
 	if m == nil {
 		return
