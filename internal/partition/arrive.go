@@ -119,6 +119,7 @@ func (g *Group) arrive(now time.Duration, m *message, c Copy) Arrival {
 		}
 		g.wait(now, m, add(now, c.Wait))
 	case Asked:
+		m.excess += g.requestOf(m.entry).excess(m.delivered)
 		m.counts(c)
 		if m.busy == 0 {
 			g.keep(m, c)
@@ -158,6 +159,7 @@ func (c *Copy) count() uint32 {
 
 // counts takes over a larger count of the broker, which counts entries, or of a log of attempts.
 func (m *message) counts(c Copy) {
+	c.Count -= min(c.Count, m.excess)
 	if !m.delivered {
 		m.count = max(m.count, c.count())
 		return

@@ -102,6 +102,8 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"before the partition was heard of", "turn.go", "p.sent == g.epoch && g.connected", "g.connected"},
 	{"and its queue was empty for a while", "turn.go", " && g.reading.idleAt >= p.sentAt+idleTime", ""},
 	{"none becomes surer before the connection is back", "turn.go", " && g.connected == g.epoch &&", " &&"},
+	{"requests that no hand-over followed do not count", "arrive.go", "		m.excess += g.requestOf(m.entry).excess(m.delivered)\n", ""},
+	{"one of the requests after a failure does", "request.go", "	case delivered:\n		return uint32(r.tries - 1)\n", ""},
 	{"requests without a connection do not count", "request.go", "		r.tries = min(r.tries, inVain-1)\n", ""},
 	{"the cursor does not move while all is calm", "connection.go", "	if p.calm == g.epoch {\n		return\n	}\n	p.sending", "	p.sending"},
 	{"a bare id of a shared ledger is refused", "group.go", "	if known && p == nil {\n		return nil, ErrAmbiguous\n	}\n", "	if known && p == nil {\n		for _, p = range g.partitions {\n			return p, nil\n		}\n	}\n"},

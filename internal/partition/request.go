@@ -146,6 +146,17 @@ func (r *request) comes() {
 	}
 }
 
+// excess returns how many of the requests that are answered now no hand-over preceded. The broker counts each of them.
+func (r *request) excess(delivered bool) uint32 {
+	switch {
+	case r.entry == nil || r.tries == 0:
+		return 0
+	case delivered:
+		return uint32(r.tries - 1)
+	}
+	return uint32(r.tries)
+}
+
 // end notes that nothing waits for an answer any more.
 func (r *request) end() {
 	r.open, r.begun, r.more, r.tries = false, false, false, 0

@@ -215,6 +215,41 @@ func TestRequestOfABatchEndsWithItsLastMessage(t *testing.T) {
 	assert.False(t, r.open)
 }
 
+// The broker counts each request, also one that is repeated, and one for a message that only waited here.
+func TestRequestsThatNoHandOverFollowedDoNotCount(t *testing.T) {
+	for name, first := range map[string]time.Duration{"after a failure": 0, "before the first hand-over": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(Options{Kind: Shared})
+			c := f.copy(of0, 1)
+			c.Body, c.Wait = nil, first
+			f.Arrive(f.now, c)
+			if first == 0 {
+				_, _, _ = f.Nack(f.now, Failure{ID: of0, Hand: AnyHand})
+			}
+			f.Wait(f.now)
+			for f.requests < 3 {
+				f.passes()
+			}
+			want := uint32(0)
+			if first == 0 {
+				want = 1
+			}
+			for count := range uint32(3) { // an answer to each
+				c := f.copy(of0, 1)
+				c.Count, c.Body = count+1, nil
+				if a := f.Arrive(f.now, c); a.Verdict == Deliver {
+					assert.Equal(t, want, a.Count)
+				}
+			}
+			_, _, _ = f.Nack(f.now, Failure{ID: of0, Hand: AnyHand})
+			f.passes()
+			c = f.copy(of0, 1)
+			c.Count, c.Body = 4, nil
+			assert.Equal(t, want+1, f.Arrive(f.now, c).Count)
+		})
+	}
+}
+
 func TestRequestsInVainEndOnceThePartitionIsConnected(t *testing.T) {
 	for name, connects := range map[string]func(*fixture){
 		"another message comes":           func(f *fixture) { f.Sent(f.now, at(7, 0), "source", "another message") },
