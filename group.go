@@ -75,6 +75,9 @@ func (c *Consumer) setAlarm(now time.Duration) {
 func (c *Consumer) alarmOver() {
 	now := c.lock()
 	c.alarmAt = math.MaxInt64
+	if c.hooks.Reconnecting() == 0 { // asked under the lock, or a connection may be lost meanwhile
+		c.group.Connected()
+	}
 	quiet := time.Duration(0)
 	if c.waiting {
 		quiet = now - c.waits

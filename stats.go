@@ -107,13 +107,13 @@ func (c *Consumer) idle(time.Duration) {
 		c.checks.Store(true)
 		c.wakeUp()
 	}
-	now := c.lock()
-	if c.hooks.Reconnecting() == 0 { // under the lock, or it may be over by now
-		c.group.Connected()
+	if !c.settings.isShared {
+		return
 	}
+	now := c.lock()
 	n := c.group.Unacknowledged()
 	c.unlock(now)
-	if !c.settings.isShared || n < nearLimit || !c.blocked.on.CompareAndSwap(false, true) {
+	if n < nearLimit || !c.blocked.on.CompareAndSwap(false, true) {
 		return
 	}
 	if last := time.Duration(c.blocked.logged.Load()); last == 0 || now-last >= time.Minute {

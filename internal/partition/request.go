@@ -81,7 +81,7 @@ func (g *Group) send(now time.Duration, r *request) {
 	}
 	first := slices.MinFunc(waiting, func(a, b *message) int { return a.place().compare(b.place()) })
 	r.open, r.begun, r.more, r.mark = true, false, false, g.reading.at(now)
-	if r.tries++; !r.partition.isConnected() { // the broker may not get it
+	if r.tries++; g.connected != g.epoch { // the broker may not get it
 		r.tries = min(r.tries, inVain-1)
 	}
 	if g.o.hasOthers() {
@@ -122,15 +122,12 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 		r.end()
 	case r.open && silent < r.pause() && !r.isMissing():
 		g.clock.Set(&r.timer, now+r.pause()-silent)
-	case r.tries >= inVain && p.isConnected():
+	case r.tries >= inVain && g.connected == g.epoch:
 		g.giveUpAsked(now, r)
 	default:
 		g.send(now, r)
 	}
 }
-
-// isConnected reports whether a partition has a connection, as far as is known.
-func (p *Partition) isConnected() bool { return max(p.sent, p.group.connected) == p.group.epoch }
 
 // isUnsent reports whether an entry was not requested, since the broker sends it by itself.
 func (r *request) isUnsent() bool { return r.entry != nil && r.tries == 0 }

@@ -251,36 +251,28 @@ func TestRequestsThatNoHandOverFollowedDoNotCount(t *testing.T) {
 }
 
 func TestRequestsInVainEndOnceThePartitionIsConnected(t *testing.T) {
-	for name, connects := range map[string]func(*fixture){
-		"another message comes":           func(f *fixture) { f.Sent(f.now, at(7, 0), "source", "another message") },
-		"all partitions have connections": func(f *fixture) { f.Connected() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(Options{Kind: Shared})
-			f.reach(Asked)
-			f.Lost(f.now)
-			f.due()
-			f.Wait(f.now)
-			for range 3 * inVain {
-				f.passes()
-			}
-			assert.Equal(t, Asked, f.state(), "its partition may be away, for an hour")
-			assert.Greater(t, f.now, 4*time.Minute)
-			connects(f)
-			before := f.requests
-			f.passes()
-			assert.Equal(t, before+1, f.requests, "the broker did not get the earlier ones")
-			assert.Equal(t, Asked, f.state())
-			f.passes()
-			f.passes()
-			assert.Equal(t, Unseen, f.state())
-			f.Connected()
-			f.passes()
-			f.passes()
-			_, ok := f.Next()
-			assert.False(t, ok, "nothing is left to do")
-		})
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Asked)
+	f.Lost(f.now)
+	f.due()
+	f.Sent(f.now, at(7, 0), "source", "read late from the lost connection")
+	f.Wait(f.now)
+	for range 3 * inVain {
+		f.passes()
 	}
+	assert.Equal(t, Asked, f.state(), "its partition may be away, for an hour")
+	assert.Greater(t, f.now, 4*time.Minute)
+	f.Connected()
+	before := f.requests
+	f.passes()
+	assert.Greater(t, f.requests, before, "the broker did not get the earlier ones")
+	assert.Equal(t, Asked, f.state())
+	for range 3 {
+		f.passes()
+	}
+	assert.Equal(t, Unseen, f.state())
+	_, ok := f.Next()
+	assert.False(t, ok, "nothing is left to do")
 }
 
 // A busy application may have the answer in its queue.

@@ -26,6 +26,16 @@ func (r *modelRun) goAway() {
 	}
 }
 
+// tryAgain has an attempt to connect fail now and then, as long as there is no broker.
+func (p *modelPart) tryAgain() {
+	if p.isAway && p.state == reconnecting {
+		if p.backOff != nil {
+			p.backOff.Next()
+		}
+		p.w.at(time.Now().Add(30*time.Second), p.w.locked(p.tryAgain))
+	}
+}
+
 // isSilent reports whether nothing is published any more: a topic that is sent something may recover by that.
 func (r *modelRun) isSilent() bool { return r.cfg.Away && r.steps <= 60 && r.cfg.base()%4 > 0 }
 

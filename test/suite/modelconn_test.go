@@ -113,6 +113,7 @@ func (p *modelPart) grab() {
 	}
 	p.grabLater = p.isAway
 	if p.isAway {
+		p.tryAgain()
 		return
 	}
 	p.grabbed = time.Now()
