@@ -69,7 +69,7 @@ func TestForeignMessageAndIDOfAKnownMessage(t *testing.T) {
 		c.Nack(message{id: foreignID{pulsar.NewMessageID(1, 1, 0, 0)}})
 		require.Equal(t, 1, c.Stats().Waiting)
 		require.NoError(t, c.AckID(foreignID{id}))
-		require.Equal(t, []pulsar.MessageID{id}, inner.acked)
+		require.Equal(t, []pulsar.MessageID{id}, inner.acks())
 	})
 }
 

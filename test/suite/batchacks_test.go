@@ -33,7 +33,7 @@ func TestUpstreamIsToldOfEachMessageOfABatch(t *testing.T) {
 		func() error { return c.AckIDList(ids[2:3]) }, func() error { return c.Ack(msgs[3]) },
 	}
 	for i, ack := range acks {
-		inner.ackErr = errors.New("refused")
+		inner.failAcks(errors.New("refused"))
 		if i != 2 { // a fake's list has no errors
 			require.EqualError(t, ack(), "refused")
 			d, err := c.Delivery(msgs[i])
@@ -41,13 +41,14 @@ func TestUpstreamIsToldOfEachMessageOfABatch(t *testing.T) {
 			require.NotZero(t, d.NackDelay)
 			require.EqualValues(t, i, c.Stats().Unfinished)
 		}
-		inner.ackErr, outcomes = nil, nil
+		inner.failAcks(nil)
+		outcomes = nil
 		require.NoError(t, ack())
-		require.Equal(t, ids[:i+1], inner.acked[:i+1])
+		require.Equal(t, ids[:i+1], inner.acks()[:i+1])
 		require.Equal(t, []redelivery.Outcome{redelivery.Acked}, outcomes)
-		n := len(inner.acked) // what was refused is acknowledged as a whole in the end
+		n := len(inner.acks()) // what was refused is acknowledged as a whole in the end
 		require.NoError(t, ack(), "it is settled")
-		require.Len(t, inner.acked, n)
+		require.Len(t, inner.acks(), n)
 	}
 	require.Zero(t, c.Stats().Unfinished)
 }
@@ -60,7 +61,7 @@ func TestNackAfterAnAckThatFailed(t *testing.T) {
 	}
 	msg := receive(t, c)
 	receive(t, c)
-	inner.ackErr = errors.New("refused")
+	inner.failAcks(errors.New("refused"))
 	require.Error(t, c.Ack(msg))
 	c.Nack(msg)
 	again := receive(t, c)

@@ -72,16 +72,18 @@ func TestAnAckAfterItsTopicIsGone(t *testing.T) {
 		c, opts := subscribeFake(t, inner, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
 		inner.deliver(1)
 		msg := receive(t, c)
-		inner.gate, inner.ackErr = make(chan struct{}), errors.New("consumer state is closed")
+		gone := errors.New("consumer state is closed")
+		inner.gate = make(chan struct{})
+		inner.failAcks(gone)
 		first := make(chan error, 1)
 		go func() { first <- c.Ack(msg) }()
 		synctest.Wait()
 		opts.Interceptors.OnConsumerClose(inner, nil)
 		inner.gate <- struct{}{}
-		require.ErrorIs(t, <-first, inner.ackErr)
+		require.ErrorIs(t, <-first, gone)
 		inner.gate = nil
 		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()})) // as the stand-in answers
-		require.ErrorIs(t, c.Ack(msg), inner.ackErr)
+		require.ErrorIs(t, c.Ack(msg), gone)
 	})
 }
 

@@ -104,10 +104,11 @@ func TestAckEndsADelay(t *testing.T) {
 		inner.deliver(1)
 		msg := receive(t, c)
 		c.Nack(msg)
-		inner.ackErr = errors.New("no ack today")
-		require.ErrorIs(t, c.Ack(msg), inner.ackErr)
+		refused := errors.New("no ack today")
+		inner.failAcks(refused)
+		require.ErrorIs(t, c.Ack(msg), refused)
 		require.Equal(t, 1, c.Stats().Waiting, "still waits after an ack that failed")
-		inner.ackErr = nil
+		inner.failAcks(nil)
 		require.NoError(t, c.Ack(msg))
 		require.NoError(t, c.Ack(msg))
 		time.Sleep(time.Hour)
@@ -130,7 +131,7 @@ func TestAnEarlyCopyIsHeldUntilDue(t *testing.T) {
 		require.Empty(t, inner.requests(), "the copy was here")
 		require.EqualValues(t, 1, c.Stats().Buffered)
 		require.NoError(t, c.Ack(old))
-		require.Equal(t, []pulsar.MessageID{newest}, inner.acked, "acknowledged by the id of the newest delivery")
+		require.Equal(t, []pulsar.MessageID{newest}, inner.acks(), "acknowledged by the id of the newest delivery")
 	})
 }
 

@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,10 +144,32 @@ func (f *fake) Receive(ctx context.Context) (pulsar.Message, error) {
 	}
 }
 
+// requests returns what was asked for.
 func (f *fake) requests() []pulsar.MessageID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]pulsar.MessageID(nil), f.asked...)
+	return slices.Clone(f.asked)
+}
+
+// acks returns what was acknowledged.
+func (f *fake) acks() []pulsar.MessageID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.acked)
+}
+
+// failAcks has acknowledgements fail with err, or succeed if that is nil.
+func (f *fake) failAcks(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ackErr = err
+}
+
+// forget forgets what was acknowledged and asked for.
+func (f *fake) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.acked, f.asked = nil, nil
 }
 
 // deliver sends entry n, unbatched, as it would come for the first or another time.

@@ -159,7 +159,7 @@ func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic(0)
 	opts := b.options(topic, pulsar.Shared)
-	opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{callbacks: callbacks{before: func() { time.Sleep(ms(2)) }}}}
+	opts.Interceptors = pulsar.ConsumerInterceptors{callbacks{before: func() { time.Sleep(ms(2)) }}}
 	c := b.subscribe(opts)
 	b.send(topic, 200, false)
 	for range 100 {

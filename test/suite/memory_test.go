@@ -52,9 +52,7 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 					nacked = nil
 				}
 			}
-			f.mu.Lock()
-			f.acked, f.asked = nil, nil
-			f.mu.Unlock()
+			f.forget()
 		}
 		heap := func() int64 {
 			runtime.GC()

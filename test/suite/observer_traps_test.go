@@ -26,11 +26,11 @@ import (
 func TestObserverOfFailedAck(t *testing.T) {
 	var x told
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		inner.ackErr = errors.New("no")
+		inner.failAcks(errors.New("no"))
 		inner.deliver(1)
 		msg := receive(t, c)
 		require.Error(t, c.Ack(msg))
-		inner.ackErr = nil
+		inner.failAcks(nil)
 		require.NoError(t, c.Ack(msg))
 		x.are(t, "delivered 0 ", "acked after 1 failed", "acked after 1")
 	}, redelivery.WithObserver(x.observer()))

@@ -120,12 +120,10 @@ func TestTwoAcksOfWhichOneIsRefused(t *testing.T) {
 		go func() { acked <- c.Ack(cm) }()
 		synctest.Wait()
 		c.Nack(cm)
-		inner.ackErr = errors.New("refused")
+		inner.failAcks(errors.New("refused"))
 		slow <- struct{}{}
 		require.Error(t, <-acked)
-		inner.mu.Lock()
-		inner.ackErr = nil
-		inner.mu.Unlock()
+		inner.failAcks(nil)
 		time.Sleep(2 * time.Second) // it is due, and on offer
 		synctest.Wait()
 		slow <- struct{}{}

@@ -33,15 +33,15 @@ func TestAnAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 				synctest.Wait()
 				go func() { second <- ack(c, msg) }()
 				synctest.Wait()
-				inner.ackErr = errors.New("no")
+				inner.failAcks(errors.New("no"))
 				inner.gate <- struct{}{}
 				require.ErrorContains(t, <-first, "no")
 				synctest.Wait()
 				require.Empty(t, second, "it returned before it tried")
-				inner.ackErr = nil
+				inner.failAcks(nil)
 				inner.gate <- struct{}{}
 				require.NoError(t, <-second)
-				require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.acked)
+				require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.acks())
 			})
 		})
 	}
@@ -56,7 +56,7 @@ func TestAPanicEndsSettling(t *testing.T) {
 		require.Panics(t, func() { _ = c.Ack(msg) })
 		inner.panics = false
 		require.NoError(t, c.Ack(msg))
-		require.Len(t, inner.acked, 1)
+		require.Len(t, inner.acks(), 1)
 	})
 }
 
@@ -118,7 +118,8 @@ func TestCopyThatCameWhileSettlingFailedIsRequestedAtOnce(t *testing.T) {
 		require.NoError(t, c.NackWithDelay(msg, time.Millisecond))
 		time.Sleep(2 * time.Millisecond)
 		require.Len(t, inner.requests(), 1)
-		inner.gate, inner.ackErr = make(chan struct{}), errors.New("no")
+		inner.gate = make(chan struct{})
+		inner.failAcks(errors.New("no"))
 		acked := make(chan error, 1)
 		go func() { acked <- c.Ack(msg) }()
 		synctest.Wait()
@@ -155,7 +156,7 @@ func TestSeekEndsChores(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		acked := len(inner.acked)
+		acked := len(inner.acks())
 		inner.gate = make(chan struct{})
 		for n := range int64(50) {
 			inner.deliver(n)
@@ -166,7 +167,7 @@ func TestSeekEndsChores(t *testing.T) {
 		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
 		close(inner.gate)
 		synctest.Wait()
-		require.Len(t, inner.acked, acked+1, "one was under way")
+		require.Len(t, inner.acks(), acked+1, "one was under way")
 	}, atBroker)
 }
 

@@ -150,14 +150,14 @@ func TestAckAfterTheTimeout(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		c.Nack(msg) // too late: it changes nothing
 		require.NoError(t, c.Ack(msg))
-		require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.acked)
+		require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.acks())
 		newest := inner.deliver(1)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_, err := c.Receive(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the copy is not handed out")
 		synctest.Wait()
-		require.Equal(t, []pulsar.MessageID{msg.ID(), newest}, inner.acked)
+		require.Equal(t, []pulsar.MessageID{msg.ID(), newest}, inner.acks())
 	})
 }
 
@@ -165,7 +165,7 @@ func TestAFailedAckDoesNotOutliveTheTimeout(t *testing.T) {
 	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
 		inner.deliver(1)
 		msg := receive(t, c)
-		inner.ackErr = errors.New("no ack today")
+		inner.failAcks(errors.New("no ack today"))
 		require.Error(t, c.Ack(msg))
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
