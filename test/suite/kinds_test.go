@@ -72,7 +72,12 @@ var consumerKinds = map[string]consumerKind{
 	},
 	"interceptors": {
 		options: func(o *pulsar.ConsumerOptions) { o.Interceptors = pulsar.ConsumerInterceptors{&witness{}} },
-		check:   func(x *cell) { x.opts.Interceptors[0].(*witness).check(x) },
+		check: func(x *cell) {
+			consumers, consumed, acked, _ := x.opts.Interceptors[0].(*witness).seen()
+			require.Equal(x.t, []pulsar.Consumer{x.c}, consumers)
+			require.NotZero(x.t, consumed)
+			require.NotZero(x.t, acked)
+		},
 	},
 	"compacted": {
 		compacted: true,

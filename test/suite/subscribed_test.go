@@ -29,8 +29,9 @@ func TestSubscribedUsesTheConsumer(t *testing.T) {
 			ch = c.Chan()
 			c.Close()
 		}}))
-		assert.Equal(t, map[pulsar.Consumer]bool{c: true}, w.consumers)
-		assert.Equal(t, []int{1, 1}, []int{w.acked, w.closed})
+		consumers, _, acked, closed := w.seen()
+		assert.Equal(t, []pulsar.Consumer{c}, consumers)
+		assert.Equal(t, []int{1, 1}, []int{acked, closed})
 		assert.Equal(t, c.Chan(), ch)
 	})
 	t.Run("a topic that gives up", func(t *testing.T) {
