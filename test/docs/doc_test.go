@@ -103,7 +103,7 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 func TestMigrationNamesTests(t *testing.T) {
 	text, err := os.ReadFile("docs/migration.md")
 	require.NoError(t, err)
-	files, err := filepath.Glob("test/suite/*_test.go")
+	files, err := filepath.Glob("test/*/*_test.go")
 	require.NoError(t, err)
 	var sources strings.Builder
 	for _, file := range files {
@@ -123,14 +123,15 @@ func TestMigrationNamesTests(t *testing.T) {
 	}
 }
 
-// TestContributingNamesTests has each test of a promise in the package that the page names, which is test/suite by default.
+// TestContributingNamesTests has each test of a promise in the package that the page names, which is one below test by
+// default.
 func TestContributingNamesTests(t *testing.T) {
 	text, err := os.ReadFile("docs/CONTRIBUTING.md")
 	require.NoError(t, err)
 	names := regexp.MustCompile("`(?:(\\w+)\\.)?(Test\\w+)`").FindAllStringSubmatch(string(text), -1)
 	require.NotEmpty(t, names)
 	for _, name := range names {
-		files, err := filepath.Glob(filepath.Join(cmp.Or(name[1], "test/suite"), "*_test.go"))
+		files, err := filepath.Glob(filepath.Join(cmp.Or(name[1], "test/*"), "*_test.go"))
 		require.NoError(t, err)
 		found := slices.ContainsFunc(files, func(file string) bool {
 			source, err := os.ReadFile(file)
