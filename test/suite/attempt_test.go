@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // attemptOf returns which attempt the Consumer takes a message for.
@@ -21,11 +22,11 @@ func attemptOf(t *testing.T, c *redelivery.Consumer, msg pulsar.Message) uint32 
 
 func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(ms(10)), redelivery.WithNackRetryTopic(time.Second),
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(10*time.Millisecond), redelivery.WithNackRetryTopic(time.Second),
 		redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
-	b.send(topic, 1, false)
+	b.Send(topic, 1, false)
 	bg := context.Background()
 	for attempt, fail := range []func(pulsar.Message) error{
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, 0) },
@@ -42,7 +43,7 @@ func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 		if attempt > 1 { // the snooze counted nothing
 			want--
 		}
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		require.Equal(t, want, attemptOf(t, c, msg), "delivery %d", attempt+1)
 		require.NoError(t, fail(msg))
 	}
@@ -50,16 +51,16 @@ func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 
 func TestAttemptOfAnotherClientsRetryIsByItsReconsumes(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	c := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	c := b.Subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
 	retry := map[string]string{"RECONSUMETIMES": "3", "REAL_TOPIC": topic, "ORIGIN_MESSAGE_IDY_TIME": "1:1:0", "NACK_COUNT": "2:9"}
 	msg := &pulsar.ProducerMessage{Payload: []byte("tea"), Properties: retry}
-	b.publish(pulsar.ProducerOptions{Topic: topic + "-" + opts.SubscriptionName + "-RETRY"}, msg)
-	require.EqualValues(t, 4, attemptOf(t, c, receive(t, c)))
-	b.publish(pulsar.ProducerOptions{Topic: topic}, msg) // somebody forwarded it: it is no retry here
-	require.EqualValues(t, 1, attemptOf(t, c, receive(t, c)))
+	b.Publish(pulsar.ProducerOptions{Topic: topic + "-" + opts.SubscriptionName + "-RETRY"}, msg)
+	require.EqualValues(t, 4, attemptOf(t, c, testkit.Receive(t, c)))
+	b.Publish(pulsar.ProducerOptions{Topic: topic}, msg) // somebody forwarded it: it is no retry here
+	require.EqualValues(t, 1, attemptOf(t, c, testkit.Receive(t, c)))
 }
 
 // A message that is delivered three times has been redelivered twice, whichever way it becomes a dead letter.
@@ -75,22 +76,22 @@ func TestRedeliveryCountOfADeadLetterIsThatOfItsLastDelivery(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newInProcess(t, pulsar.ClientOptions{})
-			topic := b.topic(0)
-			opts := b.options(topic, pulsar.Shared)
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(ms(200)),
+			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Shared)
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(200*time.Millisecond),
 				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3, InitialSubscriptionName: "inspect"}))
-			b.send(topic, 1, false)
+			b.Send(topic, 1, false)
 			for range 2 {
-				c.Nack(receive(t, c))
+				c.Nack(testkit.Receive(t, c))
 			}
-			require.NoError(t, last(c, receive(t, c)))
+			require.NoError(t, last(c, testkit.Receive(t, c)))
 			dead := opts
 			dead.Topic, dead.SubscriptionName = topic+"-"+opts.SubscriptionName+"-DLQ", "inspect"
-			reader, err := b.client.Subscribe(dead)
+			reader, err := b.Client.Subscribe(dead)
 			require.NoError(t, err)
 			defer reader.Close()
-			require.Equal(t, "2", next(t, reader, 10*time.Second).Properties()["REDELIVERY_COUNT"])
+			require.Equal(t, "2", testkit.Next(t, reader, 10*time.Second).Properties()["REDELIVERY_COUNT"])
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // What the log of attempts costs, on a real broker with PULSAR_URL: of messages that do not fail, and of messages that
@@ -17,20 +18,20 @@ func BenchmarkAttemptLog(b *testing.B) {
 	for _, fails := range []bool{false, true} {
 		for _, log := range []bool{false, true, false, true} {
 			b.Run(fmt.Sprintf("fails %t, log %t", fails, log), func(b *testing.B) {
-				br := newBroker(b)
-				topic := br.topic(0)
-				options := []redelivery.Option{redelivery.WithNackRedeliveryDelay(ms(100))}
+				br := testkit.NewBroker(b)
+				topic := br.NewTopic(0)
+				options := []redelivery.Option{redelivery.WithNackRedeliveryDelay(100 * time.Millisecond)}
 				if log {
 					options = append(options, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
 				}
-				c := br.subscribe(br.options(topic, pulsar.Shared), options...)
+				c := br.Subscribe(br.Options(topic, pulsar.Shared), options...)
 				for range b.N/500 + 1 {
-					br.send(topic, min(b.N, 500), true)
+					br.Send(topic, min(b.N, 500), true)
 				}
 				b.ResetTimer()
 				began := time.Now()
 				for settled := 0; settled < b.N; {
-					msg := receive(b, c)
+					msg := testkit.Receive(b, c)
 					if fails && msg.RedeliveryCount() == 0 {
 						c.Nack(msg)
 						continue

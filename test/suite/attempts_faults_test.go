@@ -15,14 +15,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func attemptLog(topic string) string { return topic + "-" + sub + "-ATTEMPTS" }
+func attemptLog(topic string) string { return topic + "-" + testkit.Subscription + "-ATTEMPTS" }
 
 // logged returns options of a consumer with a log, and how often it was told that the log fails.
 func logged(log redelivery.AttemptLog) ([]redelivery.Option, *atomic.Int64) {
 	var failures atomic.Int64
-	return []redelivery.Option{redelivery.WithAttemptLog(log), redelivery.WithNackRedeliveryDelay(ms(300)),
+	return []redelivery.Option{redelivery.WithAttemptLog(log), redelivery.WithNackRedeliveryDelay(300 * time.Millisecond),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 4}),
 		redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) {
 			if f.Operation == "attempt log" {
@@ -32,11 +33,11 @@ func logged(log redelivery.AttemptLog) ([]redelivery.Option, *atomic.Int64) {
 }
 
 // failAll nacks n messages until they are dead letters, and does something when each of them failed twice.
-func failAll(t *testing.T, b *broker, topic string, c *redelivery.Consumer, dead pulsar.Consumer, n int, between func()) {
+func failAll(t *testing.T, b *testkit.Broker, topic string, c *redelivery.Consumer, dead pulsar.Consumer, n int, between func()) {
 	t.Helper()
 	counts := map[string]uint32{}
 	for handed := 0; handed < 4*n; handed++ {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		id := string(msg.Payload())
 		require.Equal(t, counts[id], msg.RedeliveryCount(), id)
 		counts[id]++
@@ -46,7 +47,7 @@ func failAll(t *testing.T, b *broker, topic string, c *redelivery.Consumer, dead
 		}
 	}
 	for range n {
-		next(t, dead, 15*time.Second)
+		testkit.Next(t, dead, 15*time.Second)
 	}
 }
 
@@ -59,35 +60,35 @@ func TestAttemptLogIsBack(t *testing.T) {
 	for _, fault := range []string{"unloaded", "deleted"} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			dead := b.deadLetters(topic)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			dead := b.SubscribeDeadLetters(topic)
 			options, _ := logged(redelivery.AttemptLog{})
-			c := b.subscribe(b.options(topic, pulsar.Shared), append(options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
-			b.send(topic, 5, false)
+			c := b.Subscribe(b.Options(topic, pulsar.Shared), append(options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
+			b.Send(topic, 5, false)
 			fail := func(n int) {
 				for range n {
-					require.NoError(t, c.NackWithReason(receive(t, c), errors.New("no coffee")))
+					require.NoError(t, c.NackWithReason(testkit.Receive(t, c), errors.New("no coffee")))
 				}
 			}
 			fail(3)
-			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Lag == 0 }, 5*time.Second, ms(5))
+			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Lag == 0 }, 5*time.Second, 5*time.Millisecond)
 			if fault == "unloaded" {
-				b.unload(attemptLog(topic))
+				b.Unload(attemptLog(topic))
 			} else {
-				b.rest("DELETE", attemptLog(topic), "?force=true", nil, nil)
+				b.Admin("DELETE", attemptLog(topic), "?force=true", nil, nil)
 			}
 			fail(2)
-			opts := b.options(topic, pulsar.Shared)
+			opts := b.Options(topic, pulsar.Shared)
 			require.Eventually(t, func() bool { // by a consumer that comes later
 				options, _ := logged(redelivery.AttemptLog{})
-				other, err := redelivery.Subscribe(b.client, opts, append(options, redelivery.WithLogger(logtest.Logger(t)))...)
+				other, err := redelivery.Subscribe(b.Client, opts, append(options, redelivery.WithLogger(logtest.Logger(t)))...)
 				if err != nil {
 					return false
 				}
 				defer other.Close()
 				return other.AttemptLog().Stats().Records == 5
-			}, 40*time.Second, ms(500))
+			}, 40*time.Second, 500*time.Millisecond)
 			_ = dead
 		})
 	}
@@ -97,27 +98,27 @@ func TestAttemptLogIsBack(t *testing.T) {
 // stuck, and it is said.
 func TestAttemptLogIsRefused(t *testing.T) {
 	t.Parallel()
-	b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
-	topic := b.topic(0)
-	dead := b.deadLetters(topic)
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
+	topic := b.NewTopic(0)
+	dead := b.SubscribeDeadLetters(topic)
 	refuse := func(c pulsartest.Command) pulsartest.Verdict {
 		if c.Type == "PRODUCER" && strings.HasSuffix(c.Topic, "-ATTEMPTS") {
 			return pulsartest.Fail("AuthorizationError", "not allowed")
 		}
 		return pulsartest.Pass
 	}
-	b.inProcess.SetHook(refuse)
+	b.InProcess.SetHook(refuse)
 	options, _ := logged(redelivery.AttemptLog{OpenTimeout: 4 * time.Second})
-	_, err := redelivery.Subscribe(b.client, b.options(topic, pulsar.Shared), options...)
+	_, err := redelivery.Subscribe(b.Client, b.Options(topic, pulsar.Shared), options...)
 	require.ErrorContains(t, err, "WithAttemptLog")
 	require.ErrorContains(t, err, "AuthorizationError")
-	options, failures := logged(redelivery.AttemptLog{OpenTimeout: ms(100), Optional: true})
-	c := b.subscribe(b.options(topic, pulsar.Shared), options...)
-	b.send(topic, 3, false)
+	options, failures := logged(redelivery.AttemptLog{OpenTimeout: 100 * time.Millisecond, Optional: true})
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), options...)
+	b.Send(topic, 3, false)
 	failAll(t, b, topic, c, dead, 3, func() {})
-	require.Eventually(t, func() bool { return failures.Load() > 0 }, 15*time.Second, ms(10))
-	b.inProcess.SetHook(nil)
-	ctx, cancel := context.WithTimeout(bg, 25*time.Second)
+	require.Eventually(t, func() bool { return failures.Load() > 0 }, 15*time.Second, 10*time.Millisecond)
+	b.InProcess.SetHook(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
 	require.NoError(t, c.AttemptLog().Ready(ctx), "it is back")
 }
@@ -125,26 +126,26 @@ func TestAttemptLogIsRefused(t *testing.T) {
 // A log that is slow, or that loses what it is sent for a while, delays nothing.
 func TestAttemptLogIsSlow(t *testing.T) {
 	t.Parallel()
-	for name, verdict := range map[string]pulsartest.Verdict{"slow": pulsartest.Pass.After(ms(250)),
+	for name, verdict := range map[string]pulsartest.Verdict{"slow": pulsartest.Pass.After(250 * time.Millisecond),
 		"quota": pulsartest.Fail("ProducerBlockedQuotaExceededException", "full")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newInProcess(t, pulsar.ClientOptions{})
-			topic := b.topic(0)
-			dead := b.deadLetters(topic)
+			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+			topic := b.NewTopic(0)
+			dead := b.SubscribeDeadLetters(topic)
 			options, _ := logged(redelivery.AttemptLog{})
 			other := newOther(t, b)
-			c := b.subscribe(b.options(topic, pulsar.Shared), append(options, redelivery.WithClient(other))...)
-			b.inProcess.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
+			c := b.Subscribe(b.Options(topic, pulsar.Shared), append(options, redelivery.WithClient(other))...)
+			b.InProcess.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
 				if (c.Type == "SEND" || name == "quota" && c.Type == "PRODUCER") && strings.HasSuffix(c.Topic, "-ATTEMPTS") {
 					return verdict
 				}
 				return pulsartest.Pass
 			})
-			b.send(topic, 3, false)
+			b.Send(topic, 3, false)
 			failAll(t, b, topic, c, dead, 3, func() {})
-			b.inProcess.SetHook(nil)
-			require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 0 }, 40*time.Second, ms(20),
+			b.InProcess.SetHook(nil)
+			require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 0 }, 40*time.Second, 20*time.Millisecond,
 				"it is back, and what was settled meanwhile is removed")
 		})
 	}
@@ -152,8 +153,8 @@ func TestAttemptLogIsSlow(t *testing.T) {
 
 // newOther is a client of its own: the test's commands do not wait behind its slow ones. Its dead letters do, so it is
 // patient.
-func newOther(t *testing.T, b *broker) pulsar.Client {
-	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(t), OperationTimeout: 12 * time.Second})
+func newOther(t *testing.T, b *testkit.Broker) pulsar.Client {
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t), OperationTimeout: 12 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

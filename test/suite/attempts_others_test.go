@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // withLog returns the options of a consumer with a log whose messages come again after two seconds.
@@ -22,11 +23,11 @@ func nackAll(t *testing.T, c *redelivery.Consumer, n int) map[string]time.Time {
 	t.Helper()
 	due := map[string]time.Time{}
 	for range n {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		due[string(msg.Payload())] = time.Now().Add(2 * time.Second)
 		c.Nack(msg)
 	}
-	require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == n }, 10*time.Second, ms(5))
+	require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == n }, 10*time.Second, 5*time.Millisecond)
 	return due
 }
 
@@ -34,7 +35,7 @@ func nackAll(t *testing.T, c *redelivery.Consumer, n int) map[string]time.Time {
 func ackDue(t *testing.T, c *redelivery.Consumer, due map[string]time.Time) {
 	t.Helper()
 	for range due {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		require.False(t, time.Now().Before(due[string(msg.Payload())]), "%s is early", msg.Payload())
 		require.EqualValues(t, 1, msg.RedeliveryCount(), "%s", msg.Payload())
 		require.NoError(t, c.Ack(msg))
@@ -46,29 +47,29 @@ func ackDue(t *testing.T, c *redelivery.Consumer, due map[string]time.Time) {
 func TestAttemptsOfAPartOfABatch(t *testing.T) {
 	t.Parallel()
 	for _, indexed := range []bool{false, true} {
-		for kind := range kinds {
+		for kind := range testkit.SubscriptionTypes {
 			t.Run(fmt.Sprintf("%s, index acks %t", kind, indexed), func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				if b.inProcess != nil && indexed {
-					b = newInProcess(t, pulsar.ClientOptions{}, pulsartest.WithBatchIndexAcknowledgment())
+				b := testkit.NewBroker(t)
+				if b.InProcess != nil && indexed {
+					b = testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, pulsartest.WithBatchIndexAcknowledgment())
 				}
-				topic := b.topic(0)
-				opts := b.options(topic, kinds[kind])
+				topic := b.NewTopic(0)
+				opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 				opts.EnableBatchIndexAcknowledgment, opts.AckWithResponse = indexed, true
-				b.send(topic, 6, true)
-				c := b.subscribe(opts, withLog()...)
+				b.Send(topic, 6, true)
+				c := b.Subscribe(opts, withLog()...)
 				settled := map[string]bool{}
 				for range 3 {
-					msg := receive(t, c)
+					msg := testkit.Receive(t, c)
 					settled[string(msg.Payload())] = true
 					require.NoError(t, c.Ack(msg))
 				}
 				due := nackAll(t, c, 3)
 				c.Close()
-				c = b.subscribe(opts, withLog()...)
+				c = b.Subscribe(opts, withLog()...)
 				for again := map[string]bool{}; len(due) > 0 || !indexed && len(again) < 3; {
-					msg := receive(t, c)
+					msg := testkit.Receive(t, c)
 					payload := string(msg.Payload())
 					if settled[payload] {
 						require.False(t, indexed, payload)
@@ -81,7 +82,7 @@ func TestAttemptsOfAPartOfABatch(t *testing.T) {
 					}
 					require.NoError(t, c.Ack(msg))
 				}
-				b.settles(topic, 0)
+				b.Settles(topic, 0)
 			})
 		}
 	}
@@ -90,79 +91,81 @@ func TestAttemptsOfAPartOfABatch(t *testing.T) {
 // A key that moves takes counts and due times along.
 func TestAttemptsOfAKeyThatMoves(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.KeyShared)
-	b.send(topic, 8, false)
-	a := b.subscribe(opts, withLog()...)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.KeyShared)
+	b.Send(topic, 8, false)
+	a := b.Subscribe(opts, withLog()...)
 	due := nackAll(t, a, 8)
-	other := b.subscribe(opts, withLog()...) // some of the keys are its from now on
+	other := b.Subscribe(opts, withLog()...) // some of the keys are its from now on
 	a.Close()                                // and now the others
 	ackDue(t, other, due)
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }
 
 // Consumers without a log may come before, after and beside those with one. What they settle keeps its record, which
 // does no harm.
 func TestAttemptsBesideAPlainConsumer(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	plain := func() *redelivery.Consumer { return b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(100))) }
-	b.send(topic, 6, false)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	plain := func() *redelivery.Consumer {
+		return b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+	}
+	b.Send(topic, 6, false)
 	before := plain()
 	for range 6 {
-		before.Nack(receive(t, before))
+		before.Nack(testkit.Receive(t, before))
 	}
 	before.Close()
-	a := b.subscribe(opts, withLog()...)
+	a := b.Subscribe(opts, withLog()...)
 	due := map[string]time.Time{}
 	for range 6 { // whatever the broker says of their count
-		msg := receive(t, a)
+		msg := testkit.Receive(t, a)
 		due[string(msg.Payload())] = time.Now().Add(2 * time.Second)
 		a.Nack(msg)
 	}
-	require.Eventually(t, func() bool { s := a.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 6 }, 10*time.Second, ms(5))
+	require.Eventually(t, func() bool { s := a.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 6 }, 10*time.Second, 5*time.Millisecond)
 	a.Close()
 	beside := plain()
 	for i := range 6 {
-		msg := receive(t, beside) // at once: it does not know
+		msg := testkit.Receive(t, beside) // at once: it does not know
 		if i < 3 {
 			require.NoError(t, beside.Ack(msg))
 			delete(due, string(msg.Payload()))
 		}
 	}
-	c := b.subscribe(opts, withLog()...)
+	c := b.Subscribe(opts, withLog()...)
 	beside.Close()
 	for range 3 {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		require.False(t, time.Now().Before(due[string(msg.Payload())]), "%s is early", msg.Payload())
 		require.GreaterOrEqual(t, msg.RedeliveryCount(), uint32(1))
 		require.NoError(t, c.Ack(msg))
 	}
-	b.settles(topic, 0)
-	require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 3 }, 10*time.Second, ms(20), "of what the plain consumer settled")
+	b.Settles(topic, 0)
+	require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 3 }, 10*time.Second, 20*time.Millisecond, "of what the plain consumer settled")
 	c.Close()
-	b.send(topic, 3, false)
+	b.Send(topic, 3, false)
 	after := plain()
 	for range 3 {
-		require.NoError(t, after.Ack(receive(t, after)))
+		require.NoError(t, after.Ack(testkit.Receive(t, after)))
 	}
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }
 
 // A shadow topic has the ids of its source, and a log of its own.
 func TestAttemptsOfAShadowTopic(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	if b.inProcess != nil {
+	b := testkit.NewBroker(t)
+	if b.InProcess != nil {
 		t.Skip("the broker in process has no shadow topics; set PULSAR_URL and PULSAR_ADMIN_URL")
 	}
-	source := b.topic(0)
+	source := b.NewTopic(0)
 	shadow := source + "-shadow"
-	b.rest("PUT", shadow, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
-	b.rest("PUT", source, "/shadowTopics", []string{shadow}, nil)
+	b.Admin("PUT", shadow, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
+	b.Admin("PUT", source, "/shadowTopics", []string{shadow}, nil)
 	var consumers []*redelivery.Consumer
 	subscribe := func() {
 		for _, c := range consumers {
@@ -170,11 +173,11 @@ func TestAttemptsOfAShadowTopic(t *testing.T) {
 		}
 		consumers = nil
 		for _, topic := range []string{source, shadow} {
-			consumers = append(consumers, b.subscribe(b.options(topic, pulsar.Failover), withLog()...))
+			consumers = append(consumers, b.Subscribe(b.Options(topic, pulsar.Failover), withLog()...))
 		}
 	}
 	subscribe()
-	b.send(source, 3, false)
+	b.Send(source, 3, false)
 	var due []map[string]time.Time
 	for _, c := range consumers {
 		due = append(due, nackAll(t, c, 3))

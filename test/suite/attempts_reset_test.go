@@ -15,6 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 const killedThenReset = "REDELIVERY_TEST_KILLED_THEN_RESET"
@@ -43,20 +44,20 @@ func TestCursorResetAfterAKill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			b.subscribe(b.options(topic, pulsar.Exclusive)).Close() // the subscription is there
-			dead := b.deadLetters(topic)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			b.Subscribe(b.Options(topic, pulsar.Exclusive)).Close() // the subscription is there
+			dead := b.SubscribeDeadLetters(topic)
 			before := time.Now().Add(-time.Minute)
-			b.send(topic, n, false)
+			b.Send(topic, n, false)
 
-			child, line := startProcess(t, "TestCursorResetAfterAKill", fmt.Sprintf("%s=%s %s %d", killedThenReset, b.url, topic, n))
+			child, line := testkit.StartProcess(t, "TestCursorResetAfterAKill", fmt.Sprintf("%s=%s %s %d", killedThenReset, b.URL, topic, n))
 			require.Equal(t, "acknowledged\n", line)
 			time.Sleep(c.lives)
-			kill(t, child)
+			testkit.Kill(t, child)
 
 			forget := func() {
-				log, err := attempts.Open(b.client, attempts.Options{Topic: attemptLog(topic)})
+				log, err := attempts.Open(b.Client, attempts.Options{Topic: attemptLog(topic)})
 				require.NoError(t, err)
 				defer log.Close()
 				require.NoError(t, log.Ready(t.Context()))
@@ -66,18 +67,18 @@ func TestCursorResetAfterAKill(t *testing.T) {
 			if c.forgetsBefore {
 				forget()
 			}
-			require.Zero(t, b.stats(topic, 0).Backlog)
-			b.rest("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", sub, before.UnixMilli()), nil, nil)
-			require.Equal(t, n, b.stats(topic, 0).Backlog)
+			require.Zero(t, b.Stats(topic, 0).Backlog)
+			b.Admin("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", testkit.Subscription, before.UnixMilli()), nil, nil)
+			require.Equal(t, n, b.Stats(topic, 0).Backlog)
 			if c.forgetsAfter {
 				forget()
 			}
 
-			second := subscribeThreeTimes(t, b.client, topic)
+			second := subscribeThreeTimes(t, b.Client, topic)
 			defer second.Close()
 			again := func(count uint32) (right int) {
 				for range n {
-					msg := receive(t, second)
+					msg := testkit.Receive(t, second)
 					if msg.RedeliveryCount() == count {
 						right++
 					}
@@ -88,24 +89,24 @@ func TestCursorResetAfterAKill(t *testing.T) {
 			require.Equal(t, n, again(c.count))
 			if c.letters > 0 {
 				for range c.letters {
-					require.Equal(t, "no coffee", next(t, dead, 15*time.Second).Properties()["EXCEPTION_MESSAGE"])
+					require.Equal(t, "no coffee", testkit.Next(t, dead, 15*time.Second).Properties()["EXCEPTION_MESSAGE"])
 				}
 			} else {
 				require.Equal(t, n, again(1))
 				for range n {
-					require.NoError(t, second.Ack(receive(t, second)))
+					require.NoError(t, second.Ack(testkit.Receive(t, second)))
 				}
-				letters := b.stats(deadLetterTopic(topic), 0)
+				letters := b.Stats(testkit.DeadLetterTopic(topic), 0)
 				require.Zero(t, letters.Backlog+letters.Unacked)
 			}
-			require.Eventually(t, func() bool { return b.stats(topic, 0).Backlog == 0 }, 10*time.Second, ms(20))
+			require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 0 }, 10*time.Second, 20*time.Millisecond)
 		})
 	}
 }
 
 func subscribeThreeTimes(t *testing.T, client pulsar.Client, topic string) *redelivery.Consumer {
-	c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub, Type: pulsar.Exclusive},
-		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(ms(100)),
+	c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: testkit.Subscription, Type: pulsar.Exclusive},
+		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(100*time.Millisecond),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	return c
@@ -120,7 +121,7 @@ func succeedAtTheThird(t *testing.T, how []string) {
 	_, err = fmt.Sscan(how[2], &n)
 	require.NoError(t, err)
 	for acked := 0; acked < n; {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		if msg.RedeliveryCount() < 2 {
 			require.NoError(t, c.NackWithReason(msg, errors.New("no coffee")))
 			continue

@@ -11,32 +11,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A message that failed is neither early nor counted again for the next consumer of the subscription, on every
 // subscription type, in a batch too, and its last delivery makes it a dead letter.
 func TestAttemptsOutliveTheConsumer(t *testing.T) {
 	t.Parallel()
-	for kind := range kinds {
+	for kind := range testkit.SubscriptionTypes {
 		for _, batched := range []bool{false, true} {
 			for _, chans := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, batched %t, by channel %t", kind, batched, chans), func(t *testing.T) {
 					t.Parallel()
-					b := newBroker(t)
-					topic := b.topic(0)
-					dead := b.deadLetters(topic)
-					opts := b.options(topic, kinds[kind])
+					b := testkit.NewBroker(t)
+					topic := b.NewTopic(0)
+					dead := b.SubscribeDeadLetters(topic)
+					opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 					subscribe := func() *redelivery.Consumer {
-						return b.subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(2*time.Second),
+						return b.Subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(2*time.Second),
 							redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
 					}
 					c := subscribe()
-					b.send(topic, 4, batched)
+					b.Send(topic, 4, batched)
 					due := map[string]time.Time{}
 					for count := range uint32(3) {
 						for range 4 {
-							ctx, cancel := context.WithTimeout(bg, 15*time.Second)
-							msg, err := takeBy(ctx, c, chans)
+							ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+							msg, err := testkit.Take(ctx, c, chans)
 							cancel()
 							require.NoError(t, err)
 							require.Equal(t, count, msg.RedeliveryCount(), "%s", msg.Payload())
@@ -45,16 +46,16 @@ func TestAttemptsOutliveTheConsumer(t *testing.T) {
 							require.NoError(t, c.NackWithReason(msg, errors.New("no coffee")))
 						}
 						if count < 2 {
-							require.Eventually(t, func() bool { return c.AttemptLog().Stats().Lag == 0 }, 5*time.Second, ms(5))
+							require.Eventually(t, func() bool { return c.AttemptLog().Stats().Lag == 0 }, 5*time.Second, 5*time.Millisecond)
 							c.Close()
 							c = subscribe()
 						}
 					}
 					for range 4 {
-						msg := next(t, dead, 15*time.Second)
+						msg := testkit.Next(t, dead, 15*time.Second)
 						require.Equal(t, "no coffee", msg.Properties()["EXCEPTION_MESSAGE"])
 					}
-					require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, ms(20))
+					require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, 20*time.Millisecond)
 				})
 			}
 		}
@@ -64,16 +65,16 @@ func TestAttemptsOutliveTheConsumer(t *testing.T) {
 // A wrapped consumer has a log too.
 func TestAttemptsOutliveAWrappedConsumer(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	b.send(topic, 1, false)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	b.Send(topic, 1, false)
 	for count := range uint32(2) {
-		inner, err := b.client.Subscribe(b.options(topic, pulsar.Failover))
+		inner, err := b.Client.Subscribe(b.Options(topic, pulsar.Failover))
 		require.NoError(t, err)
-		c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+		c, err := redelivery.Wrap(inner, redelivery.WithClient(b.Client), redelivery.WithAttemptLog(redelivery.AttemptLog{}),
 			redelivery.WithNackRedeliveryDelay(time.Second))
 		require.NoError(t, err)
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		require.Equal(t, count, msg.RedeliveryCount())
 		c.Nack(msg)
 		c.Close()
@@ -83,10 +84,10 @@ func TestAttemptsOutliveAWrappedConsumer(t *testing.T) {
 // The options that a log needs, and those that it does not go together with.
 func TestAttemptLogOptions(t *testing.T) {
 	t.Parallel()
-	b := newInProcess(t, pulsar.ClientOptions{})
-	opts := b.options(b.topic(0), pulsar.Shared)
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
 	with := func(opts pulsar.ConsumerOptions, log redelivery.AttemptLog) error {
-		c, err := redelivery.Subscribe(b.client, opts, redelivery.WithAttemptLog(log))
+		c, err := redelivery.Subscribe(b.Client, opts, redelivery.WithAttemptLog(log))
 		if err == nil {
 			c.Close()
 		}
@@ -110,6 +111,6 @@ func TestAttemptLogOptions(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 	}
-	_, err := redelivery.SubscribeWith(b.client.Subscribe, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	_, err := redelivery.SubscribeWith(b.Client.Subscribe, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
 	require.ErrorContains(t, err, "WithClient")
 }

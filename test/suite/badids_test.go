@@ -11,18 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Bad input is answered with an error that names it, or a warning and a count, and never with a panic.
 func TestBadMessagesAndIDs(t *testing.T) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, log *bytes.Buffer) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, log *bytes.Buffer) {
 		var (
 			nilMsg   pulsar.Message
 			empty    = pulsar.ConsumerMessage{}
-			idless   = message{}
-			other    = message{id: foreignID{pulsar.NewMessageID(7, 7, 0, 0)}}
+			idless   = testkit.Message{}
+			other    = testkit.Message{MessageID: foreignID{pulsar.NewMessageID(7, 7, 0, 0)}}
 			emptyID  = foreignID{}
-			foreign  = other.id
+			foreign  = other.MessageID
 			failures uint64
 		)
 		for _, msg := range []pulsar.Message{nilMsg, empty, &empty, idless} {
@@ -53,8 +54,8 @@ func TestBadMessagesAndIDs(t *testing.T) {
 		assert.Contains(t, log.String(), "redelivery: nack failed")
 		assert.Error(t, c.AckWithTxn(other, nil))
 
-		inner.deliver(1)
-		msg := receive(t, c)
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
 		assert.ErrorContains(t, c.Ack(idless), "want") // it is of the inner consumer's type now
 		c.ReconsumeLater(msg, 0)                       // there is no retry topic: the message is nacked
 		assert.Contains(t, log.String(), redelivery.ErrNoRetryTopic.Error())
@@ -63,23 +64,23 @@ func TestBadMessagesAndIDs(t *testing.T) {
 }
 
 func TestForeignMessageAndIDOfAKnownMessage(t *testing.T) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		id := inner.deliver(1)
-		receive(t, c)
-		c.Nack(message{id: foreignID{pulsar.NewMessageID(1, 1, 0, 0)}})
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		id := inner.Deliver(1)
+		testkit.Receive(t, c)
+		c.Nack(testkit.Message{MessageID: foreignID{pulsar.NewMessageID(1, 1, 0, 0)}})
 		require.Equal(t, 1, c.Stats().Waiting)
 		require.NoError(t, c.AckID(foreignID{id}))
-		require.Equal(t, []pulsar.MessageID{id}, inner.acks())
+		require.Equal(t, []pulsar.MessageID{id}, inner.Acks())
 	})
 }
 
 func TestNackIDOfAnUnknownMessage(t *testing.T) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		c.NackID(pulsar.NewMessageID(3, 3, 0, 0))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Len(t, inner.requests(), 1, "by the policy, not at once")
-		inner.deliver(3)
+		require.Len(t, inner.Requests(), 1, "by the policy, not at once")
+		inner.Deliver(3)
 		time.Sleep(time.Hour)
 		require.Zero(t, c.Stats().Failed)
 	})

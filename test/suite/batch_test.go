@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // requests counts requests for redelivery, as the inner consumer sends them.
@@ -28,25 +29,25 @@ func TestBatchNackedBitByBit(t *testing.T) {
 		messages       int
 		between, delay time.Duration
 	}{
-		"100 messages, 2 ms apart":   {100, ms(2), ms(300)},
-		"5 messages at five moments": {5, ms(400), ms(1000)},
+		"100 messages, 2 ms apart":   {100, 2 * time.Millisecond, 300 * time.Millisecond},
+		"5 messages at five moments": {5, 400 * time.Millisecond, time.Second},
 	} {
-		each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
+		testkit.Each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
 			func(t *testing.T, kind pulsar.SubscriptionType) {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					b := newBroker(t)
-					topic := b.topic(0)
+					b := testkit.NewBroker(t)
+					topic := b.NewTopic(0)
 					var sent requests
-					opts := b.options(topic, kind)
+					opts := b.Options(topic, kind)
 					opts.Interceptors = pulsar.ConsumerInterceptors{&sent}
-					consumer := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(c.delay), redelivery.WithRedeliveryFrom(redelivery.FromMemory))
-					b.send(topic, c.messages, true)
+					consumer := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(c.delay), redelivery.WithRedeliveryFrom(redelivery.FromMemory))
+					b.Send(topic, c.messages, true)
 					due := make([]time.Time, c.messages)
 					nacked := make(chan struct{})
 					var msgs []pulsar.Message
 					for range c.messages {
-						msgs = append(msgs, receive(t, consumer))
+						msgs = append(msgs, testkit.Receive(t, consumer))
 					}
 					go func() {
 						defer close(nacked)
@@ -58,7 +59,7 @@ func TestBatchNackedBitByBit(t *testing.T) {
 					}()
 					time.Sleep(c.delay / 2)
 					for i := range c.messages {
-						msg := receive(t, consumer)
+						msg := testkit.Receive(t, consumer)
 						now := time.Now()
 						require.Equal(t, strconv.Itoa(i), string(msg.Payload()))
 						if i == 0 {
@@ -68,9 +69,9 @@ func TestBatchNackedBitByBit(t *testing.T) {
 						require.NoError(t, consumer.Ack(msg))
 					}
 					waittest.Next(t, nacked)
-					nothing(t, consumer, ms(700))
-					b.settles(topic, 0)
-					require.Equal(t, c.messages, b.stats(topic, 0).Out, "nothing is asked for: the messages wait here")
+					testkit.ReceiveNothing(t, consumer, 700*time.Millisecond)
+					b.Settles(topic, 0)
+					require.Equal(t, c.messages, b.Stats(topic, 0).Out, "nothing is asked for: the messages wait here")
 				})
 			})
 	}
@@ -79,16 +80,16 @@ func TestBatchNackedBitByBit(t *testing.T) {
 func TestThousandWaitOverUnloads(t *testing.T) {
 	t.Parallel()
 	const n = 1000
-	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(0)
-		c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(8*time.Second),
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(8*time.Second),
 			redelivery.WithRedeliveryFrom(redelivery.FromMemory)) // though all of them fail here
-		b.send(topic, n, false)
+		b.Send(topic, n, false)
 		due := map[string]time.Time{}
 		for range n {
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			due[string(msg.Payload())] = time.Now().Add(8 * time.Second)
 			c.Nack(msg)
 		}
@@ -112,7 +113,7 @@ func TestThousandWaitOverUnloads(t *testing.T) {
 		}()
 		for range 3 {
 			time.Sleep(time.Second)
-			b.unload(topic)
+			b.Unload(topic)
 		}
 		for range n {
 			select {
@@ -126,13 +127,13 @@ func TestThousandWaitOverUnloads(t *testing.T) {
 				t.Fatalf("%d messages are lost", len(due))
 			}
 		}
-		time.Sleep(ms(500))
+		time.Sleep(500 * time.Millisecond)
 		require.Empty(t, received, "twice")
-		b.settles(topic, 0)
+		b.Settles(topic, 0)
 		stats := c.Stats()
 		t.Logf("%d copies were buffered", stats.Buffered)
 		if stats.Buffered == 3*n { // the broker's counter restarts with each unload: messages from then on were not requested again
-			require.Equal(t, n, b.stats(topic, 0).Out)
+			require.Equal(t, n, b.Stats(topic, 0).Out)
 		}
 		require.NotZero(t, stats.Buffered+stats.Dropped) // those that come while a connection is missing are dropped
 		require.Zero(t, stats.Waiting)

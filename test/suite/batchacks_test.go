@@ -12,28 +12,29 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Upstream is told of each acknowledgement of a batch, and by its id. If it has an error, the message is the
 // application's still.
 func TestUpstreamIsToldOfEachMessageOfABatch(t *testing.T) {
 	var outcomes []redelivery.Outcome
-	c, inner := newPrepared(t, pulsar.Shared, redelivery.WithObserver(redelivery.Observer{
+	c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithObserver(redelivery.Observer{
 		Settled: func(s redelivery.Settled) { outcomes = append(outcomes, s.Outcome) },
 	}))
 	var msgs []pulsar.Message
 	var ids []pulsar.MessageID
 	for i := range int32(4) {
-		id := &batchID{pulsar.NewMessageID(1, 1, i, 0), 4}
-		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: id, topic: "persistent://public/default/t"}}
-		msgs, ids = append(msgs, receive(t, c)), append(ids, id)
+		id := &testkit.BatchID{MessageID: pulsar.NewMessageID(1, 1, i, 0), Size: 4}
+		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: id, TopicName: "persistent://public/default/t"}}
+		msgs, ids = append(msgs, testkit.Receive(t, c)), append(ids, id)
 	}
 	acks := []func() error{
 		func() error { return c.Ack(msgs[0]) }, func() error { return c.AckID(ids[1]) },
 		func() error { return c.AckIDList(ids[2:3]) }, func() error { return c.Ack(msgs[3]) },
 	}
 	for i, ack := range acks {
-		inner.failAcks(errors.New("refused"))
+		inner.FailAcks(errors.New("refused"))
 		if i != 2 { // a fake's list has no errors
 			require.EqualError(t, ack(), "refused")
 			d, err := c.Delivery(msgs[i])
@@ -41,30 +42,30 @@ func TestUpstreamIsToldOfEachMessageOfABatch(t *testing.T) {
 			require.NotZero(t, d.NackDelay)
 			require.EqualValues(t, i, c.Stats().Unfinished)
 		}
-		inner.failAcks(nil)
+		inner.FailAcks(nil)
 		outcomes = nil
 		require.NoError(t, ack())
-		require.Equal(t, ids[:i+1], inner.acks()[:i+1])
+		require.Equal(t, ids[:i+1], inner.Acks()[:i+1])
 		require.Equal(t, []redelivery.Outcome{redelivery.Acked}, outcomes)
-		n := len(inner.acks()) // what was refused is acknowledged as a whole in the end
+		n := len(inner.Acks()) // what was refused is acknowledged as a whole in the end
 		require.NoError(t, ack(), "it is settled")
-		require.Len(t, inner.acks(), n)
+		require.Len(t, inner.Acks(), n)
 	}
 	require.Zero(t, c.Stats().Unfinished)
 }
 
 // What upstream refused to note comes back by a nack.
 func TestNackAfterAnAckThatFailed(t *testing.T) {
-	c, inner := newPrepared(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
+	c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
 	for i := range int32(2) {
-		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: &batchID{pulsar.NewMessageID(1, 1, i, 0), 2}}}
+		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: &testkit.BatchID{MessageID: pulsar.NewMessageID(1, 1, i, 0), Size: 2}}}
 	}
-	msg := receive(t, c)
-	receive(t, c)
-	inner.failAcks(errors.New("refused"))
+	msg := testkit.Receive(t, c)
+	testkit.Receive(t, c)
+	inner.FailAcks(errors.New("refused"))
 	require.Error(t, c.Ack(msg))
 	c.Nack(msg)
-	again := receive(t, c)
+	again := testkit.Receive(t, c)
 	require.Equal(t, msg.ID(), again.ID())
 	require.EqualValues(t, 1, again.RedeliveryCount())
 }
@@ -89,66 +90,66 @@ func TestABatchEndsAcknowledged(t *testing.T) {
 		for _, response := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: " with response"}[response], func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
-				opts := b.options(topic, pulsar.Shared)
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				opts := b.Options(topic, pulsar.Shared)
 				opts.AckWithResponse = response
-				c := b.subscribe(opts, redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(100*time.Millisecond),
+				c := b.Subscribe(opts, redelivery.WithClient(b.Client), redelivery.WithNackRedeliveryDelay(100*time.Millisecond),
 					redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 10}))
-				b.send(topic, n, true)
+				b.Send(topic, n, true)
 				for i := range n {
-					msg := receive(t, c)
+					msg := testkit.Receive(t, c)
 					require.NoError(t, verbs[i%len(verbs)](c, msg))
 				}
-				drain(t, c, time.Second, func(msg pulsar.Message) { require.NoError(t, c.Ack(msg)) }) // what was nacked
-				b.settles(topic, 0)
+				testkit.Drain(t, c, time.Second, func(msg pulsar.Message) { require.NoError(t, c.Ack(msg)) }) // what was nacked
+				b.Settles(topic, 0)
 			})
 		}
 	}
 	t.Run("after a seek", func(t *testing.T) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(0)
-		c := b.subscribe(b.options(topic, pulsar.Shared))
-		b.send(topic, n, true)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		c := b.Subscribe(b.Options(topic, pulsar.Shared))
+		b.Send(topic, n, true)
 		var middle pulsar.MessageID
 		for i := range n {
-			if msg := receive(t, c); i == n/2 {
+			if msg := testkit.Receive(t, c); i == n/2 {
 				middle = msg.ID()
 			}
 		}
 		require.NoError(t, c.Seek(middle))
-		drain(t, c, 2*time.Second, func(msg pulsar.Message) { require.NoError(t, c.Ack(msg)) })
-		b.settles(topic, 0)
+		testkit.Drain(t, c, 2*time.Second, func(msg pulsar.Message) { require.NoError(t, c.Ack(msg)) })
+		b.Settles(topic, 0)
 	})
 	t.Run("without a queue", func(t *testing.T) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(0)
-		opts := b.options(topic, pulsar.Shared)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		opts := b.Options(topic, pulsar.Shared)
 		opts.EnableZeroQueueConsumer = true
-		c := b.subscribe(opts)
-		b.send(topic, n, true)
+		c := b.Subscribe(opts)
+		b.Send(topic, n, true)
 		for range n {
-			require.NoError(t, c.Ack(receive(t, c)))
+			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 		}
-		b.settles(topic, 0)
+		b.Settles(topic, 0)
 	})
 	t.Run("cumulatively", func(t *testing.T) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(0)
-		c := b.subscribe(b.options(topic, pulsar.Exclusive))
-		b.send(topic, n, true)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		c := b.Subscribe(b.Options(topic, pulsar.Exclusive))
+		b.Send(topic, n, true)
 		var msgs []pulsar.Message
 		for range n {
-			msgs = append(msgs, receive(t, c))
+			msgs = append(msgs, testkit.Receive(t, c))
 		}
 		for _, msg := range msgs[n/2:] {
 			require.NoError(t, c.Ack(msg))
 		}
 		require.NoError(t, c.AckCumulative(msgs[n/2-1]))
-		b.settles(topic, 0)
+		b.Settles(topic, 0)
 	})
 }
 
@@ -160,10 +161,10 @@ func TestABatchEndsAcknowledged(t *testing.T) {
 func TestABatchEndsThoughTheConsumerIsClosedMeanwhile(t *testing.T) {
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"reconsume": func(c *redelivery.Consumer, msg pulsar.Message) error {
-			return c.ReconsumeLaterAfter(bg, msg, time.Hour, nil)
+			return c.ReconsumeLaterAfter(context.Background(), msg, time.Hour, nil)
 		},
 		"dead letter": func(c *redelivery.Consumer, msg pulsar.Message) error {
-			return c.DeadLetter(bg, msg, errors.New("bad"))
+			return c.DeadLetter(context.Background(), msg, errors.New("bad"))
 		},
 		"last nack": func(c *redelivery.Consumer, msg pulsar.Message) error { c.Nack(msg); return nil },
 	} {
@@ -183,22 +184,22 @@ func TestABatchEndsThoughTheConsumerIsClosedMeanwhile(t *testing.T) {
 // closeWhilePublishing closes a Consumer while it publishes the last message of a batch, and returns the backlog after
 // that.
 func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsar.Message) error) (inTime bool, backlog int) {
-	b := newInProcess(t, pulsar.ClientOptions{})
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.RetryEnable, opts.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 1}
-	c := b.subscribe(opts)
-	b.send(topic, 2, true)
-	first, last := receive(t, c), receive(t, c)
+	c := b.Subscribe(opts)
+	b.Send(topic, 2, true)
+	first, last := testkit.Receive(t, c), testkit.Receive(t, c)
 	require.NoError(t, c.Ack(first))
 
 	stored := make(chan struct{}, 1)
-	b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+	b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 		if command.Type != "SEND_RECEIPT" {
 			return pulsartest.Pass
 		}
 		stored <- struct{}{}
-		return pulsartest.Pass.After(ms(100))
+		return pulsartest.Pass.After(100 * time.Millisecond)
 	})
 	done := make(chan error, 1)
 	go func() { done <- publish(c, last) }()
@@ -206,25 +207,25 @@ func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsa
 	begun := time.Now()
 	c.Close()
 	err := waittest.Next(t, done)
-	if time.Since(begun) > ms(400) {
+	if time.Since(begun) > 400*time.Millisecond {
 		return false, 0
 	}
 	require.NoError(t, err)
-	return true, b.inProcess.Subscription(topic, sub).Backlog
+	return true, b.InProcess.Subscription(topic, testkit.Subscription).Backlog
 }
 
 // Of a message that is settled, and of no batch, it does not say that its batch is begun, whatever came before it.
 func TestASettledMessageIsOfNoBegunBatch(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared))
-	b.send(topic, 3, true)
-	require.NoError(t, c.Ack(receive(t, c)))
-	begun := receive(t, c)
-	receive(t, c)
-	b.send(topic, 1, false)
-	msg := receive(t, c)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared))
+	b.Send(topic, 3, true)
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
+	begun := testkit.Receive(t, c)
+	testkit.Receive(t, c)
+	b.Send(topic, 1, false)
+	msg := testkit.Receive(t, c)
 	require.NoError(t, c.Ack(msg))
 	for msg, want := range map[pulsar.Message]bool{begun: true, msg: false} {
 		d, err := c.Delivery(msg)

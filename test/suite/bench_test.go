@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // endlessConsumer delivers one message after the other and takes every acknowledgement.
@@ -19,7 +20,7 @@ type endlessConsumer struct {
 }
 
 func (e *endlessConsumer) Name() string                        { return "endless" }
-func (e *endlessConsumer) Subscription() string                { return sub }
+func (e *endlessConsumer) Subscription() string                { return testkit.Subscription }
 func (e *endlessConsumer) Chan() <-chan pulsar.ConsumerMessage { return e.ch }
 func (e *endlessConsumer) Close()                              {}
 func (e *endlessConsumer) AckID(pulsar.MessageID) error        { return nil }
@@ -29,7 +30,7 @@ func idOf(n int, batch int32) pulsar.MessageID {
 	if batch == 0 {
 		return pulsar.NewMessageID(1, int64(n), 0, 0)
 	}
-	return &batchID{pulsar.NewMessageID(1, int64(n)/int64(batch), int32(n)%batch, 0), batch}
+	return &testkit.BatchID{MessageID: pulsar.NewMessageID(1, int64(n)/int64(batch), int32(n)%batch, 0), Size: batch}
 }
 
 // BenchmarkConsumer has what this library adds to receiving and acknowledging a message.
@@ -52,7 +53,7 @@ func BenchmarkConsumer(b *testing.B) {
 				if n%1000 == 0 {
 					b.StopTimer()
 					for i := range msgs {
-						inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: idOf(n+i, of.batch)}}
+						inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: idOf(n+i, of.batch)}}
 					}
 					b.StartTimer()
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // The broker counts a batch whole until all of it is acknowledged: one message of each of 50 batches that waits keeps
@@ -21,20 +22,20 @@ func TestBlockedByBatches(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const batches, each = 50, 1000
 				blocked := make(chan redelivery.Blocked, 10)
-				c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared, EnableBatchIndexAcknowledgment: index},
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared, EnableBatchIndexAcknowledgment: index},
 					redelivery.WithNackRedeliveryDelay(time.Hour),
 					redelivery.WithObserver(redelivery.Observer{Blocked: func(b redelivery.Blocked) { blocked <- b }}))
 				defer c.Close()
 				for entry := range int64(batches) {
-					s.publish(batch(entry, each, 10)...)
+					s.Publish(testkit.EntryBatch(entry, each, 10)...)
 					for i := range each {
-						if msg := receive(t, c); i == 7 {
+						if msg := testkit.Receive(t, c); i == 7 {
 							c.Nack(msg)
 						} else {
 							require.NoError(t, c.Ack(msg))
 						}
 						if i%20 == 19 {
-							s.truncate() // or each ack looks through the whole batch
+							s.Truncate() // or each ack looks through the whole batch
 						}
 					}
 				}
@@ -51,8 +52,8 @@ func TestBlockedByBatches(t *testing.T) {
 				require.Len(t, blocked, 1)
 				require.Equal(t, batches*each, (<-blocked).Unacknowledged)
 				require.True(t, c.Stats().Blocked)
-				s.publish(batch(batches, 1, 10)...)
-				require.NoError(t, c.Ack(receive(t, c)))
+				s.Publish(testkit.EntryBatch(batches, 1, 10)...)
+				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 				require.False(t, c.Stats().Blocked)
 			})
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Who waits in vain beside very many messages that are unacknowledged is told, once each time.
@@ -18,7 +19,7 @@ func TestBlockedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 45_000
 		blocked := make(chan redelivery.Blocked, 10)
-		c, inner := newPrepared(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithMemoryLimit(0),
+		c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithMemoryLimit(0),
 			redelivery.WithObserver(redelivery.Observer{Blocked: func(b redelivery.Blocked) { blocked <- b }}))
 		var last pulsar.Message
 		waits := func(d time.Duration) {
@@ -29,8 +30,8 @@ func TestBlockedIsTold(t *testing.T) {
 			synctest.Wait()
 		}
 		for i := range int64(many) {
-			inner.deliver(i)
-			last = receive(t, c)
+			inner.Deliver(i)
+			last = testkit.Receive(t, c)
 			c.Nack(last)
 		}
 		waits(time.Minute)
@@ -40,8 +41,8 @@ func TestBlockedIsTold(t *testing.T) {
 		require.Same(t, c, b.Consumer)
 		require.NoError(t, c.Ack(last))
 		waits(10 * time.Second)
-		inner.deliver(many)
-		c.Nack(receive(t, c))
+		inner.Deliver(many)
+		c.Nack(testkit.Receive(t, c))
 		waits(10 * time.Second)
 		require.Len(t, blocked, 1, "it came to that again")
 	})

@@ -9,6 +9,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // One of two consumers fails on everything, the other on nothing. What the first has nacked is to have its chance with
@@ -16,7 +18,7 @@ import (
 func TestABrokenConsumerDoesNotSpoilMessagesForOthers(t *testing.T) {
 	t.Parallel()
 	const n = 400
-	each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
+	testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
 		t.Parallel()
 		var dead, handled [2]int
 		for i, plain := range []bool{true, false} {
@@ -29,10 +31,10 @@ func TestABrokenConsumerDoesNotSpoilMessagesForOthers(t *testing.T) {
 
 // deadLetters returns how many of n messages become dead letters, and how often messages are taken.
 func deadLetters(t *testing.T, n int, batched, plain bool) (dead, taken int) {
-	b := newBroker(t)
-	opts := b.options(b.topic(0), pulsar.Shared)
-	opts.NackRedeliveryDelay = ms(100)
-	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 4, DeadLetterTopic: b.topic(0)}
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
+	opts.NackRedeliveryDelay = 100 * time.Millisecond
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 4, DeadLetterTopic: b.NewTopic(0)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	var mu sync.Mutex
@@ -40,14 +42,14 @@ func deadLetters(t *testing.T, n int, batched, plain bool) (dead, taken int) {
 		true: func(c pulsar.Consumer, msg pulsar.Message) { c.Nack(msg) }, false: func(c pulsar.Consumer, msg pulsar.Message) { _ = c.Ack(msg) },
 	}
 	for _, broken := range []bool{true, false} {
-		c := b.either(plain, opts)
+		c := b.SubscribeEither(plain, opts)
 		working.Go(func() {
 			for {
 				msg, err := c.Receive(ctx)
 				if err != nil {
 					return
 				}
-				time.Sleep(ms(1))
+				time.Sleep(time.Millisecond)
 				settle[broken](c, msg)
 				mu.Lock()
 				taken++
@@ -55,14 +57,14 @@ func deadLetters(t *testing.T, n int, batched, plain bool) (dead, taken int) {
 			}
 		})
 	}
-	b.sendBatchesOf(opts.Topic, n, batched)
+	sendBatchesOf(b, opts.Topic, n, batched)
 	require.Eventually(t, func() bool {
-		s := b.stats(opts.Topic, 0)
+		s := b.Stats(opts.Topic, 0)
 		return s.Backlog == 0 && s.Unacked <= 0
-	}, 15*time.Second, ms(50))
+	}, 15*time.Second, 50*time.Millisecond)
 	cancel()
 	working.Wait()
-	letters := b.plain(b.options(opts.DLQ.DeadLetterTopic, pulsar.Exclusive))
+	letters := b.SubscribePlain(b.Options(opts.DLQ.DeadLetterTopic, pulsar.Exclusive))
 	seen := map[string]bool{}
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -76,15 +78,15 @@ func deadLetters(t *testing.T, n int, batched, plain bool) (dead, taken int) {
 }
 
 // sendBatchesOf publishes n messages, twenty in a batch if batched.
-func (b *broker) sendBatchesOf(topic string, n int, batched bool) {
-	b.t.Helper()
-	p, err := b.client.CreateProducer(pulsar.ProducerOptions{
+func sendBatchesOf(b *testkit.Broker, topic string, n int, batched bool) {
+	b.T.Helper()
+	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{
 		Topic: topic, DisableBatching: !batched, BatchingMaxMessages: 20, BatchingMaxPublishDelay: time.Minute,
 	})
-	require.NoError(b.t, err)
+	require.NoError(b.T, err)
 	defer p.Close()
 	for i := range n {
 		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))}, nil)
 	}
-	require.NoError(b.t, p.FlushWithCtx(context.Background()))
+	require.NoError(b.T, p.FlushWithCtx(context.Background()))
 }

@@ -15,12 +15,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 // interceptor is callbacks that are told what they are called about; those that are nil do nothing.
 type interceptor struct {
-	callbacks
+	testkit.Callbacks
 	acked, nacked func(pulsar.Consumer, []pulsar.MessageID)
 }
 
@@ -46,12 +47,12 @@ func TestAckByWhoIsToldOfAcknowledgements(t *testing.T) {
 			return c.ReconsumeLaterAfter(context.Background(), m, time.Hour, nil)
 		},
 	} {
-		each(t, map[string]bool{name: false, name + " with response": true}, func(t *testing.T, response bool) {
+		testkit.Each(t, map[string]bool{name: false, name + " with response": true}, func(t *testing.T, response bool) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
 			var told atomic.Int32
-			opts := b.options(topic, pulsar.Shared)
+			opts := b.Options(topic, pulsar.Shared)
 			opts.RetryEnable, opts.AckWithResponse = true, response
 			opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{acked: func(c pulsar.Consumer, ids []pulsar.MessageID) {
 				if told.Add(1) == 1 {
@@ -59,12 +60,12 @@ func TestAckByWhoIsToldOfAcknowledgements(t *testing.T) {
 					assert.NoError(t, c.AckIDList(ids))
 				}
 			}}}
-			c := b.subscribe(opts)
-			b.send(topic, 1, false)
-			msg := receive(t, c)
-			returns(t, func() error { return settle(c, msg) })
+			c := b.Subscribe(opts)
+			b.Send(topic, 1, false)
+			msg := testkit.Receive(t, c)
+			testkit.Returns(t, func() error { return settle(c, msg) })
 			require.NotZero(t, told.Load(), "when it returns the interceptor was told")
-			b.settles(topic, 0)
+			b.Settles(topic, 0)
 		})
 	}
 }
@@ -72,76 +73,76 @@ func TestAckByWhoIsToldOfAcknowledgements(t *testing.T) {
 // Of a message in chunks upstream tells by the ids of these, while it is being settled.
 func TestAckByWhoIsToldOfChunks(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
 	var told sync.Map
 	var msg pulsar.Message
-	opts := b.options(topic, pulsar.Shared)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{acked: func(c pulsar.Consumer, ids []pulsar.MessageID) {
 		if _, before := told.LoadOrStore(ids[0].String(), true); !before {
 			assert.NoError(t, c.AckID(ids[0]))
 			assert.NoError(t, c.Ack(msg))
 		}
 	}}}
-	c := b.subscribe(opts)
-	b.publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 600},
+	c := b.Subscribe(opts)
+	b.Publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 600},
 		&pulsar.ProducerMessage{Payload: make([]byte, 2000)})
-	msg = receive(t, c)
-	returns(t, func() error { return c.Ack(msg) })
-	b.settles(topic, 0)
+	msg = testkit.Receive(t, c)
+	testkit.Returns(t, func() error { return c.Ack(msg) })
+	b.Settles(topic, 0)
 }
 
 // A policy of ReconsumeLaterNext may settle the message.
 func TestReconsumePoliciesCallBack(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
 	var c *redelivery.Consumer
 	var policy atomic.Value
-	c = b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Func(func(uint32) time.Duration {
+	c = b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Func(func(uint32) time.Duration {
 		if call, ok := policy.Load().(func()); ok {
 			call()
 		}
 		return time.Hour
 	})))
-	b.send(topic, 2, false)
-	msg := receive(t, c)
+	b.Send(topic, 2, false)
+	msg := testkit.Receive(t, c)
 	var err error
 	policy.Store(func() { assert.NoError(t, c.Ack(msg)) })
-	returns(t, func() error { err = c.ReconsumeLaterNext(context.Background(), msg); return nil })
+	testkit.Returns(t, func() error { err = c.ReconsumeLaterNext(context.Background(), msg); return nil })
 	require.ErrorIs(t, err, redelivery.ErrNotInFlight)
 	policy.Store(func() {})
-	require.NoError(t, c.ReconsumeLaterNext(t.Context(), receive(t, c)))
-	b.settles(topic, 0)
+	require.NoError(t, c.ReconsumeLaterNext(t.Context(), testkit.Receive(t, c)))
+	b.Settles(topic, 0)
 }
 
 // Receive and Chan have the same messages, as upstream's have.
 func TestReceiveBesideChan(t *testing.T) {
 	t.Parallel()
-	each(t, map[string]chan pulsar.ConsumerMessage{"Chan": nil, "MessageChannel": make(chan pulsar.ConsumerMessage, 10)},
+	testkit.Each(t, map[string]chan pulsar.ConsumerMessage{"Chan": nil, "MessageChannel": make(chan pulsar.ConsumerMessage, 10)},
 		func(t *testing.T, channel chan pulsar.ConsumerMessage) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			opts := b.options(topic, pulsar.Exclusive)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Exclusive)
 			opts.MessageChannel = channel
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), redelivery.WithAckTimeout(time.Minute))
-			b.send(topic, 3, false)
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), redelivery.WithAckTimeout(time.Minute))
+			b.Send(topic, 3, false)
 			ch := c.Chan()
-			time.Sleep(ms(200)) // the first waits in the channel, or all do
+			time.Sleep(200 * time.Millisecond) // the first waits in the channel, or all do
 			for _, want := range []string{"0", "1"} {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				require.Equal(t, want, string(msg.Payload()))
 				require.NoError(t, c.Ack(msg))
 			}
 			cm := waittest.Next(t, ch)
 			require.Equal(t, "2", string(cm.Payload()))
 			c.Nack(cm.Message)
-			again := receive(t, c)
+			again := testkit.Receive(t, c)
 			require.EqualValues(t, 1, c.RedeliveryCount(again))
 			require.NoError(t, c.Ack(again))
-			nothing(t, c, ms(100))
-			b.send(topic, 3, false)
+			testkit.ReceiveNothing(t, c, 100*time.Millisecond)
+			b.Send(topic, 3, false)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			var handled atomic.Int32
@@ -154,7 +155,7 @@ func TestReceiveBesideChan(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, w.Run(ctx))
 			require.EqualValues(t, 3, handled.Load())
-			b.settles(topic, 0)
+			b.Settles(topic, 0)
 			c.Close()
 			_, err = c.Receive(waittest.Context(t))
 			require.Error(t, err)
@@ -164,15 +165,15 @@ func TestReceiveBesideChan(t *testing.T) {
 // What was received before a seek is gone from the application's own channel too, as upstream has it.
 func TestSeekEmptiesTheMessageChannel(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Exclusive)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Exclusive)
 	opts.MessageChannel = make(chan pulsar.ConsumerMessage, 10)
-	c := b.subscribe(opts)
-	b.send(topic, 5, false)
-	require.Eventually(t, func() bool { return len(opts.MessageChannel) == 5 }, 10*time.Second, ms(10))
+	c := b.Subscribe(opts)
+	b.Send(topic, 5, false)
+	require.Eventually(t, func() bool { return len(opts.MessageChannel) == 5 }, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, c.SeekByTime(time.Now().Add(time.Minute)))
-	nothing(t, c, ms(500))
+	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
 // There is no delivery left to wait for, whether anybody receives or not.
@@ -182,25 +183,25 @@ func TestTheLastDeliveryIsADeadLetterAtOnce(t *testing.T) {
 		options []redelivery.Option
 		fail    func(*redelivery.Consumer, pulsar.Message)
 	}{
-		"timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(ms(100))}},
+		"timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(100 * time.Millisecond)}},
 		"NackID, ack timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(time.Hour)},
 			fail: func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			opts := b.options(topic, pulsar.Shared)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Shared)
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
-			c := b.subscribe(opts, append(test.options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
-			dead := b.deadLetters(topic)
-			b.send(topic, 1, false)
-			msg := receive(t, c)
+			c := b.Subscribe(opts, append(test.options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
+			dead := b.SubscribeDeadLetters(topic)
+			b.Send(topic, 1, false)
+			msg := testkit.Receive(t, c)
 			if test.fail != nil {
 				test.fail(c, msg)
 			}
-			require.Equal(t, msg.Payload(), next(t, dead, 10*time.Second).Payload())
-			b.settles(topic, 0)
+			require.Equal(t, msg.Payload(), testkit.Next(t, dead, 10*time.Second).Payload())
+			b.Settles(topic, 0)
 		})
 	}
 }
@@ -208,8 +209,8 @@ func TestTheLastDeliveryIsADeadLetterAtOnce(t *testing.T) {
 // A method whose context is done returns its error before it does anything else.
 func TestContextFirst(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	c := b.subscribe(b.options(b.topic(0), pulsar.Shared))
+	b := testkit.NewBroker(t)
+	c := b.Subscribe(b.Options(b.NewTopic(0), pulsar.Shared))
 	cause := errors.New("cause")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
@@ -223,11 +224,11 @@ func TestContextFirst(t *testing.T) {
 
 func TestNacksAfterClose(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared))
-	b.send(topic, 1, false)
-	msg := receive(t, c)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared))
+	b.Send(topic, 1, false)
+	msg := testkit.Receive(t, c)
 	c.Close()
 	require.ErrorIs(t, c.NackWithDelay(msg, 0), redelivery.ErrClosed)
 	require.ErrorIs(t, c.NackWithReason(msg, nil), redelivery.ErrClosed)

@@ -17,23 +17,24 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/race"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // busy are consumers whose Close has most to wait for.
-var busy = map[string]func(*broker, *pulsar.ConsumerOptions){
-	"acks grouped": func(*broker, *pulsar.ConsumerOptions) {},
-	"acks at once": func(_ *broker, o *pulsar.ConsumerOptions) {
+var busy = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
+	"acks grouped": func(*testkit.Broker, *pulsar.ConsumerOptions) {},
+	"acks at once": func(_ *testkit.Broker, o *pulsar.ConsumerOptions) {
 		o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 1}
 	},
-	"with response": func(_ *broker, o *pulsar.ConsumerOptions) { o.AckWithResponse = true },
-	"partitioned": func(b *broker, o *pulsar.ConsumerOptions) {
-		o.Topic, o.AckGroupingOptions = b.topic(4), &pulsar.AckGroupingOptions{MaxSize: 1}
+	"with response": func(_ *testkit.Broker, o *pulsar.ConsumerOptions) { o.AckWithResponse = true },
+	"partitioned": func(b *testkit.Broker, o *pulsar.ConsumerOptions) {
+		o.Topic, o.AckGroupingOptions = b.NewTopic(4), &pulsar.AckGroupingOptions{MaxSize: 1}
 	},
-	"exclusive": func(_ *broker, o *pulsar.ConsumerOptions) { o.Type, o.AckWithResponse = pulsar.Exclusive, true },
-	"with a retry topic": func(b *broker, o *pulsar.ConsumerOptions) {
+	"exclusive": func(_ *testkit.Broker, o *pulsar.ConsumerOptions) { o.Type, o.AckWithResponse = pulsar.Exclusive, true },
+	"with a retry topic": func(b *testkit.Broker, o *pulsar.ConsumerOptions) {
 		o.RetryEnable, o.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 3}
 	},
-	"zero-queue": func(_ *broker, o *pulsar.ConsumerOptions) { o.EnableZeroQueueConsumer = true },
+	"zero-queue": func(_ *testkit.Broker, o *pulsar.ConsumerOptions) { o.EnableZeroQueueConsumer = true },
 }
 
 const closes = 8 // of each, 56 together
@@ -41,20 +42,20 @@ const closes = 8 // of each, 56 together
 // Upstream can deadlock in Close and in what is called at the same time. The load is this test's own: the others wait.
 func TestCloseUnderLoad(t *testing.T) {
 	t.Parallel()
-	each(t, busy, func(t *testing.T, adjust func(*broker, *pulsar.ConsumerOptions)) {
+	testkit.Each(t, busy, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
 		t.Parallel()
-		b := newBroker(t)
-		opts := b.options(b.topic(0), pulsar.Shared)
+		b := testkit.NewBroker(t)
+		opts := b.Options(b.NewTopic(0), pulsar.Shared)
 		adjust(b, &opts)
-		b.flow(opts.Topic)
+		flow(b, opts.Topic)
 		for n := range closes {
-			resolution := redelivery.WithRedeliveryResolution(ms(1 + 9*(n%2)))
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(5)), redelivery.WithAckTimeout(ms(20)), resolution)
+			resolution := redelivery.WithRedeliveryResolution(time.Duration(1+9*(n%2)) * time.Millisecond)
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond), redelivery.WithAckTimeout(20*time.Millisecond), resolution)
 			var workers sync.WaitGroup
 			for range 4 {
 				workers.Go(func() { work(c) })
 			}
-			time.Sleep(ms(50 + 10*n))
+			time.Sleep(time.Duration(50+10*n) * time.Millisecond)
 			begin := time.Now()
 			c.Close()
 			within := 2 * time.Second
@@ -62,22 +63,22 @@ func TestCloseUnderLoad(t *testing.T) {
 				within *= 5 // a request that nobody answers would take 30 s
 			}
 			assert.Less(t, time.Since(begin), within)
-			finishes(t, &workers, patience)
+			finishes(t, &workers, testkit.Patience)
 			require.Zero(t, c.Stats().Waiting)
-			require.Zero(t, known(c))
+			require.Zero(t, testkit.KnownEntries(c))
 		}
 	})
 }
 
 // flow publishes until stop is called.
-func (b *broker) flow(topic string) (stop func()) {
-	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, BatchingMaxMessages: 5})
-	require.NoError(b.t, err)
-	ctx, cancel := context.WithCancel(bg)
+func flow(b *testkit.Broker, topic string) (stop func()) {
+	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{Topic: topic, BatchingMaxMessages: 5})
+	require.NoError(b.T, err)
+	ctx, cancel := context.WithCancel(context.Background())
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			p.SendAsync(bg, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))}, nil)
+			p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))}, nil)
 			time.Sleep(time.Millisecond)
 		}
 	})
@@ -86,14 +87,14 @@ func (b *broker) flow(topic string) (stop func()) {
 		sending.Wait()
 		p.Close()
 	})
-	b.t.Cleanup(stop)
+	b.T.Cleanup(stop)
 	return stop
 }
 
 // work acknowledges, nacks and forgets messages until the consumer is closed.
 func work(c *redelivery.Consumer) {
 	for i := 0; ; i++ {
-		msg, err := c.Receive(bg)
+		msg, err := c.Receive(context.Background())
 		if err != nil {
 			return
 		}
@@ -101,7 +102,7 @@ func work(c *redelivery.Consumer) {
 		case 0:
 			c.Nack(msg)
 		case 1:
-			_ = c.ReconsumeLaterAfter(bg, msg, ms(100), nil)
+			_ = c.ReconsumeLaterAfter(context.Background(), msg, 100*time.Millisecond, nil)
 		case 2:
 			_ = c.Ack(msg)
 		}
@@ -129,20 +130,20 @@ func TestEverythingAtOnce(t *testing.T) {
 	for name, adjust := range busy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
+			b := testkit.NewBroker(t)
 			// An ack that meets a seek is not answered, and holds up everything else for as long as this.
-			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(t), OperationTimeout: 3 * time.Second})
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t), OperationTimeout: 3 * time.Second})
 			require.NoError(t, err)
 			t.Cleanup(client.Close)
-			b.client = client
+			b.Client = client
 			for n := range 3 {
-				opts := b.options(b.topic(0), pulsar.Shared)
+				opts := b.Options(b.NewTopic(0), pulsar.Shared)
 				adjust(b, &opts)
-				stop := b.flow(opts.Topic)
-				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(5)), redelivery.WithAckTimeout(ms(20)))
+				stop := flow(b, opts.Topic)
+				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond), redelivery.WithAckTimeout(20*time.Millisecond))
 				var msgs []pulsar.Message
 				for range 50 {
-					msgs = append(msgs, patiently(t, c))
+					msgs = append(msgs, testkit.Patiently(t, c))
 				}
 				var calls sync.WaitGroup
 				for range 2 {
@@ -158,7 +159,7 @@ func TestEverythingAtOnce(t *testing.T) {
 					calls.Go(func() { _ = c.Seek(msgs[0].ID()) })
 					calls.Go(func() { _ = c.SeekByTime(time.Now().Add(-time.Minute)) })
 				}
-				time.Sleep(ms(30 * n))
+				time.Sleep(time.Duration(30*n) * time.Millisecond)
 				calls.Go(c.Close)
 				calls.Go(c.Close)
 				finishes(t, &calls, time.Minute)
@@ -170,29 +171,29 @@ func TestEverythingAtOnce(t *testing.T) {
 
 func TestUnsubscribeWhileTheConsumerIsBusy(t *testing.T) {
 	t.Parallel()
-	if elsewhere(t) {
+	if testkit.InOwnProcess(t) {
 		return
 	}
-	b := newBroker(t)
+	b := testkit.NewBroker(t)
 	for n := range 5 {
-		opts := b.options(b.topic(0), pulsar.Shared)
+		opts := b.Options(b.NewTopic(0), pulsar.Shared)
 		opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 1}
-		b.flow(opts.Topic)
-		c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(5)), redelivery.WithAckTimeout(ms(20)),
+		flow(b, opts.Topic)
+		c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond), redelivery.WithAckTimeout(20*time.Millisecond),
 			redelivery.WithRedeliveryResolution(time.Millisecond))
 		var calls sync.WaitGroup
 		for range 4 {
 			calls.Go(func() { work(c) })
 		}
-		time.Sleep(ms(50 + 20*n))
+		time.Sleep(time.Duration(50+20*n) * time.Millisecond)
 		for range 2 {
 			calls.Go(func() { _ = c.Unsubscribe() })
 		}
 		calls.Go(func() {
-			time.Sleep(ms(5 * n))
+			time.Sleep(time.Duration(5*n) * time.Millisecond)
 			c.Close()
 		})
-		finishes(t, &calls, patience)
+		finishes(t, &calls, testkit.Patience)
 	}
 }
 
@@ -200,15 +201,17 @@ func TestUnsubscribeWhileTheConsumerIsBusy(t *testing.T) {
 func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 	t.Parallel()
 	once := uint(1)
-	each(t, map[string]func(*broker, *pulsar.ConsumerOptions){
-		"plain":              func(*broker, *pulsar.ConsumerOptions) {},
-		"partitioned":        func(b *broker, o *pulsar.ConsumerOptions) { o.Topic = b.topic(3) },
-		"multi-topic":        func(b *broker, o *pulsar.ConsumerOptions) { o.Topics, o.Topic = []string{b.topic(0), b.topic(2)}, "" },
-		"with a retry topic": func(b *broker, o *pulsar.ConsumerOptions) { o.RetryEnable = true },
-	}, func(t *testing.T, adjust func(*broker, *pulsar.ConsumerOptions)) {
+	testkit.Each(t, map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
+		"plain":       func(*testkit.Broker, *pulsar.ConsumerOptions) {},
+		"partitioned": func(b *testkit.Broker, o *pulsar.ConsumerOptions) { o.Topic = b.NewTopic(3) },
+		"multi-topic": func(b *testkit.Broker, o *pulsar.ConsumerOptions) {
+			o.Topics, o.Topic = []string{b.NewTopic(0), b.NewTopic(2)}, ""
+		},
+		"with a retry topic": func(b *testkit.Broker, o *pulsar.ConsumerOptions) { o.RetryEnable = true },
+	}, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
 		t.Parallel()
-		b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
-		opts := b.options(b.topic(0), pulsar.Shared)
+		b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
+		opts := b.Options(b.NewTopic(0), pulsar.Shared)
 		opts.MaxReconnectToBroker = &once
 		adjust(b, &opts)
 		topics := max(1, len(opts.Topics))
@@ -216,18 +219,18 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 			topics++
 		}
 		told := make(chan redelivery.Failed, topics+1)
-		c := b.subscribe(opts, redelivery.WithObserver(redelivery.Observer{Failed: func(e redelivery.Failed) { told <- e }}))
+		c := b.Subscribe(opts, redelivery.WithObserver(redelivery.Observer{Failed: func(e redelivery.Failed) { told <- e }}))
 		received := make(chan error, 2)
 		for range 2 {
-			go func() { _, err := c.Receive(bg); received <- err }()
+			go func() { _, err := c.Receive(context.Background()); received <- err }()
 		}
-		b.inProcess.RefuseConnections(true)
-		b.inProcess.DropConnections()
+		b.InProcess.RefuseConnections(true)
+		b.InProcess.DropConnections()
 		for range 2 {
 			select {
 			case err := <-received:
 				require.Error(t, err)
-			case <-time.After(patience):
+			case <-time.After(testkit.Patience):
 				require.FailNow(t, "Receive hangs")
 			}
 		}
@@ -236,7 +239,7 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 			case e := <-told:
 				require.Equal(t, "receive", e.Operation)
 				require.Error(t, e.Err)
-			case <-time.After(patience):
+			case <-time.After(testkit.Patience):
 				require.FailNow(t, "why it gave up is not told")
 			}
 		}
@@ -249,28 +252,28 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 // Upstream unsubscribes from several topics one after the other, and waits for ever for one that is closed.
 func TestCloseWhileItUnsubscribes(t *testing.T) {
 	t.Parallel()
-	if elsewhere(t) {
+	if testkit.InOwnProcess(t) {
 		return
 	}
 	for range 4 {
-		b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
-		opts := b.options("", pulsar.Shared)
-		opts.Topics = []string{b.topic(0), b.topic(0), b.topic(0)}
-		c := b.subscribe(opts)
-		b.inProcess.RefuseConnections(true)
-		b.inProcess.DropConnections()
-		time.Sleep(ms(300))
+		b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
+		opts := b.Options("", pulsar.Shared)
+		opts.Topics = []string{b.NewTopic(0), b.NewTopic(0), b.NewTopic(0)}
+		c := b.Subscribe(opts)
+		b.InProcess.RefuseConnections(true)
+		b.InProcess.DropConnections()
+		time.Sleep(300 * time.Millisecond)
 		unsubscribed := make(chan error, 1)
 		go func() { unsubscribed <- c.Unsubscribe() }()
-		time.Sleep(ms(300))
+		time.Sleep(300 * time.Millisecond)
 		var closing sync.WaitGroup
 		closing.Go(c.Close)
-		time.Sleep(ms(500))
-		b.inProcess.RefuseConnections(false)
-		finishes(t, &closing, 2*patience)
+		time.Sleep(500 * time.Millisecond)
+		b.InProcess.RefuseConnections(false)
+		finishes(t, &closing, 2*testkit.Patience)
 		select {
 		case <-unsubscribed:
-		case <-time.After(patience):
+		case <-time.After(testkit.Patience):
 			require.FailNow(t, "Unsubscribe hangs")
 		}
 	}
@@ -279,40 +282,40 @@ func TestCloseWhileItUnsubscribes(t *testing.T) {
 // Of a consumer that gives up meanwhile, too, upstream may wait for ever: Seek returns, though nobody calls Close.
 func TestSeekWhileTheConsumerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, s := newStandIn(t, pulsar.ConsumerOptions{Topic: "orders"})
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Topic: "orders"})
 		begun, answered := make(chan struct{}), make(chan struct{})
-		s.onSeek = func() { close(begun); <-answered }
+		s.OnSeek = func() { close(begun); <-answered }
 		defer close(answered)
 		go func() {
 			<-begun
-			s.opts.Interceptors.OnConsumerClose(s, errors.New("max retry attempts reached"))
+			s.Opts.Interceptors.OnConsumerClose(s, errors.New("max retry attempts reached"))
 		}()
 		var err error
-		returns(t, func() error { err = c.SeekByTime(time.Now()); return nil })
+		testkit.Returns(t, func() error { err = c.SeekByTime(time.Now()); return nil })
 		require.ErrorIs(t, err, redelivery.ErrClosed)
 	})
 }
 
 func TestZeroQueueConsumerClosesWhileItWaits(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	opts := b.options(b.topic(0), pulsar.Shared)
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
 	opts.EnableZeroQueueConsumer = true
 	for range 20 {
-		c := b.subscribe(opts)
+		c := b.Subscribe(opts)
 		var calls sync.WaitGroup
 		for range 4 {
-			calls.Go(func() { _, err := c.Receive(bg); assert.Error(t, err) })
+			calls.Go(func() { _, err := c.Receive(context.Background()); assert.Error(t, err) })
 		}
-		time.Sleep(ms(10))
+		time.Sleep(10 * time.Millisecond)
 		calls.Go(c.Close)
-		finishes(t, &calls, patience)
-		calls.Go(func() { _, err := c.Receive(bg); assert.Error(t, err) })
-		finishes(t, &calls, patience)
+		finishes(t, &calls, testkit.Patience)
+		calls.Go(func() { _, err := c.Receive(context.Background()); assert.Error(t, err) })
+		finishes(t, &calls, testkit.Patience)
 	}
 	once := uint(1)
 	opts.MaxReconnectToBroker = &once
-	_, err := redelivery.Subscribe(b.client, opts)
+	_, err := redelivery.Subscribe(b.Client, opts)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	require.ErrorContains(t, err, "want nil with EnableZeroQueueConsumer")
 }
@@ -336,19 +339,19 @@ func TestCloseInTheInterceptorsThatCloseWaitsFor(t *testing.T) {
 		"ack":   func(c *redelivery.Consumer, msg pulsar.Message) { _ = c.Ack(msg) },
 		"nack":  func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
 	} {
-		each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+		testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(3)
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(3)
 				x := &closer{}
-				opts := b.options(topic, kind)
+				opts := b.Options(topic, kind)
 				opts.Interceptors = pulsar.ConsumerInterceptors{x}
-				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
-				b.send(topic, 3, false)
-				act(c, receive(t, c))
-				returns(t, func() error { c.Close(); return nil })
-				returns(t, func() error { c.Close(); return nil })
+				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
+				b.Send(topic, 3, false)
+				act(c, testkit.Receive(t, c))
+				testkit.Returns(t, func() error { c.Close(); return nil })
+				testkit.Returns(t, func() error { c.Close(); return nil })
 				require.NotZero(t, x.calls.Load())
 			})
 		})
@@ -361,21 +364,21 @@ func TestClientIsClosed(t *testing.T) {
 	for name, topics := range map[string]int{"one topic": 1, "two topics": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(t)})
+			b := testkit.NewBroker(t)
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t)})
 			require.NoError(t, err)
 			defer client.Close()
-			opts := b.options("", pulsar.Shared)
+			opts := b.Options("", pulsar.Shared)
 			for range topics {
-				opts.Topics = append(opts.Topics, b.topic(0))
+				opts.Topics = append(opts.Topics, b.NewTopic(0))
 			}
 			c, err := redelivery.Subscribe(client, opts)
 			require.NoError(t, err)
 			defer c.Close()
 			for _, topic := range opts.Topics {
-				b.send(topic, 50, false)
+				b.Send(topic, 50, false)
 			}
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			client.Close()
 			select {
 			case <-c.Done():

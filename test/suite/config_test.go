@@ -2,18 +2,19 @@ package suite
 
 import (
 	"bytes"
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A consumer of a file redelivers at the same moments as one of options.
@@ -50,10 +51,10 @@ consumers:
 
 // redeliveries are the delays after which a message is asked for again, nacked and left alone by turns.
 func redeliveries(t *testing.T, options []redelivery.Option) (delays []time.Duration) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		for n := range 10 {
-			inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0), count: uint32(n)}}
-			msg := receive(t, c)
+			inner.Channel <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: uint32(n)}}
+			msg := testkit.Receive(t, c)
 			if start := time.Now(); n%2 == 0 {
 				c.Nack(msg)
 				delays = append(delays, untilAsked(inner, n+1, start))
@@ -70,10 +71,10 @@ func redeliveries(t *testing.T, options []redelivery.Option) (delays []time.Dura
 }
 
 // untilAsked waits for request n, two minutes at most, and returns how long that was.
-func untilAsked(inner *fake, n int, start time.Time) time.Duration {
+func untilAsked(inner *testkit.Fake, n int, start time.Time) time.Duration {
 	for time.Since(start) < 2*time.Minute {
 		synctest.Wait()
-		if len(inner.requests()) == n {
+		if len(inner.Requests()) == n {
 			break
 		}
 		time.Sleep(time.Second / 2)
@@ -84,8 +85,8 @@ func untilAsked(inner *fake, n int, start time.Time) time.Duration {
 // Retries and dead letters go where the file says.
 func TestConfigOfRetries(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
 	file, err := config.Parse([]byte(`
 policies: {ladder: {type: levels, levels: "10ms 20ms"}}
 consumers:
@@ -96,18 +97,18 @@ consumers:
     deadLetterTopic: ` + topic + `-dead
 `))
 	require.NoError(t, err)
-	c, err := file.Subscribe(b.client, "billing", b.options(topic, pulsar.Shared))
+	c, err := file.Subscribe(b.Client, "billing", b.Options(topic, pulsar.Shared))
 	require.NoError(t, err)
 	defer c.Close()
-	dead, err := b.client.Subscribe(b.options(topic+"-dead", pulsar.Exclusive))
+	dead, err := b.Client.Subscribe(b.Options(topic+"-dead", pulsar.Exclusive))
 	require.NoError(t, err)
 	defer dead.Close()
-	b.send(topic, 1, false)
+	b.Send(topic, 1, false)
 	for n, from := range []string{topic, topic + "-again", topic + "-again"} {
-		msg := next(t, c, 5*time.Second)
+		msg := testkit.Next(t, c, 5*time.Second)
 		assert.Contains(t, msg.Topic(), from)
 		assert.Equal(t, []string{"", "10", "20"}[n], msg.Properties()["DELAY_TIME"])
-		require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+		require.NoError(t, c.ReconsumeLaterNext(context.Background(), msg))
 	}
-	assert.Equal(t, "3", next(t, dead, 5*time.Second).Properties()["RECONSUMETIMES"])
+	assert.Equal(t, "3", testkit.Next(t, dead, 5*time.Second).Properties()["RECONSUMETIMES"])
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Upstream asks for a backoff to query a topic, as it does to reconnect: what waits goes on waiting.
@@ -25,14 +26,14 @@ func TestLastMessageIDsWhileMessagesWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(2*time.Second))
-			b.send(topic, 1, false)
-			c.Nack(receive(t, c))
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(2*time.Second))
+			b.Send(topic, 1, false)
+			c.Nack(testkit.Receive(t, c))
 			_, err := c.GetLastMessageIDs()
 			require.NoError(t, err)
-			receive(t, c)
+			testkit.Receive(t, c)
 		})
 	}
 }
@@ -43,23 +44,23 @@ func TestATopicVanishesWhileMessagesOfAnotherWait(t *testing.T) {
 	for _, name := range []string{"pattern", "topics"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newInProcess(t, pulsar.ClientOptions{}, pulsartest.WithoutTopicCreation())
-			vanishes := b.topic(0)
+			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, pulsartest.WithoutTopicCreation())
+			vanishes := b.NewTopic(0)
 			stays := vanishes + "-stays"
-			b.rest("PUT", stays, "", nil, nil)
-			opts := b.options("", pulsar.Shared)
+			b.Admin("PUT", stays, "", nil, nil)
+			opts := b.Options("", pulsar.Shared)
 			if name == "pattern" {
 				opts.TopicsPattern = vanishes + ".*"
 			} else {
 				opts.Topics = []string{vanishes, stays}
 			}
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
-			b.send(stays, 1, false)
-			msg := receive(t, c)
-			b.rest("DELETE", vanishes, "?force=true", nil, nil)
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
+			b.Send(stays, 1, false)
+			msg := testkit.Receive(t, c)
+			b.Admin("DELETE", vanishes, "?force=true", nil, nil)
 			time.Sleep(2 * time.Second)
 			c.Nack(msg)
-			receive(t, c)
+			testkit.Receive(t, c)
 		})
 	}
 }
@@ -68,20 +69,20 @@ func TestATopicVanishesWhileMessagesOfAnotherWait(t *testing.T) {
 // time.
 func TestAnAckAfterItsTopicIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := newFake()
-		c, opts := subscribeFake(t, inner, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
-		inner.deliver(1)
-		msg := receive(t, c)
+		inner := testkit.NewFake()
+		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
 		gone := errors.New("consumer state is closed")
-		inner.gate = make(chan struct{})
-		inner.failAcks(gone)
+		inner.Gate = make(chan struct{})
+		inner.FailAcks(gone)
 		first := make(chan error, 1)
 		go func() { first <- c.Ack(msg) }()
 		synctest.Wait()
 		opts.Interceptors.OnConsumerClose(inner, nil)
-		inner.gate <- struct{}{}
+		inner.Gate <- struct{}{}
 		require.ErrorIs(t, <-first, gone)
-		inner.gate = nil
+		inner.Gate = nil
 		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()})) // as the stand-in answers
 		require.ErrorIs(t, c.Ack(msg), gone)
 	})
@@ -90,12 +91,12 @@ func TestAnAckAfterItsTopicIsGone(t *testing.T) {
 // A partition becomes inactive during a Seek, while a message is offered.
 func TestInactiveDuringASeek(t *testing.T) {
 	for range 300 {
-		c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Failover})
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Failover})
 		c.Chan()
-		s.publish(entries(1, 2, 3)...)
-		time.Sleep(ms(1))
+		s.Publish(testkit.Entries(1, 2, 3)...)
+		time.Sleep(time.Millisecond)
 		var calls sync.WaitGroup
-		calls.Go(func() { s.opts.EventListener.BecameInactive(s, "t", -1) })
+		calls.Go(func() { s.Opts.EventListener.BecameInactive(s, "t", -1) })
 		calls.Go(func() { assert.NoError(t, c.SeekByTime(time.Now())) })
 		calls.Wait()
 		c.Close()
@@ -105,29 +106,29 @@ func TestInactiveDuringASeek(t *testing.T) {
 // What the Consumer tries to acknowledge again is the application's once an operator has moved the cursor back.
 func TestAnAckThatIsTriedAgainAfterAReset(t *testing.T) {
 	t.Parallel()
-	b := newInProcess(t, pulsar.ClientOptions{})
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.AckWithResponse = true
-	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(10)), atBroker)
-	b.send(topic, 1, false)
-	msg := receive(t, c)
+	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(10*time.Millisecond), testkit.FromBroker)
+	b.Send(topic, 1, false)
+	msg := testkit.Receive(t, c)
 	c.Nack(msg)
-	time.Sleep(ms(500)) // the copy is in the queue
+	time.Sleep(500 * time.Millisecond) // the copy is in the queue
 	require.NoError(t, c.Ack(msg))
 	time.Sleep(5 * time.Second) // until that is sure
 	var acks atomic.Int32
-	b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+	b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 		if command.Type == "ACK" {
 			acks.Add(1)
 			return pulsartest.Fail("NotAllowedError", "not now")
 		}
 		return pulsartest.Pass
 	})
-	nothing(t, c, 8*time.Second) // until the acknowledgement that was made again is sure, as far as anybody knows
+	testkit.ReceiveNothing(t, c, 8*time.Second) // until the acknowledgement that was made again is sure, as far as anybody knows
 	require.NotZero(t, acks.Load())
-	b.rest("POST", topic, "/subscription/"+sub+"/resetcursor/0", nil, nil)
-	receive(t, c)
+	b.Admin("POST", topic, "/subscription/"+testkit.Subscription+"/resetcursor/0", nil, nil)
+	testkit.Receive(t, c)
 	before := acks.Load()
 	time.Sleep(10 * time.Second) // no pause was as long by then
 	require.Equal(t, before, acks.Load())
@@ -139,27 +140,27 @@ func TestAcksGroupedByNumber(t *testing.T) {
 	for name, longest := range map[string]time.Duration{"0": 0, "the longest": math.MaxInt64} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newInProcess(t, pulsar.ClientOptions{})
-			topic := b.topic(0)
-			opts := b.options(topic, pulsar.Shared)
+			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Shared)
 			opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 3, MaxTime: longest}
-			c := b.subscribe(opts)
-			b.send(topic, 3, false)
-			require.NoError(t, c.Ack(receive(t, c)))
-			require.NoError(t, c.Ack(receive(t, c)))
-			last := receive(t, c)
-			nothing(t, c, 6*time.Second)
-			b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+			c := b.Subscribe(opts)
+			b.Send(topic, 3, false)
+			require.NoError(t, c.Ack(testkit.Receive(t, c)))
+			require.NoError(t, c.Ack(testkit.Receive(t, c)))
+			last := testkit.Receive(t, c)
+			testkit.ReceiveNothing(t, c, 6*time.Second)
+			b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 				if command.Type == "ACK" {
 					return pulsartest.Drop
 				}
 				return pulsartest.Pass
 			})
 			require.NoError(t, c.Ack(last))
-			b.inProcess.SetHook(nil)
-			b.inProcess.DropConnections()
-			nothing(t, c, 3*time.Second)
-			b.settles(topic, 0)
+			b.InProcess.SetHook(nil)
+			b.InProcess.DropConnections()
+			testkit.ReceiveNothing(t, c, 3*time.Second)
+			b.Settles(topic, 0)
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/metrics"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // BenchmarkReceiveAck has what a message that is received and acknowledged costs, of a plain consumer and of this
@@ -32,9 +33,9 @@ func BenchmarkReceiveAck(b *testing.B) {
 	}{{"plain", nil}, {"default", nil}, {"ack-timeout", []redelivery.Option{redelivery.WithAckTimeout(time.Minute)}}, {"metrics", []redelivery.Option{m.Observe()}}}
 	for _, batched := range []bool{true, false} {
 		b.Run(map[bool]string{true: "batched", false: "single"}[batched], func(b *testing.B) {
-			broker := newBroker(b)
-			topic := broker.topic(0)
-			opts := broker.options(topic, pulsar.Shared)
+			broker := testkit.NewBroker(b)
+			topic := broker.NewTopic(0)
+			opts := broker.Options(topic, pulsar.Shared)
 			values := map[string][]float64{}
 			for round := range b.N {
 				var costs [4]cost
@@ -42,9 +43,9 @@ func BenchmarkReceiveAck(b *testing.B) {
 					k := (i + round) % len(kinds)
 					var c pulsar.Consumer
 					if k == 0 {
-						c, err = broker.client.Subscribe(opts)
+						c, err = broker.Client.Subscribe(opts)
 					} else {
-						c, err = redelivery.Subscribe(broker.client, opts, kinds[k].options...)
+						c, err = redelivery.Subscribe(broker.Client, opts, kinds[k].options...)
 					}
 					require.NoError(b, err)
 					costs[k] = costOf(b, broker, c, topic, messages, batched)
@@ -69,14 +70,14 @@ func BenchmarkReceiveAck(b *testing.B) {
 type cost struct{ cpu, wall, allocs float64 }
 
 // costOf has n messages published, receives and acknowledges them and closes the consumer.
-func costOf(b *testing.B, broker *broker, c pulsar.Consumer, topic string, n int, batched bool) cost {
+func costOf(b *testing.B, broker *testkit.Broker, c pulsar.Consumer, topic string, n int, batched bool) cost {
 	defer c.Close()
 	if batched {
 		for range n / 1000 {
-			broker.send(topic, 1000, true)
+			broker.Send(topic, 1000, true)
 		}
 	} else {
-		broker.send(topic, n, false)
+		broker.Send(topic, n, false)
 	}
 	runtime.GC()
 	var before, after runtime.MemStats

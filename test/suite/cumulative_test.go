@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A cumulative acknowledgement covers what the application has had. The message that Chan offers next is not among
@@ -20,11 +21,11 @@ func TestChanWithAckCumulative(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/every %d", kind, every), func(t *testing.T) {
 				t.Parallel()
 				const n = 1000
-				b := newBroker(t)
-				topic := b.topic(0)
-				c := b.subscribe(b.options(topic, kind))
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				c := b.Subscribe(b.Options(topic, kind))
 				ch := c.Chan()
-				b.send(topic, n, false)
+				b.Send(topic, n, false)
 				for i := range n {
 					select {
 					case cm := <-ch:
@@ -36,7 +37,7 @@ func TestChanWithAckCumulative(t *testing.T) {
 						t.Fatalf("message %d of %d does not come", i, n)
 					}
 				}
-				b.settles(topic, 0)
+				b.Settles(topic, 0)
 			})
 		}
 	}
@@ -46,28 +47,28 @@ func TestChanWithAckCumulative(t *testing.T) {
 // it.
 func TestCumulativeAckOfAStoredIDOfAnotherPartition(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(2)
-	partitions := partitionsOf(topic, 2)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(2)
+	partitions := testkit.PartitionsOf(topic, 2)
 	for _, partition := range partitions {
-		b.publish(pulsar.ProducerOptions{Topic: partition}, &pulsar.ProducerMessage{Payload: []byte(partition)})
+		b.Publish(pulsar.ProducerOptions{Topic: partition}, &pulsar.ProducerMessage{Payload: []byte(partition)})
 	}
 	stored := map[string][]byte{}
-	c := b.subscribe(b.options(topic, pulsar.Exclusive))
+	c := b.Subscribe(b.Options(topic, pulsar.Exclusive))
 	for range partitions {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		stored[msg.Topic()] = msg.ID().Serialize()
 		if msg.Topic() == partitions[1] {
 			require.NoError(t, c.AckCumulative(msg))
 		}
 	}
 	c.Close()
-	c = b.subscribe(b.options(topic, pulsar.Exclusive), redelivery.WithNackRedeliveryDelay(ms(200)))
-	msg := receive(t, c)
+	c = b.Subscribe(b.Options(topic, pulsar.Exclusive), redelivery.WithNackRedeliveryDelay(200*time.Millisecond))
+	msg := testkit.Receive(t, c)
 	require.Equal(t, partitions[0], msg.Topic())
 	c.Nack(msg)
 	id, err := pulsar.DeserializeMessageID(stored[partitions[1]])
 	require.NoError(t, err)
 	require.NoError(t, c.AckIDCumulative(id))
-	require.Equal(t, partitions[0], receive(t, c).Topic())
+	require.Equal(t, partitions[0], testkit.Receive(t, c).Topic())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Within a batch upstream sends nothing for a cumulative acknowledgement before that of the last message.
@@ -18,24 +19,24 @@ func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	for name, batch := range map[string]bool{"one by one": false, "a batch": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newInProcess(t, pulsar.ClientOptions{})
-			topic := b.topic(0)
-			b.send(topic, 1, false)
-			b.send(topic, 3, batch)
-			opts := b.options(topic, pulsar.Exclusive)
+			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+			topic := b.NewTopic(0)
+			b.Send(topic, 1, false)
+			b.Send(topic, 3, batch)
+			opts := b.Options(topic, pulsar.Exclusive)
 			opts.AckWithResponse = true
-			c := b.subscribe(opts)
+			c := b.Subscribe(opts)
 			var msgs []pulsar.Message
 			for range 3 {
-				msgs = append(msgs, receive(t, c))
+				msgs = append(msgs, testkit.Receive(t, c))
 			}
-			b.inProcess.Inject("ACK", "", 1, pulsartest.Fail("PersistenceError", "injected"))
+			b.InProcess.Inject("ACK", "", 1, pulsartest.Fail("PersistenceError", "injected"))
 			require.ErrorContains(t, c.AckCumulative(msgs[1]), "injected")
 			require.NoError(t, c.InProgress(msgs[1]), "it is still the application's")
 			require.NoError(t, c.AckCumulative(msgs[2]))
-			require.NoError(t, c.AckCumulative(receive(t, c)))
-			b.settles(topic, 0)
-			nothing(t, c, ms(300))
+			require.NoError(t, c.AckCumulative(testkit.Receive(t, c)))
+			b.Settles(topic, 0)
+			testkit.ReceiveNothing(t, c, 300*time.Millisecond)
 		})
 	}
 }
@@ -50,37 +51,37 @@ func TestAfterACumulativeAckWasSwallowed(t *testing.T) {
 			for _, restarts := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%v/restart %v", name, kind, restarts), func(t *testing.T) {
 					t.Parallel()
-					b := newInProcess(t, pulsar.ClientOptions{})
-					topic := b.topic(0)
-					c := b.subscribe(b.options(topic, kind))
-					b.send(topic, n, batch == 1)
+					b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+					topic := b.NewTopic(0)
+					c := b.Subscribe(b.Options(topic, kind))
+					b.Send(topic, n, batch == 1)
 					var last pulsar.Message
 					for range n {
-						last = receive(t, c)
+						last = testkit.Receive(t, c)
 					}
-					b.inProcess.Inject("ACK", "", 100, pulsartest.Drop)
+					b.InProcess.Inject("ACK", "", 100, pulsartest.Drop)
 					require.NoError(t, c.AckCumulative(last))
-					time.Sleep(ms(300)) // upstream sends it within 100 ms
-					b.inProcess.DropConnections()
-					require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, patience, ms(1))
-					b.inProcess.Inject("ACK", "", 0, pulsartest.Pass)
-					nothing(t, c, ms(500)) // an acknowledged message does not come again
+					time.Sleep(300 * time.Millisecond) // upstream sends it within 100 ms
+					b.InProcess.DropConnections()
+					require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, testkit.Patience, time.Millisecond)
+					b.InProcess.Inject("ACK", "", 0, pulsartest.Pass)
+					testkit.ReceiveNothing(t, c, 500*time.Millisecond) // an acknowledged message does not come again
 					if restarts {
-						backlog := b.stats(topic, 0).Backlog
+						backlog := b.Stats(topic, 0).Backlog
 						c.Close()
-						c = b.subscribe(b.options(topic, kind))
+						c = b.Subscribe(b.Options(topic, kind))
 						if backlog > 0 {
 							for range n {
-								last = receive(t, c)
+								last = testkit.Receive(t, c)
 							}
 						}
 					} else {
-						b.send(topic, 1, false)
-						last = receive(t, c)
+						b.Send(topic, 1, false)
+						last = testkit.Receive(t, c)
 					}
 					require.NoError(t, c.AckCumulative(last))
-					b.settles(topic, 0)
-					nothing(t, c, ms(300))
+					b.Settles(topic, 0)
+					testkit.ReceiveNothing(t, c, 300*time.Millisecond)
 				})
 			}
 		}
@@ -94,26 +95,26 @@ func TestSeekAfterACumulativeAck(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			o := b.options(topic, kind)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			o := b.Options(topic, kind)
 			// upstream drops it all if it has sent the acknowledgement
 			o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: n, MaxTime: time.Hour}
-			c := b.subscribe(o)
-			b.send(topic, n, false)
+			c := b.Subscribe(o)
+			b.Send(topic, n, false)
 			for range 3 {
 				var last pulsar.Message
 				for i := range n {
-					last = receive(t, c)
+					last = testkit.Receive(t, c)
 					require.Equal(t, fmt.Sprint(i), string(last.Payload()))
 				}
 				require.NoError(t, c.AckCumulative(last))
 				require.NoError(t, c.SeekByTime(time.Unix(0, 0)))
 			}
 			for range n {
-				require.NoError(t, c.Ack(receive(t, c)))
+				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			}
-			b.settles(topic, 0)
+			b.Settles(topic, 0)
 		})
 	}
 }
@@ -124,32 +125,32 @@ func TestSeekAfterACumulativeAck(t *testing.T) {
 func TestSeekOfAnotherConsumerAfterACumulativeAck(t *testing.T) {
 	t.Parallel()
 	const n = 10
-	each(t, map[string]func(*pulsar.ConsumerOptions){
+	testkit.Each(t, map[string]func(*pulsar.ConsumerOptions){
 		"responses":   func(o *pulsar.ConsumerOptions) { o.AckWithResponse = true },
 		"not grouped": func(o *pulsar.ConsumerOptions) { o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 1} },
 	}, func(t *testing.T, set func(*pulsar.ConsumerOptions)) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(1)
-		o := b.options(topic, pulsar.Failover)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(1)
+		o := b.Options(topic, pulsar.Failover)
 		set(&o)
 		o.Name = "a" // the first name has the first partition
-		c := b.subscribe(o)
+		c := b.Subscribe(o)
 		o.Name = "b"
-		other := b.subscribe(o)
-		b.send(topic, n, false)
+		other := b.Subscribe(o)
+		b.Send(topic, n, false)
 		var last pulsar.Message
 		for range n {
-			last = receive(t, c)
+			last = testkit.Receive(t, c)
 		}
 		require.NoError(t, c.AckCumulative(last))
-		b.settles(topic, 1)
-		nothing(t, c, settledForSure) // an application that does not wait shows nothing
+		b.Settles(topic, 1)
+		testkit.ReceiveNothing(t, c, settledForSure) // an application that does not wait shows nothing
 		require.NoError(t, other.SeekByTime(time.Unix(0, 0)))
 		idle := func() bool { return c.Stats().Reconnecting+other.Stats().Reconnecting == 0 }
-		require.Eventually(t, idle, patience, ms(10))
+		require.Eventually(t, idle, testkit.Patience, 10*time.Millisecond)
 		time.Sleep(time.Second)
-		require.Equal(t, n, b.stats(topic, 1).Backlog, "what the other one moved back to is still to come")
+		require.Equal(t, n, b.Stats(topic, 1).Backlog, "what the other one moved back to is still to come")
 		got := map[string]bool{}
 		for range n {
 			msg, err := firstOf(t, c, other)
@@ -166,9 +167,9 @@ const settledForSure = 8 * time.Second
 // firstOf receives from the consumer that has a message.
 func firstOf(t *testing.T, consumers ...*redelivery.Consumer) (msg pulsar.Message, err error) {
 	t.Helper()
-	for start := time.Now(); time.Since(start) < patience; {
+	for start := time.Now(); time.Since(start) < testkit.Patience; {
 		for _, c := range consumers {
-			msg, err = receiveFor(c, ms(100))
+			msg, err = testkit.ReceiveWithin(c, 100*time.Millisecond)
 			if err == nil {
 				return msg, c.Ack(msg)
 			}

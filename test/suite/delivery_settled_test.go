@@ -8,20 +8,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 func TestDeliveryOfNackedAndAckedMessagesSaysSo(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(time.Minute))
-	b.send(topic, 2, false)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(time.Minute))
+	b.Send(topic, 2, false)
 	state := func(msg pulsar.Message) [2]bool {
 		d, err := c.Delivery(msg)
 		require.NoError(t, err)
 		return [2]bool{d.Waiting, d.Settled}
 	}
-	nacked, acked := receive(t, c), receive(t, c)
+	nacked, acked := testkit.Receive(t, c), testkit.Receive(t, c)
 	require.Equal(t, [2]bool{}, state(nacked))
 	c.Nack(nacked)
 	require.NoError(t, c.Ack(acked))

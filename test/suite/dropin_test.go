@@ -14,15 +14,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // What upstream's own tests found to differ from client.Subscribe; see test/upstream.
 
 func TestAckIDListAfterCloseTellsOfEachMessage(t *testing.T) {
-	c, inner := newPrepared(t, pulsar.Shared)
-	inner.deliver(1)
-	inner.deliver(2)
-	ids := []pulsar.MessageID{receive(t, c).ID(), receive(t, c).ID()}
+	c, inner := testkit.SubscribeFake(t, pulsar.Shared)
+	inner.Deliver(1)
+	inner.Deliver(2)
+	ids := []pulsar.MessageID{testkit.Receive(t, c).ID(), testkit.Receive(t, c).ID()}
 	c.Close()
 	require.IsType(t, pulsar.AckError{}, c.AckIDList(ids))
 	var failed pulsar.AckError
@@ -37,58 +38,58 @@ func TestAckIDListAfterCloseTellsOfEachMessage(t *testing.T) {
 
 func TestNonPersistentTopicsPassThrough(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := "non-" + b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := "non-" + b.NewTopic(0)
 	var log bytes.Buffer
-	opts := b.options(topic, pulsar.Shared)
-	opts.NackRedeliveryDelay = ms(10)
-	c := b.subscribe(opts, logTo(&log), redelivery.WithAckTimeout(ms(100)))
+	opts := b.Options(topic, pulsar.Shared)
+	opts.NackRedeliveryDelay = 10 * time.Millisecond
+	c := b.Subscribe(opts, testkit.LogTo(&log), redelivery.WithAckTimeout(100*time.Millisecond))
 	require.Contains(t, log.String(), topic)
-	b.send(topic, 3, false)
-	c.Nack(receive(t, c))
-	require.NoError(t, c.NackWithDelay(receive(t, c), 0))
-	require.NoError(t, c.Ack(receive(t, c)))
-	nothing(t, c, ms(500))
+	b.Send(topic, 3, false)
+	c.Nack(testkit.Receive(t, c))
+	require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), 0))
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
+	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 	require.Zero(t, c.Stats().Waiting)
 	require.Zero(t, c.Stats().Failed)
-	b.send(topic, 1, false)
-	require.NoError(t, c.Ack(receive(t, c)))
+	b.Send(topic, 1, false)
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
-	_, err := redelivery.Subscribe(b.client, opts)
+	_, err := redelivery.Subscribe(b.Client, opts)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
 func TestUpstreamRefusesZeroQueueWithRetries(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	opts := b.options(b.topic(0), pulsar.Shared)
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
 	opts.EnableZeroQueueConsumer, opts.RetryEnable = true, true
-	_, want := b.client.Subscribe(opts)
+	_, want := b.Client.Subscribe(opts)
 	require.Error(t, want)
 	for _, policy := range []*pulsar.DLQPolicy{nil, {MaxDeliveries: 3}} {
 		opts.DLQ = policy
-		_, err := redelivery.Subscribe(b.client, opts)
+		_, err := redelivery.Subscribe(b.Client, opts)
 		require.EqualError(t, err, want.Error())
 	}
 	opts.RetryEnable = false
-	_, err := redelivery.Subscribe(b.client, opts, redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
+	_, err := redelivery.Subscribe(b.Client, opts, redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
 func TestChanHasNoBuffer(t *testing.T) {
-	c, _ := newPrepared(t, pulsar.Shared)
+	c, _ := testkit.SubscribeFake(t, pulsar.Shared)
 	require.Zero(t, cap(c.Chan()))
 }
 
 // Upstream's panics.
 func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	b.send(topic, 3, false)
-	opts := b.options(topic, pulsar.Shared)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	b.Send(topic, 3, false)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.EnableZeroQueueConsumer = true
-	c := b.subscribe(opts)
+	c := b.Subscribe(opts)
 	for range 3 {
 		select {
 		case cm := <-c.Chan():
@@ -97,64 +98,64 @@ func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 			require.FailNow(t, "no message")
 		}
 	}
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }
 
 // Of upstream's each Receive whose context ends leaves a permit at the broker, and so would whatever wakes one that
 // waits.
 func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.EnableZeroQueueConsumer = true
-	c := b.subscribe(opts)
+	c := b.Subscribe(opts)
 	for range 100 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		_, err := c.Receive(ctx)
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
-	b.send(topic, 50, false)
+	b.Send(topic, 50, false)
 	time.Sleep(500 * time.Millisecond)
-	require.LessOrEqual(t, b.stats(topic, 0).Unacked, 2)
+	require.LessOrEqual(t, b.Stats(topic, 0).Unacked, 2)
 	for range 50 {
-		require.NoError(t, c.Ack(receive(t, c)))
+		require.NoError(t, c.Ack(testkit.Receive(t, c)))
 	}
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }
 
 func TestDecryptedMessagesAreNotPublishedAsPlainText(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	opts := b.options(b.topic(0), pulsar.Shared)
-	opts.Decryption, opts.DLQ = reader().decryption(), &pulsar.DLQPolicy{MaxDeliveries: 3}
-	_, err := redelivery.Subscribe(b.client, opts)
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
+	opts.Decryption, opts.DLQ = testkit.NewKeyReader().Decryption(), &pulsar.DLQPolicy{MaxDeliveries: 3}
+	_, err := redelivery.Subscribe(b.Client, opts)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	opts.DLQ, opts.RetryEnable = nil, true
-	_, err = redelivery.Subscribe(b.client, opts)
+	_, err = redelivery.Subscribe(b.Client, opts)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
 func TestADeadLetterThatCannotBePublishedIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	b := newInProcess(t, pulsar.ClientOptions{})
-	topic := b.topic(0)
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	topic := b.NewTopic(0)
 	var log logtest.Buffer
-	opts := b.options(topic, pulsar.Exclusive)
-	opts.NackRedeliveryDelay, opts.DLQ = ms(100), &pulsar.DLQPolicy{MaxDeliveries: 1}
-	c := b.subscribe(opts, logTo(&log))
-	b.inProcess.Inject("PRODUCER", deadLetterTopic(topic), -1, pulsartest.Fail("TopicTerminatedError", "injected"))
-	b.send(topic, 1, false)
-	c.Nack(receive(t, c))
-	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, ms(10))
+	opts := b.Options(topic, pulsar.Exclusive)
+	opts.NackRedeliveryDelay, opts.DLQ = 100*time.Millisecond, &pulsar.DLQPolicy{MaxDeliveries: 1}
+	c := b.Subscribe(opts, testkit.LogTo(&log))
+	b.InProcess.Inject("PRODUCER", testkit.DeadLetterTopic(topic), -1, pulsartest.Fail("TopicTerminatedError", "injected"))
+	b.Send(topic, 1, false)
+	c.Nack(testkit.Receive(t, c))
+	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, 10*time.Millisecond)
 	require.Contains(t, log.String(), "dead letter failed")
-	require.Equal(t, 1, b.stats(topic, 0).Backlog)
-	b.inProcess.Inject("PRODUCER", deadLetterTopic(topic), 0, pulsartest.Pass)
-	dead := b.deadLetters(topic)
-	go func() { _, _ = c.Receive(bg) }()
-	require.Equal(t, "0", string(next(t, dead, 30*time.Second).Payload()))
-	b.settles(topic, 0)
+	require.Equal(t, 1, b.Stats(topic, 0).Backlog)
+	b.InProcess.Inject("PRODUCER", testkit.DeadLetterTopic(topic), 0, pulsartest.Pass)
+	dead := b.SubscribeDeadLetters(topic)
+	go func() { _, _ = c.Receive(context.Background()) }()
+	require.Equal(t, "0", string(testkit.Next(t, dead, 30*time.Second).Payload()))
+	b.Settles(topic, 0)
 }
 
 // A method that upstream adds to its Consumer is missing here until it is written: nothing promotes it from an embedded

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // publishSlowly publishes the payloads "0", "1" … until the test ends.
-func (b *broker) publishSlowly(topic string) {
-	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
-	require.NoError(b.t, err)
+func publishSlowly(b *testkit.Broker, topic string) {
+	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+	require.NoError(b.T, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -27,7 +28,7 @@ func (b *broker) publishSlowly(topic string) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	b.t.Cleanup(func() {
+	b.T.Cleanup(func() {
 		cancel()
 		<-done
 		p.Close()
@@ -41,10 +42,10 @@ func number(msg pulsar.Message) (n int) {
 }
 
 // receives has entry n received, and delivers it.
-func (f *fake) receives(opts pulsar.ConsumerOptions, n int64) {
-	cm := pulsar.ConsumerMessage{Consumer: f, Message: message{id: pulsar.NewMessageID(1, n, 0, 0)}}
+func receives(f *testkit.Fake, opts pulsar.ConsumerOptions, n int64) {
+	cm := pulsar.ConsumerMessage{Consumer: f, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, n, 0, 0)}}
 	opts.Interceptors.BeforeConsume(cm)
-	f.queue <- cm
+	f.Queue <- cm
 }
 
 // A consumer of Failover joins, and is told that it is not the active one before Subscribe has returned. When the
@@ -52,16 +53,16 @@ func (f *fake) receives(opts pulsar.ConsumerOptions, n int64) {
 // that is not acknowledged. That comes first.
 func TestFailoverTakeOverBeginsWithTheOldest(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(1) // of a partition the consumer with the first name is the active one
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(1) // of a partition the consumer with the first name is the active one
 	join := func(name string) (pulsar.Consumer, func() int) {
-		opts := b.options(topic, pulsar.Failover)
+		opts := b.Options(topic, pulsar.Failover)
 		opts.Name = name
-		c := b.subscribe(opts)
-		return c, func() int { return number(receive(t, c)) }
+		c := b.Subscribe(opts)
+		return c, func() int { return number(testkit.Receive(t, c)) }
 	}
 	a, next := join("a")
-	b.publishSlowly(topic)
+	publishSlowly(b, topic)
 	for n := range 50 {
 		require.Equal(t, n, next())
 	}
@@ -75,10 +76,10 @@ func TestFailoverTakeOverBeginsWithTheOldest(t *testing.T) {
 // The same, with a consumer that is told during subscribe.
 func TestToldToBeInactiveBeforeSubscribeReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := newFake()
+		inner := testkit.NewFake()
 		var opts pulsar.ConsumerOptions
 		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-			inner.prefetch(t, o.MessageChannel)
+			inner.Prefetch(t, o.MessageChannel)
 			opts = o
 			o.EventListener.BecameInactive(inner, "", -1)
 			o.EventListener.BecameInactive(inner, "other", -1)
@@ -87,11 +88,11 @@ func TestToldToBeInactiveBeforeSubscribeReturns(t *testing.T) {
 		}, pulsar.ConsumerOptions{Type: pulsar.Failover})
 		require.NoError(t, err)
 		defer c.Close()
-		inner.deliver(7)
-		nothing(t, c, time.Second)
+		inner.Deliver(7)
+		testkit.ReceiveNothing(t, c, time.Second)
 		opts.EventListener.BecameActive(inner, "", -1)
-		inner.receives(opts, 1)
-		require.Equal(t, int64(1), receive(t, c).ID().EntryID())
+		receives(inner, opts, 1)
+		require.Equal(t, int64(1), testkit.Receive(t, c).ID().EntryID())
 	})
 }
 
@@ -99,23 +100,23 @@ func TestToldToBeInactiveBeforeSubscribeReturns(t *testing.T) {
 // older messages.
 func TestReceivedBeforeItBecameActive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := newFake()
-		c, opts := subscribeFake(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover})
+		inner := testkit.NewFake()
+		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover})
 		for n := range int64(5) {
-			inner.receives(opts, 10+n)
+			receives(inner, opts, 10+n)
 		}
 		opts.EventListener.BecameInactive(inner, "", -1)
 		opts.EventListener.BecameActive(inner, "", -1)
 		for n := range int64(15) {
-			inner.receives(opts, n)
+			receives(inner, opts, n)
 		}
 		for n := range int64(15) {
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			require.Equal(t, n, msg.ID().EntryID())
 			require.NoError(t, c.Ack(msg))
 		}
 		require.Equal(t, uint64(5), c.Stats().Dropped)
 		time.Sleep(time.Minute)
-		require.Empty(t, inner.requests())
+		require.Empty(t, inner.Requests())
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // What the last nack has published elsewhere, and is not acknowledged yet, is waited for.
@@ -23,52 +24,52 @@ func TestGiveBackAfterTheLastNack(t *testing.T) {
 	t.Parallel()
 	t.Run("dead letter", func(t *testing.T) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(0)
-		c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(time.Second),
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(time.Second),
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
-		dead := b.deadLetters(topic)
-		b.send(topic, 1, false)
-		c.Nack(receive(t, c))
+		dead := b.SubscribeDeadLetters(topic)
+		b.Send(topic, 1, false)
+		c.Nack(testkit.Receive(t, c))
 		require.NoError(t, c.GiveBack())
-		require.NoError(t, dead.Ack(next(t, dead, 10*time.Second)))
-		nothing(t, c, 2*time.Second)
-		b.settles(topic, 0)
-		b.settles(deadLetterTopic(topic), 0) // there is one
+		require.NoError(t, dead.Ack(testkit.Next(t, dead, 10*time.Second)))
+		testkit.ReceiveNothing(t, c, 2*time.Second)
+		b.Settles(topic, 0)
+		b.Settles(testkit.DeadLetterTopic(topic), 0) // there is one
 	})
 	t.Run("retry topic", func(t *testing.T) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(0)
-		c := b.subscribe(b.retrying(topic, 9), redelivery.WithNackRedeliveryDelay(2*time.Second), redelivery.WithNackRetryTopic(time.Second))
-		b.send(topic, 1, false)
-		c.Nack(receive(t, c))
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		c := b.Subscribe(b.RetryOptions(topic, 9), redelivery.WithNackRedeliveryDelay(2*time.Second), redelivery.WithNackRetryTopic(time.Second))
+		b.Send(topic, 1, false)
+		c.Nack(testkit.Receive(t, c))
 		require.NoError(t, c.GiveBack())
-		require.NoError(t, c.Ack(receive(t, c)))
-		nothing(t, c, 2*time.Second)
+		require.NoError(t, c.Ack(testkit.Receive(t, c)))
+		testkit.ReceiveNothing(t, c, 2*time.Second)
 	})
 }
 
 // A subscription that was deleted is not made again.
 func TestGiveBackAfterUnsubscribe(t *testing.T) {
 	t.Parallel()
-	each(t, map[string]func(*redelivery.Consumer) error{
+	testkit.Each(t, map[string]func(*redelivery.Consumer) error{
 		"Unsubscribe": (*redelivery.Consumer).Unsubscribe, "UnsubscribeForce": (*redelivery.Consumer).UnsubscribeForce,
 	}, func(t *testing.T, unsubscribe func(*redelivery.Consumer) error) {
-		if elsewhere(t) {
+		if testkit.InOwnProcess(t) {
 			return
 		}
-		b := newBroker(t)
-		topic := b.topic(0)
-		c := b.subscribe(b.options(topic, pulsar.Shared))
-		b.send(topic, 1, false)
-		receive(t, c)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		c := b.Subscribe(b.Options(topic, pulsar.Shared))
+		b.Send(topic, 1, false)
+		testkit.Receive(t, c)
 		require.NoError(t, unsubscribe(c))
 		require.ErrorIs(t, c.GiveBack(), errors.ErrUnsupported)
-		_, err := receiveFor(c, time.Second)
+		_, err := testkit.ReceiveWithin(c, time.Second)
 		require.Error(t, err)
 		var all struct{ Subscriptions map[string]any }
-		b.rest("GET", topic, "/stats", nil, &all)
+		b.Admin("GET", topic, "/stats", nil, &all)
 		require.Empty(t, all.Subscriptions)
 	})
 }
@@ -76,26 +77,26 @@ func TestGiveBackAfterUnsubscribe(t *testing.T) {
 // What is in the buffer of the application's own channel goes back too.
 func TestGiveBackEmptiesTheMessageChannel(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts, channel := b.options(topic, pulsar.Shared), make(chan pulsar.ConsumerMessage, 10)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts, channel := b.Options(topic, pulsar.Shared), make(chan pulsar.ConsumerMessage, 10)
 	opts.MessageChannel = channel
-	c := b.subscribe(opts)
-	b.send(topic, 1, false)
+	c := b.Subscribe(opts)
+	b.Send(topic, 1, false)
 	holds := func() bool { return len(channel) == 1 }
-	require.Eventually(t, holds, patience, ms(1))
+	require.Eventually(t, holds, testkit.Patience, time.Millisecond)
 	require.NoError(t, c.GiveBack())
-	require.Eventually(t, holds, patience, ms(1))
+	require.Eventually(t, holds, testkit.Patience, time.Millisecond)
 	require.NoError(t, c.Ack(waittest.Next(t, channel)))
 	time.Sleep(time.Second)
 	require.Empty(t, channel)
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }
 
 // Several consumers may have one MessageChannel: what is there of others stays, in its order.
 func TestAMessageChannelOfSeveral(t *testing.T) {
 	t.Parallel()
-	if elsewhere(t) {
+	if testkit.InOwnProcess(t) {
 		return
 	}
 	const n = 20
@@ -107,15 +108,15 @@ func TestAMessageChannelOfSeveral(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				opts := b.options(b.topic(0), pulsar.Shared)
+				b := testkit.NewBroker(t)
+				opts := b.Options(b.NewTopic(0), pulsar.Shared)
 				channel := make(chan pulsar.ConsumerMessage, size)
 				opts.MessageChannel = channel
-				one := b.subscribe(opts)
-				opts.Topic = b.topic(0)
-				other := b.subscribe(opts)
-				b.send(opts.Topic, n, false)
-				require.Eventually(t, func() bool { return len(channel) == size }, patience, ms(1))
+				one := b.Subscribe(opts)
+				opts.Topic = b.NewTopic(0)
+				other := b.Subscribe(opts)
+				b.Send(opts.Topic, n, false)
+				require.Eventually(t, func() bool { return len(channel) == size }, testkit.Patience, time.Millisecond)
 				require.NoError(t, call(one))
 				of := map[string]bool{}
 				for len(of) < n {
@@ -124,11 +125,11 @@ func TestAMessageChannelOfSeveral(t *testing.T) {
 						require.Equal(t, other, cm.Consumer)
 						require.NoError(t, other.Ack(cm))
 						of[string(cm.Payload())] = true
-					case <-time.After(patience):
+					case <-time.After(testkit.Patience):
 						require.FailNow(t, "messages of another consumer are gone", "%d of %d came", len(of), n)
 					}
 				}
-				b.settles(opts.Topic, 0)
+				b.Settles(opts.Topic, 0)
 			})
 		}
 	}
@@ -137,38 +138,38 @@ func TestAMessageChannelOfSeveral(t *testing.T) {
 // Whoever is told that there is a Consumer may give back, at once.
 func TestGiveBackByObservers(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	b.send(topic, 20, false)
-	b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	b.Send(topic, 20, false)
+	b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
 		assert.NoError(t, c.GiveBack())
 	}})).Close()
-	opts := b.options(topic, pulsar.Shared)
+	opts := b.Options(topic, pulsar.Shared)
 	channel := make(chan pulsar.ConsumerMessage, 3)
 	opts.MessageChannel = channel
 	var once sync.Once
-	b.subscribe(opts, redelivery.WithObserver(redelivery.Observer{Delivered: func(d redelivery.Delivered) {
+	b.Subscribe(opts, redelivery.WithObserver(redelivery.Observer{Delivered: func(d redelivery.Delivered) {
 		once.Do(func() { assert.NoError(t, d.Consumer.GiveBack()) })
 	}}))
-	require.Eventually(t, func() bool { return len(channel) == 3 }, patience, ms(1))
+	require.Eventually(t, func() bool { return len(channel) == 3 }, testkit.Patience, time.Millisecond)
 }
 
 // A pause that begins while a message is on its way to the channel keeps it.
 func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	opts.Interceptors = pulsar.ConsumerInterceptors{callbacks{before: func() { time.Sleep(ms(2)) }}}
-	c := b.subscribe(opts)
-	b.send(topic, 200, false)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	opts.Interceptors = pulsar.ConsumerInterceptors{testkit.Callbacks{Before: func() { time.Sleep(2 * time.Millisecond) }}}
+	c := b.Subscribe(opts)
+	b.Send(topic, 200, false)
 	for range 100 {
 		require.NoError(t, c.Ack(waittest.Next(t, c.Chan())))
 		c.Pause()
 		select {
 		case <-c.Chan():
 			t.Fatal("a message comes while the Consumer is paused")
-		case <-time.After(ms(10)):
+		case <-time.After(10 * time.Millisecond):
 		}
 		c.Resume()
 	}
@@ -178,21 +179,21 @@ func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
 // error has.
 func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	t.Parallel()
-	b := newInProcess(t, pulsar.ClientOptions{})
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	var log logtest.Buffer
 	var told []error
-	opts := b.options("", pulsar.Shared)
-	opts.Topics = []string{b.topic(0), b.topic(0)}
-	c := b.subscribe(opts, logTo(&log), redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) { told = append(told, f.Err) }}))
+	opts := b.Options("", pulsar.Shared)
+	opts.Topics = []string{b.NewTopic(0), b.NewTopic(0)}
+	c := b.Subscribe(opts, testkit.LogTo(&log), redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) { told = append(told, f.Err) }}))
 	require.NoError(t, c.GiveBack())
-	b.inProcess.SetHook(func(cmd pulsartest.Command) pulsartest.Verdict {
+	b.InProcess.SetHook(func(cmd pulsartest.Command) pulsartest.Verdict {
 		if cmd.Type == "SUBSCRIBE" {
 			return pulsartest.Fail("AuthorizationError", "not allowed")
 		}
 		return pulsartest.Pass
 	})
 	for i := 0; i < 100 && !strings.Contains(log.String(), "subscribing again failed"); i++ {
-		nothing(t, c, ms(200))
+		testkit.ReceiveNothing(t, c, 200*time.Millisecond)
 	}
 	c.Close()
 	require.Contains(t, log.String(), "subscribing again failed")

@@ -16,6 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -31,18 +32,18 @@ func forged(topic string) map[string]string {
 // A message of the consumer's own topic starts at the first retry, with the first delay, whatever its properties say.
 func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.DelayLevels{time.Second, 16 * time.Second}),
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.DelayLevels{time.Second, 16 * time.Second}),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 1}))
-	dead := b.deadLetters(topic)
-	b.publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: forged("persistent://public/default/elsewhere")})
-	first := next(t, c, 10*time.Second)
+	dead := b.SubscribeDeadLetters(topic)
+	b.Publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: forged("persistent://public/default/elsewhere")})
+	first := testkit.Next(t, c, 10*time.Second)
 	require.NoError(t, c.ReconsumeLaterNext(t.Context(), first))
-	retry := next(t, c, 10*time.Second)
+	retry := testkit.Next(t, c, 10*time.Second)
 	require.Equal(t, uint32(0), retry.RedeliveryCount())
 	props := retry.Properties()
-	for name, want := range map[string]string{"RECONSUMETIMES": "1", "DELAY_TIME": "1000", "REAL_TOPIC": topic, "REAL_SUBSCRIPTION": sub,
+	for name, want := range map[string]string{"RECONSUMETIMES": "1", "DELAY_TIME": "1000", "REAL_TOPIC": topic, "REAL_SUBSCRIPTION": testkit.Subscription,
 		"ORIGIN_MESSAGE_ID": first.ID().String(), "mine": "kept"} {
 		require.Equal(t, want, props[name], name)
 	}
@@ -50,7 +51,7 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 		require.NotContains(t, props, name)
 	}
 	require.NoError(t, c.ReconsumeLaterNext(t.Context(), retry))
-	letter := next(t, dead, 10*time.Second)
+	letter := testkit.Next(t, dead, 10*time.Second)
 	require.Equal(t, "2", letter.Properties()["RECONSUMETIMES"])
 	require.Equal(t, topic, letter.Properties()["REAL_TOPIC"])
 	require.Equal(t, "reconsumed 1 times", letter.Properties()["EXCEPTION_MESSAGE"])
@@ -59,26 +60,26 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 // A consumer of a dead letter topic with retries of its own begins at the first one, and its dead letter is of that
 // topic.
 func TestLettersThatAreConsumedWithRetries(t *testing.T) {
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 3, InitialSubscriptionName: sub}))
-	b.send(topic, 1, false)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 3, InitialSubscriptionName: testkit.Subscription}))
+	b.Send(topic, 1, false)
 	for range 4 {
-		require.NoError(t, c.ReconsumeLaterNext(t.Context(), next(t, c, 10*time.Second)))
+		require.NoError(t, c.ReconsumeLaterNext(t.Context(), testkit.Next(t, c, 10*time.Second)))
 	}
-	letters := topic + "-" + sub + "-DLQ"
-	second := b.subscribe(b.options(letters, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+	letters := topic + "-" + testkit.Subscription + "-DLQ"
+	second := b.Subscribe(b.Options(letters, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 3}))
-	dead := b.deadLetters(letters)
+	dead := b.SubscribeDeadLetters(letters)
 	for n := range 4 {
-		msg := next(t, second, 10*time.Second)
+		msg := testkit.Next(t, second, 10*time.Second)
 		if n > 0 {
 			require.Equal(t, fmt.Sprint(n), msg.Properties()["RECONSUMETIMES"])
 		}
 		require.NoError(t, second.ReconsumeLaterNext(t.Context(), msg))
 	}
-	props := next(t, dead, 10*time.Second).Properties()
+	props := testkit.Next(t, dead, 10*time.Second).Properties()
 	require.Equal(t, "4", props["RECONSUMETIMES"])
 	require.Equal(t, letters, props["REAL_TOPIC"])
 }
@@ -86,19 +87,19 @@ func TestLettersThatAreConsumedWithRetries(t *testing.T) {
 // A service that forwards the properties of what it received does not have its name in the dead letters of the next
 // service.
 func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
-	b := newBroker(t)
-	orders, ship := b.topic(0), b.topic(0)
-	first := b.subscribe(b.options(orders, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
-	second := b.subscribe(b.options(ship, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
-	dead := b.deadLetters(ship)
-	b.send(orders, 1, false)
-	require.NoError(t, first.ReconsumeLaterNext(t.Context(), next(t, first, 10*time.Second)))
-	retry := next(t, first, 10*time.Second)
-	b.publish(pulsar.ProducerOptions{Topic: ship}, &pulsar.ProducerMessage{Payload: retry.Payload(), Properties: maps.Clone(retry.Properties())})
+	b := testkit.NewBroker(t)
+	orders, ship := b.NewTopic(0), b.NewTopic(0)
+	first := b.Subscribe(b.Options(orders, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
+	second := b.Subscribe(b.Options(ship, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
+	dead := b.SubscribeDeadLetters(ship)
+	b.Send(orders, 1, false)
+	require.NoError(t, first.ReconsumeLaterNext(t.Context(), testkit.Next(t, first, 10*time.Second)))
+	retry := testkit.Next(t, first, 10*time.Second)
+	b.Publish(pulsar.ProducerOptions{Topic: ship}, &pulsar.ProducerMessage{Payload: retry.Payload(), Properties: maps.Clone(retry.Properties())})
 	require.NoError(t, first.Ack(retry))
-	msg := next(t, second, 10*time.Second)
+	msg := testkit.Next(t, second, 10*time.Second)
 	require.NoError(t, second.DeadLetter(t.Context(), msg, errors.New("no ship")))
-	props := next(t, dead, 10*time.Second).Properties()
+	props := testkit.Next(t, dead, 10*time.Second).Properties()
 	require.Equal(t, ship, props["REAL_TOPIC"])
 	require.Equal(t, ship, props["ORIGIN_TOPIC"])
 	require.Equal(t, msg.ID().String(), props["ORIGIN_MESSAGE_ID"])
@@ -111,18 +112,18 @@ func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
 // The age of a message counts from its own publication, not from that of its retries.
 func TestMaxAgeOverRetries(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(ms(1)),
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(time.Millisecond),
 		redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 100}))
-	dead := b.deadLetters(topic)
-	b.send(topic, 1, false)
+	dead := b.SubscribeDeadLetters(topic)
+	b.Send(topic, 1, false)
 	w, err := worker.New(c, func(context.Context, pulsar.Message) error { return errors.New("no luck") }, worker.WithMaxAge(6*time.Second))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	props := next(t, dead, 30*time.Second).Properties()
+	props := testkit.Next(t, dead, 30*time.Second).Properties()
 	cancel()
 	require.NoError(t, <-done)
 	require.Equal(t, "older than 6s: no luck", props["EXCEPTION_MESSAGE"])
@@ -130,31 +131,24 @@ func TestMaxAgeOverRetries(t *testing.T) {
 	require.Equal(t, props["RECONSUMETIMES"], props["ATTEMPT_COUNT"], "each retry was delivered once")
 }
 
-// namespace makes one, and returns the beginning of the names of its topics.
-func (b *broker) namespace() string {
-	name := fmt.Sprintf("public/n-%08x", rand.Uint32())
-	b.rest("PUT", "namespaces/"+name, "", nil, nil)
-	return "persistent://" + name + "/"
-}
-
 // A name without a namespace is of the namespace of the consumer's topic, in every option that has one. In DLQPolicy it
 // is of public/default, as in pulsar-client-go.
 func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
-	b := newBroker(t)
-	namespace := b.namespace()
+	b := testkit.NewBroker(t)
+	namespace := b.Namespace()
 	unique := fmt.Sprintf("%08x", rand.Uint32())
-	opts := b.options(namespace+"orders", pulsar.Shared)
+	opts := b.Options(namespace+"orders", pulsar.Shared)
 	var log logtest.Buffer
-	ours := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: "log"}),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "letters", RetryTopic: "retries", InitialSubscriptionName: sub}), logTo(&log))
+	ours := b.Subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: "log"}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "letters", RetryTopic: "retries", InitialSubscriptionName: testkit.Subscription}), testkit.LogTo(&log))
 	for range 2 {
-		b.publish(pulsar.ProducerOptions{Topic: namespace + "orders"}, &pulsar.ProducerMessage{Payload: []byte("x")})
+		b.Publish(pulsar.ProducerOptions{Topic: namespace + "orders"}, &pulsar.ProducerMessage{Payload: []byte("x")})
 	}
-	msg := next(t, ours, 10*time.Second)
+	msg := testkit.Next(t, ours, 10*time.Second)
 	require.NoError(t, ours.ReconsumeLaterAfter(t.Context(), msg, 0, nil))
 	var retried, letter pulsar.Message
 	for range 2 {
-		if msg := next(t, ours, 10*time.Second); msg.Topic() == namespace+"retries" {
+		if msg := testkit.Next(t, ours, 10*time.Second); msg.Topic() == namespace+"retries" {
 			retried = msg
 		} else {
 			letter = msg
@@ -164,7 +158,7 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	require.NoError(t, ours.DeadLetter(t.Context(), retried, errors.New("no luck")))
 	require.NoError(t, ours.DeadLetter(t.Context(), letter, redelivery.DeadLetterTo("unread", errors.New("no luck"))))
 	var topics []string
-	b.rest("GET", strings.TrimSuffix(namespace, "/"), "", nil, &topics)
+	b.Admin("GET", strings.TrimSuffix(namespace, "/"), "", nil, &topics)
 	for _, name := range []string{"orders", "retries", "letters", "unread", "log"} {
 		require.Contains(t, topics, namespace+name)
 	}
@@ -175,12 +169,12 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 
 	var second logtest.Buffer
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: "letters-" + unique}
-	theirs := b.subscribe(opts, logTo(&second))
-	dead, err := b.client.Subscribe(b.options("persistent://public/default/letters-"+unique, pulsar.Exclusive))
+	theirs := b.Subscribe(opts, testkit.LogTo(&second))
+	dead, err := b.Client.Subscribe(b.Options("persistent://public/default/letters-"+unique, pulsar.Exclusive))
 	require.NoError(t, err)
 	defer dead.Close()
-	b.publish(pulsar.ProducerOptions{Topic: namespace + "orders"}, &pulsar.ProducerMessage{Payload: []byte("x")})
-	theirs.Nack(next(t, theirs, 10*time.Second))
-	next(t, dead, 10*time.Second)
+	b.Publish(pulsar.ProducerOptions{Topic: namespace + "orders"}, &pulsar.ProducerMessage{Payload: []byte("x")})
+	theirs.Nack(testkit.Next(t, theirs, 10*time.Second))
+	testkit.Next(t, dead, 10*time.Second)
 	require.Contains(t, second.String(), "as in pulsar-client-go, it is of public/default; write the whole name")
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Bytes of somebody else name a batch of a size that there is no memory for.
@@ -19,7 +20,7 @@ func TestAnIDOfAHugeBatch(t *testing.T) {
 	}
 	id, err := pulsar.DeserializeMessageID(data)
 	require.NoError(t, err)
-	c, _ := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
+	c, _ := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
 	c.NackID(id)
 	require.EqualValues(t, 1, c.Stats().Failed)
 }
@@ -31,9 +32,9 @@ type incomparable struct {
 }
 
 func TestAnIDThatCannotBeCompared(t *testing.T) {
-	c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
-	s.publish(entries(1)...)
-	id := incomparable{MessageID: receive(t, c).ID()}
+	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
+	s.Publish(testkit.Entries(1)...)
+	id := incomparable{MessageID: testkit.Receive(t, c).ID()}
 	require.ErrorContains(t, c.AckIDList([]pulsar.MessageID{id, id}), "incomparable, only comparable ids are accepted, such as those of pulsar-client-go (1 of 2)")
 	require.NoError(t, c.AckID(id))
 }
@@ -44,13 +45,13 @@ func TestIDsOfPartitions(t *testing.T) {
 	t.Parallel()
 	t.Run("cumulative", func(t *testing.T) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(2)
-		c := b.subscribe(b.options(topic, pulsar.Failover), redelivery.WithNackRedeliveryDelay(12*time.Second))
-		b.send(topic, 10, false)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(2)
+		c := b.Subscribe(b.Options(topic, pulsar.Failover), redelivery.WithNackRedeliveryDelay(12*time.Second))
+		b.Send(topic, 10, false)
 		last := map[int32]pulsar.MessageID{}
 		for range 10 {
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			if partition := msg.ID().PartitionIdx(); last[partition] == nil {
 				last[partition] = msg.ID()
 				c.Nack(msg)
@@ -59,22 +60,22 @@ func TestIDsOfPartitions(t *testing.T) {
 				require.NoError(t, c.Ack(msg))
 			}
 		}
-		nothing(t, c, 6*time.Second) // until they are forgotten
+		testkit.ReceiveNothing(t, c, 6*time.Second) // until they are forgotten
 		for _, id := range last {
 			require.NoError(t, c.AckIDCumulative(id))
 		}
 		require.Zero(t, c.Stats().Waiting)
-		b.settles(topic, 2)
+		b.Settles(topic, 2)
 	})
 	t.Run("from bytes", func(t *testing.T) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(2)
-		c := b.subscribe(b.options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(4*time.Second))
-		b.send(topic, 8, false)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(2)
+		c := b.Subscribe(b.Options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(4*time.Second))
+		b.Send(topic, 8, false)
 		var msgs []pulsar.Message
 		for range 8 {
-			msgs = append(msgs, receive(t, c))
+			msgs = append(msgs, testkit.Receive(t, c))
 		}
 		for _, msg := range msgs[:6] {
 			require.NoError(t, c.Ack(msg))
@@ -89,6 +90,6 @@ func TestIDsOfPartitions(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, c.AckID(id))
 		}
-		nothing(t, c, 6*time.Second)
+		testkit.ReceiveNothing(t, c, 6*time.Second)
 	})
 }

@@ -2,17 +2,19 @@ package suite
 
 import (
 	"testing"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Subscribe switches batch-index acknowledgement on where many acknowledgements are sent in one command.
 func TestSubscribeSwitchesIndexAcksOn(t *testing.T) {
-	b := newBroker(t)
+	b := testkit.NewBroker(t)
 	type options = pulsar.ConsumerOptions
 	without := []redelivery.Option{redelivery.WithoutBatchIndexAcks()}
 	for name, c := range map[string]struct {
@@ -31,13 +33,13 @@ func TestSubscribeSwitchesIndexAcksOn(t *testing.T) {
 		"the caller's, and responses": {options{EnableBatchIndexAcknowledgment: true, AckWithResponse: true}, nil, true, redelivery.IndexAcksKept},
 	} {
 		t.Run(name, func(t *testing.T) {
-			opts := b.options(b.topic(0), pulsar.Shared)
+			opts := b.Options(b.NewTopic(0), pulsar.Shared)
 			opts.EnableBatchIndexAcknowledgment, opts.AckWithResponse = c.opts.EnableBatchIndexAcknowledgment, c.opts.AckWithResponse
 			opts.AckGroupingOptions = c.opts.AckGroupingOptions
 			var got bool
 			consumer, err := redelivery.SubscribeWith(func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 				got = prepared.EnableBatchIndexAcknowledgment
-				return b.client.Subscribe(prepared)
+				return b.Client.Subscribe(prepared)
 			}, opts, c.options...)
 			require.NoError(t, err)
 			defer consumer.Close()
@@ -60,13 +62,13 @@ func TestRestOfABatchAfterARestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newInProcess(t, pulsar.ClientOptions{}, c.server...)
+			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, c.server...)
 			const n = 10
-			topic := b.topic(0)
-			first := b.subscribe(b.options(topic, pulsar.Shared))
-			b.send(topic, n, true)
+			topic := b.NewTopic(0)
+			first := b.Subscribe(b.Options(topic, pulsar.Shared))
+			b.Send(topic, n, true)
 			for i := range n {
-				if msg := receive(t, first); i == 2 || i == 7 {
+				if msg := testkit.Receive(t, first); i == 2 || i == 7 {
 					first.Nack(msg)
 				} else {
 					require.NoError(t, first.Ack(msg))
@@ -74,9 +76,9 @@ func TestRestOfABatchAfterARestart(t *testing.T) {
 			}
 			require.Equal(t, n-2, first.Stats().Unfinished)
 			first.Close()
-			second := b.subscribe(b.options(topic, pulsar.Shared))
+			second := b.Subscribe(b.Options(topic, pulsar.Shared))
 			var got []string
-			drain(t, second, ms(1000), func(msg pulsar.Message) {
+			testkit.Drain(t, second, time.Second, func(msg pulsar.Message) {
 				got = append(got, string(msg.Payload()))
 				require.NoError(t, second.Ack(msg))
 			})
@@ -87,7 +89,7 @@ func TestRestOfABatchAfterARestart(t *testing.T) {
 				require.Equal(t, []string{"2", "7"}, got)
 				require.Equal(t, redelivery.IndexAcksKept, second.Stats().IndexAcks)
 			}
-			b.settles(topic, 0)
+			b.Settles(topic, 0)
 		})
 	}
 }

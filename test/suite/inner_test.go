@@ -12,82 +12,83 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 func TestCloseRedeliversNothing(t *testing.T) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		inner.deliver(1)
-		inner.deliver(2)
-		c.Nack(receive(t, c))
-		msg := receive(t, c)
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		inner.Deliver(2)
+		c.Nack(testkit.Receive(t, c))
+		msg := testkit.Receive(t, c)
 		received := make(chan error, 2)
 		go func() { _, err := c.Receive(context.Background()); received <- err }()
 		go func() { _, err := c.Receive(context.Background()); received <- err }()
 		synctest.Wait()
 		c.Close()
-		require.ErrorIs(t, <-received, errFakeClosed)
-		require.ErrorIs(t, <-received, errFakeClosed)
+		require.ErrorIs(t, <-received, testkit.ErrFakeClosed)
+		require.ErrorIs(t, <-received, testkit.ErrFakeClosed)
 		_, err := c.Receive(context.Background())
-		require.ErrorIs(t, err, errFakeClosed)
+		require.ErrorIs(t, err, testkit.ErrFakeClosed)
 		c.Close()
 		c.Nack(msg)
 		time.Sleep(time.Hour)
-		require.Empty(t, inner.requests())
-		inner.closed = make(chan struct{})
+		require.Empty(t, inner.Requests())
+		inner.Closed = make(chan struct{})
 	})
 }
 
 // slowToClose takes a second to close.
-type slowToClose struct{ *fake }
+type slowToClose struct{ *testkit.Fake }
 
 func (s slowToClose) Close() {
 	time.Sleep(time.Second)
-	s.fake.Close()
+	s.Fake.Close()
 }
 
 // Upstream's Seek hangs when somebody else takes messages, and so does a zero-queue consumer's Close.
 func TestNobodyReceivesWhileTheInnerConsumerCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := newFake()
-		c, err := redelivery.Wrap(slowToClose{inner}, logTo(io.Discard))
+		inner := testkit.NewFake()
+		c, err := redelivery.Wrap(slowToClose{inner}, testkit.LogTo(io.Discard))
 		require.NoError(t, err)
 		received := make(chan error)
 		go func() { _, err := c.Receive(context.Background()); received <- err }()
 		go func() { _, err := c.Receive(context.Background()); received <- err }()
 		synctest.Wait()
 		go c.Close()
-		time.Sleep(ms(900))
-		require.Zero(t, inner.probes.Load())
-		require.ErrorIs(t, <-received, errFakeClosed)
-		require.ErrorIs(t, <-received, errFakeClosed)
+		time.Sleep(900 * time.Millisecond)
+		require.Zero(t, inner.Probes.Load())
+		require.ErrorIs(t, <-received, testkit.ErrFakeClosed)
+		require.ErrorIs(t, <-received, testkit.ErrFakeClosed)
 		require.Error(t, c.Seek(pulsar.EarliestMessageID()))
 	})
 }
 
 func TestReceiveReturnsWhenTheInnerConsumerIsGone(t *testing.T) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Close()
 		for range 2 {
 			_, err := c.Receive(context.Background())
-			require.ErrorIs(t, err, errFakeClosed)
+			require.ErrorIs(t, err, testkit.ErrFakeClosed)
 		}
-		inner.closed = make(chan struct{})
+		inner.Closed = make(chan struct{})
 	})
 }
 
 // The probe may take a message, and then it is not known whose.
 func TestAHealthyPreparedConsumerIsNotProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := newFake()
-		c, opts := subscribeFake(t, inner, pulsar.ConsumerOptions{})
+		inner := testkit.NewFake()
+		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{})
 		received := make(chan error)
 		go func() { _, err := c.Receive(context.Background()); received <- err }()
 		time.Sleep(time.Hour)
-		require.Zero(t, inner.probes.Load())
-		close(inner.closed)
+		require.Zero(t, inner.Probes.Load())
+		close(inner.Closed)
 		opts.Interceptors.OnConsumerClose(inner, nil)
-		require.ErrorIs(t, <-received, errFakeClosed)
-		inner.closed = make(chan struct{})
+		require.ErrorIs(t, <-received, testkit.ErrFakeClosed)
+		inner.Closed = make(chan struct{})
 		c.Close()
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // calledOnce calls a function in one of an interceptor's methods, the first time.
@@ -40,20 +41,20 @@ func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.is("OnConsu
 func TestCloseInAnInterceptorReturns(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"OnAcknowledge", "OnNegativeAcksSend", "OnConsumerClose"} {
-		each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+		testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
 			t.Run(method, func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
-				opts, closed := b.options(topic, kind), make(chan struct{})
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				opts, closed := b.Options(topic, kind), make(chan struct{})
 				opts.Interceptors = pulsar.ConsumerInterceptors{&calledOnce{in: method, call: func(c pulsar.Consumer) {
 					c.Close()
 					close(closed)
 				}}}
-				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), atBroker)
-				b.send(topic, 2, false)
+				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), testkit.FromBroker)
+				b.Send(topic, 2, false)
 				for n := range 4 { // until the interceptor was called, or is to be called by Close
-					msg, err := receiveFor(c, 5*time.Second)
+					msg, err := testkit.ReceiveWithin(c, 5*time.Second)
 					if err != nil {
 						break
 					}
@@ -63,8 +64,8 @@ func TestCloseInAnInterceptorReturns(t *testing.T) {
 						_ = c.Ack(msg)
 					}
 				}
-				returns(t, func() error { c.Close(); return nil })
-				returns(t, func() error { <-closed; return nil })
+				testkit.Returns(t, func() error { c.Close(); return nil })
+				testkit.Returns(t, func() error { <-closed; return nil })
 			})
 		})
 	}
@@ -76,25 +77,25 @@ func TestInterceptorOfAckIDListMayAcknowledgeTheOthers(t *testing.T) {
 	for _, topics := range []int{1, 2} {
 		t.Run(fmt.Sprint(topics), func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			opts := b.options("", pulsar.Shared)
+			b := testkit.NewBroker(t)
+			opts := b.Options("", pulsar.Shared)
 			var ids []pulsar.MessageID
 			opts.Interceptors = pulsar.ConsumerInterceptors{&calledOnce{in: "OnAcknowledge", call: func(c pulsar.Consumer) {
 				assert.NoError(t, c.AckIDList(ids))
 			}}}
 			for range topics {
-				opts.Topics = append(opts.Topics, b.topic(0))
+				opts.Topics = append(opts.Topics, b.NewTopic(0))
 			}
-			c := b.subscribe(opts)
+			c := b.Subscribe(opts)
 			for _, topic := range opts.Topics {
-				b.send(topic, 2, false)
+				b.Send(topic, 2, false)
 			}
 			for range 2 * topics {
-				ids = append(ids, receive(t, c).ID())
+				ids = append(ids, testkit.Receive(t, c).ID())
 			}
-			returns(t, func() error { return c.AckIDList(ids) })
+			testkit.Returns(t, func() error { return c.AckIDList(ids) })
 			for _, topic := range opts.Topics {
-				b.settles(topic, 0)
+				b.Settles(topic, 0)
 			}
 		})
 	}
@@ -103,26 +104,26 @@ func TestInterceptorOfAckIDListMayAcknowledgeTheOthers(t *testing.T) {
 // An interceptor that never returns takes a goroutine of pulsar-client-go's. Verbs and observers go on.
 func TestVerbsAndObserversGoOnBesideABlockedInterceptor(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
 	block := make(chan struct{})
-	opts := b.options(topic, pulsar.Shared)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.RetryEnable = true
 	opts.Interceptors = pulsar.ConsumerInterceptors{&calledOnce{in: "OnNegativeAcksSend", call: func(pulsar.Consumer) { <-block }}}
 	outcomes := make(chan redelivery.Outcome, 10)
-	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), redelivery.WithAckTimeout(2*time.Second), atBroker,
+	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), redelivery.WithAckTimeout(2*time.Second), testkit.FromBroker,
 		redelivery.WithObserver(redelivery.Observer{Settled: func(s redelivery.Settled) { outcomes <- s.Outcome }}))
 	t.Cleanup(func() { close(block) }) // before Close
-	b.send(topic, 4, false)
-	c.Nack(receive(t, c))
+	b.Send(topic, 4, false)
+	c.Nack(testkit.Receive(t, c))
 	require.Equal(t, redelivery.Nacked, waittest.Next(t, outcomes))
-	time.Sleep(ms(300)) // the interceptor blocks by now
-	msg := receive(t, c)
-	returns(t, func() error { return c.ReconsumeLaterAfter(context.Background(), msg, time.Hour, nil) })
+	time.Sleep(300 * time.Millisecond) // the interceptor blocks by now
+	msg := testkit.Receive(t, c)
+	testkit.Returns(t, func() error { return c.ReconsumeLaterAfter(context.Background(), msg, time.Hour, nil) })
 	require.Equal(t, redelivery.Reconsumed, waittest.Next(t, outcomes))
-	msg = receive(t, c)
-	returns(t, func() error { return c.Ack(msg) })
+	msg = testkit.Receive(t, c)
+	testkit.Returns(t, func() error { return c.Ack(msg) })
 	require.Equal(t, redelivery.Acked, waittest.Next(t, outcomes))
-	receive(t, c)
+	testkit.Receive(t, c)
 	require.Equal(t, redelivery.TimedOut, waittest.Next(t, outcomes))
 }

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -15,37 +16,40 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A Java consumer with enableRetry on the same subscription reads our retries and dead letters, and we read its: of
 // batches, with keys, ordering keys and event times.
 func TestJavaClient(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	run := b.java()
+	b := testkit.NewBroker(t)
+	run := java(b)
 
-	topic := b.topic(0)
-	java := func(topic, what string, n int) string { return run("Reconsume", topic, sub, what, strconv.Itoa(n)) }
+	topic := b.NewTopic(0)
+	java := func(topic, what string, n int) string {
+		return run("Reconsume", topic, testkit.Subscription, what, strconv.Itoa(n))
+	}
 	said := func(out string, i int, times, origin, reason string) {
 		require.Contains(t, out, fmt.Sprintf("%d RECONSUMETIMES %s REAL_TOPIC %s own %d key k%d ordering o%d event %d reason %s\n",
 			i, times, origin, i, i, i, 1000+i, reason))
 	}
-	b.sendBatch(topic, 0, 3)
-	b.sendBatch(topic, 3, 6)
+	sendBatch(b, topic, 0, 3)
+	sendBatch(b, topic, 3, 6)
 
-	opts := b.retrying(topic, 5)
+	opts := b.RetryOptions(topic, 5)
 	opts.AckWithResponse = true
 	policy := redelivery.WithReconsumeBackoff(backoff.Fixed(0))
-	c := b.subscribe(opts, policy)
+	c := b.Subscribe(opts, policy)
 	origins := map[string]string{}
 	var first []pulsar.Message // all, before the first is moved: its copy comes at once, and may come before the others
 	for range 6 {
-		first = append(first, receive(t, c))
+		first = append(first, testkit.Receive(t, c))
 	}
 	for _, msg := range first {
 		if i := string(msg.Payload()); i < "3" {
 			origins[i] = msg.ID().String()
-			require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+			require.NoError(t, c.ReconsumeLaterNext(context.Background(), msg))
 		}
 	}
 	c.Close()
@@ -59,11 +63,11 @@ func TestJavaClient(t *testing.T) {
 		}
 	}
 
-	c = b.subscribe(opts, policy)
+	c = b.Subscribe(opts, policy)
 	for range 6 {
-		msg := next(t, c, 10*time.Second)
+		msg := testkit.Next(t, c, 10*time.Second)
 		props, i := msg.Properties(), string(msg.Payload())
-		require.Equal(t, []string{topic, sub, i, "k" + i, "o" + i},
+		require.Equal(t, []string{topic, testkit.Subscription, i, "k" + i, "o" + i},
 			[]string{props["REAL_TOPIC"], props["REAL_SUBSCRIPTION"], props["own"], msg.Key(), msg.OrderingKey()})
 		require.Equal(t, "100"+i, strconv.FormatInt(msg.EventTime().UnixMilli(), 10))
 		require.NotEmpty(t, props["ORIGIN_MESSAGE_IDY_TIME"])
@@ -74,12 +78,12 @@ func TestJavaClient(t *testing.T) {
 			require.Equal(t, origin, props["ORIGIN_MESSAGE_ID"])
 		}
 		require.GreaterOrEqual(t, time.Since(msg.PublishTime()), time.Second)
-		require.NoError(t, c.DeadLetter(bg, msg, errors.New("out of "+i)))
+		require.NoError(t, c.DeadLetter(context.Background(), msg, errors.New("out of "+i)))
 	}
-	b.settles(topic, 0)
-	b.settles(retryTopic(topic), 0)
+	b.Settles(topic, 0)
+	b.Settles(testkit.RetryTopic(topic), 0)
 	c.Close()
-	told = java(deadLetterTopic(topic), "read", 6)
+	told = java(testkit.DeadLetterTopic(topic), "read", 6)
 	for i := range 6 {
 		times := "1"
 		if i < 3 {
@@ -88,12 +92,12 @@ func TestJavaClient(t *testing.T) {
 		said(told, i, times, topic, fmt.Sprintf("out of %d", i))
 	}
 
-	topic = b.topic(0)
-	b.sendBatch(topic, 6, 8)
+	topic = b.NewTopic(0)
+	sendBatch(b, topic, 6, 8)
 	java(topic, "dead", 2)
-	dead := b.reader(deadLetterTopic(topic))
+	dead := subscribeReader(b, testkit.DeadLetterTopic(topic))
 	for range 2 {
-		msg := next(t, dead, 10*time.Second)
+		msg := testkit.Next(t, dead, 10*time.Second)
 		i := string(msg.Payload())
 		require.Equal(t, []string{topic, i, "k" + i, "o" + i, "100" + i}, []string{msg.Properties()["REAL_TOPIC"],
 			msg.Properties()["own"], msg.Key(), msg.OrderingKey(), strconv.FormatInt(msg.EventTime().UnixMilli(), 10)})
@@ -101,28 +105,28 @@ func TestJavaClient(t *testing.T) {
 }
 
 // java returns what runs a program of testdata/java with the broker's address and other arguments, or skips the test.
-func (b *broker) java() (run func(program string, args ...string) (said string)) {
-	b.t.Helper()
+func java(b *testkit.Broker) (run func(program string, args ...string) (said string)) {
+	b.T.Helper()
 	for _, program := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(program); err != nil {
-			b.t.Skipf("needs %s to run the Java client", program)
+			b.T.Skipf("needs %s to run the Java client", program)
 		}
 	}
-	if b.inProcess != nil {
-		b.t.Skip("needs a real broker: PULSAR_URL and PULSAR_ADMIN_URL")
+	if b.InProcess != nil {
+		b.T.Skip("needs a real broker: PULSAR_URL and PULSAR_ADMIN_URL")
 	}
 	lib, err := filepath.Abs(".pulsar/lib/java-client")
-	require.NoError(b.t, err)
+	require.NoError(b.T, err)
 	javaClient.Do(func() {
 		out, err := exec.Command("mvn", "-q", "-B", "-f", "testdata/java/pom.xml",
 			"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DoutputDirectory="+lib).CombinedOutput()
-		require.NoError(b.t, err, string(out))
+		require.NoError(b.T, err, string(out))
 	})
 	return func(program string, args ...string) string {
-		b.t.Helper()
-		args = append([]string{"-cp", filepath.Join(lib, "*"), "testdata/java/" + program + ".java", b.url}, args...)
+		b.T.Helper()
+		args = append([]string{"-cp", filepath.Join(lib, "*"), "testdata/java/" + program + ".java", b.URL}, args...)
 		out, err := exec.Command("java", args...).CombinedOutput()
-		require.NoError(b.t, err, string(out))
+		require.NoError(b.T, err, string(out))
 		return string(out)
 	}
 }
@@ -130,15 +134,15 @@ func (b *broker) java() (run func(program string, args ...string) (said string))
 var javaClient sync.Once
 
 // sendBatch publishes messages that have everything that a message can have, in one batch.
-func (b *broker) sendBatch(topic string, from, to int) {
-	b.t.Helper()
-	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, BatchingMaxPublishDelay: time.Minute})
-	require.NoError(b.t, err)
+func sendBatch(b *testkit.Broker, topic string, from, to int) {
+	b.T.Helper()
+	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{Topic: topic, BatchingMaxPublishDelay: time.Minute})
+	require.NoError(b.T, err)
 	defer p.Close()
 	for i := from; i < to; i++ {
 		n := strconv.Itoa(i)
-		p.SendAsync(bg, &pulsar.ProducerMessage{Payload: []byte(n), Key: "k" + n, OrderingKey: "o" + n,
+		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(n), Key: "k" + n, OrderingKey: "o" + n,
 			EventTime: time.UnixMilli(int64(1000 + i)), Properties: map[string]string{"own": n}}, nil)
 	}
-	require.NoError(b.t, p.FlushWithCtx(bg))
+	require.NoError(b.T, p.FlushWithCtx(context.Background()))
 }

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -11,25 +12,26 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // What docs/migration.md lists as different from the Java client: keys that pulsar-client-go cannot write, and the form
 // of ids.
 func TestFormsOfJava(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	java, topic := b.java(), b.topic(0)
+	b := testkit.NewBroker(t)
+	java, topic := java(b), b.NewTopic(0)
 	java("Forms", "publish", topic)
-	c := b.subscribe(b.retrying(topic, 5))
+	c := b.Subscribe(b.RetryOptions(topic, 5))
 	for range 4 {
-		require.NoError(t, c.ReconsumeLaterNext(bg, next(t, c, 10*time.Second)))
+		require.NoError(t, c.ReconsumeLaterNext(context.Background(), testkit.Next(t, c, 10*time.Second)))
 	}
-	said := java("Forms", "show", retryTopic(topic))
+	said := java("Forms", "show", testkit.RetryTopic(topic))
 	for _, want := range []string{
-		"bytes of " + retryTopic(topic) + " hasKey=true key=AQLI base64=false", // Java has base64=true: it is the same text, and no longer the same bytes
-		"empty of " + retryTopic(topic) + " hasKey=false key=null",             // Java has hasKey=true
-		"string of " + retryTopic(topic) + " hasKey=true key=k base64=false",
-		"none of " + retryTopic(topic) + " hasKey=false key=null",
+		"bytes of " + testkit.RetryTopic(topic) + " hasKey=true key=AQLI base64=false", // Java has base64=true: it is the same text, and no longer the same bytes
+		"empty of " + testkit.RetryTopic(topic) + " hasKey=false key=null",             // Java has hasKey=true
+		"string of " + testkit.RetryTopic(topic) + " hasKey=true key=k base64=false",
+		"none of " + testkit.RetryTopic(topic) + " hasKey=false key=null",
 	} {
 		require.Contains(t, said, want)
 	}
@@ -40,35 +42,35 @@ func TestFormsOfJava(t *testing.T) {
 // order.
 func TestRetryTopicOfSeveralTopics(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	first := b.topic(0)
+	b := testkit.NewBroker(t)
+	first := b.NewTopic(0)
 	second := first + "-2"
-	b.rest("PUT", second, "", nil, nil)
-	partitioned := b.topic(2)
+	b.Admin("PUT", second, "", nil, nil)
+	partitioned := b.NewTopic(2)
 	const warning = "would not find these retries"
 	for _, topics := range [][]string{{first, second}, {second, first}, {partitioned + "-partition-0", partitioned + "-partition-1"}} {
 		var log bytes.Buffer
-		opts := b.retrying("", 5)
+		opts := b.RetryOptions("", 5)
 		opts.Topics = topics
-		c, err := redelivery.Subscribe(b.client, opts, logTo(&log))
+		c, err := redelivery.Subscribe(b.Client, opts, testkit.LogTo(&log))
 		require.NoError(t, err)
 		c.Close()
 		if topics[1] == first {
 			require.Contains(t, log.String(), warning)
 			require.Contains(t, log.String(), first)
-			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 5, RetryLetterTopic: retryTopic(second)}
+			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 5, RetryLetterTopic: testkit.RetryTopic(second)}
 			log.Reset()
-			c, err := redelivery.Subscribe(b.client, opts, logTo(&log))
+			c, err := redelivery.Subscribe(b.Client, opts, testkit.LogTo(&log))
 			require.NoError(t, err)
 			c.Close()
 		}
 		require.NotContains(t, log.String(), warning, topics)
 	}
-	if b.inProcess != nil {
+	if b.InProcess != nil {
 		return
 	}
-	b.send(second, 1, false)
-	require.Contains(t, b.java()("Forms", "retry", second, first), "0 of "+retryTopic(first))
+	b.Send(second, 1, false)
+	require.Contains(t, java(b)("Forms", "retry", second, first), "0 of "+testkit.RetryTopic(first))
 }
 
 // Java's maxRedeliverCount 3 is a MaxDeliveries of 4 and a MaxReconsumes of 3: a message is delivered four times,
@@ -78,26 +80,26 @@ func TestDeliveriesOfJava(t *testing.T) {
 	for _, how := range []string{"nack", "reconsume"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			opts := b.retrying(topic, 0)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			opts := b.RetryOptions(topic, 0)
 			opts.DLQ, opts.RetryEnable = nil, how == "reconsume"
 			policy := redelivery.DeadLetterPolicy{MaxDeliveries: 4, InitialSubscriptionName: "audit"}
 			if how == "reconsume" {
 				policy.MaxReconsumes = 3
 			}
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(10)), redelivery.WithDeadLetterPolicy(policy))
-			b.send(topic, 1, false)
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(10*time.Millisecond), redelivery.WithDeadLetterPolicy(policy))
+			b.Send(topic, 1, false)
 			for range 4 {
-				if msg := next(t, c, 10*time.Second); how == "nack" {
+				if msg := testkit.Next(t, c, 10*time.Second); how == "nack" {
 					c.Nack(msg)
 				} else {
-					require.NoError(t, c.ReconsumeLaterAfter(bg, msg, 0, nil))
+					require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 0, nil))
 				}
 			}
-			b.deadLetter(deadLetterTopic(topic), "audit")
-			if b.inProcess == nil {
-				require.Contains(t, b.java()("Deaths", b.topic(0), how), "delivered 4\n")
+			b.ReceiveDeadLetter(testkit.DeadLetterTopic(topic), "audit")
+			if b.InProcess == nil {
+				require.Contains(t, java(b)("Deaths", b.NewTopic(0), how), "delivered 4\n")
 			}
 		})
 	}
@@ -106,12 +108,12 @@ func TestDeliveriesOfJava(t *testing.T) {
 // Java's dead letter topics of partitions, whose names pulsar-client-go cannot open, and what their letters say.
 func TestDeadLettersOfPartitionsOfJava(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	java, topic := b.java(), b.topic(2)
+	b := testkit.NewBroker(t)
+	java, topic := java(b), b.NewTopic(2)
 	said := java("Deaths", topic, "partitions")
 	require.Regexp(t, `dead in \S+`+topic[strings.LastIndex(topic, "/")+1:]+`-partition-([01])-sub-DLQ of \S+-partition-[01]\n`, said)
-	_, err := deadletter.Open(b.client, deadletter.Options{Topic: topic + "-partition-0-sub-DLQ"})
+	_, err := deadletter.Open(b.Client, deadletter.Options{Topic: topic + "-partition-0-sub-DLQ"})
 	require.ErrorIs(t, err, deadletter.ErrUnopenable)
-	_, err = b.client.CreateReader(pulsar.ReaderOptions{Topic: topic + "-partition-0-sub-DLQ", StartMessageID: pulsar.EarliestMessageID()})
+	_, err = b.Client.CreateReader(pulsar.ReaderOptions{Topic: topic + "-partition-0-sub-DLQ", StartMessageID: pulsar.EarliestMessageID()})
 	require.Error(t, err, "if it can open such topics by now, package deadletter needs no ErrUnopenable")
 }

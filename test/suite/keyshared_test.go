@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A consumer joins Key_Shared while another fails on a message of each key, again and again. It gets those of the keys
@@ -20,14 +21,14 @@ func TestAJoiningConsumerGetsKeysThatFail(t *testing.T) {
 	for _, name := range []string{"wrapped", "plain"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			opts := b.options(b.topic(0), pulsar.KeyShared)
+			b := testkit.NewBroker(t)
+			opts := b.Options(b.NewTopic(0), pulsar.KeyShared)
 			opts.NackRedeliveryDelay = time.Second
-			subscribe := b.plain
+			subscribe := b.SubscribePlain
 			if name == "wrapped" {
-				subscribe = func(o pulsar.ConsumerOptions) pulsar.Consumer { return b.subscribe(o) }
+				subscribe = func(o pulsar.ConsumerOptions) pulsar.Consumer { return b.Subscribe(o) }
 			}
-			b.send(opts.Topic, keys, false)
+			b.Send(opts.Topic, keys, false)
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			var failing sync.WaitGroup
 			defer failing.Wait()

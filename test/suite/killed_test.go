@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 const killed = "REDELIVERY_TEST_KILLED"
@@ -35,17 +34,17 @@ func TestKilledWhilePublishing(t *testing.T) {
 	for _, how := range []string{"reconsume", "dead", "move"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
+			b := testkit.NewBroker(t)
 			const n = 300 // messages for each
 			kills := 3
-			if *long || os.Getenv("PULSAR_URL") != "" {
+			if *testkit.Long || os.Getenv("PULSAR_URL") != "" {
 				kills = 10
 			}
-			topic := b.topic(0)
-			keeper := b.subscribe(b.options(topic, pulsar.Shared))
+			topic := b.NewTopic(0)
+			keeper := b.Subscribe(b.Options(topic, pulsar.Shared))
 			keeper.Close() // the subscription is there
-			published := map[string]string{"reconsume": retryTopic(topic), "dead": deadLetterTopic(topic), "move": retryTopic(topic)}[how]
-			out := b.reader(published)
+			published := map[string]string{"reconsume": testkit.RetryTopic(topic), "dead": testkit.DeadLetterTopic(topic), "move": testkit.RetryTopic(topic)}[how]
+			out := subscribeReader(b, published)
 			want := map[string]bool{}
 			for run := range kills {
 				var msgs []*pulsar.ProducerMessage
@@ -54,14 +53,14 @@ func TestKilledWhilePublishing(t *testing.T) {
 					want[payload] = true
 					msgs = append(msgs, &pulsar.ProducerMessage{Payload: []byte(payload), Key: fmt.Sprint(i % 10)})
 				}
-				b.publish(pulsar.ProducerOptions{Topic: topic}, msgs...)
-				child, _ := startProcess(t, "TestKilledWhilePublishing", fmt.Sprintf("%s=%s %s %s %d", killed, how, b.url, topic, run))
+				b.Publish(pulsar.ProducerOptions{Topic: topic}, msgs...)
+				child, _ := testkit.StartProcess(t, "TestKilledWhilePublishing", fmt.Sprintf("%s=%s %s %s %d", killed, how, b.URL, topic, run))
 				time.Sleep(rand.N(60 * time.Millisecond))
-				kill(t, child)
+				testkit.Kill(t, child)
 			}
-			last := publishes(t, b.client, how, topic, "last")
+			last := publishes(t, b.Client, how, topic, "last")
 			defer last.Close()
-			require.Eventually(t, func() bool { return b.stats(topic, 0).Backlog == 0 }, 2*time.Minute, ms(50))
+			require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 0 }, 2*time.Minute, 50*time.Millisecond)
 			seen, doubles := map[string]map[string]bool{}, 0
 			for {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -89,29 +88,9 @@ func TestKilledWhilePublishing(t *testing.T) {
 	}
 }
 
-// startProcess runs a test in a process of its own, with one more environment variable, and returns the first line that
-// it writes.
-func startProcess(t *testing.T, test, variable string) (process *exec.Cmd, line string) {
-	process = exec.Command(os.Args[0], "-test.run=^"+test+"$") //nolint:gosec // the test itself
-	process.Env = append(os.Environ(), variable)
-	stdout, err := process.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, process.Start())
-	line, err = bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
-	return process, line
-}
-
-func kill(t *testing.T, process *exec.Cmd) {
-	require.NoError(t, process.Process.Kill())
-	var exit *exec.ExitError
-	require.ErrorAs(t, process.Wait(), &exit)
-	require.Equal(t, -1, exit.ExitCode(), "killed")
-}
-
 // publishes has a consumer publish all that it gets.
 func publishes(t *testing.T, client pulsar.Client, how, topic, by string) *redelivery.Consumer {
-	opts := pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub, Type: pulsar.Shared, RetryEnable: how != "dead",
+	opts := pulsar.ConsumerOptions{Topic: topic, SubscriptionName: testkit.Subscription, Type: pulsar.Shared, RetryEnable: how != "dead",
 		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 100}}
 	options := []redelivery.Option{redelivery.WithLogger(slog.New(slog.DiscardHandler))}
 	switch how {
@@ -124,7 +103,7 @@ func publishes(t *testing.T, client pulsar.Client, how, topic, by string) *redel
 	require.NoError(t, err)
 	go func() {
 		for first := true; ; first = false {
-			msg, err := c.Receive(bg)
+			msg, err := c.Receive(context.Background())
 			if err != nil {
 				return
 			}

@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,126 +13,108 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
-
-// reader is the keys for one test.
-func reader() keyReader {
-	k := keys
-	k.found, k.asked = new(atomic.Bool), new(atomic.Int32)
-	return k
-}
-
-// sendAmong publishes "0" … "6", of which "3" needs the lost key.
-func (b *broker) sendAmong(k keyReader, topic string) {
-	b.t.Helper()
-	for i := range 7 {
-		opts := pulsar.ProducerOptions{Topic: topic, DisableBatching: true, Encryption: k.encryption(keyName)}
-		if i == 3 {
-			opts.Encryption = k.encryption(lostKeyName)
-		}
-		b.publish(opts, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))})
-	}
-}
 
 // good receives and acknowledges all but "3".
 func good(t testing.TB, c *redelivery.Consumer) {
 	t.Helper()
 	for _, i := range []int{0, 1, 2, 4, 5, 6} {
-		msg := patiently(t, c)
+		msg := testkit.Patiently(t, c)
 		require.Equal(t, fmt.Sprint(i), string(msg.Payload()))
 		require.NoError(t, c.Ack(msg))
 	}
 }
 
-var cryptoKinds = map[string]func(*broker, *pulsar.ConsumerOptions){
-	"Shared":    func(*broker, *pulsar.ConsumerOptions) {},
-	"Exclusive": func(_ *broker, o *pulsar.ConsumerOptions) { o.Type = pulsar.Exclusive },
-	"multi-topic": func(b *broker, o *pulsar.ConsumerOptions) {
-		o.Topic, o.Topics = "", []string{o.Topic, b.topic(0)}
+var cryptoKinds = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
+	"Shared":    func(*testkit.Broker, *pulsar.ConsumerOptions) {},
+	"Exclusive": func(_ *testkit.Broker, o *pulsar.ConsumerOptions) { o.Type = pulsar.Exclusive },
+	"multi-topic": func(b *testkit.Broker, o *pulsar.ConsumerOptions) {
+		o.Topic, o.Topics = "", []string{o.Topic, b.NewTopic(0)}
 	},
 }
 
 // Upstream nacks it by itself, without end; nobody can, so the policy holds for it as for any other.
 func TestUndecryptableComesBackByPolicy(t *testing.T) {
 	t.Parallel()
-	each(t, cryptoKinds, func(t *testing.T, adjust func(*broker, *pulsar.ConsumerOptions)) {
+	testkit.Each(t, cryptoKinds, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
 		t.Parallel()
-		b, k := newBroker(t), reader()
-		topic := b.topic(0)
-		opts := b.options(topic, pulsar.Shared)
-		opts.Decryption = k.decryption()
+		b, k := testkit.NewBroker(t), testkit.NewKeyReader()
+		topic := b.NewTopic(0)
+		opts := b.Options(topic, pulsar.Shared)
+		opts.Decryption = k.Decryption()
 		adjust(b, &opts)
-		policy := backoff.Exponential{Min: ms(200), Max: time.Minute, Multiplier: 2} // after 0.2, 0.6, 1.4 and 3.0 s
-		c := b.subscribe(opts, redelivery.WithNackRedeliveryBackoff(policy))
+		policy := backoff.Exponential{Min: 200 * time.Millisecond, Max: time.Minute, Multiplier: 2} // after 0.2, 0.6, 1.4 and 3.0 s
+		c := b.Subscribe(opts, redelivery.WithNackRedeliveryBackoff(policy))
 		begin := time.Now()
-		b.sendAmong(k, topic)
+		b.SendAmong(k, topic)
 		good(t, c)
-		for k.asked.Load() < 4 {
-			nothing(t, c, ms(100))
+		for k.Asked.Load() < 4 {
+			testkit.ReceiveNothing(t, c, 100*time.Millisecond)
 		}
-		require.GreaterOrEqual(t, time.Since(begin), ms(1400), "early")
-		nothing(t, c, ms(500))
+		require.GreaterOrEqual(t, time.Since(begin), 1400*time.Millisecond, "early")
+		testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 		if time.Since(begin) < 3*time.Second {
-			require.EqualValues(t, 4, k.asked.Load())
+			require.EqualValues(t, 4, k.Asked.Load())
 		}
 		if opts.Type == pulsar.Shared {
-			require.EqualValues(t, 6+k.asked.Load(), b.stats(topic, 0).Out)
+			require.EqualValues(t, 6+k.Asked.Load(), b.Stats(topic, 0).Out)
 		}
-		k.found.Store(true)
-		msg := patiently(t, c)
+		k.Found.Store(true)
+		msg := testkit.Patiently(t, c)
 		require.Equal(t, "3", string(msg.Payload()))
-		require.EqualValues(t, k.asked.Load()-1, c.RedeliveryCount(msg))
+		require.EqualValues(t, k.Asked.Load()-1, c.RedeliveryCount(msg))
 		require.NoError(t, c.Ack(msg))
-		b.settles(topic, 0)
+		b.Settles(topic, 0)
 	})
 }
 
 // encryptedDeadLetters subscribes to a topic whose messages are encrypted, as their dead letters are after two
 // deliveries, and to these.
-func (b *broker) encryptedDeadLetters(k keyReader, topic string, options ...redelivery.Option) (c *redelivery.Consumer, dead pulsar.Consumer) {
-	b.t.Helper()
-	opts := b.options(topic, pulsar.Shared)
-	opts.Decryption = k.decryption()
-	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.encryption(keyName)}}
-	c = b.subscribe(opts, options...)
-	deadOpts := b.options(deadLetterTopic(topic), pulsar.Exclusive)
-	deadOpts.Decryption = k.decryption()
-	dead, err := b.client.Subscribe(deadOpts)
-	require.NoError(b.t, err)
-	b.t.Cleanup(dead.Close)
+func encryptedDeadLetters(b *testkit.Broker, k testkit.KeyReader, topic string, options ...redelivery.Option) (c *redelivery.Consumer, dead pulsar.Consumer) {
+	b.T.Helper()
+	opts := b.Options(topic, pulsar.Shared)
+	opts.Decryption = k.Decryption()
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.Encryption(testkit.KeyName)}}
+	c = b.Subscribe(opts, options...)
+	deadOpts := b.Options(testkit.DeadLetterTopic(topic), pulsar.Exclusive)
+	deadOpts.Decryption = k.Decryption()
+	dead, err := b.Client.Subscribe(deadOpts)
+	require.NoError(b.T, err)
+	b.T.Cleanup(dead.Close)
 	return c, dead
 }
 
 // It counts as delivered, but no copy goes to the dead letters that could be read by whoever has no key.
 func TestUndecryptableIsADeadLetterOnceItIsDecrypted(t *testing.T) {
 	t.Parallel()
-	b, k := newBroker(t), reader()
-	topic := b.topic(0)
-	c, dead := b.encryptedDeadLetters(k, topic, redelivery.WithNackRedeliveryDelay(ms(200)))
-	b.sendAmong(k, topic)
+	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
+	topic := b.NewTopic(0)
+	c, dead := encryptedDeadLetters(b, k, topic, redelivery.WithNackRedeliveryDelay(200*time.Millisecond))
+	b.SendAmong(k, topic)
 	good(t, c)
-	for k.asked.Load() < 4 {
-		nothing(t, c, ms(100))
+	for k.Asked.Load() < 4 {
+		testkit.ReceiveNothing(t, c, 100*time.Millisecond)
 	}
-	require.Equal(t, 1, b.stats(topic, 0).Backlog)
-	k.found.Store(true)
-	nothing(t, c, time.Second)
-	require.Equal(t, "3", string(next(t, dead, patience).Payload()))
-	b.settles(topic, 0)
+	require.Equal(t, 1, b.Stats(topic, 0).Backlog)
+	k.Found.Store(true)
+	testkit.ReceiveNothing(t, c, time.Second)
+	require.Equal(t, "3", string(testkit.Next(t, dead, testkit.Patience).Payload()))
+	b.Settles(topic, 0)
 }
 
 // Early copies are held, and the application cannot read them any more than the others.
 func TestUndecryptableWhileTheTopicIsUnloaded(t *testing.T) {
 	t.Parallel()
-	b, k := newBroker(t), reader()
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	opts.Decryption, opts.AckWithResponse = k.decryption(), true // or an acknowledgement may be lost with the topic
-	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(2*time.Second))
-	b.sendAmong(k, topic)
+	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	opts.Decryption, opts.AckWithResponse = k.Decryption(), true // or an acknowledgement may be lost with the topic
+	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(2*time.Second))
+	b.SendAmong(k, topic)
 	good(t, c)
 	goodAgain := func(d time.Duration) { // the broker may forget an acknowledgement that it has answered, when it unloads
-		ctx, cancel := context.WithTimeout(bg, d)
+		ctx, cancel := context.WithTimeout(context.Background(), d)
 		defer cancel()
 		for {
 			msg, err := c.Receive(ctx)
@@ -145,96 +126,96 @@ func TestUndecryptableWhileTheTopicIsUnloaded(t *testing.T) {
 		}
 	}
 	for c.Stats().Dropped == 0 {
-		b.unload(topic)
+		b.Unload(topic)
 		goodAgain(time.Second)
 	}
 	goodAgain(2 * time.Second) // the copy is due
-	k.found.Store(true)
-	msg := patiently(t, c)
+	k.Found.Store(true)
+	msg := testkit.Patiently(t, c)
 	require.Equal(t, "3", string(msg.Payload()))
 	require.NoError(t, c.Ack(msg))
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }
 
 // A zero-queue consumer does not tell what it could not decrypt, and would end the program.
 func TestUndecryptableWithoutQueue(t *testing.T) {
 	t.Parallel()
-	b, k := newBroker(t), reader()
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
+	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.EnableZeroQueueConsumer = true
-	opts.Decryption = k.decryption()
+	opts.Decryption = k.Decryption()
 	opts.Decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
-	_, err := redelivery.Subscribe(b.client, opts)
+	_, err := redelivery.Subscribe(b.Client, opts)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	require.ErrorContains(t, err, "want another with EnableZeroQueueConsumer")
 
 	opts.Decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionFail
 	var log logtest.Buffer
-	c := b.subscribe(opts, logTo(&log), redelivery.WithNackRedeliveryDelay(ms(100)))
-	b.sendAmong(k, topic)
+	c := b.Subscribe(opts, testkit.LogTo(&log), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+	b.SendAmong(k, topic)
 	good(t, c)
-	nothing(t, c, ms(500))
-	require.EqualValues(t, 1, k.asked.Load())
+	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
+	require.EqualValues(t, 1, k.Asked.Load())
 	require.EqualValues(t, 1, c.Stats().Failed)
 	require.Contains(t, log.String(), "cannot be decrypted: it stays at the broker until the consumer reconnects")
-	k.found.Store(true)
-	b.unload(topic)
-	msg := patiently(t, c)
+	k.Found.Store(true)
+	b.Unload(topic)
+	msg := testkit.Patiently(t, c)
 	require.Equal(t, "3", string(msg.Payload()))
 	require.NoError(t, c.Ack(msg))
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }
 
 // Without Decryption every encrypted message is one that nobody can decrypt.
 func TestUndecryptableWithoutDecryption(t *testing.T) {
 	t.Parallel()
-	b, k := newBroker(t), reader()
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(ms(500)))
-	b.sendAmong(k, topic)
-	b.send(topic, 3, true)
+	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
+	b.SendAmong(k, topic)
+	b.Send(topic, 3, true)
 	begin := time.Now()
 	for i := range 3 {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		require.Equal(t, fmt.Sprint(i), string(msg.Payload()))
 		require.NoError(t, c.Ack(msg))
 	}
-	nothing(t, c, time.Second)
-	runs := 1 + int(time.Since(begin)/ms(500))
-	require.LessOrEqual(t, b.stats(topic, 0).Out, 3+7*(runs+1))
-	require.Eventually(t, func() bool { return b.stats(topic, 0).Backlog == 7 }, 5*time.Second, ms(50))
+	testkit.ReceiveNothing(t, c, time.Second)
+	runs := 1 + int(time.Since(begin)/(500*time.Millisecond))
+	require.LessOrEqual(t, b.Stats(topic, 0).Out, 3+7*(runs+1))
+	require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 7 }, 5*time.Second, 50*time.Millisecond)
 }
 
 func TestCryptoFailureActions(t *testing.T) {
 	t.Parallel()
-	each(t, map[string]int{"consume": crypto.ConsumerCryptoFailureActionConsume, "discard": crypto.ConsumerCryptoFailureActionDiscard},
+	testkit.Each(t, map[string]int{"consume": crypto.ConsumerCryptoFailureActionConsume, "discard": crypto.ConsumerCryptoFailureActionDiscard},
 		func(t *testing.T, action int) {
 			t.Parallel()
-			b, k := newBroker(t), reader()
-			topic := b.topic(0)
-			opts := b.options(topic, pulsar.Shared)
-			opts.Decryption = k.decryption()
+			b, k := testkit.NewBroker(t), testkit.NewKeyReader()
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Shared)
+			opts.Decryption = k.Decryption()
 			opts.Decryption.ConsumerCryptoFailureAction = action
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(200)))
-			b.sendAmong(k, topic)
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(200*time.Millisecond))
+			b.SendAmong(k, topic)
 			if action == crypto.ConsumerCryptoFailureActionDiscard {
 				good(t, c)
-				nothing(t, c, ms(500))
-				b.settles(topic, 0)
-				require.EqualValues(t, 1, k.asked.Load())
+				testkit.ReceiveNothing(t, c, 500*time.Millisecond)
+				b.Settles(topic, 0)
+				require.EqualValues(t, 1, k.Asked.Load())
 				return
 			}
 			var due time.Time
 			undecrypted := uint32(0)
 			for range 7 + 1 {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				if msg.GetEncryptionContext() != nil {
 					require.False(t, time.Now().Before(due), "early")
 					require.Equal(t, undecrypted, c.RedeliveryCount(msg))
 					undecrypted++
 					if undecrypted == 1 {
-						due = time.Now().Add(ms(200))
+						due = time.Now().Add(200 * time.Millisecond)
 						c.Nack(msg)
 						continue
 					}
@@ -242,48 +223,48 @@ func TestCryptoFailureActions(t *testing.T) {
 				require.NoError(t, c.Ack(msg))
 			}
 			require.EqualValues(t, 2, undecrypted)
-			b.settles(topic, 0)
+			b.Settles(topic, 0)
 		})
 }
 
 // TestUndecryptedIsNoDeadLetter: published with other keys, or none, it would be lost.
 func TestUndecryptedIsNoDeadLetter(t *testing.T) {
 	t.Parallel()
-	b, k := newBroker(t), reader()
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	opts.Decryption = k.decryption()
+	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	opts.Decryption = k.Decryption()
 	opts.Decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
-	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.encryption(keyName)}}
-	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(100)))
-	b.sendAmong(k, topic)
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.Encryption(testkit.KeyName)}}
+	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+	b.SendAmong(k, topic)
 	for range 7 + 1 {
-		if msg := receive(t, c); msg.GetEncryptionContext() == nil {
+		if msg := testkit.Receive(t, c); msg.GetEncryptionContext() == nil {
 			require.NoError(t, c.Ack(msg))
 		} else {
-			require.ErrorContains(t, c.DeadLetter(bg, msg, nil), "could not be decrypted")
+			require.ErrorContains(t, c.DeadLetter(context.Background(), msg, nil), "could not be decrypted")
 			c.Nack(msg)
 		}
 	}
-	nothing(t, c, ms(500))
-	require.Eventually(t, func() bool { return b.stats(topic, 0).Backlog == 1 }, 10*time.Second, 10*time.Millisecond, "it is still there")
+	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
+	require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 1 }, 10*time.Second, 10*time.Millisecond, "it is still there")
 	require.NotZero(t, c.Stats().Failed)
 }
 
 // An empty message comes out of the dead letter topic empty, and not as its ciphertext.
 func TestEmptyDeadLettersThatAreEncrypted(t *testing.T) {
 	t.Parallel()
-	b, k := newBroker(t), reader()
-	topic := b.topic(0)
-	c, dead := b.encryptedDeadLetters(k, topic)
-	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, Encryption: k.encryption(keyName)})
+	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
+	topic := b.NewTopic(0)
+	c, dead := encryptedDeadLetters(b, k, topic)
+	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{Topic: topic, Encryption: k.Encryption(testkit.KeyName)})
 	require.NoError(t, err)
 	defer p.Close()
-	_, err = p.Send(bg, &pulsar.ProducerMessage{Payload: []byte{}})
+	_, err = p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte{}})
 	require.NoError(t, err)
-	msg := next(t, c, patience)
-	require.NoError(t, c.DeadLetter(bg, msg, nil))
-	for _, msg := range []pulsar.Message{msg, next(t, dead, patience)} {
+	msg := testkit.Next(t, c, testkit.Patience)
+	require.NoError(t, c.DeadLetter(context.Background(), msg, nil))
+	for _, msg := range []pulsar.Message{msg, testkit.Next(t, dead, testkit.Patience)} {
 		require.Empty(t, msg.Payload())
 		require.False(t, msg.IsNullValue())
 	}

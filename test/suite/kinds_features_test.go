@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // feature is what a consumer of every kind is tried with. All its messages are acknowledged in the end.
@@ -21,7 +22,7 @@ type feature struct {
 	test    func(*cell)
 }
 
-var growing = backoff.Exponential{Min: ms(200), Max: time.Minute, Multiplier: 2}
+var growing = backoff.Exponential{Min: 200 * time.Millisecond, Max: time.Minute, Multiplier: 2}
 
 var features = map[string]feature{
 	"nack": {
@@ -35,10 +36,10 @@ var features = map[string]feature{
 		},
 	},
 	"ack-timeout": {
-		options: []redelivery.Option{redelivery.WithAckTimeout(ms(200)), redelivery.WithAckTimeoutRedeliveryBackoff(growing)},
+		options: []redelivery.Option{redelivery.WithAckTimeout(200 * time.Millisecond), redelivery.WithAckTimeoutRedeliveryBackoff(growing)},
 		test: func(x *cell) {
 			x.failTwice(func(msg pulsar.Message, count uint32) time.Time {
-				due := time.Now().Add(ms(200) + growing.Next(count))
+				due := time.Now().Add(200*time.Millisecond + growing.Next(count))
 				if err := x.c.InProgress(msg); errors.Is(err, redelivery.ErrNotInFlight) {
 					return time.Time{} // on a slow machine it is over already
 				}
@@ -57,14 +58,14 @@ var features = map[string]feature{
 				require.False(x.t, done[text], "%s came twice", text)
 				at, again := due[text]
 				if !again {
-					due[text] = time.Now().Add(ms(300))
-					require.NoError(x.t, x.c.ReconsumeLaterAfter(bg, msg, ms(300), map[string]string{"why": "busy"}))
+					due[text] = time.Now().Add(300 * time.Millisecond)
+					require.NoError(x.t, x.c.ReconsumeLaterAfter(context.Background(), msg, 300*time.Millisecond, map[string]string{"why": "busy"}))
 					continue
 				}
 				require.False(x.t, time.Now().Before(at), "early")
 				require.Equal(x.t, "1", msg.Properties()["RECONSUMETIMES"])
 				require.Equal(x.t, "busy", msg.Properties()["why"])
-				require.Equal(x.t, retryTopic(x.topics[0]), msg.Topic())
+				require.Equal(x.t, testkit.RetryTopic(x.topics[0]), msg.Topic())
 				done[text] = true
 				require.NoError(x.t, x.c.Ack(msg))
 			}
@@ -72,12 +73,12 @@ var features = map[string]feature{
 		},
 	},
 	"dead-letter": {
-		options: []redelivery.Option{redelivery.WithNackRedeliveryDelay(ms(100))},
+		options: []redelivery.Option{redelivery.WithNackRedeliveryDelay(100 * time.Millisecond)},
 		dlq:     func(o *pulsar.ConsumerOptions) { o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2} },
 		test:    (*cell).failUntilDead,
 	},
 	"one-of-a-batch": {
-		options: []redelivery.Option{redelivery.WithNackRedeliveryDelay(ms(200))},
+		options: []redelivery.Option{redelivery.WithNackRedeliveryDelay(200 * time.Millisecond)},
 		batched: true,
 		test: func(x *cell) {
 			x.publish(3, true)
@@ -91,7 +92,7 @@ var features = map[string]feature{
 				require.Equal(x.t, times[text], x.c.RedeliveryCount(msg))
 				times[text]++
 				if text == "1" && times[text] == 1 {
-					due = time.Now().Add(ms(200))
+					due = time.Now().Add(200 * time.Millisecond)
 					x.c.Nack(msg)
 					continue
 				}
@@ -125,16 +126,16 @@ func (x *cell) failTwice(fail func(msg pulsar.Message, count uint32) time.Time) 
 }
 
 func (x *cell) failUntilDead() {
-	opts := x.options(deadLetterTopic(x.topics[0]), pulsar.Exclusive)
+	opts := x.Options(testkit.DeadLetterTopic(x.topics[0]), pulsar.Exclusive)
 	opts.Schema, opts.Decryption = x.opts.Schema, x.opts.Decryption
-	dead, err := x.client.Subscribe(opts)
+	dead, err := x.Client.Subscribe(opts)
 	require.NoError(x.t, err)
 	defer dead.Close()
 	x.publish(cellMessages, false)
 	for range 2 * cellMessages {
 		x.c.Nack(x.receive())
 	}
-	receiving, stop := context.WithCancel(bg)
+	receiving, stop := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
 	go func() { // who does not receive gets no dead letters either
 		defer close(stopped)
@@ -145,7 +146,7 @@ func (x *cell) failUntilDead() {
 	}()
 	texts := map[string]bool{}
 	for range cellMessages {
-		msg := next(x.t, dead, patience)
+		msg := testkit.Next(x.t, dead, testkit.Patience)
 		require.Equal(x.t, "1", msg.Properties()["REDELIVERY_COUNT"])
 		texts[x.text(msg)] = true
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // consumerKind is a kind of consumer that upstream can make.
@@ -53,7 +54,7 @@ var consumerKinds = map[string]consumerKind{
 	},
 	"acks-grouped": {
 		options: func(o *pulsar.ConsumerOptions) {
-			o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 100, MaxTime: ms(600)}
+			o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 100, MaxTime: 600 * time.Millisecond}
 		},
 	},
 	"json-schema": {
@@ -67,13 +68,13 @@ var consumerKinds = map[string]consumerKind{
 		message:  orderMessage, payload: orderID,
 	},
 	"encrypted": {
-		options:  func(o *pulsar.ConsumerOptions) { o.Decryption = keys.decryption() },
-		producer: func(o *pulsar.ProducerOptions) { o.Encryption = keys.encryption(keyName) },
+		options:  func(o *pulsar.ConsumerOptions) { o.Decryption = testkit.NewKeyReader().Decryption() },
+		producer: func(o *pulsar.ProducerOptions) { o.Encryption = testkit.NewKeyReader().Encryption(testkit.KeyName) },
 	},
 	"interceptors": {
-		options: func(o *pulsar.ConsumerOptions) { o.Interceptors = pulsar.ConsumerInterceptors{&witness{}} },
+		options: func(o *pulsar.ConsumerOptions) { o.Interceptors = pulsar.ConsumerInterceptors{&testkit.Witness{}} },
 		check: func(x *cell) {
-			consumers, consumed, acked, _ := x.opts.Interceptors[0].(*witness).seen()
+			consumers, consumed, acked, _ := x.opts.Interceptors[0].(*testkit.Witness).Seen()
 			require.Equal(x.t, []pulsar.Consumer{x.c}, consumers)
 			require.NotZero(x.t, consumed)
 			require.NotZero(x.t, acked)
@@ -96,7 +97,7 @@ func TestKinds(t *testing.T) {
 	for kindName, kind := range consumerKinds {
 		t.Run(kindName, func(t *testing.T) {
 			t.Parallel()
-			if kind.pattern && elsewhere(t) {
+			if kind.pattern && testkit.InOwnProcess(t) {
 				return
 			}
 			for featureName, f := range features {
@@ -114,7 +115,7 @@ func TestKinds(t *testing.T) {
 
 // cell is a consumer of a kind, and a feature that is tried with it.
 type cell struct {
-	*broker
+	*testkit.Broker
 	t       *testing.T
 	kind    consumerKind
 	topics  []string
@@ -128,12 +129,12 @@ type cell struct {
 }
 
 func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
-	x := &cell{broker: newBroker(t), t: t, kind: kind}
-	x.topics = []string{x.topic(kind.partitions)}
+	x := &cell{Broker: testkit.NewBroker(t), t: t, kind: kind}
+	x.topics = []string{x.NewTopic(kind.partitions)}
 	for i := 1; i < kind.topics; i++ {
 		x.addTopic()
 	}
-	x.opts = x.options("", pulsar.Shared)
+	x.opts = x.Options("", pulsar.Shared)
 	switch {
 	case kind.pattern:
 		x.opts.TopicsPattern = x.topics[0] + "(-[0-9])?$"
@@ -147,8 +148,8 @@ func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
 	}
 	if f.dlq != nil {
 		f.dlq(&x.opts)
-		x.opts.DLQ.DeadLetterTopic = deadLetterTopic(x.topics[0])
-		x.opts.DLQ.RetryLetterTopic = retryTopic(x.topics[0])
+		x.opts.DLQ.DeadLetterTopic = testkit.DeadLetterTopic(x.topics[0])
+		x.opts.DLQ.RetryLetterTopic = testkit.RetryTopic(x.topics[0])
 		if kind.producer != nil {
 			kind.producer(&x.opts.DLQ.ProducerOptions)
 		}
@@ -156,7 +157,7 @@ func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
 	if kind.compacted {
 		x.compact(f)
 	}
-	c, err := redelivery.Subscribe(x.client, x.opts, append(f.options, redelivery.WithLogger(logtest.Logger(t)))...)
+	c, err := redelivery.Subscribe(x.Client, x.opts, append(f.options, redelivery.WithLogger(logtest.Logger(t)))...)
 	if refused != "" {
 		require.ErrorContains(t, err, refused)
 		return
@@ -173,10 +174,10 @@ func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
 		require.NoError(t, c.AckCumulative(x.last))
 	}
 	for _, topic := range x.topics {
-		x.settles(topic, x.kind.partitions)
+		x.Settles(topic, x.kind.partitions)
 	}
 	if f.dlq != nil && x.opts.RetryEnable {
-		x.settles(retryTopic(x.topics[0]), 0)
+		x.Settles(testkit.RetryTopic(x.topics[0]), 0)
 	}
 	require.Zero(t, c.Stats().Failed)
 	if len(x.removed) == 0 {
@@ -189,7 +190,7 @@ func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
 
 func (x *cell) addTopic() {
 	topic := fmt.Sprintf("%s-%d", x.topics[0], len(x.topics))
-	x.rest("PUT", topic, "", nil, nil)
+	x.Admin("PUT", topic, "", nil, nil)
 	x.topics = append(x.topics, topic)
 }
 
@@ -218,7 +219,7 @@ func (x *cell) publish(n int, batched bool) {
 		if x.kind.producer != nil {
 			x.kind.producer(&opts)
 		}
-		p, err := x.client.CreateProducer(opts)
+		p, err := x.Client.CreateProducer(opts)
 		require.NoError(x.t, err)
 		defer p.Close()
 		for i := first; i < n; i += len(topics) {
@@ -227,9 +228,9 @@ func (x *cell) publish(n int, batched bool) {
 				m = x.kind.message(fmt.Sprint(i))
 			}
 			m.Key = fmt.Sprint(i)
-			p.SendAsync(bg, m, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(x.t, err) })
+			p.SendAsync(context.Background(), m, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(x.t, err) })
 		}
-		require.NoError(x.t, p.FlushWithCtx(bg))
+		require.NoError(x.t, p.FlushWithCtx(context.Background()))
 	}
 }
 
@@ -246,9 +247,9 @@ func (x *cell) receive() pulsar.Message {
 	x.t.Helper()
 	x.received++
 	if x.opts.MessageChannel == nil {
-		msg := patiently(x.t, x.c)
+		msg := testkit.Patiently(x.t, x.c)
 		for slices.Contains(x.removed, msg.Topic()) { // it was here already
-			msg = patiently(x.t, x.c)
+			msg = testkit.Patiently(x.t, x.c)
 		}
 		if x.last == nil || msg.Topic() == x.topics[0] && msg.ID().EntryID() > x.last.ID().EntryID() {
 			x.last = msg
@@ -259,42 +260,22 @@ func (x *cell) receive() pulsar.Message {
 	case cm := <-x.opts.MessageChannel:
 		require.Same(x.t, x.c, cm.Consumer)
 		return cm.Message
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		require.FailNow(x.t, "no message")
 		return nil
 	}
-}
-
-// patience is for a real broker that has just been started.
-const patience = 30 * time.Second
-
-// patiently receives more than once: upstream's zero-queue consumer may lose the permit of a Receive that begins while
-// it connects.
-func patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
-	t.Helper()
-	for begin := time.Now(); time.Since(begin) < patience; {
-		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
-		msg, err := c.Receive(ctx)
-		cancel()
-		if err == nil {
-			return msg
-		}
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-	}
-	require.FailNow(t, "no message")
-	return nil
 }
 
 // nothing asserts that nothing else comes.
 func (x *cell) nothing() {
 	x.t.Helper()
 	if x.opts.MessageChannel == nil {
-		nothing(x.t, x.c, ms(300))
+		testkit.ReceiveNothing(x.t, x.c, 300*time.Millisecond)
 		return
 	}
 	select {
 	case cm := <-x.opts.MessageChannel:
 		x.t.Errorf("unexpected message %q", x.text(cm.Message))
-	case <-time.After(ms(300)):
+	case <-time.After(300 * time.Millisecond):
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // compact publishes what the feature will publish, before that another value for each key, and has the latter compacted
@@ -16,20 +18,20 @@ func (x *cell) compact(f feature) {
 	if f.batched {
 		n = 3
 	}
-	if x.inProcess == nil { // the other one does not compact
+	if x.InProcess == nil { // the other one does not compact
 		x.kind.message = func(string) *pulsar.ProducerMessage { return &pulsar.ProducerMessage{Payload: []byte("old")} }
 		x.publish(n, false)
 		x.kind.message = nil
 	}
 	x.publish(n, f.batched)
 	x.published = true
-	if x.inProcess == nil {
-		x.rest("PUT", x.topics[0], "/compaction", nil, nil)
+	if x.InProcess == nil {
+		x.Admin("PUT", x.topics[0], "/compaction", nil, nil)
 		require.Eventually(x.t, func() bool {
 			var state struct{ Status string }
-			x.rest("GET", x.topics[0], "/compaction", nil, &state)
+			x.Admin("GET", x.topics[0], "/compaction", nil, &state)
 			return state.Status == "SUCCESS"
-		}, patience, ms(50))
+		}, testkit.Patience, 50*time.Millisecond)
 	}
 }
 
@@ -54,7 +56,7 @@ func found(x *cell) {
 }
 
 func addPartitions(x *cell) {
-	x.rest("POST", x.topics[0], "/partitions", 3, nil)
+	x.Admin("POST", x.topics[0], "/partitions", 3, nil)
 	x.kind.partitions = 3
 	x.subscribed(x.topics[0] + "-partition-2")
 }
@@ -78,10 +80,10 @@ func vanish(x *cell) {
 		case i%3 != 2: // of a topic that stays
 			require.NoError(x.t, x.c.Ack(msg))
 		case i == 2:
-			require.NoError(x.t, x.c.NackWithDelay(msg, ms(200)))
+			require.NoError(x.t, x.c.NackWithDelay(msg, 200*time.Millisecond))
 		}
 	}
-	x.rest("DELETE", x.topics[2], "?force=true", nil, nil)
+	x.Admin("DELETE", x.topics[2], "?force=true", nil, nil)
 	x.removed, x.topics = x.topics[2:], x.topics[:2]
 }
 
@@ -92,7 +94,7 @@ func (x *cell) subscribed(topic string) {
 		var stats struct {
 			Subscriptions map[string]struct{ Consumers []any }
 		}
-		x.rest("GET", topic, "/stats", nil, &stats)
-		return len(stats.Subscriptions[sub].Consumers) > 0
-	}, patience, ms(50), "%s was not discovered", strings.TrimPrefix(topic, x.topics[0]))
+		x.Admin("GET", topic, "/stats", nil, &stats)
+		return len(stats.Subscriptions[testkit.Subscription].Consumers) > 0
+	}, testkit.Patience, 50*time.Millisecond, "%s was not discovered", strings.TrimPrefix(topic, x.topics[0]))
 }

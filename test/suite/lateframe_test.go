@@ -12,50 +12,51 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // slowKeys are keys that somebody far away has: the lost key comes when slow is closed.
 type slowKeys struct {
-	keyReader
+	testkit.KeyReader
 	once        *sync.Once
 	asked, slow chan struct{}
 }
 
 func (k slowKeys) PrivateKey(name string, meta map[string]string) (*crypto.EncryptionKeyInfo, error) {
-	if name == lostKeyName {
+	if name == testkit.LostKeyName {
 		k.once.Do(func() { close(k.asked) })
 		<-k.slow
 	}
-	return k.keyReader.PrivateKey(name, meta)
+	return k.KeyReader.PrivateKey(name, meta)
 }
 
 // Upstream reads on for a while after it has noticed that a connection is lost, here since a key takes long. What it
 // reads is cleared before the next connection, and what comes by that is handed out all the same.
 func TestMessagesAfterALostConnectionAreHandedOut(t *testing.T) {
 	t.Parallel()
-	for name, kind := range kinds {
+	for name, kind := range testkit.SubscriptionTypes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const n = 300
-			b, k := newInProcess(t, pulsar.ClientOptions{}), reader()
-			k.found.Store(true)
-			topic := b.topic(0)
-			opts := b.options(topic, kind)
+			b, k := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}), testkit.NewKeyReader()
+			k.Found.Store(true)
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, kind)
 			slow := slowKeys{k, new(sync.Once), make(chan struct{}), make(chan struct{})}
 			opts.Decryption = &pulsar.MessageDecryptionInfo{KeyReader: slow}
-			c := b.subscribe(opts)
-			b.send(topic, n, false)
-			require.NoError(t, c.Ack(receive(t, c))) // on Failover it is the active one now
-			by := &broker{t: t, url: b.url}          // whose connection is read meanwhile
-			by.connect(pulsar.ClientOptions{})
-			by.publish(pulsar.ProducerOptions{Topic: topic, Encryption: k.encryption(lostKeyName)}, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n))})
+			c := b.Subscribe(opts)
+			b.Send(topic, n, false)
+			require.NoError(t, c.Ack(testkit.Receive(t, c))) // on Failover it is the active one now
+			by := &testkit.Broker{T: t, URL: b.URL}          // whose connection is read meanwhile
+			by.Connect(pulsar.ClientOptions{})
+			by.Publish(pulsar.ProducerOptions{Topic: topic, Encryption: k.Encryption(testkit.LostKeyName)}, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n))})
 			waittest.Next(t, slow.asked)
 			lost := c.NextLoss()
-			b.inProcess.RefuseConnections(true)
-			b.inProcess.DropConnections()
+			b.InProcess.RefuseConnections(true)
+			b.InProcess.DropConnections()
 			acked := 1
 			for noticed := false; !noticed; { // by writing
-				ctx, cancel := context.WithTimeout(t.Context(), ms(150))
+				ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 				if msg, err := c.Receive(ctx); err == nil { // else the loss is noticed already
 					require.NoError(t, c.Ack(msg))
 					acked++
@@ -64,24 +65,24 @@ func TestMessagesAfterALostConnectionAreHandedOut(t *testing.T) {
 				select {
 				case <-lost:
 					noticed = true
-				case <-time.After(ms(150)):
+				case <-time.After(150 * time.Millisecond):
 				}
 				require.Less(t, acked, n/2)
 			}
 			close(slow.slow)
-			time.Sleep(ms(50)) // it is read, and waits behind others, as the application is at work
-			b.inProcess.RefuseConnections(false)
-			require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, patience, ms(1))
+			time.Sleep(50 * time.Millisecond) // it is read, and waits behind others, as the application is at work
+			b.InProcess.RefuseConnections(false)
+			require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, testkit.Patience, time.Millisecond)
 			left := map[string]bool{}
 			for i := acked; i <= n; i++ {
 				left[fmt.Sprint(i)] = true
 			}
 			for len(left) > 0 {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				delete(left, string(msg.Payload()))
 				require.NoError(t, c.Ack(msg))
 			}
-			b.settles(topic, 0)
+			b.Settles(topic, 0)
 		})
 	}
 }

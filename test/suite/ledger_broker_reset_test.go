@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // An operator moves the cursor back long after everything was acknowledged: all of it is to be handled again, however
@@ -18,35 +19,35 @@ func TestOperatorsCursorReset(t *testing.T) {
 		t.Skip("20 seconds")
 	}
 	t.Parallel()
-	needsRealBroker(t, "cursor reset")
+	testkit.NeedsRealBroker(t, "cursor reset")
 	const n = 20
-	for kind := range kinds {
+	for kind := range testkit.SubscriptionTypes {
 		for _, batched := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s batched=%t", kind, batched), func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
 				before := time.Now().Add(-time.Second)
-				b.send(topic, n, batched)
-				c := b.subscribe(b.options(topic, kinds[kind]), redelivery.WithNackRedeliveryDelay(ms(200)))
+				b.Send(topic, n, batched)
+				c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]), redelivery.WithNackRedeliveryDelay(200*time.Millisecond))
 				for round := range 2 {
-					j, failed := newJournal(), map[string]bool{}
-					drain(t, c, 2*time.Second, func(msg pulsar.Message) {
-						j.taken(msg)
-						if !failed[name(msg)] && len(failed) < n/2 {
-							failed[name(msg)] = true
+					j, failed := testkit.NewJournal(), map[string]bool{}
+					testkit.Drain(t, c, 2*time.Second, func(msg pulsar.Message) {
+						j.Taken(msg)
+						if !failed[testkit.Name(msg)] && len(failed) < n/2 {
+							failed[testkit.Name(msg)] = true
 							c.Nack(msg)
 							return
 						}
 						require.NoError(t, c.Ack(msg))
-						j.done(msg)
+						j.Done(msg)
 					})
 					t.Logf("round %d: %+v", round, c.Stats())
-					j.complete(t, n)
-					b.settles(topic, 0)
+					j.Complete(t, n)
+					b.Settles(topic, 0)
 					if round == 0 {
 						time.Sleep(10 * time.Second) // and two that nothing came
-						b.rest("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", sub, before.UnixMilli()), nil, nil)
+						b.Admin("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", testkit.Subscription, before.UnixMilli()), nil, nil)
 					}
 				}
 			})
@@ -68,26 +69,26 @@ func TestUnloadWhileMessagesWait(t *testing.T) {
 			_ = c.InProgress(msg) // its clock starts now
 		}
 	}
-	for way, option := range waysToFail(delay) {
-		for kind := range kinds {
+	for way, option := range testkit.WaysToFail(delay) {
+		for kind := range testkit.SubscriptionTypes {
 			for _, batched := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s %s batched=%t", way, kind, batched), func(t *testing.T) {
 					t.Parallel()
-					b := newBroker(t)
+					b := testkit.NewBroker(t)
 					// A copy's acknowledgement that an unload leaves without an answer keeps upstream from reconnecting
 					// for that long.
-					b.connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
-					topic := b.topic(0)
-					b.send(topic, n, batched)
-					opts := b.options(topic, kinds[kind])
+					b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
+					topic := b.NewTopic(0)
+					b.Send(topic, n, batched)
+					opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 					opts.AckWithResponse = true
-					c := b.subscribe(opts, option)
+					c := b.Subscribe(opts, option)
 					due, last, acked := map[string]time.Time{}, map[string]pulsar.Message{}, map[string]bool{}
 					for round := range uint32(rounds) {
 						seen := map[string]bool{}
 						for len(seen) < n-len(acked) {
-							msg := receive(t, c)
-							now, which := time.Now(), name(msg)
+							msg := testkit.Receive(t, c)
+							now, which := time.Now(), testkit.Name(msg)
 							require.False(t, acked[which], "%s came after its Ack had returned nil", which)
 							require.False(t, seen[which], "%s came twice", which)
 							require.False(t, now.Before(due[which]), "%s is early by %v", which, due[which].Sub(now))
@@ -97,14 +98,14 @@ func TestUnloadWhileMessagesWait(t *testing.T) {
 						}
 						for which := range seen { // a third is acknowledged after all
 							if len(acked) < n/rounds*int(round+1) {
-								b.acks(c, last[which])
+								acks(b, c, last[which])
 								acked[which] = true
 							}
 						}
-						b.unload(topic)
+						b.Unload(topic)
 					}
-					nothing(t, c, delay+time.Second)
-					b.settles(topic, 0)
+					testkit.ReceiveNothing(t, c, delay+time.Second)
+					b.Settles(topic, 0)
 				})
 			}
 		}
@@ -113,12 +114,12 @@ func TestUnloadWhileMessagesWait(t *testing.T) {
 
 // acks acknowledges a message at a broker that was just unloading its topic: a busy one may leave an acknowledgement
 // without an answer.
-func (b *broker) acks(c *redelivery.Consumer, msg pulsar.Message) {
-	b.t.Helper()
+func acks(b *testkit.Broker, c *redelivery.Consumer, msg pulsar.Message) {
+	b.T.Helper()
 	err := c.Ack(msg)
 	for tries := 0; err != nil && tries < 2; tries++ {
-		b.t.Logf("Ack of %s: %v", name(msg), err)
+		b.T.Logf("Ack of %s: %v", testkit.Name(msg), err)
 		err = c.Ack(msg)
 	}
-	require.NoError(b.t, err)
+	require.NoError(b.T, err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // The redelivery is ready for whoever reads the channel next, and then its message is acknowledged.
@@ -24,16 +25,16 @@ func TestChanHandsOutNothingThatWasAcknowledgedMeanwhile(t *testing.T) {
 		},
 		"AckCumulative": (*redelivery.Consumer).AckCumulative,
 	} {
-		for kind := range kinds {
+		for kind := range testkit.SubscriptionTypes {
 			if how == "AckCumulative" && kind != "Exclusive" && kind != "Failover" {
 				continue
 			}
 			t.Run(how+" "+kind, func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
-				b.send(topic, 2, false)
-				c := b.subscribe(b.options(topic, kinds[kind]), redelivery.WithNackRedeliveryDelay(ms(100)))
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				b.Send(topic, 2, false)
+				c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
 				first, second := <-c.Chan(), <-c.Chan()
 				c.Nack(first)
 				c.NackID(second.ID())
@@ -43,10 +44,10 @@ func TestChanHandsOutNothingThatWasAcknowledgedMeanwhile(t *testing.T) {
 				select {
 				case cm := <-c.Chan():
 					require.FailNow(t, "a message came after its Ack had returned nil", "%s", cm.Payload())
-				case <-time.After(ms(500)):
+				case <-time.After(500 * time.Millisecond):
 				}
 				require.Zero(t, c.Stats().Waiting)
-				b.settles(topic, 0)
+				b.Settles(topic, 0)
 			})
 		}
 	}
@@ -57,18 +58,18 @@ func TestCumulativeAckOfASettledMessageSettlesEarlierOnes(t *testing.T) {
 	t.Parallel()
 	const waiting, held, last = 3, 3, 6
 	for _, kind := range []string{"Exclusive", "Failover"} {
-		for _, pause := range []time.Duration{0, ms(1500)} {
+		for _, pause := range []time.Duration{0, 1500 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%s after %v", kind, pause), func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
-				b.send(topic, last+1, false)
-				opts := b.options(topic, kinds[kind])
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				b.Send(topic, last+1, false)
+				opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 				opts.AckWithResponse = true
-				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(4*time.Second), redelivery.WithAckTimeout(4*time.Second))
+				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(4*time.Second), redelivery.WithAckTimeout(4*time.Second))
 				var msgs []pulsar.Message
 				for range last + 1 {
-					msgs = append(msgs, receive(t, c))
+					msgs = append(msgs, testkit.Receive(t, c))
 				}
 				require.NoError(t, c.Ack(msgs[last]))
 				for _, msg := range msgs[:waiting] {
@@ -77,8 +78,8 @@ func TestCumulativeAckOfASettledMessageSettlesEarlierOnes(t *testing.T) {
 				time.Sleep(pause)
 				require.NoError(t, c.AckCumulative(msgs[last]))
 				require.Zero(t, c.Stats().Waiting)
-				nothing(t, c, 6*time.Second)
-				b.settles(topic, 0)
+				testkit.ReceiveNothing(t, c, 6*time.Second)
+				b.Settles(topic, 0)
 			})
 		}
 	}
@@ -95,14 +96,14 @@ func TestReceiveWithADoneContextTakesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			b.send(topic, n, false)
-			opts := b.options(topic, pulsar.Shared)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			b.Send(topic, n, false)
+			opts := b.Options(topic, pulsar.Shared)
 			adjust(&opts)
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(100)))
-			c.Nack(receive(t, c))
-			time.Sleep(ms(500)) // messages are ready, and the redelivery as well
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+			c.Nack(testkit.Receive(t, c))
+			time.Sleep(500 * time.Millisecond) // messages are ready, and the redelivery as well
 			canceled, cancel := context.WithCancel(context.Background())
 			cancel()
 			expired, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
@@ -114,13 +115,13 @@ func TestReceiveWithADoneContextTakesNothing(t *testing.T) {
 				_, err = c.Receive(expired)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			}
-			j := newJournal()
-			drain(t, c, time.Second, func(msg pulsar.Message) {
-				j.taken(msg)
+			j := testkit.NewJournal()
+			testkit.Drain(t, c, time.Second, func(msg pulsar.Message) {
+				j.Taken(msg)
 				require.NoError(t, c.Ack(msg))
-				j.done(msg)
+				j.Done(msg)
 			})
-			j.complete(t, n)
+			j.Complete(t, n)
 		})
 	}
 }
@@ -129,10 +130,10 @@ func TestReceiveWithADoneContextTakesNothing(t *testing.T) {
 func TestReceiveWithADoneContextTakesNothingDuringSeeks(t *testing.T) {
 	t.Parallel()
 	const n = 200
-	b := newBroker(t)
-	topic := b.topic(0)
-	b.send(topic, n, false)
-	c := b.subscribe(b.options(topic, pulsar.Exclusive))
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	b.Send(topic, n, false)
+	c := b.Subscribe(b.Options(topic, pulsar.Exclusive))
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	seeking, stop := context.WithTimeout(context.Background(), 3*time.Second)
@@ -151,12 +152,12 @@ func TestReceiveWithADoneContextTakesNothingDuringSeeks(t *testing.T) {
 	}
 	for seeking.Err() == nil {
 		require.NoError(t, c.SeekByTime(time.Now().Add(-time.Hour)))
-		time.Sleep(ms(100))
+		time.Sleep(100 * time.Millisecond)
 	}
 	workers.Wait()
 	require.Zero(t, taken.Load(), "messages were taken with a done context")
-	j := newJournal()
-	j.done(receive(t, c)) // after the last Seek the consumer connects again
-	drain(t, c, time.Second, func(msg pulsar.Message) { j.done(msg) })
-	j.complete(t, n)
+	j := testkit.NewJournal()
+	j.Done(testkit.Receive(t, c)) // after the last Seek the consumer connects again
+	testkit.Drain(t, c, time.Second, func(msg pulsar.Message) { j.Done(msg) })
+	j.Complete(t, n)
 }

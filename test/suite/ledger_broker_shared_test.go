@@ -12,16 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // shadow returns the name of a new shadow topic (PIP-180) of source: its messages have the ids of the source's.
-func (b *broker) shadow(source string) string {
+func shadow(b *testkit.Broker, source string) string {
 	name := source + "-shadow"
-	b.rest("PUT", name, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
-	b.rest("PUT", source, "/shadowTopics", []string{name}, nil)
-	require.Eventually(b.t, func() bool { // it begins with what is published from then on
+	b.Admin("PUT", name, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
+	b.Admin("PUT", source, "/shadowTopics", []string{name}, nil)
+	require.Eventually(b.T, func() bool { // it begins with what is published from then on
 		var stats struct{ Cursors map[string]any }
-		b.rest("GET", source, "/internalStats", nil, &stats)
+		b.Admin("GET", source, "/internalStats", nil, &stats)
 		return len(stats.Cursors) > 0
 	}, 20*time.Second, 20*time.Millisecond)
 	return name
@@ -30,22 +31,22 @@ func (b *broker) shadow(source string) string {
 // A message and its shadow have one id and are two messages.
 func TestShadowTopicIsNotItsSource(t *testing.T) {
 	t.Parallel()
-	needsRealBroker(t, "shadow topics")
+	testkit.NeedsRealBroker(t, "shadow topics")
 	const n = 20
-	for kind := range kinds {
+	for kind := range testkit.SubscriptionTypes {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			source := b.topic(0)
-			shadow := b.shadow(source)
-			opts := b.options(source, kinds[kind])
+			b := testkit.NewBroker(t)
+			source := b.NewTopic(0)
+			shadow := shadow(b, source)
+			opts := b.Options(source, testkit.SubscriptionTypes[kind])
 			opts.Topic, opts.Topics = "", []string{source, shadow}
 			opts.ReceiverQueueSize = 5 // so that each of the two goes on while the other's messages are at work
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(300)))
-			b.send(source, n, false)
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
+			b.Send(source, n, false)
 			failed, acked := map[string]bool{}, map[string]int{}
-			drain(t, c, 5*time.Second, func(msg pulsar.Message) {
-				which := msg.Topic() + " " + name(msg)
+			testkit.Drain(t, c, 5*time.Second, func(msg pulsar.Message) {
+				which := msg.Topic() + " " + testkit.Name(msg)
 				if !failed[which] && len(failed) < n {
 					failed[which] = true
 					c.Nack(msg)
@@ -58,8 +59,8 @@ func TestShadowTopicIsNotItsSource(t *testing.T) {
 			for which, times := range acked {
 				require.Equal(t, 1, times, which)
 			}
-			b.settles(source, 0)
-			b.settles(shadow, 0)
+			b.Settles(source, 0)
+			b.Settles(shadow, 0)
 		})
 	}
 }
@@ -68,18 +69,18 @@ func TestShadowTopicIsNotItsSource(t *testing.T) {
 func TestNothingIsEarlyWhenAConsumerJoinsKeyShared(t *testing.T) {
 	t.Parallel()
 	const n, delay = 60, 3 * time.Second
-	b := newBroker(t)
-	topic := b.topic(0)
-	b.send(topic, n, false)
-	first := b.subscribe(b.options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(delay))
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	b.Send(topic, n, false)
+	first := b.Subscribe(b.Options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(delay))
 	var due sync.Map // of time.Time by name
 	for range n {
-		msg := receive(t, first)
-		due.Store(name(msg), time.Now().Add(delay))
+		msg := testkit.Receive(t, first)
+		due.Store(testkit.Name(msg), time.Now().Add(delay))
 		first.Nack(msg)
-		time.Sleep(ms(5))
+		time.Sleep(5 * time.Millisecond)
 	}
-	second := b.subscribe(b.options(topic, pulsar.KeyShared))
+	second := b.Subscribe(b.Options(topic, pulsar.KeyShared))
 	var early, came [2]atomic.Int32
 	var earliest atomic.Int64
 	ctx, cancel := context.WithTimeout(context.Background(), 2*delay)
@@ -93,14 +94,14 @@ func TestNothingIsEarlyWhenAConsumerJoinsKeyShared(t *testing.T) {
 					return
 				}
 				now := time.Now()
-				planned, _ := due.Load(name(msg))
+				planned, _ := due.Load(testkit.Name(msg))
 				if by := planned.(time.Time).Sub(now); by > 0 {
 					early[i].Add(1)
 					earliest.Store(max(earliest.Load(), int64(by)))
 				}
 				came[i].Add(1)
 				if err := c.Ack(msg); err == nil && came[0].Load()+came[1].Load() == n {
-					time.AfterFunc(ms(300), cancel)
+					time.AfterFunc(300*time.Millisecond, cancel)
 				}
 			}
 		})
@@ -116,19 +117,19 @@ func TestGoodSiblingsOfABadMessageAreHandledOnce(t *testing.T) {
 	t.Parallel()
 	const n, consumers, tries = 40, 3, 4
 	for _, index := range []bool{false, true} {
-		for _, work := range []time.Duration{0, ms(50)} {
+		for _, work := range []time.Duration{0, 50 * time.Millisecond} {
 			t.Run(fmt.Sprintf("index acks=%t, a message takes %v", index, work), func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
 				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 				defer cancel()
 				var consuming sync.WaitGroup
 				var good, bad atomic.Int32
 				for range consumers {
-					opts := b.options(topic, pulsar.Shared)
+					opts := b.Options(topic, pulsar.Shared)
 					opts.EnableBatchIndexAcknowledgment = index
-					c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(600)))
+					c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(600*time.Millisecond))
 					consuming.Go(func() {
 						for {
 							msg, err := c.Receive(ctx)
@@ -136,7 +137,7 @@ func TestGoodSiblingsOfABadMessageAreHandledOnce(t *testing.T) {
 								return
 							}
 							switch {
-							case name(msg) != "7":
+							case testkit.Name(msg) != "7":
 								time.Sleep(work)
 								good.Add(1)
 							case bad.Add(1) < tries:
@@ -149,7 +150,7 @@ func TestGoodSiblingsOfABadMessageAreHandledOnce(t *testing.T) {
 						}
 					})
 				}
-				b.send(topic, n, true)
+				b.Send(topic, n, true)
 				consuming.Wait()
 				require.EqualValues(t, tries, bad.Load())
 				require.EqualValues(t, n-1, good.Load(), "siblings were handled again")
@@ -160,17 +161,17 @@ func TestGoodSiblingsOfABadMessageAreHandledOnce(t *testing.T) {
 
 // What was asked for on Shared may go to another consumer, which nobody tells the first.
 func TestWaitingForgetsWhatWentToAnotherConsumer(t *testing.T) {
-	takesMinutes(t) // ten requests in vain; internal/partition has them in virtual time
+	testkit.TakesMinutes(t) // ten requests in vain; internal/partition has them in virtual time
 	t.Parallel()
 	const n = 40
-	b := newBroker(t)
-	topic := b.topic(0)
-	b.send(topic, n, false)
-	first := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(ms(500)))
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	b.Send(topic, n, false)
+	first := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
 	for range n {
-		first.Nack(receive(t, first))
+		first.Nack(testkit.Receive(t, first))
 	}
-	second := b.subscribe(b.options(topic, pulsar.Shared))
+	second := b.Subscribe(b.Options(topic, pulsar.Shared))
 	ctx, cancel := context.WithCancel(context.Background())
 	var consuming sync.WaitGroup
 	var acked [2]atomic.Int32
@@ -187,8 +188,8 @@ func TestWaitingForgetsWhatWentToAnotherConsumer(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return acked[0].Load()+acked[1].Load() >= n }, 15*time.Second, ms(20))
-	require.Eventually(t, func() bool { return first.Stats().Waiting == 0 }, 2*time.Minute, ms(100), // ten requests in vain take more than one
+	require.Eventually(t, func() bool { return acked[0].Load()+acked[1].Load() >= n }, 15*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return first.Stats().Waiting == 0 }, 2*time.Minute, 100*time.Millisecond, // ten requests in vain take more than one
 		"all messages are acknowledged: %d here, %d elsewhere", acked[0].Load(), acked[1].Load())
 	cancel()
 	consuming.Wait()
@@ -197,19 +198,19 @@ func TestWaitingForgetsWhatWentToAnotherConsumer(t *testing.T) {
 // Late counts redeliveries that were late, not those that nobody took.
 func TestLateDoesNotCountASlowApplication(t *testing.T) {
 	t.Parallel()
-	for kind := range kinds {
+	for kind := range testkit.SubscriptionTypes {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			b.send(topic, 5, false)
-			c := b.subscribe(b.options(topic, kinds[kind]), redelivery.WithNackRedeliveryDelay(ms(300)))
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			b.Send(topic, 5, false)
+			c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]), redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
 			for range 5 {
-				c.NackID(receive(t, c).ID())
+				c.NackID(testkit.Receive(t, c).ID())
 			}
 			time.Sleep(3 * time.Second) // all of them are here long before that
 			for range 5 {
-				require.NoError(t, c.Ack(receive(t, c)))
+				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			}
 			require.Zero(t, c.Stats().Late)
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A rewind sends again what upstream's queue still holds, and a slow application meets the copies long after its own
@@ -16,21 +17,21 @@ import (
 func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
 	t.Parallel()
 	const n = 300
-	delay := ms(300)
-	for way, option := range waysToFail(delay) {
+	delay := 300 * time.Millisecond
+	for way, option := range testkit.WaysToFail(delay) {
 		for _, kind := range []string{"Exclusive", "Failover"} {
 			for _, response := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s %s AckWithResponse=%t", kind, way, response), func(t *testing.T) {
 					t.Parallel()
-					b := newBroker(t)
-					topic := b.topic(0)
-					b.send(topic, n, false)
-					opts := b.options(topic, kinds[kind])
+					b := testkit.NewBroker(t)
+					topic := b.NewTopic(0)
+					b.Send(topic, n, false)
+					opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 					opts.AckWithResponse = response
-					c := b.subscribe(opts, option)
-					j, failed := newJournal(), false
-					drain(t, c, 2*time.Second, func(msg pulsar.Message) {
-						j.taken(msg)
+					c := b.Subscribe(opts, option)
+					j, failed := testkit.NewJournal(), false
+					testkit.Drain(t, c, 2*time.Second, func(msg pulsar.Message) {
+						j.Taken(msg)
 						if !failed {
 							failed = true
 							switch way {
@@ -41,13 +42,13 @@ func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
 							}
 							return
 						}
-						time.Sleep(ms(8))
+						time.Sleep(8 * time.Millisecond)
 						require.NoError(t, c.Ack(msg))
-						j.done(msg)
+						j.Done(msg)
 					})
 					t.Logf("%+v", c.Stats())
-					j.complete(t, n)
-					b.settles(topic, 0)
+					j.Complete(t, n)
+					b.Settles(topic, 0)
 				})
 			}
 		}
@@ -56,38 +57,38 @@ func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
 
 // What was asked for waits in upstream's queue behind 49 messages of 1.2 s each: nearly a minute.
 func TestOneRequestIsEnoughForASlowApplication(t *testing.T) {
-	takesMinutes(t)
+	testkit.TakesMinutes(t)
 	t.Parallel()
 	const n = 85
-	each(t, map[string]func(*redelivery.Consumer, pulsar.Message){
+	testkit.Each(t, map[string]func(*redelivery.Consumer, pulsar.Message){
 		"Nack":   (*redelivery.Consumer).Nack,
 		"NackID": func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
 	}, func(t *testing.T, nack func(*redelivery.Consumer, pulsar.Message)) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(0)
-		b.send(topic, n, false)
-		opts := b.options(topic, pulsar.Shared)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		b.Send(topic, n, false)
+		opts := b.Options(topic, pulsar.Shared)
 		opts.ReceiverQueueSize = 50
-		c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(500)))
-		j, start, failed := newJournal(), time.Now(), ""
-		drain(t, c, 5*time.Second, func(msg pulsar.Message) {
-			j.taken(msg)
-			switch name(msg) {
+		c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
+		j, start, failed := testkit.NewJournal(), time.Now(), ""
+		testkit.Drain(t, c, 5*time.Second, func(msg pulsar.Message) {
+			j.Taken(msg)
+			switch testkit.Name(msg) {
 			case failed:
 				t.Logf("again after %v", time.Since(start).Round(time.Second))
 			default:
 				if failed == "" {
-					failed = name(msg)
+					failed = testkit.Name(msg)
 					nack(c, msg)
 					return
 				}
 			}
-			time.Sleep(ms(1200))
+			time.Sleep(1200 * time.Millisecond)
 			require.NoError(t, c.Ack(msg))
-			j.done(msg)
+			j.Done(msg)
 		})
-		j.complete(t, n)
+		j.Complete(t, n)
 	})
 }
 
@@ -96,30 +97,30 @@ func TestOneRequestIsEnoughForASlowApplication(t *testing.T) {
 func TestReconnectSparesWhatTheMessageChannelHeld(t *testing.T) {
 	t.Parallel()
 	const n = 60
-	for kind := range kinds {
+	for kind := range testkit.SubscriptionTypes {
 		for _, batched := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s batched=%t", kind, batched), func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
-				b.send(topic, n, batched)
-				opts := b.options(topic, kinds[kind])
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				b.Send(topic, n, batched)
+				opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 				opts.AckWithResponse = true
-				c := b.subscribe(opts)
-				j, taken := newJournal(), 0
-				drain(t, c, 3*time.Second, func(msg pulsar.Message) {
-					j.taken(msg)
+				c := b.Subscribe(opts)
+				j, taken := testkit.NewJournal(), 0
+				testkit.Drain(t, c, 3*time.Second, func(msg pulsar.Message) {
+					j.Taken(msg)
 					taken++
 					if taken == 20 {
-						b.unload(topic)
+						b.Unload(topic)
 						time.Sleep(time.Second) // it has reconnected, and has its queue again
 					}
-					time.Sleep(ms(20))
+					time.Sleep(20 * time.Millisecond)
 					require.NoError(t, c.Ack(msg))
-					j.done(msg)
+					j.Done(msg)
 				})
-				j.complete(t, n)
-				b.settles(topic, 0)
+				j.Complete(t, n)
+				b.Settles(topic, 0)
 			})
 		}
 	}

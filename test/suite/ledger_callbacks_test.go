@@ -11,26 +11,8 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
-
-// callbacks is an interceptor of functions; those that are nil do nothing.
-type callbacks struct {
-	before, acknowledged func()
-}
-
-func (x callbacks) BeforeConsume(pulsar.ConsumerMessage) {
-	if x.before != nil {
-		x.before()
-	}
-}
-
-func (x callbacks) OnAcknowledge(pulsar.Consumer, pulsar.MessageID) {
-	if x.acknowledged != nil {
-		x.acknowledged()
-	}
-}
-
-func (x callbacks) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) {}
 
 // Whatever the feeder of Chan calls may close the Consumer.
 func TestCloseFromWhatTheFeederCalls(t *testing.T) {
@@ -40,7 +22,7 @@ func TestCloseFromWhatTheFeederCalls(t *testing.T) {
 				redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Func(func(uint32) time.Duration { close(); return 0 }))}
 		},
 		"interceptor": func(close func()) (pulsar.ConsumerOptions, []redelivery.Option) {
-			return pulsar.ConsumerOptions{Interceptors: pulsar.ConsumerInterceptors{callbacks{before: close}}}, nil
+			return pulsar.ConsumerOptions{Interceptors: pulsar.ConsumerInterceptors{testkit.Callbacks{Before: close}}}, nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,40 +32,40 @@ func TestCloseFromWhatTheFeederCalls(t *testing.T) {
 				c.Close()
 				close(closed)
 			})
-			c, s := newStandIn(t, opts, options...)
-			s.publish(entries(1)...)
+			c, s := testkit.NewStandIn(t, opts, options...)
+			s.Publish(testkit.Entries(1)...)
 			select {
 			case <-c.Chan():
 			case <-closed:
 			case <-time.After(10 * time.Second):
 			}
-			returns(t, func() error { <-closed; return nil })
+			testkit.Returns(t, func() error { <-closed; return nil })
 		})
 	}
 }
 
 // What was acknowledged twelve seconds ago is new to the application's operator, who moved the cursor back.
 func TestOperatorsCursorResetInVirtualTime(t *testing.T) {
-	for which, kind := range kinds {
+	for which, kind := range testkit.SubscriptionTypes {
 		t.Run(which, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 20
-				c, s := newStandIn(t, pulsar.ConsumerOptions{Type: kind}, redelivery.WithNackRedeliveryDelay(ms(100)))
-				s.publish(entries(numbers(n)...)...)
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: kind}, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+				s.Publish(testkit.Entries(testkit.Numbers(n)...)...)
 				for round := range 2 {
 					failed := map[string]bool{}
 					acked := map[string]int{}
-					drain(t, c, 12*time.Second, func(msg pulsar.Message) {
-						if !failed[name(msg)] && len(failed) < n/2 {
-							failed[name(msg)] = true
+					testkit.Drain(t, c, 12*time.Second, func(msg pulsar.Message) {
+						if !failed[testkit.Name(msg)] && len(failed) < n/2 {
+							failed[testkit.Name(msg)] = true
 							c.Nack(msg)
 							return
 						}
 						require.NoError(t, c.Ack(msg))
-						acked[name(msg)]++
+						acked[testkit.Name(msg)]++
 					})
 					require.Len(t, acked, n, "round %d", round)
-					s.reset()
+					s.Reset()
 				}
 			})
 		})
@@ -92,7 +74,7 @@ func TestOperatorsCursorResetInVirtualTime(t *testing.T) {
 
 // An id says how large its batch is, and anybody can make one up.
 func TestNackIDOfAHugeBatchIndexIsCheap(t *testing.T) {
-	c, _ := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
+	c, _ := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	c.NackID(pulsar.NewMessageID(1, 1, 1<<24, 0))

@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // pair is what two consumers of one subscription have done with messages that fail twice.
@@ -42,7 +42,7 @@ type planned struct {
 // handle handles a message in one of the two consumers.
 func (p *pair) handle(consumer int, c pulsar.Consumer, msg pulsar.Message) {
 	p.mu.Lock()
-	now, which := time.Now(), name(msg)
+	now, which := time.Now(), testkit.Name(msg)
 	if by := p.due[which].at.Sub(now); by > 0 && p.due[which].consumer == consumer {
 		p.early++
 		p.earliest = max(p.earliest, by)
@@ -85,14 +85,14 @@ func (p *pair) rests(ctx context.Context, d time.Duration, n int) (complete bool
 		if resting {
 			return complete
 		}
-		time.Sleep(ms(10))
+		time.Sleep(10 * time.Millisecond)
 	}
 	return false
 }
 
 // run has two consumers work until n messages are acknowledged and no more come. Their topic is unloaded while messages
 // wait and none is at work, so that no acknowledgement is lost. The second consumer joins halfway, and takes over some.
-func (p *pair) run(b *broker, topic string, n, unloads int, subscribe func(name string) pulsar.Consumer) {
+func (p *pair) run(b *testkit.Broker, topic string, n, unloads int, subscribe func(name string) pulsar.Consumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Second)
 	defer cancel()
 	p.handled, p.acked, p.due = map[string]int{}, map[string]time.Time{}, map[string]planned{}
@@ -112,15 +112,15 @@ func (p *pair) run(b *broker, topic string, n, unloads int, subscribe func(name 
 	}
 	join(0)
 	for i := range unloads {
-		p.rests(ctx, ms(200), n)
+		p.rests(ctx, 200*time.Millisecond, n)
 		if i == unloads/2 {
 			join(1)
 		}
 		p.mu.Lock()
 		p.unloaded = time.Now()
 		p.mu.Unlock()
-		b.unload(topic)
-		time.Sleep(ms(300))
+		b.Unload(topic)
+		time.Sleep(300 * time.Millisecond)
 	}
 	for !p.rests(ctx, p.delay+2*time.Second, n) && ctx.Err() == nil {
 	}
@@ -131,7 +131,7 @@ func (p *pair) run(b *broker, topic string, n, unloads int, subscribe func(name 
 // Two consumers of a subscription must not both handle a message because this library kept it for the one while the
 // broker gave it to the other.
 func TestTwoConsumersNoMoreDoublesThanPlain(t *testing.T) {
-	takesMinutes(t)
+	testkit.TakesMinutes(t)
 	var table strings.Builder
 	for _, c := range []struct {
 		name    string
@@ -167,19 +167,19 @@ func compare(t *testing.T, kind pulsar.SubscriptionType, batched bool) (plain, w
 	var running sync.WaitGroup
 	both := [2]*pair{{delay: delay, batched: batched}, {delay: delay, batched: batched}}
 	for i, p := range both {
-		b := newBroker(t)
-		topic := b.topic(partitions)
-		b.sendBatches(topic, n, batched)
-		opts := b.options(topic, kind)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(partitions)
+		b.SendBatches(topic, n, batched)
+		opts := b.Options(topic, kind)
 		opts.NackRedeliveryDelay, opts.AckWithResponse, opts.EnableBatchIndexAcknowledgment = delay, true, batched
 		subscribe := func(name string) pulsar.Consumer {
 			opts.Name = name
 			var c pulsar.Consumer
 			var err error
 			if i == 0 {
-				c, err = b.client.Subscribe(opts)
+				c, err = b.Client.Subscribe(opts)
 			} else {
-				c, err = redelivery.Subscribe(b.client, opts)
+				c, err = redelivery.Subscribe(b.Client, opts)
 			}
 			if err != nil {
 				panic(err) // it is not the test's goroutine
@@ -192,28 +192,4 @@ func compare(t *testing.T, kind pulsar.SubscriptionType, batched bool) (plain, w
 	running.Wait()
 	require.Equal(t, n, len(both[1].acked), "messages are lost")
 	return both[0], both[1]
-}
-
-// sendBatches publishes the payloads "0" … "n-1", each with its payload as key: alone, or in batches of fifty.
-func (b *broker) sendBatches(topic string, n int, batched bool) {
-	b.t.Helper()
-	if !batched {
-		b.send(topic, n, false)
-		return
-	}
-	p, err := b.client.CreateProducer(pulsar.ProducerOptions{
-		Topic: topic, BatchingMaxMessages: 50, BatchingMaxPublishDelay: time.Minute,
-	})
-	require.NoError(b.t, err)
-	defer p.Close()
-	for i := range n {
-		payload := strconv.Itoa(i)
-		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload)},
-			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
-				if err != nil {
-					b.t.Errorf("send: %v", err)
-				}
-			})
-	}
-	require.NoError(b.t, p.FlushWithCtx(context.Background()))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // The answer to a request waits behind a minute of work; meanwhile it must not be asked for again.
@@ -25,22 +26,22 @@ func TestOneRequestIsEnoughInVirtualTime(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 300
-				c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithNackRedeliveryDelay(ms(500)))
-				s.window = 50
-				s.publish(entries(numbers(n)...)...)
-				j, failed := newJournal(), false
-				drain(t, c, time.Minute, func(msg pulsar.Message) {
-					j.taken(msg)
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
+				s.Window = 50
+				s.Publish(testkit.Entries(testkit.Numbers(n)...)...)
+				j, failed := testkit.NewJournal(), false
+				testkit.Drain(t, c, time.Minute, func(msg pulsar.Message) {
+					j.Taken(msg)
 					if !failed {
 						failed = true
 						nack(c, msg)
 						return
 					}
-					time.Sleep(ms(1200))
+					time.Sleep(1200 * time.Millisecond)
 					require.NoError(t, c.Ack(msg))
-					j.done(msg)
+					j.Done(msg)
 				})
-				j.complete(t, n)
+				j.Complete(t, n)
 			})
 		})
 	}
@@ -48,20 +49,20 @@ func TestOneRequestIsEnoughInVirtualTime(t *testing.T) {
 
 // Ledger ids are unique in a topic, not in a cluster: a shadow topic has its source's.
 func TestEqualIDsOfTwoTopics(t *testing.T) {
-	for name, kind := range kinds {
+	for name, kind := range testkit.SubscriptionTypes {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 5
-				c, s := newStandIn(t, pulsar.ConsumerOptions{Type: kind}, redelivery.WithNackRedeliveryDelay(time.Second))
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: kind}, redelivery.WithNackRedeliveryDelay(time.Second))
 				publish := func(topic string, from int64) {
 					for i := range int64(n) {
-						s.publish(entry(topic, from+i))
+						s.Publish(testkit.Entry(topic, from+i))
 					}
 				}
 				take := func(n int, topic string) (msgs []pulsar.Message) {
 					t.Helper()
 					for range n {
-						msg := receive(t, c)
+						msg := testkit.Receive(t, c)
 						require.Contains(t, topic, msg.Topic())
 						msgs = append(msgs, msg)
 					}
@@ -84,7 +85,7 @@ func TestEqualIDsOfTwoTopics(t *testing.T) {
 					require.Zero(t, c.RedeliveryCount(msg))
 					require.NoError(t, c.Ack(msg))
 				}
-				nothing(t, c, time.Minute)
+				testkit.ReceiveNothing(t, c, time.Minute)
 			})
 		})
 	}
@@ -94,12 +95,12 @@ func TestEqualIDsOfTwoTopics(t *testing.T) {
 // before.
 func TestCumulativeAckOfAForgottenMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive, AckWithResponse: true},
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive, AckWithResponse: true},
 			redelivery.WithNackRedeliveryDelay(time.Minute), redelivery.WithAckTimeout(time.Minute))
-		s.publish(entries(numbers(5)...)...)
+		s.Publish(testkit.Entries(testkit.Numbers(5)...)...)
 		var msgs []pulsar.Message
 		for range 5 {
-			msgs = append(msgs, receive(t, c))
+			msgs = append(msgs, testkit.Receive(t, c))
 		}
 		c.Nack(msgs[0])
 		c.NackID(msgs[1].ID())
@@ -107,34 +108,19 @@ func TestCumulativeAckOfAForgottenMessage(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		require.NoError(t, c.AckCumulative(msgs[3]))
 		require.Zero(t, c.Stats().Waiting)
-		again := receive10(t, c, 10*time.Minute)
+		again := testkit.ReceiveTen(t, c, 10*time.Minute)
 		require.Equal(t, []string{"4"}, again, "its ack timeout is the only one that runs")
 	})
-}
-
-// receive10 returns the names of up to ten messages that come within d.
-func receive10(t *testing.T, c *redelivery.Consumer, d time.Duration) (names []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	for range 10 {
-		msg, err := c.Receive(ctx)
-		if err != nil {
-			break
-		}
-		names = append(names, name(msg))
-		require.NoError(t, c.Ack(msg))
-	}
-	return names
 }
 
 // A Receive that is under way gives way to a Seek, and still heeds its context.
 func TestReceiveHeedsItsContextDuringASeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, s := newStandIn(t, pulsar.ConsumerOptions{})
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{})
 		over := make(chan struct{})
 		end := sync.OnceFunc(func() { close(over) })
 		defer end()
-		s.onSeek = func() { <-over }
+		s.OnSeek = func() { <-over }
 		received := make(chan error, 2)
 		ctx, cancel := context.WithCancel(context.Background())
 		receiving := func() { _, err := c.Receive(ctx); received <- err }
@@ -163,17 +149,17 @@ func TestNackAfterAnAckAsksNoMoreThanOnce(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(ms(100)))
-				s.publish(entries(1, 2)...)
-				msg, other := receive(t, c), receive(t, c)
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+				s.Publish(testkit.Entries(1, 2)...)
+				msg, other := testkit.Receive(t, c), testkit.Receive(t, c)
 				require.NoError(t, c.Ack(msg))
 				time.Sleep(time.Minute)
-				s.publish(entries(3)...)
-				require.NoError(t, c.Ack(receive(t, c)))
+				s.Publish(testkit.Entries(3)...)
+				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 				nack(c, msg)
-				again := receive10(t, c, 10*time.Minute)
-				t.Logf("%d requests in ten minutes", s.requests)
-				require.LessOrEqual(t, s.requests, 1)
+				again := testkit.ReceiveTen(t, c, 10*time.Minute)
+				t.Logf("%d requests in ten minutes", s.Requests)
+				require.LessOrEqual(t, s.Requests, 1)
 				require.Empty(t, again, "handed out after Ack had returned nil, or twice")
 				require.NoError(t, c.Ack(other))
 			})
@@ -183,23 +169,23 @@ func TestNackAfterAnAckAsksNoMoreThanOnce(t *testing.T) {
 
 // A pattern's topics come and go, each with a consumer of its own.
 func TestAVanishedTopicIsForgotten(t *testing.T) {
-	c, s := newStandIn(t, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
-	var gone []weak.Pointer[standIn]
+	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
+	var gone []weak.Pointer[testkit.StandIn]
 	for i := range 10 {
-		child := &standIn{opts: pulsar.ConsumerOptions{}}
+		child := &testkit.StandIn{Opts: pulsar.ConsumerOptions{}}
 		topic := "vanishing-" + strconv.Itoa(i)
 		for n := range int64(3) {
-			s.publishBy(child, entry(topic, n))
-			msg := receive(t, c)
+			s.PublishBy(child, testkit.Entry(topic, n))
+			msg := testkit.Receive(t, c)
 			require.Equal(t, topic, msg.Topic())
 			require.NoError(t, c.Ack(msg))
 		}
-		s.opts.Interceptors.OnConsumerClose(child, nil)
+		s.Opts.Interceptors.OnConsumerClose(child, nil)
 		gone = append(gone, weak.Make(child))
 	}
-	s.publish(entry("lasting", 1))
-	require.NoError(t, c.Ack(receive(t, c)))
-	s.truncate()
+	s.Publish(testkit.Entry("lasting", 1))
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
+	s.Truncate()
 	left := 0
 	for range 20 {
 		runtime.GC()
@@ -212,7 +198,7 @@ func TestAVanishedTopicIsForgotten(t *testing.T) {
 		if left == 0 {
 			return
 		}
-		time.Sleep(ms(50))
+		time.Sleep(50 * time.Millisecond)
 	}
 	require.Zero(t, left, "consumers of vanished topics are kept")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // heap returns how many bytes are alive.
@@ -21,17 +22,6 @@ func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-// batch returns a batch as upstream makes one: every payload is a piece of the one buffer that the broker sent.
-func batch(entry int64, messages, size int) (msgs []item) {
-	buffer := make([]byte, messages*size)
-	for i := range messages {
-		msgs = append(msgs, item{
-			id: newID(entry, int32(i), int32(messages)), topic: "t", payload: buffer[i*size : (i+1)*size],
-		})
-	}
-	return msgs
 }
 
 // One message of each batch waits, and keeps the whole batch alive: the limit is for what is kept, and a batch counts
@@ -45,12 +35,12 @@ func TestHeldBatchesAreCountedWhole(t *testing.T) {
 				t.Run(fmt.Sprintf("limit %d MiB, %d of each wait, sent again=%t", limit>>20, waiting, again), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						before := heapInUse()
-						c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.KeyShared},
+						c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.KeyShared},
 							redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithMemoryLimit(limit))
 						for entry := range int64(batches) {
-							s.publish(batch(entry, messages, size)...)
+							s.Publish(testkit.EntryBatch(entry, messages, size)...)
 							for i := range messages {
-								msg := receive(t, c)
+								msg := testkit.Receive(t, c)
 								if i >= waiting {
 									require.NoError(t, c.Ack(msg))
 								} else if again {
@@ -59,16 +49,16 @@ func TestHeldBatchesAreCountedWhole(t *testing.T) {
 									c.Nack(msg)
 								}
 							}
-							s.truncate()
+							s.Truncate()
 						}
 						if again {
-							s.reconnect(func(position) bool { return false })
+							s.Reconnect(func(testkit.Position) bool { return false })
 							for entry := range int64(batches) {
-								s.publish(batch(entry, messages, size)...)
-								nothing(t, c, ms(5))
-								s.truncate()
+								s.Publish(testkit.EntryBatch(entry, messages, size)...)
+								testkit.ReceiveNothing(t, c, 5*time.Millisecond)
+								s.Truncate()
 							}
-							nothing(t, c, ms(100))
+							testkit.ReceiveNothing(t, c, 100*time.Millisecond)
 						}
 						kept, held := heapInUse()-before, c.Stats().BufferedBytes
 						t.Logf("%d KiB are alive, %d KiB count as held", kept>>10, held>>10)
@@ -91,9 +81,9 @@ func TestHeldBatchesOfABrokerAreCountedWhole(t *testing.T) {
 	t.Parallel()
 	const batches, messages, size = 20, 50, 10_000
 	const all = batches * messages * size // bytes
-	b := newBroker(t)
-	topic := b.topic(0)
-	p, err := b.client.CreateProducer(pulsar.ProducerOptions{
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{
 		Topic: topic, BatchingMaxMessages: messages, BatchingMaxSize: 1 << 20, BatchingMaxPublishDelay: time.Minute,
 	})
 	require.NoError(t, err)
@@ -102,36 +92,36 @@ func TestHeldBatchesOfABrokerAreCountedWhole(t *testing.T) {
 	}
 	require.NoError(t, p.FlushWithCtx(context.Background()))
 	p.Close()
-	c := b.subscribe(b.options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(time.Hour))
+	c := b.Subscribe(b.Options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(time.Hour))
 	held := func() {
 		t.Helper()
 		var held int64
-		require.Eventually(t, func() bool { held = c.Stats().BufferedBytes; return held > all*9/10 }, patience, ms(10))
+		require.Eventually(t, func() bool { held = c.Stats().BufferedBytes; return held > all*9/10 }, testkit.Patience, 10*time.Millisecond)
 		t.Logf("%d KiB count as held", held>>10)
 		require.Less(t, held, int64(all*3/2))
 	}
 	for range batches * messages {
-		if msg := receive(t, c); msg.ID().BatchIdx() == messages/2 {
+		if msg := testkit.Receive(t, c); msg.ID().BatchIdx() == messages/2 {
 			c.Nack(msg)
 		} else {
 			require.NoError(t, c.Ack(msg))
 		}
 	}
 	held()
-	b.unload(topic)
-	nothing(t, c, 2*time.Second)
+	b.Unload(topic)
+	testkit.ReceiveNothing(t, c, 2*time.Second)
 	held()
 }
 
 // besides returns a Consumer of two partitions, of one of which so many messages wait, and a function that acknowledges
 // the other's next message cumulatively.
 func besides(tb testing.TB, waiting int) (ack func()) {
-	c, s := newStandIn(tb, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(time.Hour))
+	c, s := testkit.NewStandIn(tb, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(time.Hour))
 	take := func(topic string, n int64) pulsar.Message {
-		s.publish(entry(topic, n))
+		s.Publish(testkit.Entry(topic, n))
 		msg, err := c.Receive(context.Background())
 		require.NoError(tb, err)
-		s.truncate()
+		s.Truncate()
 		return msg
 	}
 	for n := range int64(waiting) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // zeroQueue is a consumer without a queue: one call at a time, as upstream's.
@@ -22,7 +23,7 @@ type zeroQueue struct {
 }
 
 func (z *zeroQueue) Name() string                        { return "zero-queue" }
-func (z *zeroQueue) Subscription() string                { return sub }
+func (z *zeroQueue) Subscription() string                { return testkit.Subscription }
 func (z *zeroQueue) Chan() <-chan pulsar.ConsumerMessage { panic("zero-queue") }
 func (z *zeroQueue) AckID(pulsar.MessageID) error        { return nil }
 func (z *zeroQueue) Close()                              { close(z.closed) }
@@ -44,7 +45,7 @@ func (z *zeroQueue) Receive(ctx context.Context) (pulsar.Message, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-z.closed:
-		return nil, errFakeClosed
+		return nil, testkit.ErrFakeClosed
 	}
 }
 
@@ -58,7 +59,7 @@ func TestZeroQueueConsumerSeeksBetweenReceives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				z := &zeroQueue{turn: make(chan struct{}, 1), messages: make(chan pulsar.Message), closed: make(chan struct{})}
-				c, err := redelivery.Wrap(z, logTo(io.Discard))
+				c, err := redelivery.Wrap(z, testkit.LogTo(io.Discard))
 				require.NoError(t, err)
 				defer c.Close()
 				go func() {
@@ -71,7 +72,7 @@ func TestZeroQueueConsumerSeeksBetweenReceives(t *testing.T) {
 					}
 				}()
 				for n := range int64(20_000) {
-					msg := entry("t", n)
+					msg := testkit.Entry("t", n)
 					z.messages <- &msg
 					done := make(chan error, 1)
 					go func() { done <- call(c) }()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // callsBack is a handler that calls the application's code once, for a line that begins so.
@@ -42,7 +43,7 @@ func TestLoggerCallsBack(t *testing.T) {
 		"Seek":     func(c *redelivery.Consumer) { _ = c.SeekByTime(time.Now().Add(-time.Hour)) },
 		"GiveBack": func(c *redelivery.Consumer) { _ = c.GiveBack() },
 		"Receive": func(c *redelivery.Consumer) {
-			ctx, cancel := context.WithTimeout(bg, ms(10))
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 			defer cancel()
 			_, _ = c.Receive(ctx)
 		},
@@ -50,15 +51,15 @@ func TestLoggerCallsBack(t *testing.T) {
 		for _, channel := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", Chan", false: ", Receive"}[channel], func(t *testing.T) {
 				t.Parallel()
-				for line, happens := range map[string]func(*broker, *redelivery.Consumer){
-					"subscribing again": func(_ *broker, c *redelivery.Consumer) { require.NoError(t, c.GiveBack()) },
-					"staying connected": func(b *broker, _ *redelivery.Consumer) {
-						b.inProcess.RefuseConnections(true)
-						b.inProcess.DropConnections()
+				for line, happens := range map[string]func(*testkit.Broker, *redelivery.Consumer){
+					"subscribing again": func(_ *testkit.Broker, c *redelivery.Consumer) { require.NoError(t, c.GiveBack()) },
+					"staying connected": func(b *testkit.Broker, _ *redelivery.Consumer) {
+						b.InProcess.RefuseConnections(true)
+						b.InProcess.DropConnections()
 					},
 				} {
-					b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
-					opts := b.options(b.topic(0), pulsar.Shared)
+					b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
+					opts := b.Options(b.NewTopic(0), pulsar.Shared)
 					opts.MaxReconnectToBroker = &once
 					logger := callsBack{slog.NewTextHandler(io.Discard, nil), line, make(chan func(), 1)}
 					subscribed := false
@@ -67,7 +68,7 @@ func TestLoggerCallsBack(t *testing.T) {
 							return nil, errors.New("of the test")
 						}
 						subscribed = true
-						return b.client.Subscribe(o)
+						return b.Client.Subscribe(o)
 					}, opts, redelivery.WithLogger(slog.New(logger)))
 					require.NoError(t, err)
 					called := make(chan error)
@@ -77,14 +78,14 @@ func TestLoggerCallsBack(t *testing.T) {
 					}
 					go func() {
 						for {
-							if _, err := takeBy(t.Context(), c, channel); err != nil {
+							if _, err := testkit.Take(t.Context(), c, channel); err != nil {
 								return
 							}
 						}
 					}()
 					happens(b, c)
-					returns(t, func() error { return <-called })
-					returns(t, func() error { c.Close(); return nil })
+					testkit.Returns(t, func() error { return <-called })
+					testkit.Returns(t, func() error { c.Close(); return nil })
 				}
 			})
 		}

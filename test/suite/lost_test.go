@@ -12,6 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // losses are what an observer is told of them.
@@ -55,22 +56,22 @@ func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error)
 // this consumer's after all, it is delivered again, and that does not count. On Exclusive nobody else can have it.
 func TestReclaimAfterALostConnection(t *testing.T) {
 	t.Parallel()
-	for name, kind := range kinds {
+	for name, kind := range testkit.SubscriptionTypes {
 		t.Run(name, func(t *testing.T) {
-			b, l := newBroker(t), &losses{}
-			topic := b.topic(0)
-			c := b.subscribe(b.options(topic, kind), l.observer())
-			b.send(topic, 1, false)
-			msg := receive(t, c)
+			b, l := testkit.NewBroker(t), &losses{}
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, kind), l.observer())
+			b.Send(topic, 1, false)
+			msg := testkit.Receive(t, c)
 			isNow(t, c, msg, nil)
 			next := c.NextLoss()
-			b.unload(topic)
+			b.Unload(topic)
 			waittest.Next(t, next)
 			if ours, err := c.Reclaim(msg); !ours {
 				require.ErrorIs(t, err, redelivery.ErrNotInFlight)
 				require.NotEqual(t, pulsar.Exclusive, kind)
 				require.NotEqual(t, pulsar.Failover, kind)
-				again := receive(t, c)
+				again := testkit.Receive(t, c)
 				require.Equal(t, msg.Payload(), again.Payload())
 				msg = again
 			}
@@ -86,14 +87,14 @@ func TestReclaimAfterALostConnection(t *testing.T) {
 			_, err = c.Reclaim(msg)
 			require.ErrorIs(t, err, redelivery.ErrClosed)
 			told := l.all() // Close may skip what is pending
-			require.Equal(t, redelivery.Lost{Subscription: sub, Why: redelivery.LostConsumer}, told[len(told)-1])
+			require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Why: redelivery.LostConsumer}, told[len(told)-1])
 		})
 	}
 }
 
 // A message that is not upstream's, and has no topic, is nobody's.
 func TestReclaimOfAForeignMessage(t *testing.T) {
-	c, opts := subscribeFake(t, newFake(), pulsar.ConsumerOptions{Type: pulsar.Shared})
+	c, opts := testkit.SubscribeFakeWith(t, testkit.NewFake(), pulsar.ConsumerOptions{Type: pulsar.Shared})
 	opts.BackOffPolicyFunc() // a connection is lost
 	ours, err := c.Reclaim(identified{id: pulsar.NewMessageID(1, 1, 0, 0)})
 	require.False(t, ours)
@@ -112,56 +113,56 @@ func (m identified) ID() pulsar.MessageID { return m.id }
 // told so.
 func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
-	b, l := newBroker(t), &losses{}
-	topic := b.topic(1)
-	opts := b.options(topic, pulsar.Failover)
+	b, l := testkit.NewBroker(t), &losses{}
+	topic := b.NewTopic(1)
+	opts := b.Options(topic, pulsar.Failover)
 	opts.Name = "b"
-	c := b.subscribe(opts, l.observer())
-	b.send(topic, 1, false)
-	msg := receive(t, c)
+	c := b.Subscribe(opts, l.observer())
+	b.Send(topic, 1, false)
+	msg := testkit.Receive(t, c)
 	next := c.NextLoss()
 	go func() { _, _ = c.Receive(t.Context()) }()
 	opts.Name = "a" // the first name has the first partition
-	other := b.subscribe(opts)
+	other := b.Subscribe(opts)
 	waittest.Next(t, next)
 	isNow(t, c, msg, redelivery.ErrNotInFlight)
-	require.Equal(t, msg.Payload(), receive(t, other).Payload())
-	require.Eventually(t, func() bool { return len(l.all()) > 0 }, time.Second, ms(1))
-	require.Equal(t, redelivery.Lost{Subscription: sub, Topic: topic + "-partition-0", Why: redelivery.LostPartition}, l.all()[0])
+	require.Equal(t, msg.Payload(), testkit.Receive(t, other).Payload())
+	require.Eventually(t, func() bool { return len(l.all()) > 0 }, time.Second, time.Millisecond)
+	require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Topic: topic + "-partition-0", Why: redelivery.LostPartition}, l.all()[0])
 }
 
 // The connection of an Exclusive consumer breaks, and another one has subscribed before it is back: what the first one
 // has is told to be lost with the Consumer, which gives up, and is the other's.
 func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
-	b, l := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second}), &losses{}
-	topic := b.topic(0)
-	opts, tries := b.options(topic, pulsar.Exclusive), uint(3)
+	b, l := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second}), &losses{}
+	topic := b.NewTopic(0)
+	opts, tries := b.Options(topic, pulsar.Exclusive), uint(3)
 	opts.Name, opts.MaxReconnectToBroker = "first", &tries
-	c := b.subscribe(opts, l.observer())
-	b.send(topic, 1, false)
-	msg := receive(t, c)
+	c := b.Subscribe(opts, l.observer())
+	b.Send(topic, 1, false)
+	msg := testkit.Receive(t, c)
 	go func() { _, _ = c.Receive(t.Context()) }()
-	b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+	b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 		if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
 			return pulsartest.Fail("ConsumerBusy", "Exclusive consumer is already connected") // the other one was faster
 		}
 		return pulsartest.Pass
 	})
 	next := c.NextLoss()
-	b.unload(topic)
+	b.Unload(topic)
 	waittest.Next(t, next)
 	_, err := c.Reclaim(msg) // nobody else has an Exclusive consumer's messages, as far as it knows
 	require.True(t, err == nil || errors.Is(err, redelivery.ErrNotInFlight) || errors.Is(err, redelivery.ErrClosed), err)
 	opts.Name, opts.MaxReconnectToBroker = "second", nil
-	other := b.subscribe(opts)
-	require.Equal(t, msg.Payload(), receive(t, other).Payload())
+	other := b.Subscribe(opts)
+	require.Equal(t, msg.Payload(), testkit.Receive(t, other).Payload())
 	waittest.Next(t, c.Done())
 	_, err = c.Reclaim(msg)
 	require.ErrorIs(t, err, redelivery.ErrClosed)
 	require.Error(t, c.Ack(msg))
-	require.Eventually(t, func() bool { return len(l.all()) > 0 && l.all()[len(l.all())-1].Why == redelivery.LostConsumer }, 5*time.Second, ms(1))
+	require.Eventually(t, func() bool { return len(l.all()) > 0 && l.all()[len(l.all())-1].Why == redelivery.LostConsumer }, 5*time.Second, time.Millisecond)
 	for _, e := range l.all()[:len(l.all())-1] { // it may give up before that is told
-		require.Equal(t, redelivery.Lost{Subscription: sub, Why: redelivery.LostConnection}, e)
+		require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Why: redelivery.LostConnection}, e)
 	}
 }

@@ -13,14 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 func TestMemoryDoesNotGrow(t *testing.T) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, f *fake, _ *bytes.Buffer) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, f *testkit.Fake, _ *bytes.Buffer) {
 		ctx := context.Background()
 		next := int64(0)
 		take := func(id pulsar.MessageID, count uint32) pulsar.Message {
-			f.ch <- pulsar.ConsumerMessage{Consumer: f, Message: message{id: id, count: count}}
+			f.Channel <- pulsar.ConsumerMessage{Consumer: f, Message: testkit.Message{MessageID: id, Count: count}}
 			msg, err := c.Receive(ctx)
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +53,7 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 					nacked = nil
 				}
 			}
-			f.forget()
+			f.Forget()
 		}
 		heap := func() int64 {
 			runtime.GC()
@@ -64,7 +65,7 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 		work(10_000)
 		before := heap()
 		rounds := 10
-		if *long { // each night it is a million messages
+		if *testkit.Long { // each night it is a million messages
 			rounds = 100
 		}
 		for range rounds {
@@ -78,13 +79,13 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 		defer cancel()
 		_, err := c.Receive(idle)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Zero(t, known(c), "all is settled")
+		require.Zero(t, testkit.KnownEntries(c), "all is settled")
 		require.Zero(t, c.Stats().Waiting)
 	})
 }
 
 // tagged is a message with more properties than payload.
-type tagged struct{ whole }
+type tagged struct{ testkit.WholeMessage }
 
 func (tagged) Properties() map[string]string {
 	return map[string]string{"tag": string(make([]byte, 8<<10))}
@@ -93,10 +94,10 @@ func (tagged) Properties() map[string]string {
 func TestPropertiesCountForTheMemoryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, limit = 400, 1 << 20
-		c, inner := newPrepared(t, pulsar.Shared, redelivery.WithMemoryLimit(limit), redelivery.WithNackRedeliveryDelay(time.Hour), logTo(t.Output()))
+		c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithMemoryLimit(limit), redelivery.WithNackRedeliveryDelay(time.Hour), testkit.LogTo(t.Output()))
 		for i := range int64(n) {
-			inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: tagged{whole{message{id: pulsar.NewMessageID(1, i, 0, 0)}}}}
-			c.Nack(receive(t, c))
+			inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: tagged{testkit.WholeMessage{Message: testkit.Message{MessageID: pulsar.NewMessageID(1, i, 0, 0)}}}}
+			c.Nack(testkit.Receive(t, c))
 		}
 		kept := c.Stats().BufferedBytes
 		require.LessOrEqual(t, kept, int64(limit))
@@ -106,18 +107,18 @@ func TestPropertiesCountForTheMemoryLimit(t *testing.T) {
 
 // The keys of a message stay in memory with it, so they count as its payload does.
 func TestMemoryLimitCountsKeys(t *testing.T) {
-	b := newBroker(t)
-	topic := b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
 	key := strings.Repeat("k", 100_000)
 	var msgs []*pulsar.ProducerMessage
 	for range 50 {
 		msgs = append(msgs, &pulsar.ProducerMessage{Payload: []byte("x"), Key: key}, &pulsar.ProducerMessage{Payload: []byte("x"), OrderingKey: key})
 	}
-	b.publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true}, msgs...)
+	b.Publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true}, msgs...)
 	const limit = 1 << 20
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithMemoryLimit(limit), redelivery.WithNackRedeliveryDelay(time.Hour))
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithMemoryLimit(limit), redelivery.WithNackRedeliveryDelay(time.Hour))
 	for n := range msgs {
-		c.Nack(receive(t, c))
+		c.Nack(testkit.Receive(t, c))
 		if n == 1 {
 			require.Greater(t, c.Stats().BufferedBytes, int64(200_000), "two messages wait")
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/race"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 var (
@@ -160,7 +161,7 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		known := strings.Fields(string(list))
-		if race.Enabled && !*long { // it takes ten times as long; without it, and each night, all are run
+		if race.Enabled && !*testkit.Long { // it takes ten times as long; without it, and each night, all are run
 			known = known[:len(known)/4]
 		}
 		*modelSeeds = strings.Join(known, ",")

@@ -14,64 +14,44 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
-
-var kinds = map[string]pulsar.SubscriptionType{
-	"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared, "Failover": pulsar.Failover, "KeyShared": pulsar.KeyShared,
-}
-
-func each[T any](t *testing.T, cases map[string]T, test func(*testing.T, T)) {
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { test(t, c) })
-	}
-}
-
-// ways are how a message is failed on.
-var ways = map[string]struct {
-	option redelivery.Option
-	fail   func(*redelivery.Consumer, pulsar.Message)
-}{
-	"nack": {redelivery.WithNackRedeliveryDelay(ms(300)), (*redelivery.Consumer).Nack},
-	"ack timeout": {redelivery.WithAckTimeout(ms(300)), func(c *redelivery.Consumer, msg pulsar.Message) {
-		_ = c.InProgress(msg) // the clock starts after the caller looked at it
-	}},
-}
 
 func TestFailedMessagesComeBackOnce(t *testing.T) {
 	t.Parallel()
-	for name, way := range ways {
-		t.Run(name, func(t *testing.T) { failedMessagesComeBackOnce(t, way.option, way.fail) })
+	for name, way := range testkit.Ways {
+		t.Run(name, func(t *testing.T) { failedMessagesComeBackOnce(t, way.Option, way.Fail) })
 	}
 }
 
 func failedMessagesComeBackOnce(t *testing.T, option redelivery.Option, fail func(*redelivery.Consumer, pulsar.Message)) {
-	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
-		each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
+	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
+		testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
 			for _, partitions := range []int{0, 2} {
 				t.Run(fmt.Sprint(partitions), func(t *testing.T) {
 					t.Parallel()
-					b := newBroker(t)
-					topic := b.topic(partitions)
-					c := b.subscribe(b.options(topic, kind), option)
-					b.send(topic, 10, batched)
+					b := testkit.NewBroker(t)
+					topic := b.NewTopic(partitions)
+					c := b.Subscribe(b.Options(topic, kind), option)
+					b.Send(topic, 10, batched)
 					failed := map[string]time.Time{}
 					for range 10 {
-						msg := receive(t, c)
+						msg := testkit.Receive(t, c)
 						failed[string(msg.Payload())] = time.Now()
 						fail(c, msg)
 					}
 					require.Len(t, failed, 10)
 					for range 10 {
-						msg := receive(t, c)
+						msg := testkit.Receive(t, c)
 						at, ok := failed[string(msg.Payload())]
 						require.True(t, ok, "%q came twice", msg.Payload())
-						require.GreaterOrEqual(t, time.Since(at), ms(300))
+						require.GreaterOrEqual(t, time.Since(at), 300*time.Millisecond)
 						assert.EqualValues(t, 1, c.RedeliveryCount(msg))
 						delete(failed, string(msg.Payload()))
 						require.NoError(t, c.Ack(msg))
 					}
-					nothing(t, c, ms(500))
-					b.settles(topic, partitions)
+					testkit.ReceiveNothing(t, c, 500*time.Millisecond)
+					b.Settles(topic, partitions)
 				})
 			}
 		})
@@ -80,18 +60,18 @@ func failedMessagesComeBackOnce(t *testing.T, option redelivery.Option, fail fun
 
 func TestBackoffGrows(t *testing.T) {
 	t.Parallel()
-	each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
+	testkit.Each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
 		func(t *testing.T, kind pulsar.SubscriptionType) {
-			each(t, map[string]bool{"by message": false, "by id": true}, func(t *testing.T, byID bool) {
+			testkit.Each(t, map[string]bool{"by message": false, "by id": true}, func(t *testing.T, byID bool) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
-				policy := backoff.Exponential{Min: ms(100), Max: time.Second, Multiplier: 2}
-				c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryBackoff(policy))
-				b.send(topic, 1, false)
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				policy := backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
+				c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryBackoff(policy))
+				b.Send(topic, 1, false)
 				var due time.Time
 				for n := range uint32(6) {
-					msg := receive(t, c)
+					msg := testkit.Receive(t, c)
 					require.False(t, time.Now().Before(due), "early")
 					require.Equal(t, n, c.RedeliveryCount(msg))
 					if n == 5 {
@@ -105,22 +85,22 @@ func TestBackoffGrows(t *testing.T) {
 						c.Nack(msg)
 					}
 				}
-				b.settles(topic, 0)
+				b.Settles(topic, 0)
 			})
 		})
 }
 
 func TestPlainConsumerWrapped(t *testing.T) {
 	t.Parallel()
-	each(t, map[string][]redelivery.Option{
+	testkit.Each(t, map[string][]redelivery.Option{
 		"from memory": nil, "from the broker": {redelivery.WithRedeliveryFrom(redelivery.FromBroker)},
 	}, func(t *testing.T, options []redelivery.Option) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(0)
-		opts := b.options(topic, pulsar.Shared)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		opts := b.Options(topic, pulsar.Shared)
 		opts.NackRedeliveryDelay = 2 * time.Second
-		inner, err := b.client.Subscribe(opts)
+		inner, err := b.Client.Subscribe(opts)
 		require.NoError(t, err)
 		policy := backoff.Exponential{Min: time.Second, Max: 10 * time.Second, Multiplier: 2}
 		var log logtest.Buffer
@@ -128,11 +108,11 @@ func TestPlainConsumerWrapped(t *testing.T) {
 			redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
 		require.NoError(t, err)
 		defer c.Close()
-		b.send(topic, 10, false)
+		b.Send(topic, 10, false)
 		due := map[string]time.Time{}
 		var worst time.Duration
 		for range 10 * 3 {
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			now, at := time.Now(), due[string(msg.Payload())]
 			require.False(t, now.Before(at), "early by %v", at.Sub(now))
 			if !at.IsZero() {
@@ -149,37 +129,37 @@ func TestPlainConsumerWrapped(t *testing.T) {
 		t.Logf("late by up to %v", worst)
 		require.Less(t, worst, 2*time.Second*4/3+time.Second)
 		require.Equal(t, 1, strings.Count(log.String(), "Wrap does not know the options"), log.String())
-		b.settles(topic, 0)
+		b.Settles(topic, 0)
 	})
 }
 
 func TestAckedSiblingsStayAcked(t *testing.T) {
 	t.Parallel()
-	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
-		each(t, map[string]bool{"index acks": true, "no index acks": false}, func(t *testing.T, index bool) {
+	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
+		testkit.Each(t, map[string]bool{"index acks": true, "no index acks": false}, func(t *testing.T, index bool) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			opts := b.options(topic, kind)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, kind)
 			opts.EnableBatchIndexAcknowledgment = index
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(300)))
-			b.send(topic, 5, true)
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
+			b.Send(topic, 5, true)
 			var msgs []pulsar.Message
 			for range 5 {
-				msgs = append(msgs, receive(t, c))
+				msgs = append(msgs, testkit.Receive(t, c))
 			}
 			require.EqualValues(t, 5, msgs[0].ID().BatchSize())
 			require.NoError(t, c.Ack(msgs[0]))
 			require.NoError(t, c.Ack(msgs[1]))
 			c.Nack(msgs[2])
-			again := receive(t, c)
+			again := testkit.Receive(t, c)
 			require.Equal(t, "2", string(again.Payload()))
-			nothing(t, c, ms(500))
+			testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 			require.NoError(t, c.Ack(msgs[3]))
 			require.NoError(t, c.Ack(again))
 			require.NoError(t, c.Ack(msgs[4]))
-			nothing(t, c, ms(200))
-			b.settles(topic, 0)
+			testkit.ReceiveNothing(t, c, 200*time.Millisecond)
+			b.Settles(topic, 0)
 		})
 	})
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Upstream has no topic with -partition- in its name unless a number follows the last dash. A name that is made of such
 // a subscription or topic would fail with the first dead letter, or when the log was waited for in vain.
 func TestNamesThatUpstreamRefusesAreSaidAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
+	b := testkit.NewBroker(t)
 	dead := redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, InitialSubscriptionName: "see"})
 	named := func(topic string) redelivery.Option {
 		return redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic, InitialSubscriptionName: "see"})
@@ -36,9 +37,9 @@ func TestNamesThatUpstreamRefusesAreSaidAtOnce(t *testing.T) {
 		"subscription without a number":     {"", "x-partition", dead, "-x-partition-DLQ"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			topic := b.topic(0)
+			topic := b.NewTopic(0)
 			began := time.Now()
-			consumer, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: topic + c.topic, SubscriptionName: c.subscription, Type: pulsar.Shared}, c.option)
+			consumer, err := redelivery.Subscribe(b.Client, pulsar.ConsumerOptions{Topic: topic + c.topic, SubscriptionName: c.subscription, Type: pulsar.Shared}, c.option)
 			if c.want == "" {
 				require.NoError(t, err)
 				consumer.Close()

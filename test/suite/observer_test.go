@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // told notes what an Observer is told. Any number of goroutines may use it.
@@ -68,7 +69,7 @@ func (x *told) are(t testing.TB, want ...string) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		assert.ElementsMatch(t, want, x.events)
-	}, 30*time.Second, ms(10))
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 // TestObserver has what is told of each verb.
@@ -91,70 +92,70 @@ func TestObserver(t *testing.T) {
 		want    []string
 	}{
 		"ack": {act: func(t *testing.T, c *redelivery.Consumer) {
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			require.NoError(t, c.Ack(msg))
 			require.NoError(t, c.Ack(msg)) // settled before
 		}, want: []string{"delivered 0 ", "acked after 1"}},
 		"ack by id": {act: func(t *testing.T, c *redelivery.Consumer) {
-			require.NoError(t, c.AckID(receive(t, c).ID()))
+			require.NoError(t, c.AckID(testkit.Receive(t, c).ID()))
 		}, want: []string{"delivered 0 ", "acked after 1"}},
 		"ack a list": {n: 2, act: func(t *testing.T, c *redelivery.Consumer) {
-			require.NoError(t, c.AckIDList([]pulsar.MessageID{receive(t, c).ID(), receive(t, c).ID()}))
+			require.NoError(t, c.AckIDList([]pulsar.MessageID{testkit.Receive(t, c).ID(), testkit.Receive(t, c).ID()}))
 		}, want: []string{"delivered 0 ", "delivered 0 ", "acked after 1", "acked after 1"}},
 		"ack cumulatively": {n: 2, change: batchAcks, act: func(t *testing.T, c *redelivery.Consumer) {
-			receive(t, c)
-			require.NoError(t, c.AckCumulative(receive(t, c)))
+			testkit.Receive(t, c)
+			require.NoError(t, c.AckCumulative(testkit.Receive(t, c)))
 		}, want: []string{"delivered 0 ", "delivered 0 ", "acked after 1", "acked after 1"}},
 		"nack": {act: func(t *testing.T, c *redelivery.Consumer) {
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			c.Nack(msg)
 			c.Nack(msg) // changes nothing
-			require.NoError(t, c.Ack(receive(t, c)))
+			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 		}, want: []string{"delivered 0 ", "nacked after 1", "delivered 1 nack", "acked after 2"}},
 		"ack while it waits": {act: func(t *testing.T, c *redelivery.Consumer) {
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			require.NoError(t, c.NackWithDelay(msg, time.Hour))
 			require.NoError(t, c.Ack(msg))
 		}, want: []string{"delivered 0 ", "nacked after 1", "acked after 1"}},
 		"snooze": {act: func(t *testing.T, c *redelivery.Consumer) {
-			require.NoError(t, c.Snooze(receive(t, c), ms(20)))
-			require.NoError(t, c.Ack(receive(t, c)))
+			require.NoError(t, c.Snooze(testkit.Receive(t, c), 20*time.Millisecond))
+			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 		}, want: []string{"delivered 0 ", "snoozed after 1", "delivered 0 nack", "acked after 1"}},
 		"nack by id": {act: func(t *testing.T, c *redelivery.Consumer) {
-			c.NackID(receive(t, c).ID())
-			require.NoError(t, c.Ack(receive(t, c)))
+			c.NackID(testkit.Receive(t, c).ID())
+			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 		}, want: []string{"delivered 0 ", "nacked after 1", "delivered 1 nack", "acked after 2"}},
-		"timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(ms(50))}, act: func(t *testing.T, c *redelivery.Consumer) {
-			receive(t, c)
-			require.NoError(t, c.Ack(receive(t, c)))
+		"timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(50 * time.Millisecond)}, act: func(t *testing.T, c *redelivery.Consumer) {
+			testkit.Receive(t, c)
+			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 		}, want: []string{"delivered 0 ", "timed_out after 1", "delivered 1 timeout", "acked after 2"}},
 		"last nack": {change: dead, act: func(t *testing.T, c *redelivery.Consumer) {
-			c.Nack(receive(t, c))
-			require.NoError(t, c.NackWithReason(receive(t, c), boom))
+			c.Nack(testkit.Receive(t, c))
+			require.NoError(t, c.NackWithReason(testkit.Receive(t, c), boom))
 		}, want: []string{"delivered 0 ", "nacked after 1", "delivered 1 nack", "dead_lettered after 2: max_deliveries: boom"}},
-		"last timeout": {change: dead, options: []redelivery.Option{redelivery.WithAckTimeout(ms(50))},
+		"last timeout": {change: dead, options: []redelivery.Option{redelivery.WithAckTimeout(50 * time.Millisecond)},
 			act: func(t *testing.T, c *redelivery.Consumer) {
-				receive(t, c)
-				receive(t, c)
+				testkit.Receive(t, c)
+				testkit.Receive(t, c)
 			}, want: []string{"delivered 0 ", "timed_out after 1", "delivered 1 timeout",
 				"dead_lettered after 2: max_deliveries: delivered 2 times and not acknowledged"}},
 		"dead letter": {change: dead, act: func(t *testing.T, c *redelivery.Consumer) {
-			require.NoError(t, c.DeadLetter(ctx, receive(t, c), boom))
+			require.NoError(t, c.DeadLetter(ctx, testkit.Receive(t, c), boom))
 		}, want: []string{"delivered 0 ", "dead_lettered after 1: explicit: boom"}},
 		"reconsume": {change: retries, act: func(t *testing.T, c *redelivery.Consumer) {
-			require.NoError(t, c.ReconsumeLaterAfter(ctx, receive(t, c), ms(20), nil))
-			require.NoError(t, c.ReconsumeLaterAfter(ctx, receive(t, c), ms(20), nil))
+			require.NoError(t, c.ReconsumeLaterAfter(ctx, testkit.Receive(t, c), 20*time.Millisecond, nil))
+			require.NoError(t, c.ReconsumeLaterAfter(ctx, testkit.Receive(t, c), 20*time.Millisecond, nil))
 		}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 0 retry_topic",
 			"dead_lettered after 1: max_deliveries: reconsumed 1 times"}},
-		"nack to the retry topic": {change: longRetries, options: []redelivery.Option{redelivery.WithNackRetryTopic(ms(25))},
+		"nack to the retry topic": {change: longRetries, options: []redelivery.Option{redelivery.WithNackRetryTopic(25 * time.Millisecond)},
 			act: func(t *testing.T, c *redelivery.Consumer) {
-				require.NoError(t, c.NackWithDelay(receive(t, c), time.Second)) // which a busy machine may need to move it
-				require.NoError(t, c.Ack(receive(t, c)))
+				require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), time.Second)) // which a busy machine may need to move it
+				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 1 retry_topic", "acked after 2"}},
 		"failures": {act: func(t *testing.T, c *redelivery.Consumer) {
 			c.Nack(nil)
 			c.ReconsumeLater(nil, 0)
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			c.ReconsumeLater(msg, 0) // there is no retry topic
 			require.NoError(t, c.Ack(msg))
 		}, want: []string{"delivered 0 ", "nacked after 1", "acked after 1",
@@ -163,19 +164,19 @@ func TestObserver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			opts := b.options(topic, pulsar.Shared)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Shared)
 			if c.change != nil {
 				c.change(&opts)
 			}
 			var x told
-			delay := ms(20)
+			delay := 20 * time.Millisecond
 			if name == "failures" {
 				delay = time.Hour
 			}
-			consumer := b.subscribe(opts, append(c.options, redelivery.WithNackRedeliveryDelay(delay), redelivery.WithObserver(x.observer()))...)
-			b.send(topic, max(1, c.n), false)
+			consumer := b.Subscribe(opts, append(c.options, redelivery.WithNackRedeliveryDelay(delay), redelivery.WithObserver(x.observer()))...)
+			b.Send(topic, max(1, c.n), false)
 			c.act(t, consumer)
 			// A retry that the broker sends early is buffered.
 			x.mu.Lock()
@@ -193,7 +194,7 @@ func TestObserver(t *testing.T) {
 			for _, e := range x.delivered {
 				assert.Equal(t, consumer, e.Consumer)
 				assert.Contains(t, e.Topic, topic)
-				assert.Equal(t, sub, e.Subscription)
+				assert.Equal(t, testkit.Subscription, e.Subscription)
 				assert.NotNil(t, e.ID)
 				assert.NotNil(t, e.Message)
 				assert.GreaterOrEqual(t, e.Lateness, time.Duration(0))
@@ -211,15 +212,15 @@ func TestObserver(t *testing.T) {
 // TestObserverTimes has exact moments, in virtual time.
 func TestObserverTimes(t *testing.T) {
 	var x told
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		inner.deliver(1)
-		msg := receive(t, c)
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
 		time.Sleep(2 * time.Second)
 		require.NoError(t, c.NackWithDelay(msg, 3*time.Second))
 		due := time.Now().Add(3 * time.Second)
 		time.Sleep(4 * time.Second)
 		assert.Equal(t, 4*time.Second, c.Stats().OldestWaiting)
-		msg = receive(t, c)
+		msg = testkit.Receive(t, c)
 		assert.Zero(t, c.Stats().OldestWaiting)
 		assert.True(t, due.Equal(x.delivered[1].Due))
 		assert.Equal(t, time.Second, x.delivered[1].Lateness)
@@ -229,8 +230,8 @@ func TestObserverTimes(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, redelivery.TimedOut, x.settled[1].Outcome)
 		assert.Equal(t, 11*time.Second, x.settled[1].Duration)
-		inner.deliver(1)
-		msg = receive(t, c)
+		inner.Deliver(1)
+		msg = testkit.Receive(t, c)
 		assert.Equal(t, time.Second, x.delivered[2].Lateness)
 		require.NoError(t, c.NackWithDelay(msg, time.Second))
 		require.NoError(t, c.Ack(msg))
@@ -250,9 +251,9 @@ func durations(settled []redelivery.Settled) (all []time.Duration) {
 // else.
 func TestObserverReconnect(t *testing.T) {
 	var x told
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0), count: 2}}
-		require.NoError(t, c.Ack(receive(t, c)))
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: 2}}
+		require.NoError(t, c.Ack(testkit.Receive(t, c)))
 		x.are(t, "delivered 2 reconnect", "acked after 3")
 		assert.True(t, x.delivered[0].Due.IsZero())
 	}, redelivery.WithObserver(x.observer()))
@@ -262,9 +263,9 @@ func TestObserverReconnect(t *testing.T) {
 // it took them.
 func TestObserverByChan(t *testing.T) {
 	var x told
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		messages := c.Chan()
-		inner.deliverBatch(1, 3)
+		inner.DeliverBatch(1, 3)
 		time.Sleep(5 * time.Second) // it waits in the channel
 		cm := <-messages
 		time.Sleep(time.Second)

@@ -20,17 +20,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // TestObserverOfFailedAck has the error of an acknowledgement, after which the message is still the application's.
 func TestObserverOfFailedAck(t *testing.T) {
 	var x told
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		inner.failAcks(errors.New("no"))
-		inner.deliver(1)
-		msg := receive(t, c)
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.FailAcks(errors.New("no"))
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
 		require.Error(t, c.Ack(msg))
-		inner.failAcks(nil)
+		inner.FailAcks(nil)
 		require.NoError(t, c.Ack(msg))
 		x.are(t, "delivered 0 ", "acked after 1 failed", "acked after 1")
 	}, redelivery.WithObserver(x.observer()))
@@ -60,13 +61,13 @@ func TestObserverCloses(t *testing.T) {
 		for _, byChan := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/chan=%v", name, byChan), func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
-				opts := b.options(topic, pulsar.Shared)
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				opts := b.Options(topic, pulsar.Shared)
 				opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
 				closed := make(chan struct{})
 				var once sync.Once
-				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), redelivery.WithAckTimeout(ms(200)),
+				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), redelivery.WithAckTimeout(200*time.Millisecond),
 					redelivery.WithRedeliveryFrom(redelivery.FromBroker),
 					redelivery.WithObserver(o(func(c *redelivery.Consumer) {
 						once.Do(func() {
@@ -76,10 +77,10 @@ func TestObserverCloses(t *testing.T) {
 							close(closed)
 						})
 					})))
-				b.send(topic, 4, false)
+				b.Send(topic, 4, false)
 				go func() {
 					for n := 0; ; n++ {
-						msg, err := takeBy(t.Context(), c, byChan)
+						msg, err := testkit.Take(t.Context(), c, byChan)
 						if err != nil {
 							return
 						}
@@ -123,18 +124,18 @@ func TestDecisionsAreLogged(t *testing.T) {
 	for level, want := range map[slog.Level]int{slog.LevelDebug: 6, // delivered, nacked, delivered, dead letter, delivered, acked
 		slog.LevelInfo: 1} {
 		t.Run(level.String(), func(t *testing.T) {
-			b := newBroker(t)
-			topic := b.topic(0)
-			opts := b.options(topic, pulsar.Shared)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Shared)
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2}
 			var log logtest.Buffer
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryBackoff(backoff.Fixed(ms(20))), redelivery.WithRedeliveryFrom(redelivery.FromMemory),
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryBackoff(backoff.Fixed(20*time.Millisecond)), redelivery.WithRedeliveryFrom(redelivery.FromMemory),
 				redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))))
-			b.send(topic, 1, false)
-			c.Nack(receive(t, c))
-			require.NoError(t, c.DeadLetter(context.Background(), receive(t, c), errors.New("boom")))
-			b.send(topic, 1, false)
-			require.NoError(t, c.Ack(receive(t, c)))
+			b.Send(topic, 1, false)
+			c.Nack(testkit.Receive(t, c))
+			require.NoError(t, c.DeadLetter(context.Background(), testkit.Receive(t, c), errors.New("boom")))
+			b.Send(topic, 1, false)
+			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			lines := regexp.MustCompile(`(?m)^.*level=(DEBUG|INFO) msg="redelivery: .*$`).FindAllString(log.String(), -1)
 			assert.Len(t, lines, want, log.String())
 			assert.Regexp(t, `level=INFO msg="redelivery: dead letter" topic=`+topic+` message=\S+ attempts=2 to=\S+ reason=explicit error_type=\*errors.errorString error=boom`, log.String())
@@ -154,19 +155,19 @@ func TestObserverCopies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var x told
 			var asked atomic.Int32
-			wrapped(t, func(t *testing.T, c2 *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-				inner.deliver(1)
-				msg := receive(t, c2)
+			testkit.WrapFake(t, func(t *testing.T, c2 *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+				inner.Deliver(1)
+				msg := testkit.Receive(t, c2)
 				require.NoError(t, c2.NackWithDelay(msg, time.Minute))
-				inner.deliver(1)
-				nothing(t, c2, time.Second)
+				inner.Deliver(1)
+				testkit.ReceiveNothing(t, c2, time.Second)
 				require.NoError(t, c2.Ack(msg))
-				inner.deliver(1)
-				nothing(t, c2, time.Second)
+				inner.Deliver(1)
+				testkit.ReceiveNothing(t, c2, time.Second)
 				synctest.Wait()
 				x.are(t, c.want...)
-				inner.deliver(2)
-				require.NoError(t, c2.NackWithDelay(receive(t, c2), time.Second))
+				inner.Deliver(2)
+				require.NoError(t, c2.NackWithDelay(testkit.Receive(t, c2), time.Second))
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 				assert.EqualValues(t, 1, asked.Load())

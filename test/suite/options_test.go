@@ -18,6 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 func TestInvalidOptions(t *testing.T) {
@@ -32,7 +33,7 @@ func TestInvalidOptions(t *testing.T) {
 		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(nil)},
 			[]string{"WithNackRedeliveryBackoff", "policy is nil"}},
 		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Func(nil))}, []string{"Func is nil"}},
-		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: ms(2), Max: ms(1)})},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 2 * time.Millisecond, Max: time.Millisecond})},
 			[]string{"WithNackRedeliveryBackoff", "Exponential.Max is 1ms"}},
 		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Multiplier: math.NaN()})},
 			[]string{"Multiplier is NaN"}},
@@ -95,7 +96,7 @@ func TestInvalidOptions(t *testing.T) {
 		{opts{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}},
 			[]redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}, []string{"the dead letter topic is persistent://public/default/dead", "of WithReconsumer"}},
 	} {
-		_, err := prepared(c.opts, c.options...)
+		_, err := testkit.PreparedOptions(c.opts, c.options...)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		for _, want := range c.want {
 			assert.ErrorContains(t, err, want)
@@ -103,7 +104,7 @@ func TestInvalidOptions(t *testing.T) {
 	}
 	for _, option := range []redelivery.Option{redelivery.WithRedeliveryResolution(time.Second),
 		redelivery.WithReconsumeBackoff(policy), redelivery.WithNackRetryTopic(time.Second)} {
-		_, err := redelivery.Wrap(newFake(), option)
+		_, err := redelivery.Wrap(testkit.NewFake(), option)
 		assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	}
 	_, err := redelivery.Wrap(nil)
@@ -120,18 +121,18 @@ func TestDeadLetterPolicyWithoutLimitThatSaysSo(t *testing.T) {
 			return redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "d"})
 		}(),
 	} {
-		_, err := prepared(pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithClient(noClient{}), o,
+		_, err := testkit.PreparedOptions(pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithClient(noClient{}), o,
 			redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
 		require.NoError(t, err)
 	}
-	_, err := prepared(pulsar.ConsumerOptions{}, redelivery.WithClient(noClient{}),
+	_, err := testkit.PreparedOptions(pulsar.ConsumerOptions{}, redelivery.WithClient(noClient{}),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: reconsume.Unlimited}))
 	require.NoError(t, err)
 }
 
 // Upstream refuses a policy without topic, which the Reconsumer has.
 func TestSubscribeWithLeavesDeadLettersToTheReconsumer(t *testing.T) {
-	prepared, err := prepared(pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
+	prepared, err := testkit.PreparedOptions(pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
 		redelivery.WithReconsumer(&reconsume.Reconsumer{}))
 	require.NoError(t, err)
 	require.Nil(t, prepared.DLQ)
@@ -167,7 +168,7 @@ func TestOptionWithoutEffectIsLogged(t *testing.T) {
 		if c.opts.Topics == nil && c.opts.TopicsPattern == "" {
 			c.opts.Topic = cmp.Or(c.opts.Topic, "t")
 		}
-		consumer, _ := subscribeFake(t, newFake(), c.opts, append(slices.Clip(c.options), logTo(&log))...)
+		consumer, _ := testkit.SubscribeFakeWith(t, testkit.NewFake(), c.opts, append(slices.Clip(c.options), testkit.LogTo(&log))...)
 		consumer.Close()
 		if want == "" || want == "a switch" {
 			require.NotContains(t, log.String(), "WARN")
@@ -182,7 +183,7 @@ func TestOptionWithoutEffectIsLogged(t *testing.T) {
 func TestChecksCallNoPolicyOfTheApplication(t *testing.T) {
 	policy := backoff.Func(func(uint32) time.Duration { panic("called") })
 	opts := pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}}
-	consumer, _ := subscribeFake(t, newFake(), opts, redelivery.WithClient(noClient{}), redelivery.WithNackRedeliveryBackoff(policy),
+	consumer, _ := testkit.SubscribeFakeWith(t, testkit.NewFake(), opts, redelivery.WithClient(noClient{}), redelivery.WithNackRedeliveryBackoff(policy),
 		redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(policy), redelivery.WithReconsumeBackoff(policy),
 		redelivery.WithNackRetryTopic(time.Minute))
 	consumer.Close()
@@ -190,10 +191,10 @@ func TestChecksCallNoPolicyOfTheApplication(t *testing.T) {
 
 // The topics of retries and dead letters are named by it, and the broker keeps nothing there.
 func TestNonPersistentTopicsHaveNoDeadLetters(t *testing.T) {
-	b := newInProcess(t, pulsar.ClientOptions{})
-	opts := b.options("non-persistent://public/default/t", pulsar.Shared)
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	opts := b.Options("non-persistent://public/default/t", pulsar.Shared)
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
-	_, err := redelivery.Subscribe(b.client, opts)
+	_, err := redelivery.Subscribe(b.Client, opts)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	require.ErrorContains(t, err, "the topic is non-persistent://public/default/t")
 }
@@ -203,9 +204,9 @@ func TestSubscribeWithLeavesTheCallersOptionsAlone(t *testing.T) {
 	opts := pulsar.ConsumerOptions{Topics: []string{"a", "b"}, NackRedeliveryDelay: time.Second, NackPrecisionBit: &bits,
 		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}, Decryption: &pulsar.MessageDecryptionInfo{
 			ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionDiscard}}
-	prepared, err := prepared(opts, redelivery.WithRedeliveryResolution(ms(20)), redelivery.WithClient(noClient{}))
+	prepared, err := testkit.PreparedOptions(opts, redelivery.WithRedeliveryResolution(20*time.Millisecond), redelivery.WithClient(noClient{}))
 	require.NoError(t, err)
-	assert.Equal(t, 3*ms(20)*15/16, prepared.NackRedeliveryDelay)
+	assert.Equal(t, 3*(20*time.Millisecond)*15/16, prepared.NackRedeliveryDelay)
 	assert.Equal(t, time.Second, opts.NackRedeliveryDelay)
 	assert.EqualValues(t, 3, *opts.NackPrecisionBit)
 	assert.NotSame(t, opts.DLQ, prepared.DLQ)

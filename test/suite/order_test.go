@@ -10,6 +10,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Every message is handed out, the first time in order, whatever becomes of the connection and with cumulative
@@ -22,7 +24,7 @@ func TestFirstHandOversAreInOrder(t *testing.T) {
 				for _, unloads := range []int{0, 2} {
 					t.Run(fmt.Sprintf("%s %s, every %d acknowledged, %d unloads", kind, way, every, unloads), func(t *testing.T) {
 						t.Parallel()
-						inOrder(t, kinds[kind], way, every, unloads)
+						inOrder(t, testkit.SubscriptionTypes[kind], way, every, unloads)
 					})
 				}
 			}
@@ -32,22 +34,22 @@ func TestFirstHandOversAreInOrder(t *testing.T) {
 
 func inOrder(t *testing.T, kind pulsar.SubscriptionType, way string, every, unloads int) {
 	const n = 1000
-	b := newBroker(t)
-	topic := b.topic(0)
-	b.sendBatches(topic, n, every > 1)
-	c := b.either(way == "plain", b.options(topic, kind))
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	b.SendBatches(topic, n, every > 1)
+	c := b.SubscribeEither(way == "plain", b.Options(topic, kind))
 	var unloading sync.WaitGroup
 	defer unloading.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
 	seen, late := map[int]bool{}, 0
 	for handed, newest := 0, -1; len(seen) < n; handed++ {
-		msg, err := takeBy(ctx, c, way == "Chan")
+		msg, err := testkit.Take(ctx, c, way == "Chan")
 		if ctx.Err() != nil {
 			break
 		}
 		require.NoError(t, err)
-		i, err := strconv.Atoi(name(msg))
+		i, err := strconv.Atoi(testkit.Name(msg))
 		require.NoError(t, err)
 		if !seen[i] {
 			seen[i] = true
@@ -56,23 +58,15 @@ func inOrder(t *testing.T, kind pulsar.SubscriptionType, way string, every, unlo
 			}
 			newest = max(newest, i)
 			if len(seen)%(n/3) == 0 && len(seen)/(n/3) <= unloads {
-				unloading.Go(func() { b.unload(topic) })
+				unloading.Go(func() { b.Unload(topic) })
 			}
 		}
 		if unloads > 0 {
-			time.Sleep(ms(1)) // so that there are some left
+			time.Sleep(time.Millisecond) // so that there are some left
 		}
 		if handed%every == every-1 {
-			returns(t, func() error { return c.AckCumulative(msg) })
+			testkit.Returns(t, func() error { return c.AckCumulative(msg) })
 		}
 	}
 	require.Equal(t, []int{0, 0}, []int{n - len(seen), late}, "missing, and handed out for the first time after a later one")
-}
-
-// either subscribes with or without the library under test.
-func (b *broker) either(plain bool, opts pulsar.ConsumerOptions) pulsar.Consumer {
-	if plain {
-		return b.plain(opts)
-	}
-	return b.subscribe(opts)
 }

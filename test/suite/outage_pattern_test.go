@@ -9,6 +9,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Messages of one topic come back after another one that matches the pattern was deleted, with its three partitions.
@@ -17,27 +18,27 @@ func TestAPartitionedTopicOfAPatternVanishes(t *testing.T) {
 	for _, kind := range []string{"Exclusive", "Shared"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			vanishes := b.topic(3)
+			b := testkit.NewBroker(t)
+			vanishes := b.NewTopic(3)
 			stays := vanishes + "-stays"
-			b.rest("PUT", stays, "", nil, nil)
-			opts := b.options("", kinds[kind])
+			b.Admin("PUT", stays, "", nil, nil)
+			opts := b.Options("", testkit.SubscriptionTypes[kind])
 			opts.TopicsPattern = vanishes + ".*"
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
-			b.send(stays, 1, false)
-			msg := receive(t, c)
-			if b.inProcess != nil { // which would create the partitions again; each begins to reconnect before one gives up
-				b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
+			b.Send(stays, 1, false)
+			msg := testkit.Receive(t, c)
+			if b.InProcess != nil { // which would create the partitions again; each begins to reconnect before one gives up
+				b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 					if command.Type == "LOOKUP" && strings.HasPrefix(command.Topic, vanishes+"-partition") {
-						return pulsartest.Fail("TopicNotFound", "TopicNotFound").After(ms(300))
+						return pulsartest.Fail("TopicNotFound", "TopicNotFound").After(300 * time.Millisecond)
 					}
 					return pulsartest.Pass
 				})
 			}
-			b.rest("DELETE", vanishes, "/partitions?force=true", nil, nil)
+			b.Admin("DELETE", vanishes, "/partitions?force=true", nil, nil)
 			time.Sleep(2 * time.Second)
 			c.Nack(msg)
-			next(t, c, 10*time.Second)
+			testkit.Next(t, c, 10*time.Second)
 		})
 	}
 }
@@ -49,10 +50,10 @@ func TestATopicOfAPatternThatIsBusyDoesNotEndTheConsumer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLookups(t)
-			stays := l.topic(0)
+			stays := l.NewTopic(0)
 			taken := stays + "-taken"
-			l.rest("PUT", taken, "", nil, nil)
-			opts := l.options("", pulsar.Exclusive)
+			l.Admin("PUT", taken, "", nil, nil)
+			opts := l.Options("", pulsar.Exclusive)
 			if name == "topics" {
 				opts.Topics = []string{taken, stays}
 			} else {
@@ -60,18 +61,18 @@ func TestATopicOfAPatternThatIsBusyDoesNotEndTheConsumer(t *testing.T) {
 			}
 			var c pulsar.Consumer
 			if name == "plain pattern" {
-				c = l.plain(opts)
+				c = l.SubscribePlain(opts)
 			} else {
-				c = l.subscribe(opts)
+				c = l.Subscribe(opts)
 			}
 			l.cut(taken)
-			other := &broker{t: t, url: l.direct}
-			other.connect(pulsar.ClientOptions{})
-			other.plain(l.options(taken, pulsar.Exclusive))
+			other := &testkit.Broker{T: t, URL: l.direct}
+			other.Connect(pulsar.ClientOptions{})
+			other.SubscribePlain(l.Options(taken, pulsar.Exclusive))
 			l.lost.Store(nil)
 			time.Sleep(4 * time.Second) // until c has been refused
-			l.send(stays, 1, false)
-			next(t, c, 10*time.Second)
+			l.Send(stays, 1, false)
+			testkit.Next(t, c, 10*time.Second)
 		})
 	}
 }

@@ -14,22 +14,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // lookups is a broker whose client asks by way of a proxy which broker has a topic. The proxy loses what it is asked of
 // one topic.
 type lookups struct {
-	*broker
+	*testkit.Broker
 	direct string                 // the broker's own URL
 	lost   atomic.Pointer[string] // part of the name of that topic; nil for none
 }
 
 func newLookups(t testing.TB) *lookups {
-	l := &lookups{broker: newBroker(t)}
+	l := &lookups{Broker: testkit.NewBroker(t)}
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { proxy.Close() })
-	l.direct, l.url = l.url, "pulsar://"+proxy.Addr().String()
+	l.direct, l.URL = l.URL, "pulsar://"+proxy.Addr().String()
 	go func() {
 		for {
 			client, err := proxy.Accept()
@@ -45,7 +46,7 @@ func newLookups(t testing.TB) *lookups {
 			go func() { _, _ = io.Copy(client, broker); client.Close() }()
 		}
 	}()
-	l.connect(pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
+	l.Connect(pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
 	return l
 }
 
@@ -75,32 +76,23 @@ func (l *lookups) pass(client, broker net.Conn) {
 // cut ends the connections of a topic, which cannot be looked up any more.
 func (l *lookups) cut(topic string) {
 	l.lost.Store(&topic)
-	l.unload(topic)
+	l.Unload(topic)
 	time.Sleep(time.Second) // until clients have noticed
-}
-
-// plain subscribes without the library under test.
-func (b *broker) plain(opts pulsar.ConsumerOptions) pulsar.Consumer {
-	b.t.Helper()
-	c, err := b.client.Subscribe(opts)
-	require.NoError(b.t, err)
-	b.t.Cleanup(c.Close)
-	return c
 }
 
 // twoTopics are ways to consume a topic that stays healthy and one that does not. Each returns the two.
 var twoTopics = map[string]func(*lookups, *pulsar.ConsumerOptions) (healthy, broken string){
 	"topics": func(l *lookups, o *pulsar.ConsumerOptions) (healthy, broken string) {
-		healthy, broken = l.topic(0), l.topic(0)
+		healthy, broken = l.NewTopic(0), l.NewTopic(0)
 		o.Topics = []string{healthy, broken}
 		return healthy, broken
 	},
 	"partitions": func(l *lookups, o *pulsar.ConsumerOptions) (healthy, broken string) {
-		o.Topic = l.topic(2)
+		o.Topic = l.NewTopic(2)
 		return o.Topic + "-partition-0", o.Topic + "-partition-1"
 	},
 	"retry topic": func(l *lookups, o *pulsar.ConsumerOptions) (healthy, broken string) {
-		healthy, broken = l.topic(0), l.topic(0)
+		healthy, broken = l.NewTopic(0), l.NewTopic(0)
 		o.Topic, o.RetryEnable, o.DLQ = healthy, true, &pulsar.DLQPolicy{MaxDeliveries: 100, RetryLetterTopic: broken}
 		return healthy, broken
 	},
@@ -113,7 +105,7 @@ func TestATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
 	fails := map[string]redelivery.Option{
 		"nack": redelivery.WithNackRedeliveryDelay(time.Second), "ack timeout": redelivery.WithAckTimeout(2 * time.Second),
 	}
-	each(t, twoTopics, func(t *testing.T, subscribe func(*lookups, *pulsar.ConsumerOptions) (string, string)) {
+	testkit.Each(t, twoTopics, func(t *testing.T, subscribe func(*lookups, *pulsar.ConsumerOptions) (string, string)) {
 		for name, option := range fails {
 			for _, kind := range []string{"Exclusive", "Shared"} {
 				if kind == "Exclusive" && strings.HasSuffix(t.Name(), "retry_topic") {
@@ -123,21 +115,21 @@ func TestATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
 					t.Run(name+" "+kind+" received "+when, func(t *testing.T) {
 						t.Parallel()
 						l := newLookups(t)
-						opts := l.options("", kinds[kind])
+						opts := l.Options("", testkit.SubscriptionTypes[kind])
 						healthy, broken := subscribe(l, &opts)
-						c := l.subscribe(opts, option)
+						c := l.Subscribe(opts, option)
 						if when == "after" {
 							l.cut(broken)
 						}
-						l.send(healthy, 1, false)
-						msg := receive(t, c)
+						l.Send(healthy, 1, false)
+						msg := testkit.Receive(t, c)
 						if when == "before" {
 							l.cut(broken)
 						}
 						if name == "nack" {
 							c.Nack(msg)
 						}
-						next(t, c, 10*time.Second)
+						testkit.Next(t, c, 10*time.Second)
 					})
 				}
 			}
@@ -148,17 +140,17 @@ func TestATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
 // The same without the library.
 func TestPlainATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
-	each(t, twoTopics, func(t *testing.T, subscribe func(*lookups, *pulsar.ConsumerOptions) (string, string)) {
+	testkit.Each(t, twoTopics, func(t *testing.T, subscribe func(*lookups, *pulsar.ConsumerOptions) (string, string)) {
 		t.Parallel()
 		l := newLookups(t)
-		opts := l.options("", pulsar.Shared)
+		opts := l.Options("", pulsar.Shared)
 		opts.NackRedeliveryDelay = time.Second
 		healthy, broken := subscribe(l, &opts)
-		c := l.plain(opts)
-		l.send(healthy, 1, false)
-		msg := next(t, c, 10*time.Second)
+		c := l.SubscribePlain(opts)
+		l.Send(healthy, 1, false)
+		msg := testkit.Next(t, c, 10*time.Second)
 		l.cut(broken)
 		c.Nack(msg)
-		next(t, c, 10*time.Second)
+		testkit.Next(t, c, 10*time.Second)
 	})
 }

@@ -11,21 +11,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A handler that had a message for the second time fails on it just after a Seek.
 func TestALateNackAfterASeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, inner := newPrepared(t, pulsar.Exclusive)
-		inner.deliver(1)
-		first := receive(t, c)
+		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive)
+		inner.Deliver(1)
+		first := testkit.Receive(t, c)
 		require.NoError(t, c.NackWithDelay(first, time.Second))
-		second := receive(t, c)
+		second := testkit.Receive(t, c)
 		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
 		c.Nack(second)
 		for range 5 {
-			inner.deliver(1)
-			_, err := receiveFor(c, time.Hour)
+			inner.Deliver(1)
+			_, err := testkit.ReceiveWithin(c, time.Hour)
 			if err == nil {
 				return
 			}
@@ -38,11 +39,11 @@ func TestALateNackAfterASeek(t *testing.T) {
 // due.
 func TestAnotherPartitionBecomesInactive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := newFake()
-		c, opts := subscribeFake(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover}, redelivery.WithNackRedeliveryDelay(time.Second))
+		inner := testkit.NewFake()
+		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover}, redelivery.WithNackRedeliveryDelay(time.Second))
 		ch := c.Chan()
 		send := func(n int64) {
-			inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, n, 0, 0), topic: "p0"}}
+			inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, n, 0, 0), TopicName: "p0"}}
 		}
 		send(1)
 		cm := <-ch
@@ -72,14 +73,14 @@ func TestAnotherPartitionBecomesInactive(t *testing.T) {
 // NackID of an id that nothing is known of, on one topic.
 func TestNackIDBeforeAnythingWasReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
+		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
 		c.NackID(pulsar.NewMessageID(1, 1, 0, 0))
-		zz := message{id: pulsar.NewMessageID(1, 2, 0, 0), topic: "t"}
-		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: zz}
-		msg := receive(t, c)
+		zz := testkit.Message{MessageID: pulsar.NewMessageID(1, 2, 0, 0), TopicName: "t"}
+		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: zz}
+		msg := testkit.Receive(t, c)
 		c.Nack(msg)
 		require.NoError(t, c.AckID(pulsar.NewMessageID(1, 2, 0, 0)))
-		_, err := receiveFor(c, time.Minute)
+		_, err := testkit.ReceiveWithin(c, time.Minute)
 		if err == nil {
 			t.Error("came after AckID returned nil")
 		}
@@ -90,8 +91,8 @@ func TestNackIDBeforeAnythingWasReceived(t *testing.T) {
 func TestAStaleNackOfAConsumerMessage(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			c, inner := newPrepared(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(time.Second))
-			inner.deliver(1)
+			c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(time.Second))
+			inner.Deliver(1)
 			var first pulsar.Message
 			cm := <-c.Chan()
 			first = cm.Message
@@ -109,21 +110,21 @@ func TestAStaleNackOfAConsumerMessage(t *testing.T) {
 // Two acks at once, the first is refused, the message is nacked meanwhile: Chan.
 func TestTwoAcksOfWhichOneIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
-		inner.deliver(1)
+		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
+		inner.Deliver(1)
 		cm := <-c.Chan()
 		slow := make(chan struct{})
-		inner.gate = slow
+		inner.Gate = slow
 		acked := make(chan error, 2)
 		go func() { acked <- c.Ack(cm) }()
 		synctest.Wait()
 		go func() { acked <- c.Ack(cm) }()
 		synctest.Wait()
 		c.Nack(cm)
-		inner.failAcks(errors.New("refused"))
+		inner.FailAcks(errors.New("refused"))
 		slow <- struct{}{}
 		require.Error(t, <-acked)
-		inner.failAcks(nil)
+		inner.FailAcks(nil)
 		time.Sleep(2 * time.Second) // it is due, and on offer
 		synctest.Wait()
 		slow <- struct{}{}
@@ -148,27 +149,21 @@ func (w nothingWrapped) ID() pulsar.MessageID { return w.id }
 
 func TestNackOfAWrapperOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithMemoryLimit(0))
-		id := inner.deliver(1)
-		receive(t, c)
+		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithMemoryLimit(0))
+		id := inner.Deliver(1)
+		testkit.Receive(t, c)
 		c.Nack(nothingWrapped{id: id}) // does not panic
 	})
 }
 
 func TestDeadLetterOfAWrapperOfNothing(t *testing.T) {
-	b := newInProcess(t, pulsar.ClientOptions{})
-	topic := b.topic(0)
-	b.send(topic, 1, false)
-	c := b.subscribe(b.retrying(topic, 5), redelivery.WithMemoryLimit(0), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
-	m := receive(t, c)
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	topic := b.NewTopic(0)
+	b.Send(topic, 1, false)
+	c := b.Subscribe(b.RetryOptions(topic, 5), redelivery.WithMemoryLimit(0), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+	m := testkit.Receive(t, c)
 	require.ErrorContains(t, c.DeadLetter(context.Background(), nothingWrapped{id: m.ID()}, nil), "pass the message that Receive returned")
 	c.Nack(m)
-	_, err := receiveFor(c, 10*time.Second)
+	_, err := testkit.ReceiveWithin(c, 10*time.Second)
 	require.NoError(t, err)
-}
-
-func receiveFor(c *redelivery.Consumer, d time.Duration) (pulsar.Message, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	return c.Receive(ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // While a Consumer is paused neither what is new nor what is due is handed out, and nothing is lost or taken twice.
@@ -29,11 +30,11 @@ func TestPause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
-				inner.deliver(1)
+				c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
+				inner.Deliver(1)
 				msg, err := take(context.Background(), c)
 				require.NoError(t, err)
-				inner.deliver(2) // on offer by now
+				inner.Deliver(2) // on offer by now
 				synctest.Wait()
 				c.Pause()
 				c.Pause()
@@ -51,7 +52,7 @@ func TestPause(t *testing.T) {
 					}
 				}()
 				time.Sleep(time.Hour)
-				inner.deliver(3)
+				inner.Deliver(3)
 				synctest.Wait()
 				require.Empty(t, got)
 				c.Resume()
@@ -72,24 +73,24 @@ func TestPause(t *testing.T) {
 // Of a non-persistent topic, too, nothing is on offer in a pause; afterwards it is, since nobody else has it.
 func TestPauseOfANonPersistentTopic(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	opts := b.options(fmt.Sprintf("non-persistent://public/default/t-%08x", rand.Uint32()), pulsar.Shared)
-	c := b.subscribe(opts)
+	b := testkit.NewBroker(t)
+	opts := b.Options(fmt.Sprintf("non-persistent://public/default/t-%08x", rand.Uint32()), pulsar.Shared)
+	c := b.Subscribe(opts)
 	channel := c.Chan()
-	require.Eventually(t, func() bool { return b.permits(opts.Topic) > 0 }, patience, ms(5)) // or the broker drops the messages
-	b.send(opts.Topic, 2, false)
-	time.Sleep(ms(500)) // it is on offer
+	require.Eventually(t, func() bool { return permits(b, opts.Topic) > 0 }, testkit.Patience, 5*time.Millisecond) // or the broker drops the messages
+	b.Send(opts.Topic, 2, false)
+	time.Sleep(500 * time.Millisecond) // it is on offer
 	c.Pause()
 	select {
 	case <-channel:
 		require.FailNow(t, "a message comes while the Consumer is paused")
-	case <-time.After(ms(200)):
+	case <-time.After(200 * time.Millisecond):
 	}
 	c.Resume()
 	for range 2 {
 		select {
 		case <-channel:
-		case <-time.After(patience):
+		case <-time.After(testkit.Patience):
 			require.FailNow(t, "a message is gone")
 		}
 	}
@@ -99,7 +100,7 @@ func TestPauseOfANonPersistentTopic(t *testing.T) {
 
 func TestPausedConsumerIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := newPrepared(t, pulsar.Shared)
+		c, _ := testkit.SubscribeFake(t, pulsar.Shared)
 		c.Pause()
 		received := make(chan error)
 		go func() { _, err := c.Receive(context.Background()); received <- err }()
@@ -111,34 +112,34 @@ func TestPausedConsumerIsClosed(t *testing.T) {
 		}
 		go c.Close()
 		<-c.Done()
-		require.ErrorIs(t, <-received, errFakeClosed)
+		require.ErrorIs(t, <-received, testkit.ErrFakeClosed)
 	})
 }
 
 // A Seek of a paused consumer returns, and what was before it does not come afterwards.
 func TestSeekOfAPausedConsumer(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Exclusive))
-	b.send(topic, 2, false)
-	first := receive(t, c)
-	receive(t, c)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Exclusive))
+	b.Send(topic, 2, false)
+	first := testkit.Receive(t, c)
+	testkit.Receive(t, c)
 	go func() { _, _ = c.Receive(context.Background()) }()
 	c.Pause()
 	require.NoError(t, c.Seek(first.ID()))
 	c.Resume()
-	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, 10*time.Second, ms(10), "a Seek ends the connection")
+	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, 10*time.Second, 10*time.Millisecond, "a Seek ends the connection")
 }
 
 func TestReconnecting(t *testing.T) {
 	t.Parallel()
-	b := newInProcess(t, pulsar.ClientOptions{ConnectionTimeout: time.Second})
-	c := b.subscribe(b.options(b.topic(2), pulsar.Shared))
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{ConnectionTimeout: time.Second})
+	c := b.Subscribe(b.Options(b.NewTopic(2), pulsar.Shared))
 	require.Zero(t, c.Stats().Reconnecting)
-	b.inProcess.RefuseConnections(true)
-	b.inProcess.DropConnections()
-	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 2 }, 10*time.Second, ms(10))
-	b.inProcess.RefuseConnections(false)
-	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, 30*time.Second, ms(10))
+	b.InProcess.RefuseConnections(true)
+	b.InProcess.DropConnections()
+	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 2 }, 10*time.Second, 10*time.Millisecond)
+	b.InProcess.RefuseConnections(false)
+	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, 30*time.Second, 10*time.Millisecond)
 }

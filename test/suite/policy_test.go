@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A policy that is asked about a message which is given up may call the Consumer, whoever asks.
@@ -23,16 +25,16 @@ func TestPoliciesCallBack(t *testing.T) {
 	}{
 		"Close, by Receive":     {call: (*redelivery.Consumer).Close},
 		"Close, by Chan":        {call: (*redelivery.Consumer).Close, chanOf: true},
-		"Close, by ack timeout": {call: (*redelivery.Consumer).Close, timeout: ms(200)},
+		"Close, by ack timeout": {call: (*redelivery.Consumer).Close, timeout: 200 * time.Millisecond},
 		"Seek, by Receive":      {call: seek},
 		"Seek, by Chan":         {call: seek, chanOf: true},
-		"Seek, by ack timeout":  {call: seek, timeout: ms(200)},
+		"Seek, by ack timeout":  {call: seek, timeout: 200 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			opts := b.options(topic, pulsar.Shared)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Shared)
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
 			called := make(chan struct{}, 10)
 			var c *redelivery.Consumer
@@ -41,18 +43,18 @@ func TestPoliciesCallBack(t *testing.T) {
 					test.call(c)
 					called <- struct{}{}
 				}
-				return ms(10)
+				return 10 * time.Millisecond
 			}))}
 			if test.timeout > 0 {
 				options = append(options, redelivery.WithAckTimeout(test.timeout))
 			} else {
 				options = append(options, redelivery.WithMemoryLimit(0)) // or it is given up at once
 			}
-			c = b.subscribe(opts, options...)
-			b.send(topic, 1, false)
+			c = b.Subscribe(opts, options...)
+			b.Send(topic, 1, false)
 			go func() {
 				for {
-					msg, err := takeBy(t.Context(), c, test.chanOf)
+					msg, err := testkit.Take(t.Context(), c, test.chanOf)
 					if err != nil {
 						return
 					}
@@ -72,7 +74,7 @@ func TestPoliciesCallBack(t *testing.T) {
 
 // closing calls the application's code when its consumer closes.
 type closing struct {
-	callbacks
+	testkit.Callbacks
 	call func(pulsar.Consumer)
 }
 
@@ -82,26 +84,26 @@ func (x closing) OnConsumerClose(c pulsar.Consumer, _ error) { x.call(c) }
 func TestOnConsumerCloseCallsBack(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(pulsar.Consumer){
-		"receives": func(c pulsar.Consumer) { _, _ = c.Receive(bg) },
+		"receives": func(c pulsar.Consumer) { _, _ = c.Receive(context.Background()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			opts := b.options(b.topic(0), pulsar.Shared)
+			b := testkit.NewBroker(t)
+			opts := b.Options(b.NewTopic(0), pulsar.Shared)
 			opts.Interceptors = pulsar.ConsumerInterceptors{closing{call: call}}
 			var told atomic.Int32
-			c := b.subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithObserver(redelivery.Observer{
+			c := b.Subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithObserver(redelivery.Observer{
 				Closed: func(*redelivery.Consumer) { told.Add(1) },
 			}))
-			returns(t, func() error {
+			testkit.Returns(t, func() error {
 				defer func() { _ = recover() }()
 				c.Close()
 				return nil
 			})
-			returns(t, func() error { c.Close(); return nil })
+			testkit.Returns(t, func() error { c.Close(); return nil })
 			require.EqualValues(t, 1, told.Load())
-			returns(t, func() error {
-				_, err := c.Receive(bg)
+			testkit.Returns(t, func() error {
+				_, err := c.Receive(context.Background())
 				require.Error(t, err)
 				return nil
 			})

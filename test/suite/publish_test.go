@@ -14,6 +14,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // counted counts the acknowledgements that a consumer sends, and closes it in one of them if it is to.
@@ -38,25 +39,25 @@ func TestManyAreOnTheirWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const n = 2000
-			b := newBroker(t)
-			topic := b.topic(0)
-			c, out := b.publishing(topic, move)
-			b.send(topic, n, false)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c, out := publishingConsumer(b, topic, move)
+			b.Send(topic, n, false)
 			for i := range n {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				require.Equal(t, fmt.Sprint(i), string(msg.Payload()))
 				c.Nack(msg)
 			}
 			seen := map[string]bool{}
 			for i := range n {
-				payload := string(next(t, out, 10*time.Second).Payload())
+				payload := string(testkit.Next(t, out, 10*time.Second).Payload())
 				require.False(t, seen[payload], "%s again", payload)
 				seen[payload] = true
 				if !move {
 					require.Equal(t, fmt.Sprint(i), payload)
 				}
 			}
-			b.settles(topic, 0)
+			b.Settles(topic, 0)
 			require.Zero(t, c.Stats().Failed)
 			require.Zero(t, c.Stats().BufferedBytes)
 		})
@@ -67,9 +68,9 @@ func TestManyAreOnTheirWay(t *testing.T) {
 func TestTheReasonIsKept(t *testing.T) {
 	t.Parallel()
 	const n = 300
-	b := newBroker(t)
-	topic := b.topic(0)
-	c, out := b.publishing(topic, false, redelivery.WithNackRedeliveryDelay(0))
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c, out := publishingConsumer(b, topic, false, redelivery.WithNackRedeliveryDelay(0))
 	go func() {
 		for {
 			msg, err := c.Receive(context.Background())
@@ -81,48 +82,48 @@ func TestTheReasonIsKept(t *testing.T) {
 			}
 		}
 	}()
-	b.send(topic, n, false)
+	b.Send(topic, n, false)
 	for range n {
-		require.Equal(t, "because", next(t, out, 10*time.Second).Properties()["EXCEPTION_MESSAGE"])
+		require.Equal(t, "because", testkit.Next(t, out, 10*time.Second).Properties()["EXCEPTION_MESSAGE"])
 	}
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }
 
 // TestARefusedDeadLetterIsPaced where the policy's delay is 0 and somebody else has the dead letter topic: the calls
 // fail at once.
 func TestARefusedDeadLetterIsPaced(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	other, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic + "-" + sub + pulsar.DlqTopicSuffix,
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	other, err := b.Client.CreateProducer(pulsar.ProducerOptions{Topic: topic + "-" + testkit.Subscription + pulsar.DlqTopicSuffix,
 		ProducerAccessMode: pulsar.ProducerAccessModeExclusive})
 	require.NoError(t, err)
-	opts := b.options(topic, pulsar.Shared)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
-	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
-	b.send(topic, 1, false)
-	c.Nack(receive(t, c))
+	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
+	b.Send(topic, 1, false)
+	c.Nack(testkit.Receive(t, c))
 	go func() { _, _ = c.Receive(context.Background()) }() // it is given up again by whoever would receive it
 	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, 10*time.Millisecond)
 	failed := c.Stats().Failed
 	time.Sleep(3 * time.Second)
 	require.Less(t, c.Stats().Failed, failed+10)
 	other.Close()
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }
 
-// publishing returns a consumer whose first nack of a message publishes it, and one of where to.
-func (b *broker) publishing(topic string, move bool, options ...redelivery.Option) (c *redelivery.Consumer, out pulsar.Consumer) {
-	b.t.Helper()
-	opts := b.options(topic, pulsar.Shared)
+// publishingConsumer returns a consumer whose first nack of a message publishes it, and one of where to.
+func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...redelivery.Option) (c *redelivery.Consumer, out pulsar.Consumer) {
+	b.T.Helper()
+	opts := b.Options(topic, pulsar.Shared)
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
-	published := topic + "-" + sub + pulsar.DlqTopicSuffix
+	published := topic + "-" + testkit.Subscription + pulsar.DlqTopicSuffix
 	if move {
 		opts.DLQ.MaxDeliveries, opts.RetryEnable = 10, true
-		published = topic + "-" + sub + pulsar.RetryTopicSuffix
+		published = topic + "-" + testkit.Subscription + pulsar.RetryTopicSuffix
 		options = append(options, redelivery.WithNackRetryTopic(time.Minute), redelivery.WithNackRedeliveryDelay(time.Hour))
 	}
-	return b.subscribe(opts, options...), b.reader(published)
+	return b.Subscribe(opts, options...), subscribeReader(b, published)
 }
 
 // TestCloseWhileManyAreOnTheirWay closes the Consumer in a callback of one of many publishes: what was not acknowledged
@@ -130,15 +131,15 @@ func (b *broker) publishing(topic string, move bool, options ...redelivery.Optio
 func TestCloseWhileManyAreOnTheirWay(t *testing.T) {
 	t.Parallel()
 	const n = 1000
-	b := newInProcess(t, pulsar.ClientOptions{})
-	topic := b.topic(0)
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	topic := b.NewTopic(0)
 	x := &counted{}
 	x.close.Store(n / 4)
-	opts := b.options(topic, pulsar.Shared)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.DLQ, opts.Interceptors = &pulsar.DLQPolicy{MaxDeliveries: 1}, pulsar.ConsumerInterceptors{x}
-	c := b.subscribe(opts)
-	dead := b.deadLetters(topic)
-	b.send(topic, n, false)
+	c := b.Subscribe(opts)
+	dead := b.SubscribeDeadLetters(topic)
+	b.Send(topic, n, false)
 	for range n {
 		msg, err := c.Receive(t.Context())
 		if err != nil {
@@ -148,13 +149,13 @@ func TestCloseWhileManyAreOnTheirWay(t *testing.T) {
 	}
 	c.Close()
 	seen := map[string]bool{}
-	again := b.subscribe(b.options(topic, pulsar.Shared))
-	drain(t, again, time.Second, func(msg pulsar.Message) {
+	again := b.Subscribe(b.Options(topic, pulsar.Shared))
+	testkit.Drain(t, again, time.Second, func(msg pulsar.Message) {
 		seen[string(msg.Payload())] = true
 		require.NoError(t, again.Ack(msg))
 	})
 	for len(seen) < n {
-		seen[string(next(t, dead, 5*time.Second).Payload())] = true
+		seen[string(testkit.Next(t, dead, 5*time.Second).Payload())] = true
 	}
 }
 
@@ -162,21 +163,21 @@ func TestCloseWhileManyAreOnTheirWay(t *testing.T) {
 // acknowledged too, so that no message becomes two dead letters.
 func TestCloseWaitsForWhatIsOnItsWay(t *testing.T) { // alone: it waits half a second at most
 	const n = 500
-	b := newInProcess(t, pulsar.ClientOptions{})
-	topic := b.topic(0)
-	c, out := b.publishing(topic, false)
-	b.send(topic, n, false)
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	topic := b.NewTopic(0)
+	c, out := publishingConsumer(b, topic, false)
+	b.Send(topic, n, false)
 	for range n {
-		c.Nack(receive(t, c))
+		c.Nack(testkit.Receive(t, c))
 	}
-	dead := map[string]bool{string(next(t, out, 5*time.Second).Payload()): true}
+	dead := map[string]bool{string(testkit.Next(t, out, 5*time.Second).Payload()): true}
 	c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	for msg, err := out.Receive(ctx); err == nil; msg, err = out.Receive(ctx) {
 		dead[string(msg.Payload())] = true
 	}
-	drain(t, b.subscribe(b.options(topic, pulsar.Shared)), time.Second, func(msg pulsar.Message) {
+	testkit.Drain(t, b.Subscribe(b.Options(topic, pulsar.Shared)), time.Second, func(msg pulsar.Message) {
 		require.False(t, dead[string(msg.Payload())], "%s is a dead letter, and a message", msg.Payload())
 	})
 }
@@ -186,13 +187,13 @@ func TestCloseWaitsForWhatIsOnItsWay(t *testing.T) { // alone: it waits half a s
 func TestPublishesUnderWay(t *testing.T) {
 	t.Parallel()
 	const n = 3000
-	b := newInProcess(t, pulsar.ClientOptions{})
-	topic := b.topic(0)
-	c, out := b.publishing(topic, false, redelivery.WithMemoryLimit(1<<20), redelivery.WithNackRedeliveryDelay(ms(500)))
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	topic := b.NewTopic(0)
+	c, out := publishingConsumer(b, topic, false, redelivery.WithMemoryLimit(1<<20), redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
 	var answers atomic.Bool
 	var sent atomic.Int32
-	b.send(topic, n, false)
-	b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+	b.Send(topic, n, false)
+	b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 		switch command.Type {
 		case "SEND":
 			sent.Add(1)
@@ -204,29 +205,29 @@ func TestPublishesUnderWay(t *testing.T) {
 		return pulsartest.Pass
 	})
 	for range n {
-		c.Nack(receive(t, c))
+		c.Nack(testkit.Receive(t, c))
 		require.LessOrEqual(t, c.Stats().BufferedBytes, int64(1<<20))
 	}
 	require.LessOrEqual(t, sent.Load(), int32(1000))
 	answers.Store(true)
-	b.inProcess.DropConnections()                 // the producer sends again what has no answer
+	b.InProcess.DropConnections()                 // the producer sends again what has no answer
 	go func() { _, _ = c.Receive(t.Context()) }() // what was not kept is asked for
 	seen := map[string]bool{}
 	for len(seen) < n {
-		seen[string(next(t, out, time.Minute).Payload())] = true // requests are looked after every few seconds
+		seen[string(testkit.Next(t, out, time.Minute).Payload())] = true // requests are looked after every few seconds
 	}
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }
 
 // TestPublishesAsFastAsUpstream compares with upstream's own dead letters. It counts the best of a few attempts: other
 // packages' tests use the same broker and the same processors.
 func TestPublishesAsFastAsUpstream(t *testing.T) {
-	needsRealBroker(t, "its speed is compared")
-	b := newBroker(t)
+	testkit.NeedsRealBroker(t, "its speed is compared")
+	b := testkit.NewBroker(t)
 	for attempt := 1; ; attempt++ {
 		took := map[string]time.Duration{}
 		for _, name := range []string{"plain", "dead letters", "moves", "plain again"} {
-			took[name] = b.publishes(name)
+			took[name] = publishTime(b, name)
 		}
 		t.Logf("3,000 messages from the first to the last: %v", took)
 		if plain := max(took["plain"], took["plain again"]); max(took["dead letters"], took["moves"]) < 2*plain {
@@ -236,22 +237,22 @@ func TestPublishesAsFastAsUpstream(t *testing.T) {
 	}
 }
 
-// publishes returns how long 3,000 dead letters or moves take from the first to the last.
-func (b *broker) publishes(name string) time.Duration {
+// publishTime returns how long 3,000 dead letters or moves take from the first to the last.
+func publishTime(b *testkit.Broker, name string) time.Duration {
 	const n = 3000
-	topic := b.topic(0)
+	topic := b.NewTopic(0)
 	var c, out pulsar.Consumer
 	if strings.HasPrefix(name, "plain") {
-		opts := b.options(topic, pulsar.Shared)
-		opts.DLQ, opts.NackRedeliveryDelay = &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: topic + "-dead"}, ms(300)
-		plain, err := b.client.Subscribe(opts)
-		require.NoError(b.t, err)
-		c, out = plain, b.reader(topic+"-dead")
+		opts := b.Options(topic, pulsar.Shared)
+		opts.DLQ, opts.NackRedeliveryDelay = &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: topic + "-dead"}, 300*time.Millisecond
+		plain, err := b.Client.Subscribe(opts)
+		require.NoError(b.T, err)
+		c, out = plain, subscribeReader(b, topic+"-dead")
 	} else {
-		c, out = b.publishing(topic, name == "moves")
+		c, out = publishingConsumer(b, topic, name == "moves")
 	}
 	defer c.Close()
-	b.send(topic, n, false)
+	b.Send(topic, n, false)
 	go func() {
 		for {
 			msg, err := c.Receive(context.Background())
@@ -263,7 +264,7 @@ func (b *broker) publishes(name string) time.Duration {
 	}()
 	var begin time.Time
 	for i := range n {
-		_ = next(b.t, out, 30*time.Second)
+		_ = testkit.Next(b.T, out, 30*time.Second)
 		if i == 0 {
 			begin = time.Now()
 		}
@@ -271,12 +272,12 @@ func (b *broker) publishes(name string) time.Duration {
 	return time.Since(begin)
 }
 
-// reader returns a consumer of all of a topic.
-func (b *broker) reader(topic string) pulsar.Consumer {
-	b.t.Helper()
-	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "out",
+// subscribeReader returns a consumer of all of a topic.
+func subscribeReader(b *testkit.Broker, topic string) pulsar.Consumer {
+	b.T.Helper()
+	c, err := b.Client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "out",
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
-	require.NoError(b.t, err)
-	b.t.Cleanup(c.Close)
+	require.NoError(b.T, err)
+	b.T.Cleanup(c.Close)
 	return c
 }

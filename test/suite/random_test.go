@@ -15,6 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 var (
@@ -68,7 +69,7 @@ type randomRun struct {
 	*randomConfig
 	t      *testing.T
 	guard  *guard
-	b      *broker
+	b      *testkit.Broker
 	topics []string
 
 	mu        sync.Mutex
@@ -105,26 +106,26 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 		lulls: make([]lull, c.Consumers), paused: make([]time.Time, c.Consumers)}
 	indexAcks := pulsartest.WithBatchIndexAcknowledgment() // as the real one has, or a batch may fork
 	if c.Scene == sceneAway {
-		r.b = newInProcess(g, pulsar.ClientOptions{}, indexAcks)
+		r.b = testkit.NewBrokerInProcess(g, pulsar.ClientOptions{}, indexAcks)
 	} else {
-		r.b = newBroker(g, indexAcks)
+		r.b = testkit.NewBroker(g, indexAcks)
 	}
 	switch {
 	case c.Scene == sceneVanishes:
-		r.b.connect(pulsar.ClientOptions{OperationTimeout: 2 * time.Second}) // for which upstream looks for the topic, Close or not
+		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 2 * time.Second}) // for which upstream looks for the topic, Close or not
 		g.Cleanup(func() { time.Sleep(3 * time.Second) })
 	case c.Response:
-		r.b.connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second}) // for which upstream waits for an answer that an unload lost, and does not connect again
+		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second}) // for which upstream waits for an answer that an unload lost, and does not connect again
 	}
 	for range c.Topics {
 		if c.Scene == sceneVanishes && len(r.topics) == 1 {
-			r.topics = append(r.topics, r.b.create(r.topics[0]+"-other", c.Partitions))
+			r.topics = append(r.topics, create(r.b, r.topics[0]+"-other", c.Partitions))
 			continue
 		}
-		r.topics = append(r.topics, r.b.topic(c.Partitions))
+		r.topics = append(r.topics, r.b.NewTopic(c.Partitions))
 	}
 	if c.Scene == sceneVanishes {
-		r.b.create(r.vanishing(), 2)
+		create(r.b, r.vanishing(), 2)
 	}
 	return r
 }
@@ -155,7 +156,7 @@ func (r *randomRun) run() {
 	}
 	apps.Go(func() { r.waitsFor(ctx) })
 	if r.MaxDeliveries > 0 {
-		dead := r.b.deadLetters(r.topics[0])
+		dead := r.b.SubscribeDeadLetters(r.topics[0])
 		apps.Go(func() { r.countDeadLetters(ctx, dead) })
 	}
 	rng := rand.New(rand.NewPCG(r.base(), 99))
@@ -169,18 +170,18 @@ func (r *randomRun) run() {
 	default:
 	}
 	for i := range r.Unloads {
-		time.Sleep(ms(500 + rng.IntN(1000)))
-		r.b.unload(r.topics[i%len(r.topics)])
+		time.Sleep(time.Duration(500+rng.IntN(1000)) * time.Millisecond)
+		r.b.Unload(r.topics[i%len(r.topics)])
 	}
 	if r.Leaves {
-		time.Sleep(ms(300 + rng.IntN(1000)))
+		time.Sleep(time.Duration(300+rng.IntN(1000)) * time.Millisecond)
 		r.closes(r.consumers[0])
 		r.mu.Lock()
 		r.lulls[0] = lull{last: time.Now().Add(time.Hour)}
 		r.mu.Unlock()
 	}
 	r.complete = r.within(2*time.Minute, func() bool { return r.isComplete() && (r.Group.MaxTime == 0 || r.isAcked()) })
-	time.Sleep(ms(500))
+	time.Sleep(500 * time.Millisecond)
 	cancel()
 	apps.Wait()
 	for i, c := range r.consumers {
@@ -202,7 +203,7 @@ func (r *randomRun) closes(c *redelivery.Consumer) {
 }
 
 func (r *randomRun) within(d time.Duration, reached func() bool) bool {
-	for begin := time.Now(); time.Since(begin) < d && !r.guard.over.Load(); time.Sleep(ms(100)) {
+	for begin := time.Now(); time.Since(begin) < d && !r.guard.over.Load(); time.Sleep(100 * time.Millisecond) {
 		if reached() {
 			return true
 		}
@@ -227,17 +228,17 @@ func (r *randomRun) isComplete() bool {
 // all are the topics of the subscription.
 func (r *randomRun) all() (all []string) {
 	if r.Retry {
-		all = append(all, retryTopic(r.topics[0]))
+		all = append(all, testkit.RetryTopic(r.topics[0]))
 	}
 	for _, topic := range r.topics {
-		all = append(all, partitionsOf(topic, r.Partitions)...)
+		all = append(all, testkit.PartitionsOf(topic, r.Partitions)...)
 	}
 	return all
 }
 
 func (r *randomRun) isAcked() bool {
 	for _, topic := range r.all() {
-		if r.b.stats(topic, 0).Backlog > 0 {
+		if r.b.Stats(topic, 0).Backlog > 0 {
 			return false
 		}
 	}
@@ -246,7 +247,7 @@ func (r *randomRun) isAcked() bool {
 
 func (r *randomRun) backlog() (text string) {
 	for _, topic := range r.all() {
-		text += fmt.Sprintf("%+v ", r.b.stats(topic, 0))
+		text += fmt.Sprintf("%+v ", r.b.Stats(topic, 0))
 	}
 	return text
 }
@@ -280,5 +281,5 @@ func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 		opts.Topic = r.topics[0]
 	}
 	defer r.guard.begin("Subscribe")()
-	return r.b.subscribe(opts, options...)
+	return r.b.Subscribe(opts, options...)
 }

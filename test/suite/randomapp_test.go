@@ -10,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // randomApp is one goroutine of an application.
@@ -38,7 +39,7 @@ func (r *randomRun) work(ctx context.Context, c *redelivery.Consumer, k int, whi
 		pairs: rand.New(rand.NewPCG(r.base(), 5000+which)), open: map[string][]*delivery{}}
 	for ctx.Err() == nil {
 		began := time.Now()
-		short, cancel := context.WithTimeout(ctx, ms(1+a.rng.IntN(50)))
+		short, cancel := context.WithTimeout(ctx, time.Duration(1+a.rng.IntN(50))*time.Millisecond)
 		msg, err := a.receive(short)
 		cancel()
 		switch {
@@ -68,7 +69,7 @@ func (r *randomRun) work(ctx context.Context, c *redelivery.Consumer, k int, whi
 func (a *randomApp) receive(ctx context.Context) (msg pulsar.Message, err error) {
 	channel := a.Chan && (!a.Mix || a.pairs.IntN(2) == 0)
 	err = a.calls(fmt.Sprint("Receive, by Chan: ", channel), func() (err error) {
-		msg, err = takeBy(ctx, a.c, channel)
+		msg, err = testkit.Take(ctx, a.c, channel)
 		return err
 	})
 	return msg, err
@@ -111,7 +112,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	f := a.fates[n]
 	a.checkOrder(n, f)
 	a.checkTurn(f)
-	if p := a.paused[a.k]; !p.IsZero() && began.Sub(p) > ms(20) && a.Buffer == 0 {
+	if p := a.paused[a.k]; !p.IsZero() && began.Sub(p) > 20*time.Millisecond && a.Buffer == 0 {
 		a.wrongLocked("message %d comes although the consumer was paused %v before it was asked for: %v", n, began.Sub(p), f)
 	}
 	givenUp := f.dead && !a.Exact() // so that nothing of it waits, but its acknowledgement may be lost
@@ -145,7 +146,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	a.mu.Unlock()
 	pause := time.Duration(a.rng.IntN(3)) * time.Millisecond
 	if a.Slow && a.rng.IntN(10) == 0 {
-		pause = ms(a.rng.IntN(1500))
+		pause = time.Duration(a.rng.IntN(1500)) * time.Millisecond
 	}
 	time.Sleep(pause)
 	return d, fails
@@ -194,7 +195,7 @@ func (a *randomApp) fail(d *delivery) {
 	case way == 0 && !a.mayBeStale(d):
 		_ = a.later(d, info.NackDelay, func() error { a.c.NackID(d.msg.ID()); return nil })
 	case way == 1:
-		delay := ms(a.rng.IntN(500))
+		delay := time.Duration(a.rng.IntN(500)) * time.Millisecond
 		err := a.later(d, delay, func() error { return a.c.NackWithDelay(msg, delay) })
 		if err != nil && !errors.Is(err, redelivery.ErrClosed) {
 			a.breaks("NackWithDelay of message %d: %v", d.n, err)
@@ -204,7 +205,7 @@ func (a *randomApp) fail(d *delivery) {
 	case way == 3 && a.Timeout > 0:
 		_ = a.later(d, a.Timeout+a.TimeoutDelay, func() error { return a.c.InProgress(msg) })
 	case way == 4 && a.Retry && d.f.fails > 0:
-		delay := ms(100 + a.rng.IntN(500))
+		delay := time.Duration(100+a.rng.IntN(500)) * time.Millisecond
 		err := a.later(d, delay, func() error { return a.c.ReconsumeLaterAfter(context.Background(), msg, delay, nil) })
 		if err != nil && !errors.Is(err, redelivery.ErrClosed) {
 			a.mu.Lock()
@@ -214,11 +215,11 @@ func (a *randomApp) fail(d *delivery) {
 		}
 	case way == 5:
 		_ = a.later(d, info.NackDelay, func() error { a.c.Nack(msg); return nil })
-		time.Sleep(ms(a.rng.IntN(20)))
+		time.Sleep(time.Duration(a.rng.IntN(20)) * time.Millisecond)
 		a.c.Nack(d.msg)
 	case way == 6 && a.RetryFrom == 0 && d.f.fails > 0: // and thinks better of it
 		_ = a.later(d, info.NackDelay, func() error { a.c.Nack(msg); return nil })
-		time.Sleep(ms(a.rng.IntN(10)))
+		time.Sleep(time.Duration(a.rng.IntN(10)) * time.Millisecond)
 		if !info.Last {
 			a.ack(d, func() error { return a.c.Ack(a.wrap(d.msg)) })
 		}
@@ -238,5 +239,5 @@ func (a *randomApp) wrapToNack(d *delivery) pulsar.Message {
 // mayBeStale reports whether the ack timeout of a delivery may be over, so that another may have the message. Nobody
 // can tell of which hand-over a wrapper is, or an id.
 func (a *randomApp) mayBeStale(d *delivery) bool {
-	return a.Timeout > 0 && time.Until(d.timeout) < ms(100)
+	return a.Timeout > 0 && time.Until(d.timeout) < 100*time.Millisecond
 }

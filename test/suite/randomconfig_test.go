@@ -8,6 +8,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // randomConfig is what a random run is like.
@@ -73,28 +74,28 @@ func newRandomConfig(seed uint64) *randomConfig {
 	c.Chan = often(30) && !c.ZeroQueue
 	c.Channel = c.Chan && often(50)
 	c.IndexAcks = often(50)
-	c.Group = []pulsar.AckGroupingOptions{{MaxSize: 1000, MaxTime: ms(100)}, {MaxSize: 1, MaxTime: ms(1)}, {MaxSize: 10, MaxTime: ms(20)},
-		{MaxSize: 10}, {MaxSize: 100, MaxTime: ms(1000)}}[rng.IntN(5)]
+	c.Group = []pulsar.AckGroupingOptions{{MaxSize: 1000, MaxTime: 100 * time.Millisecond}, {MaxSize: 1, MaxTime: time.Millisecond}, {MaxSize: 10, MaxTime: 20 * time.Millisecond},
+		{MaxSize: 10}, {MaxSize: 100, MaxTime: time.Second}}[rng.IntN(5)]
 	c.From = []redelivery.Source{redelivery.FromAuto, redelivery.FromMemory, redelivery.FromBroker}[rng.IntN(3)]
 	c.MemoryLimit = []int64{-1, -1, -1, 0, 2000}[rng.IntN(5)]
 	if often(30) {
-		c.Resolution = ms([]int{1, 20, 200}[rng.IntN(3)])
+		c.Resolution = time.Duration([]int{1, 20, 200}[rng.IntN(3)]) * time.Millisecond
 	}
-	c.Delay = ms([]int{0, 20, 100, 700}[rng.IntN(4)])
+	c.Delay = time.Duration([]int{0, 20, 100, 700}[rng.IntN(4)]) * time.Millisecond
 	if often(40) {
-		c.Timeout = ms(300 + rng.IntN(1000))
+		c.Timeout = time.Duration(300+rng.IntN(1000)) * time.Millisecond
 		if often(50) {
-			c.TimeoutDelay = ms(rng.IntN(500))
+			c.TimeoutDelay = time.Duration(rng.IntN(500)) * time.Millisecond
 		}
 	}
 	if isShared && !c.ZeroQueue && often(40) {
 		c.Retry = true
 		if often(40) {
-			c.RetryFrom = ms(50)
+			c.RetryFrom = 50 * time.Millisecond
 		}
 	}
 	if c.Topics == 1 && !c.ZeroQueue && often(40) {
-		c.MaxDeliveries, c.Group = 2+rng.IntN(4), pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(100)}
+		c.MaxDeliveries, c.Group = 2+rng.IntN(4), pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 100 * time.Millisecond}
 	}
 	c.Slow = often(30)
 	if !isShared && c.Consumers == 1 && !c.Retry && c.MaxDeliveries == 0 && often(40) {
@@ -131,7 +132,7 @@ func (c *randomConfig) MayFork() bool {
 
 func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 	o := pulsar.ConsumerOptions{
-		SubscriptionName: sub, Type: c.Kind, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: c.Queue,
+		SubscriptionName: testkit.Subscription, Type: c.Kind, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: c.Queue,
 		EnableZeroQueueConsumer: c.ZeroQueue, EnableBatchIndexAcknowledgment: c.IndexAcks, AckWithResponse: c.Response,
 		AckGroupingOptions: &c.Group, RetryEnable: c.Retry, AutoAckIncompleteChunk: false,
 	}

@@ -69,7 +69,7 @@ func (r *randomRun) send(stream uint64, messages int) {
 	for _, topic := range r.topics {
 		kinds := []pulsar.ProducerOptions{{DisableBatching: true}}
 		if r.Batches {
-			kinds = append(kinds, pulsar.ProducerOptions{BatchingMaxMessages: 7, BatchingMaxPublishDelay: ms(20),
+			kinds = append(kinds, pulsar.ProducerOptions{BatchingMaxMessages: 7, BatchingMaxPublishDelay: 20 * time.Millisecond,
 				BatcherBuilderType: pulsar.KeyBasedBatchBuilder, CompressionType: pulsar.LZ4})
 		}
 		if r.Chunks {
@@ -80,7 +80,7 @@ func (r *randomRun) send(stream uint64, messages int) {
 		}
 		for _, o := range kinds {
 			o.Topic = topic
-			p, err := r.b.client.CreateProducer(o)
+			p, err := r.b.Client.CreateProducer(o)
 			require.NoError(r.t, err)
 			defer p.Close()
 			producers = append(producers, p)

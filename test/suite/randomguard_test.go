@@ -103,7 +103,7 @@ func (r *randomRun) watched() {
 			finished = true
 		case <-limit:
 			hang = append(hang, "the run has no end")
-		case <-time.After(ms(200)):
+		case <-time.After(200 * time.Millisecond):
 			hang = r.guard.hanging()
 		}
 	}

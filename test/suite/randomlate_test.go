@@ -15,7 +15,7 @@ func (r *randomRun) isOverdue(f *fate) bool {
 
 // waitsFor asserts that what is due comes at all, while others are on their way too.
 func (r *randomRun) waitsFor(ctx context.Context) {
-	for told := false; ctx.Err() == nil && !told; time.Sleep(ms(100)) {
+	for told := false; ctx.Err() == nil && !told; time.Sleep(100 * time.Millisecond) {
 		r.mu.Lock()
 		for n, f := range r.fates {
 			if f.isOver() || !r.isOverdue(f) {

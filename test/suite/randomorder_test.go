@@ -149,7 +149,7 @@ func (r *randomRun) weigh(ctx context.Context, c *redelivery.Consumer, k int) {
 	if r.Chan {
 		limit += 16 << 10 // for the one that the channel is offered, with its batch
 	}
-	for told := false; ctx.Err() == nil; time.Sleep(ms(10)) {
+	for told := false; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		end := r.guard.begin("Stats")
 		s := c.Stats()
 		if end(); (s.BufferedBytes < 0 || s.BufferedBytes > limit || s.Waiting < 0) && !told {

@@ -12,10 +12,10 @@ import (
 func (r *randomRun) pauses(ctx context.Context, c *redelivery.Consumer, k int) {
 	rng := rand.New(rand.NewPCG(r.base(), 9000+uint64(k)))
 	for ctx.Err() == nil {
-		time.Sleep(ms(100 + rng.IntN(500)))
+		time.Sleep(time.Duration(100+rng.IntN(500)) * time.Millisecond)
 		c.Pause()
 		r.setPaused(k, time.Now())
-		time.Sleep(ms(rng.IntN(300)))
+		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 		if ctx.Err() != nil && rng.IntN(2) == 0 {
 			return
 		}

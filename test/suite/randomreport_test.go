@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // report tells what went wrong.
@@ -53,7 +55,7 @@ func (r *randomRun) wrongLocked(format string, args ...any) {
 func (r *randomRun) note(k int, what string, msg pulsar.Message, id pulsar.MessageID) {
 	n := ""
 	if msg != nil {
-		n = name(msg)
+		n = testkit.Name(msg)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // scene is what happens in a wide run that takes a setting of its own.
@@ -46,21 +47,21 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 		if c.Topics == 1 && c.Partitions < 2 {
 			c.Partitions = 3
 		}
-		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(100)} // one by one, acknowledgements wait for the broker
+		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 100 * time.Millisecond} // one by one, acknowledgements wait for the broker
 	case sceneBusy:
 		c.Messages = 100
-		c.Delay = ms([]int{0, 1, 10}[rng.IntN(3)])
+		c.Delay = time.Duration([]int{0, 1, 10}[rng.IntN(3)]) * time.Millisecond
 		c.Workers, c.Consumers, c.Queue = 1+rng.IntN(2), 1, 0
 		c.Cumulative, c.Slow, c.Chunks, c.Faultless, c.Every = false, false, false, false, 0
 		c.Retry, c.RetryFrom, c.MaxDeliveries, c.Timeout, c.MemoryLimit = false, 0, 0, 0, -1
 	case sceneJoins:
 		c.Kind = []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared, pulsar.KeyShared, pulsar.Failover}[rng.IntN(4)]
 		c.Messages, c.Consumers = 2*joinKeys, 2
-		c.Delay = ms(300 + rng.IntN(600))
+		c.Delay = time.Duration(300+rng.IntN(600)) * time.Millisecond
 		c.Retry, c.RetryFrom, c.MaxDeliveries, c.Timeout, c.TimeoutDelay = false, 0, 0, 0, 0
 		c.Slow = false
 		if c.Kind == pulsar.KeyShared && c.Group.MaxTime == 0 { // the broker waits for all acknowledgements of a key that moves, plain or not
-			c.Group.MaxTime = ms(100)
+			c.Group.MaxTime = 100 * time.Millisecond
 		}
 		if c.Kind != pulsar.Failover {
 			c.Cumulative, c.Every = false, 0
@@ -70,7 +71,7 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 		}
 	case sceneVanishes:
 		c.Retry, c.RetryFrom, c.MaxDeliveries = false, 0, 0
-		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(100)}
+		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 100 * time.Millisecond}
 	default:
 	}
 }
@@ -94,7 +95,7 @@ const joinKeys = 20
 
 // joins has another consumer join, and sends messages until it gets one.
 func (r *randomRun) joins(rng *rand.Rand, starts func(*redelivery.Consumer)) {
-	time.Sleep(ms(500 + rng.IntN(1000)))
+	time.Sleep(time.Duration(500+rng.IntN(1000)) * time.Millisecond)
 	c := r.subscribe(r.Consumers - 1)
 	r.mu.Lock()
 	r.consumers = append(r.consumers, c)
@@ -109,7 +110,7 @@ func (r *randomRun) joins(rng *rand.Rand, starts func(*redelivery.Consumer)) {
 	}
 	for i := uint64(0); i == 0 || !arrived() && time.Since(r.joined) < 20*time.Second; i++ {
 		r.send(100+i, 2*joinKeys)
-		r.within(ms(400), arrived)
+		r.within(400*time.Millisecond, arrived)
 	}
 	if !arrived() {
 		r.breaks("the consumer that joined %v ago gets nothing", time.Since(r.joined).Round(time.Second))
@@ -137,13 +138,13 @@ func (a *randomApp) checkTurn(f *fate) {
 func (r *randomRun) goAway(rng *rand.Rand) {
 	all := slices.Sorted(maps.Keys(r.published))
 	topic := all[rng.IntN(len(all))]
-	time.Sleep(ms(rng.IntN(700)))
+	time.Sleep(time.Duration(rng.IntN(700)) * time.Millisecond)
 	r.mu.Lock()
 	r.away = topic
 	r.mu.Unlock()
-	server := r.b.inProcess
+	server := r.b.InProcess
 	server.Inject("SUBSCRIBE", topic, -1, pulsartest.Fail("MetadataError", "injected"))
-	server.CloseConsumers(topic, sub)
+	server.CloseConsumers(topic, testkit.Subscription)
 	r.within(time.Minute, r.isComplete)
 	time.Sleep(time.Second)
 	r.mu.Lock()
@@ -166,25 +167,25 @@ func (r *randomRun) pattern(o *pulsar.ConsumerOptions) {
 }
 
 // create makes a topic with so many partitions; 0 for none.
-func (b *broker) create(name string, partitions int) string {
+func create(b *testkit.Broker, name string, partitions int) string {
 	if partitions > 0 {
-		b.rest("PUT", name, "/partitions", partitions, nil)
+		b.Admin("PUT", name, "/partitions", partitions, nil)
 	} else {
-		b.rest("PUT", name, "", nil, nil)
+		b.Admin("PUT", name, "", nil, nil)
 	}
 	return name
 }
 
 // vanishes deletes a topic, which nothing was sent to.
 func (r *randomRun) vanishes(rng *rand.Rand) {
-	time.Sleep(ms(rng.IntN(700)))
-	r.b.rest("DELETE", r.vanishing(), "/partitions?force=true", nil, nil)
+	time.Sleep(time.Duration(rng.IntN(700)) * time.Millisecond)
+	r.b.Admin("DELETE", r.vanishing(), "/partitions?force=true", nil, nil)
 }
 
 // soon is a backoff that does not grow.
 type soon struct{}
 
-func (soon) Next() time.Duration       { return ms(200) }
+func (soon) Next() time.Duration       { return 200 * time.Millisecond }
 func (soon) IsMaxBackoffReached() bool { return false }
 func (soon) Reset()                    {}
 

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/reconsume"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // wrapping is what an application makes of a message before it gives it back.
@@ -128,7 +129,7 @@ func (r *randomRun) checkTopic(n int, msg pulsar.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f, topic := r.fates[n], msg.Topic()
-	if topic != f.partition && !(r.Retry && topic == retryTopic(r.topics[0])) {
+	if topic != f.partition && !(r.Retry && topic == testkit.RetryTopic(r.topics[0])) {
 		r.wrongLocked("message %d comes from %s, and was published to %s", n, topic, f.partition)
 	}
 }
@@ -140,7 +141,7 @@ func (r *randomRun) checkOrigin(n int, letter pulsar.Message) {
 	properties, f := letter.Properties(), r.fates[n]
 	for _, property := range []string{"REAL_TOPIC", reconsume.PropertyOriginTopic} {
 		topic := properties[property]
-		may := []string{f.partition, r.topics[0], retryTopic(r.topics[0])}
+		may := []string{f.partition, r.topics[0], testkit.RetryTopic(r.topics[0])}
 		if topic != "" && !slices.Contains(may, topic) {
 			r.wrongLocked("the dead letter of message %d has the %s %s, and was published to %s", n, property, topic, f.partition)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Two consumers have a subscription when the topic is unloaded. Each message that the first one has is either still its
@@ -23,17 +24,17 @@ func TestReclaimedMessagesOfTwoConsumersComeToOne(t *testing.T) {
 	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			first := b.subscribe(b.options(topic, kind))
-			b.send(topic, n, false)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			first := b.Subscribe(b.Options(topic, kind))
+			b.Send(topic, n, false)
 			var had []pulsar.Message
 			for range n {
-				had = append(had, receive(t, first))
+				had = append(had, testkit.Receive(t, first))
 			}
-			second := b.subscribe(b.options(topic, kind))
+			second := b.Subscribe(b.Options(topic, kind))
 			next := first.NextLoss()
-			b.unload(topic)
+			b.Unload(topic)
 			waittest.Next(t, next)
 
 			var mu sync.Mutex
@@ -55,7 +56,7 @@ func TestReclaimedMessagesOfTwoConsumersComeToOne(t *testing.T) {
 				}
 			}
 			var receiving sync.WaitGroup
-			ctx, cancel := context.WithTimeout(bg, patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 			defer cancel()
 			for _, c := range []*redelivery.Consumer{first, second} {
 				receiving.Go(func() {
@@ -68,7 +69,7 @@ func TestReclaimedMessagesOfTwoConsumersComeToOne(t *testing.T) {
 					}
 				})
 			}
-			b.settles(topic, 0)
+			b.Settles(topic, 0)
 			time.Sleep(time.Second) // for copies
 			cancel()
 			receiving.Wait()

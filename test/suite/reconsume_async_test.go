@@ -16,6 +16,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // farBroker makes producers whose messages are answered after a round trip.
@@ -51,28 +52,17 @@ func (p farProducer) SendAsync(_ context.Context, m *pulsar.ProducerMessage, don
 	time.AfterFunc(p.f.roundTrip, func() { done(nil, m, p.f.err) })
 }
 
-// whole is a message that can be published.
-type whole struct{ message }
-
-func (m whole) Payload() []byte             { return fmt.Append(nil, m.id.EntryID()) }
-func (whole) Topic() string                 { return "persistent://public/default/t" }
-func (whole) Key() string                   { return "" }
-func (whole) OrderingKey() string           { return "" }
-func (whole) EventTime() time.Time          { return time.Time{} }
-func (whole) Properties() map[string]string { return nil }
-func (whole) SchemaVersion() []byte         { return nil }
-
 // far returns a Consumer whose retries go to a broker that is far away, and n messages that it has received.
-func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*redelivery.Consumer, *fake, []pulsar.Message) {
+func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*redelivery.Consumer, *testkit.Fake, []pulsar.Message) {
 	t.Helper()
-	r, err := reconsume.New(f, reconsume.Options{Topic: "t", Subscription: sub})
+	r, err := reconsume.New(f, reconsume.Options{Topic: "t", Subscription: testkit.Subscription})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
-	c, inner := newPrepared(t, pulsar.Shared, append(options, redelivery.WithReconsumer(r), logTo(t.Output()))...)
+	c, inner := testkit.SubscribeFake(t, pulsar.Shared, append(options, redelivery.WithReconsumer(r), testkit.LogTo(t.Output()))...)
 	var msgs []pulsar.Message
 	for i := range n {
-		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: whole{message{id: pulsar.NewMessageID(1, i, 0, 0)}}}
-		msgs = append(msgs, receive(t, c))
+		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.WholeMessage{Message: testkit.Message{MessageID: pulsar.NewMessageID(1, i, 0, 0)}}}
+		msgs = append(msgs, testkit.Receive(t, c))
 	}
 	return c, inner, msgs
 }
@@ -92,7 +82,7 @@ func TestReconsumeLaterDoesNotWait(t *testing.T) {
 				require.LessOrEqual(t, time.Since(began), 100*time.Millisecond, "a thousand may be under way")
 				time.Sleep(150 * time.Millisecond)
 				synctest.Wait()
-				require.Len(t, inner.acks(), 2000)
+				require.Len(t, inner.Acks(), 2000)
 				for i, payload := range f.payloads() {
 					require.Equal(t, fmt.Sprint(i), payload)
 				}
@@ -118,11 +108,11 @@ func TestReconsumeLaterThatFailsIsNacked(t *testing.T) {
 			c.ReconsumeLaterWithCustomProperties(msg, map[string]string{"why": "busy"}, time.Minute)
 		}
 		for range msgs {
-			require.EqualValues(t, 1, receive(t, c).RedeliveryCount())
+			require.EqualValues(t, 1, testkit.Receive(t, c).RedeliveryCount())
 		}
 		require.EqualValues(t, 3, c.Stats().Failed)
 		require.EqualValues(t, 3, failed.Load())
-		require.Empty(t, inner.acks())
+		require.Empty(t, inner.Acks())
 	})
 }
 
@@ -136,16 +126,16 @@ func TestReconsumeCallbacks(t *testing.T) {
 			c, inner, msgs := far(t, f, 3)
 			outcomes := make(chan error, 3)
 			done := redelivery.WithCallback(func(err error) { outcomes <- err })
-			require.NoError(t, c.ReconsumeLaterNext(bg, msgs[0], done))
-			require.NoError(t, c.ReconsumeLaterLevel(bg, msgs[1], 3, done))
-			require.NoError(t, c.ReconsumeLaterAfter(bg, msgs[2], time.Hour, nil, done))
-			require.Empty(t, inner.acks())
+			require.NoError(t, c.ReconsumeLaterNext(context.Background(), msgs[0], done))
+			require.NoError(t, c.ReconsumeLaterLevel(context.Background(), msgs[1], 3, done))
+			require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msgs[2], time.Hour, nil, done))
+			require.Empty(t, inner.Acks())
 			for range msgs {
 				require.NoError(t, <-outcomes)
 			}
-			require.Len(t, inner.acks(), 3)
-			require.ErrorIs(t, c.ReconsumeLaterNext(bg, msgs[0], done), redelivery.ErrNotInFlight)
-			require.Error(t, c.ReconsumeLaterLevel(bg, msgs[0], 99, done))
+			require.Len(t, inner.Acks(), 3)
+			require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msgs[0], done), redelivery.ErrNotInFlight)
+			require.Error(t, c.ReconsumeLaterLevel(context.Background(), msgs[0], 99, done))
 			synctest.Wait()
 			require.Empty(t, outcomes, "an error is returned or told")
 		},
@@ -153,23 +143,23 @@ func TestReconsumeCallbacks(t *testing.T) {
 			f.err = errors.New("no")
 			c, inner, msgs := far(t, f, 1, redelivery.WithNackRedeliveryDelay(0))
 			outcome := make(chan error, 1)
-			require.NoError(t, after(bg, c, msgs[0], func(err error) {
+			require.NoError(t, after(context.Background(), c, msgs[0], func(err error) {
 				c.Nack(msgs[0]) // it is still the application's
 				outcome <- err
 			}))
 			require.ErrorIs(t, <-outcome, f.err)
-			require.Equal(t, msgs[0].ID(), receive(t, c).ID())
-			require.Empty(t, inner.acks())
+			require.Equal(t, msgs[0].ID(), testkit.Receive(t, c).ID())
+			require.Empty(t, inner.Acks())
 		},
 		"a context": func(t *testing.T, f *farBroker) {
 			c, inner, msgs := far(t, f, 2)
-			ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 			defer cancel()
 			outcome := make(chan error, 1)
 			require.NoError(t, after(ctx, c, msgs[0], func(err error) { outcome <- err }))
 			require.ErrorIs(t, <-outcome, context.DeadlineExceeded)
 			require.ErrorIs(t, after(ctx, c, msgs[1], func(error) { t.Error("told") }), context.DeadlineExceeded)
-			require.Empty(t, inner.acks())
+			require.Empty(t, inner.Acks())
 			require.NoError(t, c.Ack(msgs[0]))
 		},
 		"no room": func(t *testing.T, f *farBroker) {
@@ -178,23 +168,23 @@ func TestReconsumeCallbacks(t *testing.T) {
 			for _, msg := range msgs[:1000] {
 				c.ReconsumeLater(msg, time.Minute)
 			}
-			ctx, cancel := context.WithTimeout(bg, time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			require.ErrorIs(t, after(ctx, c, msgs[1000], func(error) { t.Error("told") }), context.DeadlineExceeded)
 			go c.Close()
 			synctest.Wait()
-			require.ErrorIs(t, after(bg, c, msgs[1000], nil), redelivery.ErrClosed)
+			require.ErrorIs(t, after(context.Background(), c, msgs[1000], nil), redelivery.ErrClosed)
 		},
 
 		"reconsumes": func(t *testing.T, f *farBroker) {
 			c, inner, msgs := far(t, f, 1001)
 			for _, msg := range msgs[1:] {
-				require.NoError(t, after(bg, c, msg, func(error) {
-					_ = after(bg, c, msgs[0], func(error) {})
+				require.NoError(t, after(context.Background(), c, msg, func(error) {
+					_ = after(context.Background(), c, msgs[0], func(error) {})
 				}))
 			}
 			time.Sleep(time.Second)
-			require.Len(t, inner.acks(), 1001)
+			require.Len(t, inner.Acks(), 1001)
 		},
 		"closes": func(t *testing.T, f *farBroker) {
 			c, inner, msgs := far(t, f, 10)
@@ -202,7 +192,7 @@ func TestReconsumeCallbacks(t *testing.T) {
 			var told sync.WaitGroup
 			told.Add(10)
 			for i, msg := range msgs {
-				require.NoError(t, after(bg, c, msg, func(err error) {
+				require.NoError(t, after(context.Background(), c, msg, func(err error) {
 					c.Close()
 					outcomes[i] = err
 					told.Done()
@@ -210,14 +200,14 @@ func TestReconsumeCallbacks(t *testing.T) {
 			}
 			told.Wait()
 			require.Equal(t, [10]error{}, outcomes, "Close waits for what is under way")
-			require.Len(t, inner.acks(), 10)
+			require.Len(t, inner.Acks(), 10)
 		},
 		"Close does not wait for long": func(t *testing.T, f *farBroker) {
 			f.roundTrip = time.Minute
 			c, inner, msgs := far(t, f, 10)
 			outcomes := make(chan error, 10)
 			for _, msg := range msgs {
-				require.NoError(t, after(bg, c, msg, func(err error) { outcomes <- err }))
+				require.NoError(t, after(context.Background(), c, msg, func(err error) { outcomes <- err }))
 			}
 			began := time.Now()
 			c.Close()
@@ -225,7 +215,7 @@ func TestReconsumeCallbacks(t *testing.T) {
 			for range msgs {
 				require.ErrorIs(t, <-outcomes, redelivery.ErrClosed)
 			}
-			require.Empty(t, inner.acks())
+			require.Empty(t, inner.Acks())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +226,7 @@ func TestReconsumeCallbacks(t *testing.T) {
 
 // early is a retry that the broker releases before its delay is over.
 type early struct {
-	whole
+	testkit.WholeMessage
 	delay time.Duration
 	sent  time.Time
 }
@@ -255,8 +245,8 @@ func TestLongDelaysAreHeldBack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, inner, _ := far(t, &farBroker{}, 0)
 			due := time.Now().Add(delay)
-			msg := early{whole{message{id: pulsar.NewMessageID(1, 1, 0, 0)}}, delay, time.Now()}
-			inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: msg}
+			msg := early{testkit.WholeMessage{Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0)}}, delay, time.Now()}
+			inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: msg}
 			_, err := c.Receive(t.Context())
 			require.NoError(t, err)
 			require.False(t, time.Now().Before(due), "%v early", time.Until(due))

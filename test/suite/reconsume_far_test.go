@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,34 +12,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A broker that is silent for seven seconds gets each retry once, and nobody is told that it refused one.
 func TestRetriesOfASilentBroker(t *testing.T) {
 	t.Parallel()
 	const n = 200
-	b := newBroker(t)
+	b := testkit.NewBroker(t)
 	b, wire := behind(t, b, 0)
-	topic := b.topic(0)
-	opts := b.retrying(topic, 5)
+	topic := b.NewTopic(0)
+	opts := b.RetryOptions(topic, 5)
 	opts.AckWithResponse = true
-	c := b.subscribe(opts)
-	b.send(topic, n+1, false)
+	c := b.Subscribe(opts)
+	b.Send(topic, n+1, false)
 	var msgs []pulsar.Message
 	for range n + 1 {
-		msgs = append(msgs, receive(t, c))
+		msgs = append(msgs, testkit.Receive(t, c))
 	}
-	require.NoError(t, c.ReconsumeLaterAfter(bg, msgs[n], time.Second, nil)) // there is a producer
+	require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msgs[n], time.Second, nil)) // there is a producer
 	goOn := wire.Stop()
 	var calls sync.WaitGroup
 	for _, msg := range msgs[:n] {
-		calls.Go(func() { assert.NoError(t, c.ReconsumeLaterAfter(bg, msg, 2*time.Second, nil)) })
+		calls.Go(func() { assert.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 2*time.Second, nil)) })
 	}
 	time.Sleep(7 * time.Second)
 	goOn()
 	calls.Wait()
 	seen := map[string]int{}
-	drain(t, c, 4*time.Second, func(msg pulsar.Message) {
+	testkit.Drain(t, c, 4*time.Second, func(msg pulsar.Message) {
 		seen[string(msg.Payload())]++
 		require.NoError(t, c.Ack(msg))
 	})
@@ -51,12 +53,12 @@ func TestRetriesOfASilentBroker(t *testing.T) {
 // TestReconsumesAsFastAsUpstream compares the rates at a round trip of 100 ms, from the first call to the last
 // acknowledgement. It counts the best of a few attempts, as TestPublishesAsFastAsUpstream.
 func TestReconsumesAsFastAsUpstream(t *testing.T) {
-	needsRealBroker(t, "its speed is compared")
-	b := newBroker(t)
+	testkit.NeedsRealBroker(t, "its speed is compared")
+	b := testkit.NewBroker(t)
 	best := map[string]time.Duration{"plain": time.Hour, "wrapped": time.Hour, "callback": time.Hour}
 	for attempt := 1; ; attempt++ {
 		for name, took := range best {
-			best[name] = min(took, b.reconsumesFar(name))
+			best[name] = min(took, reconsumesFar(b, name))
 		}
 		t.Logf("2,000 retries at a round trip of 100 ms: %v", best)
 		if noise := best["plain"] / 4; max(best["wrapped"], best["callback"]) <= best["plain"]+noise {
@@ -67,51 +69,51 @@ func TestReconsumesAsFastAsUpstream(t *testing.T) {
 }
 
 // reconsumesFar returns how long it takes until the backlog of 2,000 messages is empty and all of them are retries.
-func (b *broker) reconsumesFar(name string) time.Duration {
+func reconsumesFar(b *testkit.Broker, name string) time.Duration {
 	const n = 2000
-	topic := b.topic(0)
-	far, _ := behind(b.t, b, 100*time.Millisecond)
-	opts := far.retrying(topic, 5)
+	topic := b.NewTopic(0)
+	far, _ := behind(b.T, b, 100*time.Millisecond)
+	opts := far.RetryOptions(topic, 5)
 	opts.ReceiverQueueSize = 2 * n
 	var c pulsar.Consumer
 	var published atomic.Int32
 	published.Store(n)
 	later := func(msg pulsar.Message) { c.ReconsumeLater(msg, time.Hour) }
 	if name != "plain" {
-		wrapped := far.subscribe(opts)
+		wrapped := far.Subscribe(opts)
 		c = wrapped
 		if name == "callback" {
 			later = func(msg pulsar.Message) {
 				done := redelivery.WithCallback(func(err error) {
-					assert.NoError(b.t, err)
+					assert.NoError(b.T, err)
 					published.Add(-1)
 				})
-				assert.NoError(b.t, wrapped.ReconsumeLaterAfter(bg, msg, time.Hour, nil, done))
+				assert.NoError(b.T, wrapped.ReconsumeLaterAfter(context.Background(), msg, time.Hour, nil, done))
 			}
 		}
 	} else {
-		plain, err := far.client.Subscribe(opts)
-		require.NoError(b.t, err)
+		plain, err := far.Client.Subscribe(opts)
+		require.NoError(b.T, err)
 		c = plain
 	}
 	defer c.Close()
-	b.send(topic, n, false)
+	b.Send(topic, n, false)
 	var msgs []pulsar.Message
 	for range n {
-		msgs = append(msgs, next(b.t, c, 10*time.Second))
+		msgs = append(msgs, testkit.Next(b.T, c, 10*time.Second))
 	}
 	began := time.Now()
 	for _, msg := range msgs {
 		later(msg)
 	}
 	calls := time.Since(began)
-	for b.stats(retryTopic(topic), 0).Backlog < n || b.stats(topic, 0).Backlog > 0 {
-		time.Sleep(ms(10))
+	for b.Stats(testkit.RetryTopic(topic), 0).Backlog < n || b.Stats(topic, 0).Backlog > 0 {
+		time.Sleep(10 * time.Millisecond)
 	}
 	took := time.Since(began)
-	b.t.Logf("%s: the calls %v, all published and acknowledged %v", name, calls, took)
+	b.T.Logf("%s: the calls %v, all published and acknowledged %v", name, calls, took)
 	if name == "callback" {
-		require.Eventually(b.t, func() bool { return published.Load() == 0 }, time.Second, ms(10))
+		require.Eventually(b.T, func() bool { return published.Load() == 0 }, time.Second, 10*time.Millisecond)
 	}
 	return took
 }

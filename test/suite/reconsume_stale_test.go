@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A handler that fails after its ack timeout does not publish what another has by now, which may succeed: the message
@@ -27,23 +28,23 @@ func TestReconsumeOfAnEarlierDelivery(t *testing.T) {
 			return c.DeadLetter(context.Background(), m, errors.New("late"))
 		},
 	} {
-		each(t, map[string]bool{name: false, name + " by Chan": true}, func(t *testing.T, channel bool) {
+		testkit.Each(t, map[string]bool{name: false, name + " by Chan": true}, func(t *testing.T, channel bool) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			c := b.subscribe(b.retrying(topic, 100), redelivery.WithAckTimeout(300*time.Millisecond))
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.RetryOptions(topic, 100), redelivery.WithAckTimeout(300*time.Millisecond))
 			next := func() pulsar.Message {
 				if channel {
 					return <-c.Chan()
 				}
-				return receive(t, c)
+				return testkit.Receive(t, c)
 			}
-			b.send(topic, 1, false)
+			b.Send(topic, 1, false)
 			first, again := next(), next()
 			require.ErrorIs(t, leave(c, first), redelivery.ErrNotInFlight)
 			c.Nack(again)
 			require.NoError(t, leave(c, again), "it waits")
-			b.settles(topic, 0)
+			b.Settles(topic, 0)
 		})
 	}
 }

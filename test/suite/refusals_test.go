@@ -12,44 +12,45 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A retry whose delay the namespace refuses is published without one, and the Consumer that reads it holds it back.
 func TestRefusedDelayIsWaitedForInTheConsumer(t *testing.T) {
-	b := newBroker(t)
-	if b.inProcess != nil {
+	b := testkit.NewBroker(t)
+	if b.InProcess != nil {
 		t.Skip("the broker in process allows every delay")
 	}
-	namespace := b.namespace()
-	b.rest("POST", "namespaces/"+strings.Trim(strings.TrimPrefix(namespace, "persistent://"), "/"), "/delayedDelivery",
+	namespace := b.Namespace()
+	b.Admin("POST", "namespaces/"+strings.Trim(strings.TrimPrefix(namespace, "persistent://"), "/"), "/delayedDelivery",
 		map[string]any{"active": true, "tickTime": 1000, "maxDeliveryDelayInMillis": 5000}, nil)
 	topic := namespace + "orders"
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(20*time.Second)))
-	b.publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("x")})
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(20*time.Second)))
+	b.Publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("x")})
 	begin := time.Now()
-	require.NoError(t, c.ReconsumeLaterNext(t.Context(), next(t, c, 10*time.Second)))
+	require.NoError(t, c.ReconsumeLaterNext(t.Context(), testkit.Next(t, c, 10*time.Second)))
 	require.Less(t, time.Since(begin), 15*time.Second)
-	retry := next(t, c, 30*time.Second)
+	retry := testkit.Next(t, c, 30*time.Second)
 	require.GreaterOrEqual(t, time.Since(retry.PublishTime()), 20*time.Second)
 	require.Equal(t, "1", retry.Properties()["RECONSUMETIMES"])
 }
 
 // A dead letter that its topic refuses for its size comes in chunks.
 func TestRefusedSizeOfALetterIsPublishedInChunks(t *testing.T) {
-	b := newBroker(t)
-	if b.inProcess != nil {
+	b := testkit.NewBroker(t)
+	if b.InProcess != nil {
 		t.Skip("the broker in process has no maxMessageSize")
 	}
-	topic := b.topic(0)
-	dead := b.deadLetters(topic)
-	b.rest("POST", deadLetterTopic(topic), "/maxMessageSize", 8192, nil)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
+	topic := b.NewTopic(0)
+	dead := b.SubscribeDeadLetters(topic)
+	b.Admin("POST", testkit.DeadLetterTopic(topic), "/maxMessageSize", 8192, nil)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
 	payload := make([]byte, 20_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(payload) // which does not compress
 	time.Sleep(time.Second)                          // the policy takes effect
-	b.publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: payload, Key: "k"})
-	require.NoError(t, c.DeadLetter(t.Context(), next(t, c, 10*time.Second), errors.New("no luck")))
-	letter := next(t, dead, 10*time.Second)
+	b.Publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: payload, Key: "k"})
+	require.NoError(t, c.DeadLetter(t.Context(), testkit.Next(t, c, 10*time.Second), errors.New("no luck")))
+	letter := testkit.Next(t, dead, 10*time.Second)
 	require.Equal(t, payload, letter.Payload())
 	require.Equal(t, "k", letter.Key())
 	require.Equal(t, "no luck", letter.Properties()["EXCEPTION_MESSAGE"])
@@ -57,21 +58,21 @@ func TestRefusedSizeOfALetterIsPublishedInChunks(t *testing.T) {
 
 // A topic of DeadLetterTo that is not there, or takes no more messages, does not keep the letter.
 func TestLetterForATopicThatTakesNoneGoesToTheUsualOne(t *testing.T) {
-	b := newBroker(t)
-	topic, closed := b.topic(0), b.topic(0)
-	b.rest("POST", closed, "/terminate", nil, nil)
+	b := testkit.NewBroker(t)
+	topic, closed := b.NewTopic(0), b.NewTopic(0)
+	b.Admin("POST", closed, "/terminate", nil, nil)
 	names := []string{closed}
-	if b.inProcess == nil {
+	if b.InProcess == nil {
 		names = append(names, "persistent://public/no-such-namespace/letters")
 	}
-	dead := b.deadLetters(topic)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
+	dead := b.SubscribeDeadLetters(topic)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
 	for _, name := range names {
-		b.send(topic, 1, false)
-		require.NoError(t, c.NackWithReason(next(t, c, 10*time.Second), redelivery.DeadLetterTo(name, errors.New("no luck"))))
-		letter := next(t, dead, 20*time.Second)
+		b.Send(topic, 1, false)
+		require.NoError(t, c.NackWithReason(testkit.Next(t, c, 10*time.Second), redelivery.DeadLetterTo(name, errors.New("no luck"))))
+		letter := testkit.Next(t, dead, 20*time.Second)
 		require.Equal(t, name, letter.Properties()["DEAD_LETTER_TOPIC"])
 		require.Equal(t, "no luck", letter.Properties()["EXCEPTION_MESSAGE"])
 	}
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 }

@@ -10,33 +10,34 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Who names the consumer's own topic for its retries or dead letters is told, in whatever form the name is: they would
 // come again and never end.
 func TestOwnTopicForRetriesOrDeadLetters(t *testing.T) {
-	b := newInProcess(t, pulsar.ClientOptions{})
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	full := "persistent://public/default/bills"
 	for _, name := range []string{"bills", "public/default/bills", full, "bills-partition-0"} {
-		opts := b.options("", pulsar.Shared)
+		opts := b.Options("", pulsar.Shared)
 		opts.Topics = []string{"orders", full}
 		retries := opts
 		retries.RetryEnable, retries.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 3, RetryLetterTopic: name}
-		_, err := redelivery.Subscribe(b.client, retries)
+		_, err := redelivery.Subscribe(b.Client, retries)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		require.ErrorContains(t, err, "the retry topic is "+topicname.Full(name))
 
-		r, err := reconsume.New(b.client, reconsume.Options{Topic: "orders", Subscription: sub, DeadLetterTopic: name})
+		r, err := reconsume.New(b.Client, reconsume.Options{Topic: "orders", Subscription: testkit.Subscription, DeadLetterTopic: name})
 		require.NoError(t, err)
-		_, err = redelivery.Subscribe(b.client, opts, redelivery.WithReconsumer(r))
+		_, err = redelivery.Subscribe(b.Client, opts, redelivery.WithReconsumer(r))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		require.ErrorContains(t, err, "the dead letter topic is ")
 		r.Close()
 
 		opts.Topics, opts.Topic = nil, "bills"
-		plain, err := b.client.Subscribe(opts)
+		plain, err := b.Client.Subscribe(opts)
 		require.NoError(t, err)
-		_, err = redelivery.Wrap(plain, redelivery.WithClient(b.client),
+		_, err = redelivery.Wrap(plain, redelivery.WithClient(b.Client),
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3, Topic: name}))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		require.ErrorContains(t, err, "the dead letter topic is "+name)
@@ -46,27 +47,27 @@ func TestOwnTopicForRetriesOrDeadLetters(t *testing.T) {
 
 // A Reconsumer may have its retries published where the consumer reads them.
 func TestReconsumerWithRetriesThatTheConsumerReads(t *testing.T) {
-	b := newInProcess(t, pulsar.ClientOptions{})
-	r, err := reconsume.New(b.client, reconsume.Options{Topic: "orders", Subscription: sub})
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	r, err := reconsume.New(b.Client, reconsume.Options{Topic: "orders", Subscription: testkit.Subscription})
 	require.NoError(t, err)
 	defer r.Close()
-	opts := b.options("", pulsar.Shared)
+	opts := b.Options("", pulsar.Shared)
 	opts.Topics = []string{"orders", r.RetryTopic()}
-	b.subscribe(opts, redelivery.WithReconsumer(r))
+	b.Subscribe(opts, redelivery.WithReconsumer(r))
 }
 
 // Wrap does not know what its consumer reads. With a Reconsumer whose dead letters would come there again, none is
 // published, and that is told.
 func TestWrapWithAReconsumerOfItsOwnTopic(t *testing.T) {
-	b := newInProcess(t, pulsar.ClientOptions{})
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	for _, name := range []string{"bills", "persistent://public/default/bills", "bills-partition-0"} {
-		r, err := reconsume.New(b.client, reconsume.Options{Topic: "orders", Subscription: sub, DeadLetterTopic: name})
+		r, err := reconsume.New(b.Client, reconsume.Options{Topic: "orders", Subscription: testkit.Subscription, DeadLetterTopic: name})
 		require.NoError(t, err)
-		plain, err := b.client.Subscribe(b.options("bills", pulsar.Shared))
+		plain, err := b.Client.Subscribe(b.Options("bills", pulsar.Shared))
 		require.NoError(t, err)
-		c, err := redelivery.Wrap(plain, redelivery.WithReconsumer(r), logTo(t.Output()))
+		c, err := redelivery.Wrap(plain, redelivery.WithReconsumer(r), testkit.LogTo(t.Output()))
 		require.NoError(t, err)
-		b.publish(pulsar.ProducerOptions{Topic: "bills"}, &pulsar.ProducerMessage{Payload: []byte(name)})
+		b.Publish(pulsar.ProducerOptions{Topic: "bills"}, &pulsar.ProducerMessage{Payload: []byte(name)})
 		msg, err := c.Receive(t.Context())
 		require.NoError(t, err)
 		require.ErrorContains(t, c.DeadLetter(t.Context(), msg, errors.New("no luck")), "the dead letter topic is "+topicname.Full(name))

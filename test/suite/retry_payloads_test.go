@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // TestRetriesOfEveryPayload compares what comes back and what becomes a dead letter with what was sent, by default
@@ -30,17 +31,17 @@ func TestRetriesOfEveryPayload(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			dead := b.deadLetters(topic)
-			opts := b.retrying(topic, 30)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			dead := b.SubscribeDeadLetters(topic)
+			opts := b.RetryOptions(topic, 30)
 			opts.DLQ.ProducerOptions = o
-			c := b.subscribe(opts)
+			c := b.Subscribe(opts)
 			var sent []*pulsar.ProducerMessage
 			for name, payload := range payloads {
 				sent = append(sent, &pulsar.ProducerMessage{Payload: payload, Properties: map[string]string{"payload": name}})
 			}
-			b.publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true}, sent...)
+			b.Publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true}, sent...)
 			check := func(stage string, msg pulsar.Message) {
 				want := payloads[msg.Properties()["payload"]]
 				assert.Equal(t, want == nil, msg.IsNullValue(), stage)
@@ -49,22 +50,22 @@ func TestRetriesOfEveryPayload(t *testing.T) {
 			for stage, delay := range []time.Duration{0, time.Second} {
 				var msgs []pulsar.Message
 				for range sent {
-					msgs = append(msgs, receive(t, c))
+					msgs = append(msgs, testkit.Receive(t, c))
 					check(fmt.Sprint("reconsumed ", stage), msgs[len(msgs)-1])
 				}
 				for _, msg := range msgs {
-					require.NoError(t, c.ReconsumeLaterAfter(bg, msg, delay, nil))
+					require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, delay, nil))
 				}
 			}
 			for range sent {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				check("delayed", msg)
-				require.NoError(t, c.DeadLetter(bg, msg, errors.New("bad")))
+				require.NoError(t, c.DeadLetter(context.Background(), msg, errors.New("bad")))
 			}
 			for range sent {
-				check("dead", next(t, dead, 15*time.Second))
+				check("dead", testkit.Next(t, dead, 15*time.Second))
 			}
-			b.settles(topic, 0)
+			b.Settles(topic, 0)
 		})
 	}
 }
@@ -72,32 +73,32 @@ func TestRetriesOfEveryPayload(t *testing.T) {
 // TestExclusiveRetryProducer has options that allow but one producer of a topic.
 func TestExclusiveRetryProducer(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.retrying(topic, 3)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.RetryOptions(topic, 3)
 	opts.DLQ.ProducerOptions.ProducerAccessMode = pulsar.ProducerAccessModeExclusive
-	c := b.subscribe(opts)
-	dead := b.deadLetters(topic)
-	b.send(topic, 1, false)
+	c := b.Subscribe(opts)
+	dead := b.SubscribeDeadLetters(topic)
+	b.Send(topic, 1, false)
 	for _, delay := range []time.Duration{time.Second, 0, 2 * time.Second, 0} {
-		require.NoError(t, c.ReconsumeLaterAfter(bg, receive(t, c), delay, nil))
+		require.NoError(t, c.ReconsumeLaterAfter(context.Background(), testkit.Receive(t, c), delay, nil))
 	}
-	next(t, dead, 15*time.Second)
+	testkit.Next(t, dead, 15*time.Second)
 }
 
 // TestRetryTopicIsAPartition of a topic: its retries are not early either.
 func TestRetryTopicIsAPartition(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.retrying(topic, 3)
-	opts.DLQ.RetryLetterTopic = b.topic(2) + "-partition-1"
-	c := b.subscribe(opts)
-	b.send(topic, 1, false)
-	msg := receive(t, c)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.RetryOptions(topic, 3)
+	opts.DLQ.RetryLetterTopic = b.NewTopic(2) + "-partition-1"
+	c := b.Subscribe(opts)
+	b.Send(topic, 1, false)
+	msg := testkit.Receive(t, c)
 	begin := time.Now()
-	require.NoError(t, c.ReconsumeLaterAfter(bg, msg, time.Second, nil))
-	require.NoError(t, c.Ack(receive(t, c)))
+	require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, time.Second, nil))
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
 	require.GreaterOrEqual(t, time.Since(begin), time.Second)
 }
 
@@ -106,32 +107,32 @@ func TestRetryTopicIsAPartition(t *testing.T) {
 func TestTopicsDeletedUnderTheirProducers(t *testing.T) {
 	t.Parallel()
 	require.True(t, publishing.InitialSubscription(&pulsar.ProducerOptions{}, ""), "upstream's option has another name")
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.retrying(topic, 30)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.RetryOptions(topic, 30)
 	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionLatest
-	opts.DLQ.InitialSubscriptionName = sub
-	c := b.subscribe(opts)
-	b.send(topic, 4, false)
+	opts.DLQ.InitialSubscriptionName = testkit.Subscription
+	c := b.Subscribe(opts)
+	b.Send(topic, 4, false)
 	var msgs []pulsar.Message
 	for range 4 {
-		msgs = append(msgs, receive(t, c))
+		msgs = append(msgs, testkit.Receive(t, c))
 	}
-	require.NoError(t, c.ReconsumeLaterAfter(bg, msgs[0], 0, nil)) // there are producers
-	require.NoError(t, c.Ack(receive(t, c)))
-	require.NoError(t, c.DeadLetter(bg, msgs[1], errors.New("bad")))
+	require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msgs[0], 0, nil)) // there are producers
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
+	require.NoError(t, c.DeadLetter(context.Background(), msgs[1], errors.New("bad")))
 
 	deleted := func(topic string, publish func(context.Context) error) {
-		b.rest("DELETE", topic, "?force=true", nil, nil)
+		b.Admin("DELETE", topic, "?force=true", nil, nil)
 		require.Eventually(t, func() bool {
-			ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			return publish(ctx) == nil
-		}, time.Minute, ms(100))
+		}, time.Minute, 100*time.Millisecond)
 	}
-	deleted(retryTopic(topic), func(ctx context.Context) error { return c.ReconsumeLaterAfter(ctx, msgs[2], 0, nil) })
-	require.NoError(t, c.Ack(receive(t, c)))
-	dlq := deadLetterTopic(topic)
+	deleted(testkit.RetryTopic(topic), func(ctx context.Context) error { return c.ReconsumeLaterAfter(ctx, msgs[2], 0, nil) })
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
+	dlq := testkit.DeadLetterTopic(topic)
 	deleted(dlq, func(ctx context.Context) error { return c.DeadLetter(ctx, msgs[3], errors.New("bad")) })
-	require.GreaterOrEqual(t, b.stats(dlq, 0).Backlog, 1)
+	require.GreaterOrEqual(t, b.Stats(dlq, 0).Backlog, 1)
 }

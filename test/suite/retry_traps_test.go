@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // TestReconsumeWithoutARetryTopic publishes nothing: nobody would read it, and the broker deletes a topic that nobody
@@ -23,22 +25,22 @@ func TestReconsumeWithoutARetryTopic(t *testing.T) {
 		"pattern":   func(topic string) pulsar.ConsumerOptions { return pulsar.ConsumerOptions{TopicsPattern: topic + "$"} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "pattern" && elsewhere(t) {
+			if name == "pattern" && testkit.InOwnProcess(t) {
 				return
 			}
-			b := newBroker(t)
-			topic := b.topic(0)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
 			opts := options(topic)
-			opts.SubscriptionName, opts.Type, opts.DLQ = sub, pulsar.Shared, &pulsar.DLQPolicy{MaxDeliveries: 3}
+			opts.SubscriptionName, opts.Type, opts.DLQ = testkit.Subscription, pulsar.Shared, &pulsar.DLQPolicy{MaxDeliveries: 3}
 			opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(100)))
-			b.send(topic, 1, false)
-			msg := receive(t, c)
-			require.ErrorIs(t, c.ReconsumeLaterNext(bg, msg), redelivery.ErrNoRetryTopic)
-			require.ErrorIs(t, c.ReconsumeLaterAfter(bg, msg, time.Second, nil), redelivery.ErrNoRetryTopic)
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+			b.Send(topic, 1, false)
+			msg := testkit.Receive(t, c)
+			require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msg), redelivery.ErrNoRetryTopic)
+			require.ErrorIs(t, c.ReconsumeLaterAfter(context.Background(), msg, time.Second, nil), redelivery.ErrNoRetryTopic)
 			c.ReconsumeLater(msg, time.Hour) // which has no error to return
-			require.EqualValues(t, 1, c.RedeliveryCount(receive(t, c)), "nacked instead")
-			require.Error(t, admin.Call(bg, b.admin, "GET", retryTopic(topic)+"/stats", nil, nil), "no such topic")
+			require.EqualValues(t, 1, c.RedeliveryCount(testkit.Receive(t, c)), "nacked instead")
+			require.Error(t, admin.Call(context.Background(), b.AdminURL, "GET", testkit.RetryTopic(topic)+"/stats", nil, nil), "no such topic")
 		})
 	}
 }
@@ -48,34 +50,34 @@ func TestReconsumeWithoutARetryTopic(t *testing.T) {
 func TestABatchIsNotDeadBecauseOfOneMessage(t *testing.T) {
 	t.Parallel()
 	const n, bad = 10, "3"
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.AckWithResponse = true
-	dead := b.deadLetters(topic)
-	b.send(topic, n, true)
-	first, err := redelivery.Subscribe(b.client, opts, redelivery.WithNackRedeliveryDelay(ms(50)),
+	dead := b.SubscribeDeadLetters(topic)
+	b.Send(topic, n, true)
+	first, err := redelivery.Subscribe(b.Client, opts, redelivery.WithNackRedeliveryDelay(50*time.Millisecond),
 		redelivery.WithRedeliveryFrom(redelivery.FromBroker))
 	require.NoError(t, err)
 	defer first.Close()
 	for range n {
-		if msg := receive(t, first); string(msg.Payload()) != bad {
+		if msg := testkit.Receive(t, first); string(msg.Payload()) != bad {
 			require.NoError(t, first.Ack(msg))
 		} else {
 			first.Nack(msg)
 		}
 	}
 	for range 2 {
-		msg := receive(t, first)
+		msg := testkit.Receive(t, first)
 		require.Equal(t, bad, string(msg.Payload()))
 		first.Nack(msg)
 	}
-	require.Equal(t, bad, string(receive(t, first).Payload()))
+	require.Equal(t, bad, string(testkit.Receive(t, first).Payload()))
 
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
-	second := b.subscribe(opts) // before the first closes: without a consumer the broker forgets its counts
+	second := b.Subscribe(opts) // before the first closes: without a consumer the broker forgets its counts
 	first.Close()
-	msg := receive(t, second)
+	msg := testkit.Receive(t, second)
 	require.GreaterOrEqual(t, msg.RedeliveryCount(), uint32(3))
 	none(t, dead, 2*time.Second)
 }
@@ -92,7 +94,7 @@ func none(t *testing.T, c pulsar.Consumer, d time.Duration) {
 
 // TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly, or not at all.
 func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
-	needsRealBroker(t, "policy for delayed delivery")
+	testkit.NeedsRealBroker(t, "policy for delayed delivery")
 	t.Parallel()
 	for name, policy := range map[string]map[string]any{
 		"switched off": {"active": false, "tickTime": 1000},
@@ -100,21 +102,21 @@ func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
+			b := testkit.NewBroker(t)
 			namespace := fmt.Sprintf("public/delays-%08x", rand.Uint32())
-			require.NoError(t, admin.Call(bg, b.admin, "PUT", "namespaces/"+namespace, nil, nil))
-			require.NoError(t, admin.Call(bg, b.admin, "POST", "namespaces/"+namespace+"/delayedDelivery", policy, nil))
+			require.NoError(t, admin.Call(context.Background(), b.AdminURL, "PUT", "namespaces/"+namespace, nil, nil))
+			require.NoError(t, admin.Call(context.Background(), b.AdminURL, "POST", "namespaces/"+namespace+"/delayedDelivery", policy, nil))
 			topic := "persistent://" + namespace + "/t"
-			b.rest("PUT", topic, "", nil, nil)
-			c := b.subscribe(b.retrying(topic, 9))
-			b.send(topic, 1, false)
+			b.Admin("PUT", topic, "", nil, nil)
+			c := b.Subscribe(b.RetryOptions(topic, 9))
+			b.Send(topic, 1, false)
 			for _, delay := range []time.Duration{3 * time.Second, 5 * time.Second} {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				begin := time.Now()
-				require.NoError(t, c.ReconsumeLaterAfter(bg, msg, delay, nil))
-				again := next(t, c, 30*time.Second)
+				require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, delay, nil))
+				again := testkit.Next(t, c, 30*time.Second)
 				require.GreaterOrEqual(t, time.Since(begin), delay)
-				require.NoError(t, c.ReconsumeLaterAfter(bg, again, 0, nil))
+				require.NoError(t, c.ReconsumeLaterAfter(context.Background(), again, 0, nil))
 			}
 		})
 	}
@@ -123,16 +125,16 @@ func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 // TestTheLastDelayRepeats where there is a reconsume backoff and no DLQ policy, as PIP-94 has it.
 func TestTheLastDelayRepeats(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
 	levels, err := backoff.ParseDelayLevels("1ms 2ms 3ms")
 	require.NoError(t, err)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(levels))
-	b.send(topic, 1, false)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(levels))
+	b.Send(topic, 1, false)
 	for range 20 { // more than the 16 deliveries of RetryEnable alone
-		require.NoError(t, c.ReconsumeLaterNext(bg, receive(t, c)))
+		require.NoError(t, c.ReconsumeLaterNext(context.Background(), testkit.Receive(t, c)))
 	}
-	msg := receive(t, c)
+	msg := testkit.Receive(t, c)
 	require.Equal(t, "20", msg.Properties()["RECONSUMETIMES"])
 	require.Equal(t, "3", msg.Properties()["DELAY_TIME"])
 }

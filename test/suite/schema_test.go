@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 const record = `{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"string"}`
@@ -23,18 +25,18 @@ func TestOtherVersionsOfASchema(t *testing.T) {
 		A string `avro:"a"`
 		B string `avro:"b"`
 	}
-	b := newBroker(t)
-	topic := b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
 	send := func(schema pulsar.Schema, msg *pulsar.ProducerMessage) {
 		msg.Properties = map[string]string{"name": msg.Key}
-		b.publish(pulsar.ProducerOptions{Topic: topic, Schema: schema}, msg)
+		b.Publish(pulsar.ProducerOptions{Topic: topic, Schema: schema}, msg)
 	}
 	send(older, &pulsar.ProducerMessage{Key: "older", Value: value{A: "x"}})
 	send(newer, &pulsar.ProducerMessage{Key: "newer", Value: value{A: "x", B: "y"}})
 	send(older, &pulsar.ProducerMessage{Key: "damaged", Payload: []byte{99}})
-	opts := b.retrying(topic, 5)
+	opts := b.RetryOptions(topic, 5)
 	opts.Schema = newer
-	c := b.subscribe(opts)
+	c := b.Subscribe(opts)
 	check := func(msg pulsar.Message) {
 		var v value
 		if msg.Key() == "damaged" {
@@ -46,30 +48,30 @@ func TestOtherVersionsOfASchema(t *testing.T) {
 	}
 	due := map[string]time.Time{}
 	for range 3 {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		check(msg)
 		due[msg.Key()] = time.Now().Add(2 * time.Second)
-		require.NoError(t, c.ReconsumeLaterAfter(bg, msg, 2*time.Second, nil, redelivery.WithCause(errors.New("cannot read it"))))
+		require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 2*time.Second, nil, redelivery.WithCause(errors.New("cannot read it"))))
 	}
 	for range 3 {
-		msg := next(t, c, 10*time.Second)
+		msg := testkit.Next(t, c, 10*time.Second)
 		require.False(t, time.Now().Before(due[msg.Key()]), "%s is early", msg.Key())
 		check(msg)
-		require.NoError(t, c.DeadLetter(bg, msg, errors.New("cannot read it")))
+		require.NoError(t, c.DeadLetter(context.Background(), msg, errors.New("cannot read it")))
 	}
-	b.settles(topic, 0)
-	dead := deadLetterTopic(topic)
-	letters, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: dead, SubscriptionName: "go", Schema: newer,
+	b.Settles(topic, 0)
+	dead := testkit.DeadLetterTopic(topic)
+	letters, err := b.Client.Subscribe(pulsar.ConsumerOptions{Topic: dead, SubscriptionName: "go", Schema: newer,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
 	require.NoError(t, err)
 	defer letters.Close()
 	for range 3 {
-		check(next(t, letters, 10*time.Second))
+		check(testkit.Next(t, letters, 10*time.Second))
 	}
-	if b.inProcess != nil {
+	if b.InProcess != nil {
 		return
 	}
-	said := b.java()("Schemas", dead, "java", "3")
+	said := java(b)("Schemas", dead, "java", "3")
 	require.Contains(t, said, "older: a=x\n")
 	require.Contains(t, said, "newer: a=x b=y\n")
 	require.Contains(t, said, "damaged: damaged\n")

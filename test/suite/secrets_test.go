@@ -17,6 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/config"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 
 // talk is all that the library said: its log and the errors that it returned.
 type talk struct {
-	*broker
+	*testkit.Broker
 	log  logtest.Buffer
 	errs []error
 }
@@ -39,29 +40,29 @@ func (k *talk) logger() redelivery.Option {
 
 // failed notes errors of what must fail.
 func (k *talk) failed(errs ...error) {
-	k.t.Helper()
+	k.T.Helper()
 	for i, err := range errs {
-		assert.Error(k.t, err, "%d", i)
+		assert.Error(k.T, err, "%d", i)
 		k.errs = append(k.errs, err)
 	}
 }
 
 // logged waits for a line in the log.
 func (k *talk) logged(text string) {
-	k.t.Helper()
-	require.Eventually(k.t, func() bool { return strings.Contains(k.log.String(), text) }, 10*time.Second, ms(20),
+	k.T.Helper()
+	require.Eventually(k.T, func() bool { return strings.Contains(k.log.String(), text) }, 10*time.Second, 20*time.Millisecond,
 		"%q is not in the log: %s", text, k.log.String())
 }
 
 func (k *talk) publish(topic string, n int) {
-	k.t.Helper()
-	p, err := k.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
-	require.NoError(k.t, err)
+	k.T.Helper()
+	p, err := k.Client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+	require.NoError(k.T, err)
 	defer p.Close()
 	for range n {
-		_, err := p.Send(bg, &pulsar.ProducerMessage{Payload: []byte(secretPayload), Key: secretKey, OrderingKey: secretKey,
+		_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(secretPayload), Key: secretKey, OrderingKey: secretKey,
 			Properties: map[string]string{"secret": secretProperty}})
-		require.NoError(k.t, err)
+		require.NoError(k.T, err)
 	}
 }
 
@@ -81,9 +82,9 @@ func (o own) ID() pulsar.MessageID { return o.id }
 
 var secretScenes = map[string]func(*talk, string){
 	"bad ids": func(k *talk, topic string) {
-		c := k.subscribe(k.options(topic, pulsar.Shared), k.logger(), redelivery.WithAckTimeout(time.Minute))
+		c := k.Subscribe(k.Options(topic, pulsar.Shared), k.logger(), redelivery.WithAckTimeout(time.Minute))
 		k.publish(topic, 2)
-		msg := receive(k.t, c)
+		msg := testkit.Receive(k.T, c)
 		id := talkative{pulsar.NewMessageID(9, 9, 9, 9), secretPayload}
 		bad := own{msg, id}
 		c.Nack(bad)
@@ -92,103 +93,103 @@ var secretScenes = map[string]func(*talk, string){
 		c.Nack(own{msg, nil})
 		k.failed(c.NackWithDelay(bad, 0), c.Ack(bad), c.AckID(id), c.Seek(id), c.InProgress(bad), c.AckWithTxn(bad, nil),
 			c.Ack(own{msg, talkative{secret: secretPayload}}), c.AckCumulative(bad), c.AckID(nil))
-		require.EqualValues(k.t, 5, c.Stats().Failed)
+		require.EqualValues(k.T, 5, c.Stats().Failed)
 		k.logged("nack failed")
 	},
 	"failing reconsume": func(k *talk, topic string) {
-		c := k.subscribe(k.retrying(topic, 1), k.logger(), redelivery.WithNackRedeliveryDelay(ms(50)))
+		c := k.Subscribe(k.RetryOptions(topic, 1), k.logger(), redelivery.WithNackRedeliveryDelay(50*time.Millisecond))
 		k.publish(topic, 3)
-		msg := receive(k.t, c)
+		msg := testkit.Receive(k.T, c)
 		huge := map[string]string{"more": secretProperty + strings.Repeat("x", 6<<20)}
 		c.ReconsumeLaterWithCustomProperties(msg, huge, 0)
 		k.logged("reconsume later failed")
-		msg = receive(k.t, c)
+		msg = testkit.Receive(k.T, c)
 		id := talkative{pulsar.NewMessageID(9, 9, 9, 9), secretPayload}
-		k.failed(c.ReconsumeLaterAfter(bg, msg, 0, huge), c.ReconsumeLaterLevel(bg, msg, 99),
-			c.ReconsumeLaterNext(bg, own{msg, id}))
-		require.NoError(k.t, c.Ack(msg))
-		k.failed(c.ReconsumeLaterNext(bg, msg))
+		k.failed(c.ReconsumeLaterAfter(context.Background(), msg, 0, huge), c.ReconsumeLaterLevel(context.Background(), msg, 99),
+			c.ReconsumeLaterNext(context.Background(), own{msg, id}))
+		require.NoError(k.T, c.Ack(msg))
+		k.failed(c.ReconsumeLaterNext(context.Background(), msg))
 	},
 	"failing dead letters": func(k *talk, topic string) {
-		opts := k.options(topic, pulsar.Shared)
-		dead := k.topic(0)
-		k.rest("POST", dead, "/terminate", nil, nil)
+		opts := k.Options(topic, pulsar.Shared)
+		dead := k.NewTopic(0)
+		k.Admin("POST", dead, "/terminate", nil, nil)
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: dead}
-		c := k.subscribe(opts, k.logger(), redelivery.WithNackRedeliveryDelay(ms(50)))
+		c := k.Subscribe(opts, k.logger(), redelivery.WithNackRedeliveryDelay(50*time.Millisecond))
 		k.publish(topic, 1)
-		msg := receive(k.t, c)
-		k.failed(c.DeadLetter(bg, msg, errors.New(secretPayload)))
+		msg := testkit.Receive(k.T, c)
+		k.failed(c.DeadLetter(context.Background(), msg, errors.New(secretPayload)))
 		c.Nack(msg)
 		for range 50 { // a dead letter is made of what the application would have received
-			if nothing(k.t, c, ms(200)); strings.Contains(k.log.String(), "dead letter failed") {
+			if testkit.ReceiveNothing(k.T, c, 200*time.Millisecond); strings.Contains(k.log.String(), "dead letter failed") {
 				break
 			}
 		}
 		k.logged("dead letter failed")
 	},
 	"dead letters": func(k *talk, topic string) {
-		opts := k.retrying(topic, 1)
+		opts := k.RetryOptions(topic, 1)
 		policy := redelivery.DeadLetterPolicyOf(*opts.DLQ)
 		policy.OmitCause, opts.DLQ = true, nil // the reason below quotes the payload
-		c := k.subscribe(opts, k.logger(), redelivery.WithDeadLetterPolicy(policy), redelivery.WithNackRedeliveryDelay(ms(50)),
-			redelivery.WithAckTimeout(ms(100)))
+		c := k.Subscribe(opts, k.logger(), redelivery.WithDeadLetterPolicy(policy), redelivery.WithNackRedeliveryDelay(50*time.Millisecond),
+			redelivery.WithAckTimeout(100*time.Millisecond))
 		k.publish(topic, 3)
-		c.Nack(receive(k.t, c))
-		require.NoError(k.t, c.DeadLetter(bg, receive(k.t, c), errors.New("bad "+secretPayload)))
-		require.NoError(k.t, c.ReconsumeLaterAfter(bg, receive(k.t, c), 0, map[string]string{"more": secretProperty}))
-		c.Nack(receive(k.t, c))
-		nothing(k.t, c, ms(500))
+		c.Nack(testkit.Receive(k.T, c))
+		require.NoError(k.T, c.DeadLetter(context.Background(), testkit.Receive(k.T, c), errors.New("bad "+secretPayload)))
+		require.NoError(k.T, c.ReconsumeLaterAfter(context.Background(), testkit.Receive(k.T, c), 0, map[string]string{"more": secretProperty}))
+		c.Nack(testkit.Receive(k.T, c))
+		testkit.ReceiveNothing(k.T, c, 500*time.Millisecond)
 	},
 	"undecryptable": func(k *talk, topic string) {
-		r := reader()
-		opts := k.options(topic, pulsar.Shared)
-		opts.EnableZeroQueueConsumer, opts.Decryption = true, r.decryption()
-		c := k.subscribe(opts, k.logger())
-		k.sendAmong(r, topic)
+		r := testkit.NewKeyReader()
+		opts := k.Options(topic, pulsar.Shared)
+		opts.EnableZeroQueueConsumer, opts.Decryption = true, r.Decryption()
+		c := k.Subscribe(opts, k.logger())
+		k.SendAmong(r, topic)
 		for i := 0; i < 50 && !strings.Contains(k.log.String(), "cannot be decrypted"); i++ {
-			ctx, cancel := context.WithTimeout(bg, ms(200))
+			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 			if msg, err := c.Receive(ctx); err == nil {
-				require.NoError(k.t, c.Ack(msg))
+				require.NoError(k.T, c.Ack(msg))
 			}
 			cancel()
 		}
 		k.logged("cannot be decrypted")
 	},
 	"lost acks and a closed consumer": func(k *talk, topic string) {
-		opts := k.retrying(topic, 3)
+		opts := k.RetryOptions(topic, 3)
 		opts.AckWithResponse = true
-		c := k.subscribe(opts, k.logger())
+		c := k.Subscribe(opts, k.logger())
 		k.publish(topic, 4)
 		var msgs []pulsar.Message
 		for range 4 {
-			msgs = append(msgs, receive(k.t, c))
+			msgs = append(msgs, testkit.Receive(k.T, c))
 		}
-		if k.inProcess != nil {
-			k.inProcess.Inject("ACK_RESPONSE", "", 3, pulsartest.Drop)
-			k.failed(c.Ack(msgs[0]), c.AckIDList([]pulsar.MessageID{msgs[1].ID()}), c.ReconsumeLaterAfter(bg, msgs[2], 0, nil))
+		if k.InProcess != nil {
+			k.InProcess.Inject("ACK_RESPONSE", "", 3, pulsartest.Drop)
+			k.failed(c.Ack(msgs[0]), c.AckIDList([]pulsar.MessageID{msgs[1].ID()}), c.ReconsumeLaterAfter(context.Background(), msgs[2], 0, nil))
 		}
 		c.Close()
-		_, err := c.Receive(bg)
+		_, err := c.Receive(context.Background())
 		c.ReconsumeLater(msgs[3], 0)
 		k.failed(err, c.Ack(msgs[3]), c.AckIDList([]pulsar.MessageID{msgs[3].ID()}), c.AckCumulative(msgs[3]),
-			c.ReconsumeLaterNext(bg, msgs[3]), c.Seek(msgs[3].ID()), c.Unsubscribe())
+			c.ReconsumeLaterNext(context.Background(), msgs[3]), c.Seek(msgs[3].ID()), c.Unsubscribe())
 	},
 	"bad options": func(k *talk, topic string) {
-		opts := k.options(topic, pulsar.Shared)
+		opts := k.Options(topic, pulsar.Shared)
 		opts.Properties = map[string]string{"secret": secretProperty}
 		opts.SubscriptionProperties = opts.Properties
-		_, err := redelivery.Subscribe(k.client, opts, k.logger(), redelivery.WithAckTimeout(-1))
+		_, err := redelivery.Subscribe(k.Client, opts, k.logger(), redelivery.WithAckTimeout(-1))
 		k.failed(err)
 		opts.NackRedeliveryDelay = -1
-		_, err = redelivery.Subscribe(k.client, opts, k.logger())
+		_, err = redelivery.Subscribe(k.Client, opts, k.logger())
 		k.failed(err)
 		opts.NackRedeliveryDelay, opts.Topic = 0, "persistent://no/such/topic"
-		if k.inProcess == nil { // the other one makes what there is not
-			_, err = redelivery.Subscribe(k.client, opts, k.logger())
+		if k.InProcess == nil { // the other one makes what there is not
+			_, err = redelivery.Subscribe(k.Client, opts, k.logger())
 			k.failed(err)
 		}
 		opts.Topic, opts.RetryEnable, opts.Type = topic, true, pulsar.Exclusive
-		k.subscribe(opts, k.logger())
+		k.Subscribe(opts, k.logger())
 		k.logged("a retry topic without effect")
 	},
 	"bad configuration": func(k *talk, _ string) {
@@ -207,15 +208,15 @@ var secretScenes = map[string]func(*talk, string){
 // No payload, key, property value or token is in the log or in an error.
 func TestNoSecretIsTold(t *testing.T) {
 	t.Parallel()
-	each(t, secretScenes, func(t *testing.T, scene func(*talk, string)) {
+	testkit.Each(t, secretScenes, func(t *testing.T, scene func(*talk, string)) {
 		t.Parallel()
-		k := &talk{broker: newBroker(t)}
-		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: k.url, Logger: logtest.Client(t), OperationTimeout: 2 * time.Second,
+		k := &talk{Broker: testkit.NewBroker(t)}
+		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: k.URL, Logger: logtest.Client(t), OperationTimeout: 2 * time.Second,
 			Authentication: pulsar.NewAuthenticationToken(secretToken)})
 		require.NoError(t, err)
 		t.Cleanup(client.Close)
-		k.client = client
-		scene(k, k.topic(0))
+		k.Client = client
+		scene(k, k.NewTopic(0))
 		said := k.log.String()
 		for _, err := range k.errs {
 			said += fmt.Sprintf("%v\n%+v\n%#v\n", err, err, err.Error())

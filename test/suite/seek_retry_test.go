@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A seek with a retry topic resets the main topic. What waits in the retry topic stays, and so does what the
@@ -26,19 +27,19 @@ func TestSeekWithARetryTopic(t *testing.T) {
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
-				opts := b.options(topic, kind)
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				opts := b.Options(topic, kind)
 				opts.RetryEnable = true
-				c := b.subscribe(opts)
-				b.send(topic, 3, false)
+				c := b.Subscribe(opts)
+				b.Send(topic, 3, false)
 				wait := time.Duration(0)
 				if kind != pulsar.Exclusive {
 					wait = 3 * time.Second
 				}
 				// All are received before the first is reconsumed: a retry without delay may come before the next
 				// message.
-				msgs := []pulsar.Message{receive(t, c), receive(t, c), receive(t, c)}
+				msgs := []pulsar.Message{testkit.Receive(t, c), testkit.Receive(t, c), testkit.Receive(t, c)}
 				first := msgs[0].ID()
 				for _, msg := range msgs {
 					switch string(msg.Payload()) {
@@ -50,12 +51,12 @@ func TestSeekWithARetryTopic(t *testing.T) {
 						require.NoError(t, c.Ack(msg))
 					}
 				}
-				held := receive(t, c)
+				held := testkit.Receive(t, c)
 				require.NotEqual(t, topic, held.Topic())
 				require.NoError(t, seek(c, first))
 				seen := map[string]int{}
 				for range 5 {
-					msg := receive(t, c)
+					msg := testkit.Receive(t, c)
 					if msg.Topic() == topic {
 						seen["main "+string(msg.Payload())]++
 					} else {
@@ -64,8 +65,8 @@ func TestSeekWithARetryTopic(t *testing.T) {
 					require.NoError(t, c.Ack(msg))
 				}
 				require.Equal(t, map[string]int{"main 0": 1, "main 1": 1, "main 2": 1, "retry 0": 1, "retry 1": 1}, seen)
-				nothing(t, c, time.Second)
-				b.settles(topic, 0)
+				testkit.ReceiveNothing(t, c, time.Second)
+				b.Settles(topic, 0)
 			})
 		}
 	}
@@ -73,10 +74,10 @@ func TestSeekWithARetryTopic(t *testing.T) {
 
 // Where a seek with a retry topic is not possible the error says so.
 func TestSeekOfTwoTopicsWithARetryTopic(t *testing.T) {
-	b := newBroker(t)
-	opts := b.options("", pulsar.Shared)
-	opts.Topics = []string{b.topic(0), b.topic(0)}
-	c := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
+	b := testkit.NewBroker(t)
+	opts := b.Options("", pulsar.Shared)
+	opts.Topics = []string{b.NewTopic(0), b.NewTopic(0)}
+	c := b.Subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
 	require.ErrorIs(t, c.Seek(pulsar.EarliestMessageID()), errors.ErrUnsupported)
 	require.ErrorIs(t, c.SeekByTime(time.Now()), errors.ErrUnsupported)
 }
@@ -85,28 +86,28 @@ func TestSeekOfTwoTopicsWithARetryTopic(t *testing.T) {
 // count as a delivery.
 func TestLongSnoozeMovesToTheRetryTopicUncounted(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(time.Second),
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(time.Second),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2}))
-	dead := b.deadLetters(topic)
-	b.send(topic, 1, false)
+	dead := b.SubscribeDeadLetters(topic)
+	b.Send(topic, 1, false)
 	begin := time.Now()
 	for n := range 3 {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		require.Equal(t, uint32(0), c.RedeliveryCount(msg), "snooze %d", n)
 		require.NoError(t, c.Snooze(msg, 1500*time.Millisecond))
-		b.settles(topic, 0)
+		b.Settles(topic, 0)
 	}
-	msg := receive(t, c)
+	msg := testkit.Receive(t, c)
 	require.GreaterOrEqual(t, time.Since(begin), 4500*time.Millisecond)
 	require.Equal(t, "3", msg.Properties()["RECONSUMETIMES"])
 	require.Equal(t, "0", msg.Properties()["ATTEMPT_COUNT"])
 	require.NoError(t, c.NackWithDelay(msg, 0))
-	msg = receive(t, c)
+	msg = testkit.Receive(t, c)
 	require.Equal(t, uint32(1), c.RedeliveryCount(msg))
 	c.Nack(msg)
-	next(t, dead, 10*time.Second)
+	testkit.Next(t, dead, 10*time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := c.Receive(ctx)

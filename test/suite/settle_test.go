@@ -15,6 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Of two calls that settle a message one waits for the other, and tries by itself if that fails.
@@ -24,24 +25,24 @@ func TestAnAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 		"AckIDList": func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckIDList([]pulsar.MessageID{m.ID()}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-				inner.gate = make(chan struct{})
-				inner.deliver(1)
-				msg := receive(t, c)
+			testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+				inner.Gate = make(chan struct{})
+				inner.Deliver(1)
+				msg := testkit.Receive(t, c)
 				first, second := make(chan error, 1), make(chan error, 1)
 				go func() { first <- c.Ack(msg) }()
 				synctest.Wait()
 				go func() { second <- ack(c, msg) }()
 				synctest.Wait()
-				inner.failAcks(errors.New("no"))
-				inner.gate <- struct{}{}
+				inner.FailAcks(errors.New("no"))
+				inner.Gate <- struct{}{}
 				require.ErrorContains(t, <-first, "no")
 				synctest.Wait()
 				require.Empty(t, second, "it returned before it tried")
-				inner.failAcks(nil)
-				inner.gate <- struct{}{}
+				inner.FailAcks(nil)
+				inner.Gate <- struct{}{}
 				require.NoError(t, <-second)
-				require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.acks())
+				require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.Acks())
 			})
 		})
 	}
@@ -49,25 +50,25 @@ func TestAnAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 
 // The application's policies and interceptors may panic.
 func TestAPanicEndsSettling(t *testing.T) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		inner.deliver(1)
-		msg := receive(t, c)
-		inner.panics = true
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
+		inner.Panics = true
 		require.Panics(t, func() { _ = c.Ack(msg) })
-		inner.panics = false
+		inner.Panics = false
 		require.NoError(t, c.Ack(msg))
-		require.Len(t, inner.acks(), 1)
+		require.Len(t, inner.Acks(), 1)
 	})
 }
 
 // Nothing is redelivered that was acknowledged cumulatively, nacked afterwards or not.
 func TestANackAfterACumulativeAckIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(ms(10)))
+		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
 		var msgs []pulsar.Message
 		for n := range int64(3) {
-			inner.deliver(n)
-			msgs = append(msgs, receive(t, c))
+			inner.Deliver(n)
+			msgs = append(msgs, testkit.Receive(t, c))
 		}
 		require.NoError(t, c.AckCumulative(msgs[1]))
 		c.Nack(msgs[0])
@@ -81,9 +82,9 @@ func TestANackAfterACumulativeAckIsLate(t *testing.T) {
 func TestInProgressBeforeTheClockStarts(t *testing.T) {
 	var started chan struct{}
 	policy := backoff.Func(func(uint32) time.Duration { <-started; return 0 })
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		started = make(chan struct{})
-		inner.deliver(1)
+		inner.Deliver(1)
 		cm := <-c.Chan()
 		for range 3 {
 			require.NoError(t, c.InProgress(cm))
@@ -96,58 +97,58 @@ func TestInProgressBeforeTheClockStarts(t *testing.T) {
 
 func TestReconsumeOfAMessageThatIsBeingPublished(t *testing.T) {
 	t.Parallel()
-	b := newInProcess(t, pulsar.ClientOptions{})
-	c := b.subscribe(b.retrying("t", 5))
-	b.send("t", 1, false)
-	b.inProcess.Inject("SEND", "t-"+sub+"-RETRY", 1, pulsartest.Drop)
-	msg := receive(t, c)
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	c := b.Subscribe(b.RetryOptions("t", 5))
+	b.Send("t", 1, false)
+	b.InProcess.Inject("SEND", "t-"+testkit.Subscription+"-RETRY", 1, pulsartest.Drop)
+	msg := testkit.Receive(t, c)
 	first := make(chan error, 1)
-	go func() { first <- c.ReconsumeLaterNext(bg, msg) }()
-	require.Eventually(t, func() bool { return len(b.inProcess.Topics()) > 1 }, 5*time.Second, ms(10))
-	time.Sleep(ms(200))
-	require.ErrorIs(t, c.ReconsumeLaterNext(bg, msg), redelivery.ErrNotInFlight, "it is being published")
+	go func() { first <- c.ReconsumeLaterNext(context.Background(), msg) }()
+	require.Eventually(t, func() bool { return len(b.InProcess.Topics()) > 1 }, 5*time.Second, 10*time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
+	require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msg), redelivery.ErrNotInFlight, "it is being published")
 	c.Close()
 	require.ErrorIs(t, waittest.Next(t, first), redelivery.ErrClosed)
 }
 
 // The copy that was asked for comes while an Ack is under way that fails.
 func TestCopyThatCameWhileSettlingFailedIsRequestedAtOnce(t *testing.T) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		inner.deliver(1)
-		msg := receive(t, c)
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
 		require.NoError(t, c.NackWithDelay(msg, time.Millisecond))
 		time.Sleep(2 * time.Millisecond)
-		require.Len(t, inner.requests(), 1)
-		inner.gate = make(chan struct{})
-		inner.failAcks(errors.New("no"))
+		require.Len(t, inner.Requests(), 1)
+		inner.Gate = make(chan struct{})
+		inner.FailAcks(errors.New("no"))
 		acked := make(chan error, 1)
 		go func() { acked <- c.Ack(msg) }()
 		synctest.Wait()
-		inner.deliver(1)
+		inner.Deliver(1)
 		start, again := time.Now(), make(chan pulsar.Message, 1)
-		go func() { again <- receive(t, c) }()
+		go func() { again <- testkit.Receive(t, c) }()
 		synctest.Wait()
-		inner.gate <- struct{}{}
+		inner.Gate <- struct{}{}
 		require.Error(t, <-acked)
 		synctest.Wait()
-		require.Len(t, inner.requests(), 2)
-		inner.deliver(1)
+		require.Len(t, inner.Requests(), 2)
+		inner.Deliver(1)
 		require.EqualValues(t, 1, c.RedeliveryCount(<-again))
 		require.Zero(t, time.Since(start))
 		require.Zero(t, c.Stats().Waiting)
 		time.Sleep(time.Hour)
-		require.Len(t, inner.requests(), 2)
-	}, atBroker)
+		require.Len(t, inner.Requests(), 2)
+	}, testkit.FromBroker)
 }
 
 // Copies of settled messages that are still to be acknowledged again when the subscription is reset are to be handed
 // out.
 func TestSeekEndsChores(t *testing.T) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		for range 2 {
 			for n := range int64(50) {
-				inner.deliver(n)
-				msg := receive(t, c)
+				inner.Deliver(n)
+				msg := testkit.Receive(t, c)
 				if c.RedeliveryCount(msg) > 0 {
 					require.NoError(t, c.Ack(msg))
 				} else {
@@ -156,61 +157,61 @@ func TestSeekEndsChores(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		acked := len(inner.acks())
-		inner.gate = make(chan struct{})
+		acked := len(inner.Acks())
+		inner.Gate = make(chan struct{})
 		for n := range int64(50) {
-			inner.deliver(n)
+			inner.Deliver(n)
 		}
 		go func() { _, _ = c.Receive(context.Background()) }()
 		synctest.Wait()
 		require.EqualValues(t, 50, c.Stats().Swallowed)
 		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
-		close(inner.gate)
+		close(inner.Gate)
 		synctest.Wait()
-		require.Len(t, inner.acks(), acked+1, "one was under way")
-	}, atBroker)
+		require.Len(t, inner.Acks(), acked+1, "one was under way")
+	}, testkit.FromBroker)
 }
 
 // All that is retained is from after 1970.
 func TestSeekToTheBeginningOfTime(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Exclusive))
-	b.send(topic, 3, false)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Exclusive))
+	b.Send(topic, 3, false)
 	for range 3 {
-		receive(t, c)
+		testkit.Receive(t, c)
 	}
 	require.NoError(t, c.SeekByTime(time.Unix(0, 0)))
 	for range 3 {
-		require.NoError(t, c.Ack(receive(t, c)))
+		require.NoError(t, c.Ack(testkit.Receive(t, c)))
 	}
 }
 
 // Upstream stops dispatch for an id that is not a message's.
 func TestSeekToTheLastMessageID(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Exclusive))
-	b.send(topic, 2, false)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Exclusive))
+	b.Send(topic, 2, false)
 	ids, err := c.GetLastMessageIDs()
 	require.NoError(t, err)
 	require.ErrorContains(t, c.Seek(ids[0]), "want a message's")
-	require.NoError(t, c.Ack(receive(t, c)))
-	require.NoError(t, c.Ack(receive(t, c)))
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
 }
 
 func TestUnsubscribeWithoutQueueWhileReceiving(t *testing.T) {
-	if elsewhere(t) {
+	if testkit.InOwnProcess(t) {
 		return
 	}
-	b := newBroker(t)
-	opts := b.options(b.topic(0), pulsar.Shared)
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
 	opts.EnableZeroQueueConsumer = true
-	c := b.subscribe(opts)
+	c := b.Subscribe(opts)
 	go func() { _, _ = c.Receive(t.Context()) }()
-	time.Sleep(ms(100))
+	time.Sleep(100 * time.Millisecond)
 	done := make(chan error, 1)
 	go func() { done <- c.Unsubscribe() }()
 	select {
@@ -223,11 +224,11 @@ func TestUnsubscribeWithoutQueueWhileReceiving(t *testing.T) {
 
 // Acknowledging each message cumulatively costs what acknowledging one does, not more with all that was settled before.
 func BenchmarkAckCumulative(b *testing.B) {
-	c, inner := newPrepared(b, pulsar.Exclusive)
+	c, inner := testkit.SubscribeFake(b, pulsar.Exclusive)
 	n := int64(0)
 	for b.Loop() {
 		n++
-		inner.deliver(n)
+		inner.Deliver(n)
 		msg, err := c.Receive(context.Background())
 		if err != nil {
 			b.Fatal(err)

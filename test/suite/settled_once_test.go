@@ -12,25 +12,26 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // A message that is acknowledged several times, at once too, is reported once.
 func TestAckedIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	const n = 20
-	b := newBroker(t)
-	topic := b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
 	var acked atomic.Int32
-	opts := b.options(topic, pulsar.Shared)
+	opts := b.Options(topic, pulsar.Shared)
 	opts.AckWithResponse = true
-	c := b.subscribe(opts, redelivery.WithObserver(redelivery.Observer{Settled: func(redelivery.Settled) { acked.Add(1) }}))
-	b.send(topic, 2*n, false)
+	c := b.Subscribe(opts, redelivery.WithObserver(redelivery.Observer{Settled: func(redelivery.Settled) { acked.Add(1) }}))
+	b.Send(topic, 2*n, false)
 	for range n {
-		msg, done := receive(t, c), make(chan error)
+		msg, done := testkit.Receive(t, c), make(chan error)
 		go func() { done <- c.Ack(msg) }()
 		require.NoError(t, c.Ack(msg))
 		require.NoError(t, waittest.Next(t, done))
-		id := receive(t, c).ID()
+		id := testkit.Receive(t, c).ID()
 		require.NoError(t, c.AckIDList([]pulsar.MessageID{id, id, id}))
 	}
 	require.EqualValues(t, 2*n, acked.Load())
@@ -39,19 +40,19 @@ func TestAckedIsReportedOnce(t *testing.T) {
 // What is not handed out again, but becomes a dead letter, does not count as redelivered.
 func TestDeadLettersAreNotRedelivered(t *testing.T) {
 	t.Parallel()
-	each(t, map[string]pulsar.SubscriptionType{"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared}, func(t *testing.T, kind pulsar.SubscriptionType) {
+	testkit.Each(t, map[string]pulsar.SubscriptionType{"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared}, func(t *testing.T, kind pulsar.SubscriptionType) {
 		t.Parallel()
 		const n = 50
-		b := newBroker(t)
-		topic := b.topic(0)
-		c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(0),
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(0),
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
-		b.send(topic, n, false)
+		b.Send(topic, n, false)
 		for range n {
-			c.Nack(receive(t, c))
+			c.Nack(testkit.Receive(t, c))
 		}
-		nothing(t, c, time.Second)
-		b.settles(topic, 0)
+		testkit.ReceiveNothing(t, c, time.Second)
+		b.Settles(topic, 0)
 		require.Zero(t, c.Stats().Redelivered)
 	})
 }
@@ -65,9 +66,9 @@ func wholeOf(id pulsar.MessageID) pulsar.MessageID {
 }
 
 // staysSettled wants all messages settled, and none to come again.
-func staysSettled(t *testing.T, b *broker, c *redelivery.Consumer, topic string) {
-	b.settles(topic, 0)
-	nothing(t, c, 2*time.Second)
+func staysSettled(t *testing.T, b *testkit.Broker, c *redelivery.Consumer, topic string) {
+	b.Settles(topic, 0)
+	testkit.ReceiveNothing(t, c, 2*time.Second)
 	require.Zero(t, c.Stats().Waiting)
 }
 
@@ -85,13 +86,13 @@ func TestAckOfAWholeBatch(t *testing.T) {
 	for name, ack := range ackByID {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			c := b.subscribe(b.options(topic, pulsar.Exclusive), redelivery.WithNackRedeliveryDelay(time.Second))
-			b.send(topic, 3, true)
-			id := receive(t, c).ID()
-			c.Nack(receive(t, c))
-			receive(t, c)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, pulsar.Exclusive), redelivery.WithNackRedeliveryDelay(time.Second))
+			b.Send(topic, 3, true)
+			id := testkit.Receive(t, c).ID()
+			c.Nack(testkit.Receive(t, c))
+			testkit.Receive(t, c)
 			require.NoError(t, ack(c, wholeOf(id)))
 			staysSettled(t, b, c, topic)
 		})
@@ -104,18 +105,18 @@ func TestAckOfAWholeBatchWithoutItsFirstMessage(t *testing.T) {
 	for name, ack := range ackByID {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newInProcess(t, pulsar.ClientOptions{}, pulsartest.WithBatchIndexAcknowledgment())
-			topic := b.topic(0)
-			opts := b.options(topic, pulsar.Exclusive)
+			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, pulsartest.WithBatchIndexAcknowledgment())
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Exclusive)
 			opts.EnableBatchIndexAcknowledgment, opts.AckWithResponse = true, true
-			first := b.subscribe(opts)
-			b.send(topic, 4, true)
-			require.NoError(t, first.Ack(receive(t, first)))
+			first := b.Subscribe(opts)
+			b.Send(topic, 4, true)
+			require.NoError(t, first.Ack(testkit.Receive(t, first)))
 			first.Close()
-			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
 			var id pulsar.MessageID
 			for range 3 {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				id = msg.ID()
 				c.Nack(msg)
 			}
@@ -131,14 +132,14 @@ func TestNackOfAWholeBatch(t *testing.T) {
 	for _, acked := range []int{0, 1} {
 		t.Run(fmt.Sprint("acknowledged: ", acked), func(t *testing.T) {
 			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(0)
-			c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(ms(500)))
-			b.send(topic, 4, true)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
+			b.Send(topic, 4, true)
 			var want, got []string
 			var whole pulsar.MessageID
 			for i := range 4 {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				if i < acked {
 					require.NoError(t, c.Ack(msg))
 				} else {
@@ -149,14 +150,14 @@ func TestNackOfAWholeBatch(t *testing.T) {
 			c.NackID(whole)
 			c.NackID(whole) // of nothing that it has
 			for range want {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				require.EqualValues(t, 1, msg.RedeliveryCount())
 				got = append(got, string(msg.Payload()))
 				require.NoError(t, c.Ack(msg))
 			}
 			require.ElementsMatch(t, want, got)
-			b.settles(topic, 0)
-			nothing(t, c, time.Second)
+			b.Settles(topic, 0)
+			testkit.ReceiveNothing(t, c, time.Second)
 			require.Zero(t, c.Stats().Failed)
 		})
 	}
@@ -165,16 +166,16 @@ func TestNackOfAWholeBatch(t *testing.T) {
 // A message that was asked for before GiveBack is in time afterwards: no answer to that comes by the next consumer.
 func TestAskedForBeforeGiveBack(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithAckTimeout(ms(200)))
-	b.send(topic, 1, false)
-	receive(t, c)
-	time.Sleep(ms(400)) // it is asked for, and nobody receives
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithAckTimeout(200*time.Millisecond))
+	b.Send(topic, 1, false)
+	testkit.Receive(t, c)
+	time.Sleep(400 * time.Millisecond) // it is asked for, and nobody receives
 	require.NoError(t, c.GiveBack())
-	receive(t, c)
+	testkit.Receive(t, c)
 	begin := time.Now()
-	msg := receive(t, c)
+	msg := testkit.Receive(t, c)
 	require.Less(t, time.Since(begin), 4*time.Second)
 	require.NoError(t, c.Ack(msg))
 }
@@ -182,25 +183,25 @@ func TestAskedForBeforeGiveBack(t *testing.T) {
 // To ask upstream's consumer for the last ids is no lost connection, which what was prefetched would be dropped for.
 func TestAskingForTheLastIDsLosesNothing(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
 	var inner pulsar.Consumer
 	lost := false
 	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (_ pulsar.Consumer, err error) {
-		inner, err = b.client.Subscribe(opts)
+		inner, err = b.Client.Subscribe(opts)
 		return inner, err
-	}, b.options(topic, pulsar.Shared), redelivery.WithObserver(redelivery.Observer{Lost: func(redelivery.Lost) { lost = true }}))
+	}, b.Options(topic, pulsar.Shared), redelivery.WithObserver(redelivery.Observer{Lost: func(redelivery.Lost) { lost = true }}))
 	require.NoError(t, err)
 	defer c.Close()
-	b.send(topic, 3, false)
-	require.Eventually(t, func() bool { return len(inner.Chan()) == 3 }, 10*time.Second, ms(10))
+	b.Send(topic, 3, false)
+	require.Eventually(t, func() bool { return len(inner.Chan()) == 3 }, 10*time.Second, 10*time.Millisecond)
 	_, err = inner.GetLastMessageIDs()
 	require.NoError(t, err)
 	_, err = c.GetLastMessageIDs()
 	require.NoError(t, err)
 	require.Zero(t, c.Stats().Reconnecting)
 	for range 3 {
-		require.NoError(t, c.Ack(receive(t, c)))
+		require.NoError(t, c.Ack(testkit.Receive(t, c)))
 	}
 	require.False(t, lost)
 }
@@ -208,11 +209,11 @@ func TestAskingForTheLastIDsLosesNothing(t *testing.T) {
 // No topic of several may be non-persistent where there are retries or dead letters.
 func TestNonPersistentTopicAmongOthers(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	opts := b.options(b.topic(0), pulsar.Shared)
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
 	opts.Topic, opts.Topics = "", []string{opts.Topic, "non-persistent://public/default/other"}
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: "dead"}
-	_, err := redelivery.Subscribe(b.client, opts)
+	_, err := redelivery.Subscribe(b.Client, opts)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	require.ErrorContains(t, err, "non-persistent://public/default/other")
 }
@@ -221,42 +222,42 @@ func TestNonPersistentTopicAmongOthers(t *testing.T) {
 // names.
 func TestTopicsOfDeadLettersAreTopics(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	opts := b.options(b.topic(0), pulsar.Shared)
-	plain, err := b.client.Subscribe(opts)
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
+	plain, err := b.Client.Subscribe(opts)
 	require.NoError(t, err)
 	defer plain.Close()
 	opts.RetryEnable = true
 	for _, topic := range []string{"http://x", "persistent://a//c", "a/b"} {
 		dead := redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic})
 		retry := redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: topic})
-		_, err := redelivery.Subscribe(b.client, opts, dead)
-		_, retryErr := redelivery.Subscribe(b.client, opts, retry)
-		_, wrapErr := redelivery.Wrap(plain, redelivery.WithClient(b.client), dead)
+		_, err := redelivery.Subscribe(b.Client, opts, dead)
+		_, retryErr := redelivery.Subscribe(b.Client, opts, retry)
+		_, wrapErr := redelivery.Wrap(plain, redelivery.WithClient(b.Client), dead)
 		for _, err := range []error{err, retryErr, wrapErr} {
 			require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 			require.ErrorContains(t, err, "topic is "+topic+", want topic, tenant/namespace/topic or")
 		}
 	}
 	for _, topic := range []string{"x", "public/default/x", "persistent://prop/cluster/ns/x"} {
-		b.subscribe(opts, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic}))
+		b.Subscribe(opts, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic}))
 	}
 }
 
 // A consumer does not publish to the topic that it reads, where that would come again and never end.
 func TestOwnTopicsAreRefused(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
 	for want, option := range map[string]redelivery.Option{
 		"the dead letter topic is " + topic:  redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic}),
 		"the retry topic is " + topic:        redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: topic}),
 		"another one than the retry topic":   redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: "x", Topic: "x"}),
 		"WithAttemptLog's topic is " + topic: redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: topic}),
 	} {
-		opts := b.options(topic, pulsar.Shared)
+		opts := b.Options(topic, pulsar.Shared)
 		opts.RetryEnable = true
-		_, err := redelivery.Subscribe(b.client, opts, option)
+		_, err := redelivery.Subscribe(b.Client, opts, option)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		require.ErrorContains(t, err, want)
 	}
@@ -265,14 +266,14 @@ func TestOwnTopicsAreRefused(t *testing.T) {
 // A message waits in memory as the application has it.
 func TestAMessageThatTheApplicationChanges(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(0))
-	b.publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("good"), Properties: map[string]string{"a": "b"}})
-	msg := receive(t, c)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(0))
+	b.Publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("good"), Properties: map[string]string{"a": "b"}})
+	msg := testkit.Receive(t, c)
 	msg.Payload()[0], msg.Properties()["a"] = 'f', "c"
 	c.Nack(msg)
-	msg = receive(t, c)
+	msg = testkit.Receive(t, c)
 	require.Equal(t, "food", string(msg.Payload()))
 	require.Equal(t, map[string]string{"a": "c"}, msg.Properties())
 	require.NoError(t, c.Ack(msg))
@@ -290,17 +291,17 @@ func TestNoRecordOfWhatIsAckedMeanwhile(t *testing.T) {
 		t.Run(fmt.Sprintf("batched %t", batched), func(t *testing.T) {
 			t.Parallel()
 			const n = 4
-			b := newBroker(t)
-			topic := b.topic(0)
-			c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithAttemptLog(redelivery.AttemptLog{}))
-			b.send(topic, n, batched)
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+			b.Send(topic, n, batched)
 			for range n {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				var err error
 				require.NoError(t, c.NackWithReason(msg, errorThat(func() { err = c.Ack(msg) })))
 				require.NoError(t, err)
 			}
-			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, ms(20))
+			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, 20*time.Millisecond)
 		})
 	}
 }

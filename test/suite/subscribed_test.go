@@ -11,35 +11,36 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // While Observer.Subscribed runs the Consumer works already: what the inner consumer tells is heard.
 func TestSubscribedUsesTheConsumer(t *testing.T) {
 	t.Run("receive, acknowledge, close", func(t *testing.T) {
-		b := newBroker(t)
-		topic := b.topic(0)
-		var w witness
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		var w testkit.Witness
 		var ch <-chan pulsar.ConsumerMessage
-		opts := b.options(topic, pulsar.Exclusive)
+		opts := b.Options(topic, pulsar.Exclusive)
 		opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
 		opts.Interceptors = pulsar.ConsumerInterceptors{&w}
-		c := b.subscribe(opts, redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
-			b.send(topic, 1, false) // not before: interceptors would get pulsar-client-go's consumer
-			assert.NoError(t, c.Ack(receive(t, c)))
+		c := b.Subscribe(opts, redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
+			b.Send(topic, 1, false) // not before: interceptors would get pulsar-client-go's consumer
+			assert.NoError(t, c.Ack(testkit.Receive(t, c)))
 			ch = c.Chan()
 			c.Close()
 		}}))
-		consumers, _, acked, closed := w.seen()
+		consumers, _, acked, closed := w.Seen()
 		assert.Equal(t, []pulsar.Consumer{c}, consumers)
 		assert.Equal(t, []int{1, 1}, []int{acked, closed})
 		assert.Equal(t, c.Chan(), ch)
 	})
 	t.Run("a topic that gives up", func(t *testing.T) {
-		inner := newFake()
+		inner := testkit.NewFake()
 		var opts pulsar.ConsumerOptions
 		c, err := redelivery.SubscribeWith(func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 			opts = prepared
-			inner.prefetch(t, opts.MessageChannel)
+			inner.Prefetch(t, opts.MessageChannel)
 			return inner, nil
 		}, pulsar.ConsumerOptions{Type: pulsar.Shared, Topics: []string{"a", "b"}},
 			redelivery.WithObserver(redelivery.Observer{Subscribed: func(*redelivery.Consumer) {

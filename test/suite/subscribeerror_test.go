@@ -9,37 +9,38 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 func TestSubscribeErrorNamesTopicAndSubscription(t *testing.T) {
-	b := newInProcess(t, pulsar.ClientOptions{}, pulsartest.WithoutTopicCreation())
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, pulsartest.WithoutTopicCreation())
 	opts := pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing"}
-	_, err := redelivery.Subscribe(b.client, opts)
+	_, err := redelivery.Subscribe(b.Client, opts)
 	require.ErrorContains(t, err, `redelivery: subscribing "billing" to orders: `)
 	require.ErrorContains(t, err, "TopicNotFound")
 
-	b = newInProcess(t, pulsar.ClientOptions{})
-	first, err := redelivery.Subscribe(b.client, opts)
+	b = testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	first, err := redelivery.Subscribe(b.Client, opts)
 	require.NoError(t, err)
 	defer first.Close()
-	_, err = redelivery.Subscribe(b.client, opts)
+	_, err = redelivery.Subscribe(b.Client, opts)
 	require.ErrorContains(t, err, `redelivery: subscribing "billing" to orders: `)
 	require.ErrorContains(t, err, "ConsumerBusy")
 }
 
 // Programs assert the type of an error about the options, as pulsar-client-go's own tests do.
 func TestSubscribeErrorAboutOptionsIsUnchanged(t *testing.T) {
-	b := newInProcess(t, pulsar.ClientOptions{})
-	_, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: "orders"})
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	_, err := redelivery.Subscribe(b.Client, pulsar.ConsumerOptions{Topic: "orders"})
 	require.IsType(t, &pulsar.Error{}, err)
 }
 
 func TestSubscribeToScalableTopicSaysSo(t *testing.T) {
 	const said = "a scalable topic of Pulsar 5, which pulsar-client-go cannot read"
-	b := newInProcess(t, pulsar.ClientOptions{})
-	_, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: "topic://public/default/orders", SubscriptionName: "s"})
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	_, err := redelivery.Subscribe(b.Client, pulsar.ConsumerOptions{Topic: "topic://public/default/orders", SubscriptionName: "s"})
 	require.ErrorContains(t, err, said)
-	_, err = redelivery.Subscribe(migrated{b.client}, pulsar.ConsumerOptions{Topics: []string{"orders", "tea"}, SubscriptionName: "s"})
+	_, err = redelivery.Subscribe(migrated{b.Client}, pulsar.ConsumerOptions{Topics: []string{"orders", "tea"}, SubscriptionName: "s"})
 	require.ErrorContains(t, err, `subscribing "s" to orders, tea: `+said)
 	require.ErrorIs(t, err, errMigrated)
 }

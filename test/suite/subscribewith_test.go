@@ -13,6 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // traced is a consumer as tracing libraries wrap it.
@@ -20,30 +21,30 @@ type traced struct{ pulsar.Consumer }
 
 func TestSubscribeWith(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
+	b := testkit.NewBroker(t)
 	for name, wrap := range map[string]func(pulsar.Consumer) pulsar.Consumer{
 		"plain":   func(c pulsar.Consumer) pulsar.Consumer { return c },
 		"wrapped": func(c pulsar.Consumer) pulsar.Consumer { return traced{c} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			topic := b.topic(0)
-			opts := b.options(topic, pulsar.Shared)
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Shared)
 			opts.RetryEnable = true
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, InitialSubscriptionName: "inspect"}
 			calls := 0
 			c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 				calls++
-				inner, err := b.client.Subscribe(opts)
+				inner, err := b.Client.Subscribe(opts)
 				return wrap(inner), err
-			}, opts, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(ms(50)))
+			}, opts, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithNackRedeliveryDelay(50*time.Millisecond))
 			require.NoError(t, err)
 			defer c.Close()
 			require.Equal(t, 1, calls)
-			b.send(topic, 2, false)
-			nacked, retried := receive(t, c), receive(t, c)
+			b.Send(topic, 2, false)
+			nacked, retried := testkit.Receive(t, c), testkit.Receive(t, c)
 			c.Nack(nacked)
 			require.NoError(t, c.ReconsumeLaterAfter(context.Background(), retried, 0, nil))
-			first, second := receive(t, c), receive(t, c)
+			first, second := testkit.Receive(t, c), testkit.Receive(t, c)
 			if first.Topic() != nacked.Topic() {
 				first, second = second, first
 			}
@@ -52,31 +53,22 @@ func TestSubscribeWith(t *testing.T) {
 			require.Equal(t, retried.Payload(), second.Payload())
 			require.NoError(t, c.Ack(second))
 			require.NoError(t, c.NackWithReason(first, errors.New("why")))
-			require.Equal(t, "why", b.deadLetter(deadLetterTopic(topic), "inspect").Properties()["EXCEPTION_MESSAGE"])
+			require.Equal(t, "why", b.ReceiveDeadLetter(testkit.DeadLetterTopic(topic), "inspect").Properties()["EXCEPTION_MESSAGE"])
 		})
 	}
 }
 
-// deadLetter returns the first message of a dead letter topic.
-func (b *broker) deadLetter(topic, subscription string) pulsar.Message {
-	b.t.Helper()
-	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription})
-	require.NoError(b.t, err)
-	defer c.Close()
-	return next(b.t, c, 20*time.Second)
-}
-
 func TestSubscribeWithRefuses(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	opts := b.options(b.topic(0), pulsar.Shared)
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
 	_, err := redelivery.SubscribeWith(nil, opts)
 	require.ErrorContains(t, err, "subscribe is nil")
 	for want, subscribe := range map[string]func(pulsar.ConsumerOptions) (pulsar.Consumer, error){
 		"is nil":                   func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, nil },
-		"another *pulsar.consumer": func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return b.client.Subscribe(opts) },
+		"another *pulsar.consumer": func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return b.Client.Subscribe(opts) },
 		"a *redelivery.Consumer": func(pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-			return redelivery.Subscribe(b.client, opts)
+			return redelivery.Subscribe(b.Client, opts)
 		},
 	} {
 		_, err := redelivery.SubscribeWith(subscribe, opts)
@@ -89,7 +81,7 @@ func TestSubscribeWithRefuses(t *testing.T) {
 	require.PanicsWithValue(t, "of the caller's", func() {
 		_, _ = redelivery.SubscribeWith(func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { panic("of the caller's") }, opts)
 	})
-	c, err := redelivery.SubscribeWith(b.client.Subscribe, opts)
+	c, err := redelivery.SubscribeWith(b.Client.Subscribe, opts)
 	require.NoError(t, err)
 	c.Close()
 }
@@ -97,76 +89,76 @@ func TestSubscribeWithRefuses(t *testing.T) {
 // A wrapped consumer that has a client publishes retries and dead letters, to topics that the broker tells.
 func TestWrapWithClient(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
+	b := testkit.NewBroker(t)
 	for name, partitions := range map[string]int{"topic": 0, "partitioned": 2} {
 		t.Run(name, func(t *testing.T) {
-			topic := b.topic(partitions)
-			opts := b.options(topic, pulsar.Shared)
+			topic := b.NewTopic(partitions)
+			opts := b.Options(topic, pulsar.Shared)
 			opts.RetryEnable = true // which has upstream subscribe to the retry topic
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
-			inner, err := b.client.Subscribe(opts)
+			inner, err := b.Client.Subscribe(opts)
 			require.NoError(t, err)
-			c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(ms(50)),
-				redelivery.WithReconsumeBackoff(backoff.Fixed(ms(50))),
+			c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithNackRedeliveryDelay(50*time.Millisecond),
+				redelivery.WithReconsumeBackoff(backoff.Fixed(50*time.Millisecond)),
 				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, InitialSubscriptionName: "inspect", OmitCause: true}))
 			require.NoError(t, err)
 			defer c.Close()
-			b.send(topic, 1, false)
-			msg := receive(t, c)
+			b.Send(topic, 1, false)
+			msg := testkit.Receive(t, c)
 			require.NoError(t, c.ReconsumeLaterNext(context.Background(), msg))
-			msg = receive(t, c)
-			require.Equal(t, topic+"-"+sub+"-RETRY", msg.Topic())
+			msg = testkit.Receive(t, c)
+			require.Equal(t, topic+"-"+testkit.Subscription+"-RETRY", msg.Topic())
 			c.Nack(msg)
-			require.NoError(t, c.NackWithReason(receive(t, c), errors.New("a secret")))
-			letter := b.deadLetter(deadLetterTopic(topic), "inspect")
+			require.NoError(t, c.NackWithReason(testkit.Receive(t, c), errors.New("a secret")))
+			letter := b.ReceiveDeadLetter(testkit.DeadLetterTopic(topic), "inspect")
 			require.Empty(t, letter.Properties()["EXCEPTION_MESSAGE"])
 		})
 	}
 	t.Run("not subscribed to the retry topic", func(t *testing.T) {
-		inner, err := b.client.Subscribe(b.options(b.topic(0), pulsar.Shared))
+		inner, err := b.Client.Subscribe(b.Options(b.NewTopic(0), pulsar.Shared))
 		require.NoError(t, err)
 		defer inner.Close()
-		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
+		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		require.ErrorContains(t, err, "not subscribed to its retry topic")
 	})
 	t.Run("another retry topic", func(t *testing.T) {
-		opts := b.options(b.topic(0), pulsar.Shared)
+		opts := b.Options(b.NewTopic(0), pulsar.Shared)
 		opts.RetryEnable = true
-		inner, err := b.client.Subscribe(opts)
+		inner, err := b.Client.Subscribe(opts)
 		require.NoError(t, err)
 		defer inner.Close()
-		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)),
+		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)),
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{RetryTopic: "nobody-reads-it"}))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	})
 	t.Run("a client alone", func(t *testing.T) {
-		opts := b.options(b.topic(0), pulsar.Shared)
+		opts := b.Options(b.NewTopic(0), pulsar.Shared)
 		opts.RetryEnable = true
-		inner, err := b.client.Subscribe(opts)
+		inner, err := b.Client.Subscribe(opts)
 		require.NoError(t, err)
-		c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client))
+		c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client))
 		require.NoError(t, err)
 		defer c.Close()
-		b.send(opts.Topic, 1, false)
-		require.NoError(t, c.ReconsumeLaterAfter(context.Background(), receive(t, c), 0, nil))
-		require.NoError(t, c.DeadLetter(context.Background(), receive(t, c), errors.New("no")))
+		b.Send(opts.Topic, 1, false)
+		require.NoError(t, c.ReconsumeLaterAfter(context.Background(), testkit.Receive(t, c), 0, nil))
+		require.NoError(t, c.DeadLetter(context.Background(), testkit.Receive(t, c), errors.New("no")))
 	})
 	t.Run("several topics", func(t *testing.T) {
-		opts := b.options("", pulsar.Shared)
-		opts.Topics = []string{b.topic(0), b.topic(0)}
-		inner, err := b.client.Subscribe(opts)
+		opts := b.Options("", pulsar.Shared)
+		opts.Topics = []string{b.NewTopic(0), b.NewTopic(0)}
+		inner, err := b.Client.Subscribe(opts)
 		require.NoError(t, err)
 		policy := redelivery.DeadLetterPolicy{MaxDeliveries: 1}
-		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithDeadLetterPolicy(policy))
+		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithDeadLetterPolicy(policy))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-		policy.Topic, policy.InitialSubscriptionName = b.topic(0), "inspect"
-		c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithDeadLetterPolicy(policy))
+		policy.Topic, policy.InitialSubscriptionName = b.NewTopic(0), "inspect"
+		c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithDeadLetterPolicy(policy))
 		require.NoError(t, err)
 		defer c.Close()
-		b.send(opts.Topics[1], 1, false)
-		c.Nack(receive(t, c))
-		require.NotNil(t, b.deadLetter(policy.Topic, "inspect"))
+		b.Send(opts.Topics[1], 1, false)
+		c.Nack(testkit.Receive(t, c))
+		require.NotNil(t, b.ReceiveDeadLetter(policy.Topic, "inspect"))
 	})
 }
 
@@ -174,13 +166,13 @@ func TestWrapWithClient(t *testing.T) {
 // than their ids is an error that says why.
 func TestWrapOfARunningConsumer(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	opts.NackRedeliveryDelay = ms(300)
-	inner, err := b.client.Subscribe(opts)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	opts.NackRedeliveryDelay = 300 * time.Millisecond
+	inner, err := b.Client.Subscribe(opts)
 	require.NoError(t, err)
-	b.send(topic, 5, false)
+	b.Send(topic, 5, false)
 	var had []pulsar.Message
 	for range 4 {
 		msg, err := inner.Receive(waittest.Context(t))
@@ -188,11 +180,11 @@ func TestWrapOfARunningConsumer(t *testing.T) {
 		had = append(had, msg)
 	}
 	inner.Nack(had[0])
-	c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(ms(100)),
+	c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(100*time.Millisecond),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5, InitialSubscriptionName: "inspect"}))
 	require.NoError(t, err)
 	defer c.Close()
-	fresh := receive(t, c)
+	fresh := testkit.Receive(t, c)
 	require.Equal(t, "4", string(fresh.Payload()))
 	require.NoError(t, c.Ack(fresh))
 	c.Nack(had[1])
@@ -202,19 +194,19 @@ func TestWrapOfARunningConsumer(t *testing.T) {
 		require.ErrorContains(t, err, "not delivered by this Consumer")
 	}
 	for range 2 { // had[0] and had[1], by the inner consumer's delay
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		require.Contains(t, []string{"0", "1"}, string(msg.Payload()))
 		require.NoError(t, c.Ack(msg))
 	}
 	require.NoError(t, c.Ack(had[3]))
-	nothing(t, c, ms(500))
+	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
 // What is prefetched and lost with the connection of the only topic comes again, so that there may be more of it.
 func TestBufferOfTheInnerConsumer(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	single, partitioned := b.topic(0), b.topic(2)
+	b := testkit.NewBroker(t)
+	single, partitioned := b.NewTopic(0), b.NewTopic(2)
 	for _, c := range []struct {
 		opts pulsar.ConsumerOptions
 		want int
@@ -233,7 +225,7 @@ func TestBufferOfTheInnerConsumer(t *testing.T) {
 		_, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 			require.Equal(t, c.want, cap(opts.MessageChannel), "%+v", c.opts)
 			return nil, refused
-		}, c.opts, redelivery.WithClient(b.client), redelivery.WithRedeliveryResolution(ms(10)))
+		}, c.opts, redelivery.WithClient(b.Client), redelivery.WithRedeliveryResolution(10*time.Millisecond))
 		require.ErrorIs(t, err, refused)
 	}
 }
@@ -242,37 +234,37 @@ func TestBufferOfTheInnerConsumer(t *testing.T) {
 // acknowledgements are sent sooner than pulsar-client-go does where owners change.
 func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
+	b := testkit.NewBroker(t)
 	own := &pulsar.AckGroupingOptions{MaxSize: 7, MaxTime: time.Minute}
 	subscribed := func(opts pulsar.ConsumerOptions, options ...redelivery.Option) (got *pulsar.AckGroupingOptions) {
 		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 			got = o.AckGroupingOptions
-			return b.client.Subscribe(o)
+			return b.Client.Subscribe(o)
 		}, opts, options...)
 		require.NoError(t, err)
 		c.Close()
 		return got
 	}
 	grouping := func(kind pulsar.SubscriptionType, partitions int, given *pulsar.AckGroupingOptions) *pulsar.AckGroupingOptions {
-		opts := b.options(b.topic(partitions), kind)
+		opts := b.Options(b.NewTopic(partitions), kind)
 		opts.AckGroupingOptions = given
-		return subscribed(opts, redelivery.WithClient(b.client))
+		return subscribed(opts, redelivery.WithClient(b.Client))
 	}
-	for name, kind := range kinds {
+	for name, kind := range testkit.SubscriptionTypes {
 		require.Same(t, own, grouping(kind, 0, own), name)
 		if kind == pulsar.Exclusive || kind == pulsar.Shared {
 			require.Nil(t, grouping(kind, 0, nil), name)
 			continue
 		}
-		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(10)}, grouping(kind, 0, nil), name)
-		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(20)}, grouping(kind, 40, nil), name)
+		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 10 * time.Millisecond}, grouping(kind, 0, nil), name)
+		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 20 * time.Millisecond}, grouping(kind, 40, nil), name)
 	}
 
-	opts := b.options("", pulsar.Failover)
-	opts.Topics = []string{b.topic(30), b.topic(30)}
-	require.Equal(t, ms(30), subscribed(opts, redelivery.WithClient(b.client), redelivery.WithRedeliveryResolution(time.Second)).MaxTime)
-	require.Nil(t, subscribed(b.options(b.topic(0), pulsar.Failover)), "without a client nobody knows how many partitions there are")
-	opts = b.options("", pulsar.Failover)
-	opts.TopicsPattern = b.topic(0) + ".*"
-	require.Nil(t, subscribed(opts, redelivery.WithClient(b.client)), "nor how many topics match")
+	opts := b.Options("", pulsar.Failover)
+	opts.Topics = []string{b.NewTopic(30), b.NewTopic(30)}
+	require.Equal(t, 30*time.Millisecond, subscribed(opts, redelivery.WithClient(b.Client), redelivery.WithRedeliveryResolution(time.Second)).MaxTime)
+	require.Nil(t, subscribed(b.Options(b.NewTopic(0), pulsar.Failover)), "without a client nobody knows how many partitions there are")
+	opts = b.Options("", pulsar.Failover)
+	opts.TopicsPattern = b.NewTopic(0) + ".*"
+	require.Nil(t, subscribed(opts, redelivery.WithClient(b.Client)), "nor how many topics match")
 }

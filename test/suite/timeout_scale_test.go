@@ -13,18 +13,19 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 func TestNeverAcknowledged(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(3)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithAckTimeout(time.Second))
-	b.send(topic, 9, false)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(3)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithAckTimeout(time.Second))
+	b.Send(topic, 9, false)
 	due := map[string]time.Time{}
 	for n := range uint32(4) {
 		for range 9 {
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			require.False(t, time.Now().Before(due[string(msg.Payload())]), "early")
 			require.Equal(t, n, c.RedeliveryCount(msg))
 			due[string(msg.Payload())] = time.Now().Add(time.Second)
@@ -36,16 +37,16 @@ func TestNeverAcknowledged(t *testing.T) {
 func TestPIP130Scaled(t *testing.T) { // its table divided by 50
 	t.Parallel()
 	const n = 40
-	b := newBroker(t)
-	topic := b.topic(0)
-	policy := backoff.Exponential{Min: ms(20), Max: ms(1200), Multiplier: 2}
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithAckTimeout(ms(200)),
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	policy := backoff.Exponential{Min: 20 * time.Millisecond, Max: 1200 * time.Millisecond, Multiplier: 2}
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithAckTimeout(200*time.Millisecond),
 		redelivery.WithAckTimeoutRedeliveryBackoff(policy))
-	b.send(topic, n, false)
+	b.Send(topic, n, false)
 	due := map[string]time.Time{}
 	var late []time.Duration
 	for range n * 9 {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		now, count := time.Now(), c.RedeliveryCount(msg)
 		if at, ok := due[string(msg.Payload())]; ok {
 			require.False(t, now.Before(at), "early by %v", at.Sub(now))
@@ -54,40 +55,40 @@ func TestPIP130Scaled(t *testing.T) { // its table divided by 50
 		if count == 8 {
 			require.NoError(t, c.Ack(msg))
 		}
-		due[string(msg.Payload())] = time.Now().Add(ms(200) + policy.Next(count))
+		due[string(msg.Payload())] = time.Now().Add(200*time.Millisecond + policy.Next(count))
 		if count < 8 {
 			require.NoError(t, c.InProgress(msg))
 		}
 	}
-	b.settles(topic, 0)
+	b.Settles(topic, 0)
 	slices.Sort(late)
 	t.Logf("%d redeliveries, late by p50 %v, p99 %v, max %v", len(late), late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
 }
 
 // The broker lets a consumer have 50,000 messages unacknowledged.
 func TestFiftyThousandTimeOut(t *testing.T) { // not beside others: it has to be fast enough
-	b := newBroker(t)
+	b := testkit.NewBroker(t)
 	n, others, timeout := 50_000, 2000, 20*time.Second
-	if b.inProcess != nil {
+	if b.InProcess != nil {
 		n, others, timeout = 5_000, 400, 10*time.Second // the first must not time out before the last is taken
 	}
-	held, busy := b.topic(0), b.topic(0)
-	opts := b.options("", pulsar.Shared)
+	held, busy := b.NewTopic(0), b.NewTopic(0)
+	opts := b.Options("", pulsar.Shared)
 	opts.Topics = []string{held, busy}
 	var log logtest.Buffer
-	c := b.subscribe(opts, redelivery.WithAckTimeout(timeout), logTo(&log))
-	b.send(held, n, false)
+	c := b.Subscribe(opts, redelivery.WithAckTimeout(timeout), testkit.LogTo(&log))
+	b.Send(held, n, false)
 	taken := map[string]time.Time{}
 	for range n {
-		msg := receive(t, c)
+		msg := testkit.Receive(t, c)
 		taken[string(msg.Payload())] = time.Now()
 		require.NoError(t, c.InProgress(msg))
 	}
 	require.Len(t, taken, n)
 	go func() {
 		for range others / 100 {
-			b.send(busy, 100, false)
-			time.Sleep(ms(500))
+			b.Send(busy, 100, false)
+			time.Sleep(500 * time.Millisecond)
 		}
 	}()
 	var stall time.Duration
@@ -108,7 +109,7 @@ func TestFiftyThousandTimeOut(t *testing.T) { // not beside others: it has to be
 		stall = max(stall, time.Since(begin))
 	}
 	require.Empty(t, taken)
-	b.settles(held, 0)
+	b.Settles(held, 0)
 	t.Logf("the longest ack took %v; %+v", stall, c.Stats())
 	require.Equal(t, n/50_000, strings.Count(log.String(), "the broker may have stopped sending"), log.String())
 }

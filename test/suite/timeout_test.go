@@ -15,6 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 func TestAckTimeoutOptions(t *testing.T) {
@@ -23,7 +24,7 @@ func TestAckTimeoutOptions(t *testing.T) {
 		"WithAckTimeoutRedeliveryBackoff: ":       {redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(nil)},
 		"WithAckTimeoutRedeliveryBackoff is set,": {redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Fixed(time.Second))},
 	} {
-		_, err := prepared(pulsar.ConsumerOptions{}, options...)
+		_, err := testkit.PreparedOptions(pulsar.ConsumerOptions{}, options...)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		assert.ErrorContains(t, err, want)
 	}
@@ -41,29 +42,29 @@ func TestAckTimeoutIsExact(t *testing.T) {
 			backoff.Func(func(uint32) time.Duration { return math.MinInt64 }))}, []int{10, 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wrapped(t, func(t *testing.T, c2 *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+			testkit.WrapFake(t, func(t *testing.T, c2 *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 				for n, seconds := range c.want {
-					inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0), count: uint32(n)}}
+					inner.Channel <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: uint32(n)}}
 					time.Sleep(20 * time.Second) // prefetched: no clock runs
 					start := time.Now()
-					require.EqualValues(t, n, c2.RedeliveryCount(receive(t, c2)))
+					require.EqualValues(t, n, c2.RedeliveryCount(testkit.Receive(t, c2)))
 					time.Sleep(time.Duration(seconds)*time.Second - 1)
 					synctest.Wait()
-					require.Len(t, inner.requests(), n)
+					require.Len(t, inner.Requests(), n)
 					time.Sleep(time.Nanosecond)
 					synctest.Wait()
-					require.Len(t, inner.requests(), n+1, "after %v", time.Since(start))
+					require.Len(t, inner.Requests(), n+1, "after %v", time.Since(start))
 				}
-			}, append(c.options, redelivery.WithAckTimeout(10*time.Second), atBroker)...)
+			}, append(c.options, redelivery.WithAckTimeout(10*time.Second), testkit.FromBroker)...)
 		})
 	}
 }
 
 // timed runs a test with an ack timeout of ten seconds and nacks of one.
-func timed(t *testing.T, test func(*testing.T, *redelivery.Consumer, *fake)) {
+func timed(t *testing.T, test func(*testing.T, *redelivery.Consumer, *testkit.Fake)) {
 	t.Helper()
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) { test(t, c, inner) },
-		redelivery.WithAckTimeout(10*time.Second), redelivery.WithNackRedeliveryDelay(time.Second), atBroker)
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) { test(t, c, inner) },
+		redelivery.WithAckTimeout(10*time.Second), redelivery.WithNackRedeliveryDelay(time.Second), testkit.FromBroker)
 }
 
 func TestSettlingEndsTheAckTimeout(t *testing.T) {
@@ -81,42 +82,40 @@ func TestSettlingEndsTheAckTimeout(t *testing.T) {
 		"Close":       func(c *redelivery.Consumer, m pulsar.Message) error { c.Close(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
-				inner.deliver(1)
-				msg := receive(t, c)
+			timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
+				inner.Deliver(1)
+				msg := testkit.Receive(t, c)
 				time.Sleep(9 * time.Second)
 				require.NoError(t, settle(c, msg))
 				time.Sleep(time.Hour)
-				require.Empty(t, inner.requests())
+				require.Empty(t, inner.Requests())
 			})
 		})
 	}
 }
 
-func (f *fake) Unsubscribe() error { return nil }
-
 func TestNackEndsTheAckTimeout(t *testing.T) {
-	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
-		inner.deliver(1)
-		msg := receive(t, c)
-		time.Sleep(9*time.Second + ms(500))
+	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
+		time.Sleep(9*time.Second + 500*time.Millisecond)
 		c.Nack(msg)
 		time.Sleep(time.Second - 1)
 		synctest.Wait()
-		require.Empty(t, inner.requests(), "at the nack's time, not at the timeout's")
+		require.Empty(t, inner.Requests(), "at the nack's time, not at the timeout's")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Len(t, inner.requests(), 1)
+		require.Len(t, inner.Requests(), 1)
 		time.Sleep(20 * time.Second)
-		require.Len(t, inner.requests(), 1)
+		require.Len(t, inner.Requests(), 1)
 	})
 }
 
 func TestInProgress(t *testing.T) {
-	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
+	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
 		require.Error(t, c.InProgress(nil))
-		inner.deliver(1)
-		msg := receive(t, c)
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
 		for range 5 {
 			time.Sleep(9 * time.Second)
 			require.NoError(t, c.InProgress(msg))
@@ -124,67 +123,67 @@ func TestInProgress(t *testing.T) {
 		require.Zero(t, c.RedeliveryCount(msg))
 		time.Sleep(10*time.Second - 1)
 		synctest.Wait()
-		require.Empty(t, inner.requests())
+		require.Empty(t, inner.Requests())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Len(t, inner.requests(), 1)
+		require.Len(t, inner.Requests(), 1)
 		require.ErrorIs(t, c.InProgress(msg), redelivery.ErrNotInFlight)
-		inner.deliver(1)
-		again := receive(t, c)
+		inner.Deliver(1)
+		again := testkit.Receive(t, c)
 		require.NoError(t, c.InProgress(again))
 		c.Nack(again)
 		require.ErrorIs(t, c.InProgress(again), redelivery.ErrNotInFlight)
 		require.NoError(t, c.Ack(again))
 		require.ErrorIs(t, c.InProgress(again), redelivery.ErrNotInFlight)
 	})
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		inner.deliver(1)
-		require.NoError(t, c.InProgress(receive(t, c)), "without an ack timeout there is nothing to do")
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		require.NoError(t, c.InProgress(testkit.Receive(t, c)), "without an ack timeout there is nothing to do")
 	})
 }
 
 func TestAckAfterTheTimeout(t *testing.T) {
-	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
-		inner.deliver(1)
-		msg := receive(t, c)
+	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
 		time.Sleep(11 * time.Second)
 		c.Nack(msg) // too late: it changes nothing
 		require.NoError(t, c.Ack(msg))
-		require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.acks())
-		newest := inner.deliver(1)
+		require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.Acks())
+		newest := inner.Deliver(1)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_, err := c.Receive(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the copy is not handed out")
 		synctest.Wait()
-		require.Equal(t, []pulsar.MessageID{msg.ID(), newest}, inner.acks())
+		require.Equal(t, []pulsar.MessageID{msg.ID(), newest}, inner.Acks())
 	})
 }
 
 func TestAFailedAckDoesNotOutliveTheTimeout(t *testing.T) {
-	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
-		inner.deliver(1)
-		msg := receive(t, c)
-		inner.failAcks(errors.New("no ack today"))
+	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
+		inner.FailAcks(errors.New("no ack today"))
 		require.Error(t, c.Ack(msg))
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		require.Len(t, inner.requests(), 1)
+		require.Len(t, inner.Requests(), 1)
 	})
 }
 
 func TestChanStartsTheClockWhenTheMessageIsTaken(t *testing.T) {
-	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
+	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
 		messages := c.Chan()
-		inner.deliver(1)
+		inner.Deliver(1)
 		time.Sleep(time.Hour)
-		require.Empty(t, inner.requests())
+		require.Empty(t, inner.Requests())
 		<-messages
 		time.Sleep(10*time.Second - 1)
 		synctest.Wait()
-		require.Empty(t, inner.requests())
+		require.Empty(t, inner.Requests())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Len(t, inner.requests(), 1)
+		require.Len(t, inner.Requests(), 1)
 	})
 }

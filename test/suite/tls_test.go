@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/rsa"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // secured is a real broker that wants TLS and a token.
@@ -43,7 +45,7 @@ func startSecured(t *testing.T) secured {
 	s.url = fmt.Sprintf("pulsar+ssl://127.0.0.1:%d", port)
 	var key string
 	s.certificate, key = certificate(t)
-	_, s.admin = startBroker(t, "tls", map[string]string{
+	_, s.admin = testkit.StartPulsar(t, "tls", map[string]string{
 		"brokerServicePortTls":    fmt.Sprint(port),
 		"tlsCertificateFilePath":  s.certificate,
 		"tlsKeyFilePath":          key,
@@ -86,7 +88,7 @@ func token(secret []byte) string {
 	return claims + "." + encode(mac.Sum(nil))
 }
 
-func (s secured) broker(t *testing.T, token string, log *logtest.Buffer) *broker {
+func (s secured) broker(t *testing.T, token string, log *logtest.Buffer) *testkit.Broker {
 	client, err := pulsar.NewClient(pulsar.ClientOptions{
 		URL: s.url, TLSTrustCertsFilePath: s.certificate, TLSValidateHostname: true,
 		Authentication: pulsar.NewAuthenticationToken(token), OperationTimeout: 3 * time.Second,
@@ -94,7 +96,7 @@ func (s secured) broker(t *testing.T, token string, log *logtest.Buffer) *broker
 	})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	return &broker{t: t, url: s.url, admin: s.admin, client: client}
+	return &testkit.Broker{T: t, URL: s.url, AdminURL: s.admin, Client: client}
 }
 
 func TestTLSAndToken(t *testing.T) {
@@ -108,26 +110,26 @@ func TestTLSAndToken(t *testing.T) {
 		var log logtest.Buffer
 		right := token(s.secret)
 		b := s.broker(t, right, &log)
-		topic := b.topic(0)
-		c := b.subscribe(b.retrying(topic, 3), logTo(&log), redelivery.WithNackRedeliveryDelay(ms(200)),
-			redelivery.WithAckTimeout(ms(600)))
-		b.send(topic, 1, false)
-		msg := next(t, c, patience)
-		due := time.Now().Add(ms(200))
+		topic := b.NewTopic(0)
+		c := b.Subscribe(b.RetryOptions(topic, 3), testkit.LogTo(&log), redelivery.WithNackRedeliveryDelay(200*time.Millisecond),
+			redelivery.WithAckTimeout(600*time.Millisecond))
+		b.Send(topic, 1, false)
+		msg := testkit.Next(t, c, testkit.Patience)
+		due := time.Now().Add(200 * time.Millisecond)
 		c.Nack(msg)
-		msg = next(t, c, patience)
+		msg = testkit.Next(t, c, testkit.Patience)
 		require.False(t, time.Now().Before(due), "early")
 		require.EqualValues(t, 1, c.RedeliveryCount(msg))
-		msg = next(t, c, patience) // timed out
+		msg = testkit.Next(t, c, testkit.Patience) // timed out
 		require.EqualValues(t, 2, c.RedeliveryCount(msg))
-		due = time.Now().Add(ms(300))
-		require.NoError(t, c.ReconsumeLaterAfter(bg, msg, ms(300), nil))
-		msg = next(t, c, patience)
+		due = time.Now().Add(300 * time.Millisecond)
+		require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 300*time.Millisecond, nil))
+		msg = testkit.Next(t, c, testkit.Patience)
 		require.False(t, time.Now().Before(due), "early")
-		require.Equal(t, retryTopic(topic), msg.Topic())
+		require.Equal(t, testkit.RetryTopic(topic), msg.Topic())
 		require.NoError(t, c.Ack(msg))
-		b.settles(topic, 0)
-		b.settles(retryTopic(topic), 0)
+		b.Settles(topic, 0)
+		b.Settles(testkit.RetryTopic(topic), 0)
 		c.Close()
 		require.NotContains(t, log.String(), right)
 	})
@@ -136,7 +138,7 @@ func TestTLSAndToken(t *testing.T) {
 		var log logtest.Buffer
 		wrong := token([]byte("somebody else's secret, of 32 bytes"))
 		b := s.broker(t, wrong, &log)
-		_, err := redelivery.Subscribe(b.client, b.options(b.topic(0), pulsar.Shared), logTo(&log))
+		_, err := redelivery.Subscribe(b.Client, b.Options(b.NewTopic(0), pulsar.Shared), testkit.LogTo(&log))
 		require.Error(t, err)
 		require.NotContains(t, fmt.Sprintf("%+v", err), wrong)
 		require.Contains(t, log.String(), "Failed to authenticate")
@@ -148,7 +150,7 @@ func TestTLSAndToken(t *testing.T) {
 		other := s
 		other.certificate, _ = certificate(t)
 		b := other.broker(t, token(s.secret), &log)
-		_, err := redelivery.Subscribe(b.client, b.options(b.topic(0), pulsar.Shared), logTo(&log))
+		_, err := redelivery.Subscribe(b.Client, b.Options(b.NewTopic(0), pulsar.Shared), testkit.LogTo(&log))
 		require.Error(t, err)
 		require.Contains(t, log.String(), "certificate signed by unknown authority")
 	})

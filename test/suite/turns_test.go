@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // Messages that fail again and again share the application's time with those that it has not had yet.
@@ -20,17 +21,17 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 		for _, way := range []string{"Receive", "Chan", "plain"} {
 			t.Run(kind+" "+way, func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				opts := b.options(b.topic(0), kinds[kind])
+				b := testkit.NewBroker(t)
+				opts := b.Options(b.NewTopic(0), testkit.SubscriptionTypes[kind])
 				opts.NackRedeliveryDelay = time.Second
-				b.send(opts.Topic, all, false)
+				b.Send(opts.Topic, all, false)
 				var c pulsar.Consumer
 				take := func(ctx context.Context) (pulsar.Message, error) { return c.Receive(ctx) }
 				if way == "plain" {
-					c = b.plain(opts)
+					c = b.SubscribePlain(opts)
 				} else {
-					wrapped := b.subscribe(opts)
-					c, take = wrapped, func(ctx context.Context) (pulsar.Message, error) { return takeBy(ctx, wrapped, way == "Chan") }
+					wrapped := b.Subscribe(opts)
+					c, take = wrapped, func(ctx context.Context) (pulsar.Message, error) { return testkit.Take(ctx, wrapped, way == "Chan") }
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // if they starve, no time is enough
 				defer cancel()
@@ -66,19 +67,19 @@ func TestADueMessageDoesNotWaitBehindTheBacklog(t *testing.T) {
 		for _, channel := range []bool{false, true} {
 			t.Run(name+" Chan="+strconv.FormatBool(channel), func(t *testing.T) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
-				b.send(topic, n, false)
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				b.Send(topic, n, false)
 				var options []redelivery.Option
 				if name == "Nack" {
 					options = append(options, redelivery.WithNackRedeliveryDelay(delay))
 				}
-				c := b.subscribe(b.options(topic, pulsar.Shared), options...)
+				c := b.Subscribe(b.Options(topic, pulsar.Shared), options...)
 				ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 				defer cancel()
 				var due time.Time
 				for handled := 0; ; handled++ {
-					msg, err := takeBy(ctx, c, channel)
+					msg, err := testkit.Take(ctx, c, channel)
 					require.NoError(t, err)
 					if string(msg.Payload()) == "10" {
 						if !due.IsZero() {

@@ -14,21 +14,22 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 func TestUnloadWhileNacksWait(t *testing.T) {
 	t.Parallel()
-	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(0)
-		c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(3*time.Second))
-		b.send(topic, 10, false)
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(3*time.Second))
+		b.Send(topic, 10, false)
 		due := map[string]time.Time{}
 		for n := range uint32(2) {
 			seen := map[string]bool{}
 			for range 10 {
-				msg := receive(t, c)
+				msg := testkit.Receive(t, c)
 				payload := string(msg.Payload())
 				require.False(t, seen[payload], "%s came twice", payload)
 				seen[payload] = true
@@ -37,16 +38,16 @@ func TestUnloadWhileNacksWait(t *testing.T) {
 				due[payload] = time.Now().Add(3 * time.Second)
 				c.Nack(msg)
 			}
-			b.unload(topic)
+			b.Unload(topic)
 		}
 		for range 10 {
-			msg := receive(t, c)
+			msg := testkit.Receive(t, c)
 			require.False(t, time.Now().Before(due[string(msg.Payload())]), "early")
 			require.EqualValues(t, 2, c.RedeliveryCount(msg))
 			require.NoError(t, c.Ack(msg))
 		}
-		nothing(t, c, ms(300))
-		b.settles(topic, 0)
+		testkit.ReceiveNothing(t, c, 300*time.Millisecond)
+		b.Settles(topic, 0)
 	})
 }
 
@@ -59,19 +60,19 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 			for _, index := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s batched=%t index=%t", kind, batched, index), func(t *testing.T) {
 					t.Parallel()
-					b := newBroker(t)
-					topic := b.topic(0)
-					opts := b.options(topic, kinds[kind])
+					b := testkit.NewBroker(t)
+					topic := b.NewTopic(0)
+					opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 					opts.EnableBatchIndexAcknowledgment = index
-					c := b.subscribe(opts)
-					b.send(topic, n, batched)
+					c := b.Subscribe(opts)
+					b.Send(topic, n, batched)
 					stop := make(chan struct{})
 					defer close(stop)
 					go func() {
 						for range 3 {
 							select {
-							case <-time.After(ms(900)):
-								b.unload(topic)
+							case <-time.After(900 * time.Millisecond):
+								b.Unload(topic)
 							case <-stop:
 								return
 							}
@@ -80,7 +81,7 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 					due := make([]time.Time, n)
 					count := make([]uint32, n)
 					for range n * (nacks + 1) {
-						msg := receive(t, c)
+						msg := testkit.Receive(t, c)
 						i, err := strconv.Atoi(string(msg.Payload()))
 						require.NoError(t, err)
 						require.False(t, time.Now().Before(due[i]), "message %d is early", i)
@@ -90,19 +91,19 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 							require.NoError(t, c.Ack(msg))
 							continue
 						}
-						delay := ms(rand.IntN(1500))
+						delay := time.Duration(rand.IntN(1500)) * time.Millisecond
 						due[i] = time.Now().Add(delay)
 						require.NoError(t, c.NackWithDelay(msg, delay))
 					}
 					// An unload may have lost acks: the copies are acknowledged as they come, if somebody receives.
 					for begin := time.Now(); time.Since(begin) < 15*time.Second; {
-						nothing(t, c, ms(200))
-						if s := b.stats(topic, 0); time.Since(begin) > time.Second && s.Backlog == 0 && s.Unacked <= 0 {
+						testkit.ReceiveNothing(t, c, 200*time.Millisecond)
+						if s := b.Stats(topic, 0); time.Since(begin) > time.Second && s.Backlog == 0 && s.Unacked <= 0 {
 							break
 						}
 					}
-					b.settles(topic, 0)
-					t.Logf("%+v, out %d", c.Stats(), b.stats(topic, 0).Out)
+					b.Settles(topic, 0)
+					t.Logf("%+v, out %d", c.Stats(), b.Stats(topic, 0).Out)
 					require.Zero(t, c.Stats().Waiting)
 				})
 			}
@@ -114,32 +115,32 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 // what was acknowledged again.
 func TestARequestOvertakesAcknowledgements(t *testing.T) {
 	t.Parallel()
-	for name, kind := range kinds {
+	for name, kind := range testkit.SubscriptionTypes {
 		if kind != pulsar.Exclusive && kind != pulsar.Failover {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
+			testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
 				t.Parallel()
-				b := newBroker(t)
-				topic := b.topic(0)
-				c := b.subscribe(b.options(topic, kind))
-				b.send(topic, 50, false)
-				b.send(topic, 50, batched)
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				c := b.Subscribe(b.Options(topic, kind))
+				b.Send(topic, 50, false)
+				b.Send(topic, 50, batched)
 				var msgs []pulsar.Message
 				for range 100 {
-					msgs = append(msgs, receive(t, c))
+					msgs = append(msgs, testkit.Receive(t, c))
 				}
-				require.NoError(t, c.NackWithDelay(msgs[0], ms(200)))
-				time.Sleep(ms(150))
+				require.NoError(t, c.NackWithDelay(msgs[0], 200*time.Millisecond))
+				time.Sleep(150 * time.Millisecond)
 				for _, msg := range msgs[1:] {
 					require.NoError(t, c.Ack(msg))
 				}
-				again := receive(t, c)
+				again := testkit.Receive(t, c)
 				require.Equal(t, msgs[0].Payload(), again.Payload())
 				require.NoError(t, c.Ack(again))
-				nothing(t, c, ms(500))
-				b.settles(topic, 0)
+				testkit.ReceiveNothing(t, c, 500*time.Millisecond)
+				b.Settles(topic, 0)
 			})
 		})
 	}
@@ -149,18 +150,18 @@ func TestARequestOvertakesAcknowledgements(t *testing.T) {
 // than with a plain consumer, whose channel has ten. Of a topic without partitions nothing of it is handed out.
 func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
 	t.Parallel()
-	each(t, map[string]int{"partition": 1, "no partitions": 0}, func(t *testing.T, partitions int) {
+	testkit.Each(t, map[string]int{"partition": 1, "no partitions": 0}, func(t *testing.T, partitions int) {
 		t.Parallel()
 		const n = 100
-		b := newInProcess(t, pulsar.ClientOptions{})
-		topic := b.topic(partitions)
-		opts := b.options(topic, pulsar.Shared)
+		b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+		topic := b.NewTopic(partitions)
+		opts := b.Options(topic, pulsar.Shared)
 		opts.Name = "first"
-		first := b.subscribe(opts)
-		b.send(topic, n, false)
+		first := b.Subscribe(opts)
+		b.Send(topic, n, false)
 		handled := map[string]bool{}
-		receive(t, first)
-		other, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(t)})
+		testkit.Receive(t, first)
+		other, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t)})
 		require.NoError(t, err)
 		defer other.Close()
 		opts.Name = "second"
@@ -169,24 +170,24 @@ func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
 		defer second.Close()
 
 		var subscribes atomic.Bool // it has cleared its queue by then
-		b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+		b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 			if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
 				subscribes.Store(true)
 				return pulsartest.Pass.After(2 * time.Second) // the second one gets all
 			}
 			return pulsartest.Pass
 		})
-		b.unload(partitionsOf(topic, partitions)[0])
-		require.Eventually(t, func() bool { return first.Stats().Reconnecting > 0 }, time.Second, ms(1), "the first one knows")
+		b.Unload(testkit.PartitionsOf(topic, partitions)[0])
+		require.Eventually(t, func() bool { return first.Stats().Reconnecting > 0 }, time.Second, time.Millisecond, "the first one knows")
 		for range n {
-			msg := receive(t, second)
-			handled[name(msg)] = true
+			msg := testkit.Receive(t, second)
+			handled[testkit.Name(msg)] = true
 			require.NoError(t, second.Ack(msg))
 		}
 		require.Len(t, handled, n)
-		require.Eventually(t, subscribes.Load, 10*time.Second, ms(1))
+		require.Eventually(t, subscribes.Load, 10*time.Second, time.Millisecond)
 		again := 0
-		drain(t, first, 3*time.Second, func(msg pulsar.Message) { again++; require.NoError(t, first.Ack(msg)) })
+		testkit.Drain(t, first, 3*time.Second, func(msg pulsar.Message) { again++; require.NoError(t, first.Ack(msg)) })
 		require.LessOrEqual(t, again, 10)
 	})
 }

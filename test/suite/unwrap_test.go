@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // unwrappable is a message as an application may have it, with the method by which the Consumer finds its delivery.
@@ -18,22 +20,22 @@ func (m unwrappable) Unwrap() pulsar.Message { return m.Message }
 
 func TestStaleDeliveryInAWrapperIsRefused(t *testing.T) {
 	t.Parallel()
-	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
 		t.Parallel()
-		b := newBroker(t)
-		topic := b.topic(0)
-		c := b.subscribe(b.options(topic, kind), redelivery.WithAckTimeout(time.Second), redelivery.WithNackRedeliveryDelay(0),
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		c := b.Subscribe(b.Options(topic, kind), redelivery.WithAckTimeout(time.Second), redelivery.WithNackRedeliveryDelay(0),
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5}))
-		b.send(topic, 1, false)
-		first := unwrappable{asReceived{receive(t, c)}}
-		again := unwrappable{asReceived{receive(t, c)}} // since the ack timeout of the first is over
+		b.Send(topic, 1, false)
+		first := unwrappable{asReceived{testkit.Receive(t, c)}}
+		again := unwrappable{asReceived{testkit.Receive(t, c)}} // since the ack timeout of the first is over
 		require.NoError(t, c.InProgress(again))
 		require.ErrorIs(t, c.InProgress(first), redelivery.ErrNotInFlight)
-		require.ErrorIs(t, c.DeadLetter(bg, first, errors.New("late")), redelivery.ErrNotInFlight)
+		require.ErrorIs(t, c.DeadLetter(context.Background(), first, errors.New("late")), redelivery.ErrNotInFlight)
 		c.Nack(first)
-		nothing(t, c, ms(200))
+		testkit.ReceiveNothing(t, c, 200*time.Millisecond)
 		require.EqualValues(t, 1, c.RedeliveryCount(again))
 		require.NoError(t, c.Ack(again))
-		b.settles(topic, 0)
+		b.Settles(topic, 0)
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 // What this library needs of pulsar-client-go beyond what that promises. When one of these fails after an update, the
@@ -22,16 +23,16 @@ func (f flushes) OnNegativeAcksSend(_ pulsar.Consumer, _ []pulsar.MessageID) { f
 
 func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts, err := prepared(b.options(topic, pulsar.Shared), redelivery.WithRedeliveryResolution(2*time.Second))
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts, err := testkit.PreparedOptions(b.Options(topic, pulsar.Shared), redelivery.WithRedeliveryResolution(2*time.Second))
 	require.NoError(t, err)
 	flushed := make(flushes, 10)
 	opts.Interceptors = pulsar.ConsumerInterceptors{flushed}
-	inner, err := b.client.Subscribe(opts)
+	inner, err := b.Client.Subscribe(opts)
 	require.NoError(t, err)
 	defer inner.Close()
-	b.send(topic, 1, false)
+	b.Send(topic, 1, false)
 	for range 2 {
 		cm := waittest.Next(t, inner.Chan())
 		asked := time.Now()
@@ -42,10 +43,10 @@ func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
 
 func TestUpstreamReturnsTheChannelItGot(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	opts, err := prepared(b.options(b.topic(0), pulsar.Shared))
+	b := testkit.NewBroker(t)
+	opts, err := testkit.PreparedOptions(b.Options(b.NewTopic(0), pulsar.Shared))
 	require.NoError(t, err)
-	inner, err := b.client.Subscribe(opts)
+	inner, err := b.Client.Subscribe(opts)
 	require.NoError(t, err)
 	defer inner.Close()
 	require.Equal(t, (<-chan pulsar.ConsumerMessage)(opts.MessageChannel), inner.Chan(), "it is how SubscribeWith knows its consumer")

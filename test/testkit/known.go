@@ -1,4 +1,4 @@
-package suite
+package testkit
 
 import (
 	"reflect"
@@ -7,8 +7,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// known returns how many entries the Consumer knows, which it has no reason to tell anybody else. Nothing else happens
-// meanwhile.
-func known(c *redelivery.Consumer) int {
+// KnownEntries returns how many entries the Consumer knows, which has no exported method. No goroutine may use the
+// Consumer meanwhile.
+func KnownEntries(c *redelivery.Consumer) int {
 	return (*partition.Group)(reflect.ValueOf(c).Elem().FieldByName("group").UnsafePointer()).Len()
 }

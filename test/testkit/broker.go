@@ -1,0 +1,205 @@
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// Broker is a broker under test and a client of it.
+type Broker struct {
+	T         testing.TB         // fails if the broker does, and closes all at its end
+	URL       string             // pulsar://host:port
+	AdminURL  string             // http://host:port
+	Client    pulsar.Client      // of URL
+	InProcess *pulsartest.Server // nil if the broker is a real one
+}
+
+// NewBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name, or starts one in this process with
+// options.
+func NewBroker(t testing.TB, options ...pulsartest.Option) *Broker {
+	b := &Broker{T: t, URL: os.Getenv("PULSAR_URL"), AdminURL: os.Getenv("PULSAR_ADMIN_URL")}
+	if b.URL == "" || b.AdminURL == "" {
+		return NewBrokerInProcess(t, pulsar.ClientOptions{}, options...)
+	}
+	b.Connect(pulsar.ClientOptions{})
+	return b
+}
+
+// NewBrokerInProcess starts a broker in this process, and connects to it with options.
+func NewBrokerInProcess(t testing.TB, o pulsar.ClientOptions, options ...pulsartest.Option) *Broker {
+	server := pulsartest.NewServer(t, options...)
+	b := &Broker{T: t, URL: server.URL(), AdminURL: server.AdminURL(), InProcess: server}
+	b.Connect(o)
+	return b
+}
+
+// Connect makes the client, with the other options of o.
+func (b *Broker) Connect(o pulsar.ClientOptions) {
+	o.URL, o.Logger = b.URL, logtest.Client(b.T)
+	var err error
+	b.Client, err = pulsar.NewClient(o)
+	require.NoError(b.T, err)
+	b.T.Cleanup(b.Client.Close)
+}
+
+// NewTopic returns the name of a new topic with so many partitions; 0 for none.
+func (b *Broker) NewTopic(partitions int) string {
+	name := fmt.Sprintf("persistent://public/default/t-%08x", rand.Uint32())
+	if partitions > 0 {
+		b.Admin("PUT", name, "/partitions", partitions, nil)
+	} else {
+		b.Admin("PUT", name, "", nil, nil)
+	}
+	return name
+}
+
+// Admin asks the admin API for a topic, or for "namespaces/…", and asserts that it succeeds. It decodes the answer into
+// answer unless that is nil.
+func (b *Broker) Admin(method, topic, path string, body, answer any) {
+	b.T.Helper()
+	require.NoError(b.T, admin.Call(context.Background(), b.AdminURL, method, topic+path, body, answer))
+}
+
+// Unload closes a topic at the broker, so that all its clients reconnect.
+func (b *Broker) Unload(topic string) { b.Admin("PUT", topic, "/unload", nil, nil) }
+
+// SubscriptionStats is what the broker's stats say about the tests' subscription.
+type SubscriptionStats struct {
+	Backlog int `json:"msgBacklog"`
+	Unacked int `json:"unackedMessages"`
+	Out     int `json:"msgOutCounter"`
+}
+
+// Subscription is the name of the tests' subscription.
+const Subscription = "sub"
+
+// PartitionsOf returns the names of a topic's partitions, or its own if it has none.
+func PartitionsOf(topic string, partitions int) (topics []string) {
+	if partitions == 0 {
+		return []string{topic}
+	}
+	for p := range partitions {
+		topics = append(topics, fmt.Sprintf("%s-partition-%d", topic, p))
+	}
+	return topics
+}
+
+// Stats returns the sum over the partitions of a topic; partitions is 0 if it has none.
+func (b *Broker) Stats(topic string, partitions int) (sum SubscriptionStats) {
+	for _, t := range PartitionsOf(topic, partitions) {
+		var stats struct{ Subscriptions map[string]SubscriptionStats }
+		b.Admin("GET", t, "/stats", nil, &stats)
+		s := stats.Subscriptions[Subscription]
+		sum.Backlog += s.Backlog
+		sum.Unacked += s.Unacked
+		sum.Out += s.Out
+	}
+	return sum
+}
+
+// Settles asserts that all messages of a topic are acknowledged at the broker within Patience; partitions is 0 if it has
+// none.
+func (b *Broker) Settles(topic string, partitions int) {
+	b.T.Helper()
+	require.Eventually(b.T, func() bool {
+		s := b.Stats(topic, partitions)
+		// below 0 where the broker has no batch-index acks but the client sends them
+		return s.Backlog == 0 && s.Unacked <= 0
+	}, Patience, 50*time.Millisecond, "the backlog does not empty: %+v", b.Stats(topic, partitions))
+}
+
+// Options are options of a consumer that begins with the oldest message.
+func (b *Broker) Options(topic string, kind pulsar.SubscriptionType) pulsar.ConsumerOptions {
+	return pulsar.ConsumerOptions{
+		Topic: topic, SubscriptionName: Subscription, Type: kind,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+	}
+}
+
+// Subscribe returns a Consumer, which is closed with the test.
+func (b *Broker) Subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Option) *redelivery.Consumer {
+	b.T.Helper()
+	options = append([]redelivery.Option{redelivery.WithLogger(logtest.Logger(b.T))}, options...)
+	c, err := redelivery.Subscribe(b.Client, opts, options...)
+	require.NoError(b.T, err)
+	b.T.Cleanup(c.Close)
+	if opts.EnableZeroQueueConsumer {
+		// pulsar-client-go drops a message that comes before its dispatcher has noticed the connection
+		time.Sleep(200 * time.Millisecond)
+	}
+	return c
+}
+
+// LogTo has a Consumer log to w.
+func LogTo(w io.Writer) redelivery.Option {
+	return redelivery.WithLogger(slog.New(slog.NewTextHandler(w, nil)))
+}
+
+// Namespace makes a namespace, and returns the beginning of the names of its topics.
+func (b *Broker) Namespace() string {
+	name := fmt.Sprintf("public/n-%08x", rand.Uint32())
+	b.Admin("PUT", "namespaces/"+name, "", nil, nil)
+	return "persistent://" + name + "/"
+}
+
+// SubscribeEither is SubscribePlain if plain, else Subscribe.
+func (b *Broker) SubscribeEither(plain bool, opts pulsar.ConsumerOptions) pulsar.Consumer {
+	if plain {
+		return b.SubscribePlain(opts)
+	}
+	return b.Subscribe(opts)
+}
+
+// SubscribePlain returns a consumer of pulsar-client-go, which is closed with the test.
+func (b *Broker) SubscribePlain(opts pulsar.ConsumerOptions) pulsar.Consumer {
+	b.T.Helper()
+	c, err := b.Client.Subscribe(opts)
+	require.NoError(b.T, err)
+	b.T.Cleanup(c.Close)
+	return c
+}
+
+// RetryTopic is the name of the retry topic of a topic.
+func RetryTopic(topic string) string { return topic + "-" + Subscription + "-RETRY" }
+
+// DeadLetterTopic is the name of the dead letter topic of a topic.
+func DeadLetterTopic(topic string) string { return topic + "-" + Subscription + "-DLQ" }
+
+// RetryOptions are options with a retry topic.
+func (b *Broker) RetryOptions(topic string, maxDeliveries uint32) pulsar.ConsumerOptions {
+	opts := b.Options(topic, pulsar.Shared)
+	opts.RetryEnable = true
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: maxDeliveries}
+	return opts
+}
+
+// SubscribeDeadLetters subscribes to the dead letters of a topic.
+func (b *Broker) SubscribeDeadLetters(topic string) pulsar.Consumer {
+	c, err := b.Client.Subscribe(b.Options(DeadLetterTopic(topic), pulsar.Exclusive))
+	require.NoError(b.T, err)
+	b.T.Cleanup(c.Close)
+	return c
+}
+
+// ReceiveDeadLetter returns the first message of a dead letter topic.
+func (b *Broker) ReceiveDeadLetter(topic, subscription string) pulsar.Message {
+	b.T.Helper()
+	c, err := b.Client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription})
+	require.NoError(b.T, err)
+	defer c.Close()
+	return Next(b.T, c, 20*time.Second)
+}

@@ -1,0 +1,138 @@
+package testkit
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
+)
+
+// Receive returns the next message, for which it waits fifteen seconds at most.
+func Receive(t testing.TB, c *redelivery.Consumer) pulsar.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	msg, err := c.Receive(ctx)
+	require.NoError(t, err)
+	return msg
+}
+
+// Take takes a message from the channel, or by Receive.
+func Take(ctx context.Context, c pulsar.Consumer, channel bool) (pulsar.Message, error) {
+	if !channel {
+		return c.Receive(ctx)
+	}
+	select {
+	case cm := <-c.Chan():
+		return cm.Message, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// ReceiveNothing asserts that no message comes for d.
+func ReceiveNothing(t testing.TB, c *redelivery.Consumer, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	if msg, err := c.Receive(ctx); err == nil {
+		t.Errorf("unexpected message %q, id %v", msg.Payload(), msg.ID())
+	}
+}
+
+// Patience is how long a test waits for a real broker that has just been started.
+const Patience = 30 * time.Second
+
+// Patiently receives more than once: upstream's zero-queue consumer may lose the permit of a Receive that begins while
+// it connects.
+func Patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < Patience; {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		msg, err := c.Receive(ctx)
+		cancel()
+		if err == nil {
+			return msg
+		}
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	require.FailNow(t, "no message")
+	return nil
+}
+
+// ReceiveTen returns the names of up to ten messages that come within d.
+func ReceiveTen(t *testing.T, c *redelivery.Consumer, d time.Duration) (names []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	for range 10 {
+		msg, err := c.Receive(ctx)
+		if err != nil {
+			break
+		}
+		names = append(names, Name(msg))
+		require.NoError(t, c.Ack(msg))
+	}
+	return names
+}
+
+// Name identifies a test's message among others: its payload up to the first blank.
+// It is "" if the message panics when asked.
+func Name(msg pulsar.Message) (payload string) {
+	defer func() { _ = recover() }()
+	payload, _, _ = strings.Cut(string(msg.Payload()), " ")
+	return payload
+}
+
+// Drain hands every message to handle until none came for quiet.
+func Drain(t testing.TB, c *redelivery.Consumer, quiet time.Duration, handle func(pulsar.Message)) {
+	t.Helper()
+	if race.Enabled { // all is slower
+		quiet *= 3
+	}
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), quiet)
+		msg, err := c.Receive(ctx)
+		cancel()
+		if err != nil {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			return
+		}
+		handle(msg)
+	}
+}
+
+// Returns asserts that a call returns nil, within ten seconds.
+func Returns(t testing.TB, call func() error) {
+	t.Helper()
+	returned := make(chan error, 1)
+	go func() { returned <- call() }()
+	select {
+	case err := <-returned:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "a call hangs")
+	}
+}
+
+// ReceiveWithin returns the next message, or an error if none comes within d.
+func ReceiveWithin(c *redelivery.Consumer, d time.Duration) (pulsar.Message, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return c.Receive(ctx)
+}
+
+// Next returns the next message of any consumer, which it asserts to come in time.
+func Next(t testing.TB, c pulsar.Consumer, within time.Duration) pulsar.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	msg, err := c.Receive(ctx)
+	require.NoError(t, err)
+	return msg
+}

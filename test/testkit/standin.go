@@ -1,0 +1,261 @@
+package testkit
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+)
+
+// StandIn stands in for a prepared consumer of upstream (its dispatcher, the queue before that, the ticks of its nacks)
+// and for its broker.
+type StandIn struct {
+	pulsar.Consumer // of a kind that the tests do not call
+	Opts            pulsar.ConsumerOptions // with which it was subscribed
+	Window          int    // how many messages the queue takes; 0 for any number
+	OnSeek          func() // what else a Seek does; may be nil
+	more            chan struct{}
+	emptied         chan struct{}
+	closed          chan struct{}
+	closes          sync.Once
+	dispatcher      sync.WaitGroup
+
+	mu       sync.Mutex
+	sent     []pulsar.ConsumerMessage // ever, in order
+	acked    map[Position]int         // how often each was acknowledged
+	backlog  []pulsar.ConsumerMessage // what the broker has to send now
+	queue    []pulsar.ConsumerMessage
+	Requests int // how often it asked for a redelivery
+}
+
+// Position identifies a message, as the broker does.
+type Position struct {
+	topic string
+	entry int64
+	index int32
+}
+
+func positionOf(cm pulsar.ConsumerMessage) Position {
+	return Position{cm.Topic(), cm.ID().EntryID(), cm.ID().BatchIdx()}
+}
+
+// NewStandIn returns a Consumer and the StandIn that it wraps.
+func NewStandIn(
+	t testing.TB, opts pulsar.ConsumerOptions, options ...redelivery.Option,
+) (*redelivery.Consumer, *StandIn) {
+	t.Helper()
+	s := &StandIn{
+		acked: map[Position]int{}, more: make(chan struct{}, 1), emptied: make(chan struct{}), closed: make(chan struct{}),
+	}
+	c, err := redelivery.SubscribeWith(func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		s.Opts = prepared
+		s.dispatcher.Go(s.dispatch)
+		return s, nil
+	}, opts, append([]redelivery.Option{redelivery.WithLogger(logtest.Logger(t))}, options...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { Returns(t, func() error { c.Close(); return nil }) })
+	return c, s
+}
+
+func (s *StandIn) dispatch() {
+	for {
+		s.mu.Lock()
+		for len(s.backlog) > 0 && (s.Window == 0 || len(s.queue) < s.Window) {
+			s.queue = append(s.queue, s.backlog[0])
+			s.backlog = drop(s.backlog)
+		}
+		var out chan<- pulsar.ConsumerMessage
+		var next pulsar.ConsumerMessage
+		if len(s.queue) > 0 {
+			out, next = s.Opts.MessageChannel, s.queue[0]
+		}
+		s.mu.Unlock()
+		select {
+		case out <- next:
+			s.mu.Lock()
+			s.queue = drop(s.queue)
+			s.mu.Unlock()
+		case <-s.more:
+		case s.emptied <- struct{}{}:
+			s.mu.Lock()
+			s.queue, s.backlog = nil, nil
+			s.mu.Unlock()
+			s.emptied <- struct{}{}
+		case <-s.closed:
+			return
+		}
+	}
+}
+
+// drop removes the first message, and lets go of it.
+func drop(queue []pulsar.ConsumerMessage) []pulsar.ConsumerMessage {
+	queue[0] = pulsar.ConsumerMessage{}
+	return queue[1:]
+}
+
+// Publish has the broker send new messages.
+func (s *StandIn) Publish(msgs ...Item) { s.PublishBy(s, msgs...) }
+
+// PublishBy has the broker send new messages by one of several inner consumers.
+func (s *StandIn) PublishBy(child pulsar.Consumer, msgs ...Item) {
+	s.mu.Lock()
+	for _, msg := range msgs {
+		cm := pulsar.ConsumerMessage{Consumer: child, Message: &msg}
+		s.sent, s.backlog = append(s.sent, cm), append(s.backlog, cm)
+		defer s.signal()
+		defer s.Opts.Interceptors.BeforeConsume(cm)
+	}
+	s.mu.Unlock()
+}
+
+func (s *StandIn) signal() {
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+}
+
+// Redeliver has the broker send again what passes the filter, under new ids, before what it has to send anyway.
+func (s *StandIn) Redeliver(passes func(Position) bool) {
+	s.mu.Lock()
+	var again []pulsar.ConsumerMessage
+	for _, cm := range s.sent {
+		if at := positionOf(cm); passes(at) {
+			msg := *cm.Message.(*Item)
+			msg.id = newID(at.entry, at.index, msg.id.BatchSize())
+			again = append(again, pulsar.ConsumerMessage{Consumer: cm.Consumer, Message: &msg})
+		}
+	}
+	s.backlog = append(append([]pulsar.ConsumerMessage{}, again...), s.backlog...)
+	s.mu.Unlock()
+	for _, cm := range again { // received; sent to the queue later
+		s.Opts.Interceptors.BeforeConsume(cm)
+	}
+	s.signal()
+}
+
+// Truncate forgets what was sent, as if all of it were acknowledged.
+func (s *StandIn) Truncate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = nil
+	clear(s.acked)
+}
+
+// unacked passes what was not acknowledged. The caller holds mu.
+func (s *StandIn) unacked(at Position) bool { return s.acked[at] == 0 }
+
+// empty has the dispatcher forget what the queue holds. What the MessageChannel holds stays.
+func (s *StandIn) empty() {
+	<-s.emptied
+	<-s.emptied
+}
+
+// Reconnect loses the connection, and the queue with it, and says as much as upstream does. The broker sends again what
+// passes the filter.
+func (s *StandIn) Reconnect(passes func(Position) bool) {
+	if s.Opts.BackOffPolicyFunc != nil {
+		s.Opts.BackOffPolicyFunc()
+	}
+	s.empty()
+	s.Redeliver(passes)
+}
+
+// Reset has the operator move the cursor back to the beginning.
+func (s *StandIn) Reset() {
+	s.mu.Lock()
+	clear(s.acked)
+	s.mu.Unlock()
+	s.Reconnect(func(Position) bool { return true })
+}
+
+func (s *StandIn) Name() string                        { return "stand-in" }
+func (s *StandIn) Subscription() string                { return Subscription }
+func (s *StandIn) Chan() <-chan pulsar.ConsumerMessage { return s.Opts.MessageChannel }
+
+func (s *StandIn) Close() {
+	s.closes.Do(func() { close(s.closed) })
+	s.dispatcher.Wait()
+	s.Opts.Interceptors.OnConsumerClose(s, nil)
+}
+
+func (s *StandIn) Receive(ctx context.Context) (pulsar.Message, error) {
+	select {
+	case cm := <-s.Opts.MessageChannel:
+		return cm.Message, nil
+	case <-s.closed:
+		return nil, ErrFakeClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *StandIn) Ack(msg pulsar.Message) error { return s.AckID(msg.ID()) }
+
+func (s *StandIn) AckID(id pulsar.MessageID) error {
+	s.settle(func(at Position) bool { return at.entry == id.EntryID() && at.index == id.BatchIdx() })
+	s.Opts.Interceptors.OnAcknowledge(s, id)
+	return nil
+}
+
+func (s *StandIn) AckIDList(ids []pulsar.MessageID) error {
+	for _, id := range ids {
+		if err := s.AckID(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *StandIn) AckIDCumulative(id pulsar.MessageID) error {
+	s.settle(func(at Position) bool {
+		return at.entry < id.EntryID() || at.entry == id.EntryID() && at.index <= id.BatchIdx()
+	})
+	s.Opts.Interceptors.OnAcknowledge(s, id)
+	return nil
+}
+
+func (s *StandIn) settle(passes func(Position) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, cm := range s.sent {
+		if at := positionOf(cm); passes(at) {
+			s.acked[at]++
+		}
+	}
+}
+
+func (s *StandIn) Nack(msg pulsar.Message) { s.NackID(msg.ID()) }
+
+// NackID asks for a message with the next tick. On Exclusive and Failover the broker rewinds.
+func (s *StandIn) NackID(id pulsar.MessageID) {
+	tick := s.Opts.NackRedeliveryDelay / 3
+	if s.Opts.NackBackoffPolicy != nil {
+		tick = s.Opts.NackBackoffPolicy.Next(1) / 3
+	}
+	time.AfterFunc(tick, func() {
+		s.mu.Lock()
+		s.Requests++
+		s.mu.Unlock()
+		s.Opts.Interceptors.OnNegativeAcksSend(s, []pulsar.MessageID{id})
+		rewinds := s.Opts.Type == pulsar.Exclusive || s.Opts.Type == pulsar.Failover
+		s.Redeliver(func(at Position) bool { return s.unacked(at) && (rewinds || at.entry == id.EntryID()) })
+	})
+}
+
+func (s *StandIn) SeekByTime(time.Time) error {
+	s.empty()
+	for len(s.Opts.MessageChannel) > 0 {
+		<-s.Opts.MessageChannel
+	}
+	if s.OnSeek != nil {
+		s.OnSeek()
+	}
+	return nil
+}
