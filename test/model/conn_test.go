@@ -1,4 +1,4 @@
-package suite
+package model
 
 import (
 	"math/rand/v2"
