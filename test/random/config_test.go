@@ -1,4 +1,4 @@
-package suite
+package random
 
 import (
 	"math/rand/v2"
