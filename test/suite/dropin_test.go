@@ -125,18 +125,6 @@ func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-func TestDecryptedMessagesAreNotPublishedAsPlainText(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	opts := b.Options(b.NewTopic(0), pulsar.Shared)
-	opts.Decryption, opts.DLQ = testkit.NewKeyReader().Decryption(), &pulsar.DLQPolicy{MaxDeliveries: 3}
-	_, err := redelivery.Subscribe(b.Client, opts)
-	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-	opts.DLQ, opts.RetryEnable = nil, true
-	_, err = redelivery.Subscribe(b.Client, opts)
-	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-}
-
 func TestADeadLetterThatCannotBePublishedIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})

@@ -1,4 +1,4 @@
-package suite
+package matrix
 
 import (
 	"context"
@@ -15,6 +15,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
+
+func TestDecryptedMessagesAreNotPublishedAsPlainText(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
+	opts.Decryption, opts.DLQ = testkit.NewKeyReader().Decryption(), &pulsar.DLQPolicy{MaxDeliveries: 3}
+	_, err := redelivery.Subscribe(b.Client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	opts.DLQ, opts.RetryEnable = nil, true
+	_, err = redelivery.Subscribe(b.Client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+}
 
 // good receives and acknowledges all but "3".
 func good(t testing.TB, c *redelivery.Consumer) {
