@@ -1,12 +1,8 @@
 package suite
 
 import (
-	"errors"
-	"math"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -65,29 +61,6 @@ func TestATopicVanishesWhileMessagesOfAnotherWait(t *testing.T) {
 	}
 }
 
-// The child that owns a message closes while its acknowledgement fails: it is tried with the whole consumer the next
-// time.
-func TestAnAckAfterItsTopicIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inner := testkit.NewFake()
-		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
-		inner.Deliver(1)
-		msg := testkit.Receive(t, c)
-		gone := errors.New("consumer state is closed")
-		inner.Gate = make(chan struct{})
-		inner.FailAcks(gone)
-		first := make(chan error, 1)
-		go func() { first <- c.Ack(msg) }()
-		synctest.Wait()
-		opts.Interceptors.OnConsumerClose(inner, nil)
-		inner.Gate <- struct{}{}
-		require.ErrorIs(t, <-first, gone)
-		inner.Gate = nil
-		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()})) // as the stand-in answers
-		require.ErrorIs(t, c.Ack(msg), gone)
-	})
-}
-
 // A partition becomes inactive during a Seek, while a message is offered.
 func TestInactiveDuringASeek(t *testing.T) {
 	for range 300 {
@@ -100,67 +73,5 @@ func TestInactiveDuringASeek(t *testing.T) {
 		calls.Go(func() { assert.NoError(t, c.SeekByTime(time.Now())) })
 		calls.Wait()
 		c.Close()
-	}
-}
-
-// What the Consumer tries to acknowledge again is the application's once an operator has moved the cursor back.
-func TestAnAckThatIsTriedAgainAfterAReset(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
-	topic := b.NewTopic(0)
-	opts := b.Options(topic, pulsar.Shared)
-	opts.AckWithResponse = true
-	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(10*time.Millisecond), testkit.FromBroker)
-	b.Send(topic, 1, false)
-	msg := testkit.Receive(t, c)
-	c.Nack(msg)
-	time.Sleep(500 * time.Millisecond) // the copy is in the queue
-	require.NoError(t, c.Ack(msg))
-	time.Sleep(5 * time.Second) // until that is sure
-	var acks atomic.Int32
-	b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
-		if command.Type == "ACK" {
-			acks.Add(1)
-			return pulsartest.Fail("NotAllowedError", "not now")
-		}
-		return pulsartest.Pass
-	})
-	testkit.ReceiveNothing(t, c, 8*time.Second) // until the acknowledgement that was made again is sure, as far as anybody knows
-	require.NotZero(t, acks.Load())
-	b.Admin("POST", topic, "/subscription/"+testkit.Subscription+"/resetcursor/0", nil, nil)
-	testkit.Receive(t, c)
-	before := acks.Load()
-	time.Sleep(10 * time.Second) // no pause was as long by then
-	require.Equal(t, before, acks.Load())
-}
-
-// Acknowledgements that are sent in groups of a number alone are never sure, as those that wait for very long.
-func TestAcksGroupedByNumber(t *testing.T) {
-	t.Parallel()
-	for name, longest := range map[string]time.Duration{"0": 0, "the longest": math.MaxInt64} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
-			topic := b.NewTopic(0)
-			opts := b.Options(topic, pulsar.Shared)
-			opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 3, MaxTime: longest}
-			c := b.Subscribe(opts)
-			b.Send(topic, 3, false)
-			require.NoError(t, c.Ack(testkit.Receive(t, c)))
-			require.NoError(t, c.Ack(testkit.Receive(t, c)))
-			last := testkit.Receive(t, c)
-			testkit.ReceiveNothing(t, c, 6*time.Second)
-			b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
-				if command.Type == "ACK" {
-					return pulsartest.Drop
-				}
-				return pulsartest.Pass
-			})
-			require.NoError(t, c.Ack(last))
-			b.InProcess.SetHook(nil)
-			b.InProcess.DropConnections()
-			testkit.ReceiveNothing(t, c, 3*time.Second)
-			b.Settles(topic, 0)
-		})
 	}
 }

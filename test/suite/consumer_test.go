@@ -177,22 +177,3 @@ func TestSeekForgets(t *testing.T) {
 		require.Empty(t, inner.Requests())
 	})
 }
-
-func TestCumulativeAckEndsDelays(t *testing.T) {
-	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
-		var msgs []pulsar.Message
-		for n := range int64(5) {
-			inner.Deliver(n)
-			msgs = append(msgs, testkit.Receive(t, c))
-			c.Nack(msgs[n])
-		}
-		other := pulsar.NewMessageID(2, 0, 0, 1)
-		inner.Channel <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: other, TopicName: "other"}}
-		c.Nack(testkit.Receive(t, c))
-		require.NoError(t, c.AckCumulative(msgs[3]))
-		require.Equal(t, 2, c.Stats().Waiting)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.ElementsMatch(t, []pulsar.MessageID{msgs[4].ID(), other}, inner.Requests())
-	}, testkit.FromBroker)
-}

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,38 +46,6 @@ func TestChanHandsOutNothingThatWasAcknowledgedMeanwhile(t *testing.T) {
 				case <-time.After(500 * time.Millisecond):
 				}
 				require.Zero(t, c.Stats().Waiting)
-				b.Settles(topic, 0)
-			})
-		}
-	}
-}
-
-// A cumulative ack settles what came before its message, whatever became of the message itself.
-func TestCumulativeAckOfASettledMessageSettlesEarlierOnes(t *testing.T) {
-	t.Parallel()
-	const waiting, held, last = 3, 3, 6
-	for _, kind := range []string{"Exclusive", "Failover"} {
-		for _, pause := range []time.Duration{0, 1500 * time.Millisecond} {
-			t.Run(fmt.Sprintf("%s after %v", kind, pause), func(t *testing.T) {
-				t.Parallel()
-				b := testkit.NewBroker(t)
-				topic := b.NewTopic(0)
-				b.Send(topic, last+1, false)
-				opts := b.Options(topic, testkit.SubscriptionTypes[kind])
-				opts.AckWithResponse = true
-				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(4*time.Second), redelivery.WithAckTimeout(4*time.Second))
-				var msgs []pulsar.Message
-				for range last + 1 {
-					msgs = append(msgs, testkit.Receive(t, c))
-				}
-				require.NoError(t, c.Ack(msgs[last]))
-				for _, msg := range msgs[:waiting] {
-					c.Nack(msg)
-				}
-				time.Sleep(pause)
-				require.NoError(t, c.AckCumulative(msgs[last]))
-				require.Zero(t, c.Stats().Waiting)
-				testkit.ReceiveNothing(t, c, 6*time.Second)
 				b.Settles(topic, 0)
 			})
 		}

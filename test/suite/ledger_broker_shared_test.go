@@ -15,56 +15,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// shadow returns the name of a new shadow topic (PIP-180) of source: its messages have the ids of the source's.
-func shadow(b *testkit.Broker, source string) string {
-	name := source + "-shadow"
-	b.Admin("PUT", name, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
-	b.Admin("PUT", source, "/shadowTopics", []string{name}, nil)
-	require.Eventually(b.T, func() bool { // it begins with what is published from then on
-		var stats struct{ Cursors map[string]any }
-		b.Admin("GET", source, "/internalStats", nil, &stats)
-		return len(stats.Cursors) > 0
-	}, 20*time.Second, 20*time.Millisecond)
-	return name
-}
-
-// A message and its shadow have one id and are two messages.
-func TestShadowTopicIsNotItsSource(t *testing.T) {
-	t.Parallel()
-	testkit.NeedsRealBroker(t, "shadow topics")
-	const n = 20
-	for kind := range testkit.SubscriptionTypes {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := testkit.NewBroker(t)
-			source := b.NewTopic(0)
-			shadow := shadow(b, source)
-			opts := b.Options(source, testkit.SubscriptionTypes[kind])
-			opts.Topic, opts.Topics = "", []string{source, shadow}
-			opts.ReceiverQueueSize = 5 // so that each of the two goes on while the other's messages are at work
-			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
-			b.Send(source, n, false)
-			failed, acked := map[string]bool{}, map[string]int{}
-			testkit.Drain(t, c, 5*time.Second, func(msg pulsar.Message) {
-				which := msg.Topic() + " " + testkit.Name(msg)
-				if !failed[which] && len(failed) < n {
-					failed[which] = true
-					c.Nack(msg)
-					return
-				}
-				require.NoError(t, c.Ack(msg))
-				acked[which]++
-			})
-			require.Equal(t, 2*n, len(acked), "messages were never seen")
-			for which, times := range acked {
-				require.Equal(t, 1, times, which)
-			}
-			b.Settles(source, 0)
-			b.Settles(shadow, 0)
-		})
-	}
-}
-
 // Messages wait while another consumer joins, which takes over some of their keys.
 func TestNothingIsEarlyWhenAConsumerJoinsKeyShared(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,15 +69,4 @@ func TestOperatorsCursorResetInVirtualTime(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An id says how large its batch is, and anybody can make one up.
-func TestNackIDOfAHugeBatchIndexIsCheap(t *testing.T) {
-	c, _ := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	c.NackID(pulsar.NewMessageID(1, 1, 1<<24, 0))
-	runtime.ReadMemStats(&after)
-	allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
-	require.Less(t, allocated, uint64(16), "MiB")
 }

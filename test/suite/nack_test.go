@@ -132,34 +132,3 @@ func TestPlainConsumerWrapped(t *testing.T) {
 		b.Settles(topic, 0)
 	})
 }
-
-func TestAckedSiblingsStayAcked(t *testing.T) {
-	t.Parallel()
-	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
-		testkit.Each(t, map[string]bool{"index acks": true, "no index acks": false}, func(t *testing.T, index bool) {
-			t.Parallel()
-			b := testkit.NewBroker(t)
-			topic := b.NewTopic(0)
-			opts := b.Options(topic, kind)
-			opts.EnableBatchIndexAcknowledgment = index
-			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
-			b.Send(topic, 5, true)
-			var msgs []pulsar.Message
-			for range 5 {
-				msgs = append(msgs, testkit.Receive(t, c))
-			}
-			require.EqualValues(t, 5, msgs[0].ID().BatchSize())
-			require.NoError(t, c.Ack(msgs[0]))
-			require.NoError(t, c.Ack(msgs[1]))
-			c.Nack(msgs[2])
-			again := testkit.Receive(t, c)
-			require.Equal(t, "2", string(again.Payload()))
-			testkit.ReceiveNothing(t, c, 500*time.Millisecond)
-			require.NoError(t, c.Ack(msgs[3]))
-			require.NoError(t, c.Ack(again))
-			require.NoError(t, c.Ack(msgs[4]))
-			testkit.ReceiveNothing(t, c, 200*time.Millisecond)
-			b.Settles(topic, 0)
-		})
-	})
-}

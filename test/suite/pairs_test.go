@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,37 +104,6 @@ func TestAStaleNackOfAConsumerMessage(t *testing.T) {
 			require.Zero(t, c.Stats().Waiting)
 		})
 	}
-}
-
-// Two acks at once, the first is refused, the message is nacked meanwhile: Chan.
-func TestTwoAcksOfWhichOneIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
-		inner.Deliver(1)
-		cm := <-c.Chan()
-		slow := make(chan struct{})
-		inner.Gate = slow
-		acked := make(chan error, 2)
-		go func() { acked <- c.Ack(cm) }()
-		synctest.Wait()
-		go func() { acked <- c.Ack(cm) }()
-		synctest.Wait()
-		c.Nack(cm)
-		inner.FailAcks(errors.New("refused"))
-		slow <- struct{}{}
-		require.Error(t, <-acked)
-		inner.FailAcks(nil)
-		time.Sleep(2 * time.Second) // it is due, and on offer
-		synctest.Wait()
-		slow <- struct{}{}
-		require.NoError(t, <-acked)
-		time.Sleep(time.Hour)
-		select {
-		case cm := <-c.Chan():
-			t.Errorf("%v comes an hour after Ack returned nil", cm.ID())
-		default:
-		}
-	})
 }
 
 // nothingWrapped is a wrapper whose embedded pointer is nil.

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,32 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/internal/waittest"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
-
-// A message that is acknowledged several times, at once too, is reported once.
-func TestAckedIsReportedOnce(t *testing.T) {
-	t.Parallel()
-	const n = 20
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	var acked atomic.Int32
-	opts := b.Options(topic, pulsar.Shared)
-	opts.AckWithResponse = true
-	c := b.Subscribe(opts, redelivery.WithObserver(redelivery.Observer{Settled: func(redelivery.Settled) { acked.Add(1) }}))
-	b.Send(topic, 2*n, false)
-	for range n {
-		msg, done := testkit.Receive(t, c), make(chan error)
-		go func() { done <- c.Ack(msg) }()
-		require.NoError(t, c.Ack(msg))
-		require.NoError(t, waittest.Next(t, done))
-		id := testkit.Receive(t, c).ID()
-		require.NoError(t, c.AckIDList([]pulsar.MessageID{id, id, id}))
-	}
-	require.EqualValues(t, 2*n, acked.Load())
-}
 
 // What is not handed out again, but becomes a dead letter, does not count as redelivered.
 func TestDeadLettersAreNotRedelivered(t *testing.T) {
@@ -55,112 +30,6 @@ func TestDeadLettersAreNotRedelivered(t *testing.T) {
 		b.Settles(topic, 0)
 		require.Zero(t, c.Stats().Redelivered)
 	})
-}
-
-// asReceived is a message as an application may have it.
-type asReceived struct{ pulsar.Message }
-
-// wholeOf is the id of the batch that a message is of.
-func wholeOf(id pulsar.MessageID) pulsar.MessageID {
-	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
-}
-
-// staysSettled wants all messages settled, and none to come again.
-func staysSettled(t *testing.T, b *testkit.Broker, c *redelivery.Consumer, topic string) {
-	b.Settles(topic, 0)
-	testkit.ReceiveNothing(t, c, 2*time.Second)
-	require.Zero(t, c.Stats().Waiting)
-}
-
-var ackByID = map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
-	"AckID":           (*redelivery.Consumer).AckID,
-	"AckIDCumulative": (*redelivery.Consumer).AckIDCumulative,
-	"AckIDList": func(c *redelivery.Consumer, id pulsar.MessageID) error {
-		return c.AckIDList([]pulsar.MessageID{id})
-	},
-}
-
-// The id of a whole batch, which an application may have made, acknowledges all of it, whatever became of its messages.
-func TestAckOfAWholeBatch(t *testing.T) {
-	t.Parallel()
-	for name, ack := range ackByID {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := testkit.NewBroker(t)
-			topic := b.NewTopic(0)
-			c := b.Subscribe(b.Options(topic, pulsar.Exclusive), redelivery.WithNackRedeliveryDelay(time.Second))
-			b.Send(topic, 3, true)
-			id := testkit.Receive(t, c).ID()
-			c.Nack(testkit.Receive(t, c))
-			testkit.Receive(t, c)
-			require.NoError(t, ack(c, wholeOf(id)))
-			staysSettled(t, b, c, topic)
-		})
-	}
-}
-
-// So it does if the batch's first message was acknowledged before, and never came here.
-func TestAckOfAWholeBatchWithoutItsFirstMessage(t *testing.T) {
-	t.Parallel()
-	for name, ack := range ackByID {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, pulsartest.WithBatchIndexAcknowledgment())
-			topic := b.NewTopic(0)
-			opts := b.Options(topic, pulsar.Exclusive)
-			opts.EnableBatchIndexAcknowledgment, opts.AckWithResponse = true, true
-			first := b.Subscribe(opts)
-			b.Send(topic, 4, true)
-			require.NoError(t, first.Ack(testkit.Receive(t, first)))
-			first.Close()
-			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
-			var id pulsar.MessageID
-			for range 3 {
-				msg := testkit.Receive(t, c)
-				id = msg.ID()
-				c.Nack(msg)
-			}
-			require.NoError(t, ack(c, wholeOf(id)))
-			staysSettled(t, b, c, topic)
-		})
-	}
-}
-
-// NackID of the id of a whole batch nacks what the application has of it.
-func TestNackOfAWholeBatch(t *testing.T) {
-	t.Parallel()
-	for _, acked := range []int{0, 1} {
-		t.Run(fmt.Sprint("acknowledged: ", acked), func(t *testing.T) {
-			t.Parallel()
-			b := testkit.NewBroker(t)
-			topic := b.NewTopic(0)
-			c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
-			b.Send(topic, 4, true)
-			var want, got []string
-			var whole pulsar.MessageID
-			for i := range 4 {
-				msg := testkit.Receive(t, c)
-				if i < acked {
-					require.NoError(t, c.Ack(msg))
-				} else {
-					want = append(want, string(msg.Payload()))
-				}
-				whole = wholeOf(msg.ID())
-			}
-			c.NackID(whole)
-			c.NackID(whole) // of nothing that it has
-			for range want {
-				msg := testkit.Receive(t, c)
-				require.EqualValues(t, 1, msg.RedeliveryCount())
-				got = append(got, string(msg.Payload()))
-				require.NoError(t, c.Ack(msg))
-			}
-			require.ElementsMatch(t, want, got)
-			b.Settles(topic, 0)
-			testkit.ReceiveNothing(t, c, time.Second)
-			require.Zero(t, c.Stats().Failed)
-		})
-	}
 }
 
 // A message that was asked for before GiveBack is in time afterwards: no answer to that comes by the next consumer.
@@ -261,22 +130,6 @@ func TestOwnTopicsAreRefused(t *testing.T) {
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		require.ErrorContains(t, err, want)
 	}
-}
-
-// A message waits in memory as the application has it.
-func TestAMessageThatTheApplicationChanges(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(0))
-	b.Publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("good"), Properties: map[string]string{"a": "b"}})
-	msg := testkit.Receive(t, c)
-	msg.Payload()[0], msg.Properties()["a"] = 'f', "c"
-	c.Nack(msg)
-	msg = testkit.Receive(t, c)
-	require.Equal(t, "food", string(msg.Payload()))
-	require.Equal(t, map[string]string{"a": "c"}, msg.Properties())
-	require.NoError(t, c.Ack(msg))
 }
 
 // errorThat is an error whose text takes a call to make.

@@ -1,4 +1,4 @@
-package suite
+package ack
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package suite
+package ack
 
 import (
 	"context"
@@ -12,6 +12,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
+
+// asReceived is a message as an application may have it.
+type asReceived struct{ pulsar.Message }
 
 // unwrappable is a message as an application may have it, with the method by which the Consumer finds its delivery.
 type unwrappable struct{ asReceived }

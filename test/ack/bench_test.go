@@ -1,7 +1,8 @@
-package suite
+package ack
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -68,5 +69,33 @@ func BenchmarkConsumer(b *testing.B) {
 			}
 			c.Close()
 		})
+	}
+}
+
+func BenchmarkAckCumulativeBesideOthers(b *testing.B) {
+	for _, waiting := range []int{0, 100_000} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			ack := besides(b, waiting)
+			for b.Loop() {
+				ack()
+			}
+		})
+	}
+}
+
+// Acknowledging each message cumulatively costs what acknowledging one does, not more with all that was settled before.
+func BenchmarkAckCumulative(b *testing.B) {
+	c, inner := testkit.SubscribeFake(b, pulsar.Exclusive)
+	n := int64(0)
+	for b.Loop() {
+		n++
+		inner.Deliver(n)
+		msg, err := c.Receive(context.Background())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.AckCumulative(msg); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -1,8 +1,11 @@
-package suite
+package ack
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -12,6 +15,86 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
+
+func TestCumulativeAckEndsDelays(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		var msgs []pulsar.Message
+		for n := range int64(5) {
+			inner.Deliver(n)
+			msgs = append(msgs, testkit.Receive(t, c))
+			c.Nack(msgs[n])
+		}
+		other := pulsar.NewMessageID(2, 0, 0, 1)
+		inner.Channel <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: other, TopicName: "other"}}
+		c.Nack(testkit.Receive(t, c))
+		require.NoError(t, c.AckCumulative(msgs[3]))
+		require.Equal(t, 2, c.Stats().Waiting)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.ElementsMatch(t, []pulsar.MessageID{msgs[4].ID(), other}, inner.Requests())
+	}, testkit.FromBroker)
+}
+
+// A cumulative acknowledgement covers what the application has had. The message that Chan offers next is not among
+// that: it is handed out, and in its turn.
+func TestChanWithAckCumulative(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
+		for _, every := range []int{1, 10} {
+			t.Run(fmt.Sprintf("%v/every %d", kind, every), func(t *testing.T) {
+				t.Parallel()
+				const n = 1000
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				c := b.Subscribe(b.Options(topic, kind))
+				ch := c.Chan()
+				b.Send(topic, n, false)
+				for i := range n {
+					select {
+					case cm := <-ch:
+						require.Equal(t, fmt.Sprint(i), string(cm.Payload()), "handed out in order, none left out")
+						if i%every == every-1 {
+							require.NoError(t, c.AckCumulative(cm))
+						}
+					case <-time.After(10 * time.Second):
+						t.Fatalf("message %d of %d does not come", i, n)
+					}
+				}
+				b.Settles(topic, 0)
+			})
+		}
+	}
+}
+
+// An id that was stored may be of a partition that has sent nothing yet: no message of another partition is settled by
+// it.
+func TestCumulativeAckOfAStoredIDOfAnotherPartition(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(2)
+	partitions := testkit.PartitionsOf(topic, 2)
+	for _, partition := range partitions {
+		b.Publish(pulsar.ProducerOptions{Topic: partition}, &pulsar.ProducerMessage{Payload: []byte(partition)})
+	}
+	stored := map[string][]byte{}
+	c := b.Subscribe(b.Options(topic, pulsar.Exclusive))
+	for range partitions {
+		msg := testkit.Receive(t, c)
+		stored[msg.Topic()] = msg.ID().Serialize()
+		if msg.Topic() == partitions[1] {
+			require.NoError(t, c.AckCumulative(msg))
+		}
+	}
+	c.Close()
+	c = b.Subscribe(b.Options(topic, pulsar.Exclusive), redelivery.WithNackRedeliveryDelay(200*time.Millisecond))
+	msg := testkit.Receive(t, c)
+	require.Equal(t, partitions[0], msg.Topic())
+	c.Nack(msg)
+	id, err := pulsar.DeserializeMessageID(stored[partitions[1]])
+	require.NoError(t, err)
+	require.NoError(t, c.AckIDCumulative(id))
+	require.Equal(t, partitions[0], testkit.Receive(t, c).Topic())
+}
 
 // Within a batch upstream sends nothing for a cumulative acknowledgement before that of the last message.
 func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
@@ -176,4 +259,99 @@ func firstOf(t *testing.T, consumers ...*redelivery.Consumer) (msg pulsar.Messag
 		}
 	}
 	return nil, err
+}
+
+// A cumulative ack settles what came before its message, whatever became of the message itself.
+func TestCumulativeAckOfASettledMessageSettlesEarlierOnes(t *testing.T) {
+	t.Parallel()
+	const waiting, held, last = 3, 3, 6
+	for _, kind := range []string{"Exclusive", "Failover"} {
+		for _, pause := range []time.Duration{0, 1500 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%s after %v", kind, pause), func(t *testing.T) {
+				t.Parallel()
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				b.Send(topic, last+1, false)
+				opts := b.Options(topic, testkit.SubscriptionTypes[kind])
+				opts.AckWithResponse = true
+				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(4*time.Second), redelivery.WithAckTimeout(4*time.Second))
+				var msgs []pulsar.Message
+				for range last + 1 {
+					msgs = append(msgs, testkit.Receive(t, c))
+				}
+				require.NoError(t, c.Ack(msgs[last]))
+				for _, msg := range msgs[:waiting] {
+					c.Nack(msg)
+				}
+				time.Sleep(pause)
+				require.NoError(t, c.AckCumulative(msgs[last]))
+				require.Zero(t, c.Stats().Waiting)
+				testkit.ReceiveNothing(t, c, 6*time.Second)
+				b.Settles(topic, 0)
+			})
+		}
+	}
+}
+
+// A message that waits, or that the application has, is settled by a cumulative ack of a later one, which was settled
+// before.
+func TestCumulativeAckOfAForgottenMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive, AckWithResponse: true},
+			redelivery.WithNackRedeliveryDelay(time.Minute), redelivery.WithAckTimeout(time.Minute))
+		s.Publish(testkit.Entries(testkit.Numbers(5)...)...)
+		var msgs []pulsar.Message
+		for range 5 {
+			msgs = append(msgs, testkit.Receive(t, c))
+		}
+		c.Nack(msgs[0])
+		c.NackID(msgs[1].ID())
+		require.NoError(t, c.Ack(msgs[3]))
+		time.Sleep(30 * time.Second)
+		require.NoError(t, c.AckCumulative(msgs[3]))
+		require.Zero(t, c.Stats().Waiting)
+		again := testkit.ReceiveTen(t, c, 10*time.Minute)
+		require.Equal(t, []string{"4"}, again, "its ack timeout is the only one that runs")
+	})
+}
+
+// besides returns a Consumer of two partitions, of one of which so many messages wait, and a function that acknowledges
+// the other's next message cumulatively.
+func besides(tb testing.TB, waiting int) (ack func()) {
+	c, s := testkit.NewStandIn(tb, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(time.Hour))
+	take := func(topic string, n int64) pulsar.Message {
+		s.Publish(testkit.Entry(topic, n))
+		msg, err := c.Receive(context.Background())
+		require.NoError(tb, err)
+		s.Truncate()
+		return msg
+	}
+	for n := range int64(waiting) {
+		c.Nack(take("waiting", n))
+	}
+	n := int64(waiting) // ids of their own, so that nothing else matters
+	return func() {
+		n++
+		if err := c.AckCumulative(take("acknowledged", n)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// What waits in another partition does not matter. The bound is wide: looking at all of it takes a hundred times as
+// long.
+func TestCumulativeAckBesideAnotherPartition(t *testing.T) {
+	cost := func(waiting int) time.Duration {
+		ack := besides(t, waiting)
+		best := time.Hour
+		for range 300 {
+			begin := time.Now()
+			ack()
+			best = min(best, time.Since(begin))
+		}
+		return best
+	}
+	alone, beside := cost(0), cost(100_000)
+	t.Logf("%v alone, %v beside 100,000 messages", alone, beside)
+	require.Less(t, beside, 30*alone)
 }

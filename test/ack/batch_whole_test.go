@@ -1,0 +1,117 @@
+package ack
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+// wholeOf is the id of the batch that a message is of.
+func wholeOf(id pulsar.MessageID) pulsar.MessageID {
+	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
+}
+
+// staysSettled wants all messages settled, and none to come again.
+func staysSettled(t *testing.T, b *testkit.Broker, c *redelivery.Consumer, topic string) {
+	b.Settles(topic, 0)
+	testkit.ReceiveNothing(t, c, 2*time.Second)
+	require.Zero(t, c.Stats().Waiting)
+}
+
+var ackByID = map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
+	"AckID":           (*redelivery.Consumer).AckID,
+	"AckIDCumulative": (*redelivery.Consumer).AckIDCumulative,
+	"AckIDList": func(c *redelivery.Consumer, id pulsar.MessageID) error {
+		return c.AckIDList([]pulsar.MessageID{id})
+	},
+}
+
+// The id of a whole batch, which an application may have made, acknowledges all of it, whatever became of its messages.
+func TestAckOfAWholeBatch(t *testing.T) {
+	t.Parallel()
+	for name, ack := range ackByID {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, pulsar.Exclusive), redelivery.WithNackRedeliveryDelay(time.Second))
+			b.Send(topic, 3, true)
+			id := testkit.Receive(t, c).ID()
+			c.Nack(testkit.Receive(t, c))
+			testkit.Receive(t, c)
+			require.NoError(t, ack(c, wholeOf(id)))
+			staysSettled(t, b, c, topic)
+		})
+	}
+}
+
+// So it does if the batch's first message was acknowledged before, and never came here.
+func TestAckOfAWholeBatchWithoutItsFirstMessage(t *testing.T) {
+	t.Parallel()
+	for name, ack := range ackByID {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, pulsartest.WithBatchIndexAcknowledgment())
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Exclusive)
+			opts.EnableBatchIndexAcknowledgment, opts.AckWithResponse = true, true
+			first := b.Subscribe(opts)
+			b.Send(topic, 4, true)
+			require.NoError(t, first.Ack(testkit.Receive(t, first)))
+			first.Close()
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
+			var id pulsar.MessageID
+			for range 3 {
+				msg := testkit.Receive(t, c)
+				id = msg.ID()
+				c.Nack(msg)
+			}
+			require.NoError(t, ack(c, wholeOf(id)))
+			staysSettled(t, b, c, topic)
+		})
+	}
+}
+
+// NackID of the id of a whole batch nacks what the application has of it.
+func TestNackOfAWholeBatch(t *testing.T) {
+	t.Parallel()
+	for _, acked := range []int{0, 1} {
+		t.Run(fmt.Sprint("acknowledged: ", acked), func(t *testing.T) {
+			t.Parallel()
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
+			b.Send(topic, 4, true)
+			var want, got []string
+			var whole pulsar.MessageID
+			for i := range 4 {
+				msg := testkit.Receive(t, c)
+				if i < acked {
+					require.NoError(t, c.Ack(msg))
+				} else {
+					want = append(want, string(msg.Payload()))
+				}
+				whole = wholeOf(msg.ID())
+			}
+			c.NackID(whole)
+			c.NackID(whole) // of nothing that it has
+			for range want {
+				msg := testkit.Receive(t, c)
+				require.EqualValues(t, 1, msg.RedeliveryCount())
+				got = append(got, string(msg.Payload()))
+				require.NoError(t, c.Ack(msg))
+			}
+			require.ElementsMatch(t, want, got)
+			b.Settles(topic, 0)
+			testkit.ReceiveNothing(t, c, time.Second)
+			require.Zero(t, c.Stats().Failed)
+		})
+	}
+}

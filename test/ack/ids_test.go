@@ -1,0 +1,279 @@
+package ack
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+// Bad input is answered with an error that names it, or a warning and a count, and never with a panic.
+func TestBadMessagesAndIDs(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, log *bytes.Buffer) {
+		var (
+			nilMsg   pulsar.Message
+			empty    = pulsar.ConsumerMessage{}
+			idless   = testkit.Message{}
+			other    = testkit.Message{MessageID: foreignID{pulsar.NewMessageID(7, 7, 0, 0)}}
+			emptyID  = foreignID{}
+			foreign  = other.MessageID
+			failures uint64
+		)
+		for _, msg := range []pulsar.Message{nilMsg, empty, &empty, idless} {
+			assert.ErrorContains(t, c.Ack(msg), "want")
+			assert.ErrorContains(t, c.AckCumulative(msg), "want")
+			assert.ErrorContains(t, c.AckWithTxn(msg, nil), "want")
+			assert.ErrorContains(t, c.NackWithDelay(msg, 0), "want")
+			c.Nack(msg)
+			c.ReconsumeLater(msg, 0)
+			assert.Zero(t, c.RedeliveryCount(msg))
+			failures += 3
+			assert.Equal(t, failures, c.Stats().Failed)
+		}
+		for _, id := range []pulsar.MessageID{nil, emptyID, (*foreignID)(nil)} {
+			assert.ErrorContains(t, c.AckID(id), "want")
+			assert.ErrorContains(t, c.AckIDCumulative(id), "want")
+			assert.ErrorContains(t, c.AckIDList([]pulsar.MessageID{id}), "(1 of 1)")
+			assert.ErrorContains(t, c.Seek(id), "want")
+			c.NackID(id)
+			failures++
+			assert.Equal(t, failures, c.Stats().Failed)
+		}
+		assert.ErrorContains(t, c.NackWithDelay(other, 0), "foreignID")
+		assert.ErrorContains(t, c.Seek(foreign), "foreignID")
+		c.Nack(other)
+		c.NackID(foreign)
+		assert.Equal(t, failures+2, c.Stats().Failed)
+		assert.Contains(t, log.String(), "redelivery: nack failed")
+		assert.Error(t, c.AckWithTxn(other, nil))
+
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
+		assert.ErrorContains(t, c.Ack(idless), "want") // it is of the inner consumer's type now
+		c.ReconsumeLater(msg, 0)                       // there is no retry topic: the message is nacked
+		assert.Contains(t, log.String(), redelivery.ErrNoRetryTopic.Error())
+		assert.Equal(t, 1, c.Stats().Waiting)
+	})
+}
+
+func TestForeignMessageAndIDOfAKnownMessage(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		id := inner.Deliver(1)
+		testkit.Receive(t, c)
+		c.Nack(testkit.Message{MessageID: foreignID{pulsar.NewMessageID(1, 1, 0, 0)}})
+		require.Equal(t, 1, c.Stats().Waiting)
+		require.NoError(t, c.AckID(foreignID{id}))
+		require.Equal(t, []pulsar.MessageID{id}, inner.Acks())
+	})
+}
+
+func TestNackIDOfAnUnknownMessage(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		c.NackID(pulsar.NewMessageID(3, 3, 0, 0))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, inner.Requests(), 1, "by the policy, not at once")
+		inner.Deliver(3)
+		time.Sleep(time.Hour)
+		require.Zero(t, c.Stats().Failed)
+	})
+}
+
+// foreignID is a message id of somebody's own.
+type foreignID struct{ pulsar.MessageID }
+
+// Bytes of somebody else name a batch of a size that there is no memory for.
+func TestAnIDOfAHugeBatch(t *testing.T) {
+	var data []byte
+	for field, v := range map[protowire.Number]uint64{1: 1, 2: 1, 4: 0, 6: 1<<31 - 1} {
+		data = protowire.AppendVarint(protowire.AppendTag(data, field, protowire.VarintType), v)
+	}
+	id, err := pulsar.DeserializeMessageID(data)
+	require.NoError(t, err)
+	c, _ := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
+	c.NackID(id)
+	require.EqualValues(t, 1, c.Stats().Failed)
+}
+
+// incomparable is an id that is no key of a map.
+type incomparable struct {
+	pulsar.MessageID
+	_ []byte
+}
+
+func TestAnIDThatCannotBeCompared(t *testing.T) {
+	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
+	s.Publish(testkit.Entries(1)...)
+	id := incomparable{MessageID: testkit.Receive(t, c).ID()}
+	require.ErrorContains(t, c.AckIDList([]pulsar.MessageID{id, id}), "incomparable, only comparable ids are accepted, such as those of pulsar-client-go (1 of 2)")
+	require.NoError(t, c.AckID(id))
+}
+
+// An id is found in its partition, though it came from somewhere else and the message is forgotten, or another one was
+// nacked by an id that the Consumer does not know.
+func TestIDsOfPartitions(t *testing.T) {
+	t.Parallel()
+	t.Run("cumulative", func(t *testing.T) {
+		t.Parallel()
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(2)
+		c := b.Subscribe(b.Options(topic, pulsar.Failover), redelivery.WithNackRedeliveryDelay(12*time.Second))
+		b.Send(topic, 10, false)
+		last := map[int32]pulsar.MessageID{}
+		for range 10 {
+			msg := testkit.Receive(t, c)
+			if partition := msg.ID().PartitionIdx(); last[partition] == nil {
+				last[partition] = msg.ID()
+				c.Nack(msg)
+			} else {
+				last[partition] = msg.ID()
+				require.NoError(t, c.Ack(msg))
+			}
+		}
+		testkit.ReceiveNothing(t, c, 6*time.Second) // until they are forgotten
+		for _, id := range last {
+			require.NoError(t, c.AckIDCumulative(id))
+		}
+		require.Zero(t, c.Stats().Waiting)
+		b.Settles(topic, 2)
+	})
+	t.Run("from bytes", func(t *testing.T) {
+		t.Parallel()
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(2)
+		c := b.Subscribe(b.Options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(4*time.Second))
+		b.Send(topic, 8, false)
+		var msgs []pulsar.Message
+		for range 8 {
+			msgs = append(msgs, testkit.Receive(t, c))
+		}
+		for _, msg := range msgs[:6] {
+			require.NoError(t, c.Ack(msg))
+		}
+		time.Sleep(6 * time.Second) // until they are forgotten
+		for _, msg := range msgs[:6] {
+			c.NackID(msg.ID())
+		}
+		for _, msg := range msgs[6:] {
+			c.Nack(msg)
+			id, err := pulsar.DeserializeMessageID(msg.ID().Serialize())
+			require.NoError(t, err)
+			require.NoError(t, c.AckID(id))
+		}
+		testkit.ReceiveNothing(t, c, 6*time.Second)
+	})
+}
+
+// shadow returns the name of a new shadow topic (PIP-180) of source: its messages have the ids of the source's.
+func shadow(b *testkit.Broker, source string) string {
+	name := source + "-shadow"
+	b.Admin("PUT", name, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
+	b.Admin("PUT", source, "/shadowTopics", []string{name}, nil)
+	require.Eventually(b.T, func() bool { // it begins with what is published from then on
+		var stats struct{ Cursors map[string]any }
+		b.Admin("GET", source, "/internalStats", nil, &stats)
+		return len(stats.Cursors) > 0
+	}, 20*time.Second, 20*time.Millisecond)
+	return name
+}
+
+// A message and its shadow have one id and are two messages.
+func TestShadowTopicIsNotItsSource(t *testing.T) {
+	t.Parallel()
+	testkit.NeedsRealBroker(t, "shadow topics")
+	const n = 20
+	for kind := range testkit.SubscriptionTypes {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := testkit.NewBroker(t)
+			source := b.NewTopic(0)
+			shadow := shadow(b, source)
+			opts := b.Options(source, testkit.SubscriptionTypes[kind])
+			opts.Topic, opts.Topics = "", []string{source, shadow}
+			opts.ReceiverQueueSize = 5 // so that each of the two goes on while the other's messages are at work
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
+			b.Send(source, n, false)
+			failed, acked := map[string]bool{}, map[string]int{}
+			testkit.Drain(t, c, 5*time.Second, func(msg pulsar.Message) {
+				which := msg.Topic() + " " + testkit.Name(msg)
+				if !failed[which] && len(failed) < n {
+					failed[which] = true
+					c.Nack(msg)
+					return
+				}
+				require.NoError(t, c.Ack(msg))
+				acked[which]++
+			})
+			require.Equal(t, 2*n, len(acked), "messages were never seen")
+			for which, times := range acked {
+				require.Equal(t, 1, times, which)
+			}
+			b.Settles(source, 0)
+			b.Settles(shadow, 0)
+		})
+	}
+}
+
+// An id says how large its batch is, and anybody can make one up.
+func TestNackIDOfAHugeBatchIndexIsCheap(t *testing.T) {
+	c, _ := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	c.NackID(pulsar.NewMessageID(1, 1, 1<<24, 0))
+	runtime.ReadMemStats(&after)
+	allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
+	require.Less(t, allocated, uint64(16), "MiB")
+}
+
+// Ledger ids are unique in a topic, not in a cluster: a shadow topic has its source's.
+func TestEqualIDsOfTwoTopics(t *testing.T) {
+	for name, kind := range testkit.SubscriptionTypes {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n = 5
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: kind}, redelivery.WithNackRedeliveryDelay(time.Second))
+				publish := func(topic string, from int64) {
+					for i := range int64(n) {
+						s.Publish(testkit.Entry(topic, from+i))
+					}
+				}
+				take := func(n int, topic string) (msgs []pulsar.Message) {
+					t.Helper()
+					for range n {
+						msg := testkit.Receive(t, c)
+						require.Contains(t, topic, msg.Topic())
+						msgs = append(msgs, msg)
+					}
+					return msgs
+				}
+				publish("a", 0)
+				for _, msg := range take(n, "a") {
+					c.Nack(msg)
+				}
+				for _, msg := range take(n, "a") {
+					require.EqualValues(t, 1, c.RedeliveryCount(msg))
+					require.NoError(t, c.Ack(msg))
+				}
+				publish("b", 0)
+				all := take(n, "b")
+				publish("a", n)
+				publish("b", n)
+				all = append(all, take(2*n, "ab")...)
+				for _, msg := range all {
+					require.Zero(t, c.RedeliveryCount(msg))
+					require.NoError(t, c.Ack(msg))
+				}
+				testkit.ReceiveNothing(t, c, time.Minute)
+			})
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package ack
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+// A rewind sends again what upstream's queue still holds, and a slow application meets the copies long after its own
+// acknowledgements.
+func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
+	t.Parallel()
+	const n = 300
+	delay := 300 * time.Millisecond
+	for way, option := range testkit.WaysToFail(delay) {
+		for _, kind := range []string{"Exclusive", "Failover"} {
+			for _, response := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %s AckWithResponse=%t", kind, way, response), func(t *testing.T) {
+					t.Parallel()
+					b := testkit.NewBroker(t)
+					topic := b.NewTopic(0)
+					b.Send(topic, n, false)
+					opts := b.Options(topic, testkit.SubscriptionTypes[kind])
+					opts.AckWithResponse = response
+					c := b.Subscribe(opts, option)
+					j, failed := testkit.NewJournal(), false
+					testkit.Drain(t, c, 2*time.Second, func(msg pulsar.Message) {
+						j.Taken(msg)
+						if !failed {
+							failed = true
+							switch way {
+							case "Nack":
+								c.Nack(msg)
+							case "NackID":
+								c.NackID(msg.ID())
+							}
+							return
+						}
+						time.Sleep(8 * time.Millisecond)
+						require.NoError(t, c.Ack(msg))
+						j.Done(msg)
+					})
+					t.Logf("%+v", c.Stats())
+					j.Complete(t, n)
+					b.Settles(topic, 0)
+				})
+			}
+		}
+	}
+}
+
+// What the MessageChannel holds while the consumer reconnects is acknowledged afterwards, when the broker has sent it
+// again.
+func TestReconnectSparesWhatTheMessageChannelHeld(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	for kind := range testkit.SubscriptionTypes {
+		for _, batched := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s batched=%t", kind, batched), func(t *testing.T) {
+				t.Parallel()
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				b.Send(topic, n, batched)
+				opts := b.Options(topic, testkit.SubscriptionTypes[kind])
+				opts.AckWithResponse = true
+				c := b.Subscribe(opts)
+				j, taken := testkit.NewJournal(), 0
+				testkit.Drain(t, c, 3*time.Second, func(msg pulsar.Message) {
+					j.Taken(msg)
+					taken++
+					if taken == 20 {
+						b.Unload(topic)
+						time.Sleep(time.Second) // it has reconnected, and has its queue again
+					}
+					time.Sleep(20 * time.Millisecond)
+					require.NoError(t, c.Ack(msg))
+					j.Done(msg)
+				})
+				j.Complete(t, n)
+				b.Settles(topic, 0)
+			})
+		}
+	}
+}

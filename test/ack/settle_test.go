@@ -1,0 +1,137 @@
+package ack
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+// Two acks at once, the first is refused, the message is nacked meanwhile: Chan.
+func TestTwoAcksOfWhichOneIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
+		inner.Deliver(1)
+		cm := <-c.Chan()
+		slow := make(chan struct{})
+		inner.Gate = slow
+		acked := make(chan error, 2)
+		go func() { acked <- c.Ack(cm) }()
+		synctest.Wait()
+		go func() { acked <- c.Ack(cm) }()
+		synctest.Wait()
+		c.Nack(cm)
+		inner.FailAcks(errors.New("refused"))
+		slow <- struct{}{}
+		require.Error(t, <-acked)
+		inner.FailAcks(nil)
+		time.Sleep(2 * time.Second) // it is due, and on offer
+		synctest.Wait()
+		slow <- struct{}{}
+		require.NoError(t, <-acked)
+		time.Sleep(time.Hour)
+		select {
+		case cm := <-c.Chan():
+			t.Errorf("%v comes an hour after Ack returned nil", cm.ID())
+		default:
+		}
+	})
+}
+
+// Of two calls that settle a message one waits for the other, and tries by itself if that fails.
+func TestAnAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
+	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"Ack":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
+		"AckIDList": func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckIDList([]pulsar.MessageID{m.ID()}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+				inner.Gate = make(chan struct{})
+				inner.Deliver(1)
+				msg := testkit.Receive(t, c)
+				first, second := make(chan error, 1), make(chan error, 1)
+				go func() { first <- c.Ack(msg) }()
+				synctest.Wait()
+				go func() { second <- ack(c, msg) }()
+				synctest.Wait()
+				inner.FailAcks(errors.New("no"))
+				inner.Gate <- struct{}{}
+				require.ErrorContains(t, <-first, "no")
+				synctest.Wait()
+				require.Empty(t, second, "it returned before it tried")
+				inner.FailAcks(nil)
+				inner.Gate <- struct{}{}
+				require.NoError(t, <-second)
+				require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.Acks())
+			})
+		})
+	}
+}
+
+// The application's policies and interceptors may panic.
+func TestAPanicEndsSettling(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
+		inner.Panics = true
+		require.Panics(t, func() { _ = c.Ack(msg) })
+		inner.Panics = false
+		require.NoError(t, c.Ack(msg))
+		require.Len(t, inner.Acks(), 1)
+	})
+}
+
+// Nothing is redelivered that was acknowledged cumulatively, nacked afterwards or not.
+func TestANackAfterACumulativeAckIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
+		var msgs []pulsar.Message
+		for n := range int64(3) {
+			inner.Deliver(n)
+			msgs = append(msgs, testkit.Receive(t, c))
+		}
+		require.NoError(t, c.AckCumulative(msgs[1]))
+		c.Nack(msgs[0])
+		c.NackID(msgs[1].ID())
+		require.Zero(t, c.Stats().Waiting)
+		c.Nack(msgs[2])
+		require.Equal(t, 1, c.Stats().Waiting)
+	})
+}
+
+// The copy that was asked for comes while an Ack is under way that fails.
+func TestCopyThatCameWhileSettlingFailedIsRequestedAtOnce(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
+		require.NoError(t, c.NackWithDelay(msg, time.Millisecond))
+		time.Sleep(2 * time.Millisecond)
+		require.Len(t, inner.Requests(), 1)
+		inner.Gate = make(chan struct{})
+		inner.FailAcks(errors.New("no"))
+		acked := make(chan error, 1)
+		go func() { acked <- c.Ack(msg) }()
+		synctest.Wait()
+		inner.Deliver(1)
+		start, again := time.Now(), make(chan pulsar.Message, 1)
+		go func() { again <- testkit.Receive(t, c) }()
+		synctest.Wait()
+		inner.Gate <- struct{}{}
+		require.Error(t, <-acked)
+		synctest.Wait()
+		require.Len(t, inner.Requests(), 2)
+		inner.Deliver(1)
+		require.EqualValues(t, 1, c.RedeliveryCount(<-again))
+		require.Zero(t, time.Since(start))
+		require.Zero(t, c.Stats().Waiting)
+		time.Sleep(time.Hour)
+		require.Len(t, inner.Requests(), 2)
+	}, testkit.FromBroker)
+}
