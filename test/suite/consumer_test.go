@@ -3,144 +3,16 @@ package suite
 import (
 	"bytes"
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
-
-func TestDelaysAreExact(t *testing.T) {
-	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
-		start := time.Now()
-		for n, count := range []uint32{5, 0} {
-			id := pulsar.NewMessageID(1, int64(n), 0, 0)
-			inner.Channel <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: id, Count: count}}
-			msg := testkit.Receive(t, c)
-			require.Equal(t, count, c.RedeliveryCount(msg))
-			c.Nack(msg)
-			c.Nack(msg) // a second nack changes nothing
-		}
-		assert.Equal(t, 2, c.Stats().Waiting)
-		time.Sleep(100*time.Millisecond - 1)
-		synctest.Wait()
-		require.Empty(t, inner.Requests())
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		require.Len(t, inner.Requests(), 1)
-		require.EqualValues(t, 1, inner.Requests()[0].EntryID())
-		time.Sleep(3200*time.Millisecond - 1 - time.Since(start))
-		synctest.Wait()
-		require.Len(t, inner.Requests(), 1)
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		require.Len(t, inner.Requests(), 2)
-	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Minute, Multiplier: 2}), testkit.FromBroker)
-}
-
-func TestAckEndsADelay(t *testing.T) {
-	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
-		inner.Deliver(1)
-		msg := testkit.Receive(t, c)
-		c.Nack(msg)
-		refused := errors.New("no ack today")
-		inner.FailAcks(refused)
-		require.ErrorIs(t, c.Ack(msg), refused)
-		require.Equal(t, 1, c.Stats().Waiting, "still waits after an ack that failed")
-		inner.FailAcks(nil)
-		require.NoError(t, c.Ack(msg))
-		require.NoError(t, c.Ack(msg))
-		time.Sleep(time.Hour)
-		require.Empty(t, inner.Requests())
-		require.Zero(t, c.Stats().Waiting)
-	})
-}
-
-func TestAnEarlyCopyIsHeldUntilDue(t *testing.T) {
-	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
-		inner.Deliver(1)
-		start := time.Now()
-		old := testkit.Receive(t, c)
-		c.Nack(old)
-		newest := inner.Deliver(1) // as after an unload
-		msg, err := c.Receive(context.Background())
-		require.NoError(t, err)
-		require.Equal(t, time.Minute, time.Since(start))
-		require.EqualValues(t, 1, c.RedeliveryCount(msg))
-		require.Empty(t, inner.Requests(), "the copy was here")
-		require.EqualValues(t, 1, c.Stats().Buffered)
-		require.NoError(t, c.Ack(old))
-		require.Equal(t, []pulsar.MessageID{newest}, inner.Acks(), "acknowledged by the id of the newest delivery")
-	})
-}
-
-// Where a nacked message waits: in memory, from which it comes back on time, or at the broker, which is asked for it
-// then.
-func TestWhereANackedMessageWaits(t *testing.T) {
-	const memory, broker = true, false
-	for name, test := range map[string]struct {
-		kind    pulsar.SubscriptionType
-		options []redelivery.Option
-		batch   int32
-		want    bool
-	}{
-		"Exclusive":              {pulsar.Exclusive, nil, 0, memory},
-		"Failover":               {pulsar.Failover, nil, 0, memory},
-		"Key_Shared":             {pulsar.KeyShared, nil, 0, memory},
-		"Shared":                 {pulsar.Shared, nil, 0, memory},
-		"Shared, from broker":    {pulsar.Shared, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromBroker)}, 0, broker},
-		"Shared, batch":          {pulsar.Shared, nil, 3, memory},
-		"Shared, from memory":    {pulsar.Shared, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromMemory)}, 0, memory},
-		"Exclusive, from broker": {pulsar.Exclusive, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromBroker)}, 0, broker},
-		"holds nothing":          {pulsar.Exclusive, []redelivery.Option{redelivery.WithMemoryLimit(0)}, 0, broker},
-		"does not fit":           {pulsar.KeyShared, []redelivery.Option{redelivery.WithMemoryLimit(500)}, 0, broker},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, inner := testkit.SubscribeFake(t, test.kind, test.options...)
-				inner.DeliverBatch(1, test.batch)
-				msg, start := testkit.Receive(t, c), time.Now()
-				require.NoError(t, c.NackWithDelay(msg, 500*time.Millisecond))
-				if test.want == broker {
-					for len(inner.Requests()) == 0 {
-						time.Sleep(time.Millisecond)
-					}
-					require.Equal(t, 500*time.Millisecond, time.Since(start).Truncate(5*time.Millisecond))
-					inner.DeliverBatch(1, test.batch)
-				}
-				again := testkit.Receive(t, c)
-				require.Equal(t, 500*time.Millisecond, time.Since(start).Truncate(5*time.Millisecond))
-				require.EqualValues(t, 1, again.RedeliveryCount())
-				c.Nack(msg) // of the first hand-over: too late
-				require.Zero(t, c.Stats().Waiting)
-				require.NoError(t, c.Ack(again))
-				time.Sleep(time.Hour)
-				require.Len(t, inner.Requests(), map[bool]int{memory: 0, broker: 1}[test.want])
-				require.Zero(t, c.Stats().BufferedBytes)
-			})
-		})
-	}
-}
-
-func TestAnUnansweredRequestIsRepeated(t *testing.T) {
-	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
-		inner.Deliver(1)
-		c.Nack(testkit.Receive(t, c))
-		time.Sleep(time.Hour)
-		require.Len(t, inner.Requests(), 1, "the answer may be in the queue: nobody receives")
-		go func() { _, _ = c.Receive(context.Background()) }()
-		time.Sleep(time.Hour)
-		require.Len(t, inner.Requests(), 10)
-		require.Zero(t, c.Stats().Waiting, "what went elsewhere is forgotten")
-	}, testkit.FromBroker)
-}
 
 func TestChanHandsOutTheConsumer(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {

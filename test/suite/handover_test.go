@@ -29,20 +29,3 @@ func TestAskedForBeforeASeek(t *testing.T) {
 		testkit.ReceiveNothing(t, c, 10*time.Second)
 	})
 }
-
-// The number of a hand-over wraps.
-func TestNackAfter256HandOvers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithAckTimeout(time.Minute))
-		s.Publish(testkit.Entries(1)...)
-		first := testkit.Receive(t, c)
-		msg := first
-		for range 256 {
-			require.NoError(t, c.NackWithDelay(msg, 0))
-			msg = testkit.Receive(t, c)
-		}
-		require.NoError(t, c.NackWithDelay(first, 0)) // is stale
-		testkit.ReceiveNothing(t, c, 10*time.Second)
-	})
-}

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -62,53 +61,6 @@ func TestNothingIsEarlyWhenAConsumerJoinsKeyShared(t *testing.T) {
 	require.Zero(t, early[1].Load(), "early in the consumer that joined")
 }
 
-// One message of a batch fails a few times, while its siblings are handled, or still wait to be, or long after.
-func TestGoodSiblingsOfABadMessageAreHandledOnce(t *testing.T) {
-	t.Parallel()
-	const n, consumers, tries = 40, 3, 4
-	for _, index := range []bool{false, true} {
-		for _, work := range []time.Duration{0, 50 * time.Millisecond} {
-			t.Run(fmt.Sprintf("index acks=%t, a message takes %v", index, work), func(t *testing.T) {
-				t.Parallel()
-				b := testkit.NewBroker(t)
-				topic := b.NewTopic(0)
-				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-				defer cancel()
-				var consuming sync.WaitGroup
-				var good, bad atomic.Int32
-				for range consumers {
-					opts := b.Options(topic, pulsar.Shared)
-					opts.EnableBatchIndexAcknowledgment = index
-					c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(600*time.Millisecond))
-					consuming.Go(func() {
-						for {
-							msg, err := c.Receive(ctx)
-							if err != nil {
-								return
-							}
-							switch {
-							case testkit.Name(msg) != "7":
-								time.Sleep(work)
-								good.Add(1)
-							case bad.Add(1) < tries:
-								c.Nack(msg)
-								continue
-							default:
-								time.AfterFunc(3*time.Second, cancel)
-							}
-							_ = c.Ack(msg)
-						}
-					})
-				}
-				b.Send(topic, n, true)
-				consuming.Wait()
-				require.EqualValues(t, tries, bad.Load())
-				require.EqualValues(t, n-1, good.Load(), "siblings were handled again")
-			})
-		}
-	}
-}
-
 // What was asked for on Shared may go to another consumer, which nobody tells the first.
 func TestWaitingForgetsWhatWentToAnotherConsumer(t *testing.T) {
 	testkit.TakesMinutes(t) // ten requests in vain; internal/partition has them in virtual time
@@ -143,26 +95,4 @@ func TestWaitingForgetsWhatWentToAnotherConsumer(t *testing.T) {
 		"all messages are acknowledged: %d here, %d elsewhere", acked[0].Load(), acked[1].Load())
 	cancel()
 	consuming.Wait()
-}
-
-// Late counts redeliveries that were late, not those that nobody took.
-func TestLateDoesNotCountASlowApplication(t *testing.T) {
-	t.Parallel()
-	for kind := range testkit.SubscriptionTypes {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := testkit.NewBroker(t)
-			topic := b.NewTopic(0)
-			b.Send(topic, 5, false)
-			c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]), redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
-			for range 5 {
-				c.NackID(testkit.Receive(t, c).ID())
-			}
-			time.Sleep(3 * time.Second) // all of them are here long before that
-			for range 5 {
-				require.NoError(t, c.Ack(testkit.Receive(t, c)))
-			}
-			require.Zero(t, c.Stats().Late)
-		})
-	}
 }

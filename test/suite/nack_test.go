@@ -1,14 +1,12 @@
 package suite
 
 import (
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -16,79 +14,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
-
-func TestFailedMessagesComeBackOnce(t *testing.T) {
-	t.Parallel()
-	for name, way := range testkit.Ways {
-		t.Run(name, func(t *testing.T) { failedMessagesComeBackOnce(t, way.Option, way.Fail) })
-	}
-}
-
-func failedMessagesComeBackOnce(t *testing.T, option redelivery.Option, fail func(*redelivery.Consumer, pulsar.Message)) {
-	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
-		testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
-			for _, partitions := range []int{0, 2} {
-				t.Run(fmt.Sprint(partitions), func(t *testing.T) {
-					t.Parallel()
-					b := testkit.NewBroker(t)
-					topic := b.NewTopic(partitions)
-					c := b.Subscribe(b.Options(topic, kind), option)
-					b.Send(topic, 10, batched)
-					failed := map[string]time.Time{}
-					for range 10 {
-						msg := testkit.Receive(t, c)
-						failed[string(msg.Payload())] = time.Now()
-						fail(c, msg)
-					}
-					require.Len(t, failed, 10)
-					for range 10 {
-						msg := testkit.Receive(t, c)
-						at, ok := failed[string(msg.Payload())]
-						require.True(t, ok, "%q came twice", msg.Payload())
-						require.GreaterOrEqual(t, time.Since(at), 300*time.Millisecond)
-						assert.EqualValues(t, 1, c.RedeliveryCount(msg))
-						delete(failed, string(msg.Payload()))
-						require.NoError(t, c.Ack(msg))
-					}
-					testkit.ReceiveNothing(t, c, 500*time.Millisecond)
-					b.Settles(topic, partitions)
-				})
-			}
-		})
-	})
-}
-
-func TestBackoffGrows(t *testing.T) {
-	t.Parallel()
-	testkit.Each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
-		func(t *testing.T, kind pulsar.SubscriptionType) {
-			testkit.Each(t, map[string]bool{"by message": false, "by id": true}, func(t *testing.T, byID bool) {
-				t.Parallel()
-				b := testkit.NewBroker(t)
-				topic := b.NewTopic(0)
-				policy := backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
-				c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryBackoff(policy))
-				b.Send(topic, 1, false)
-				var due time.Time
-				for n := range uint32(6) {
-					msg := testkit.Receive(t, c)
-					require.False(t, time.Now().Before(due), "early")
-					require.Equal(t, n, c.RedeliveryCount(msg))
-					if n == 5 {
-						require.NoError(t, c.Ack(msg))
-						break
-					}
-					due = time.Now().Add(policy.Next(n))
-					if byID {
-						c.NackID(msg.ID())
-					} else {
-						c.Nack(msg)
-					}
-				}
-				b.Settles(topic, 0)
-			})
-		})
-}
 
 func TestPlainConsumerWrapped(t *testing.T) {
 	t.Parallel()

@@ -11,27 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
-
-func TestInProgressBeforeTheClockStarts(t *testing.T) {
-	var started chan struct{}
-	policy := backoff.Func(func(uint32) time.Duration { <-started; return 0 })
-	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
-		started = make(chan struct{})
-		inner.Deliver(1)
-		cm := <-c.Chan()
-		for range 3 {
-			require.NoError(t, c.InProgress(cm))
-		}
-		close(started)
-		synctest.Wait()
-		require.NoError(t, c.InProgress(cm))
-	}, redelivery.WithAckTimeout(time.Minute), redelivery.WithAckTimeoutRedeliveryBackoff(policy))
-}
 
 func TestReconsumeOfAMessageThatIsBeingPublished(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,10 @@
-package suite
+package nack
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -140,4 +142,51 @@ func TestThousandWaitOverUnloads(t *testing.T) {
 		cancel()
 		waittest.Next(t, done)
 	})
+}
+
+// One message of a batch fails a few times, while its siblings are handled, or still wait to be, or long after.
+func TestGoodSiblingsOfABadMessageAreHandledOnce(t *testing.T) {
+	t.Parallel()
+	const n, consumers, tries = 40, 3, 4
+	for _, index := range []bool{false, true} {
+		for _, work := range []time.Duration{0, 50 * time.Millisecond} {
+			t.Run(fmt.Sprintf("index acks=%t, a message takes %v", index, work), func(t *testing.T) {
+				t.Parallel()
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				defer cancel()
+				var consuming sync.WaitGroup
+				var good, bad atomic.Int32
+				for range consumers {
+					opts := b.Options(topic, pulsar.Shared)
+					opts.EnableBatchIndexAcknowledgment = index
+					c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(600*time.Millisecond))
+					consuming.Go(func() {
+						for {
+							msg, err := c.Receive(ctx)
+							if err != nil {
+								return
+							}
+							switch {
+							case testkit.Name(msg) != "7":
+								time.Sleep(work)
+								good.Add(1)
+							case bad.Add(1) < tries:
+								c.Nack(msg)
+								continue
+							default:
+								time.AfterFunc(3*time.Second, cancel)
+							}
+							_ = c.Ack(msg)
+						}
+					})
+				}
+				b.Send(topic, n, true)
+				consuming.Wait()
+				require.EqualValues(t, tries, bad.Load())
+				require.EqualValues(t, n-1, good.Load(), "siblings were handled again")
+			})
+		}
+	}
 }

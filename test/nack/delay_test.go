@@ -1,0 +1,213 @@
+package nack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+func TestDelaysAreExact(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		start := time.Now()
+		for n, count := range []uint32{5, 0} {
+			id := pulsar.NewMessageID(1, int64(n), 0, 0)
+			inner.Channel <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: id, Count: count}}
+			msg := testkit.Receive(t, c)
+			require.Equal(t, count, c.RedeliveryCount(msg))
+			c.Nack(msg)
+			c.Nack(msg) // a second nack changes nothing
+		}
+		assert.Equal(t, 2, c.Stats().Waiting)
+		time.Sleep(100*time.Millisecond - 1)
+		synctest.Wait()
+		require.Empty(t, inner.Requests())
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.Len(t, inner.Requests(), 1)
+		require.EqualValues(t, 1, inner.Requests()[0].EntryID())
+		time.Sleep(3200*time.Millisecond - 1 - time.Since(start))
+		synctest.Wait()
+		require.Len(t, inner.Requests(), 1)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.Len(t, inner.Requests(), 2)
+	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Minute, Multiplier: 2}), testkit.FromBroker)
+}
+
+func TestAckEndsADelay(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		msg := testkit.Receive(t, c)
+		c.Nack(msg)
+		refused := errors.New("no ack today")
+		inner.FailAcks(refused)
+		require.ErrorIs(t, c.Ack(msg), refused)
+		require.Equal(t, 1, c.Stats().Waiting, "still waits after an ack that failed")
+		inner.FailAcks(nil)
+		require.NoError(t, c.Ack(msg))
+		require.NoError(t, c.Ack(msg))
+		time.Sleep(time.Hour)
+		require.Empty(t, inner.Requests())
+		require.Zero(t, c.Stats().Waiting)
+	})
+}
+
+func TestAnEarlyCopyIsHeldUntilDue(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		start := time.Now()
+		old := testkit.Receive(t, c)
+		c.Nack(old)
+		newest := inner.Deliver(1) // as after an unload
+		msg, err := c.Receive(context.Background())
+		require.NoError(t, err)
+		require.Equal(t, time.Minute, time.Since(start))
+		require.EqualValues(t, 1, c.RedeliveryCount(msg))
+		require.Empty(t, inner.Requests(), "the copy was here")
+		require.EqualValues(t, 1, c.Stats().Buffered)
+		require.NoError(t, c.Ack(old))
+		require.Equal(t, []pulsar.MessageID{newest}, inner.Acks(), "acknowledged by the id of the newest delivery")
+	})
+}
+
+// Where a nacked message waits: in memory, from which it comes back on time, or at the broker, which is asked for it
+// then.
+func TestWhereANackedMessageWaits(t *testing.T) {
+	const memory, broker = true, false
+	for name, test := range map[string]struct {
+		kind    pulsar.SubscriptionType
+		options []redelivery.Option
+		batch   int32
+		want    bool
+	}{
+		"Exclusive":              {pulsar.Exclusive, nil, 0, memory},
+		"Failover":               {pulsar.Failover, nil, 0, memory},
+		"Key_Shared":             {pulsar.KeyShared, nil, 0, memory},
+		"Shared":                 {pulsar.Shared, nil, 0, memory},
+		"Shared, from broker":    {pulsar.Shared, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromBroker)}, 0, broker},
+		"Shared, batch":          {pulsar.Shared, nil, 3, memory},
+		"Shared, from memory":    {pulsar.Shared, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromMemory)}, 0, memory},
+		"Exclusive, from broker": {pulsar.Exclusive, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromBroker)}, 0, broker},
+		"holds nothing":          {pulsar.Exclusive, []redelivery.Option{redelivery.WithMemoryLimit(0)}, 0, broker},
+		"does not fit":           {pulsar.KeyShared, []redelivery.Option{redelivery.WithMemoryLimit(500)}, 0, broker},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, inner := testkit.SubscribeFake(t, test.kind, test.options...)
+				inner.DeliverBatch(1, test.batch)
+				msg, start := testkit.Receive(t, c), time.Now()
+				require.NoError(t, c.NackWithDelay(msg, 500*time.Millisecond))
+				if test.want == broker {
+					for len(inner.Requests()) == 0 {
+						time.Sleep(time.Millisecond)
+					}
+					require.Equal(t, 500*time.Millisecond, time.Since(start).Truncate(5*time.Millisecond))
+					inner.DeliverBatch(1, test.batch)
+				}
+				again := testkit.Receive(t, c)
+				require.Equal(t, 500*time.Millisecond, time.Since(start).Truncate(5*time.Millisecond))
+				require.EqualValues(t, 1, again.RedeliveryCount())
+				c.Nack(msg) // of the first hand-over: too late
+				require.Zero(t, c.Stats().Waiting)
+				require.NoError(t, c.Ack(again))
+				time.Sleep(time.Hour)
+				require.Len(t, inner.Requests(), map[bool]int{memory: 0, broker: 1}[test.want])
+				require.Zero(t, c.Stats().BufferedBytes)
+			})
+		})
+	}
+}
+
+func TestAnUnansweredRequestIsRepeated(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		c.Nack(testkit.Receive(t, c))
+		time.Sleep(time.Hour)
+		require.Len(t, inner.Requests(), 1, "the answer may be in the queue: nobody receives")
+		go func() { _, _ = c.Receive(context.Background()) }()
+		time.Sleep(time.Hour)
+		require.Len(t, inner.Requests(), 10)
+		require.Zero(t, c.Stats().Waiting, "what went elsewhere is forgotten")
+	}, testkit.FromBroker)
+}
+
+// The number of a hand-over wraps.
+func TestNackAfter256HandOvers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithAckTimeout(time.Minute))
+		s.Publish(testkit.Entries(1)...)
+		first := testkit.Receive(t, c)
+		msg := first
+		for range 256 {
+			require.NoError(t, c.NackWithDelay(msg, 0))
+			msg = testkit.Receive(t, c)
+		}
+		require.NoError(t, c.NackWithDelay(first, 0)) // is stale
+		testkit.ReceiveNothing(t, c, 10*time.Second)
+	})
+}
+
+// Late counts redeliveries that were late, not those that nobody took.
+func TestLateDoesNotCountASlowApplication(t *testing.T) {
+	t.Parallel()
+	for kind := range testkit.SubscriptionTypes {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			b.Send(topic, 5, false)
+			c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]), redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
+			for range 5 {
+				c.NackID(testkit.Receive(t, c).ID())
+			}
+			time.Sleep(3 * time.Second) // all of them are here long before that
+			for range 5 {
+				require.NoError(t, c.Ack(testkit.Receive(t, c)))
+			}
+			require.Zero(t, c.Stats().Late)
+		})
+	}
+}
+
+// Half of the messages are in one batch, and some do not fit the memory limit: those come from the broker.
+func TestRedeliverNowDeliversWhatWaits(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
+		for name, options := range map[string][]redelivery.Option{
+			"from memory": nil, "beyond the memory limit": {redelivery.WithMemoryLimit(0)}, "from the broker": {redelivery.WithRedeliveryFrom(redelivery.FromBroker)},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := testkit.NewBroker(t)
+				topic := b.NewTopic(0)
+				c := b.Subscribe(b.Options(topic, kind), append(options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
+				b.Send(topic, 5, false)
+				b.Send(topic, 5, true)
+				for range 10 {
+					c.Nack(testkit.Receive(t, c))
+				}
+				require.Zero(t, c.Stats().Ready)
+				require.Equal(t, 10, c.RedeliverNow())
+				for range 10 {
+					msg := testkit.Receive(t, c)
+					require.EqualValues(t, 1, c.RedeliveryCount(msg))
+					require.NoError(t, c.Ack(msg))
+				}
+				require.Zero(t, c.RedeliverNow())
+				b.Settles(topic, 0)
+			})
+		}
+	})
+}

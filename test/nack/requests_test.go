@@ -1,0 +1,136 @@
+package nack
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+// What was asked for waits in upstream's queue behind 49 messages of 1.2 s each: nearly a minute.
+func TestOneRequestIsEnoughForASlowApplication(t *testing.T) {
+	testkit.TakesMinutes(t)
+	t.Parallel()
+	const n = 85
+	testkit.Each(t, map[string]func(*redelivery.Consumer, pulsar.Message){
+		"Nack":   (*redelivery.Consumer).Nack,
+		"NackID": func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
+	}, func(t *testing.T, nack func(*redelivery.Consumer, pulsar.Message)) {
+		t.Parallel()
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		b.Send(topic, n, false)
+		opts := b.Options(topic, pulsar.Shared)
+		opts.ReceiverQueueSize = 50
+		c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
+		j, start, failed := testkit.NewJournal(), time.Now(), ""
+		testkit.Drain(t, c, 5*time.Second, func(msg pulsar.Message) {
+			j.Taken(msg)
+			switch testkit.Name(msg) {
+			case failed:
+				t.Logf("again after %v", time.Since(start).Round(time.Second))
+			default:
+				if failed == "" {
+					failed = testkit.Name(msg)
+					nack(c, msg)
+					return
+				}
+			}
+			time.Sleep(1200 * time.Millisecond)
+			require.NoError(t, c.Ack(msg))
+			j.Done(msg)
+		})
+		j.Complete(t, n)
+	})
+}
+
+// The answer to a request waits behind a minute of work; meanwhile it must not be asked for again.
+func TestOneRequestIsEnoughInVirtualTime(t *testing.T) {
+	for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
+		"Nack":   (*redelivery.Consumer).Nack,
+		"NackID": func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n = 300
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
+				s.Window = 50
+				s.Publish(testkit.Entries(testkit.Numbers(n)...)...)
+				j, failed := testkit.NewJournal(), false
+				testkit.Drain(t, c, time.Minute, func(msg pulsar.Message) {
+					j.Taken(msg)
+					if !failed {
+						failed = true
+						nack(c, msg)
+						return
+					}
+					time.Sleep(1200 * time.Millisecond)
+					require.NoError(t, c.Ack(msg))
+					j.Done(msg)
+				})
+				j.Complete(t, n)
+			})
+		})
+	}
+}
+
+// The broker does not send what it knows to be acknowledged: to ask for it is in vain, and a rewind for all the others.
+func TestNackAfterAnAckAsksNoMoreThanOnce(t *testing.T) {
+	for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
+		"Nack":   (*redelivery.Consumer).Nack,
+		"NackID": func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+				s.Publish(testkit.Entries(1, 2)...)
+				msg, other := testkit.Receive(t, c), testkit.Receive(t, c)
+				require.NoError(t, c.Ack(msg))
+				time.Sleep(time.Minute)
+				s.Publish(testkit.Entries(3)...)
+				require.NoError(t, c.Ack(testkit.Receive(t, c)))
+				nack(c, msg)
+				again := testkit.ReceiveTen(t, c, 10*time.Minute)
+				t.Logf("%d requests in ten minutes", s.Requests)
+				require.LessOrEqual(t, s.Requests, 1)
+				require.Empty(t, again, "handed out after Ack had returned nil, or twice")
+				require.NoError(t, c.Ack(other))
+			})
+		})
+	}
+}
+
+// What this library needs of pulsar-client-go beyond what that promises. When one of these fails after an update, the
+// way that the inner consumer is driven has to be thought over: see consumerOptions.
+
+type flushes chan time.Time
+
+func (f flushes) BeforeConsume(pulsar.ConsumerMessage)                       {}
+func (f flushes) OnAcknowledge(pulsar.Consumer, pulsar.MessageID)            {}
+func (f flushes) OnNegativeAcksSend(_ pulsar.Consumer, _ []pulsar.MessageID) { f <- time.Now() }
+
+func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts, err := testkit.PreparedOptions(b.Options(topic, pulsar.Shared), redelivery.WithRedeliveryResolution(2*time.Second))
+	require.NoError(t, err)
+	flushed := make(flushes, 10)
+	opts.Interceptors = pulsar.ConsumerInterceptors{flushed}
+	inner, err := b.Client.Subscribe(opts)
+	require.NoError(t, err)
+	defer inner.Close()
+	b.Send(topic, 1, false)
+	for range 2 {
+		cm := waittest.Next(t, inner.Chan())
+		asked := time.Now()
+		cm.Consumer.NackID(cm.ID())
+		require.Less(t, (<-flushed).Sub(asked), 4*time.Second, "a tick is a third of NackRedeliveryDelay")
+	}
+}
