@@ -148,7 +148,7 @@ func TestJavaClient(t *testing.T) {
 	b := real(t)
 	lib, err := filepath.Abs("../.pulsar/lib/java-client")
 	require.NoError(t, err)
-	out, err := exec.Command("mvn", "-q", "-B", "-f", "../test/suite/testdata/java/pom.xml",
+	out, err := exec.Command("mvn", "-q", "-B", "-f", "../test/retry/testdata/java/pom.xml",
 		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies",
 		"-DoutputDirectory="+lib).CombinedOutput()
 	require.NoError(t, err, string(out))

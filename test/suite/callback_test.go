@@ -176,36 +176,6 @@ func TestSeekEmptiesTheMessageChannel(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// There is no delivery left to wait for, whether anybody receives or not.
-func TestTheLastDeliveryIsADeadLetterAtOnce(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		options []redelivery.Option
-		fail    func(*redelivery.Consumer, pulsar.Message)
-	}{
-		"timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(100 * time.Millisecond)}},
-		"NackID, ack timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(time.Hour)},
-			fail: func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := testkit.NewBroker(t)
-			topic := b.NewTopic(0)
-			opts := b.Options(topic, pulsar.Shared)
-			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
-			c := b.Subscribe(opts, append(test.options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
-			dead := b.SubscribeDeadLetters(topic)
-			b.Send(topic, 1, false)
-			msg := testkit.Receive(t, c)
-			if test.fail != nil {
-				test.fail(c, msg)
-			}
-			require.Equal(t, msg.Payload(), testkit.Next(t, dead, 10*time.Second).Payload())
-			b.Settles(topic, 0)
-		})
-	}
-}
-
 // A method whose context is done returns its error before it does anything else.
 func TestContextFirst(t *testing.T) {
 	t.Parallel()

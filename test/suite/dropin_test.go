@@ -12,8 +12,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/logtest"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
@@ -122,27 +120,6 @@ func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
 	for range 50 {
 		require.NoError(t, c.Ack(testkit.Receive(t, c)))
 	}
-	b.Settles(topic, 0)
-}
-
-func TestADeadLetterThatCannotBePublishedIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
-	topic := b.NewTopic(0)
-	var log logtest.Buffer
-	opts := b.Options(topic, pulsar.Exclusive)
-	opts.NackRedeliveryDelay, opts.DLQ = 100*time.Millisecond, &pulsar.DLQPolicy{MaxDeliveries: 1}
-	c := b.Subscribe(opts, testkit.LogTo(&log))
-	b.InProcess.Inject("PRODUCER", testkit.DeadLetterTopic(topic), -1, pulsartest.Fail("TopicTerminatedError", "injected"))
-	b.Send(topic, 1, false)
-	c.Nack(testkit.Receive(t, c))
-	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, 10*time.Millisecond)
-	require.Contains(t, log.String(), "dead letter failed")
-	require.Equal(t, 1, b.Stats(topic, 0).Backlog)
-	b.InProcess.Inject("PRODUCER", testkit.DeadLetterTopic(topic), 0, pulsartest.Pass)
-	dead := b.SubscribeDeadLetters(topic)
-	go func() { _, _ = c.Receive(context.Background()) }()
-	require.Equal(t, "0", string(testkit.Next(t, dead, 30*time.Second).Payload()))
 	b.Settles(topic, 0)
 }
 

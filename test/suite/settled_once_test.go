@@ -12,26 +12,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// What is not handed out again, but becomes a dead letter, does not count as redelivered.
-func TestDeadLettersAreNotRedelivered(t *testing.T) {
-	t.Parallel()
-	testkit.Each(t, map[string]pulsar.SubscriptionType{"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared}, func(t *testing.T, kind pulsar.SubscriptionType) {
-		t.Parallel()
-		const n = 50
-		b := testkit.NewBroker(t)
-		topic := b.NewTopic(0)
-		c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(0),
-			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
-		b.Send(topic, n, false)
-		for range n {
-			c.Nack(testkit.Receive(t, c))
-		}
-		testkit.ReceiveNothing(t, c, time.Second)
-		b.Settles(topic, 0)
-		require.Zero(t, c.Stats().Redelivered)
-	})
-}
-
 // A message that was asked for before GiveBack is in time afterwards: no answer to that comes by the next consumer.
 func TestAskedForBeforeGiveBack(t *testing.T) {
 	t.Parallel()
@@ -85,51 +65,6 @@ func TestNonPersistentTopicAmongOthers(t *testing.T) {
 	_, err := redelivery.Subscribe(b.Client, opts)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	require.ErrorContains(t, err, "non-persistent://public/default/other")
-}
-
-// A name that no topic has is refused at once, not with the first dead letter; short names and those of long ago are
-// names.
-func TestTopicsOfDeadLettersAreTopics(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	opts := b.Options(b.NewTopic(0), pulsar.Shared)
-	plain, err := b.Client.Subscribe(opts)
-	require.NoError(t, err)
-	defer plain.Close()
-	opts.RetryEnable = true
-	for _, topic := range []string{"http://x", "persistent://a//c", "a/b"} {
-		dead := redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic})
-		retry := redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: topic})
-		_, err := redelivery.Subscribe(b.Client, opts, dead)
-		_, retryErr := redelivery.Subscribe(b.Client, opts, retry)
-		_, wrapErr := redelivery.Wrap(plain, redelivery.WithClient(b.Client), dead)
-		for _, err := range []error{err, retryErr, wrapErr} {
-			require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-			require.ErrorContains(t, err, "topic is "+topic+", want topic, tenant/namespace/topic or")
-		}
-	}
-	for _, topic := range []string{"x", "public/default/x", "persistent://prop/cluster/ns/x"} {
-		b.Subscribe(opts, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic}))
-	}
-}
-
-// A consumer does not publish to the topic that it reads, where that would come again and never end.
-func TestOwnTopicsAreRefused(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	for want, option := range map[string]redelivery.Option{
-		"the dead letter topic is " + topic:  redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic}),
-		"the retry topic is " + topic:        redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: topic}),
-		"another one than the retry topic":   redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: "x", Topic: "x"}),
-		"WithAttemptLog's topic is " + topic: redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: topic}),
-	} {
-		opts := b.Options(topic, pulsar.Shared)
-		opts.RetryEnable = true
-		_, err := redelivery.Subscribe(b.Client, opts, option)
-		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-		require.ErrorContains(t, err, want)
-	}
 }
 
 // errorThat is an error whose text takes a call to make.

@@ -1,7 +1,6 @@
-package suite
+package retry
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -80,36 +79,4 @@ func TestSeekOfTwoTopicsWithARetryTopic(t *testing.T) {
 	c := b.Subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
 	require.ErrorIs(t, c.Seek(pulsar.EarliestMessageID()), errors.ErrUnsupported)
 	require.ErrorIs(t, c.SeekByTime(time.Now()), errors.ErrUnsupported)
-}
-
-// A snooze for long goes to the retry topic, so that it does not count as unacknowledged at the broker, and does not
-// count as a delivery.
-func TestLongSnoozeMovesToTheRetryTopicUncounted(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(time.Second),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2}))
-	dead := b.SubscribeDeadLetters(topic)
-	b.Send(topic, 1, false)
-	begin := time.Now()
-	for n := range 3 {
-		msg := testkit.Receive(t, c)
-		require.Equal(t, uint32(0), c.RedeliveryCount(msg), "snooze %d", n)
-		require.NoError(t, c.Snooze(msg, 1500*time.Millisecond))
-		b.Settles(topic, 0)
-	}
-	msg := testkit.Receive(t, c)
-	require.GreaterOrEqual(t, time.Since(begin), 4500*time.Millisecond)
-	require.Equal(t, "3", msg.Properties()["RECONSUMETIMES"])
-	require.Equal(t, "0", msg.Properties()["ATTEMPT_COUNT"])
-	require.NoError(t, c.NackWithDelay(msg, 0))
-	msg = testkit.Receive(t, c)
-	require.Equal(t, uint32(1), c.RedeliveryCount(msg))
-	c.Nack(msg)
-	testkit.Next(t, dead, 10*time.Second)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err := c.Receive(ctx)
-	require.Error(t, err)
 }

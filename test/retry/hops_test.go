@@ -1,4 +1,4 @@
-package suite
+package retry
 
 import (
 	"context"
@@ -177,4 +177,25 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	theirs.Nack(testkit.Next(t, theirs, 10*time.Second))
 	testkit.Next(t, dead, 10*time.Second)
 	require.Contains(t, second.String(), "as in pulsar-client-go, it is of public/default; write the whole name")
+}
+
+// A message that was published with the properties of a retry's origin, but empty, is retried as any other: neither
+// early nor for ever.
+func TestRetriesOfAMessageWithAnEmptyOrigin(t *testing.T) {
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	delay := 100 * time.Millisecond
+	c := b.Subscribe(b.Options("t", pulsar.Shared), redelivery.WithNackRedeliveryDelay(delay), redelivery.WithReconsumeBackoff(backoff.Fixed(delay)),
+		redelivery.WithNackRetryTopic(delay), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
+	dead := b.SubscribeDeadLetters("t")
+	b.Publish(pulsar.ProducerOptions{Topic: "t"}, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{pulsar.SysPropertyRealTopic: "",
+		pulsar.SysPropertyOriginMessageID: ""}})
+	var nacked time.Time
+	for n := range uint32(3) {
+		msg := testkit.Next(t, c, 10*time.Second)
+		require.Equal(t, n, msg.RedeliveryCount())
+		require.GreaterOrEqual(t, time.Since(nacked), delay)
+		nacked = time.Now()
+		c.Nack(msg)
+	}
+	testkit.Next(t, dead, 10*time.Second)
 }

@@ -1,4 +1,4 @@
-package suite
+package retry
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
@@ -280,4 +281,20 @@ func subscribeReader(b *testkit.Broker, topic string) pulsar.Consumer {
 	require.NoError(b.T, err)
 	b.T.Cleanup(c.Close)
 	return c
+}
+
+func TestReconsumeOfAMessageThatIsBeingPublished(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	c := b.Subscribe(b.RetryOptions("t", 5))
+	b.Send("t", 1, false)
+	b.InProcess.Inject("SEND", "t-"+testkit.Subscription+"-RETRY", 1, pulsartest.Drop)
+	msg := testkit.Receive(t, c)
+	first := make(chan error, 1)
+	go func() { first <- c.ReconsumeLaterNext(context.Background(), msg) }()
+	require.Eventually(t, func() bool { return len(b.InProcess.Topics()) > 1 }, 5*time.Second, 10*time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
+	require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msg), redelivery.ErrNotInFlight, "it is being published")
+	c.Close()
+	require.ErrorIs(t, waittest.Next(t, first), redelivery.ErrClosed)
 }
