@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
@@ -29,33 +28,6 @@ func TestLastMessageIDsWhileMessagesWait(t *testing.T) {
 			c.Nack(testkit.Receive(t, c))
 			_, err := c.GetLastMessageIDs()
 			require.NoError(t, err)
-			testkit.Receive(t, c)
-		})
-	}
-}
-
-// What waits of one topic is asked for although another topic has vanished, to which there is no connection any more.
-func TestATopicVanishesWhileMessagesOfAnotherWait(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"pattern", "topics"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, pulsartest.WithoutTopicCreation())
-			vanishes := b.NewTopic(0)
-			stays := vanishes + "-stays"
-			b.Admin("PUT", stays, "", nil, nil)
-			opts := b.Options("", pulsar.Shared)
-			if name == "pattern" {
-				opts.TopicsPattern = vanishes + ".*"
-			} else {
-				opts.Topics = []string{vanishes, stays}
-			}
-			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
-			b.Send(stays, 1, false)
-			msg := testkit.Receive(t, c)
-			b.Admin("DELETE", vanishes, "?force=true", nil, nil)
-			time.Sleep(2 * time.Second)
-			c.Nack(msg)
 			testkit.Receive(t, c)
 		})
 	}

@@ -2,13 +2,10 @@ package suite
 
 import (
 	"context"
-	"runtime"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
@@ -42,40 +39,4 @@ func TestReceiveHeedsItsContextDuringASeek(t *testing.T) {
 		end()
 		require.NoError(t, <-sought)
 	})
-}
-
-// A pattern's topics come and go, each with a consumer of its own.
-func TestAVanishedTopicIsForgotten(t *testing.T) {
-	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
-	var gone []weak.Pointer[testkit.StandIn]
-	for i := range 10 {
-		child := &testkit.StandIn{Opts: pulsar.ConsumerOptions{}}
-		topic := "vanishing-" + strconv.Itoa(i)
-		for n := range int64(3) {
-			s.PublishBy(child, testkit.Entry(topic, n))
-			msg := testkit.Receive(t, c)
-			require.Equal(t, topic, msg.Topic())
-			require.NoError(t, c.Ack(msg))
-		}
-		s.Opts.Interceptors.OnConsumerClose(child, nil)
-		gone = append(gone, weak.Make(child))
-	}
-	s.Publish(testkit.Entry("lasting", 1))
-	require.NoError(t, c.Ack(testkit.Receive(t, c)))
-	s.Truncate()
-	left := 0
-	for range 20 {
-		runtime.GC()
-		left = 0
-		for _, child := range gone {
-			if child.Value() != nil {
-				left++
-			}
-		}
-		if left == 0 {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	require.Zero(t, left, "consumers of vanished topics are kept")
 }

@@ -1,4 +1,4 @@
-package suite
+package owners
 
 import (
 	"fmt"
@@ -16,6 +16,75 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
+
+// What waits over an unload comes once more, on time, and counts on; what was acknowledged does not come.
+func TestUnloadWhileMessagesWait(t *testing.T) {
+	t.Parallel()
+	const n, rounds, delay = 30, 3, 2 * time.Second
+	fail := func(c *redelivery.Consumer, way string, msg pulsar.Message) {
+		switch way {
+		case "Nack":
+			c.Nack(msg)
+		case "NackID":
+			c.NackID(msg.ID())
+		default:
+			_ = c.InProgress(msg) // its clock starts now
+		}
+	}
+	for way, option := range testkit.WaysToFail(delay) {
+		for kind := range testkit.SubscriptionTypes {
+			for _, batched := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %s batched=%t", way, kind, batched), func(t *testing.T) {
+					t.Parallel()
+					b := testkit.NewBroker(t)
+					// A copy's acknowledgement that an unload leaves without an answer keeps upstream from reconnecting
+					// for that long.
+					b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
+					topic := b.NewTopic(0)
+					b.Send(topic, n, batched)
+					opts := b.Options(topic, testkit.SubscriptionTypes[kind])
+					opts.AckWithResponse = true
+					c := b.Subscribe(opts, option)
+					due, last, acked := map[string]time.Time{}, map[string]pulsar.Message{}, map[string]bool{}
+					for round := range uint32(rounds) {
+						seen := map[string]bool{}
+						for len(seen) < n-len(acked) {
+							msg := testkit.Receive(t, c)
+							now, which := time.Now(), testkit.Name(msg)
+							require.False(t, acked[which], "%s came after its Ack had returned nil", which)
+							require.False(t, seen[which], "%s came twice", which)
+							require.False(t, now.Before(due[which]), "%s is early by %v", which, due[which].Sub(now))
+							require.Equal(t, round, c.RedeliveryCount(msg), which)
+							seen[which], last[which], due[which] = true, msg, now.Add(delay)
+							fail(c, way, msg)
+						}
+						for which := range seen { // a third is acknowledged after all
+							if len(acked) < n/rounds*int(round+1) {
+								acks(b, c, last[which])
+								acked[which] = true
+							}
+						}
+						b.Unload(topic)
+					}
+					testkit.ReceiveNothing(t, c, delay+time.Second)
+					b.Settles(topic, 0)
+				})
+			}
+		}
+	}
+}
+
+// acks acknowledges a message at a broker that was just unloading its topic: a busy one may leave an acknowledgement
+// without an answer.
+func acks(b *testkit.Broker, c *redelivery.Consumer, msg pulsar.Message) {
+	b.T.Helper()
+	err := c.Ack(msg)
+	for tries := 0; err != nil && tries < 2; tries++ {
+		b.T.Logf("Ack of %s: %v", testkit.Name(msg), err)
+		err = c.Ack(msg)
+	}
+	require.NoError(b.T, err)
+}
 
 func TestUnloadWhileNacksWait(t *testing.T) {
 	t.Parallel()

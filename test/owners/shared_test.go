@@ -1,9 +1,10 @@
-package suite
+package owners
 
 import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,42 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
+
+// What was asked for on Shared may go to another consumer, which nobody tells the first.
+func TestWaitingForgetsWhatWentToAnotherConsumer(t *testing.T) {
+	testkit.TakesMinutes(t) // ten requests in vain; internal/partition has them in virtual time
+	t.Parallel()
+	const n = 40
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	b.Send(topic, n, false)
+	first := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
+	for range n {
+		first.Nack(testkit.Receive(t, first))
+	}
+	second := b.Subscribe(b.Options(topic, pulsar.Shared))
+	ctx, cancel := context.WithCancel(context.Background())
+	var consuming sync.WaitGroup
+	var acked [2]atomic.Int32
+	for i, c := range []*redelivery.Consumer{first, second} {
+		consuming.Go(func() {
+			for {
+				msg, err := c.Receive(ctx)
+				if err != nil {
+					return
+				}
+				if c.Ack(msg) == nil {
+					acked[i].Add(1)
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return acked[0].Load()+acked[1].Load() >= n }, 15*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return first.Stats().Waiting == 0 }, 2*time.Minute, 100*time.Millisecond, // ten requests in vain take more than one
+		"all messages are acknowledged: %d here, %d elsewhere", acked[0].Load(), acked[1].Load())
+	cancel()
+	consuming.Wait()
+}
 
 // Two consumers have a subscription when the topic is unloaded. Each message that the first one has is either still its
 // own, as Reclaim says, or comes again to one of the two. It is handled once, but for a few that the first one requested

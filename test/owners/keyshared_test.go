@@ -1,14 +1,16 @@
-package suite
+package owners
 
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
@@ -62,4 +64,51 @@ func TestAJoiningConsumerGetsKeysThatFail(t *testing.T) {
 			t.Logf("%d keys after %v", len(seen), time.Since(begin))
 		})
 	}
+}
+
+// Messages wait while another consumer joins, which takes over some of their keys.
+func TestNothingIsEarlyWhenAConsumerJoinsKeyShared(t *testing.T) {
+	t.Parallel()
+	const n, delay = 60, 3 * time.Second
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	b.Send(topic, n, false)
+	first := b.Subscribe(b.Options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(delay))
+	var due sync.Map // of time.Time by name
+	for range n {
+		msg := testkit.Receive(t, first)
+		due.Store(testkit.Name(msg), time.Now().Add(delay))
+		first.Nack(msg)
+		time.Sleep(5 * time.Millisecond)
+	}
+	second := b.Subscribe(b.Options(topic, pulsar.KeyShared))
+	var early, came [2]atomic.Int32
+	var earliest atomic.Int64
+	ctx, cancel := context.WithTimeout(context.Background(), 2*delay)
+	defer cancel()
+	var consuming sync.WaitGroup
+	for i, c := range []*redelivery.Consumer{first, second} {
+		consuming.Go(func() {
+			for {
+				msg, err := c.Receive(ctx)
+				if err != nil {
+					return
+				}
+				now := time.Now()
+				planned, _ := due.Load(testkit.Name(msg))
+				if by := planned.(time.Time).Sub(now); by > 0 {
+					early[i].Add(1)
+					earliest.Store(max(earliest.Load(), int64(by)))
+				}
+				came[i].Add(1)
+				if err := c.Ack(msg); err == nil && came[0].Load()+came[1].Load() == n {
+					time.AfterFunc(300*time.Millisecond, cancel)
+				}
+			}
+		})
+	}
+	consuming.Wait()
+	t.Logf("%d came to the first, %d to the second, early by up to %v", came[0].Load(), came[1].Load(), time.Duration(earliest.Load()))
+	require.Zero(t, early[0].Load(), "early in the consumer that nacked")
+	require.Zero(t, early[1].Load(), "early in the consumer that joined")
 }

@@ -1,4 +1,4 @@
-package suite
+package owners
 
 import (
 	"context"
@@ -119,4 +119,78 @@ func TestReceivedBeforeItBecameActive(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Empty(t, inner.Requests())
 	})
+}
+
+// Failover, Chan, cumulative acks: another partition becomes inactive while a message is on offer and a nacked one is
+// due.
+func TestAnotherPartitionBecomesInactive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := testkit.NewFake()
+		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover}, redelivery.WithNackRedeliveryDelay(time.Second))
+		ch := c.Chan()
+		send := func(n int64) {
+			inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, n, 0, 0), TopicName: "p0"}}
+		}
+		send(1)
+		cm := <-ch
+		c.Nack(cm)
+		for n := int64(2); n < 6; n++ {
+			send(n)
+		}
+		synctest.Wait()
+		time.Sleep(2 * time.Second) // a slow handler: 1 is due, 2 is offered
+		synctest.Wait()
+		opts.EventListener.BecameInactive(inner, "p1", 1)
+		synctest.Wait()
+		var got []int64
+		for range 4 {
+			select {
+			case cm := <-ch:
+				got = append(got, cm.ID().EntryID())
+				require.NoError(t, c.AckCumulative(cm))
+				synctest.Wait()
+			case <-time.After(time.Minute):
+			}
+		}
+		require.Contains(t, got, int64(2), "or it would be acknowledged unseen")
+	})
+}
+
+// What is not acknowledged at the broker when a partition or a key changes its owner is handled twice, so that
+// acknowledgements are sent sooner than pulsar-client-go does where owners change.
+func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	own := &pulsar.AckGroupingOptions{MaxSize: 7, MaxTime: time.Minute}
+	subscribed := func(opts pulsar.ConsumerOptions, options ...redelivery.Option) (got *pulsar.AckGroupingOptions) {
+		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			got = o.AckGroupingOptions
+			return b.Client.Subscribe(o)
+		}, opts, options...)
+		require.NoError(t, err)
+		c.Close()
+		return got
+	}
+	grouping := func(kind pulsar.SubscriptionType, partitions int, given *pulsar.AckGroupingOptions) *pulsar.AckGroupingOptions {
+		opts := b.Options(b.NewTopic(partitions), kind)
+		opts.AckGroupingOptions = given
+		return subscribed(opts, redelivery.WithClient(b.Client))
+	}
+	for name, kind := range testkit.SubscriptionTypes {
+		require.Same(t, own, grouping(kind, 0, own), name)
+		if kind == pulsar.Exclusive || kind == pulsar.Shared {
+			require.Nil(t, grouping(kind, 0, nil), name)
+			continue
+		}
+		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 10 * time.Millisecond}, grouping(kind, 0, nil), name)
+		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 20 * time.Millisecond}, grouping(kind, 40, nil), name)
+	}
+
+	opts := b.Options("", pulsar.Failover)
+	opts.Topics = []string{b.NewTopic(30), b.NewTopic(30)}
+	require.Equal(t, 30*time.Millisecond, subscribed(opts, redelivery.WithClient(b.Client), redelivery.WithRedeliveryResolution(time.Second)).MaxTime)
+	require.Nil(t, subscribed(b.Options(b.NewTopic(0), pulsar.Failover)), "without a client nobody knows how many partitions there are")
+	opts = b.Options("", pulsar.Failover)
+	opts.TopicsPattern = b.NewTopic(0) + ".*"
+	require.Nil(t, subscribed(opts, redelivery.WithClient(b.Client)), "nor how many topics match")
 }
