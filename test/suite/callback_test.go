@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,9 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
-	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 // interceptor is callbacks that are told what they are called about; those that are nil do nothing.
@@ -114,82 +111,6 @@ func TestReconsumePoliciesCallBack(t *testing.T) {
 	policy.Store(func() {})
 	require.NoError(t, c.ReconsumeLaterNext(t.Context(), testkit.Receive(t, c)))
 	b.Settles(topic, 0)
-}
-
-// Receive and Chan have the same messages, as upstream's have.
-func TestReceiveBesideChan(t *testing.T) {
-	t.Parallel()
-	testkit.Each(t, map[string]chan pulsar.ConsumerMessage{"Chan": nil, "MessageChannel": make(chan pulsar.ConsumerMessage, 10)},
-		func(t *testing.T, channel chan pulsar.ConsumerMessage) {
-			t.Parallel()
-			b := testkit.NewBroker(t)
-			topic := b.NewTopic(0)
-			opts := b.Options(topic, pulsar.Exclusive)
-			opts.MessageChannel = channel
-			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), redelivery.WithAckTimeout(time.Minute))
-			b.Send(topic, 3, false)
-			ch := c.Chan()
-			time.Sleep(200 * time.Millisecond) // the first waits in the channel, or all do
-			for _, want := range []string{"0", "1"} {
-				msg := testkit.Receive(t, c)
-				require.Equal(t, want, string(msg.Payload()))
-				require.NoError(t, c.Ack(msg))
-			}
-			cm := waittest.Next(t, ch)
-			require.Equal(t, "2", string(cm.Payload()))
-			c.Nack(cm.Message)
-			again := testkit.Receive(t, c)
-			require.EqualValues(t, 1, c.RedeliveryCount(again))
-			require.NoError(t, c.Ack(again))
-			testkit.ReceiveNothing(t, c, 100*time.Millisecond)
-			b.Send(topic, 3, false)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			var handled atomic.Int32
-			w, err := worker.New(c, func(context.Context, pulsar.Message) error {
-				if handled.Add(1) == 3 {
-					cancel()
-				}
-				return nil
-			})
-			require.NoError(t, err)
-			require.NoError(t, w.Run(ctx))
-			require.EqualValues(t, 3, handled.Load())
-			b.Settles(topic, 0)
-			c.Close()
-			_, err = c.Receive(waittest.Context(t))
-			require.Error(t, err)
-		})
-}
-
-// What was received before a seek is gone from the application's own channel too, as upstream has it.
-func TestSeekEmptiesTheMessageChannel(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	opts := b.Options(topic, pulsar.Exclusive)
-	opts.MessageChannel = make(chan pulsar.ConsumerMessage, 10)
-	c := b.Subscribe(opts)
-	b.Send(topic, 5, false)
-	require.Eventually(t, func() bool { return len(opts.MessageChannel) == 5 }, 10*time.Second, 10*time.Millisecond)
-	require.NoError(t, c.SeekByTime(time.Now().Add(time.Minute)))
-	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
-}
-
-// A method whose context is done returns its error before it does anything else.
-func TestContextFirst(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	c := b.Subscribe(b.Options(b.NewTopic(0), pulsar.Shared))
-	cause := errors.New("cause")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(cause)
-	_, err := c.Receive(ctx)
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, c.ReconsumeLaterNext(ctx, nil), context.Canceled)
-	require.ErrorIs(t, c.ReconsumeLaterLevel(ctx, nil, -1), context.Canceled)
-	require.ErrorIs(t, c.ReconsumeLaterAfter(ctx, nil, 0, nil), context.Canceled)
-	require.ErrorIs(t, c.DeadLetter(ctx, nil, nil), context.Canceled)
 }
 
 func TestNacksAfterClose(t *testing.T) {

@@ -2,12 +2,10 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -277,23 +275,6 @@ func TestCloseWhileItUnsubscribes(t *testing.T) {
 			require.FailNow(t, "Unsubscribe hangs")
 		}
 	}
-}
-
-// Of a consumer that gives up meanwhile, too, upstream may wait for ever: Seek returns, though nobody calls Close.
-func TestSeekWhileTheConsumerGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Topic: "orders"})
-		begun, answered := make(chan struct{}), make(chan struct{})
-		s.OnSeek = func() { close(begun); <-answered }
-		defer close(answered)
-		go func() {
-			<-begun
-			s.Opts.Interceptors.OnConsumerClose(s, errors.New("max retry attempts reached"))
-		}()
-		var err error
-		testkit.Returns(t, func() error { err = c.SeekByTime(time.Now()); return nil })
-		require.ErrorIs(t, err, redelivery.ErrClosed)
-	})
 }
 
 func TestZeroQueueConsumerClosesWhileItWaits(t *testing.T) {

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"bytes"
-	"context"
 	"reflect"
 	"testing"
 	"time"
@@ -72,55 +71,6 @@ func TestUpstreamRefusesZeroQueueWithRetries(t *testing.T) {
 	opts.RetryEnable = false
 	_, err := redelivery.Subscribe(b.Client, opts, redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-}
-
-func TestChanHasNoBuffer(t *testing.T) {
-	c, _ := testkit.SubscribeFake(t, pulsar.Shared)
-	require.Zero(t, cap(c.Chan()))
-}
-
-// Upstream's panics.
-func TestZeroQueueConsumerHasAChannel(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	b.Send(topic, 3, false)
-	opts := b.Options(topic, pulsar.Shared)
-	opts.EnableZeroQueueConsumer = true
-	c := b.Subscribe(opts)
-	for range 3 {
-		select {
-		case cm := <-c.Chan():
-			require.NoError(t, cm.Ack(cm))
-		case <-time.After(15 * time.Second):
-			require.FailNow(t, "no message")
-		}
-	}
-	b.Settles(topic, 0)
-}
-
-// Of upstream's each Receive whose context ends leaves a permit at the broker, and so would whatever wakes one that
-// waits.
-func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	opts := b.Options(topic, pulsar.Shared)
-	opts.EnableZeroQueueConsumer = true
-	c := b.Subscribe(opts)
-	for range 100 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		_, err := c.Receive(ctx)
-		cancel()
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-	}
-	b.Send(topic, 50, false)
-	time.Sleep(500 * time.Millisecond)
-	require.LessOrEqual(t, b.Stats(topic, 0).Unacked, 2)
-	for range 50 {
-		require.NoError(t, c.Ack(testkit.Receive(t, c)))
-	}
-	b.Settles(topic, 0)
 }
 
 // A method that upstream adds to its Consumer is missing here until it is written: nothing promotes it from an embedded

@@ -93,48 +93,6 @@ func TestGiveBackEmptiesTheMessageChannel(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Several consumers may have one MessageChannel: what is there of others stays, in its order.
-func TestAMessageChannelOfSeveral(t *testing.T) {
-	t.Parallel()
-	if testkit.InOwnProcess(t) {
-		return
-	}
-	const n = 20
-	for _, size := range []int{n, n / 2} {
-		for name, call := range map[string]func(*redelivery.Consumer) error{
-			"GiveBack":    (*redelivery.Consumer).GiveBack,
-			"Unsubscribe": (*redelivery.Consumer).Unsubscribe,
-			"Seek":        func(c *redelivery.Consumer) error { return c.SeekByTime(time.Now().Add(time.Minute)) },
-		} {
-			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
-				t.Parallel()
-				b := testkit.NewBroker(t)
-				opts := b.Options(b.NewTopic(0), pulsar.Shared)
-				channel := make(chan pulsar.ConsumerMessage, size)
-				opts.MessageChannel = channel
-				one := b.Subscribe(opts)
-				opts.Topic = b.NewTopic(0)
-				other := b.Subscribe(opts)
-				b.Send(opts.Topic, n, false)
-				require.Eventually(t, func() bool { return len(channel) == size }, testkit.Patience, time.Millisecond)
-				require.NoError(t, call(one))
-				of := map[string]bool{}
-				for len(of) < n {
-					select {
-					case cm := <-channel:
-						require.Equal(t, other, cm.Consumer)
-						require.NoError(t, other.Ack(cm))
-						of[string(cm.Payload())] = true
-					case <-time.After(testkit.Patience):
-						require.FailNow(t, "messages of another consumer are gone", "%d of %d came", len(of), n)
-					}
-				}
-				b.Settles(opts.Topic, 0)
-			})
-		}
-	}
-}
-
 // Whoever is told that there is a Consumer may give back, at once.
 func TestGiveBackByObservers(t *testing.T) {
 	t.Parallel()
@@ -152,27 +110,6 @@ func TestGiveBackByObservers(t *testing.T) {
 		once.Do(func() { assert.NoError(t, d.Consumer.GiveBack()) })
 	}}))
 	require.Eventually(t, func() bool { return len(channel) == 3 }, testkit.Patience, time.Millisecond)
-}
-
-// A pause that begins while a message is on its way to the channel keeps it.
-func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	opts := b.Options(topic, pulsar.Shared)
-	opts.Interceptors = pulsar.ConsumerInterceptors{testkit.Callbacks{Before: func() { time.Sleep(2 * time.Millisecond) }}}
-	c := b.Subscribe(opts)
-	b.Send(topic, 200, false)
-	for range 100 {
-		require.NoError(t, c.Ack(waittest.Next(t, c.Chan())))
-		c.Pause()
-		select {
-		case <-c.Chan():
-			t.Fatal("a message comes while the Consumer is paused")
-		case <-time.After(10 * time.Millisecond):
-		}
-		c.Resume()
-	}
 }
 
 // A subscription of several topics that fails after GiveBack is logged in a line, without the stack that upstream's

@@ -29,32 +29,6 @@ func TestAskedForBeforeGiveBack(t *testing.T) {
 	require.NoError(t, c.Ack(msg))
 }
 
-// To ask upstream's consumer for the last ids is no lost connection, which what was prefetched would be dropped for.
-func TestAskingForTheLastIDsLosesNothing(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	var inner pulsar.Consumer
-	lost := false
-	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (_ pulsar.Consumer, err error) {
-		inner, err = b.Client.Subscribe(opts)
-		return inner, err
-	}, b.Options(topic, pulsar.Shared), redelivery.WithObserver(redelivery.Observer{Lost: func(redelivery.Lost) { lost = true }}))
-	require.NoError(t, err)
-	defer c.Close()
-	b.Send(topic, 3, false)
-	require.Eventually(t, func() bool { return len(inner.Chan()) == 3 }, 10*time.Second, 10*time.Millisecond)
-	_, err = inner.GetLastMessageIDs()
-	require.NoError(t, err)
-	_, err = c.GetLastMessageIDs()
-	require.NoError(t, err)
-	require.Zero(t, c.Stats().Reconnecting)
-	for range 3 {
-		require.NoError(t, c.Ack(testkit.Receive(t, c)))
-	}
-	require.False(t, lost)
-}
-
 // No topic of several may be non-persistent where there are retries or dead letters.
 func TestNonPersistentTopicAmongOthers(t *testing.T) {
 	t.Parallel()

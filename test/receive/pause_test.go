@@ -1,4 +1,4 @@
-package suite
+package receive
 
 import (
 	"context"
@@ -12,8 +12,45 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
+
+// permits returns how many messages the broker may still send to the consumers of a topic without partitions.
+func permits(b *testkit.Broker, topic string) (sum int) {
+	b.T.Helper()
+	var stats struct {
+		Subscriptions map[string]struct {
+			Consumers []struct{ AvailablePermits int }
+		}
+	}
+	b.Admin("GET", topic, "/stats", nil, &stats)
+	for _, c := range stats.Subscriptions[testkit.Subscription].Consumers {
+		sum += c.AvailablePermits
+	}
+	return sum
+}
+
+// A pause that begins while a message is on its way to the channel keeps it.
+func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	opts.Interceptors = pulsar.ConsumerInterceptors{testkit.Callbacks{Before: func() { time.Sleep(2 * time.Millisecond) }}}
+	c := b.Subscribe(opts)
+	b.Send(topic, 200, false)
+	for range 100 {
+		require.NoError(t, c.Ack(waittest.Next(t, c.Chan())))
+		c.Pause()
+		select {
+		case <-c.Chan():
+			t.Fatal("a message comes while the Consumer is paused")
+		case <-time.After(10 * time.Millisecond):
+		}
+		c.Resume()
+	}
+}
 
 // While a Consumer is paused neither what is new nor what is due is handed out, and nothing is lost or taken twice.
 func TestPause(t *testing.T) {

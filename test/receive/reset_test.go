@@ -1,8 +1,9 @@
-package suite
+package receive
 
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -52,5 +53,33 @@ func TestOperatorsCursorReset(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What was acknowledged twelve seconds ago is new to the application's operator, who moved the cursor back.
+func TestOperatorsCursorResetInVirtualTime(t *testing.T) {
+	for which, kind := range testkit.SubscriptionTypes {
+		t.Run(which, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n = 20
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: kind}, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+				s.Publish(testkit.Entries(testkit.Numbers(n)...)...)
+				for round := range 2 {
+					failed := map[string]bool{}
+					acked := map[string]int{}
+					testkit.Drain(t, c, 12*time.Second, func(msg pulsar.Message) {
+						if !failed[testkit.Name(msg)] && len(failed) < n/2 {
+							failed[testkit.Name(msg)] = true
+							c.Nack(msg)
+							return
+						}
+						require.NoError(t, c.Ack(msg))
+						acked[testkit.Name(msg)]++
+					})
+					require.Len(t, acked, n, "round %d", round)
+					s.Reset()
+				}
+			})
+		})
 	}
 }

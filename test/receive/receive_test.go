@@ -1,10 +1,13 @@
-package suite
+package receive
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -14,42 +17,31 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The redelivery is ready for whoever reads the channel next, and then its message is acknowledged.
-func TestChanHandsOutNothingThatWasAcknowledgedMeanwhile(t *testing.T) {
+// A method whose context is done returns its error before it does anything else.
+func TestContextFirst(t *testing.T) {
 	t.Parallel()
-	for how, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
-		"Ack": (*redelivery.Consumer).Ack,
-		"AckIDList": func(c *redelivery.Consumer, msg pulsar.Message) error {
-			return c.AckIDList([]pulsar.MessageID{msg.ID()})
-		},
-		"AckCumulative": (*redelivery.Consumer).AckCumulative,
-	} {
-		for kind := range testkit.SubscriptionTypes {
-			if how == "AckCumulative" && kind != "Exclusive" && kind != "Failover" {
-				continue
-			}
-			t.Run(how+" "+kind, func(t *testing.T) {
-				t.Parallel()
-				b := testkit.NewBroker(t)
-				topic := b.NewTopic(0)
-				b.Send(topic, 2, false)
-				c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
-				first, second := <-c.Chan(), <-c.Chan()
-				c.Nack(first)
-				c.NackID(second.ID())
-				time.Sleep(time.Second)
-				require.NoError(t, ack(c, first))
-				require.NoError(t, ack(c, second))
-				select {
-				case cm := <-c.Chan():
-					require.FailNow(t, "a message came after its Ack had returned nil", "%s", cm.Payload())
-				case <-time.After(500 * time.Millisecond):
-				}
-				require.Zero(t, c.Stats().Waiting)
-				b.Settles(topic, 0)
-			})
-		}
-	}
+	b := testkit.NewBroker(t)
+	c := b.Subscribe(b.Options(b.NewTopic(0), pulsar.Shared))
+	cause := errors.New("cause")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	_, err := c.Receive(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, c.ReconsumeLaterNext(ctx, nil), context.Canceled)
+	require.ErrorIs(t, c.ReconsumeLaterLevel(ctx, nil, -1), context.Canceled)
+	require.ErrorIs(t, c.ReconsumeLaterAfter(ctx, nil, 0, nil), context.Canceled)
+	require.ErrorIs(t, c.DeadLetter(ctx, nil, nil), context.Canceled)
+}
+
+func TestReceiveHonoursItsContext(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, _ *testkit.Fake, _ *bytes.Buffer) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		go func() { _, _ = c.Receive(context.Background()) }() // has the turn
+		synctest.Wait()
+		_, err := c.Receive(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }
 
 // A worker that was canceled takes nothing any more.
@@ -127,4 +119,32 @@ func TestReceiveWithADoneContextTakesNothingDuringSeeks(t *testing.T) {
 	j.Done(testkit.Receive(t, c)) // after the last Seek the consumer connects again
 	testkit.Drain(t, c, time.Second, func(msg pulsar.Message) { j.Done(msg) })
 	j.Complete(t, n)
+}
+
+// A Receive that is under way gives way to a Seek, and still heeds its context.
+func TestReceiveHeedsItsContextDuringASeek(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{})
+		over := make(chan struct{})
+		end := sync.OnceFunc(func() { close(over) })
+		defer end()
+		s.OnSeek = func() { <-over }
+		received := make(chan error, 2)
+		ctx, cancel := context.WithCancel(context.Background())
+		receiving := func() { _, err := c.Receive(ctx); received <- err }
+		go receiving()
+		synctest.Wait()
+		sought := make(chan error, 1)
+		go func() { sought <- c.SeekByTime(time.Now()) }()
+		synctest.Wait()
+		go receiving()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		require.Len(t, received, 2, "Receive outlives its context")
+		require.ErrorIs(t, <-received, context.Canceled)
+		require.ErrorIs(t, <-received, context.Canceled)
+		end()
+		require.NoError(t, <-sought)
+	})
 }

@@ -1,0 +1,58 @@
+package receive
+
+import (
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+// Upstream asks for a backoff to query a topic, as it does to reconnect: what waits goes on waiting.
+func TestLastMessageIDsWhileMessagesWait(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]pulsar.SubscriptionType{
+		"Exclusive": pulsar.Exclusive, "Failover": pulsar.Failover, "Shared": pulsar.Shared, "Key_Shared": pulsar.KeyShared,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(2*time.Second))
+			b.Send(topic, 1, false)
+			c.Nack(testkit.Receive(t, c))
+			_, err := c.GetLastMessageIDs()
+			require.NoError(t, err)
+			testkit.Receive(t, c)
+		})
+	}
+}
+
+// To ask upstream's consumer for the last ids is no lost connection, which what was prefetched would be dropped for.
+func TestAskingForTheLastIDsLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	var inner pulsar.Consumer
+	lost := false
+	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (_ pulsar.Consumer, err error) {
+		inner, err = b.Client.Subscribe(opts)
+		return inner, err
+	}, b.Options(topic, pulsar.Shared), redelivery.WithObserver(redelivery.Observer{Lost: func(redelivery.Lost) { lost = true }}))
+	require.NoError(t, err)
+	defer c.Close()
+	b.Send(topic, 3, false)
+	require.Eventually(t, func() bool { return len(inner.Chan()) == 3 }, 10*time.Second, 10*time.Millisecond)
+	_, err = inner.GetLastMessageIDs()
+	require.NoError(t, err)
+	_, err = c.GetLastMessageIDs()
+	require.NoError(t, err)
+	require.Zero(t, c.Stats().Reconnecting)
+	for range 3 {
+		require.NoError(t, c.Ack(testkit.Receive(t, c)))
+	}
+	require.False(t, lost)
+}

@@ -1,0 +1,177 @@
+package receive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+// What was received before a seek is gone from the application's own channel too, as upstream has it.
+func TestSeekEmptiesTheMessageChannel(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Exclusive)
+	opts.MessageChannel = make(chan pulsar.ConsumerMessage, 10)
+	c := b.Subscribe(opts)
+	b.Send(topic, 5, false)
+	require.Eventually(t, func() bool { return len(opts.MessageChannel) == 5 }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, c.SeekByTime(time.Now().Add(time.Minute)))
+	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
+}
+
+// Of a consumer that gives up meanwhile, too, upstream may wait for ever: Seek returns, though nobody calls Close.
+func TestSeekWhileTheConsumerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Topic: "orders"})
+		begun, answered := make(chan struct{}), make(chan struct{})
+		s.OnSeek = func() { close(begun); <-answered }
+		defer close(answered)
+		go func() {
+			<-begun
+			s.Opts.Interceptors.OnConsumerClose(s, errors.New("max retry attempts reached"))
+		}()
+		var err error
+		testkit.Returns(t, func() error { err = c.SeekByTime(time.Now()); return nil })
+		require.ErrorIs(t, err, redelivery.ErrClosed)
+	})
+}
+
+// A partition becomes inactive during a Seek, while a message is offered.
+func TestInactiveDuringASeek(t *testing.T) {
+	for range 300 {
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Failover})
+		c.Chan()
+		s.Publish(testkit.Entries(1, 2, 3)...)
+		time.Sleep(time.Millisecond)
+		var calls sync.WaitGroup
+		calls.Go(func() { s.Opts.EventListener.BecameInactive(s, "t", -1) })
+		calls.Go(func() { assert.NoError(t, c.SeekByTime(time.Now())) })
+		calls.Wait()
+		c.Close()
+	}
+}
+
+func TestSeekForgets(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		c.Nack(testkit.Receive(t, c))
+		go func() { _, _ = c.Receive(context.Background()) }() // gives way
+		synctest.Wait()
+		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
+		require.Zero(t, c.Stats().Waiting)
+		time.Sleep(time.Hour)
+		require.Empty(t, inner.Requests())
+	})
+}
+
+// What was asked for before a Seek is sent after it, and its answer may come after the message was acknowledged.
+func TestAskedForBeforeASeek(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithRedeliveryResolution(5*time.Second))
+		s.Publish(testkit.Entries(1)...)
+		require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), 0)) // asked for; sent with the next tick
+		synctest.Wait()
+		s.OnSeek = func() { go s.Redeliver(func(testkit.Position) bool { return true }) }
+		require.NoError(t, c.SeekByTime(time.Time{}))
+		msg := testkit.Receive(t, c)
+		time.Sleep(4695 * time.Millisecond) // after the tick: the broker has sent the copy
+		require.NoError(t, c.Ack(msg))
+		time.Sleep(10 * time.Second) // the application is busy
+		testkit.ReceiveNothing(t, c, 10*time.Second)
+	})
+}
+
+// A handler that had a message for the second time fails on it just after a Seek.
+func TestALateNackAfterASeek(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive)
+		inner.Deliver(1)
+		first := testkit.Receive(t, c)
+		require.NoError(t, c.NackWithDelay(first, time.Second))
+		second := testkit.Receive(t, c)
+		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
+		c.Nack(second)
+		for range 5 {
+			inner.Deliver(1)
+			_, err := testkit.ReceiveWithin(c, time.Hour)
+			if err == nil {
+				return
+			}
+		}
+		t.Error("lost")
+	})
+}
+
+// Copies of settled messages that are still to be acknowledged again when the subscription is reset are to be handed
+// out.
+func TestSeekEndsChores(t *testing.T) {
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		for range 2 {
+			for n := range int64(50) {
+				inner.Deliver(n)
+				msg := testkit.Receive(t, c)
+				if c.RedeliveryCount(msg) > 0 {
+					require.NoError(t, c.Ack(msg))
+				} else {
+					require.NoError(t, c.NackWithDelay(msg, 0))
+				}
+				synctest.Wait()
+			}
+		}
+		acked := len(inner.Acks())
+		inner.Gate = make(chan struct{})
+		for n := range int64(50) {
+			inner.Deliver(n)
+		}
+		go func() { _, _ = c.Receive(context.Background()) }()
+		synctest.Wait()
+		require.EqualValues(t, 50, c.Stats().Swallowed)
+		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
+		close(inner.Gate)
+		synctest.Wait()
+		require.Len(t, inner.Acks(), acked+1, "one was under way")
+	}, testkit.FromBroker)
+}
+
+// All that is retained is from after 1970.
+func TestSeekToTheBeginningOfTime(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Exclusive))
+	b.Send(topic, 3, false)
+	for range 3 {
+		testkit.Receive(t, c)
+	}
+	require.NoError(t, c.SeekByTime(time.Unix(0, 0)))
+	for range 3 {
+		require.NoError(t, c.Ack(testkit.Receive(t, c)))
+	}
+}
+
+// Upstream stops dispatch for an id that is not a message's.
+func TestSeekToTheLastMessageID(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Exclusive))
+	b.Send(topic, 2, false)
+	ids, err := c.GetLastMessageIDs()
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Seek(ids[0]), "want a message's")
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
+	require.NoError(t, c.Ack(testkit.Receive(t, c)))
+}
