@@ -112,18 +112,3 @@ func TestReconsumePoliciesCallBack(t *testing.T) {
 	require.NoError(t, c.ReconsumeLaterNext(t.Context(), testkit.Receive(t, c)))
 	b.Settles(topic, 0)
 }
-
-func TestNacksAfterClose(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	c := b.Subscribe(b.Options(topic, pulsar.Shared))
-	b.Send(topic, 1, false)
-	msg := testkit.Receive(t, c)
-	c.Close()
-	require.ErrorIs(t, c.NackWithDelay(msg, 0), redelivery.ErrClosed)
-	require.ErrorIs(t, c.NackWithReason(msg, nil), redelivery.ErrClosed)
-	c.Nack(msg) // the broker sends it again in any case
-	c.NackID(msg.ID())
-	require.Zero(t, c.Stats().Failed)
-}

@@ -14,25 +14,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// What upstream's own tests found to differ from client.Subscribe; see test/upstream.
-
-func TestAckIDListAfterCloseTellsOfEachMessage(t *testing.T) {
-	c, inner := testkit.SubscribeFake(t, pulsar.Shared)
-	inner.Deliver(1)
-	inner.Deliver(2)
-	ids := []pulsar.MessageID{testkit.Receive(t, c).ID(), testkit.Receive(t, c).ID()}
-	c.Close()
-	require.IsType(t, pulsar.AckError{}, c.AckIDList(ids))
-	var failed pulsar.AckError
-	require.ErrorAs(t, c.AckIDList(ids), &failed)
-	require.Len(t, failed, len(ids))
-	for _, id := range ids {
-		require.ErrorIs(t, failed[id], redelivery.ErrClosed)
-		require.EqualError(t, failed[id], "consumer state is closed")
-	}
-	require.ErrorIs(t, c.AckIDList(nil), redelivery.ErrClosed)
-}
-
 func TestNonPersistentTopicsPassThrough(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -1,4 +1,4 @@
-package suite
+package close
 
 import (
 	"context"
@@ -17,6 +17,21 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
+
+func TestNacksAfterClose(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared))
+	b.Send(topic, 1, false)
+	msg := testkit.Receive(t, c)
+	c.Close()
+	require.ErrorIs(t, c.NackWithDelay(msg, 0), redelivery.ErrClosed)
+	require.ErrorIs(t, c.NackWithReason(msg, nil), redelivery.ErrClosed)
+	c.Nack(msg) // the broker sends it again in any case
+	c.NackID(msg.ID())
+	require.Zero(t, c.Stats().Failed)
+}
 
 // busy are consumers whose Close has most to wait for.
 var busy = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
@@ -372,5 +387,44 @@ func TestClientIsClosed(t *testing.T) {
 			_, err = c.Delivery(msg)
 			require.ErrorIs(t, err, redelivery.ErrClosed)
 		})
+	}
+}
+
+// What upstream's own tests found to differ from client.Subscribe; see test/upstream.
+
+func TestAckIDListAfterCloseTellsOfEachMessage(t *testing.T) {
+	c, inner := testkit.SubscribeFake(t, pulsar.Shared)
+	inner.Deliver(1)
+	inner.Deliver(2)
+	ids := []pulsar.MessageID{testkit.Receive(t, c).ID(), testkit.Receive(t, c).ID()}
+	c.Close()
+	require.IsType(t, pulsar.AckError{}, c.AckIDList(ids))
+	var failed pulsar.AckError
+	require.ErrorAs(t, c.AckIDList(ids), &failed)
+	require.Len(t, failed, len(ids))
+	for _, id := range ids {
+		require.ErrorIs(t, failed[id], redelivery.ErrClosed)
+		require.EqualError(t, failed[id], "consumer state is closed")
+	}
+	require.ErrorIs(t, c.AckIDList(nil), redelivery.ErrClosed)
+}
+
+func TestUnsubscribeWithoutQueueWhileReceiving(t *testing.T) {
+	if testkit.InOwnProcess(t) {
+		return
+	}
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
+	opts.EnableZeroQueueConsumer = true
+	c := b.Subscribe(opts)
+	go func() { _, _ = c.Receive(t.Context()) }()
+	time.Sleep(100 * time.Millisecond)
+	done := make(chan error, 1)
+	go func() { done <- c.Unsubscribe() }()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(5 * time.Second):
+		t.Error("Unsubscribe hangs")
 	}
 }

@@ -1,4 +1,4 @@
-package suite
+package close
 
 import (
 	"errors"
@@ -138,4 +138,21 @@ func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	require.NotContains(t, log.String(), ".go:")
 	require.NotEmpty(t, told)
 	require.NotContains(t, fmt.Sprintf("%+v", told[0]), ".go:")
+}
+
+// A message that was asked for before GiveBack is in time afterwards: no answer to that comes by the next consumer.
+func TestAskedForBeforeGiveBack(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithAckTimeout(200*time.Millisecond))
+	b.Send(topic, 1, false)
+	testkit.Receive(t, c)
+	time.Sleep(400 * time.Millisecond) // it is asked for, and nobody receives
+	require.NoError(t, c.GiveBack())
+	testkit.Receive(t, c)
+	begin := time.Now()
+	msg := testkit.Receive(t, c)
+	require.Less(t, time.Since(begin), 4*time.Second)
+	require.NoError(t, c.Ack(msg))
 }

@@ -1,0 +1,9 @@
+package close
+
+import (
+	"testing"
+
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
