@@ -1,4 +1,4 @@
-package suite
+package subscribe
 
 import (
 	"bytes"
@@ -62,4 +62,16 @@ func TestTheConsumerEmbedsNothing(t *testing.T) {
 	for i := range consumer.NumField() {
 		require.False(t, consumer.Field(i).Anonymous, consumer.Field(i).Name)
 	}
+}
+
+// No topic of several may be non-persistent where there are retries or dead letters.
+func TestNonPersistentTopicAmongOthers(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
+	opts.Topic, opts.Topics = "", []string{opts.Topic, "non-persistent://public/default/other"}
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: "dead"}
+	_, err := redelivery.Subscribe(b.Client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	require.ErrorContains(t, err, "non-persistent://public/default/other")
 }

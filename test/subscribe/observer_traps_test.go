@@ -1,4 +1,4 @@
-package suite
+package subscribe
 
 import (
 	"bytes"
@@ -173,6 +173,33 @@ func TestObserverCopies(t *testing.T) {
 				assert.EqualValues(t, 1, asked.Load())
 			}, redelivery.WithObserver(x.observer()), redelivery.WithMemoryLimit(c.limit), redelivery.WithRedeliveryFrom(redelivery.FromBroker),
 				redelivery.WithObserver(redelivery.Observer{Asked: func(redelivery.Event) { asked.Add(1) }}))
+		})
+	}
+}
+
+// errorThat is an error whose text takes a call to make.
+type errorThat func()
+
+func (e errorThat) Error() string { e(); return "no coffee" }
+
+// What is acknowledged while its failure is being recorded leaves no record.
+func TestNoRecordOfWhatIsAckedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, batched := range []bool{false, true} {
+		t.Run(fmt.Sprintf("batched %t", batched), func(t *testing.T) {
+			t.Parallel()
+			const n = 4
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+			b.Send(topic, n, batched)
+			for range n {
+				msg := testkit.Receive(t, c)
+				var err error
+				require.NoError(t, c.NackWithReason(msg, errorThat(func() { err = c.Ack(msg) })))
+				require.NoError(t, err)
+			}
+			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, 20*time.Millisecond)
 		})
 	}
 }
