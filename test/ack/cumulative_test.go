@@ -293,28 +293,6 @@ func TestCumulativeAckOfASettledMessageSettlesEarlierOnes(t *testing.T) {
 	}
 }
 
-// A message that waits, or that the application has, is settled by a cumulative ack of a later one, which was settled
-// before.
-func TestCumulativeAckOfAForgottenMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive, AckWithResponse: true},
-			redelivery.WithNackRedeliveryDelay(time.Minute), redelivery.WithAckTimeout(time.Minute))
-		s.Publish(testkit.Entries(testkit.Numbers(5)...)...)
-		var msgs []pulsar.Message
-		for range 5 {
-			msgs = append(msgs, testkit.Receive(t, c))
-		}
-		c.Nack(msgs[0])
-		c.NackID(msgs[1].ID())
-		require.NoError(t, c.Ack(msgs[3]))
-		time.Sleep(30 * time.Second)
-		require.NoError(t, c.AckCumulative(msgs[3]))
-		require.Zero(t, c.Stats().Waiting)
-		again := testkit.ReceiveTen(t, c, 10*time.Minute)
-		require.Equal(t, []string{"4"}, again, "its ack timeout is the only one that runs")
-	})
-}
-
 // besides returns a Consumer of two partitions, of one of which so many messages wait, and a function that acknowledges
 // the other's next message cumulatively.
 func besides(tb testing.TB, waiting int) (ack func()) {

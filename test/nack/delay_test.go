@@ -3,7 +3,6 @@ package nack
 import (
 	"bytes"
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,24 +42,6 @@ func TestDelaysAreExact(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, inner.Requests(), 2)
 	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Minute, Multiplier: 2}), testkit.FromBroker)
-}
-
-func TestAckEndsADelay(t *testing.T) {
-	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
-		inner.Deliver(1)
-		msg := testkit.Receive(t, c)
-		c.Nack(msg)
-		refused := errors.New("no ack today")
-		inner.FailAcks(refused)
-		require.ErrorIs(t, c.Ack(msg), refused)
-		require.Equal(t, 1, c.Stats().Waiting, "still waits after an ack that failed")
-		inner.FailAcks(nil)
-		require.NoError(t, c.Ack(msg))
-		require.NoError(t, c.Ack(msg))
-		time.Sleep(time.Hour)
-		require.Empty(t, inner.Requests())
-		require.Zero(t, c.Stats().Waiting)
-	})
 }
 
 func TestAnEarlyCopyIsHeldUntilDue(t *testing.T) {
@@ -127,36 +108,6 @@ func TestWhereANackedMessageWaits(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAnUnansweredRequestIsRepeated(t *testing.T) {
-	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
-		inner.Deliver(1)
-		c.Nack(testkit.Receive(t, c))
-		time.Sleep(time.Hour)
-		require.Len(t, inner.Requests(), 1, "the answer may be in the queue: nobody receives")
-		go func() { _, _ = c.Receive(context.Background()) }()
-		time.Sleep(time.Hour)
-		require.Len(t, inner.Requests(), 10)
-		require.Zero(t, c.Stats().Waiting, "what went elsewhere is forgotten")
-	}, testkit.FromBroker)
-}
-
-// The number of a hand-over wraps.
-func TestNackAfter256HandOvers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithAckTimeout(time.Minute))
-		s.Publish(testkit.Entries(1)...)
-		first := testkit.Receive(t, c)
-		msg := first
-		for range 256 {
-			require.NoError(t, c.NackWithDelay(msg, 0))
-			msg = testkit.Receive(t, c)
-		}
-		require.NoError(t, c.NackWithDelay(first, 0)) // is stale
-		testkit.ReceiveNothing(t, c, 10*time.Second)
-	})
 }
 
 // Late counts redeliveries that were late, not those that nobody took.

@@ -1,6 +1,7 @@
 package nack
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,43 +13,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
-
-// What was asked for waits in upstream's queue behind 49 messages of 1.2 s each: nearly a minute.
-func TestOneRequestIsEnoughForASlowApplication(t *testing.T) {
-	testkit.TakesMinutes(t)
-	t.Parallel()
-	const n = 85
-	testkit.Each(t, map[string]func(*redelivery.Consumer, pulsar.Message){
-		"Nack":   (*redelivery.Consumer).Nack,
-		"NackID": func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
-	}, func(t *testing.T, nack func(*redelivery.Consumer, pulsar.Message)) {
-		t.Parallel()
-		b := testkit.NewBroker(t)
-		topic := b.NewTopic(0)
-		b.Send(topic, n, false)
-		opts := b.Options(topic, pulsar.Shared)
-		opts.ReceiverQueueSize = 50
-		c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
-		j, start, failed := testkit.NewJournal(), time.Now(), ""
-		testkit.Drain(t, c, 5*time.Second, func(msg pulsar.Message) {
-			j.Taken(msg)
-			switch testkit.Name(msg) {
-			case failed:
-				t.Logf("again after %v", time.Since(start).Round(time.Second))
-			default:
-				if failed == "" {
-					failed = testkit.Name(msg)
-					nack(c, msg)
-					return
-				}
-			}
-			time.Sleep(1200 * time.Millisecond)
-			require.NoError(t, c.Ack(msg))
-			j.Done(msg)
-		})
-		j.Complete(t, n)
-	})
-}
 
 // The answer to a request waits behind a minute of work; meanwhile it must not be asked for again.
 func TestOneRequestIsEnoughInVirtualTime(t *testing.T) {
@@ -96,7 +60,7 @@ func TestNackAfterAnAckAsksNoMoreThanOnce(t *testing.T) {
 				s.Publish(testkit.Entries(3)...)
 				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 				nack(c, msg)
-				again := testkit.ReceiveTen(t, c, 10*time.Minute)
+				again := receiveTen(t, c, 10*time.Minute)
 				t.Logf("%d requests in ten minutes", s.Requests)
 				require.LessOrEqual(t, s.Requests, 1)
 				require.Empty(t, again, "handed out after Ack had returned nil, or twice")
@@ -133,4 +97,19 @@ func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
 		cm.Consumer.NackID(cm.ID())
 		require.Less(t, (<-flushed).Sub(asked), 4*time.Second, "a tick is a third of NackRedeliveryDelay")
 	}
+}
+
+// receiveTen returns the names of up to ten messages that come within d.
+func receiveTen(t *testing.T, c *redelivery.Consumer, d time.Duration) (names []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	for range 10 {
+		msg, err := c.Receive(ctx)
+		if err != nil {
+			break
+		}
+		names = append(names, testkit.Name(msg))
+		require.NoError(t, c.Ack(msg))
+	}
+	return names
 }

@@ -16,24 +16,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func TestNeverAcknowledged(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(3)
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithAckTimeout(time.Second))
-	b.Send(topic, 9, false)
-	due := map[string]time.Time{}
-	for n := range uint32(4) {
-		for range 9 {
-			msg := testkit.Receive(t, c)
-			require.False(t, time.Now().Before(due[string(msg.Payload())]), "early")
-			require.Equal(t, n, c.RedeliveryCount(msg))
-			due[string(msg.Payload())] = time.Now().Add(time.Second)
-			require.NoError(t, c.InProgress(msg)) // the clock started before Receive returned
-		}
-	}
-}
-
 func TestPIP130Scaled(t *testing.T) { // its table divided by 50
 	t.Parallel()
 	const n = 40

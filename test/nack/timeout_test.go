@@ -2,8 +2,6 @@ package nack
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -168,23 +166,6 @@ func TestSettlingEndsTheAckTimeout(t *testing.T) {
 	}
 }
 
-func TestNackEndsTheAckTimeout(t *testing.T) {
-	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
-		inner.Deliver(1)
-		msg := testkit.Receive(t, c)
-		time.Sleep(9*time.Second + 500*time.Millisecond)
-		c.Nack(msg)
-		time.Sleep(time.Second - 1)
-		synctest.Wait()
-		require.Empty(t, inner.Requests(), "at the nack's time, not at the timeout's")
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		require.Len(t, inner.Requests(), 1)
-		time.Sleep(20 * time.Second)
-		require.Len(t, inner.Requests(), 1)
-	})
-}
-
 func TestInProgress(t *testing.T) {
 	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
 		require.Error(t, c.InProgress(nil))
@@ -213,36 +194,6 @@ func TestInProgress(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		require.NoError(t, c.InProgress(testkit.Receive(t, c)), "without an ack timeout there is nothing to do")
-	})
-}
-
-func TestAckAfterTheTimeout(t *testing.T) {
-	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
-		inner.Deliver(1)
-		msg := testkit.Receive(t, c)
-		time.Sleep(11 * time.Second)
-		c.Nack(msg) // too late: it changes nothing
-		require.NoError(t, c.Ack(msg))
-		require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.Acks())
-		newest := inner.Deliver(1)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		_, err := c.Receive(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded, "the copy is not handed out")
-		synctest.Wait()
-		require.Equal(t, []pulsar.MessageID{msg.ID(), newest}, inner.Acks())
-	})
-}
-
-func TestAFailedAckDoesNotOutliveTheTimeout(t *testing.T) {
-	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
-		inner.Deliver(1)
-		msg := testkit.Receive(t, c)
-		inner.FailAcks(errors.New("no ack today"))
-		require.Error(t, c.Ack(msg))
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		require.Len(t, inner.Requests(), 1)
 	})
 }
 

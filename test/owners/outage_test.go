@@ -136,21 +136,3 @@ func TestATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
 		}
 	})
 }
-
-// The same without the library.
-func TestPlainATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
-	t.Parallel()
-	testkit.Each(t, twoTopics, func(t *testing.T, subscribe func(*lookups, *pulsar.ConsumerOptions) (string, string)) {
-		t.Parallel()
-		l := newLookups(t)
-		opts := l.Options("", pulsar.Shared)
-		opts.NackRedeliveryDelay = time.Second
-		healthy, broken := subscribe(l, &opts)
-		c := l.SubscribePlain(opts)
-		l.Send(healthy, 1, false)
-		msg := testkit.Next(t, c, 10*time.Second)
-		l.cut(broken)
-		c.Nack(msg)
-		testkit.Next(t, c, 10*time.Second)
-	})
-}

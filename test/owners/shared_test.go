@@ -18,7 +18,7 @@ import (
 
 // What was asked for on Shared may go to another consumer, which nobody tells the first.
 func TestWaitingForgetsWhatWentToAnotherConsumer(t *testing.T) {
-	testkit.TakesMinutes(t) // ten requests in vain; internal/partition has them in virtual time
+	takesMinutes(t) // ten requests in vain; internal/partition has them in virtual time
 	t.Parallel()
 	const n = 40
 	b := testkit.NewBroker(t)

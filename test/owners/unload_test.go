@@ -86,40 +86,6 @@ func acks(b *testkit.Broker, c *redelivery.Consumer, msg pulsar.Message) {
 	require.NoError(b.T, err)
 }
 
-func TestUnloadWhileNacksWait(t *testing.T) {
-	t.Parallel()
-	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
-		t.Parallel()
-		b := testkit.NewBroker(t)
-		topic := b.NewTopic(0)
-		c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(3*time.Second))
-		b.Send(topic, 10, false)
-		due := map[string]time.Time{}
-		for n := range uint32(2) {
-			seen := map[string]bool{}
-			for range 10 {
-				msg := testkit.Receive(t, c)
-				payload := string(msg.Payload())
-				require.False(t, seen[payload], "%s came twice", payload)
-				seen[payload] = true
-				require.False(t, time.Now().Before(due[payload]), "early")
-				require.Equal(t, n, c.RedeliveryCount(msg))
-				due[payload] = time.Now().Add(3 * time.Second)
-				c.Nack(msg)
-			}
-			b.Unload(topic)
-		}
-		for range 10 {
-			msg := testkit.Receive(t, c)
-			require.False(t, time.Now().Before(due[string(msg.Payload())]), "early")
-			require.EqualValues(t, 2, c.RedeliveryCount(msg))
-			require.NoError(t, c.Ack(msg))
-		}
-		testkit.ReceiveNothing(t, c, 300*time.Millisecond)
-		b.Settles(topic, 0)
-	})
-}
-
 // Every message is nacked three times with delays of its own and then acknowledged, while the topic is unloaded.
 func TestCountsAreExactOverUnloads(t *testing.T) {
 	t.Parallel()

@@ -66,21 +66,6 @@ func Patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	return nil
 }
 
-// ReceiveTen returns the names of up to ten messages that come within d.
-func ReceiveTen(t *testing.T, c *redelivery.Consumer, d time.Duration) (names []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	for range 10 {
-		msg, err := c.Receive(ctx)
-		if err != nil {
-			break
-		}
-		names = append(names, Name(msg))
-		require.NoError(t, c.Ack(msg))
-	}
-	return names
-}
-
 // Name identifies a test's message among others: its payload up to the first blank.
 // It is "" if the message panics when asked.
 func Name(msg pulsar.Message) (payload string) {

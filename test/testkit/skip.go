@@ -16,12 +16,3 @@ func NeedsRealBroker(t testing.TB, what string) {
 
 // Long is set by -long: tests that take minutes run.
 var Long = flag.Bool("long", false, "tests that take minutes run on the broker in process too")
-
-// TakesMinutes skips a test that waits for minutes of real time, unless it is asked for or PULSAR_URL names a real
-// broker.
-func TakesMinutes(t testing.TB) {
-	t.Helper()
-	if testing.Short() || !*Long && os.Getenv("PULSAR_URL") == "" {
-		t.Skip("takes minutes: run it with -long, or on a real broker")
-	}
-}

@@ -16,10 +16,10 @@ import (
 // StandIn stands in for a prepared consumer of upstream (its dispatcher, the queue before that, the ticks of its nacks)
 // and for its broker.
 type StandIn struct {
-	pulsar.Consumer // of a kind that the tests do not call
+	pulsar.Consumer                        // of a kind that the tests do not call
 	Opts            pulsar.ConsumerOptions // with which it was subscribed
-	Window          int    // how many messages the queue takes; 0 for any number
-	OnSeek          func() // what else a Seek does; may be nil
+	Window          int                    // how many messages the queue takes; 0 for any number
+	OnSeek          func()                 // what else a Seek does; may be nil
 	more            chan struct{}
 	emptied         chan struct{}
 	closed          chan struct{}
@@ -157,9 +157,9 @@ func (s *StandIn) empty() {
 	<-s.emptied
 }
 
-// Reconnect loses the connection, and the queue with it, and says as much as upstream does. The broker sends again what
+// reconnect loses the connection, and the queue with it, and says as much as upstream does. The broker sends again what
 // passes the filter.
-func (s *StandIn) Reconnect(passes func(Position) bool) {
+func (s *StandIn) reconnect(passes func(Position) bool) {
 	if s.Opts.BackOffPolicyFunc != nil {
 		s.Opts.BackOffPolicyFunc()
 	}
@@ -172,7 +172,7 @@ func (s *StandIn) Reset() {
 	s.mu.Lock()
 	clear(s.acked)
 	s.mu.Unlock()
-	s.Reconnect(func(Position) bool { return true })
+	s.reconnect(func(Position) bool { return true })
 }
 
 func (s *StandIn) Name() string                        { return "stand-in" }
