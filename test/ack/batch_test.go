@@ -17,7 +17,7 @@ import (
 
 // Upstream is told of each acknowledgement of a batch, and by its id. If it has an error, the message is the
 // application's still.
-func TestUpstreamIsToldOfEachMessageOfABatch(t *testing.T) {
+func TestAckOfEachMessageOfABatchReachesUpstream(t *testing.T) {
 	var outcomes []redelivery.Outcome
 	c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithObserver(redelivery.Observer{
 		Settled: func(s redelivery.Settled) { outcomes = append(outcomes, s.Outcome) },
@@ -55,7 +55,7 @@ func TestUpstreamIsToldOfEachMessageOfABatch(t *testing.T) {
 }
 
 // What upstream refused to note comes back by a nack.
-func TestNackAfterAnAckThatFailed(t *testing.T) {
+func TestNackAfterFailedAckRedelivers(t *testing.T) {
 	c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
 	for i := range int32(2) {
 		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: &testkit.BatchID{MessageID: pulsar.NewMessageID(1, 1, i, 0), Size: 2}}}
@@ -72,7 +72,7 @@ func TestNackAfterAnAckThatFailed(t *testing.T) {
 
 // A batch ends acknowledged by whatever verbs and in whatever order its messages are settled, and though the first of
 // them are not delivered, after a seek into its middle.
-func TestABatchEndsAcknowledged(t *testing.T) {
+func TestBatchEndsAcknowledgedByAnyVerb(t *testing.T) {
 	t.Parallel()
 	const n = 10
 	ack := func(c *redelivery.Consumer, msg pulsar.Message) error { return c.Ack(msg) }
@@ -158,7 +158,7 @@ func TestABatchEndsAcknowledged(t *testing.T) {
 //
 // Close waits half a second for the receipt. If this machine stalled for longer than that, the batch may come again,
 // and it is tried again.
-func TestABatchEndsThoughTheConsumerIsClosedMeanwhile(t *testing.T) {
+func TestBatchEndsAcknowledgedDuringClose(t *testing.T) {
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"reconsume": func(c *redelivery.Consumer, msg pulsar.Message) error {
 			return c.ReconsumeLaterAfter(context.Background(), msg, time.Hour, nil)
@@ -215,7 +215,7 @@ func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsa
 }
 
 // Of a message that is settled, and of no batch, it does not say that its batch is begun, whatever came before it.
-func TestASettledMessageIsOfNoBegunBatch(t *testing.T) {
+func TestSettledSingleMessageIsOfNoBegunBatch(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

@@ -34,7 +34,7 @@ var ackByID = map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
 }
 
 // The id of a whole batch, which an application may have made, acknowledges all of it, whatever became of its messages.
-func TestAckOfAWholeBatch(t *testing.T) {
+func TestAckOfBatchIDSettlesAllMessages(t *testing.T) {
 	t.Parallel()
 	for name, ack := range ackByID {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAckOfAWholeBatch(t *testing.T) {
 }
 
 // So it does if the batch's first message was acknowledged before, and never came here.
-func TestAckOfAWholeBatchWithoutItsFirstMessage(t *testing.T) {
+func TestAckOfBatchIDWithoutFirstMessageSettlesTheRest(t *testing.T) {
 	t.Parallel()
 	for name, ack := range ackByID {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestAckOfAWholeBatchWithoutItsFirstMessage(t *testing.T) {
 }
 
 // NackID of the id of a whole batch nacks what the application has of it.
-func TestNackOfAWholeBatch(t *testing.T) {
+func TestNackOfBatchIDRedeliversAllMessages(t *testing.T) {
 	t.Parallel()
 	for _, acked := range []int{0, 1} {
 		t.Run(fmt.Sprint("acknowledged: ", acked), func(t *testing.T) {

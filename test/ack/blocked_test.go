@@ -15,7 +15,7 @@ import (
 
 // The broker counts a batch whole until all of it is acknowledged: one message of each of 50 batches that waits keeps
 // 50,000 unacknowledged.
-func TestBlockedByBatches(t *testing.T) {
+func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 	t.Parallel()
 	for name, index := range map[string]bool{"by entry": false, "with batch-index acks": true} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestBlockedByBatches(t *testing.T) {
 }
 
 // Who waits in vain beside very many messages that are unacknowledged is told, once each time.
-func TestBlockedIsTold(t *testing.T) {
+func TestBlockedConsumerIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const many = 45_000

@@ -18,7 +18,7 @@ import (
 
 // The child that owns a message closes while its acknowledgement fails: it is tried with the whole consumer the next
 // time.
-func TestAnAckAfterItsTopicIsGone(t *testing.T) {
+func TestAckOfVanishedTopicIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
 		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
@@ -40,7 +40,7 @@ func TestAnAckAfterItsTopicIsGone(t *testing.T) {
 }
 
 // What the Consumer tries to acknowledge again is the application's once an operator has moved the cursor back.
-func TestAnAckThatIsTriedAgainAfterAReset(t *testing.T) {
+func TestRepeatedAckEndsAtCursorReset(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)
@@ -71,7 +71,7 @@ func TestAnAckThatIsTriedAgainAfterAReset(t *testing.T) {
 }
 
 // Acknowledgements that are sent in groups of a number alone are never sure, as those that wait for very long.
-func TestAcksGroupedByNumber(t *testing.T) {
+func TestAcksGroupedByNumberAreNeverSure(t *testing.T) {
 	t.Parallel()
 	for name, longest := range map[string]time.Duration{"0": 0, "the longest": math.MaxInt64} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func TestCumulativeAckEndsDelays(t *testing.T) {
+func TestCumulativeAckEndsDelaysOfItsTopic(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		var msgs []pulsar.Message
 		for n := range int64(5) {
@@ -37,7 +37,7 @@ func TestCumulativeAckEndsDelays(t *testing.T) {
 
 // A cumulative acknowledgement covers what the application has had. The message that Chan offers next is not among
 // that: it is handed out, and in its turn.
-func TestChanWithAckCumulative(t *testing.T) {
+func TestCumulativeAckSparesWhatChanOffers(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		for _, every := range []int{1, 10} {
@@ -68,7 +68,7 @@ func TestChanWithAckCumulative(t *testing.T) {
 
 // An id that was stored may be of a partition that has sent nothing yet: no message of another partition is settled by
 // it.
-func TestCumulativeAckOfAStoredIDOfAnotherPartition(t *testing.T) {
+func TestCumulativeAckOfStoredIDSparesOtherPartitions(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(2)
@@ -126,7 +126,7 @@ func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 
 // A connection swallows a cumulative acknowledgement. It is not repeated, which is a known window; but what follows is
 // handed out, and the next acknowledgement is for all. If the process ends before, the next consumer gets the messages.
-func TestAfterACumulativeAckWasSwallowed(t *testing.T) {
+func TestSwallowedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	t.Parallel()
 	const n = 30
 	for batch, name := range []string{"one by one", "batches"} {
@@ -172,7 +172,7 @@ func TestAfterACumulativeAckWasSwallowed(t *testing.T) {
 }
 
 // Messages that were acknowledged before a Seek come again after it: the new connection does not acknowledge them.
-func TestSeekAfterACumulativeAck(t *testing.T) {
+func TestSeekAfterCumulativeAckRedelivers(t *testing.T) {
 	t.Parallel()
 	const n = 30
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
@@ -205,7 +205,7 @@ func TestSeekAfterACumulativeAck(t *testing.T) {
 // Another consumer of the subscription may seek too, which breaks this one's connection. What this one acknowledged
 // some time ago is not acknowledged again where upstream does not drop what comes again: where the broker has answered,
 // and where acknowledgements are not grouped.
-func TestSeekOfAnotherConsumerAfterACumulativeAck(t *testing.T) {
+func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 	t.Parallel()
 	const n = 10
 	testkit.Each(t, map[string]func(*pulsar.ConsumerOptions){
@@ -262,7 +262,7 @@ func firstOf(t *testing.T, consumers ...*redelivery.Consumer) (msg pulsar.Messag
 }
 
 // A cumulative ack settles what came before its message, whatever became of the message itself.
-func TestCumulativeAckOfASettledMessageSettlesEarlierOnes(t *testing.T) {
+func TestCumulativeAckOfSettledMessageSettlesEarlierOnes(t *testing.T) {
 	t.Parallel()
 	const waiting, held, last = 3, 3, 6
 	for _, kind := range []string{"Exclusive", "Failover"} {
@@ -318,7 +318,7 @@ func besides(tb testing.TB, waiting int) (ack func()) {
 
 // What waits in another partition does not matter. The bound is wide: looking at all of it takes a hundred times as
 // long.
-func TestCumulativeAckBesideAnotherPartition(t *testing.T) {
+func TestCumulativeAckBesideWaitingPartitionIsCheap(t *testing.T) {
 	cost := func(waiting int) time.Duration {
 		ack := besides(t, waiting)
 		best := time.Hour

@@ -17,7 +17,7 @@ import (
 )
 
 // Bad input is answered with an error that names it, or a warning and a count, and never with a panic.
-func TestBadMessagesAndIDs(t *testing.T) {
+func TestBadMessagesAndIDsAreRefused(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, log *bytes.Buffer) {
 		var (
 			nilMsg   pulsar.Message
@@ -65,7 +65,7 @@ func TestBadMessagesAndIDs(t *testing.T) {
 	})
 }
 
-func TestForeignMessageAndIDOfAKnownMessage(t *testing.T) {
+func TestForeignIDOfKnownMessageSettlesIt(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		id := inner.Deliver(1)
 		testkit.Receive(t, c)
@@ -76,7 +76,7 @@ func TestForeignMessageAndIDOfAKnownMessage(t *testing.T) {
 	})
 }
 
-func TestNackIDOfAnUnknownMessage(t *testing.T) {
+func TestNackIDOfUnknownMessageWaitsByPolicy(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		c.NackID(pulsar.NewMessageID(3, 3, 0, 0))
 		time.Sleep(time.Minute)
@@ -92,7 +92,7 @@ func TestNackIDOfAnUnknownMessage(t *testing.T) {
 type foreignID struct{ pulsar.MessageID }
 
 // Bytes of somebody else name a batch of a size that there is no memory for.
-func TestAnIDOfAHugeBatch(t *testing.T) {
+func TestIDOfHugeBatchTakesNoMemory(t *testing.T) {
 	var data []byte
 	for field, v := range map[protowire.Number]uint64{1: 1, 2: 1, 4: 0, 6: 1<<31 - 1} {
 		data = protowire.AppendVarint(protowire.AppendTag(data, field, protowire.VarintType), v)
@@ -110,7 +110,7 @@ type incomparable struct {
 	_ []byte
 }
 
-func TestAnIDThatCannotBeCompared(t *testing.T) {
+func TestIncomparableIDIsRefusedInLists(t *testing.T) {
 	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
 	s.Publish(testkit.Entries(1)...)
 	id := incomparable{MessageID: testkit.Receive(t, c).ID()}
@@ -120,7 +120,7 @@ func TestAnIDThatCannotBeCompared(t *testing.T) {
 
 // An id is found in its partition, though it came from somewhere else and the message is forgotten, or another one was
 // nacked by an id that the Consumer does not know.
-func TestIDsOfPartitions(t *testing.T) {
+func TestIDOfForgottenMessageIsFoundInItsPartition(t *testing.T) {
 	t.Parallel()
 	t.Run("cumulative", func(t *testing.T) {
 		t.Parallel()
@@ -224,7 +224,7 @@ func TestShadowTopicIsNotItsSource(t *testing.T) {
 }
 
 // An id says how large its batch is, and anybody can make one up.
-func TestNackIDOfAHugeBatchIndexIsCheap(t *testing.T) {
+func TestNackIDOfHugeBatchIndexIsCheap(t *testing.T) {
 	c, _ := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -235,7 +235,7 @@ func TestNackIDOfAHugeBatchIndexIsCheap(t *testing.T) {
 }
 
 // Ledger ids are unique in a topic, not in a cluster: a shadow topic has its source's.
-func TestEqualIDsOfTwoTopics(t *testing.T) {
+func TestEqualIDsOfTwoTopicsAreTwoMessages(t *testing.T) {
 	for name, kind := range testkit.SubscriptionTypes {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestSubscribeSwitchesIndexAcksOn(t *testing.T) {
 
 // After a consumer left in the middle of a batch, its successor gets the rest if the broker keeps batch-index
 // acknowledgements, else all of the batch. Its Stats say which.
-func TestRestOfABatchAfterARestart(t *testing.T) {
+func TestRestOfBatchComesAfterRestart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		server []pulsartest.Option

@@ -15,7 +15,7 @@ import (
 )
 
 // Two acks at once, the first is refused, the message is nacked meanwhile: Chan.
-func TestTwoAcksOfWhichOneIsRefused(t *testing.T) {
+func TestSecondAckAfterRefusedFirstSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
 		inner.Deliver(1)
@@ -46,7 +46,7 @@ func TestTwoAcksOfWhichOneIsRefused(t *testing.T) {
 }
 
 // Of two calls that settle a message one waits for the other, and tries by itself if that fails.
-func TestAnAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
+func TestAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"Ack":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
 		"AckIDList": func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckIDList([]pulsar.MessageID{m.ID()}) },
@@ -76,7 +76,7 @@ func TestAnAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 }
 
 // The application's policies and interceptors may panic.
-func TestAPanicEndsSettling(t *testing.T) {
+func TestPanicDuringAckReleasesTheMessage(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		msg := testkit.Receive(t, c)
@@ -89,7 +89,7 @@ func TestAPanicEndsSettling(t *testing.T) {
 }
 
 // Nothing is redelivered that was acknowledged cumulatively, nacked afterwards or not.
-func TestANackAfterACumulativeAckIsLate(t *testing.T) {
+func TestNackAfterCumulativeAckIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
 		var msgs []pulsar.Message
@@ -107,7 +107,7 @@ func TestANackAfterACumulativeAckIsLate(t *testing.T) {
 }
 
 // The copy that was asked for comes while an Ack is under way that fails.
-func TestCopyThatCameWhileSettlingFailedIsRequestedAtOnce(t *testing.T) {
+func TestCopyReceivedDuringFailedAckIsRequestedAtOnce(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		msg := testkit.Receive(t, c)

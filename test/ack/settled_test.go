@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func TestDeliveryOfNackedAndAckedMessagesSaysSo(t *testing.T) {
+func TestDeliveryReportsWaitingAndSettled(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -35,7 +35,7 @@ func TestDeliveryOfNackedAndAckedMessagesSaysSo(t *testing.T) {
 }
 
 // A message that is acknowledged several times, at once too, is reported once.
-func TestAckedIsReportedOnce(t *testing.T) {
+func TestRepeatedAckIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	const n = 20
 	b := testkit.NewBroker(t)
@@ -57,7 +57,7 @@ func TestAckedIsReportedOnce(t *testing.T) {
 }
 
 // A message waits in memory as the application has it.
-func TestAMessageThatTheApplicationChanges(t *testing.T) {
+func TestMessageChangedByTheApplicationWaitsAsItIs(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

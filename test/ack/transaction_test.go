@@ -21,7 +21,7 @@ type transaction struct{ pulsar.Transaction }
 
 // An abort makes the broker send the message again, and nothing tells: what comes after AckWithTxn is the
 // application's.
-func TestAfterAnAbortMessagesAreHandedOut(t *testing.T) {
+func TestMessagesOfAbortedTransactionAreRedelivered(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), time.Millisecond))
@@ -52,7 +52,7 @@ func TestAckWithTxnOfABatchIsRefusedWithDefaultIndexAcks(t *testing.T) {
 }
 
 // Upstream panics for a transaction that is not its own.
-func TestAForeignTransaction(t *testing.T) {
+func TestForeignTransactionIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -65,7 +65,7 @@ func TestAForeignTransaction(t *testing.T) {
 }
 
 // Transactions need a real broker, and one of their own: where they are on, every topic waits for what they left.
-func TestTransactions(t *testing.T) {
+func TestTransactionsCommitAndAbort(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("PULSAR_URL") == "" {
 		t.Skip("PULSAR_URL is not set")

@@ -21,7 +21,7 @@ type unwrappable struct{ asReceived }
 
 func (m unwrappable) Unwrap() pulsar.Message { return m.Message }
 
-func TestStaleDeliveryInAWrapperIsRefused(t *testing.T) {
+func TestStaleWrappedDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
 		t.Parallel()

@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func TestNacksAfterClose(t *testing.T) {
+func TestNackAfterCloseIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -53,7 +53,7 @@ var busy = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 const closes = 8 // of each, 56 together
 
 // Upstream can deadlock in Close and in what is called at the same time. The load is this test's own: the others wait.
-func TestCloseUnderLoad(t *testing.T) {
+func TestCloseUnderLoadReturns(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, busy, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
 		t.Parallel()
@@ -138,7 +138,7 @@ func finishes(t *testing.T, calls *sync.WaitGroup, within time.Duration) {
 }
 
 // What goes on at the same time may fail, but it returns.
-func TestEverythingAtOnce(t *testing.T) {
+func TestAllVerbsAtOnceReturn(t *testing.T) {
 	t.Parallel()
 	for name, adjust := range busy {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	}
 }
 
-func TestUnsubscribeWhileTheConsumerIsBusy(t *testing.T) {
+func TestUnsubscribeOfBusyConsumerReturns(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {
 		return
@@ -211,7 +211,7 @@ func TestUnsubscribeWhileTheConsumerIsBusy(t *testing.T) {
 }
 
 // A consumer that gave up reconnecting has closed itself. Why is told for each of its topics, also for the last one.
-func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
+func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 	t.Parallel()
 	once := uint(1)
 	testkit.Each(t, map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
@@ -263,7 +263,7 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 }
 
 // Upstream unsubscribes from several topics one after the other, and waits for ever for one that is closed.
-func TestCloseWhileItUnsubscribes(t *testing.T) {
+func TestCloseDuringUnsubscribeReturns(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {
 		return
@@ -292,7 +292,7 @@ func TestCloseWhileItUnsubscribes(t *testing.T) {
 	}
 }
 
-func TestZeroQueueConsumerClosesWhileItWaits(t *testing.T) {
+func TestCloseOfWaitingZeroQueueConsumerReturns(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	opts := b.Options(b.NewTopic(0), pulsar.Shared)
@@ -328,7 +328,7 @@ func (x *closer) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID)        { x
 func (x *closer) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID) { x.close(c) }
 func (x *closer) OnConsumerClose(c pulsar.Consumer, _ error)                 { x.close(c) }
 
-func TestCloseInTheInterceptorsThatCloseWaitsFor(t *testing.T) {
+func TestCloseInInterceptorsOfPartitionsReturns(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*redelivery.Consumer, pulsar.Message){
 		"close": func(*redelivery.Consumer, pulsar.Message) {},
@@ -355,7 +355,7 @@ func TestCloseInTheInterceptorsThatCloseWaitsFor(t *testing.T) {
 }
 
 // Where somebody closes the client what was prefetched is not handed out any more: it could not be acknowledged.
-func TestClientIsClosed(t *testing.T) {
+func TestCloseOfClientEndsTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, topics := range map[string]int{"one topic": 1, "two topics": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -392,7 +392,7 @@ func TestClientIsClosed(t *testing.T) {
 
 // What upstream's own tests found to differ from client.Subscribe; see test/upstream.
 
-func TestAckIDListAfterCloseTellsOfEachMessage(t *testing.T) {
+func TestAckIDListAfterCloseReportsEachMessage(t *testing.T) {
 	c, inner := testkit.SubscribeFake(t, pulsar.Shared)
 	inner.Deliver(1)
 	inner.Deliver(2)
@@ -409,7 +409,7 @@ func TestAckIDListAfterCloseTellsOfEachMessage(t *testing.T) {
 	require.ErrorIs(t, c.AckIDList(nil), redelivery.ErrClosed)
 }
 
-func TestUnsubscribeWithoutQueueWhileReceiving(t *testing.T) {
+func TestUnsubscribeOfReceivingZeroQueueConsumerReturns(t *testing.T) {
 	if testkit.InOwnProcess(t) {
 		return
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // What the last nack has published elsewhere, and is not acknowledged yet, is waited for.
-func TestGiveBackAfterTheLastNack(t *testing.T) {
+func TestGiveBackWaitsForDeadLetters(t *testing.T) {
 	t.Parallel()
 	t.Run("dead letter", func(t *testing.T) {
 		t.Parallel()
@@ -51,7 +51,7 @@ func TestGiveBackAfterTheLastNack(t *testing.T) {
 }
 
 // A subscription that was deleted is not made again.
-func TestGiveBackAfterUnsubscribe(t *testing.T) {
+func TestGiveBackAfterUnsubscribeIsRefused(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]func(*redelivery.Consumer) error{
 		"Unsubscribe": (*redelivery.Consumer).Unsubscribe, "UnsubscribeForce": (*redelivery.Consumer).UnsubscribeForce,
@@ -94,7 +94,7 @@ func TestGiveBackEmptiesTheMessageChannel(t *testing.T) {
 }
 
 // Whoever is told that there is a Consumer may give back, at once.
-func TestGiveBackByObservers(t *testing.T) {
+func TestGiveBackInObserverReturns(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -141,7 +141,7 @@ func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 }
 
 // A message that was asked for before GiveBack is in time afterwards: no answer to that comes by the next consumer.
-func TestAskedForBeforeGiveBack(t *testing.T) {
+func TestRequestBeforeGiveBackIsInTime(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

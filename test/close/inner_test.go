@@ -47,7 +47,7 @@ func (s slowToClose) Close() {
 }
 
 // Upstream's Seek hangs when somebody else takes messages, and so does a zero-queue consumer's Close.
-func TestNobodyReceivesWhileTheInnerConsumerCloses(t *testing.T) {
+func TestInnerConsumerClosesWithoutReceivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
 		c, err := redelivery.Wrap(slowToClose{inner}, testkit.LogTo(io.Discard))
@@ -65,7 +65,7 @@ func TestNobodyReceivesWhileTheInnerConsumerCloses(t *testing.T) {
 	})
 }
 
-func TestReceiveReturnsWhenTheInnerConsumerIsGone(t *testing.T) {
+func TestReceiveReturnsWhenInnerConsumerIsGone(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Close()
 		for range 2 {
@@ -77,7 +77,7 @@ func TestReceiveReturnsWhenTheInnerConsumerIsGone(t *testing.T) {
 }
 
 // The probe may take a message, and then it is not known whose.
-func TestAHealthyPreparedConsumerIsNotProbed(t *testing.T) {
+func TestHealthyInnerConsumerIsNotProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
 		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{})

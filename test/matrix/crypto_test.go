@@ -98,7 +98,7 @@ func encryptedDeadLetters(b *testkit.Broker, k testkit.KeyReader, topic string, 
 }
 
 // It counts as delivered, but no copy goes to the dead letters that could be read by whoever has no key.
-func TestUndecryptableIsADeadLetterOnceItIsDecrypted(t *testing.T) {
+func TestUndecryptableIsDeadLetterOnceDecrypted(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
 	topic := b.NewTopic(0)
@@ -116,7 +116,7 @@ func TestUndecryptableIsADeadLetterOnceItIsDecrypted(t *testing.T) {
 }
 
 // Early copies are held, and the application cannot read them any more than the others.
-func TestUndecryptableWhileTheTopicIsUnloaded(t *testing.T) {
+func TestUndecryptableMessageIsHeldOverUnload(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
 	topic := b.NewTopic(0)
@@ -150,7 +150,7 @@ func TestUndecryptableWhileTheTopicIsUnloaded(t *testing.T) {
 }
 
 // A zero-queue consumer does not tell what it could not decrypt, and would end the program.
-func TestUndecryptableWithoutQueue(t *testing.T) {
+func TestUndecryptableOfZeroQueueConsumerStaysAtTheBroker(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
 	topic := b.NewTopic(0)
@@ -180,7 +180,7 @@ func TestUndecryptableWithoutQueue(t *testing.T) {
 }
 
 // Without Decryption every encrypted message is one that nobody can decrypt.
-func TestUndecryptableWithoutDecryption(t *testing.T) {
+func TestUndecryptableWithoutDecryptionStaysAtTheBroker(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
 	topic := b.NewTopic(0)
@@ -199,7 +199,7 @@ func TestUndecryptableWithoutDecryption(t *testing.T) {
 	require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 7 }, 5*time.Second, 50*time.Millisecond)
 }
 
-func TestCryptoFailureActions(t *testing.T) {
+func TestCryptoFailureActionsAreKept(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]int{"consume": crypto.ConsumerCryptoFailureActionConsume, "discard": crypto.ConsumerCryptoFailureActionDiscard},
 		func(t *testing.T, action int) {
@@ -264,7 +264,7 @@ func TestUndecryptedIsNoDeadLetter(t *testing.T) {
 }
 
 // An empty message comes out of the dead letter topic empty, and not as its ciphertext.
-func TestEmptyDeadLettersThatAreEncrypted(t *testing.T) {
+func TestEmptyEncryptedDeadLetterStaysEmpty(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
 	topic := b.NewTopic(0)

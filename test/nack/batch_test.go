@@ -25,7 +25,7 @@ func (r *requests) OnAcknowledge(pulsar.Consumer, pulsar.MessageID)        {}
 func (r *requests) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) { r.n.Add(1) }
 
 // Upstream and the Java client answer with 300 to 4,600 deliveries.
-func TestBatchNackedBitByBit(t *testing.T) {
+func TestBatchNackedOneByOneIsRequestedOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		messages       int
@@ -79,7 +79,7 @@ func TestBatchNackedBitByBit(t *testing.T) {
 	}
 }
 
-func TestThousandWaitOverUnloads(t *testing.T) {
+func TestThousandWaitingMessagesOutliveUnloads(t *testing.T) {
 	t.Parallel()
 	const n = 1000
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
@@ -145,7 +145,7 @@ func TestThousandWaitOverUnloads(t *testing.T) {
 }
 
 // One message of a batch fails a few times, while its siblings are handled, or still wait to be, or long after.
-func TestGoodSiblingsOfABadMessageAreHandledOnce(t *testing.T) {
+func TestGoodSiblingsOfBadMessageAreHandledOnce(t *testing.T) {
 	t.Parallel()
 	const n, consumers, tries = 40, 3, 4
 	for _, index := range []bool{false, true} {

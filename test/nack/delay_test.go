@@ -44,7 +44,7 @@ func TestDelaysAreExact(t *testing.T) {
 	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Minute, Multiplier: 2}), testkit.FromBroker)
 }
 
-func TestAnEarlyCopyIsHeldUntilDue(t *testing.T) {
+func TestEarlyCopyIsHeldUntilDue(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		start := time.Now()
@@ -64,7 +64,7 @@ func TestAnEarlyCopyIsHeldUntilDue(t *testing.T) {
 
 // Where a nacked message waits: in memory, from which it comes back on time, or at the broker, which is asked for it
 // then.
-func TestWhereANackedMessageWaits(t *testing.T) {
+func TestNackedMessageWaitsInMemoryOrAtTheBroker(t *testing.T) {
 	const memory, broker = true, false
 	for name, test := range map[string]struct {
 		kind    pulsar.SubscriptionType
@@ -111,7 +111,7 @@ func TestWhereANackedMessageWaits(t *testing.T) {
 }
 
 // Late counts redeliveries that were late, not those that nobody took.
-func TestLateDoesNotCountASlowApplication(t *testing.T) {
+func TestLateStatIgnoresSlowApplication(t *testing.T) {
 	t.Parallel()
 	for kind := range testkit.SubscriptionTypes {
 		t.Run(kind, func(t *testing.T) {

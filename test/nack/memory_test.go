@@ -18,7 +18,7 @@ import (
 
 // One message of each batch waits, and keeps the whole batch alive: the limit is for what is kept, and a batch counts
 // once however many of its messages wait.
-func TestHeldBatchesOfABrokerAreCountedWhole(t *testing.T) {
+func TestMemoryLimitCountsWaitingBatchWhole(t *testing.T) {
 	t.Parallel()
 	const batches, messages, size = 20, 50, 10_000
 	const all = batches * messages * size // bytes
@@ -54,7 +54,7 @@ func TestHeldBatchesOfABrokerAreCountedWhole(t *testing.T) {
 	held()
 }
 
-func TestMemoryDoesNotGrow(t *testing.T) {
+func TestMemoryDoesNotGrowWithHandledMessages(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, f *testkit.Fake, _ *bytes.Buffer) {
 		ctx := context.Background()
 		next := int64(0)
@@ -129,7 +129,7 @@ func (tagged) Properties() map[string]string {
 	return map[string]string{"tag": string(make([]byte, 8<<10))}
 }
 
-func TestPropertiesCountForTheMemoryLimit(t *testing.T) {
+func TestMemoryLimitCountsProperties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, limit = 400, 1 << 20
 		c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithMemoryLimit(limit), redelivery.WithNackRedeliveryDelay(time.Hour), testkit.LogTo(t.Output()))

@@ -15,7 +15,7 @@ import (
 )
 
 // The answer to a request waits behind a minute of work; meanwhile it must not be asked for again.
-func TestOneRequestIsEnoughInVirtualTime(t *testing.T) {
+func TestSlowApplicationIsAnsweredByOneRequest(t *testing.T) {
 	for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
 		"Nack":   (*redelivery.Consumer).Nack,
 		"NackID": func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
@@ -45,7 +45,7 @@ func TestOneRequestIsEnoughInVirtualTime(t *testing.T) {
 }
 
 // The broker does not send what it knows to be acknowledged: to ask for it is in vain, and a rewind for all the others.
-func TestNackAfterAnAckAsksNoMoreThanOnce(t *testing.T) {
+func TestNackAfterAckRequestsAtMostOnce(t *testing.T) {
 	for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
 		"Nack":   (*redelivery.Consumer).Nack,
 		"NackID": func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },

@@ -68,7 +68,7 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 }
 
 // What does not fit the memory limit comes from the broker, which counts it on Shared and Key_Shared.
-func TestSnoozeBeyondTheMemoryLimit(t *testing.T) {
+func TestSnoozeBeyondMemoryLimitComesFromBroker(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
 		t.Parallel()
@@ -92,7 +92,7 @@ func TestSnoozeBeyondTheMemoryLimit(t *testing.T) {
 }
 
 // Where long snoozes move to the retry topic, more messages can be snoozed than the broker allows to be unacknowledged.
-func TestMoreSnoozesThanMayBeUnacknowledged(t *testing.T) {
+func TestSnoozesMayExceedTheLimitOfUnackedMessages(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	if b.InProcess != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // NackID of an id that nothing is known of, on one topic.
-func TestNackIDBeforeAnythingWasReceived(t *testing.T) {
+func TestNackIDBeforeFirstReceiveSparesOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
 		c.NackID(pulsar.NewMessageID(1, 1, 0, 0))
@@ -31,7 +31,7 @@ func TestNackIDBeforeAnythingWasReceived(t *testing.T) {
 }
 
 // A nack of an earlier hand-over, by the ConsumerMessage that Chan gave.
-func TestAStaleNackOfAConsumerMessage(t *testing.T) {
+func TestStaleNackOfConsumerMessageIsIgnored(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(time.Second))
@@ -59,7 +59,7 @@ type nothingWrapped struct {
 
 func (w nothingWrapped) ID() pulsar.MessageID { return w.id }
 
-func TestNackOfAWrapperOfNothing(t *testing.T) {
+func TestNackOfEmptyWrapperDoesNotPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithMemoryLimit(0))
 		id := inner.Deliver(1)
@@ -68,7 +68,7 @@ func TestNackOfAWrapperOfNothing(t *testing.T) {
 	})
 }
 
-func TestDeadLetterOfAWrapperOfNothing(t *testing.T) {
+func TestDeadLetterOfEmptyWrapperIsRefused(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)
 	b.Send(topic, 1, false)

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func TestPIP130Scaled(t *testing.T) { // its table divided by 50
+func TestAckTimeoutBackoffFollowsPIP130(t *testing.T) { // its table divided by 50
 	t.Parallel()
 	const n = 40
 	b := testkit.NewBroker(t)
@@ -48,7 +48,7 @@ func TestPIP130Scaled(t *testing.T) { // its table divided by 50
 }
 
 // The broker lets a consumer have 50,000 messages unacknowledged.
-func TestFiftyThousandTimeOut(t *testing.T) { // not beside others: it has to be fast enough
+func TestFiftyThousandMessagesTimeOut(t *testing.T) { // not beside others: it has to be fast enough
 	b := testkit.NewBroker(t)
 	n, others, timeout := 50_000, 2000, 20*time.Second
 	if b.InProcess != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // The ack timeout of one message does not have the broker send all others again, of which the application has copies.
-func TestAnAckTimeoutDoesNotRewind(t *testing.T) {
+func TestAckTimeoutDoesNotRewind(t *testing.T) {
 	t.Parallel()
 	const n = 100
 	testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
@@ -74,7 +74,7 @@ func TestAckTimeoutOfZeroIsNone(t *testing.T) {
 	require.Zero(t, d.AckDeadline)
 }
 
-func TestInProgressBeforeTheClockStarts(t *testing.T) {
+func TestInProgressBeforeItsClockStartsReturns(t *testing.T) {
 	var started chan struct{}
 	policy := backoff.Func(func(uint32) time.Duration { <-started; return 0 })
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -166,7 +166,7 @@ func TestSettlingEndsTheAckTimeout(t *testing.T) {
 	}
 }
 
-func TestInProgress(t *testing.T) {
+func TestInProgressRenewsTheAckTimeout(t *testing.T) {
 	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
 		require.Error(t, c.InProgress(nil))
 		inner.Deliver(1)

@@ -52,7 +52,7 @@ func failAll(t *testing.T, b *testkit.Broker, topic string, c *redelivery.Consum
 }
 
 // A log whose topic is unloaded, or deleted, is back a moment later with all that was known.
-func TestAttemptLogIsBack(t *testing.T) {
+func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 	if race.Enabled {
 		t.Skip("pulsar-client-go's producer replaces its encryptor when it reconnects, while its other goroutine sends")
 	}
@@ -96,7 +96,7 @@ func TestAttemptLogIsBack(t *testing.T) {
 
 // With a log that cannot be written to, Subscribe fails, or goes on without it if it is optional: nothing is lost or
 // stuck, and it is said.
-func TestAttemptLogIsRefused(t *testing.T) {
+func TestRefusedAttemptLogFailsSubscribeUnlessOptional(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
 	topic := b.NewTopic(0)
@@ -124,7 +124,7 @@ func TestAttemptLogIsRefused(t *testing.T) {
 }
 
 // A log that is slow, or that loses what it is sent for a while, delays nothing.
-func TestAttemptLogIsSlow(t *testing.T) {
+func TestSlowAttemptLogDelaysNothing(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]pulsartest.Verdict{"slow": pulsartest.Pass.After(250 * time.Millisecond),
 		"quota": pulsartest.Fail("ProducerBlockedQuotaExceededException", "full")} {

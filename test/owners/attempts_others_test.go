@@ -44,7 +44,7 @@ func ackDue(t *testing.T, c *redelivery.Consumer, due map[string]time.Time) {
 
 // A batch of which some messages are settled and some failed goes on with the next consumer, whether or not the broker
 // knows what of it is acknowledged. Where it does not, what was settled comes again, and counts as new.
-func TestAttemptsOfAPartOfABatch(t *testing.T) {
+func TestAttemptsOfHalfSettledBatchGoOn(t *testing.T) {
 	t.Parallel()
 	for _, indexed := range []bool{false, true} {
 		for kind := range testkit.SubscriptionTypes {
@@ -89,7 +89,7 @@ func TestAttemptsOfAPartOfABatch(t *testing.T) {
 }
 
 // A key that moves takes counts and due times along.
-func TestAttemptsOfAKeyThatMoves(t *testing.T) {
+func TestAttemptsMoveWithTheirKey(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -105,7 +105,7 @@ func TestAttemptsOfAKeyThatMoves(t *testing.T) {
 
 // Consumers without a log may come before, after and beside those with one. What they settle keeps its record, which
 // does no harm.
-func TestAttemptsBesideAPlainConsumer(t *testing.T) {
+func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -156,7 +156,7 @@ func TestAttemptsBesideAPlainConsumer(t *testing.T) {
 }
 
 // A shadow topic has the ids of its source, and a log of its own.
-func TestAttemptsOfAShadowTopic(t *testing.T) {
+func TestAttemptsOfShadowTopicAreItsOwn(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	if b.InProcess != nil {

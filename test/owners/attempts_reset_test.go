@@ -24,7 +24,7 @@ const killedThenReset = "REDELIVERY_TEST_KILLED_THEN_RESET"
 // operator resets the cursor. Each comes again as a new message if the log of attempts was forgotten, before the reset
 // or after it, and without that if the process lived long enough to remove its records. Else each comes with its old
 // count, and its next failure makes a dead letter of it.
-func TestCursorResetAfterAKill(t *testing.T) {
+func TestCursorResetAfterKillKeepsUnforgottenCounts(t *testing.T) {
 	if how := os.Getenv(killedThenReset); how != "" {
 		succeedAtTheThird(t, strings.Fields(how))
 		return
@@ -51,7 +51,7 @@ func TestCursorResetAfterAKill(t *testing.T) {
 			before := time.Now().Add(-time.Minute)
 			b.Send(topic, n, false)
 
-			child, line := testkit.StartProcess(t, "TestCursorResetAfterAKill", fmt.Sprintf("%s=%s %s %d", killedThenReset, b.URL, topic, n))
+			child, line := testkit.StartProcess(t, "TestCursorResetAfterKillKeepsUnforgottenCounts", fmt.Sprintf("%s=%s %s %d", killedThenReset, b.URL, topic, n))
 			require.Equal(t, "acknowledged\n", line)
 			time.Sleep(c.lives)
 			testkit.Kill(t, child)

@@ -66,7 +66,7 @@ func TestAttemptsOutliveTheConsumer(t *testing.T) {
 }
 
 // A wrapped consumer has a log too.
-func TestAttemptsOutliveAWrappedConsumer(t *testing.T) {
+func TestAttemptsOutliveTheWrappedConsumer(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -85,7 +85,7 @@ func TestAttemptsOutliveAWrappedConsumer(t *testing.T) {
 }
 
 // The options that a log needs, and those that it does not go together with.
-func TestAttemptLogOptions(t *testing.T) {
+func TestAttemptLogRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	opts := b.Options(b.NewTopic(0), pulsar.Shared)
@@ -119,7 +119,7 @@ func TestAttemptLogOptions(t *testing.T) {
 }
 
 // What pulsar-client-go logs goes to the application's log too, where an error at each start would be looked into.
-func TestStartWithALogOfAttemptsLogsNoError(t *testing.T) {
+func TestStartWithAttemptLogLogsNoError(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	var log logtest.Buffer

@@ -51,7 +51,7 @@ func receives(f *testkit.Fake, opts pulsar.ConsumerOptions, n int64) {
 // A consumer of Failover joins, and is told that it is not the active one before Subscribe has returned. When the
 // active one leaves, the broker sends it what is published meanwhile, and after the failover delay, when it tells, all
 // that is not acknowledged. That comes first.
-func TestFailoverTakeOverBeginsWithTheOldest(t *testing.T) {
+func TestFailoverTakeoverBeginsWithTheOldest(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(1) // of a partition the consumer with the first name is the active one
@@ -74,7 +74,7 @@ func TestFailoverTakeOverBeginsWithTheOldest(t *testing.T) {
 }
 
 // The same, with a consumer that is told during subscribe.
-func TestToldToBeInactiveBeforeSubscribeReturns(t *testing.T) {
+func TestInactiveNoticeDuringSubscribeIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
 		var opts pulsar.ConsumerOptions
@@ -98,7 +98,7 @@ func TestToldToBeInactiveBeforeSubscribeReturns(t *testing.T) {
 
 // What was received before a partition became this consumer's is taken afterwards: the broker sends it again, after
 // older messages.
-func TestReceivedBeforeItBecameActive(t *testing.T) {
+func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
 		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover})
@@ -123,7 +123,7 @@ func TestReceivedBeforeItBecameActive(t *testing.T) {
 
 // Failover, Chan, cumulative acks: another partition becomes inactive while a message is on offer and a nacked one is
 // due.
-func TestAnotherPartitionBecomesInactive(t *testing.T) {
+func TestInactivePartitionSparesOtherOffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
 		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover}, redelivery.WithNackRedeliveryDelay(time.Second))

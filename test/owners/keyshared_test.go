@@ -17,7 +17,7 @@ import (
 
 // A consumer joins Key_Shared while another fails on a message of each key, again and again. It gets those of the keys
 // that are its own from now on.
-func TestAJoiningConsumerGetsKeysThatFail(t *testing.T) {
+func TestJoiningConsumerGetsFailingKeys(t *testing.T) {
 	t.Parallel()
 	const keys, atLeast = 50, 10 // half of them move
 	for _, name := range []string{"wrapped", "plain"} {
@@ -67,7 +67,7 @@ func TestAJoiningConsumerGetsKeysThatFail(t *testing.T) {
 }
 
 // Messages wait while another consumer joins, which takes over some of their keys.
-func TestNothingIsEarlyWhenAConsumerJoinsKeyShared(t *testing.T) {
+func TestJoiningConsumerGetsNoKeyEarly(t *testing.T) {
 	t.Parallel()
 	const n, delay = 60, 3 * time.Second
 	b := testkit.NewBroker(t)

@@ -32,7 +32,7 @@ func (k slowKeys) PrivateKey(name string, meta map[string]string) (*crypto.Encry
 
 // Upstream reads on for a while after it has noticed that a connection is lost, here since a key takes long. What it
 // reads is cleared before the next connection, and what comes by that is handed out all the same.
-func TestMessagesAfterALostConnectionAreHandedOut(t *testing.T) {
+func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
 		t.Run(name, func(t *testing.T) {

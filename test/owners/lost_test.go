@@ -54,7 +54,7 @@ func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error)
 
 // After a lost connection another consumer may have a message on Shared and Key_Shared. Reclaim gives it back: if it is
 // this consumer's after all, it is delivered again, and that does not count. On Exclusive nobody else can have it.
-func TestReclaimAfterALostConnection(t *testing.T) {
+func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestReclaimAfterALostConnection(t *testing.T) {
 }
 
 // A message that is not upstream's, and has no topic, is nobody's.
-func TestReclaimOfAForeignMessage(t *testing.T) {
+func TestReclaimOfForeignMessageIsRefused(t *testing.T) {
 	c, opts := testkit.SubscribeFakeWith(t, testkit.NewFake(), pulsar.ConsumerOptions{Type: pulsar.Shared})
 	opts.BackOffPolicyFunc() // a connection is lost
 	ours, err := c.Reclaim(identified{id: pulsar.NewMessageID(1, 1, 0, 0)})

@@ -13,7 +13,7 @@ import (
 )
 
 // Messages of one topic come back after another one that matches the pattern was deleted, with its three partitions.
-func TestAPartitionedTopicOfAPatternVanishes(t *testing.T) {
+func TestPatternOutlivesDeletedPartitionedTopic(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Exclusive", "Shared"} {
 		t.Run(kind, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestAPartitionedTopicOfAPatternVanishes(t *testing.T) {
 }
 
 // A topic whose subscription somebody else has taken is lost to the consumer, the others that match are not.
-func TestATopicOfAPatternThatIsBusyDoesNotEndTheConsumer(t *testing.T) {
+func TestPatternOutlivesBusyTopic(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pattern", "plain pattern", "topics"} {
 		t.Run(name, func(t *testing.T) {

@@ -100,7 +100,7 @@ var twoTopics = map[string]func(*lookups, *pulsar.ConsumerOptions) (healthy, bro
 
 // What is nacked or times out of one topic comes back while another topic, partition or the retry topic cannot
 // reconnect.
-func TestATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
+func TestTopicThatCannotReconnectSparesOthers(t *testing.T) {
 	t.Parallel()
 	fails := map[string]redelivery.Option{
 		"nack": redelivery.WithNackRedeliveryDelay(time.Second), "ack timeout": redelivery.WithAckTimeout(2 * time.Second),

@@ -18,7 +18,7 @@ import (
 )
 
 // What waits over an unload comes once more, on time, and counts on; what was acknowledged does not come.
-func TestUnloadWhileMessagesWait(t *testing.T) {
+func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 	t.Parallel()
 	const n, rounds, delay = 30, 3, 2 * time.Second
 	fail := func(c *redelivery.Consumer, way string, msg pulsar.Message) {
@@ -148,7 +148,7 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 
 // Upstream groups acknowledgements for up to 100 ms, and requests go ahead of them: the broker, which rewinds, sends
 // what was acknowledged again.
-func TestARequestOvertakesAcknowledgements(t *testing.T) {
+func TestRequestAheadOfGroupedAcksRedeliversNothing(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
 		if kind != pulsar.Exclusive && kind != pulsar.Failover {
@@ -183,7 +183,7 @@ func TestARequestOvertakesAcknowledgements(t *testing.T) {
 
 // What was between upstream and the Consumer when a partition was unloaded may be another consumer's by now: no more
 // than with a plain consumer, whose channel has ten. Of a topic without partitions nothing of it is handed out.
-func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
+func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]int{"partition": 1, "no partitions": 0}, func(t *testing.T, partitions int) {
 		t.Parallel()

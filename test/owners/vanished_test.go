@@ -16,7 +16,7 @@ import (
 )
 
 // What waits of one topic is asked for although another topic has vanished, to which there is no connection any more.
-func TestATopicVanishesWhileMessagesOfAnotherWait(t *testing.T) {
+func TestVanishedTopicSparesWaitingMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pattern", "topics"} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestATopicVanishesWhileMessagesOfAnotherWait(t *testing.T) {
 }
 
 // A pattern's topics come and go, each with a consumer of its own.
-func TestAVanishedTopicIsForgotten(t *testing.T) {
+func TestVanishedTopicIsForgotten(t *testing.T) {
 	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
 	var gone []weak.Pointer[testkit.StandIn]
 	for i := range 10 {

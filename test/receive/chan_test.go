@@ -21,7 +21,7 @@ import (
 )
 
 // Receive and Chan have the same messages, as upstream's have.
-func TestReceiveBesideChan(t *testing.T) {
+func TestReceiveBesideChanSharesMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]chan pulsar.ConsumerMessage{"Chan": nil, "MessageChannel": make(chan pulsar.ConsumerMessage, 10)},
 		func(t *testing.T, channel chan pulsar.ConsumerMessage) {
@@ -66,7 +66,7 @@ func TestReceiveBesideChan(t *testing.T) {
 		})
 }
 
-func TestChanHandsOutTheConsumer(t *testing.T) {
+func TestChanDeliversTheConsumer(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		cm := <-c.Chan()
@@ -84,7 +84,7 @@ func TestChanHasNoBuffer(t *testing.T) {
 }
 
 // Several consumers may have one MessageChannel: what is there of others stays, in its order.
-func TestAMessageChannelOfSeveral(t *testing.T) {
+func TestSharedMessageChannelKeepsMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {
 		return
@@ -126,7 +126,7 @@ func TestAMessageChannelOfSeveral(t *testing.T) {
 }
 
 // The redelivery is ready for whoever reads the channel next, and then its message is acknowledged.
-func TestChanHandsOutNothingThatWasAcknowledgedMeanwhile(t *testing.T) {
+func TestChanDropsRedeliveryAckedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for how, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"Ack": (*redelivery.Consumer).Ack,
@@ -165,7 +165,7 @@ func TestChanHandsOutNothingThatWasAcknowledgedMeanwhile(t *testing.T) {
 
 // A goroutine acknowledges a message that Chan offers once more, or seeks. After that call has returned, the channel
 // does not have the message.
-func TestChanHandsOutNothingThatWasSettledBefore(t *testing.T) {
+func TestChanDropsOfferSettledBefore(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // the more threads, the more often one is interrupted at a bad moment
 	const readers = 20
 	rounds := map[string]int64{"Seek": 1500, "Ack": 500}

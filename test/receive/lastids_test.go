@@ -12,7 +12,7 @@ import (
 )
 
 // Upstream asks for a backoff to query a topic, as it does to reconnect: what waits goes on waiting.
-func TestLastMessageIDsWhileMessagesWait(t *testing.T) {
+func TestLastMessageIDsKeepWaitingMessages(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{
 		"Exclusive": pulsar.Exclusive, "Failover": pulsar.Failover, "Shared": pulsar.Shared, "Key_Shared": pulsar.KeyShared,
@@ -32,7 +32,7 @@ func TestLastMessageIDsWhileMessagesWait(t *testing.T) {
 }
 
 // To ask upstream's consumer for the last ids is no lost connection, which what was prefetched would be dropped for.
-func TestAskingForTheLastIDsLosesNothing(t *testing.T) {
+func TestLastMessageIDsLosePrefetchedNothing(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

@@ -14,7 +14,7 @@ import (
 )
 
 // The broker forgets a subscription that is not durable with its connection: only what waits here comes back.
-func TestNonDurable(t *testing.T) {
+func TestNonDurableConsumerRedeliversFromMemory(t *testing.T) {
 	t.Parallel()
 	for kind := range testkit.SubscriptionTypes {
 		for _, nacked := range []string{"before", "after"} {
@@ -62,7 +62,7 @@ func TestNonDurable(t *testing.T) {
 }
 
 // A retry topic is made again without a subscription that would last, which the Consumer could not subscribe to.
-func TestNonDurableRetries(t *testing.T) {
+func TestNonDurableRetriesOutliveTheirTopic(t *testing.T) {
 	t.Parallel()
 	for how, breaks := range map[string]func(*testkit.Broker, string){
 		"deleted":  func(b *testkit.Broker, topic string) { b.Admin("DELETE", topic, "?force=true", nil, nil) },

@@ -16,7 +16,7 @@ import (
 
 // Every message is handed out, the first time in order, whatever becomes of the connection and with cumulative
 // acknowledgements.
-func TestFirstHandOversAreInOrder(t *testing.T) {
+func TestFirstDeliveriesAreInOrder(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Exclusive", "Failover"} {
 		for _, way := range []string{"Receive", "Chan", "plain"} {

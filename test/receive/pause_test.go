@@ -32,7 +32,7 @@ func permits(b *testkit.Broker, topic string) (sum int) {
 }
 
 // A pause that begins while a message is on its way to the channel keeps it.
-func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
+func TestPauseKeepsMessageOnItsWayToTheChannel(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -53,7 +53,7 @@ func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
 }
 
 // While a Consumer is paused neither what is new nor what is due is handed out, and nothing is lost or taken twice.
-func TestPause(t *testing.T) {
+func TestPausedConsumerDeliversNothing(t *testing.T) {
 	for name, take := range map[string]func(context.Context, *redelivery.Consumer) (pulsar.Message, error){
 		"Receive": func(ctx context.Context, c *redelivery.Consumer) (pulsar.Message, error) { return c.Receive(ctx) },
 		"Chan": func(ctx context.Context, c *redelivery.Consumer) (pulsar.Message, error) {
@@ -108,7 +108,7 @@ func TestPause(t *testing.T) {
 
 // Whoever waits in Receive returns when a paused Consumer is closed, and Done tells.
 // Of a non-persistent topic, too, nothing is on offer in a pause; afterwards it is, since nobody else has it.
-func TestPauseOfANonPersistentTopic(t *testing.T) {
+func TestPauseOfNonPersistentTopicOffersNothing(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	opts := b.Options(fmt.Sprintf("non-persistent://public/default/t-%08x", rand.Uint32()), pulsar.Shared)
@@ -135,7 +135,7 @@ func TestPauseOfANonPersistentTopic(t *testing.T) {
 	c.Close()
 }
 
-func TestPausedConsumerIsClosed(t *testing.T) {
+func TestCloseOfPausedConsumerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := testkit.SubscribeFake(t, pulsar.Shared)
 		c.Pause()
@@ -154,7 +154,7 @@ func TestPausedConsumerIsClosed(t *testing.T) {
 }
 
 // A Seek of a paused consumer returns, and what was before it does not come afterwards.
-func TestSeekOfAPausedConsumer(t *testing.T) {
+func TestSeekOfPausedConsumerForgets(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -169,7 +169,7 @@ func TestSeekOfAPausedConsumer(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, 10*time.Second, 10*time.Millisecond, "a Seek ends the connection")
 }
 
-func TestReconnecting(t *testing.T) {
+func TestReconnectingStatCountsPartitions(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{ConnectionTimeout: time.Second})
 	c := b.Subscribe(b.Options(b.NewTopic(2), pulsar.Shared))

@@ -18,7 +18,7 @@ import (
 )
 
 // A method whose context is done returns its error before it does anything else.
-func TestContextFirst(t *testing.T) {
+func TestDoneContextIsReturnedFirst(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	c := b.Subscribe(b.Options(b.NewTopic(0), pulsar.Shared))
@@ -33,7 +33,7 @@ func TestContextFirst(t *testing.T) {
 	require.ErrorIs(t, c.DeadLetter(ctx, nil, nil), context.Canceled)
 }
 
-func TestReceiveHonoursItsContext(t *testing.T) {
+func TestReceiveReturnsWhenItsContextEnds(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, _ *testkit.Fake, _ *bytes.Buffer) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -45,7 +45,7 @@ func TestReceiveHonoursItsContext(t *testing.T) {
 }
 
 // A worker that was canceled takes nothing any more.
-func TestReceiveWithADoneContextTakesNothing(t *testing.T) {
+func TestReceiveWithDoneContextTakesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 50
 	for name, adjust := range map[string]func(*pulsar.ConsumerOptions){
@@ -86,7 +86,7 @@ func TestReceiveWithADoneContextTakesNothing(t *testing.T) {
 }
 
 // Workers that were canceled take nothing either while seeks bring the messages back again and again.
-func TestReceiveWithADoneContextTakesNothingDuringSeeks(t *testing.T) {
+func TestReceiveWithDoneContextDuringSeeksTakesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 200
 	b := testkit.NewBroker(t)
@@ -122,7 +122,7 @@ func TestReceiveWithADoneContextTakesNothingDuringSeeks(t *testing.T) {
 }
 
 // A Receive that is under way gives way to a Seek, and still heeds its context.
-func TestReceiveHeedsItsContextDuringASeek(t *testing.T) {
+func TestReceiveDuringSeekReturnsWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{})
 		over := make(chan struct{})

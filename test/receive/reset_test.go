@@ -15,7 +15,7 @@ import (
 
 // An operator moves the cursor back long after everything was acknowledged: all of it is to be handled again, however
 // often it was redelivered before.
-func TestOperatorsCursorReset(t *testing.T) {
+func TestCursorResetRedeliversAll(t *testing.T) {
 	if testing.Short() {
 		t.Skip("20 seconds")
 	}
@@ -57,7 +57,7 @@ func TestOperatorsCursorReset(t *testing.T) {
 }
 
 // What was acknowledged twelve seconds ago is new to the application's operator, who moved the cursor back.
-func TestOperatorsCursorResetInVirtualTime(t *testing.T) {
+func TestCursorResetInVirtualTimeRedeliversAll(t *testing.T) {
 	for which, kind := range testkit.SubscriptionTypes {
 		t.Run(which, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -32,7 +32,7 @@ func TestSeekEmptiesTheMessageChannel(t *testing.T) {
 }
 
 // Of a consumer that gives up meanwhile, too, upstream may wait for ever: Seek returns, though nobody calls Close.
-func TestSeekWhileTheConsumerGivesUp(t *testing.T) {
+func TestSeekOfConsumerThatGivesUpReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Topic: "orders"})
 		begun, answered := make(chan struct{}), make(chan struct{})
@@ -49,7 +49,7 @@ func TestSeekWhileTheConsumerGivesUp(t *testing.T) {
 }
 
 // A partition becomes inactive during a Seek, while a message is offered.
-func TestInactiveDuringASeek(t *testing.T) {
+func TestSeekWhilePartitionBecomesInactiveReturns(t *testing.T) {
 	for range 300 {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Failover})
 		c.Chan()
@@ -63,7 +63,7 @@ func TestInactiveDuringASeek(t *testing.T) {
 	}
 }
 
-func TestSeekForgets(t *testing.T) {
+func TestSeekForgetsWaitingMessages(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		c.Nack(testkit.Receive(t, c))
@@ -77,7 +77,7 @@ func TestSeekForgets(t *testing.T) {
 }
 
 // What was asked for before a Seek is sent after it, and its answer may come after the message was acknowledged.
-func TestAskedForBeforeASeek(t *testing.T) {
+func TestAnswerToRequestBeforeSeekIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithRedeliveryResolution(5*time.Second))
@@ -95,7 +95,7 @@ func TestAskedForBeforeASeek(t *testing.T) {
 }
 
 // A handler that had a message for the second time fails on it just after a Seek.
-func TestALateNackAfterASeek(t *testing.T) {
+func TestNackOfDeliveryBeforeSeekIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive)
 		inner.Deliver(1)
@@ -117,7 +117,7 @@ func TestALateNackAfterASeek(t *testing.T) {
 
 // Copies of settled messages that are still to be acknowledged again when the subscription is reset are to be handed
 // out.
-func TestSeekEndsChores(t *testing.T) {
+func TestSeekEndsRepeatedAcks(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		for range 2 {
 			for n := range int64(50) {
@@ -147,7 +147,7 @@ func TestSeekEndsChores(t *testing.T) {
 }
 
 // All that is retained is from after 1970.
-func TestSeekToTheBeginningOfTime(t *testing.T) {
+func TestSeekToTimeZeroRedeliversAll(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -163,7 +163,7 @@ func TestSeekToTheBeginningOfTime(t *testing.T) {
 }
 
 // Upstream stops dispatch for an id that is not a message's.
-func TestSeekToTheLastMessageID(t *testing.T) {
+func TestSeekToLastMessageIDIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

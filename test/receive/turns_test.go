@@ -56,7 +56,7 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 }
 
 // A message that is due comes before the backlog, even where it comes back through the broker.
-func TestADueMessageDoesNotWaitBehindTheBacklog(t *testing.T) {
+func TestDueMessageOvertakesTheBacklog(t *testing.T) {
 	t.Parallel()
 	const n, delay, work = 400, 100 * time.Millisecond, 10 * time.Millisecond
 	nacks := map[string]func(*redelivery.Consumer, pulsar.Message){

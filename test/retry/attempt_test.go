@@ -49,7 +49,7 @@ func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 	}
 }
 
-func TestAttemptOfAnotherClientsRetryIsByItsReconsumes(t *testing.T) {
+func TestAttemptOfForeignRetryCountsItsReconsumes(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -64,7 +64,7 @@ func TestAttemptOfAnotherClientsRetryIsByItsReconsumes(t *testing.T) {
 }
 
 // A message that is delivered three times has been redelivered twice, whichever way it becomes a dead letter.
-func TestRedeliveryCountOfADeadLetterIsThatOfItsLastDelivery(t *testing.T) {
+func TestRedeliveryCountOfDeadLetterIsThatOfItsLastDelivery(t *testing.T) {
 	t.Parallel()
 	bg := context.Background()
 	nack := func(c *redelivery.Consumer, msg pulsar.Message) error { c.Nack(msg); return nil }

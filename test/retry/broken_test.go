@@ -15,7 +15,7 @@ import (
 
 // One of two consumers fails on everything, the other on nothing. What the first has nacked is to have its chance with
 // the second: there are not many more dead letters than without the library.
-func TestABrokenConsumerDoesNotSpoilMessagesForOthers(t *testing.T) {
+func TestBrokenConsumerSparesMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	const n = 400
 	testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {

@@ -18,7 +18,7 @@ import (
 )
 
 // There is no delivery left to wait for, whether anybody receives or not.
-func TestTheLastDeliveryIsADeadLetterAtOnce(t *testing.T) {
+func TestNackOfLastDeliveryIsDeadLetterAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		options []redelivery.Option
@@ -47,7 +47,7 @@ func TestTheLastDeliveryIsADeadLetterAtOnce(t *testing.T) {
 	}
 }
 
-func TestADeadLetterThatCannotBePublishedIsTriedAgain(t *testing.T) {
+func TestRefusedDeadLetterIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)

@@ -30,7 +30,7 @@ func behind(t testing.TB, b *testkit.Broker, roundTrip time.Duration) (*testkit.
 }
 
 // A broker that is silent for seven seconds gets each retry once, and nobody is told that it refused one.
-func TestRetriesOfASilentBroker(t *testing.T) {
+func TestSilentBrokerGetsEachRetryOnce(t *testing.T) {
 	t.Parallel()
 	const n = 200
 	b := testkit.NewBroker(t)
@@ -64,9 +64,9 @@ func TestRetriesOfASilentBroker(t *testing.T) {
 	}
 }
 
-// TestReconsumesAsFastAsUpstream compares the rates at a round trip of 100 ms, from the first call to the last
-// acknowledgement. It counts the best of a few attempts, as TestPublishesAsFastAsUpstream.
-func TestReconsumesAsFastAsUpstream(t *testing.T) {
+// TestReconsumesAreAsFastAsUpstream compares the rates at a round trip of 100 ms, from the first call to the last
+// acknowledgement. It counts the best of a few attempts, as TestPublishesAreAsFastAsUpstream.
+func TestReconsumesAreAsFastAsUpstream(t *testing.T) {
 	testkit.NeedsRealBroker(t, "its speed is compared")
 	b := testkit.NewBroker(t)
 	best := map[string]time.Duration{"plain": time.Hour, "wrapped": time.Hour, "callback": time.Hour}

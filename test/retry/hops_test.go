@@ -59,7 +59,7 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 
 // A consumer of a dead letter topic with retries of its own begins at the first one, and its dead letter is of that
 // topic.
-func TestLettersThatAreConsumedWithRetries(t *testing.T) {
+func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
 	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
@@ -110,7 +110,7 @@ func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
 }
 
 // The age of a message counts from its own publication, not from that of its retries.
-func TestMaxAgeOverRetries(t *testing.T) {
+func TestMaxAgeCountsFromFirstPublication(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -181,7 +181,7 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 
 // A message that was published with the properties of a retry's origin, but empty, is retried as any other: neither
 // early nor for ever.
-func TestRetriesOfAMessageWithAnEmptyOrigin(t *testing.T) {
+func TestRetryOfMessageWithEmptyOriginIsNotEarly(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	delay := 100 * time.Millisecond
 	c := b.Subscribe(b.Options("t", pulsar.Shared), redelivery.WithNackRedeliveryDelay(delay), redelivery.WithReconsumeBackoff(backoff.Fixed(delay)),

@@ -21,7 +21,7 @@ import (
 
 // A Java consumer with enableRetry on the same subscription reads our retries and dead letters, and we read its: of
 // batches, with keys, ordering keys and event times.
-func TestJavaClient(t *testing.T) {
+func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	run := java(b)

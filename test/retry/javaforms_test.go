@@ -17,7 +17,7 @@ import (
 
 // What docs/migration.md lists as different from the Java client: keys that pulsar-client-go cannot write, and the form
 // of ids.
-func TestFormsOfJava(t *testing.T) {
+func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	java, topic := java(b), b.NewTopic(0)
@@ -40,7 +40,7 @@ func TestFormsOfJava(t *testing.T) {
 
 // The retry topic of several topics: pulsar-client-go's is that of the first as listed, Java's that of the first in
 // order.
-func TestRetryTopicOfSeveralTopics(t *testing.T) {
+func TestRetryTopicOfSeveralTopicsIsThatOfTheFirst(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	first := b.NewTopic(0)
@@ -75,7 +75,7 @@ func TestRetryTopicOfSeveralTopics(t *testing.T) {
 
 // Java's maxRedeliverCount 3 is a MaxDeliveries of 4 and a MaxReconsumes of 3: a message is delivered four times,
 // nacked or reconsumed.
-func TestDeliveriesOfJava(t *testing.T) {
+func TestJavaLimitsAreOneLess(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"nack", "reconsume"} {
 		t.Run(how, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestDeliveriesOfJava(t *testing.T) {
 }
 
 // Java's dead letter topics of partitions, whose names pulsar-client-go cannot open, and what their letters say.
-func TestDeadLettersOfPartitionsOfJava(t *testing.T) {
+func TestJavaDeadLettersOfPartitionsAreRead(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	java, topic := java(b), b.NewTopic(2)

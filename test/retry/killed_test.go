@@ -22,10 +22,10 @@ import (
 
 const killed = "REDELIVERY_TEST_KILLED"
 
-// TestKilledWhilePublishing kills processes at random moments while their messages become retries or dead letters: none
+// TestKillWhilePublishingLosesNothing kills processes at random moments while their messages become retries or dead letters: none
 // is lost, and one that was published but not acknowledged comes again, and is published by another process a second
 // time.
-func TestKilledWhilePublishing(t *testing.T) {
+func TestKillWhilePublishingLosesNothing(t *testing.T) {
 	if how := os.Getenv(killed); how != "" {
 		toBeKilled(t, strings.Fields(how))
 		return
@@ -54,7 +54,7 @@ func TestKilledWhilePublishing(t *testing.T) {
 					msgs = append(msgs, &pulsar.ProducerMessage{Payload: []byte(payload), Key: fmt.Sprint(i % 10)})
 				}
 				b.Publish(pulsar.ProducerOptions{Topic: topic}, msgs...)
-				child, _ := testkit.StartProcess(t, "TestKilledWhilePublishing", fmt.Sprintf("%s=%s %s %s %d", killed, how, b.URL, topic, run))
+				child, _ := testkit.StartProcess(t, "TestKillWhilePublishingLosesNothing", fmt.Sprintf("%s=%s %s %s %d", killed, how, b.URL, topic, run))
 				time.Sleep(rand.N(60 * time.Millisecond))
 				testkit.Kill(t, child)
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func TestReconsumeErrors(t *testing.T) {
+func TestReconsumeErrorsAreReturned(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -86,7 +86,7 @@ func TestLongNacksGoThroughTheRetryTopic(t *testing.T) {
 	require.Zero(t, c.Stats().Failed)
 }
 
-func TestReconsumeWhileTheBrokerIsDown(t *testing.T) {
+func TestReconsumeWhileBrokerIsDownFails(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: time.Second})
 	topic := b.NewTopic(0)

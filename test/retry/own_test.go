@@ -15,7 +15,7 @@ import (
 
 // Who names the consumer's own topic for its retries or dead letters is told, in whatever form the name is: they would
 // come again and never end.
-func TestOwnTopicForRetriesOrDeadLetters(t *testing.T) {
+func TestOwnTopicInAnyFormIsRefused(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	full := "persistent://public/default/bills"
 	for _, name := range []string{"bills", "public/default/bills", full, "bills-partition-0"} {
@@ -46,7 +46,7 @@ func TestOwnTopicForRetriesOrDeadLetters(t *testing.T) {
 }
 
 // A Reconsumer may have its retries published where the consumer reads them.
-func TestReconsumerWithRetriesThatTheConsumerReads(t *testing.T) {
+func TestReconsumerMayPublishWhereTheConsumerReads(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	r, err := reconsume.New(b.Client, reconsume.Options{Topic: "orders", Subscription: testkit.Subscription})
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestReconsumerWithRetriesThatTheConsumerReads(t *testing.T) {
 
 // Wrap does not know what its consumer reads. With a Reconsumer whose dead letters would come there again, none is
 // published, and that is told.
-func TestWrapWithAReconsumerOfItsOwnTopic(t *testing.T) {
+func TestWrapWithReconsumerOfItsOwnTopicPublishesNothing(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	for _, name := range []string{"bills", "persistent://public/default/bills", "bills-partition-0"} {
 		r, err := reconsume.New(b.Client, reconsume.Options{Topic: "orders", Subscription: testkit.Subscription, DeadLetterTopic: name})
@@ -79,7 +79,7 @@ func TestWrapWithAReconsumerOfItsOwnTopic(t *testing.T) {
 
 // A name that no topic has is refused at once, not with the first dead letter; short names and those of long ago are
 // names.
-func TestTopicsOfDeadLettersAreTopics(t *testing.T) {
+func TestBadDeadLetterTopicIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	opts := b.Options(b.NewTopic(0), pulsar.Shared)
@@ -104,7 +104,7 @@ func TestTopicsOfDeadLettersAreTopics(t *testing.T) {
 }
 
 // A consumer does not publish to the topic that it reads, where that would come again and never end.
-func TestOwnTopicsAreRefused(t *testing.T) {
+func TestOwnTopicIsRefusedByEachOption(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

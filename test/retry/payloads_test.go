@@ -17,9 +17,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// TestRetriesOfEveryPayload compares what comes back and what becomes a dead letter with what was sent, by default
+// TestRetriesKeepEveryPayload compares what comes back and what becomes a dead letter with what was sent, by default
 // options and with others.
-func TestRetriesOfEveryPayload(t *testing.T) {
+func TestRetriesKeepEveryPayload(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 12<<20) // more than a message can have
 	_, _ = rand.NewChaCha8([32]byte{}).Read(large)
@@ -71,8 +71,8 @@ func TestRetriesOfEveryPayload(t *testing.T) {
 	}
 }
 
-// TestExclusiveRetryProducer has options that allow but one producer of a topic.
-func TestExclusiveRetryProducer(t *testing.T) {
+// TestExclusiveRetryProducersPublish has options that allow but one producer of a topic.
+func TestExclusiveRetryProducersPublish(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -87,8 +87,8 @@ func TestExclusiveRetryProducer(t *testing.T) {
 	testkit.Next(t, dead, 15*time.Second)
 }
 
-// TestRetryTopicIsAPartition of a topic: its retries are not early either.
-func TestRetryTopicIsAPartition(t *testing.T) {
+// TestRetryTopicThatIsAPartitionIsNotEarly of a topic: its retries are not early either.
+func TestRetryTopicThatIsAPartitionIsNotEarly(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -103,9 +103,9 @@ func TestRetryTopicIsAPartition(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), time.Second)
 }
 
-// TestTopicsDeletedUnderTheirProducers are made again by these, and with them the subscriptions that keep what is
+// TestDeletedRetryTopicsAreMadeAgain are made again by these, and with them the subscriptions that keep what is
 // published: the Consumer's, which subscribes again at the end, and the initial one of dead letters.
-func TestTopicsDeletedUnderTheirProducers(t *testing.T) {
+func TestDeletedRetryTopicsAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	require.True(t, publishing.InitialSubscription(&pulsar.ProducerOptions{}, ""), "upstream's option has another name")
 	b := testkit.NewBroker(t)
@@ -140,7 +140,7 @@ func TestTopicsDeletedUnderTheirProducers(t *testing.T) {
 
 // What the broker has taken as one message may be too large with the properties of a retry or a dead letter, and for a
 // batch. It is published in chunks then, whatever the broker's limit is, and with what encryption adds.
-func TestRetriesAsLargeAsTheBrokerAllows(t *testing.T) {
+func TestLargestRetriesArePublishedInChunks(t *testing.T) {
 	t.Parallel()
 	type scene struct {
 		limit     int

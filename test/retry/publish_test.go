@@ -32,9 +32,9 @@ func (x *counted) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID) {
 	}
 }
 
-// TestManyAreOnTheirWay has many published at the same time: dead letters in the order of their nacks, and messages
+// TestManyPublishesKeepTheirOrder has many published at the same time: dead letters in the order of their nacks, and messages
 // that are moved to the retry topic, where their delays order them, in any.
-func TestManyAreOnTheirWay(t *testing.T) {
+func TestManyPublishesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]bool{"dead letters": false, "moves": true} {
 		t.Run(name, func(t *testing.T) {
@@ -65,8 +65,8 @@ func TestManyAreOnTheirWay(t *testing.T) {
 	}
 }
 
-// TestTheReasonIsKept where the delay is over before the dead letter is published.
-func TestTheReasonIsKept(t *testing.T) {
+// TestReasonOfNackIsInTheDeadLetter where the delay is over before the dead letter is published.
+func TestReasonOfNackIsInTheDeadLetter(t *testing.T) {
 	t.Parallel()
 	const n = 300
 	b := testkit.NewBroker(t)
@@ -90,9 +90,9 @@ func TestTheReasonIsKept(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// TestARefusedDeadLetterIsPaced where the policy's delay is 0 and somebody else has the dead letter topic: the calls
+// TestRefusedDeadLettersArePaced where the policy's delay is 0 and somebody else has the dead letter topic: the calls
 // fail at once.
-func TestARefusedDeadLetterIsPaced(t *testing.T) {
+func TestRefusedDeadLettersArePaced(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -127,9 +127,9 @@ func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...r
 	return b.Subscribe(opts, options...), subscribeReader(b, published)
 }
 
-// TestCloseWhileManyAreOnTheirWay closes the Consumer in a callback of one of many publishes: what was not acknowledged
+// TestCloseInPublishCallbackLosesNothing closes the Consumer in a callback of one of many publishes: what was not acknowledged
 // is still the broker's.
-func TestCloseWhileManyAreOnTheirWay(t *testing.T) {
+func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 1000
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -160,9 +160,9 @@ func TestCloseWhileManyAreOnTheirWay(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForWhatIsOnItsWay closes the Consumer while many dead letters have no answer: what is published is
+// TestCloseWaitsForPublishes closes the Consumer while many dead letters have no answer: what is published is
 // acknowledged too, so that no message becomes two dead letters.
-func TestCloseWaitsForWhatIsOnItsWay(t *testing.T) { // alone: it waits half a second at most
+func TestCloseWaitsForPublishes(t *testing.T) { // alone: it waits half a second at most
 	const n = 500
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)
@@ -183,9 +183,9 @@ func TestCloseWaitsForWhatIsOnItsWay(t *testing.T) { // alone: it waits half a s
 	})
 }
 
-// TestPublishesUnderWay has no answer to a publish for a while: what waits for it is bounded, and all become dead
+// TestUnansweredPublishesAreBounded has no answer to a publish for a while: what waits for it is bounded, and all become dead
 // letters.
-func TestPublishesUnderWay(t *testing.T) {
+func TestUnansweredPublishesAreBounded(t *testing.T) {
 	t.Parallel()
 	const n = 3000
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -220,9 +220,9 @@ func TestPublishesUnderWay(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// TestPublishesAsFastAsUpstream compares with upstream's own dead letters. It counts the best of a few attempts: other
+// TestPublishesAreAsFastAsUpstream compares with upstream's own dead letters. It counts the best of a few attempts: other
 // packages' tests use the same broker and the same processors.
-func TestPublishesAsFastAsUpstream(t *testing.T) {
+func TestPublishesAreAsFastAsUpstream(t *testing.T) {
 	testkit.NeedsRealBroker(t, "its speed is compared")
 	b := testkit.NewBroker(t)
 	for attempt := 1; ; attempt++ {
@@ -283,7 +283,7 @@ func subscribeReader(b *testkit.Broker, topic string) pulsar.Consumer {
 	return c
 }
 
-func TestReconsumeOfAMessageThatIsBeingPublished(t *testing.T) {
+func TestReconsumeDuringPublishIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	c := b.Subscribe(b.RetryOptions("t", 5))

@@ -69,7 +69,7 @@ func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*re
 
 // The methods of pulsar.Consumer do not wait for the broker, as upstream's do not: two round trips for 2,000 messages,
 // in order.
-func TestReconsumeLaterDoesNotWait(t *testing.T) {
+func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestReconsumeLaterThatFailsIsNacked(t *testing.T) {
 }
 
 // The callback is told once, and may do what it likes.
-func TestReconsumeCallbacks(t *testing.T) {
+func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 	after := func(ctx context.Context, c *redelivery.Consumer, msg pulsar.Message, done func(error)) error {
 		return c.ReconsumeLaterAfter(ctx, msg, time.Minute, nil, redelivery.WithCallback(done))
 	}

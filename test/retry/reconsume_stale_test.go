@@ -15,7 +15,7 @@ import (
 
 // A handler that fails after its ack timeout does not publish what another has by now, which may succeed: the message
 // would come once more after Ack had returned nil. As long as nobody has it, it may be published.
-func TestReconsumeOfAnEarlierDelivery(t *testing.T) {
+func TestReconsumeOfStaleDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"ReconsumeLaterAfter": func(c *redelivery.Consumer, m pulsar.Message) error {

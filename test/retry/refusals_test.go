@@ -36,7 +36,7 @@ func TestRefusedDelayIsWaitedForInTheConsumer(t *testing.T) {
 }
 
 // A dead letter that its topic refuses for its size comes in chunks.
-func TestRefusedSizeOfALetterIsPublishedInChunks(t *testing.T) {
+func TestDeadLetterRefusedForItsSizeIsChunked(t *testing.T) {
 	b := testkit.NewBroker(t)
 	if b.InProcess != nil {
 		t.Skip("the broker in process has no maxMessageSize")
@@ -57,7 +57,7 @@ func TestRefusedSizeOfALetterIsPublishedInChunks(t *testing.T) {
 }
 
 // A topic of DeadLetterTo that is not there, or takes no more messages, does not keep the letter.
-func TestLetterForATopicThatTakesNoneGoesToTheUsualOne(t *testing.T) {
+func TestDeadLetterForUnusableTopicGoesToTheUsualOne(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic, closed := b.NewTopic(0), b.NewTopic(0)
 	b.Admin("POST", closed, "/terminate", nil, nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func TestReconsumedUntilDead(t *testing.T) {
+func TestReconsumedMessageIsDeadLetterAtItsLimit(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]bool{"with response": true, "without response": false}, func(t *testing.T, response bool) {
 		t.Parallel()
@@ -49,7 +49,7 @@ func TestReconsumedUntilDead(t *testing.T) {
 	})
 }
 
-func TestEverythingIsKeptOverRetries(t *testing.T) {
+func TestRetriesKeepKeysAndProperties(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(2)
@@ -100,7 +100,7 @@ func TestEverythingIsKeptOverRetries(t *testing.T) {
 	b.Settles(testkit.RetryTopic(topic), 0)
 }
 
-func TestAlwaysFailedIsDead(t *testing.T) {
+func TestFailingMessageIsDeadLetterAtItsLimit(t *testing.T) {
 	t.Parallel()
 	for name, way := range testkit.Ways {
 		testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
@@ -175,7 +175,7 @@ func TestPatternHasOneRetryAndOneDeadLetterTopic(t *testing.T) {
 	require.ErrorContains(t, err, "persistent://public/default/-s-DLQ")
 }
 
-func TestRetryTopicTerminated(t *testing.T) {
+func TestTerminatedRetryTopicFailsReconsume(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -200,7 +200,7 @@ func TestRetryTopicTerminated(t *testing.T) {
 	testkit.ReceiveNothing(t, c, time.Second)
 }
 
-func TestTwoTopicsOnePartitioned(t *testing.T) {
+func TestRetriesOfTwoTopicsOnePartitioned(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	first, second := b.NewTopic(2), b.NewTopic(0)
@@ -226,7 +226,7 @@ func TestTwoTopicsOnePartitioned(t *testing.T) {
 	require.Equal(t, map[string]int{first: 2, second: 2}, real)
 }
 
-func TestChunkedMessages(t *testing.T) {
+func TestChunkedMessagesAreRetried(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]bool{"single topic": false, "with a retry topic": true}, func(t *testing.T, retries bool) {
 		t.Parallel()

@@ -17,7 +17,7 @@ const record = `{"type":"record","name":"R","namespace":"n","fields":[{"name":"a
 
 // A consumer with one version of an Avro schema retries and gives up messages of another one, and damaged ones. Java
 // reads them.
-func TestOtherVersionsOfASchema(t *testing.T) {
+func TestRetriesKeepOtherSchemaVersions(t *testing.T) {
 	t.Parallel()
 	older := pulsar.NewAvroSchema(record+"]}", nil)
 	newer := pulsar.NewAvroSchema(record+`,{"name":"b","type":"string","default":"none"}]}`, nil)

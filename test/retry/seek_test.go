@@ -15,7 +15,7 @@ import (
 
 // A seek with a retry topic resets the main topic. What waits in the retry topic stays, and so does what the
 // application has of it.
-func TestSeekWithARetryTopic(t *testing.T) {
+func TestSeekWithRetryTopicResetsTheMainTopic(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared, "Exclusive": pulsar.Exclusive} {
 		for how, seek := range map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
@@ -72,7 +72,7 @@ func TestSeekWithARetryTopic(t *testing.T) {
 }
 
 // Where a seek with a retry topic is not possible the error says so.
-func TestSeekOfTwoTopicsWithARetryTopic(t *testing.T) {
+func TestSeekOfTwoTopicsWithRetryTopicIsRefused(t *testing.T) {
 	b := testkit.NewBroker(t)
 	opts := b.Options("", pulsar.Shared)
 	opts.Topics = []string{b.NewTopic(0), b.NewTopic(0)}

@@ -18,7 +18,7 @@ import (
 )
 
 // A message that came back before it could be moved to the retry topic is the application's.
-func TestAMessageThatCameBackIsNotMoved(t *testing.T) {
+func TestRedeliveredMessageIsNotMoved(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	r, err := reconsume.New(b.Client, reconsume.Options{Topic: "t", Subscription: testkit.Subscription, OperationTimeout: time.Second})
@@ -69,7 +69,7 @@ func TestRetryEnableHasDeadLetters(t *testing.T) {
 }
 
 // The broker releases delayed messages up to a second early.
-func TestRetriesOfAReconsumerOfOnesOwnAreNeverEarly(t *testing.T) {
+func TestRetriesOfOwnReconsumerAreNeverEarly(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

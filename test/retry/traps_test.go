@@ -16,9 +16,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// TestReconsumeWithoutARetryTopic publishes nothing: nobody would read it, and the broker deletes a topic that nobody
+// TestReconsumeWithoutRetryTopicIsRefused publishes nothing: nobody would read it, and the broker deletes a topic that nobody
 // reads.
-func TestReconsumeWithoutARetryTopic(t *testing.T) {
+func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]func(topic string) pulsar.ConsumerOptions{
 		"one topic": func(topic string) pulsar.ConsumerOptions { return pulsar.ConsumerOptions{Topic: topic} },
@@ -45,9 +45,9 @@ func TestReconsumeWithoutARetryTopic(t *testing.T) {
 	}
 }
 
-// TestABatchIsNotDeadBecauseOfOneMessage of it, for a consumer that has not seen it before: the broker counts the
+// TestBatchWithOneBadMessageIsNotDead of it, for a consumer that has not seen it before: the broker counts the
 // batch, and sends the acknowledged ones of it too.
-func TestABatchIsNotDeadBecauseOfOneMessage(t *testing.T) {
+func TestBatchWithOneBadMessageIsNotDead(t *testing.T) {
 	t.Parallel()
 	const n, bad = 10, "3"
 	b := testkit.NewBroker(t)
@@ -122,8 +122,8 @@ func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 	}
 }
 
-// TestTheLastDelayRepeats where there is a reconsume backoff and no DLQ policy, as PIP-94 has it.
-func TestTheLastDelayRepeats(t *testing.T) {
+// TestLastDelayOfLadderRepeats where there is a reconsume backoff and no DLQ policy, as PIP-94 has it.
+func TestLastDelayOfLadderRepeats(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

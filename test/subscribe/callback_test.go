@@ -35,7 +35,7 @@ func (i interceptor) OnNegativeAcksSend(c pulsar.Consumer, ids []pulsar.MessageI
 }
 
 // An interceptor may acknowledge the message once more that it is told of.
-func TestAckByWhoIsToldOfAcknowledgements(t *testing.T) {
+func TestAckInInterceptorReturns(t *testing.T) {
 	t.Parallel()
 	for name, settle := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"Ack":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
@@ -68,7 +68,7 @@ func TestAckByWhoIsToldOfAcknowledgements(t *testing.T) {
 }
 
 // Of a message in chunks upstream tells by the ids of these, while it is being settled.
-func TestAckByWhoIsToldOfChunks(t *testing.T) {
+func TestAckInInterceptorOfChunksReturns(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -90,7 +90,7 @@ func TestAckByWhoIsToldOfChunks(t *testing.T) {
 }
 
 // A policy of ReconsumeLaterNext may settle the message.
-func TestReconsumePoliciesCallBack(t *testing.T) {
+func TestReconsumePolicyMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -114,7 +114,7 @@ func TestReconsumePoliciesCallBack(t *testing.T) {
 }
 
 // Whatever the feeder of Chan calls may close the Consumer.
-func TestCloseFromWhatTheFeederCalls(t *testing.T) {
+func TestCloseInPolicyOrInterceptorOfChanReturns(t *testing.T) {
 	for name, subscribe := range map[string]func(close func()) (pulsar.ConsumerOptions, []redelivery.Option){
 		"policy": func(close func()) (pulsar.ConsumerOptions, []redelivery.Option) {
 			return pulsar.ConsumerOptions{}, []redelivery.Option{redelivery.WithAckTimeout(time.Minute),

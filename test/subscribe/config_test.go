@@ -18,7 +18,7 @@ import (
 )
 
 // A consumer of a file redelivers at the same moments as one of options.
-func TestConfigIsTheSameAsOptions(t *testing.T) {
+func TestConfigRedeliversAsOptionsDo(t *testing.T) {
 	file, err := config.Parse([]byte(`
 policies:
   gentle: {type: exponential, min: 1s, max: 10s, multiplier: 2}
@@ -83,7 +83,7 @@ func untilAsked(inner *testkit.Fake, n int, start time.Time) time.Duration {
 }
 
 // Retries and dead letters go where the file says.
-func TestConfigOfRetries(t *testing.T) {
+func TestConfigNamesRetryTopics(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

@@ -56,7 +56,7 @@ func TestUpstreamRefusesZeroQueueWithRetries(t *testing.T) {
 
 // A method that upstream adds to its Consumer is missing here until it is written: nothing promotes it from an embedded
 // field, past the ledger. TestANewMethodOfUpstreamFailsToCompile of test/upstream tries it.
-func TestTheConsumerEmbedsNothing(t *testing.T) {
+func TestConsumerEmbedsNothing(t *testing.T) {
 	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
 	consumer := reflect.TypeFor[redelivery.Consumer]()
 	for i := range consumer.NumField() {
@@ -65,7 +65,7 @@ func TestTheConsumerEmbedsNothing(t *testing.T) {
 }
 
 // No topic of several may be non-persistent where there are retries or dead letters.
-func TestNonPersistentTopicAmongOthers(t *testing.T) {
+func TestNonPersistentTopicAmongOthersIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	opts := b.Options(b.NewTopic(0), pulsar.Shared)

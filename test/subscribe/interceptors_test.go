@@ -38,7 +38,7 @@ func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.is("OnConsu
 
 // An interceptor gets the Consumer, and may close it. In the others it must not, as with a plain consumer:
 // pulsar-client-go waits for the goroutines that call them.
-func TestCloseInAnInterceptorReturns(t *testing.T) {
+func TestCloseInInterceptorReturns(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"OnAcknowledge", "OnNegativeAcksSend", "OnConsumerClose"} {
 		testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
@@ -72,7 +72,7 @@ func TestCloseInAnInterceptorReturns(t *testing.T) {
 }
 
 // The interceptor that is called for one message of AckIDList acknowledges them all.
-func TestInterceptorOfAckIDListMayAcknowledgeTheOthers(t *testing.T) {
+func TestInterceptorOfAckIDListMayAckTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, topics := range []int{1, 2} {
 		t.Run(fmt.Sprint(topics), func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestInterceptorOfAckIDListMayAcknowledgeTheOthers(t *testing.T) {
 }
 
 // An interceptor that never returns takes a goroutine of pulsar-client-go's. Verbs and observers go on.
-func TestVerbsAndObserversGoOnBesideABlockedInterceptor(t *testing.T) {
+func TestBlockedInterceptorDelaysNoVerb(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

@@ -35,7 +35,7 @@ func (h callsBack) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // A logger may call the Consumer, and may end the goroutine that calls it, whatever is logged by whom.
-func TestLoggerCallsBack(t *testing.T) {
+func TestLoggerMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	once := uint(1)
 	for name, call := range map[string]func(*redelivery.Consumer){

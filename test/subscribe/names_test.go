@@ -13,7 +13,7 @@ import (
 
 // Upstream has no topic with -partition- in its name unless a number follows the last dash. A name that is made of such
 // a subscription or topic would fail with the first dead letter, or when the log was waited for in vain.
-func TestNamesThatUpstreamRefusesAreSaidAtOnce(t *testing.T) {
+func TestNamesThatUpstreamRefusesAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	dead := redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, InitialSubscriptionName: "see"})

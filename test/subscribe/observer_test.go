@@ -72,8 +72,8 @@ func (x *told) are(t testing.TB, want ...string) {
 	}, 30*time.Second, 10*time.Millisecond)
 }
 
-// TestObserver has what is told of each verb.
-func TestObserver(t *testing.T) {
+// TestObserverSeesEachVerb has what is told of each verb.
+func TestObserverSeesEachVerb(t *testing.T) {
 	t.Parallel()
 	ctx, boom := context.Background(), errors.New("boom")
 	dead := func(o *pulsar.ConsumerOptions) { o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2} }
@@ -209,8 +209,8 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// TestObserverTimes has exact moments, in virtual time.
-func TestObserverTimes(t *testing.T) {
+// TestObserverTimesAreExact has exact moments, in virtual time.
+func TestObserverTimesAreExact(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
@@ -247,9 +247,9 @@ func durations(settled []redelivery.Settled) (all []time.Duration) {
 	return all
 }
 
-// TestObserverReconnect has messages whose first delivery here has a count: the broker sent them before, to somebody
+// TestObserverSeesCountsOfEarlierConsumers has messages whose first delivery here has a count: the broker sent them before, to somebody
 // else.
-func TestObserverReconnect(t *testing.T) {
+func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: 2}}
@@ -259,9 +259,9 @@ func TestObserverReconnect(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// TestObserverByChan has messages that the application takes from a channel, where they may wait: it has them from when
+// TestObserverTimesStartWhenTakenFromChan has messages that the application takes from a channel, where they may wait: it has them from when
 // it took them.
-func TestObserverByChan(t *testing.T) {
+func TestObserverTimesStartWhenTakenFromChan(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		messages := c.Chan()

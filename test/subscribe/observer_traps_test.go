@@ -23,8 +23,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// TestObserverOfFailedAck has the error of an acknowledgement, after which the message is still the application's.
-func TestObserverOfFailedAck(t *testing.T) {
+// TestObserverSeesFailedAck has the error of an acknowledgement, after which the message is still the application's.
+func TestObserverSeesFailedAck(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.FailAcks(errors.New("no"))
@@ -37,8 +37,8 @@ func TestObserverOfFailedAck(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// TestObserverCloses has each function call Close, and all else that waits for somebody: nothing hangs.
-func TestObserverCloses(t *testing.T) {
+// TestObserverMayCloseTheConsumer has each function call Close, and all else that waits for somebody: nothing hangs.
+func TestObserverMayCloseTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]func(func(*redelivery.Consumer)) redelivery.Observer{
 		"delivered": func(f func(*redelivery.Consumer)) redelivery.Observer {
@@ -143,8 +143,8 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}
 }
 
-// TestObserverCopies has what is told of deliveries that the application does not get, and of requests.
-func TestObserverCopies(t *testing.T) {
+// TestObserverSeesCopiesAndRequests has what is told of deliveries that the application does not get, and of requests.
+func TestObserverSeesCopiesAndRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit int64
 		want  []string
@@ -183,7 +183,7 @@ type errorThat func()
 func (e errorThat) Error() string { e(); return "no coffee" }
 
 // What is acknowledged while its failure is being recorded leaves no record.
-func TestNoRecordOfWhatIsAckedMeanwhile(t *testing.T) {
+func TestAckDuringFailureLeavesNoRecord(t *testing.T) {
 	t.Parallel()
 	for _, batched := range []bool{false, true} {
 		t.Run(fmt.Sprintf("batched %t", batched), func(t *testing.T) {

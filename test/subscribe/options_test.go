@@ -21,7 +21,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func TestInvalidOptions(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	policy := backoff.Exponential{}
 	type opts = pulsar.ConsumerOptions
 	const forgotten = "want 1ms or more (10ns: is the unit missing?)"
@@ -114,7 +114,7 @@ func TestInvalidOptions(t *testing.T) {
 }
 
 // Dead letters by DeadLetter and Permanent alone, and a ladder whose last level repeats, have no limit.
-func TestDeadLetterPolicyWithoutLimitThatSaysSo(t *testing.T) {
+func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
 	for _, o := range []redelivery.Option{
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: reconsume.Unlimited}),
 		func() redelivery.Option {
@@ -180,7 +180,7 @@ func TestOptionWithoutEffectIsLogged(t *testing.T) {
 }
 
 // A policy of the application's is not called before there is a message: it may panic, or count its calls.
-func TestChecksCallNoPolicyOfTheApplication(t *testing.T) {
+func TestSubscribeCallsNoPolicy(t *testing.T) {
 	policy := backoff.Func(func(uint32) time.Duration { panic("called") })
 	opts := pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}}
 	consumer, _ := testkit.SubscribeFakeWith(t, testkit.NewFake(), opts, redelivery.WithClient(noClient{}), redelivery.WithNackRedeliveryBackoff(policy),
@@ -216,7 +216,7 @@ func TestSubscribeWithLeavesTheCallersOptionsAlone(t *testing.T) {
 }
 
 // Upstream's interface grows. A new method would reach the inner consumer unseen, so somebody has to decide about it.
-func TestEveryMethodOfConsumerIsDecidedAbout(t *testing.T) {
+func TestEveryMethodOfUpstreamIsListed(t *testing.T) {
 	const ours, inner = "ours", "passed on"
 	decided := map[string]string{
 		"Ack": ours, "AckCumulative": ours, "AckID": ours, "AckIDCumulative": ours, "AckIDList": ours, "AckWithTxn": ours,

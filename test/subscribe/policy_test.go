@@ -15,7 +15,7 @@ import (
 )
 
 // A policy that is asked about a message which is given up may call the Consumer, whoever asks.
-func TestPoliciesCallBack(t *testing.T) {
+func TestPolicyMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	seek := func(c *redelivery.Consumer) { _ = c.SeekByTime(time.Now().Add(-time.Hour)) }
 	for name, test := range map[string]struct {
@@ -81,7 +81,7 @@ type closing struct {
 func (x closing) OnConsumerClose(c pulsar.Consumer, _ error) { x.call(c) }
 
 // OnConsumerClose may receive: later calls return all the same.
-func TestOnConsumerCloseCallsBack(t *testing.T) {
+func TestOnConsumerCloseMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(pulsar.Consumer){
 		"receives": func(c pulsar.Consumer) { _, _ = c.Receive(context.Background()) },

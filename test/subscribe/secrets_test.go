@@ -206,7 +206,7 @@ var secretScenes = map[string]func(*talk, string){
 }
 
 // No payload, key, property value or token is in the log or in an error.
-func TestNoSecretIsTold(t *testing.T) {
+func TestLogsAndErrorsHoldNoSecret(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, secretScenes, func(t *testing.T, scene func(*talk, string)) {
 		t.Parallel()

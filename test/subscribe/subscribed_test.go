@@ -15,7 +15,7 @@ import (
 )
 
 // While Observer.Subscribed runs the Consumer works already: what the inner consumer tells is heard.
-func TestSubscribedUsesTheConsumer(t *testing.T) {
+func TestObserverSubscribedMayUseTheConsumer(t *testing.T) {
 	t.Run("receive, acknowledge, close", func(t *testing.T) {
 		b := testkit.NewBroker(t)
 		topic := b.NewTopic(0)

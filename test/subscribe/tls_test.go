@@ -99,7 +99,7 @@ func (s secured) broker(t *testing.T, token string, log *logtest.Buffer) *testki
 	return &testkit.Broker{T: t, URL: s.url, AdminURL: s.admin, Client: client}
 }
 
-func TestTLSAndToken(t *testing.T) {
+func TestRetriesUseTLSAndToken(t *testing.T) {
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
 		t.Skip("only with a real broker; set PULSAR_URL and PULSAR_ADMIN_URL")
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func TestPlainConsumerWrapped(t *testing.T) {
+func TestWrapOfPlainConsumerRedelivers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string][]redelivery.Option{
 		"from memory": nil, "from the broker": {redelivery.WithRedeliveryFrom(redelivery.FromBroker)},
@@ -64,7 +64,7 @@ func TestPlainConsumerWrapped(t *testing.T) {
 // traced is a consumer as tracing libraries wrap it.
 type traced struct{ pulsar.Consumer }
 
-func TestSubscribeWith(t *testing.T) {
+func TestSubscribeWithRedeliversAndPublishes(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	for name, wrap := range map[string]func(pulsar.Consumer) pulsar.Consumer{
@@ -103,7 +103,7 @@ func TestSubscribeWith(t *testing.T) {
 	}
 }
 
-func TestSubscribeWithRefuses(t *testing.T) {
+func TestSubscribeWithRefusesBadConsumers(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	opts := b.Options(b.NewTopic(0), pulsar.Shared)
@@ -132,7 +132,7 @@ func TestSubscribeWithRefuses(t *testing.T) {
 }
 
 // A wrapped consumer that has a client publishes retries and dead letters, to topics that the broker tells.
-func TestWrapWithClient(t *testing.T) {
+func TestWrapWithClientPublishesRetries(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	for name, partitions := range map[string]int{"topic": 0, "partitioned": 2} {
@@ -209,7 +209,7 @@ func TestWrapWithClient(t *testing.T) {
 
 // Messages that the application received before Wrap may be acknowledged and nacked with the Consumer; what needs more
 // than their ids is an error that says why.
-func TestWrapOfARunningConsumer(t *testing.T) {
+func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -248,7 +248,7 @@ func TestWrapOfARunningConsumer(t *testing.T) {
 }
 
 // What is prefetched and lost with the connection of the only topic comes again, so that there may be more of it.
-func TestBufferOfTheInnerConsumer(t *testing.T) {
+func TestBufferOfInnerConsumerFitsItsQueue(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	single, partitioned := b.NewTopic(0), b.NewTopic(2)
