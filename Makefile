@@ -17,13 +17,17 @@ help: ## list the targets
 test: ## run all tests with the race detector, on a broker in process; with PULSAR_URL and PULSAR_ADMIN_URL on that one (8 minutes)
 	go test -race ./...
 
+# BROKER_TESTS are those of whole Consumers that run on the broker of PULSAR_URL if it is set.
+BROKER_TESTS = $(addprefix ./test/,ack nack retry owners receive close subscribe matrix random)
+
 .PHONY: test-long
 test-long: ## run what the tests leave out because it takes minutes, for each night (30 minutes)
-	go test -race -count 1 -timeout 60m ./test/suite ./test/upstream -args -long
+	go test -race -count 1 -timeout 60m ./test/model $(BROKER_TESTS) ./test/upstream -args -long
 
 .PHONY: test-broker
 test-broker: ## run the tests against a real broker, started for them
-	eval "$$(test/scripts/pulsar start)" && go test -race -count 1 -timeout 20m ./test/suite ./reconsume ./pulsartest
+	eval "$$(test/scripts/pulsar start)" && \
+		go test -race -p 1 -count 1 -timeout 20m $(BROKER_TESTS) ./reconsume ./pulsartest
 
 # VERSIONS are those of Pulsar.
 VERSIONS ?= 3.0.7 4.2.4
@@ -31,7 +35,8 @@ VERSIONS ?= 3.0.7 4.2.4
 test-versions: ## run the tests against other versions of Pulsar, which are started for them one after the other, for each night (15 minutes)
 	status=0; for version in $(VERSIONS); do \
 		export PULSAR_VERSION=$$version PULSAR_NAME=version-$$version; \
-		broker=$$(test/scripts/pulsar start) && eval "$$broker" && go test -count 1 -timeout 30m ./test/suite ./reconsume || status=1; \
+		broker=$$(test/scripts/pulsar start) && eval "$$broker" && \
+			go test -p 1 -count 1 -timeout 30m $(BROKER_TESTS) ./reconsume || status=1; \
 		test/scripts/pulsar stop; \
 	done; exit $$status
 
@@ -134,7 +139,7 @@ release-check: $(GORELEASE) ## say which version the API needs next; BASE is the
 benchstat: $(BENCHSTAT) ## compare the cost of queue and Consumer with docs/benchmarks.txt
 	@mkdir -p .bench
 	go test -run '^$$' -bench 'Consumer$$|PutRemove/waiting=50000' -benchmem -benchtime 100000x -count 6 \
-		./test/suite ./internal/partition > .bench/new.txt
+		./test/ack ./internal/partition > .bench/new.txt
 	$(BENCHSTAT) docs/benchmarks.txt .bench/new.txt
 
 .PHONY: benchmarks

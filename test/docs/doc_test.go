@@ -123,21 +123,36 @@ func TestMigrationNamesTests(t *testing.T) {
 	}
 }
 
-// TestContributingNamesTests has each test of a promise in the package that the page names, which is one below test by
-// default.
+// TestContributingNamesTests has each test of a promise in the package that is named with it, else in one of those that its
+// row names.
 func TestContributingNamesTests(t *testing.T) {
 	text, err := os.ReadFile("docs/CONTRIBUTING.md")
 	require.NoError(t, err)
-	names := regexp.MustCompile("`(?:(\\w+)\\.)?(Test\\w+)`").FindAllStringSubmatch(string(text), -1)
-	require.NotEmpty(t, names)
-	for _, name := range names {
-		files, err := filepath.Glob(filepath.Join(cmp.Or(name[1], "test/*"), "*_test.go"))
-		require.NoError(t, err)
-		found := slices.ContainsFunc(files, func(file string) bool {
-			source, err := os.ReadFile(file)
-			require.NoError(t, err)
-			return strings.Contains(string(source), "func "+name[2]+"(")
-		})
-		assert.True(t, found, name[0])
+	tested := 0
+	for row := range strings.Lines(string(text)) {
+		folders := regexp.MustCompile("`(test/\\w+)`").FindAllStringSubmatch(row, -1)
+		for _, name := range regexp.MustCompile("`(?:(\\w+)\\.)?(Test\\w+)`").FindAllStringSubmatch(row, -1) {
+			in := []string{cmp.Or(name[1], "test/*")}
+			if name[1] == "" && len(folders) > 0 {
+				in = in[:0]
+				for _, folder := range folders {
+					in = append(in, folder[1])
+				}
+			}
+			assert.True(t, slices.ContainsFunc(in, func(folder string) bool { return hasTest(t, folder, name[2]) }), name[0])
+			tested++
+		}
 	}
+	assert.Greater(t, tested, 20)
+}
+
+// hasTest reports whether a test is in a package.
+func hasTest(t *testing.T, folder, name string) bool {
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	require.NoError(t, err)
+	return slices.ContainsFunc(files, func(file string) bool {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return strings.Contains(string(source), "func "+name+"(")
+	})
 }

@@ -148,7 +148,7 @@ func newModelConfig(seed uint64) *modelConfig {
 // Random operations of an application, a broker and a network, against what the application may see and when. A failing
 // run names its seed: run it again with
 //
-//	go test ./test/suite -run TestModel -model.seeds=SEED
+//	go test ./test/model -run TestModel -model.seeds=SEED
 func TestModel(t *testing.T) {
 	t.Parallel()
 	seeds := make([]uint64, *modelRuns)
