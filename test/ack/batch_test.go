@@ -26,7 +26,8 @@ func TestAckOfEachMessageOfABatchReachesUpstream(t *testing.T) {
 	var ids []pulsar.MessageID
 	for i := range int32(4) {
 		id := &testkit.BatchID{MessageID: pulsar.NewMessageID(1, 1, i, 0), Size: 4}
-		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: id, TopicName: "persistent://public/default/t"}}
+		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner,
+			Message: testkit.Message{MessageID: id, TopicName: "persistent://public/default/t"}}
 		msgs, ids = append(msgs, testkit.Receive(t, c)), append(ids, id)
 	}
 	acks := []func() error{
@@ -58,7 +59,8 @@ func TestAckOfEachMessageOfABatchReachesUpstream(t *testing.T) {
 func TestNackAfterFailedAckRedelivers(t *testing.T) {
 	c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
 	for i := range int32(2) {
-		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: &testkit.BatchID{MessageID: pulsar.NewMessageID(1, 1, i, 0), Size: 2}}}
+		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner,
+			Message: testkit.Message{MessageID: &testkit.BatchID{MessageID: pulsar.NewMessageID(1, 1, i, 0), Size: 2}}}
 	}
 	msg := testkit.Receive(t, c)
 	testkit.Receive(t, c)
@@ -94,14 +96,16 @@ func TestBatchEndsAcknowledgedByAnyVerb(t *testing.T) {
 				topic := b.NewTopic(0)
 				opts := b.Options(topic, pulsar.Shared)
 				opts.AckWithResponse = response
-				c := b.Subscribe(opts, redelivery.WithClient(b.Client), redelivery.WithNackRedeliveryDelay(100*time.Millisecond),
+				c := b.Subscribe(opts, redelivery.WithClient(b.Client),
+					redelivery.WithNackRedeliveryDelay(100*time.Millisecond),
 					redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 10}))
 				b.Send(topic, n, true)
 				for i := range n {
 					msg := testkit.Receive(t, c)
 					require.NoError(t, verbs[i%len(verbs)](c, msg))
 				}
-				testkit.Drain(t, c, time.Second, func(msg pulsar.Message) { require.NoError(t, c.Ack(msg)) }) // what was nacked
+				// what was nacked
+				testkit.Drain(t, c, time.Second, func(msg pulsar.Message) { require.NoError(t, c.Ack(msg)) })
 				b.Settles(topic, 0)
 			})
 		}

@@ -45,7 +45,8 @@ func BenchmarkConsumer(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			inner := &endlessConsumer{ch: make(chan pulsar.ConsumerMessage, 1000)}
-			c, err := redelivery.Wrap(inner, append(of.options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))...)
+			c, err := redelivery.Wrap(inner,
+				append(of.options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))...)
 			require.NoError(b, err)
 			msgs := make([]pulsar.ConsumerMessage, 1000)
 			b.ReportAllocs()
@@ -54,7 +55,8 @@ func BenchmarkConsumer(b *testing.B) {
 				if n%1000 == 0 {
 					b.StopTimer()
 					for i := range msgs {
-						inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: idOf(n+i, of.batch)}}
+						inner.ch <- pulsar.ConsumerMessage{Consumer: inner,
+							Message: testkit.Message{MessageID: idOf(n+i, of.batch)}}
 					}
 					b.StartTimer()
 				}

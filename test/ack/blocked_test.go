@@ -22,7 +22,8 @@ func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const batches, each = 50, 1000
 				blocked := make(chan redelivery.Blocked, 10)
-				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared, EnableBatchIndexAcknowledgment: index},
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared,
+					EnableBatchIndexAcknowledgment: index},
 					redelivery.WithNackRedeliveryDelay(time.Hour),
 					redelivery.WithObserver(redelivery.Observer{Blocked: func(b redelivery.Blocked) { blocked <- b }}))
 				defer c.Close()
@@ -66,7 +67,8 @@ func TestBlockedConsumerIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 45_000
 		blocked := make(chan redelivery.Blocked, 10)
-		c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithMemoryLimit(0),
+		c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(time.Hour),
+			redelivery.WithMemoryLimit(0),
 			redelivery.WithObserver(redelivery.Observer{Blocked: func(b redelivery.Blocked) { blocked <- b }}))
 		var last pulsar.Message
 		waits := func(d time.Duration) {

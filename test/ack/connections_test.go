@@ -21,7 +21,8 @@ import (
 func TestAckOfVanishedTopicIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
-		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
+		c, opts := testkit.SubscribeFakeWith(t, inner,
+			pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
 		inner.Deliver(1)
 		msg := testkit.Receive(t, c)
 		gone := errors.New("consumer state is closed")
@@ -61,7 +62,8 @@ func TestRepeatedAckEndsAtCursorReset(t *testing.T) {
 		}
 		return pulsartest.Pass
 	})
-	testkit.ReceiveNothing(t, c, 8*time.Second) // until the acknowledgement that was made again is sure, as far as anybody knows
+	// until the acknowledgement that was made again is sure, as far as anybody knows
+	testkit.ReceiveNothing(t, c, 8*time.Second)
 	require.NotZero(t, acks.Load())
 	b.Admin("POST", topic, "/subscription/"+testkit.Subscription+"/resetcursor/0", nil, nil)
 	testkit.Receive(t, c)

@@ -25,7 +25,8 @@ func TestCumulativeAckEndsDelaysOfItsTopic(t *testing.T) {
 			c.Nack(msgs[n])
 		}
 		other := pulsar.NewMessageID(2, 0, 0, 1)
-		inner.Channel <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: other, TopicName: "other"}}
+		inner.Channel <- pulsar.ConsumerMessage{Consumer: inner,
+			Message: testkit.Message{MessageID: other, TopicName: "other"}}
 		c.Nack(testkit.Receive(t, c))
 		require.NoError(t, c.AckCumulative(msgs[3]))
 		require.Equal(t, 2, c.Stats().Waiting)
@@ -146,7 +147,8 @@ func TestSwallowedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 					require.NoError(t, c.AckCumulative(last))
 					time.Sleep(300 * time.Millisecond) // upstream sends it within 100 ms
 					b.InProcess.DropConnections()
-					require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, testkit.Patience, time.Millisecond)
+					require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, testkit.Patience,
+						time.Millisecond)
 					b.InProcess.Inject("ACK", "", 0, pulsartest.Pass)
 					testkit.ReceiveNothing(t, c, 500*time.Millisecond) // an acknowledged message does not come again
 					if restarts {
@@ -274,7 +276,8 @@ func TestCumulativeAckOfSettledMessageSettlesEarlierOnes(t *testing.T) {
 				b.Send(topic, last+1, false)
 				opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 				opts.AckWithResponse = true
-				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(4*time.Second), redelivery.WithAckTimeout(4*time.Second))
+				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(4*time.Second),
+					redelivery.WithAckTimeout(4*time.Second))
 				var msgs []pulsar.Message
 				for range last + 1 {
 					msgs = append(msgs, testkit.Receive(t, c))
@@ -296,7 +299,8 @@ func TestCumulativeAckOfSettledMessageSettlesEarlierOnes(t *testing.T) {
 // besides returns a Consumer of two partitions, of one of which so many messages wait, and a function that acknowledges
 // the other's next message cumulatively.
 func besides(tb testing.TB, waiting int) (ack func()) {
-	c, s := testkit.NewStandIn(tb, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(time.Hour))
+	c, s := testkit.NewStandIn(tb, pulsar.ConsumerOptions{Type: pulsar.Exclusive},
+		redelivery.WithNackRedeliveryDelay(time.Hour))
 	take := func(topic string, n int64) pulsar.Message {
 		s.Publish(testkit.Entry(topic, n))
 		msg, err := c.Receive(context.Background())

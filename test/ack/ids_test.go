@@ -114,7 +114,8 @@ func TestIncomparableIDIsRefusedInLists(t *testing.T) {
 	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
 	s.Publish(testkit.Entries(1)...)
 	id := incomparable{MessageID: testkit.Receive(t, c).ID()}
-	require.ErrorContains(t, c.AckIDList([]pulsar.MessageID{id, id}), "incomparable, only comparable ids are accepted, such as those of pulsar-client-go (1 of 2)")
+	require.ErrorContains(t, c.AckIDList([]pulsar.MessageID{id, id}),
+		"incomparable, only comparable ids are accepted, such as those of pulsar-client-go (1 of 2)")
 	require.NoError(t, c.AckID(id))
 }
 
@@ -240,7 +241,8 @@ func TestEqualIDsOfTwoTopicsAreTwoMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 5
-				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: kind}, redelivery.WithNackRedeliveryDelay(time.Second))
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: kind},
+					redelivery.WithNackRedeliveryDelay(time.Second))
 				publish := func(topic string, from int64) {
 					for i := range int64(n) {
 						s.Publish(testkit.Entry(topic, from+i))

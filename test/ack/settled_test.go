@@ -62,7 +62,8 @@ func TestMessageChangedByTheApplicationWaitsAsItIs(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
 	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(0))
-	b.Publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("good"), Properties: map[string]string{"a": "b"}})
+	b.Publish(pulsar.ProducerOptions{Topic: topic},
+		&pulsar.ProducerMessage{Payload: []byte("good"), Properties: map[string]string{"a": "b"}})
 	msg := testkit.Receive(t, c)
 	msg.Payload()[0], msg.Properties()["a"] = 'f', "c"
 	c.Nack(msg)

@@ -79,7 +79,8 @@ func TestTransactionsCommitAndAbort(t *testing.T) {
 			b := &testkit.Broker{T: t, URL: url, AdminURL: admin}
 			b.Connect(pulsar.ClientOptions{EnableTransaction: true})
 			topic, ctx := b.NewTopic(0), context.Background()
-			c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(200*time.Millisecond), redelivery.WithAckTimeout(time.Minute))
+			c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(200*time.Millisecond),
+				redelivery.WithAckTimeout(time.Minute))
 			b.Send(topic, 4, false)
 			for range 2 { // two are redelivered first, so that the Consumer remembers them
 				c.Nack(testkit.Receive(t, c))
@@ -114,7 +115,9 @@ func TestTransactionsCommitAndAbort(t *testing.T) {
 					}
 				}
 				require.NoError(t, txn.Commit(ctx))
-				require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 0 }, testkit.Patience, 50*time.Millisecond, "%v", in) // the broker counts one of a whole batch
+				// the broker counts one of a whole batch
+				require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 0 }, testkit.Patience,
+					50*time.Millisecond, "%v", in)
 			}
 		})
 }

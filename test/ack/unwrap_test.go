@@ -27,7 +27,8 @@ func TestStaleWrappedDeliveryIsRefused(t *testing.T) {
 		t.Parallel()
 		b := testkit.NewBroker(t)
 		topic := b.NewTopic(0)
-		c := b.Subscribe(b.Options(topic, kind), redelivery.WithAckTimeout(time.Second), redelivery.WithNackRedeliveryDelay(0),
+		c := b.Subscribe(b.Options(topic, kind), redelivery.WithAckTimeout(time.Second),
+			redelivery.WithNackRedeliveryDelay(0),
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5}))
 		b.Send(topic, 1, false)
 		first := unwrappable{asReceived{testkit.Receive(t, c)}}

@@ -63,7 +63,8 @@ func TestCloseUnderLoadReturns(t *testing.T) {
 		flow(b, opts.Topic)
 		for n := range closes {
 			resolution := redelivery.WithRedeliveryResolution(time.Duration(1+9*(n%2)) * time.Millisecond)
-			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond), redelivery.WithAckTimeout(20*time.Millisecond), resolution)
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond),
+				redelivery.WithAckTimeout(20*time.Millisecond), resolution)
 			var workers sync.WaitGroup
 			for range 4 {
 				workers.Go(func() { work(c) })
@@ -145,7 +146,8 @@ func TestAllVerbsAtOnceReturn(t *testing.T) {
 			t.Parallel()
 			b := testkit.NewBroker(t)
 			// An ack that meets a seek is not answered, and holds up everything else for as long as this.
-			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t), OperationTimeout: 3 * time.Second})
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t),
+				OperationTimeout: 3 * time.Second})
 			require.NoError(t, err)
 			t.Cleanup(client.Close)
 			b.Client = client
@@ -153,7 +155,8 @@ func TestAllVerbsAtOnceReturn(t *testing.T) {
 				opts := b.Options(b.NewTopic(0), pulsar.Shared)
 				adjust(b, &opts)
 				stop := flow(b, opts.Topic)
-				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond), redelivery.WithAckTimeout(20*time.Millisecond))
+				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond),
+					redelivery.WithAckTimeout(20*time.Millisecond))
 				var msgs []pulsar.Message
 				for range 50 {
 					msgs = append(msgs, testkit.Patiently(t, c))
@@ -192,7 +195,8 @@ func TestUnsubscribeOfBusyConsumerReturns(t *testing.T) {
 		opts := b.Options(b.NewTopic(0), pulsar.Shared)
 		opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 1}
 		flow(b, opts.Topic)
-		c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond), redelivery.WithAckTimeout(20*time.Millisecond),
+		c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond),
+			redelivery.WithAckTimeout(20*time.Millisecond),
 			redelivery.WithRedeliveryResolution(time.Millisecond))
 		var calls sync.WaitGroup
 		for range 4 {

@@ -41,7 +41,8 @@ func TestGiveBackWaitsForDeadLetters(t *testing.T) {
 		t.Parallel()
 		b := testkit.NewBroker(t)
 		topic := b.NewTopic(0)
-		c := b.Subscribe(b.RetryOptions(topic, 9), redelivery.WithNackRedeliveryDelay(2*time.Second), redelivery.WithNackRetryTopic(time.Second))
+		c := b.Subscribe(b.RetryOptions(topic, 9), redelivery.WithNackRedeliveryDelay(2*time.Second),
+			redelivery.WithNackRetryTopic(time.Second))
 		b.Send(topic, 1, false)
 		c.Nack(testkit.Receive(t, c))
 		require.NoError(t, c.GiveBack())
@@ -99,9 +100,10 @@ func TestGiveBackInObserverReturns(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
 	b.Send(topic, 20, false)
-	b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
-		assert.NoError(t, c.GiveBack())
-	}})).Close()
+	b.Subscribe(b.Options(topic, pulsar.Shared),
+		redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
+			assert.NoError(t, c.GiveBack())
+		}})).Close()
 	opts := b.Options(topic, pulsar.Shared)
 	channel := make(chan pulsar.ConsumerMessage, 3)
 	opts.MessageChannel = channel
@@ -121,7 +123,8 @@ func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	var told []error
 	opts := b.Options("", pulsar.Shared)
 	opts.Topics = []string{b.NewTopic(0), b.NewTopic(0)}
-	c := b.Subscribe(opts, testkit.LogTo(&log), redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) { told = append(told, f.Err) }}))
+	c := b.Subscribe(opts, testkit.LogTo(&log),
+		redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) { told = append(told, f.Err) }}))
 	require.NoError(t, c.GiveBack())
 	b.InProcess.SetHook(func(cmd pulsartest.Command) pulsartest.Verdict {
 		if cmd.Type == "SUBSCRIBE" {

@@ -56,7 +56,8 @@ func TestUndecryptableComesBackByPolicy(t *testing.T) {
 		opts := b.Options(topic, pulsar.Shared)
 		opts.Decryption = k.Decryption()
 		adjust(b, &opts)
-		policy := backoff.Exponential{Min: 200 * time.Millisecond, Max: time.Minute, Multiplier: 2} // after 0.2, 0.6, 1.4 and 3.0 s
+		// after 0.2, 0.6, 1.4 and 3.0 s
+		policy := backoff.Exponential{Min: 200 * time.Millisecond, Max: time.Minute, Multiplier: 2}
 		c := b.Subscribe(opts, redelivery.WithNackRedeliveryBackoff(policy))
 		begin := time.Now()
 		b.SendAmong(k, topic)
@@ -87,7 +88,8 @@ func encryptedDeadLetters(b *testkit.Broker, k testkit.KeyReader, topic string, 
 	b.T.Helper()
 	opts := b.Options(topic, pulsar.Shared)
 	opts.Decryption = k.Decryption()
-	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.Encryption(testkit.KeyName)}}
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2,
+		ProducerOptions: pulsar.ProducerOptions{Encryption: k.Encryption(testkit.KeyName)}}
 	c = b.Subscribe(opts, options...)
 	deadOpts := b.Options(testkit.DeadLetterTopic(topic), pulsar.Exclusive)
 	deadOpts.Decryption = k.Decryption()
@@ -125,7 +127,8 @@ func TestUndecryptableMessageIsHeldOverUnload(t *testing.T) {
 	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(2*time.Second))
 	b.SendAmong(k, topic)
 	good(t, c)
-	goodAgain := func(d time.Duration) { // the broker may forget an acknowledgement that it has answered, when it unloads
+	goodAgain := func(d time.Duration) {
+		// the broker may forget an acknowledgement that it has answered, when it unloads
 		ctx, cancel := context.WithTimeout(context.Background(), d)
 		defer cancel()
 		for {
@@ -201,7 +204,8 @@ func TestUndecryptableWithoutDecryptionStaysAtTheBroker(t *testing.T) {
 
 func TestCryptoFailureActionsAreKept(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, map[string]int{"consume": crypto.ConsumerCryptoFailureActionConsume, "discard": crypto.ConsumerCryptoFailureActionDiscard},
+	testkit.Each(t, map[string]int{"consume": crypto.ConsumerCryptoFailureActionConsume,
+		"discard": crypto.ConsumerCryptoFailureActionDiscard},
 		func(t *testing.T, action int) {
 			t.Parallel()
 			b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -247,7 +251,8 @@ func TestUndecryptedIsNoDeadLetter(t *testing.T) {
 	opts := b.Options(topic, pulsar.Shared)
 	opts.Decryption = k.Decryption()
 	opts.Decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
-	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.Encryption(testkit.KeyName)}}
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2,
+		ProducerOptions: pulsar.ProducerOptions{Encryption: k.Encryption(testkit.KeyName)}}
 	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
 	b.SendAmong(k, topic)
 	for range 7 + 1 {
@@ -259,7 +264,8 @@ func TestUndecryptedIsNoDeadLetter(t *testing.T) {
 		}
 	}
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
-	require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 1 }, 10*time.Second, 10*time.Millisecond, "it is still there")
+	require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 1 }, 10*time.Second, 10*time.Millisecond,
+		"it is still there")
 	require.NotZero(t, c.Stats().Failed)
 }
 

@@ -36,7 +36,8 @@ var features = map[string]feature{
 		},
 	},
 	"ack-timeout": {
-		options: []redelivery.Option{redelivery.WithAckTimeout(200 * time.Millisecond), redelivery.WithAckTimeoutRedeliveryBackoff(growing)},
+		options: []redelivery.Option{redelivery.WithAckTimeout(200 * time.Millisecond),
+			redelivery.WithAckTimeoutRedeliveryBackoff(growing)},
 		test: func(x *cell) {
 			x.failTwice(func(msg pulsar.Message, count uint32) time.Time {
 				due := time.Now().Add(200*time.Millisecond + growing.Next(count))
@@ -59,7 +60,8 @@ var features = map[string]feature{
 				at, again := due[text]
 				if !again {
 					due[text] = time.Now().Add(300 * time.Millisecond)
-					require.NoError(x.t, x.c.ReconsumeLaterAfter(context.Background(), msg, 300*time.Millisecond, map[string]string{"why": "busy"}))
+					require.NoError(x.t, x.c.ReconsumeLaterAfter(context.Background(), msg, 300*time.Millisecond,
+						map[string]string{"why": "busy"}))
 					continue
 				}
 				require.False(x.t, time.Now().Before(at), "early")

@@ -228,7 +228,8 @@ func (x *cell) publish(n int, batched bool) {
 				m = x.kind.message(fmt.Sprint(i))
 			}
 			m.Key = fmt.Sprint(i)
-			p.SendAsync(context.Background(), m, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(x.t, err) })
+			p.SendAsync(context.Background(), m,
+				func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(x.t, err) })
 		}
 		require.NoError(x.t, p.FlushWithCtx(context.Background()))
 	}

@@ -43,7 +43,8 @@ func TestBatchNackedOneByOneIsRequestedOnce(t *testing.T) {
 					var sent requests
 					opts := b.Options(topic, kind)
 					opts.Interceptors = pulsar.ConsumerInterceptors{&sent}
-					consumer := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(c.delay), redelivery.WithRedeliveryFrom(redelivery.FromMemory))
+					consumer := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(c.delay),
+						redelivery.WithRedeliveryFrom(redelivery.FromMemory))
 					b.Send(topic, c.messages, true)
 					due := make([]time.Time, c.messages)
 					nacked := make(chan struct{})
@@ -134,7 +135,8 @@ func TestThousandWaitingMessagesOutliveUnloads(t *testing.T) {
 		b.Settles(topic, 0)
 		stats := c.Stats()
 		t.Logf("%d copies were buffered", stats.Buffered)
-		if stats.Buffered == 3*n { // the broker's counter restarts with each unload: messages from then on were not requested again
+		if stats.Buffered == 3*n {
+			// the broker's counter restarts with each unload: messages from then on were not requested again
 			require.Equal(t, n, b.Stats(topic, 0).Out)
 		}
 		require.NotZero(t, stats.Buffered+stats.Dropped) // those that come while a connection is missing are dropped

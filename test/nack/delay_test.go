@@ -21,7 +21,8 @@ func TestDelaysAreExact(t *testing.T) {
 		start := time.Now()
 		for n, count := range []uint32{5, 0} {
 			id := pulsar.NewMessageID(1, int64(n), 0, 0)
-			inner.Channel <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: id, Count: count}}
+			inner.Channel <- pulsar.ConsumerMessage{Consumer: inner,
+				Message: testkit.Message{MessageID: id, Count: count}}
 			msg := testkit.Receive(t, c)
 			require.Equal(t, count, c.RedeliveryCount(msg))
 			c.Nack(msg)
@@ -41,7 +42,8 @@ func TestDelaysAreExact(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.Len(t, inner.Requests(), 2)
-	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Minute, Multiplier: 2}), testkit.FromBroker)
+	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Minute,
+		Multiplier: 2}), testkit.FromBroker)
 }
 
 func TestEarlyCopyIsHeldUntilDue(t *testing.T) {
@@ -119,7 +121,8 @@ func TestLateStatIgnoresSlowApplication(t *testing.T) {
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
 			b.Send(topic, 5, false)
-			c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]), redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
+			c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]),
+				redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
 			for range 5 {
 				c.NackID(testkit.Receive(t, c).ID())
 			}
@@ -143,7 +146,8 @@ func TestRedeliverNowDeliversWhatWaits(t *testing.T) {
 				t.Parallel()
 				b := testkit.NewBroker(t)
 				topic := b.NewTopic(0)
-				c := b.Subscribe(b.Options(topic, kind), append(options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
+				c := b.Subscribe(b.Options(topic, kind),
+					append(options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
 				b.Send(topic, 5, false)
 				b.Send(topic, 5, true)
 				for range 10 {

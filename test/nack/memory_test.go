@@ -37,7 +37,8 @@ func TestMemoryLimitCountsWaitingBatchWhole(t *testing.T) {
 	held := func() {
 		t.Helper()
 		var held int64
-		require.Eventually(t, func() bool { held = c.Stats().BufferedBytes; return held > all*9/10 }, testkit.Patience, 10*time.Millisecond)
+		require.Eventually(t, func() bool { held = c.Stats().BufferedBytes; return held > all*9/10 }, testkit.Patience,
+			10*time.Millisecond)
 		t.Logf("%d KiB count as held", held>>10)
 		require.Less(t, held, int64(all*3/2))
 	}
@@ -132,9 +133,12 @@ func (tagged) Properties() map[string]string {
 func TestMemoryLimitCountsProperties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, limit = 400, 1 << 20
-		c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithMemoryLimit(limit), redelivery.WithNackRedeliveryDelay(time.Hour), testkit.LogTo(t.Output()))
+		c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithMemoryLimit(limit),
+			redelivery.WithNackRedeliveryDelay(time.Hour), testkit.LogTo(t.Output()))
 		for i := range int64(n) {
-			inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: tagged{testkit.WholeMessage{Message: testkit.Message{MessageID: pulsar.NewMessageID(1, i, 0, 0)}}}}
+			inner.Queue <- pulsar.ConsumerMessage{Consumer: inner,
+				Message: tagged{testkit.WholeMessage{Message: testkit.Message{MessageID: pulsar.NewMessageID(1, i, 0,
+					0)}}}}
 			c.Nack(testkit.Receive(t, c))
 		}
 		kept := c.Stats().BufferedBytes
@@ -150,11 +154,13 @@ func TestMemoryLimitCountsKeys(t *testing.T) {
 	key := strings.Repeat("k", 100_000)
 	var msgs []*pulsar.ProducerMessage
 	for range 50 {
-		msgs = append(msgs, &pulsar.ProducerMessage{Payload: []byte("x"), Key: key}, &pulsar.ProducerMessage{Payload: []byte("x"), OrderingKey: key})
+		msgs = append(msgs, &pulsar.ProducerMessage{Payload: []byte("x"), Key: key},
+			&pulsar.ProducerMessage{Payload: []byte("x"), OrderingKey: key})
 	}
 	b.Publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true}, msgs...)
 	const limit = 1 << 20
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithMemoryLimit(limit), redelivery.WithNackRedeliveryDelay(time.Hour))
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithMemoryLimit(limit),
+		redelivery.WithNackRedeliveryDelay(time.Hour))
 	for n := range msgs {
 		c.Nack(testkit.Receive(t, c))
 		if n == 1 {

@@ -23,7 +23,8 @@ func TestSlowApplicationIsAnsweredByOneRequest(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 300
-				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared},
+					redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
 				s.Window = 50
 				s.Publish(testkit.Entries(testkit.Numbers(n)...)...)
 				j, failed := testkit.NewJournal(), false
@@ -52,7 +53,8 @@ func TestNackAfterAckRequestsAtMostOnce(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Exclusive},
+					redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
 				s.Publish(testkit.Entries(1, 2)...)
 				msg, other := testkit.Receive(t, c), testkit.Receive(t, c)
 				require.NoError(t, c.Ack(msg))
@@ -83,7 +85,8 @@ func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
-	opts, err := testkit.PreparedOptions(b.Options(topic, pulsar.Shared), redelivery.WithRedeliveryResolution(2*time.Second))
+	opts, err := testkit.PreparedOptions(b.Options(topic, pulsar.Shared),
+		redelivery.WithRedeliveryResolution(2*time.Second))
 	require.NoError(t, err)
 	flushed := make(flushes, 10)
 	opts.Interceptors = pulsar.ConsumerInterceptors{flushed}

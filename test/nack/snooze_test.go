@@ -19,14 +19,16 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
 		testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
-			testkit.Each(t, map[string][]redelivery.Option{"": nil, "from broker": {redelivery.WithRedeliveryFrom(redelivery.FromBroker)}},
+			testkit.Each(t, map[string][]redelivery.Option{"": nil,
+				"from broker": {redelivery.WithRedeliveryFrom(redelivery.FromBroker)}},
 				func(t *testing.T, options []redelivery.Option) {
 					t.Parallel()
 					b := testkit.NewBroker(t)
 					topic := b.NewTopic(0)
 					opts := b.Options(topic, kind)
 					opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2}
-					c := b.Subscribe(opts, append(options, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 300 * time.Millisecond}),
+					c := b.Subscribe(opts, append(options,
+						redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 300 * time.Millisecond}),
 						redelivery.WithAckTimeout(5000*time.Millisecond))...)
 					const n = 4
 					b.Send(topic, n, batched)
@@ -100,9 +102,11 @@ func TestSnoozesMayExceedTheLimitOfUnackedMessages(t *testing.T) {
 	}
 	const n, limit, delay = 1500, 500, 10 * time.Second
 	namespace := b.Namespace()
-	b.Admin("POST", "namespaces/"+strings.Trim(strings.TrimPrefix(namespace, "persistent://"), "/"), "/maxUnackedMessagesPerConsumer", limit, nil)
+	b.Admin("POST", "namespaces/"+strings.Trim(strings.TrimPrefix(namespace, "persistent://"), "/"),
+		"/maxUnackedMessagesPerConsumer", limit, nil)
 	topic := namespace + "orders"
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(time.Second))
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+		redelivery.WithNackRetryTopic(time.Second))
 	b.Send(topic, n, false)
 	begin := time.Now()
 	snoozed := map[string]time.Time{}

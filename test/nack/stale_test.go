@@ -61,7 +61,8 @@ func (w nothingWrapped) ID() pulsar.MessageID { return w.id }
 
 func TestNackOfEmptyWrapperDoesNotPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithMemoryLimit(0))
+		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second),
+			redelivery.WithMemoryLimit(0))
 		id := inner.Deliver(1)
 		testkit.Receive(t, c)
 		c.Nack(nothingWrapped{id: id}) // does not panic
@@ -72,9 +73,11 @@ func TestDeadLetterOfEmptyWrapperIsRefused(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)
 	b.Send(topic, 1, false)
-	c := b.Subscribe(b.RetryOptions(topic, 5), redelivery.WithMemoryLimit(0), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+	c := b.Subscribe(b.RetryOptions(topic, 5), redelivery.WithMemoryLimit(0),
+		redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
 	m := testkit.Receive(t, c)
-	require.ErrorContains(t, c.DeadLetter(context.Background(), nothingWrapped{id: m.ID()}, nil), "pass the message that Receive returned")
+	require.ErrorContains(t, c.DeadLetter(context.Background(), nothingWrapped{id: m.ID()}, nil),
+		"pass the message that Receive returned")
 	c.Nack(m)
 	_, err := testkit.ReceiveWithin(c, 10*time.Second)
 	require.NoError(t, err)

@@ -44,7 +44,8 @@ func TestAckTimeoutBackoffFollowsPIP130(t *testing.T) { // its table divided by 
 	}
 	b.Settles(topic, 0)
 	slices.Sort(late)
-	t.Logf("%d redeliveries, late by p50 %v, p99 %v, max %v", len(late), late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
+	t.Logf("%d redeliveries, late by p50 %v, p99 %v, max %v", len(late), late[len(late)/2], late[len(late)*99/100],
+		late[len(late)-1])
 }
 
 // The broker lets a consumer have 50,000 messages unacknowledged.

@@ -27,7 +27,8 @@ func TestAckTimeoutDoesNotRewind(t *testing.T) {
 				b := testkit.NewBroker(t)
 				topic := b.NewTopic(0)
 				b.Send(topic, n, batched)
-				c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]), redelivery.WithAckTimeout(2*time.Second))
+				c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]),
+					redelivery.WithAckTimeout(2*time.Second))
 				var msgs []pulsar.Message
 				for range n {
 					msgs = append(msgs, testkit.Receive(t, c))
@@ -116,7 +117,8 @@ func TestAckTimeoutIsExact(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testkit.WrapFake(t, func(t *testing.T, c2 *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 				for n, seconds := range c.want {
-					inner.Channel <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: uint32(n)}}
+					inner.Channel <- pulsar.ConsumerMessage{Consumer: inner,
+						Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: uint32(n)}}
 					time.Sleep(20 * time.Second) // prefetched: no clock runs
 					start := time.Now()
 					require.EqualValues(t, n, c2.RedeliveryCount(testkit.Receive(t, c2)))

@@ -23,7 +23,8 @@ func attemptLog(topic string) string { return topic + "-" + testkit.Subscription
 // logged returns options of a consumer with a log, and how often it was told that the log fails.
 func logged(log redelivery.AttemptLog) ([]redelivery.Option, *atomic.Int64) {
 	var failures atomic.Int64
-	return []redelivery.Option{redelivery.WithAttemptLog(log), redelivery.WithNackRedeliveryDelay(300 * time.Millisecond),
+	return []redelivery.Option{redelivery.WithAttemptLog(log),
+		redelivery.WithNackRedeliveryDelay(300 * time.Millisecond),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 4}),
 		redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) {
 			if f.Operation == "attempt log" {
@@ -64,7 +65,8 @@ func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 			topic := b.NewTopic(0)
 			dead := b.SubscribeDeadLetters(topic)
 			options, _ := logged(redelivery.AttemptLog{})
-			c := b.Subscribe(b.Options(topic, pulsar.Shared), append(options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
+			c := b.Subscribe(b.Options(topic, pulsar.Shared),
+				append(options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
 			b.Send(topic, 5, false)
 			fail := func(n int) {
 				for range n {
@@ -72,7 +74,8 @@ func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 				}
 			}
 			fail(3)
-			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Lag == 0 }, 5*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Lag == 0 }, 5*time.Second,
+				5*time.Millisecond)
 			if fault == "unloaded" {
 				b.Unload(attemptLog(topic))
 			} else {
@@ -82,7 +85,8 @@ func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 			opts := b.Options(topic, pulsar.Shared)
 			require.Eventually(t, func() bool { // by a consumer that comes later
 				options, _ := logged(redelivery.AttemptLog{})
-				other, err := redelivery.Subscribe(b.Client, opts, append(options, redelivery.WithLogger(logtest.Logger(t)))...)
+				other, err := redelivery.Subscribe(b.Client, opts,
+					append(options, redelivery.WithLogger(logtest.Logger(t)))...)
 				if err != nil {
 					return false
 				}
@@ -145,7 +149,8 @@ func TestSlowAttemptLogDelaysNothing(t *testing.T) {
 			b.Send(topic, 3, false)
 			failAll(t, b, topic, c, dead, 3, func() {})
 			b.InProcess.SetHook(nil)
-			require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 0 }, 40*time.Second, 20*time.Millisecond,
+			require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 0 },
+				40*time.Second, 20*time.Millisecond,
 				"it is back, and what was settled meanwhile is removed")
 		})
 	}
@@ -154,7 +159,8 @@ func TestSlowAttemptLogDelaysNothing(t *testing.T) {
 // newOther is a client of its own: the test's commands do not wait behind its slow ones. Its dead letters do, so it is
 // patient.
 func newOther(t *testing.T, b *testkit.Broker) pulsar.Client {
-	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t), OperationTimeout: 12 * time.Second})
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t),
+		OperationTimeout: 12 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

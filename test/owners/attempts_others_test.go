@@ -15,7 +15,8 @@ import (
 
 // withLog returns the options of a consumer with a log whose messages come again after two seconds.
 func withLog() []redelivery.Option {
-	return []redelivery.Option{redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(2 * time.Second)}
+	return []redelivery.Option{redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+		redelivery.WithNackRedeliveryDelay(2 * time.Second)}
 }
 
 // nackAll nacks n messages, and returns by payload when they are due, once the log knows.
@@ -27,7 +28,8 @@ func nackAll(t *testing.T, c *redelivery.Consumer, n int) map[string]time.Time {
 		due[string(msg.Payload())] = time.Now().Add(2 * time.Second)
 		c.Nack(msg)
 	}
-	require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == n }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == n },
+		10*time.Second, 5*time.Millisecond)
 	return due
 }
 
@@ -126,7 +128,8 @@ func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 		due[string(msg.Payload())] = time.Now().Add(2 * time.Second)
 		a.Nack(msg)
 	}
-	require.Eventually(t, func() bool { s := a.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 6 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { s := a.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 6 },
+		10*time.Second, 5*time.Millisecond)
 	a.Close()
 	beside := plain()
 	for i := range 6 {
@@ -145,7 +148,8 @@ func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 		require.NoError(t, c.Ack(msg))
 	}
 	b.Settles(topic, 0)
-	require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 3 }, 10*time.Second, 20*time.Millisecond, "of what the plain consumer settled")
+	require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 3 }, 10*time.Second,
+		20*time.Millisecond, "of what the plain consumer settled")
 	c.Close()
 	b.Send(topic, 3, false)
 	after := plain()

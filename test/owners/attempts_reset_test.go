@@ -51,7 +51,8 @@ func TestCursorResetAfterKillKeepsUnforgottenCounts(t *testing.T) {
 			before := time.Now().Add(-time.Minute)
 			b.Send(topic, n, false)
 
-			child, line := testkit.StartProcess(t, "TestCursorResetAfterKillKeepsUnforgottenCounts", fmt.Sprintf("%s=%s %s %d", killedThenReset, b.URL, topic, n))
+			child, line := testkit.StartProcess(t, "TestCursorResetAfterKillKeepsUnforgottenCounts",
+				fmt.Sprintf("%s=%s %s %d", killedThenReset, b.URL, topic, n))
 			require.Equal(t, "acknowledged\n", line)
 			time.Sleep(c.lives)
 			testkit.Kill(t, child)
@@ -68,7 +69,8 @@ func TestCursorResetAfterKillKeepsUnforgottenCounts(t *testing.T) {
 				forget()
 			}
 			require.Zero(t, b.Stats(topic, 0).Backlog)
-			b.Admin("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", testkit.Subscription, before.UnixMilli()), nil, nil)
+			b.Admin("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", testkit.Subscription,
+				before.UnixMilli()), nil, nil)
 			require.Equal(t, n, b.Stats(topic, 0).Backlog)
 			if c.forgetsAfter {
 				forget()
@@ -89,7 +91,8 @@ func TestCursorResetAfterKillKeepsUnforgottenCounts(t *testing.T) {
 			require.Equal(t, n, again(c.count))
 			if c.letters > 0 {
 				for range c.letters {
-					require.Equal(t, "no coffee", testkit.Next(t, dead, 15*time.Second).Properties()["EXCEPTION_MESSAGE"])
+					require.Equal(t, "no coffee", testkit.Next(t, dead,
+						15*time.Second).Properties()["EXCEPTION_MESSAGE"])
 				}
 			} else {
 				require.Equal(t, n, again(1))
@@ -99,13 +102,15 @@ func TestCursorResetAfterKillKeepsUnforgottenCounts(t *testing.T) {
 				letters := b.Stats(testkit.DeadLetterTopic(topic), 0)
 				require.Zero(t, letters.Backlog+letters.Unacked)
 			}
-			require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 0 }, 10*time.Second, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 0 }, 10*time.Second,
+				20*time.Millisecond)
 		})
 	}
 }
 
 func subscribeThreeTimes(t *testing.T, client pulsar.Client, topic string) *redelivery.Consumer {
-	c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: testkit.Subscription, Type: pulsar.Exclusive},
+	c, err := redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topic: topic, SubscriptionName: testkit.Subscription, Type: pulsar.Exclusive},
 		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(100*time.Millisecond),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)

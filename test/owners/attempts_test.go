@@ -31,7 +31,8 @@ func TestAttemptsOutliveTheConsumer(t *testing.T) {
 					dead := b.SubscribeDeadLetters(topic)
 					opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 					subscribe := func() *redelivery.Consumer {
-						return b.Subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(2*time.Second),
+						return b.Subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+							redelivery.WithNackRedeliveryDelay(2*time.Second),
 							redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
 					}
 					c := subscribe()
@@ -44,12 +45,14 @@ func TestAttemptsOutliveTheConsumer(t *testing.T) {
 							cancel()
 							require.NoError(t, err)
 							require.Equal(t, count, msg.RedeliveryCount(), "%s", msg.Payload())
-							require.False(t, time.Now().Before(due[string(msg.Payload())]), "%s is early", msg.Payload())
+							require.False(t, time.Now().Before(due[string(msg.Payload())]), "%s is early",
+								msg.Payload())
 							due[string(msg.Payload())] = time.Now().Add(2 * time.Second)
 							require.NoError(t, c.NackWithReason(msg, errors.New("no coffee")))
 						}
 						if count < 2 {
-							require.Eventually(t, func() bool { return c.AttemptLog().Stats().Lag == 0 }, 5*time.Second, 5*time.Millisecond)
+							require.Eventually(t, func() bool { return c.AttemptLog().Stats().Lag == 0 }, 5*time.Second,
+								5*time.Millisecond)
 							c.Close()
 							c = subscribe()
 						}
@@ -58,7 +61,8 @@ func TestAttemptsOutliveTheConsumer(t *testing.T) {
 						msg := testkit.Next(t, dead, 15*time.Second)
 						require.Equal(t, "no coffee", msg.Properties()["EXCEPTION_MESSAGE"])
 					}
-					require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, 20*time.Millisecond)
+					require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second,
+						20*time.Millisecond)
 				})
 			}
 		}
@@ -74,7 +78,8 @@ func TestAttemptsOutliveTheWrappedConsumer(t *testing.T) {
 	for count := range uint32(2) {
 		inner, err := b.Client.Subscribe(b.Options(topic, pulsar.Failover))
 		require.NoError(t, err)
-		c, err := redelivery.Wrap(inner, redelivery.WithClient(b.Client), redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+		c, err := redelivery.Wrap(inner, redelivery.WithClient(b.Client),
+			redelivery.WithAttemptLog(redelivery.AttemptLog{}),
 			redelivery.WithNackRedeliveryDelay(time.Second))
 		require.NoError(t, err)
 		msg := testkit.Receive(t, c)
@@ -124,13 +129,16 @@ func TestStartWithAttemptLogLogsNoError(t *testing.T) {
 	b := testkit.NewBroker(t)
 	var log logtest.Buffer
 	errors := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: plog.NewLoggerWithSlog(errors), OperationTimeout: 10 * time.Second})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: plog.NewLoggerWithSlog(errors),
+		OperationTimeout: 10 * time.Second})
 	require.NoError(t, err)
 	defer client.Close()
 	for range 10 {
 		opts := b.Options(b.NewTopic(0), pulsar.Shared)
-		c, err := redelivery.Subscribe(client, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(errors),
-			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3, InitialSubscriptionName: "inspect"}))
+		c, err := redelivery.Subscribe(client, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+			redelivery.WithLogger(errors),
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3,
+				InitialSubscriptionName: "inspect"}))
 		require.NoError(t, err)
 		c.Close()
 	}

@@ -19,14 +19,15 @@ import (
 type pair struct {
 	delay time.Duration
 
-	mu       sync.Mutex
-	handled  map[string]int
-	acked    map[string]time.Time
-	due      map[string]planned
-	busy     int       // handlings under way
-	last     time.Time // when the last ended
-	doubles  int       // handled although a handling before was acknowledged
-	forgot   int       // likewise, but the broker forgot that: which messages of a batch are acknowledged does not outlive an unload
+	mu      sync.Mutex
+	handled map[string]int
+	acked   map[string]time.Time
+	due     map[string]planned
+	busy    int       // handlings under way
+	last    time.Time // when the last ended
+	doubles int       // handled although a handling before was acknowledged
+	// likewise, but the broker forgot that: which messages of a batch are acknowledged does not outlive an unload
+	forgot   int
 	unloaded time.Time // the last time
 	batched  bool
 	early    int // in the consumer that nacked

@@ -126,10 +126,12 @@ func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
 func TestInactivePartitionSparesOtherOffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
-		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover}, redelivery.WithNackRedeliveryDelay(time.Second))
+		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover},
+			redelivery.WithNackRedeliveryDelay(time.Second))
 		ch := c.Chan()
 		send := func(n int64) {
-			inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, n, 0, 0), TopicName: "p0"}}
+			inner.Queue <- pulsar.ConsumerMessage{Consumer: inner,
+				Message: testkit.Message{MessageID: pulsar.NewMessageID(1, n, 0, 0), TopicName: "p0"}}
 		}
 		send(1)
 		cm := <-ch
@@ -182,14 +184,18 @@ func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
 			require.Nil(t, grouping(kind, 0, nil), name)
 			continue
 		}
-		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 10 * time.Millisecond}, grouping(kind, 0, nil), name)
-		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 20 * time.Millisecond}, grouping(kind, 40, nil), name)
+		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 10 * time.Millisecond},
+			grouping(kind, 0, nil), name)
+		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 20 * time.Millisecond},
+			grouping(kind, 40, nil), name)
 	}
 
 	opts := b.Options("", pulsar.Failover)
 	opts.Topics = []string{b.NewTopic(30), b.NewTopic(30)}
-	require.Equal(t, 30*time.Millisecond, subscribed(opts, redelivery.WithClient(b.Client), redelivery.WithRedeliveryResolution(time.Second)).MaxTime)
-	require.Nil(t, subscribed(b.Options(b.NewTopic(0), pulsar.Failover)), "without a client nobody knows how many partitions there are")
+	require.Equal(t, 30*time.Millisecond,
+		subscribed(opts, redelivery.WithClient(b.Client), redelivery.WithRedeliveryResolution(time.Second)).MaxTime)
+	require.Nil(t, subscribed(b.Options(b.NewTopic(0), pulsar.Failover)),
+		"without a client nobody knows how many partitions there are")
 	opts = b.Options("", pulsar.Failover)
 	opts.TopicsPattern = b.NewTopic(0) + ".*"
 	require.Nil(t, subscribed(opts, redelivery.WithClient(b.Client)), "nor how many topics match")

@@ -108,7 +108,8 @@ func TestJoiningConsumerGetsNoKeyEarly(t *testing.T) {
 		})
 	}
 	consuming.Wait()
-	t.Logf("%d came to the first, %d to the second, early by up to %v", came[0].Load(), came[1].Load(), time.Duration(earliest.Load()))
+	t.Logf("%d came to the first, %d to the second, early by up to %v", came[0].Load(), came[1].Load(),
+		time.Duration(earliest.Load()))
 	require.Zero(t, early[0].Load(), "early in the consumer that nacked")
 	require.Zero(t, early[1].Load(), "early in the consumer that joined")
 }

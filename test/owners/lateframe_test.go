@@ -49,7 +49,8 @@ func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 			require.NoError(t, c.Ack(testkit.Receive(t, c))) // on Failover it is the active one now
 			by := &testkit.Broker{T: t, URL: b.URL}          // whose connection is read meanwhile
 			by.Connect(pulsar.ClientOptions{})
-			by.Publish(pulsar.ProducerOptions{Topic: topic, Encryption: k.Encryption(testkit.LostKeyName)}, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n))})
+			by.Publish(pulsar.ProducerOptions{Topic: topic, Encryption: k.Encryption(testkit.LostKeyName)},
+				&pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n))})
 			waittest.Next(t, slow.asked)
 			lost := c.NextLoss()
 			b.InProcess.RefuseConnections(true)
@@ -72,7 +73,8 @@ func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 			close(slow.slow)
 			time.Sleep(50 * time.Millisecond) // it is read, and waits behind others, as the application is at work
 			b.InProcess.RefuseConnections(false)
-			require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, testkit.Patience, time.Millisecond)
+			require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, testkit.Patience,
+				time.Millisecond)
 			left := map[string]bool{}
 			for i := acked; i <= n; i++ {
 				left[fmt.Sprint(i)] = true

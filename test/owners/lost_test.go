@@ -87,7 +87,8 @@ func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 			_, err = c.Reclaim(msg)
 			require.ErrorIs(t, err, redelivery.ErrClosed)
 			told := l.all() // Close may skip what is pending
-			require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Why: redelivery.LostConsumer}, told[len(told)-1])
+			require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Why: redelivery.LostConsumer},
+				told[len(told)-1])
 		})
 	}
 }
@@ -128,7 +129,8 @@ func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	isNow(t, c, msg, redelivery.ErrNotInFlight)
 	require.Equal(t, msg.Payload(), testkit.Receive(t, other).Payload())
 	require.Eventually(t, func() bool { return len(l.all()) > 0 }, time.Second, time.Millisecond)
-	require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Topic: topic + "-partition-0", Why: redelivery.LostPartition}, l.all()[0])
+	require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Topic: topic + "-partition-0",
+		Why: redelivery.LostPartition}, l.all()[0])
 }
 
 // The connection of an Exclusive consumer breaks, and another one has subscribed before it is back: what the first one
@@ -145,7 +147,8 @@ func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	go func() { _, _ = c.Receive(t.Context()) }()
 	b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 		if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
-			return pulsartest.Fail("ConsumerBusy", "Exclusive consumer is already connected") // the other one was faster
+			// the other one was faster
+			return pulsartest.Fail("ConsumerBusy", "Exclusive consumer is already connected")
 		}
 		return pulsartest.Pass
 	})
@@ -153,7 +156,8 @@ func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	b.Unload(topic)
 	waittest.Next(t, next)
 	_, err := c.Reclaim(msg) // nobody else has an Exclusive consumer's messages, as far as it knows
-	require.True(t, err == nil || errors.Is(err, redelivery.ErrNotInFlight) || errors.Is(err, redelivery.ErrClosed), err)
+	require.True(t, err == nil || errors.Is(err, redelivery.ErrNotInFlight) || errors.Is(err, redelivery.ErrClosed),
+		err)
 	opts.Name, opts.MaxReconnectToBroker = "second", nil
 	other := b.Subscribe(opts)
 	require.Equal(t, msg.Payload(), testkit.Receive(t, other).Payload())

@@ -27,7 +27,8 @@ func TestPatternOutlivesDeletedPartitionedTopic(t *testing.T) {
 			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
 			b.Send(stays, 1, false)
 			msg := testkit.Receive(t, c)
-			if b.InProcess != nil { // which would create the partitions again; each begins to reconnect before one gives up
+			if b.InProcess != nil {
+				// which would create the partitions again; each begins to reconnect before one gives up
 				b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 					if command.Type == "LOOKUP" && strings.HasPrefix(command.Topic, vanishes+"-partition") {
 						return pulsartest.Fail("TopicNotFound", "TopicNotFound").After(300 * time.Millisecond)

@@ -45,8 +45,10 @@ func TestWaitingStatForgetsMessagesOfOtherConsumers(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return acked[0].Load()+acked[1].Load() >= n }, 15*time.Second, 20*time.Millisecond)
-	require.Eventually(t, func() bool { return first.Stats().Waiting == 0 }, 2*time.Minute, 100*time.Millisecond, // ten requests in vain take more than one
+	require.Eventually(t, func() bool { return acked[0].Load()+acked[1].Load() >= n }, 15*time.Second,
+		20*time.Millisecond)
+	// ten requests in vain take more than one
+	require.Eventually(t, func() bool { return first.Stats().Waiting == 0 }, 2*time.Minute, 100*time.Millisecond,
 		"all messages are acknowledged: %d here, %d elsewhere", acked[0].Load(), acked[1].Load())
 	cancel()
 	consuming.Wait()

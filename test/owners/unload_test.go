@@ -213,7 +213,8 @@ func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 			return pulsartest.Pass
 		})
 		b.Unload(testkit.PartitionsOf(topic, partitions)[0])
-		require.Eventually(t, func() bool { return first.Stats().Reconnecting > 0 }, time.Second, time.Millisecond, "the first one knows")
+		require.Eventually(t, func() bool { return first.Stats().Reconnecting > 0 }, time.Second, time.Millisecond,
+			"the first one knows")
 		for range n {
 			msg := testkit.Receive(t, second)
 			handled[testkit.Name(msg)] = true

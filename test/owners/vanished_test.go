@@ -44,7 +44,8 @@ func TestVanishedTopicSparesWaitingMessagesOfOthers(t *testing.T) {
 
 // A pattern's topics come and go, each with a consumer of its own.
 func TestVanishedTopicIsForgotten(t *testing.T) {
-	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
+	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*",
+		Type: pulsar.Shared})
 	var gone []weak.Pointer[testkit.StandIn]
 	for i := range 10 {
 		child := &testkit.StandIn{Opts: pulsar.ConsumerOptions{}}

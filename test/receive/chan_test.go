@@ -23,14 +23,16 @@ import (
 // Receive and Chan have the same messages, as upstream's have.
 func TestReceiveBesideChanSharesMessages(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, map[string]chan pulsar.ConsumerMessage{"Chan": nil, "MessageChannel": make(chan pulsar.ConsumerMessage, 10)},
+	testkit.Each(t, map[string]chan pulsar.ConsumerMessage{"Chan": nil,
+		"MessageChannel": make(chan pulsar.ConsumerMessage, 10)},
 		func(t *testing.T, channel chan pulsar.ConsumerMessage) {
 			t.Parallel()
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
 			opts := b.Options(topic, pulsar.Exclusive)
 			opts.MessageChannel = channel
-			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), redelivery.WithAckTimeout(time.Minute))
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond),
+				redelivery.WithAckTimeout(time.Minute))
 			b.Send(topic, 3, false)
 			ch := c.Chan()
 			time.Sleep(200 * time.Millisecond) // the first waits in the channel, or all do
@@ -144,7 +146,8 @@ func TestChanDropsRedeliveryAckedMeanwhile(t *testing.T) {
 				b := testkit.NewBroker(t)
 				topic := b.NewTopic(0)
 				b.Send(topic, 2, false)
-				c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+				c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]),
+					redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
 				first, second := <-c.Chan(), <-c.Chan()
 				c.Nack(first)
 				c.NackID(second.ID())
@@ -166,7 +169,8 @@ func TestChanDropsRedeliveryAckedMeanwhile(t *testing.T) {
 // A goroutine acknowledges a message that Chan offers once more, or seeks. After that call has returned, the channel
 // does not have the message.
 func TestChanDropsOfferSettledBefore(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // the more threads, the more often one is interrupted at a bad moment
+	// the more threads, the more often one is interrupted at a bad moment
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	const readers = 20
 	rounds := map[string]int64{"Seek": 1500, "Ack": 500}
 	if *testkit.Long {
@@ -229,5 +233,6 @@ func TestUpstreamReturnsTheChannelItGot(t *testing.T) {
 	inner, err := b.Client.Subscribe(opts)
 	require.NoError(t, err)
 	defer inner.Close()
-	require.Equal(t, (<-chan pulsar.ConsumerMessage)(opts.MessageChannel), inner.Chan(), "it is how SubscribeWith knows its consumer")
+	require.Equal(t, (<-chan pulsar.ConsumerMessage)(opts.MessageChannel), inner.Chan(),
+		"it is how SubscribeWith knows its consumer")
 }

@@ -81,7 +81,8 @@ func TestNonDurableRetriesOutliveTheirTopic(t *testing.T) {
 			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			for range 3 {
 				breaks(b, testkit.RetryTopic(topic))
-				time.Sleep(2 * time.Second) // until both are connected: the broker forgets what nobody has subscribed to
+				// until both are connected: the broker forgets what nobody has subscribed to
+				time.Sleep(2 * time.Second)
 				require.Eventually(t, func() bool {
 					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 					defer cancel()

@@ -22,10 +22,11 @@ func TestFirstDeliveriesAreInOrder(t *testing.T) {
 		for _, way := range []string{"Receive", "Chan", "plain"} {
 			for _, every := range []int{1, 10} {
 				for _, unloads := range []int{0, 2} {
-					t.Run(fmt.Sprintf("%s %s, every %d acknowledged, %d unloads", kind, way, every, unloads), func(t *testing.T) {
-						t.Parallel()
-						inOrder(t, testkit.SubscriptionTypes[kind], way, every, unloads)
-					})
+					t.Run(fmt.Sprintf("%s %s, every %d acknowledged, %d unloads", kind, way, every, unloads),
+						func(t *testing.T) {
+							t.Parallel()
+							inOrder(t, testkit.SubscriptionTypes[kind], way, every, unloads)
+						})
 				}
 			}
 		}
@@ -68,5 +69,6 @@ func inOrder(t *testing.T, kind pulsar.SubscriptionType, way string, every, unlo
 			testkit.Returns(t, func() error { return c.AckCumulative(msg) })
 		}
 	}
-	require.Equal(t, []int{0, 0}, []int{n - len(seen), late}, "missing, and handed out for the first time after a later one")
+	require.Equal(t, []int{0, 0}, []int{n - len(seen), late},
+		"missing, and handed out for the first time after a later one")
 }

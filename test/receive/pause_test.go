@@ -114,7 +114,8 @@ func TestPauseOfNonPersistentTopicOffersNothing(t *testing.T) {
 	opts := b.Options(fmt.Sprintf("non-persistent://public/default/t-%08x", rand.Uint32()), pulsar.Shared)
 	c := b.Subscribe(opts)
 	channel := c.Chan()
-	require.Eventually(t, func() bool { return permits(b, opts.Topic) > 0 }, testkit.Patience, 5*time.Millisecond) // or the broker drops the messages
+	// or the broker drops the messages
+	require.Eventually(t, func() bool { return permits(b, opts.Topic) > 0 }, testkit.Patience, 5*time.Millisecond)
 	b.Send(opts.Topic, 2, false)
 	time.Sleep(500 * time.Millisecond) // it is on offer
 	c.Pause()
@@ -166,7 +167,8 @@ func TestSeekOfPausedConsumerForgets(t *testing.T) {
 	c.Pause()
 	require.NoError(t, c.Seek(first.ID()))
 	c.Resume()
-	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, 10*time.Second, 10*time.Millisecond, "a Seek ends the connection")
+	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, 10*time.Second, 10*time.Millisecond,
+		"a Seek ends the connection")
 }
 
 func TestReconnectingStatCountsPartitions(t *testing.T) {

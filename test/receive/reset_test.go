@@ -30,7 +30,8 @@ func TestCursorResetRedeliversAll(t *testing.T) {
 				topic := b.NewTopic(0)
 				before := time.Now().Add(-time.Second)
 				b.Send(topic, n, batched)
-				c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]), redelivery.WithNackRedeliveryDelay(200*time.Millisecond))
+				c := b.Subscribe(b.Options(topic, testkit.SubscriptionTypes[kind]),
+					redelivery.WithNackRedeliveryDelay(200*time.Millisecond))
 				for round := range 2 {
 					j, failed := testkit.NewJournal(), map[string]bool{}
 					testkit.Drain(t, c, 2*time.Second, func(msg pulsar.Message) {
@@ -48,7 +49,8 @@ func TestCursorResetRedeliversAll(t *testing.T) {
 					b.Settles(topic, 0)
 					if round == 0 {
 						time.Sleep(10 * time.Second) // and two that nothing came
-						b.Admin("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", testkit.Subscription, before.UnixMilli()), nil, nil)
+						b.Admin("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", testkit.Subscription,
+							before.UnixMilli()), nil, nil)
 					}
 				}
 			})
@@ -62,7 +64,8 @@ func TestCursorResetInVirtualTimeRedeliversAll(t *testing.T) {
 		t.Run(which, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 20
-				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: kind}, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+				c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: kind},
+					redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
 				s.Publish(testkit.Entries(testkit.Numbers(n)...)...)
 				for round := range 2 {
 					failed := map[string]bool{}

@@ -80,7 +80,8 @@ func TestSeekForgetsWaitingMessages(t *testing.T) {
 func TestAnswerToRequestBeforeSeekIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithRedeliveryResolution(5*time.Second))
+		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared},
+			redelivery.WithRedeliveryResolution(5*time.Second))
 		s.Publish(testkit.Entries(1)...)
 		require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), 0)) // asked for; sent with the next tick
 		synctest.Wait()

@@ -33,12 +33,14 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 					wrapped := b.Subscribe(opts)
 					c, take = wrapped, func(ctx context.Context) (pulsar.Message, error) { return testkit.Take(ctx, wrapped, way == "Chan") }
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // if they starve, no time is enough
+				// if they starve, no time is enough
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				begin, good, failed := time.Now(), map[int]bool{}, 0
 				for len(good) < all-bad {
 					msg, err := take(ctx)
-					require.NoError(t, err, "%d of %d good messages came, the others %d times", len(good), all-bad, failed)
+					require.NoError(t, err, "%d of %d good messages came, the others %d times", len(good), all-bad,
+						failed)
 					time.Sleep(work)
 					i, _ := strconv.Atoi(string(msg.Payload()))
 					if i < bad {

@@ -102,7 +102,8 @@ func TestZeroQueueConsumerSeeksBetweenReceives(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				z := &zeroQueue{turn: make(chan struct{}, 1), messages: make(chan pulsar.Message), closed: make(chan struct{})}
+				z := &zeroQueue{turn: make(chan struct{}, 1), messages: make(chan pulsar.Message),
+					closed: make(chan struct{})}
 				c, err := redelivery.Wrap(z, testkit.LogTo(io.Discard))
 				require.NoError(t, err)
 				defer c.Close()

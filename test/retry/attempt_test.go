@@ -24,7 +24,8 @@ func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(10*time.Millisecond), redelivery.WithNackRetryTopic(time.Second),
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(10*time.Millisecond),
+		redelivery.WithNackRetryTopic(time.Second),
 		redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
 	b.Send(topic, 1, false)
 	bg := context.Background()
@@ -34,7 +35,8 @@ func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, 0) },
 		func(msg pulsar.Message) error { return c.ReconsumeLaterNext(bg, msg) },
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, 0) },
-		func(msg pulsar.Message) error { return c.NackWithDelay(msg, time.Second) }, // which moves it to the retry topic
+		// which moves it to the retry topic
+		func(msg pulsar.Message) error { return c.NackWithDelay(msg, time.Second) },
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, time.Second) },
 		func(msg pulsar.Message) error { return c.ReconsumeLaterNext(bg, msg) },
 		c.Ack,
@@ -55,7 +57,8 @@ func TestAttemptOfForeignRetryCountsItsReconsumes(t *testing.T) {
 	topic := b.NewTopic(0)
 	opts := b.Options(topic, pulsar.Shared)
 	c := b.Subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
-	retry := map[string]string{"RECONSUMETIMES": "3", "REAL_TOPIC": topic, "ORIGIN_MESSAGE_IDY_TIME": "1:1:0", "NACK_COUNT": "2:9"}
+	retry := map[string]string{"RECONSUMETIMES": "3", "REAL_TOPIC": topic, "ORIGIN_MESSAGE_IDY_TIME": "1:1:0",
+		"NACK_COUNT": "2:9"}
 	msg := &pulsar.ProducerMessage{Payload: []byte("tea"), Properties: retry}
 	b.Publish(pulsar.ProducerOptions{Topic: topic + "-" + opts.SubscriptionName + "-RETRY"}, msg)
 	require.EqualValues(t, 4, attemptOf(t, c, testkit.Receive(t, c)))
@@ -79,8 +82,10 @@ func TestRedeliveryCountOfDeadLetterIsThatOfItsLastDelivery(t *testing.T) {
 			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 			topic := b.NewTopic(0)
 			opts := b.Options(topic, pulsar.Shared)
-			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(200*time.Millisecond),
-				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3, InitialSubscriptionName: "inspect"}))
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(0),
+				redelivery.WithAckTimeout(200*time.Millisecond),
+				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3,
+					InitialSubscriptionName: "inspect"}))
 			b.Send(topic, 1, false)
 			for range 2 {
 				c.Nack(testkit.Receive(t, c))

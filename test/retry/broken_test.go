@@ -24,7 +24,8 @@ func TestBrokenConsumerSparesMessagesOfOthers(t *testing.T) {
 		for i, plain := range []bool{true, false} {
 			dead[i], handled[i] = deadLetters(t, n, batched, plain)
 		}
-		t.Logf("dead of %d: plain %d, wrapped %d; taken: plain %d, wrapped %d", n, dead[0], dead[1], handled[0], handled[1])
+		t.Logf("dead of %d: plain %d, wrapped %d; taken: plain %d, wrapped %d", n, dead[0], dead[1], handled[0],
+			handled[1])
 		require.LessOrEqual(t, dead[1], dead[0]*3/2+n*3/10)
 	})
 }

@@ -55,7 +55,8 @@ func TestRefusedDeadLetterIsTriedAgain(t *testing.T) {
 	opts := b.Options(topic, pulsar.Exclusive)
 	opts.NackRedeliveryDelay, opts.DLQ = 100*time.Millisecond, &pulsar.DLQPolicy{MaxDeliveries: 1}
 	c := b.Subscribe(opts, testkit.LogTo(&log))
-	b.InProcess.Inject("PRODUCER", testkit.DeadLetterTopic(topic), -1, pulsartest.Fail("TopicTerminatedError", "injected"))
+	b.InProcess.Inject("PRODUCER", testkit.DeadLetterTopic(topic), -1,
+		pulsartest.Fail("TopicTerminatedError", "injected"))
 	b.Send(topic, 1, false)
 	c.Nack(testkit.Receive(t, c))
 	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, 10*time.Millisecond)
@@ -73,7 +74,8 @@ func TestDeadLetterIsLoggedWithTheErrorUnlessOmitted(t *testing.T) {
 	for _, omit := range []bool{false, true} {
 		broker := pulsartest.NewServer(t)
 		var log logtest.Buffer
-		c, err := redelivery.Subscribe(broker.Client(t), pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared},
+		c, err := redelivery.Subscribe(broker.Client(t),
+			pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared},
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1, OmitCause: omit}),
 			redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		require.NoError(t, err)
@@ -94,19 +96,20 @@ func TestDeadLetterIsLoggedWithTheErrorUnlessOmitted(t *testing.T) {
 // What is not handed out again, but becomes a dead letter, does not count as redelivered.
 func TestDeadLettersAreNotRedelivered(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, map[string]pulsar.SubscriptionType{"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared}, func(t *testing.T, kind pulsar.SubscriptionType) {
-		t.Parallel()
-		const n = 50
-		b := testkit.NewBroker(t)
-		topic := b.NewTopic(0)
-		c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(0),
-			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
-		b.Send(topic, n, false)
-		for range n {
-			c.Nack(testkit.Receive(t, c))
-		}
-		testkit.ReceiveNothing(t, c, time.Second)
-		b.Settles(topic, 0)
-		require.Zero(t, c.Stats().Redelivered)
-	})
+	testkit.Each(t, map[string]pulsar.SubscriptionType{"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared},
+		func(t *testing.T, kind pulsar.SubscriptionType) {
+			t.Parallel()
+			const n = 50
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(0),
+				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
+			b.Send(topic, n, false)
+			for range n {
+				c.Nack(testkit.Receive(t, c))
+			}
+			testkit.ReceiveNothing(t, c, time.Second)
+			b.Settles(topic, 0)
+			require.Zero(t, c.Stats().Redelivered)
+		})
 }

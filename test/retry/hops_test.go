@@ -34,10 +34,12 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.DelayLevels{time.Second, 16 * time.Second}),
+	c := b.Subscribe(b.Options(topic, pulsar.Shared),
+		redelivery.WithReconsumeBackoff(backoff.DelayLevels{time.Second, 16 * time.Second}),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 1}))
 	dead := b.SubscribeDeadLetters(topic)
-	b.Publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: forged("persistent://public/default/elsewhere")})
+	b.Publish(pulsar.ProducerOptions{Topic: topic},
+		&pulsar.ProducerMessage{Payload: []byte("x"), Properties: forged("persistent://public/default/elsewhere")})
 	first := testkit.Next(t, c, 10*time.Second)
 	require.NoError(t, c.ReconsumeLaterNext(t.Context(), first))
 	retry := testkit.Next(t, c, 10*time.Second)
@@ -63,7 +65,8 @@ func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
 	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 3, InitialSubscriptionName: testkit.Subscription}))
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 3,
+			InitialSubscriptionName: testkit.Subscription}))
 	b.Send(topic, 1, false)
 	for range 4 {
 		require.NoError(t, c.ReconsumeLaterNext(t.Context(), testkit.Next(t, c, 10*time.Second)))
@@ -90,12 +93,14 @@ func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
 	b := testkit.NewBroker(t)
 	orders, ship := b.NewTopic(0), b.NewTopic(0)
 	first := b.Subscribe(b.Options(orders, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
-	second := b.Subscribe(b.Options(ship, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
+	second := b.Subscribe(b.Options(ship, pulsar.Shared),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
 	dead := b.SubscribeDeadLetters(ship)
 	b.Send(orders, 1, false)
 	require.NoError(t, first.ReconsumeLaterNext(t.Context(), testkit.Next(t, first, 10*time.Second)))
 	retry := testkit.Next(t, first, 10*time.Second)
-	b.Publish(pulsar.ProducerOptions{Topic: ship}, &pulsar.ProducerMessage{Payload: retry.Payload(), Properties: maps.Clone(retry.Properties())})
+	b.Publish(pulsar.ProducerOptions{Topic: ship},
+		&pulsar.ProducerMessage{Payload: retry.Payload(), Properties: maps.Clone(retry.Properties())})
 	require.NoError(t, first.Ack(retry))
 	msg := testkit.Next(t, second, 10*time.Second)
 	require.NoError(t, second.DeadLetter(t.Context(), msg, errors.New("no ship")))
@@ -114,11 +119,13 @@ func TestMaxAgeCountsFromFirstPublication(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(time.Millisecond),
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+		redelivery.WithNackRetryTopic(time.Millisecond),
 		redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 100}))
 	dead := b.SubscribeDeadLetters(topic)
 	b.Send(topic, 1, false)
-	w, err := worker.New(c, func(context.Context, pulsar.Message) error { return errors.New("no luck") }, worker.WithMaxAge(6*time.Second))
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error { return errors.New("no luck") },
+		worker.WithMaxAge(6*time.Second))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -139,8 +146,10 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	unique := fmt.Sprintf("%08x", rand.Uint32())
 	opts := b.Options(namespace+"orders", pulsar.Shared)
 	var log logtest.Buffer
-	ours := b.Subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: "log"}),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "letters", RetryTopic: "retries", InitialSubscriptionName: testkit.Subscription}), testkit.LogTo(&log))
+	ours := b.Subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+		redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: "log"}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "letters", RetryTopic: "retries",
+			InitialSubscriptionName: testkit.Subscription}), testkit.LogTo(&log))
 	for range 2 {
 		b.Publish(pulsar.ProducerOptions{Topic: namespace + "orders"}, &pulsar.ProducerMessage{Payload: []byte("x")})
 	}
@@ -184,11 +193,13 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 func TestRetryOfMessageWithEmptyOriginIsNotEarly(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	delay := 100 * time.Millisecond
-	c := b.Subscribe(b.Options("t", pulsar.Shared), redelivery.WithNackRedeliveryDelay(delay), redelivery.WithReconsumeBackoff(backoff.Fixed(delay)),
+	c := b.Subscribe(b.Options("t", pulsar.Shared), redelivery.WithNackRedeliveryDelay(delay),
+		redelivery.WithReconsumeBackoff(backoff.Fixed(delay)),
 		redelivery.WithNackRetryTopic(delay), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
 	dead := b.SubscribeDeadLetters("t")
-	b.Publish(pulsar.ProducerOptions{Topic: "t"}, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{pulsar.SysPropertyRealTopic: "",
-		pulsar.SysPropertyOriginMessageID: ""}})
+	b.Publish(pulsar.ProducerOptions{Topic: "t"},
+		&pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{pulsar.SysPropertyRealTopic: "",
+			pulsar.SysPropertyOriginMessageID: ""}})
 	var nacked time.Time
 	for n := range uint32(3) {
 		msg := testkit.Next(t, c, 10*time.Second)

@@ -141,8 +141,9 @@ func sendBatch(b *testkit.Broker, topic string, from, to int) {
 	defer p.Close()
 	for i := from; i < to; i++ {
 		n := strconv.Itoa(i)
-		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(n), Key: "k" + n, OrderingKey: "o" + n,
-			EventTime: time.UnixMilli(int64(1000 + i)), Properties: map[string]string{"own": n}}, nil)
+		p.SendAsync(context.Background(),
+			&pulsar.ProducerMessage{Payload: []byte(n), Key: "k" + n, OrderingKey: "o" + n,
+				EventTime: time.UnixMilli(int64(1000 + i)), Properties: map[string]string{"own": n}}, nil)
 	}
 	require.NoError(b.T, p.FlushWithCtx(context.Background()))
 }

@@ -28,8 +28,9 @@ func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	}
 	said := java("Forms", "show", testkit.RetryTopic(topic))
 	for _, want := range []string{
-		"bytes of " + testkit.RetryTopic(topic) + " hasKey=true key=AQLI base64=false", // Java has base64=true: it is the same text, and no longer the same bytes
-		"empty of " + testkit.RetryTopic(topic) + " hasKey=false key=null",             // Java has hasKey=true
+		// Java has base64=true: it is the same text, and no longer the same bytes
+		"bytes of " + testkit.RetryTopic(topic) + " hasKey=true key=AQLI base64=false",
+		"empty of " + testkit.RetryTopic(topic) + " hasKey=false key=null", // Java has hasKey=true
 		"string of " + testkit.RetryTopic(topic) + " hasKey=true key=k base64=false",
 		"none of " + testkit.RetryTopic(topic) + " hasKey=false key=null",
 	} {
@@ -88,7 +89,8 @@ func TestJavaLimitsAreOneLess(t *testing.T) {
 			if how == "reconsume" {
 				policy.MaxReconsumes = 3
 			}
-			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(10*time.Millisecond), redelivery.WithDeadLetterPolicy(policy))
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(10*time.Millisecond),
+				redelivery.WithDeadLetterPolicy(policy))
 			b.Send(topic, 1, false)
 			for range 4 {
 				if msg := testkit.Next(t, c, 10*time.Second); how == "nack" {
@@ -111,9 +113,11 @@ func TestJavaDeadLettersOfPartitionsAreRead(t *testing.T) {
 	b := testkit.NewBroker(t)
 	java, topic := java(b), b.NewTopic(2)
 	said := java("Deaths", topic, "partitions")
-	require.Regexp(t, `dead in \S+`+topic[strings.LastIndex(topic, "/")+1:]+`-partition-([01])-sub-DLQ of \S+-partition-[01]\n`, said)
+	require.Regexp(t, `dead in \S+`+topic[strings.LastIndex(topic,
+		"/")+1:]+`-partition-([01])-sub-DLQ of \S+-partition-[01]\n`, said)
 	_, err := deadletter.Open(b.Client, deadletter.Options{Topic: topic + "-partition-0-sub-DLQ"})
 	require.ErrorIs(t, err, deadletter.ErrUnopenable)
-	_, err = b.Client.CreateReader(pulsar.ReaderOptions{Topic: topic + "-partition-0-sub-DLQ", StartMessageID: pulsar.EarliestMessageID()})
+	_, err = b.Client.CreateReader(pulsar.ReaderOptions{Topic: topic + "-partition-0-sub-DLQ",
+		StartMessageID: pulsar.EarliestMessageID()})
 	require.Error(t, err, "if it can open such topics by now, package deadletter needs no ErrUnopenable")
 }

@@ -43,7 +43,8 @@ func TestKillWhilePublishingLosesNothing(t *testing.T) {
 			topic := b.NewTopic(0)
 			keeper := b.Subscribe(b.Options(topic, pulsar.Shared))
 			keeper.Close() // the subscription is there
-			published := map[string]string{"reconsume": testkit.RetryTopic(topic), "dead": testkit.DeadLetterTopic(topic), "move": testkit.RetryTopic(topic)}[how]
+			published := map[string]string{"reconsume": testkit.RetryTopic(topic),
+				"dead": testkit.DeadLetterTopic(topic), "move": testkit.RetryTopic(topic)}[how]
 			out := subscribeReader(b, published)
 			want := map[string]bool{}
 			for run := range kills {
@@ -54,13 +55,15 @@ func TestKillWhilePublishingLosesNothing(t *testing.T) {
 					msgs = append(msgs, &pulsar.ProducerMessage{Payload: []byte(payload), Key: fmt.Sprint(i % 10)})
 				}
 				b.Publish(pulsar.ProducerOptions{Topic: topic}, msgs...)
-				child, _ := testkit.StartProcess(t, "TestKillWhilePublishingLosesNothing", fmt.Sprintf("%s=%s %s %s %d", killed, how, b.URL, topic, run))
+				child, _ := testkit.StartProcess(t, "TestKillWhilePublishingLosesNothing",
+					fmt.Sprintf("%s=%s %s %s %d", killed, how, b.URL, topic, run))
 				time.Sleep(rand.N(60 * time.Millisecond))
 				testkit.Kill(t, child)
 			}
 			last := publishes(t, b.Client, how, topic, "last")
 			defer last.Close()
-			require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 0 }, 2*time.Minute, 50*time.Millisecond)
+			require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 0 }, 2*time.Minute,
+				50*time.Millisecond)
 			seen, doubles := map[string]map[string]bool{}, 0
 			for {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -90,14 +93,16 @@ func TestKillWhilePublishingLosesNothing(t *testing.T) {
 
 // publishes has a consumer publish all that it gets.
 func publishes(t *testing.T, client pulsar.Client, how, topic, by string) *redelivery.Consumer {
-	opts := pulsar.ConsumerOptions{Topic: topic, SubscriptionName: testkit.Subscription, Type: pulsar.Shared, RetryEnable: how != "dead",
-		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 100}}
+	opts := pulsar.ConsumerOptions{Topic: topic, SubscriptionName: testkit.Subscription, Type: pulsar.Shared,
+		RetryEnable: how != "dead",
+		DLQ:         &pulsar.DLQPolicy{MaxDeliveries: 100}}
 	options := []redelivery.Option{redelivery.WithLogger(slog.New(slog.DiscardHandler))}
 	switch how {
 	case "dead":
 		opts.DLQ.MaxDeliveries = 1
 	case "move":
-		options = append(options, redelivery.WithNackRetryTopic(time.Minute), redelivery.WithNackRedeliveryDelay(time.Hour))
+		options = append(options, redelivery.WithNackRetryTopic(time.Minute),
+			redelivery.WithNackRedeliveryDelay(time.Hour))
 	}
 	c, err := redelivery.Subscribe(client, opts, options...)
 	require.NoError(t, err)

@@ -100,7 +100,8 @@ func TestReconsumeWhileBrokerIsDownFails(t *testing.T) {
 	b.InProcess.DropConnections()
 	for _, call := range []func(context.Context) error{
 		func(ctx context.Context) error { return c.ReconsumeLaterNext(ctx, second) },
-		func(ctx context.Context) error { return c.DeadLetter(ctx, second, errors.New("bad")) }, // there is no producer yet
+		// there is no producer yet
+		func(ctx context.Context) error { return c.DeadLetter(ctx, second, errors.New("bad")) },
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		begin := time.Now()
@@ -109,8 +110,10 @@ func TestReconsumeWhileBrokerIsDownFails(t *testing.T) {
 		cancel()
 	}
 	b.InProcess.RefuseConnections(false)
-	require.Eventually(t, func() bool { return b.InProcess.Subscription(topic, testkit.Subscription).Unacked == 1 }, 10*time.Second, 50*time.Millisecond)
-	require.Eventually(t, func() bool { return c.Ack(second) == nil }, 10*time.Second, 50*time.Millisecond, "a second is short on a busy machine")
+	require.Eventually(t, func() bool { return b.InProcess.Subscription(topic, testkit.Subscription).Unacked == 1 },
+		10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Ack(second) == nil }, 10*time.Second, 50*time.Millisecond,
+		"a second is short on a busy machine")
 }
 
 // A process that is killed leaves its retries to the next one.
@@ -138,7 +141,8 @@ func TestRetriesOutliveTheProcess(t *testing.T) {
 	topic := b.NewTopic(0)
 	b.Send(topic, n, false)
 	victim := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
-	victim.Env = append(os.Environ(), "REDELIVERY_TEST_VICTIM="+topic, "PULSAR_URL="+b.URL, "PULSAR_ADMIN_URL="+b.AdminURL)
+	victim.Env = append(os.Environ(), "REDELIVERY_TEST_VICTIM="+topic, "PULSAR_URL="+b.URL,
+		"PULSAR_ADMIN_URL="+b.AdminURL)
 	out, err := victim.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, victim.Start())
@@ -172,7 +176,8 @@ func TestMovedNacksAreNotReconsumes(t *testing.T) {
 	topic := b.NewTopic(0)
 	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Millisecond)),
 		redelivery.WithNackRedeliveryDelay(20*time.Millisecond), redelivery.WithNackRetryTopic(10*time.Millisecond),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 4, MaxReconsumes: 1, InitialSubscriptionName: "inspect"}))
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 4, MaxReconsumes: 1,
+			InitialSubscriptionName: "inspect"}))
 	b.Send(topic, 1, false)
 	for i := range 4 {
 		msg := testkit.Receive(t, c)
@@ -182,7 +187,8 @@ func TestMovedNacksAreNotReconsumes(t *testing.T) {
 		require.Equal(t, i == 3, d.Last)
 		require.NoError(t, c.NackWithReason(msg, fmt.Errorf("failure %d", i+1)))
 	}
-	require.Equal(t, "failure 4", b.ReceiveDeadLetter(testkit.DeadLetterTopic(topic), "inspect").Properties()["EXCEPTION_MESSAGE"])
+	require.Equal(t, "failure 4", b.ReceiveDeadLetter(testkit.DeadLetterTopic(topic),
+		"inspect").Properties()["EXCEPTION_MESSAGE"])
 }
 
 // A snooze for long goes to the retry topic, so that it does not count as unacknowledged at the broker, and does not
@@ -191,7 +197,8 @@ func TestLongSnoozeMovesToTheRetryTopicUncounted(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(time.Second),
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+		redelivery.WithNackRetryTopic(time.Second),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2}))
 	dead := b.SubscribeDeadLetters(topic)
 	b.Send(topic, 1, false)

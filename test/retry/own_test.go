@@ -27,7 +27,8 @@ func TestOwnTopicInAnyFormIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		require.ErrorContains(t, err, "the retry topic is "+topicname.Full(name))
 
-		r, err := reconsume.New(b.Client, reconsume.Options{Topic: "orders", Subscription: testkit.Subscription, DeadLetterTopic: name})
+		r, err := reconsume.New(b.Client,
+			reconsume.Options{Topic: "orders", Subscription: testkit.Subscription, DeadLetterTopic: name})
 		require.NoError(t, err)
 		_, err = redelivery.Subscribe(b.Client, opts, redelivery.WithReconsumer(r))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
@@ -61,7 +62,8 @@ func TestReconsumerMayPublishWhereTheConsumerReads(t *testing.T) {
 func TestWrapWithReconsumerOfItsOwnTopicPublishesNothing(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	for _, name := range []string{"bills", "persistent://public/default/bills", "bills-partition-0"} {
-		r, err := reconsume.New(b.Client, reconsume.Options{Topic: "orders", Subscription: testkit.Subscription, DeadLetterTopic: name})
+		r, err := reconsume.New(b.Client,
+			reconsume.Options{Topic: "orders", Subscription: testkit.Subscription, DeadLetterTopic: name})
 		require.NoError(t, err)
 		plain, err := b.Client.Subscribe(b.Options("bills", pulsar.Shared))
 		require.NoError(t, err)
@@ -70,7 +72,8 @@ func TestWrapWithReconsumerOfItsOwnTopicPublishesNothing(t *testing.T) {
 		b.Publish(pulsar.ProducerOptions{Topic: "bills"}, &pulsar.ProducerMessage{Payload: []byte(name)})
 		msg, err := c.Receive(t.Context())
 		require.NoError(t, err)
-		require.ErrorContains(t, c.DeadLetter(t.Context(), msg, errors.New("no luck")), "the dead letter topic is "+topicname.Full(name))
+		require.ErrorContains(t, c.DeadLetter(t.Context(), msg, errors.New("no luck")),
+			"the dead letter topic is "+topicname.Full(name))
 		require.NoError(t, c.Ack(msg))
 		c.Close()
 		r.Close()

@@ -40,13 +40,15 @@ func TestRetriesKeepEveryPayload(t *testing.T) {
 			c := b.Subscribe(opts)
 			var sent []*pulsar.ProducerMessage
 			for name, payload := range payloads {
-				sent = append(sent, &pulsar.ProducerMessage{Payload: payload, Properties: map[string]string{"payload": name}})
+				sent = append(sent, &pulsar.ProducerMessage{Payload: payload,
+					Properties: map[string]string{"payload": name}})
 			}
 			b.Publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true}, sent...)
 			check := func(stage string, msg pulsar.Message) {
 				want := payloads[msg.Properties()["payload"]]
 				assert.Equal(t, want == nil, msg.IsNullValue(), stage)
-				assert.True(t, string(want) == string(msg.Payload()), "%s: %d bytes, want %d", stage, len(msg.Payload()), len(want))
+				assert.True(t, string(want) == string(msg.Payload()), "%s: %d bytes, want %d", stage,
+					len(msg.Payload()), len(want))
 			}
 			for stage, delay := range []time.Duration{0, time.Second} {
 				var msgs []pulsar.Message
@@ -131,7 +133,8 @@ func TestDeletedRetryTopicsAreMadeAgain(t *testing.T) {
 			return publish(ctx) == nil
 		}, time.Minute, 100*time.Millisecond)
 	}
-	deleted(testkit.RetryTopic(topic), func(ctx context.Context) error { return c.ReconsumeLaterAfter(ctx, msgs[2], 0, nil) })
+	deleted(testkit.RetryTopic(topic),
+		func(ctx context.Context) error { return c.ReconsumeLaterAfter(ctx, msgs[2], 0, nil) })
 	require.NoError(t, c.Ack(testkit.Receive(t, c)))
 	dlq := testkit.DeadLetterTopic(topic)
 	deleted(dlq, func(ctx context.Context) error { return c.DeadLetter(ctx, msgs[3], errors.New("bad")) })
@@ -171,11 +174,14 @@ func TestLargestRetriesArePublishedInChunks(t *testing.T) {
 			_, _ = rand.NewChaCha8([32]byte{}).Read(payload)
 			b.Publish(from, &pulsar.ProducerMessage{Payload: payload})
 			for _, delay := range []time.Duration{0, 100 * time.Millisecond} {
-				require.NoError(t, c.ReconsumeLaterAfter(context.Background(), testkit.Receive(t, c), delay, nil), "%d below", below)
+				require.NoError(t, c.ReconsumeLaterAfter(context.Background(), testkit.Receive(t, c), delay, nil),
+					"%d below", below)
 			}
-			require.NoError(t, c.DeadLetter(context.Background(), testkit.Receive(t, c), errors.New("bad")), "%d below", below)
+			require.NoError(t, c.DeadLetter(context.Background(), testkit.Receive(t, c), errors.New("bad")), "%d below",
+				below)
 			letter := testkit.Next(t, dead, 15*time.Second)
-			require.True(t, string(payload) == string(letter.Payload()), "%d below: %d bytes", below, len(letter.Payload()))
+			require.True(t, string(payload) == string(letter.Payload()), "%d below: %d bytes", below,
+				len(letter.Payload()))
 		}
 		b.Settles(topic, 0)
 	})

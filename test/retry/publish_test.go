@@ -122,7 +122,8 @@ func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...r
 	if move {
 		opts.DLQ.MaxDeliveries, opts.RetryEnable = 10, true
 		published = topic + "-" + testkit.Subscription + pulsar.RetryTopicSuffix
-		options = append(options, redelivery.WithNackRetryTopic(time.Minute), redelivery.WithNackRedeliveryDelay(time.Hour))
+		options = append(options, redelivery.WithNackRetryTopic(time.Minute),
+			redelivery.WithNackRedeliveryDelay(time.Hour))
 	}
 	return b.Subscribe(opts, options...), subscribeReader(b, published)
 }
@@ -190,7 +191,8 @@ func TestUnansweredPublishesAreBounded(t *testing.T) {
 	const n = 3000
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)
-	c, out := publishingConsumer(b, topic, false, redelivery.WithMemoryLimit(1<<20), redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
+	c, out := publishingConsumer(b, topic, false, redelivery.WithMemoryLimit(1<<20),
+		redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
 	var answers atomic.Bool
 	var sent atomic.Int32
 	b.Send(topic, n, false)
@@ -245,7 +247,8 @@ func publishTime(b *testkit.Broker, name string) time.Duration {
 	var c, out pulsar.Consumer
 	if strings.HasPrefix(name, "plain") {
 		opts := b.Options(topic, pulsar.Shared)
-		opts.DLQ, opts.NackRedeliveryDelay = &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: topic + "-dead"}, 300*time.Millisecond
+		opts.DLQ, opts.NackRedeliveryDelay = &pulsar.DLQPolicy{MaxDeliveries: 1,
+			DeadLetterTopic: topic + "-dead"}, 300*time.Millisecond
 		plain, err := b.Client.Subscribe(opts)
 		require.NoError(b.T, err)
 		c, out = plain, subscribeReader(b, topic+"-dead")
@@ -294,7 +297,8 @@ func TestReconsumeDuringPublishIsRefused(t *testing.T) {
 	go func() { first <- c.ReconsumeLaterNext(context.Background(), msg) }()
 	require.Eventually(t, func() bool { return len(b.InProcess.Topics()) > 1 }, 5*time.Second, 10*time.Millisecond)
 	time.Sleep(200 * time.Millisecond)
-	require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msg), redelivery.ErrNotInFlight, "it is being published")
+	require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msg), redelivery.ErrNotInFlight,
+		"it is being published")
 	c.Close()
 	require.ErrorIs(t, waittest.Next(t, first), redelivery.ErrClosed)
 }

@@ -58,10 +58,12 @@ func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*re
 	r, err := reconsume.New(f, reconsume.Options{Topic: "t", Subscription: testkit.Subscription})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
-	c, inner := testkit.SubscribeFake(t, pulsar.Shared, append(options, redelivery.WithReconsumer(r), testkit.LogTo(t.Output()))...)
+	c, inner := testkit.SubscribeFake(t, pulsar.Shared,
+		append(options, redelivery.WithReconsumer(r), testkit.LogTo(t.Output()))...)
 	var msgs []pulsar.Message
 	for i := range n {
-		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.WholeMessage{Message: testkit.Message{MessageID: pulsar.NewMessageID(1, i, 0, 0)}}}
+		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner,
+			Message: testkit.WholeMessage{Message: testkit.Message{MessageID: pulsar.NewMessageID(1, i, 0, 0)}}}
 		msgs = append(msgs, testkit.Receive(t, c))
 	}
 	return c, inner, msgs
@@ -97,13 +99,14 @@ func TestReconsumeLaterThatFailsIsNacked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &farBroker{roundTrip: 100 * time.Millisecond, err: errors.New("no")}
 		var failed atomic.Int32
-		c, inner, msgs := far(t, f, 3, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithObserver(redelivery.Observer{
-			Settled: func(e redelivery.Settled) {
-				if e.Outcome == redelivery.Reconsumed && e.Err != nil {
-					failed.Add(1)
-				}
-			},
-		}))
+		c, inner, msgs := far(t, f, 3, redelivery.WithNackRedeliveryDelay(time.Second),
+			redelivery.WithObserver(redelivery.Observer{
+				Settled: func(e redelivery.Settled) {
+					if e.Outcome == redelivery.Reconsumed && e.Err != nil {
+						failed.Add(1)
+					}
+				},
+			}))
 		for _, msg := range msgs {
 			c.ReconsumeLaterWithCustomProperties(msg, map[string]string{"why": "busy"}, time.Minute)
 		}
@@ -245,7 +248,8 @@ func TestLongDelaysAreHeldBack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, inner, _ := far(t, &farBroker{}, 0)
 			due := time.Now().Add(delay)
-			msg := early{testkit.WholeMessage{Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0)}}, delay, time.Now()}
+			msg := early{testkit.WholeMessage{Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0)}},
+				delay, time.Now()}
 			inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: msg}
 			_, err := c.Receive(t.Context())
 			require.NoError(t, err)

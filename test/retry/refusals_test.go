@@ -44,7 +44,8 @@ func TestDeadLetterRefusedForItsSizeIsChunked(t *testing.T) {
 	topic := b.NewTopic(0)
 	dead := b.SubscribeDeadLetters(topic)
 	b.Admin("POST", testkit.DeadLetterTopic(topic), "/maxMessageSize", 8192, nil)
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
+	c := b.Subscribe(b.Options(topic, pulsar.Shared),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
 	payload := make([]byte, 20_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(payload) // which does not compress
 	time.Sleep(time.Second)                          // the policy takes effect
@@ -66,10 +67,12 @@ func TestDeadLetterForUnusableTopicGoesToTheUsualOne(t *testing.T) {
 		names = append(names, "persistent://public/no-such-namespace/letters")
 	}
 	dead := b.SubscribeDeadLetters(topic)
-	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
+	c := b.Subscribe(b.Options(topic, pulsar.Shared),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
 	for _, name := range names {
 		b.Send(topic, 1, false)
-		require.NoError(t, c.NackWithReason(testkit.Next(t, c, 10*time.Second), redelivery.DeadLetterTo(name, errors.New("no luck"))))
+		require.NoError(t, c.NackWithReason(testkit.Next(t, c, 10*time.Second),
+			redelivery.DeadLetterTo(name, errors.New("no luck"))))
 		letter := testkit.Next(t, dead, 20*time.Second)
 		require.Equal(t, name, letter.Properties()["DEAD_LETTER_TOPIC"])
 		require.Equal(t, "no luck", letter.Properties()["EXCEPTION_MESSAGE"])

@@ -19,34 +19,35 @@ import (
 
 func TestReconsumedMessageIsDeadLetterAtItsLimit(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, map[string]bool{"with response": true, "without response": false}, func(t *testing.T, response bool) {
-		t.Parallel()
-		const n = 100
-		b := testkit.NewBroker(t)
-		topic := b.NewTopic(0)
-		opts := b.RetryOptions(topic, 2)
-		opts.AckWithResponse = response
-		c := b.Subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(10*time.Millisecond)))
-		dead := b.SubscribeDeadLetters(topic)
-		b.Send(topic, n, false)
-		times := map[string]int{}
-		for range 3 * n {
-			msg := testkit.Next(t, c, 10*time.Second)
-			delivery := string(msg.Payload()) + " reconsumed " + msg.Properties()["RECONSUMETIMES"]
-			times[delivery]++
-			require.Equal(t, 1, times[delivery], delivery)
-			require.NoError(t, c.ReconsumeLaterNext(context.Background(), msg))
-		}
-		for range n {
-			msg := testkit.Next(t, dead, 10*time.Second)
-			require.Equal(t, "3", msg.Properties()["RECONSUMETIMES"])
-			require.Equal(t, "reconsumed 2 times", msg.Properties()["EXCEPTION_MESSAGE"])
-			require.Contains(t, msg.Properties(), "DEAD_LETTER_TIME")
-		}
-		testkit.ReceiveNothing(t, c, 300*time.Millisecond)
-		b.Settles(topic, 0)
-		b.Settles(testkit.RetryTopic(topic), 0)
-	})
+	testkit.Each(t, map[string]bool{"with response": true, "without response": false},
+		func(t *testing.T, response bool) {
+			t.Parallel()
+			const n = 100
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			opts := b.RetryOptions(topic, 2)
+			opts.AckWithResponse = response
+			c := b.Subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(10*time.Millisecond)))
+			dead := b.SubscribeDeadLetters(topic)
+			b.Send(topic, n, false)
+			times := map[string]int{}
+			for range 3 * n {
+				msg := testkit.Next(t, c, 10*time.Second)
+				delivery := string(msg.Payload()) + " reconsumed " + msg.Properties()["RECONSUMETIMES"]
+				times[delivery]++
+				require.Equal(t, 1, times[delivery], delivery)
+				require.NoError(t, c.ReconsumeLaterNext(context.Background(), msg))
+			}
+			for range n {
+				msg := testkit.Next(t, dead, 10*time.Second)
+				require.Equal(t, "3", msg.Properties()["RECONSUMETIMES"])
+				require.Equal(t, "reconsumed 2 times", msg.Properties()["EXCEPTION_MESSAGE"])
+				require.Contains(t, msg.Properties(), "DEAD_LETTER_TIME")
+			}
+			testkit.ReceiveNothing(t, c, 300*time.Millisecond)
+			b.Settles(topic, 0)
+			b.Settles(testkit.RetryTopic(topic), 0)
+		})
 }
 
 func TestRetriesKeepKeysAndProperties(t *testing.T) {
@@ -58,8 +59,9 @@ func TestRetriesKeepKeysAndProperties(t *testing.T) {
 	c := b.Subscribe(b.RetryOptions(topic, 4), redelivery.WithReconsumeBackoff(levels))
 	dead := b.SubscribeDeadLetters(topic)
 	event := time.UnixMilli(1_700_000_000_000)
-	b.Publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("x"), Key: "k", OrderingKey: "o", EventTime: event,
-		Properties: map[string]string{"mine": "1"}})
+	b.Publish(pulsar.ProducerOptions{Topic: topic},
+		&pulsar.ProducerMessage{Payload: []byte("x"), Key: "k", OrderingKey: "o", EventTime: event,
+			Properties: map[string]string{"mine": "1"}})
 	first := testkit.Next(t, c, 5*time.Second)
 	kept := func(msg pulsar.Message, level string, times int) {
 		t.Helper()
@@ -169,8 +171,9 @@ func TestPatternHasOneRetryAndOneDeadLetterTopic(t *testing.T) {
 	for range 4 {
 		require.Contains(t, []string{first, second}, testkit.Next(t, dead, 10*time.Second).Properties()["REAL_TOPIC"])
 	}
-	_, err := redelivery.Subscribe(b.Client, pulsar.ConsumerOptions{TopicsPattern: ".*", SubscriptionName: "s", Type: pulsar.Shared,
-		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2}})
+	_, err := redelivery.Subscribe(b.Client,
+		pulsar.ConsumerOptions{TopicsPattern: ".*", SubscriptionName: "s", Type: pulsar.Shared,
+			DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2}})
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	require.ErrorContains(t, err, "persistent://public/default/-s-DLQ")
 }
@@ -228,34 +231,38 @@ func TestRetriesOfTwoTopicsOnePartitioned(t *testing.T) {
 
 func TestChunkedMessagesAreRetried(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, map[string]bool{"single topic": false, "with a retry topic": true}, func(t *testing.T, retries bool) {
-		t.Parallel()
-		b := testkit.NewBroker(t)
-		topic := b.NewTopic(0)
-		opts := b.Options(topic, pulsar.Shared)
-		if retries {
-			opts = b.RetryOptions(topic, 5)
-			opts.DLQ.ProducerOptions = pulsar.ProducerOptions{EnableChunking: true, DisableBatching: true, ChunkMaxMessageSize: 1000}
-		}
-		c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(100*time.Millisecond), redelivery.WithAckTimeout(400*time.Millisecond))
-		payload := strings.Repeat("0123456789", 500)
-		b.Publish(pulsar.ProducerOptions{Topic: topic, EnableChunking: true, DisableBatching: true, ChunkMaxMessageSize: 1000},
-			&pulsar.ProducerMessage{Payload: []byte(payload)})
-		msg := testkit.Receive(t, c)
-		require.Equal(t, payload, string(msg.Payload()))
-		c.Nack(msg)
-		msg = testkit.Receive(t, c)
-		require.Equal(t, payload, string(msg.Payload()))
-		require.EqualValues(t, 1, c.RedeliveryCount(msg))
-		msg = testkit.Receive(t, c) // timed out
-		require.Equal(t, payload, string(msg.Payload()))
-		require.EqualValues(t, 2, c.RedeliveryCount(msg))
-		if retries {
-			require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 0, nil))
+	testkit.Each(t, map[string]bool{"single topic": false, "with a retry topic": true},
+		func(t *testing.T, retries bool) {
+			t.Parallel()
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			opts := b.Options(topic, pulsar.Shared)
+			if retries {
+				opts = b.RetryOptions(topic, 5)
+				opts.DLQ.ProducerOptions = pulsar.ProducerOptions{EnableChunking: true, DisableBatching: true,
+					ChunkMaxMessageSize: 1000}
+			}
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(100*time.Millisecond),
+				redelivery.WithAckTimeout(400*time.Millisecond))
+			payload := strings.Repeat("0123456789", 500)
+			b.Publish(pulsar.ProducerOptions{Topic: topic, EnableChunking: true, DisableBatching: true,
+				ChunkMaxMessageSize: 1000},
+				&pulsar.ProducerMessage{Payload: []byte(payload)})
+			msg := testkit.Receive(t, c)
+			require.Equal(t, payload, string(msg.Payload()))
+			c.Nack(msg)
 			msg = testkit.Receive(t, c)
 			require.Equal(t, payload, string(msg.Payload()))
-		}
-		require.NoError(t, c.Ack(msg))
-		b.Settles(topic, 0)
-	})
+			require.EqualValues(t, 1, c.RedeliveryCount(msg))
+			msg = testkit.Receive(t, c) // timed out
+			require.Equal(t, payload, string(msg.Payload()))
+			require.EqualValues(t, 2, c.RedeliveryCount(msg))
+			if retries {
+				require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 0, nil))
+				msg = testkit.Receive(t, c)
+				require.Equal(t, payload, string(msg.Payload()))
+			}
+			require.NoError(t, c.Ack(msg))
+			b.Settles(topic, 0)
+		})
 }

@@ -51,7 +51,8 @@ func TestRetriesKeepOtherSchemaVersions(t *testing.T) {
 		msg := testkit.Receive(t, c)
 		check(msg)
 		due[msg.Key()] = time.Now().Add(2 * time.Second)
-		require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 2*time.Second, nil, redelivery.WithCause(errors.New("cannot read it"))))
+		require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 2*time.Second, nil,
+			redelivery.WithCause(errors.New("cannot read it"))))
 	}
 	for range 3 {
 		msg := testkit.Next(t, c, 10*time.Second)

@@ -63,7 +63,8 @@ func TestSeekWithRetryTopicResetsTheMainTopic(t *testing.T) {
 					}
 					require.NoError(t, c.Ack(msg))
 				}
-				require.Equal(t, map[string]int{"main 0": 1, "main 1": 1, "main 2": 1, "retry 0": 1, "retry 1": 1}, seen)
+				require.Equal(t, map[string]int{"main 0": 1, "main 1": 1, "main 2": 1, "retry 0": 1, "retry 1": 1},
+					seen)
 				testkit.ReceiveNothing(t, c, time.Second)
 				b.Settles(topic, 0)
 			})

@@ -21,10 +21,12 @@ import (
 func TestRedeliveredMessageIsNotMoved(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
-	r, err := reconsume.New(b.Client, reconsume.Options{Topic: "t", Subscription: testkit.Subscription, OperationTimeout: time.Second})
+	r, err := reconsume.New(b.Client,
+		reconsume.Options{Topic: "t", Subscription: testkit.Subscription, OperationTimeout: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
-	c := b.Subscribe(b.Options("t", pulsar.Shared), redelivery.WithReconsumer(r), redelivery.WithNackRetryTopic(100*time.Millisecond),
+	c := b.Subscribe(b.Options("t", pulsar.Shared), redelivery.WithReconsumer(r),
+		redelivery.WithNackRetryTopic(100*time.Millisecond),
 		redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
 	b.Send("t", 2, false)
 	b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {

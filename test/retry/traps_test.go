@@ -37,10 +37,12 @@ func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 			b.Send(topic, 1, false)
 			msg := testkit.Receive(t, c)
 			require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msg), redelivery.ErrNoRetryTopic)
-			require.ErrorIs(t, c.ReconsumeLaterAfter(context.Background(), msg, time.Second, nil), redelivery.ErrNoRetryTopic)
+			require.ErrorIs(t, c.ReconsumeLaterAfter(context.Background(), msg, time.Second, nil),
+				redelivery.ErrNoRetryTopic)
 			c.ReconsumeLater(msg, time.Hour) // which has no error to return
 			require.EqualValues(t, 1, c.RedeliveryCount(testkit.Receive(t, c)), "nacked instead")
-			require.Error(t, admin.Call(context.Background(), b.AdminURL, "GET", testkit.RetryTopic(topic)+"/stats", nil, nil), "no such topic")
+			require.Error(t, admin.Call(context.Background(), b.AdminURL, "GET", testkit.RetryTopic(topic)+"/stats",
+				nil, nil), "no such topic")
 		})
 	}
 }
@@ -105,7 +107,8 @@ func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 			b := testkit.NewBroker(t)
 			namespace := fmt.Sprintf("public/delays-%08x", rand.Uint32())
 			require.NoError(t, admin.Call(context.Background(), b.AdminURL, "PUT", "namespaces/"+namespace, nil, nil))
-			require.NoError(t, admin.Call(context.Background(), b.AdminURL, "POST", "namespaces/"+namespace+"/delayedDelivery", policy, nil))
+			require.NoError(t, admin.Call(context.Background(), b.AdminURL, "POST",
+				"namespaces/"+namespace+"/delayedDelivery", policy, nil))
 			topic := "persistent://" + namespace + "/t"
 			b.Admin("PUT", topic, "", nil, nil)
 			c := b.Subscribe(b.RetryOptions(topic, 9))

@@ -82,7 +82,8 @@ func TestAckInInterceptorOfChunksReturns(t *testing.T) {
 		}
 	}}}
 	c := b.Subscribe(opts)
-	b.Publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 600},
+	b.Publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true,
+		ChunkMaxMessageSize: 600},
 		&pulsar.ProducerMessage{Payload: make([]byte, 2000)})
 	msg = testkit.Receive(t, c)
 	testkit.Returns(t, func() error { return c.Ack(msg) })
@@ -96,12 +97,13 @@ func TestReconsumePolicyMayCallTheConsumer(t *testing.T) {
 	topic := b.NewTopic(0)
 	var c *redelivery.Consumer
 	var policy atomic.Value
-	c = b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Func(func(uint32) time.Duration {
-		if call, ok := policy.Load().(func()); ok {
-			call()
-		}
-		return time.Hour
-	})))
+	c = b.Subscribe(b.Options(topic, pulsar.Shared),
+		redelivery.WithReconsumeBackoff(backoff.Func(func(uint32) time.Duration {
+			if call, ok := policy.Load().(func()); ok {
+				call()
+			}
+			return time.Hour
+		})))
 	b.Send(topic, 2, false)
 	msg := testkit.Receive(t, c)
 	var err error

@@ -53,7 +53,8 @@ consumers:
 func redeliveries(t *testing.T, options []redelivery.Option) (delays []time.Duration) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		for n := range 10 {
-			inner.Channel <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: uint32(n)}}
+			inner.Channel <- pulsar.ConsumerMessage{Consumer: inner,
+				Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: uint32(n)}}
 			msg := testkit.Receive(t, c)
 			if start := time.Now(); n%2 == 0 {
 				c.Nack(msg)

@@ -80,9 +80,10 @@ func TestInterceptorOfAckIDListMayAckTheOthers(t *testing.T) {
 			b := testkit.NewBroker(t)
 			opts := b.Options("", pulsar.Shared)
 			var ids []pulsar.MessageID
-			opts.Interceptors = pulsar.ConsumerInterceptors{&calledOnce{in: "OnAcknowledge", call: func(c pulsar.Consumer) {
-				assert.NoError(t, c.AckIDList(ids))
-			}}}
+			opts.Interceptors = pulsar.ConsumerInterceptors{&calledOnce{in: "OnAcknowledge",
+				call: func(c pulsar.Consumer) {
+					assert.NoError(t, c.AckIDList(ids))
+				}}}
 			for range topics {
 				opts.Topics = append(opts.Topics, b.NewTopic(0))
 			}
@@ -109,9 +110,11 @@ func TestBlockedInterceptorDelaysNoVerb(t *testing.T) {
 	block := make(chan struct{})
 	opts := b.Options(topic, pulsar.Shared)
 	opts.RetryEnable = true
-	opts.Interceptors = pulsar.ConsumerInterceptors{&calledOnce{in: "OnNegativeAcksSend", call: func(pulsar.Consumer) { <-block }}}
+	opts.Interceptors = pulsar.ConsumerInterceptors{&calledOnce{in: "OnNegativeAcksSend",
+		call: func(pulsar.Consumer) { <-block }}}
 	outcomes := make(chan redelivery.Outcome, 10)
-	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), redelivery.WithAckTimeout(2*time.Second), testkit.FromBroker,
+	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond),
+		redelivery.WithAckTimeout(2*time.Second), testkit.FromBroker,
 		redelivery.WithObserver(redelivery.Observer{Settled: func(s redelivery.Settled) { outcomes <- s.Outcome }}))
 	t.Cleanup(func() { close(block) }) // before Close
 	b.Send(topic, 4, false)

@@ -16,9 +16,11 @@ import (
 func TestNamesThatUpstreamRefusesAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
-	dead := redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, InitialSubscriptionName: "see"})
+	dead := redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2,
+		InitialSubscriptionName: "see"})
 	named := func(topic string) redelivery.Option {
-		return redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic, InitialSubscriptionName: "see"})
+		return redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic,
+			InitialSubscriptionName: "see"})
 	}
 	log := redelivery.WithAttemptLog(redelivery.AttemptLog{OpenTimeout: time.Minute})
 	for name, c := range map[string]struct {
@@ -39,7 +41,9 @@ func TestNamesThatUpstreamRefusesAreRefusedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			topic := b.NewTopic(0)
 			began := time.Now()
-			consumer, err := redelivery.Subscribe(b.Client, pulsar.ConsumerOptions{Topic: topic + c.topic, SubscriptionName: c.subscription, Type: pulsar.Shared}, c.option)
+			consumer, err := redelivery.Subscribe(b.Client,
+				pulsar.ConsumerOptions{Topic: topic + c.topic, SubscriptionName: c.subscription, Type: pulsar.Shared},
+				c.option)
 			if c.want == "" {
 				require.NoError(t, err)
 				consumer.Close()

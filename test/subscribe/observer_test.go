@@ -132,7 +132,8 @@ func TestObserverSeesEachVerb(t *testing.T) {
 		"last nack": {change: dead, act: func(t *testing.T, c *redelivery.Consumer) {
 			c.Nack(testkit.Receive(t, c))
 			require.NoError(t, c.NackWithReason(testkit.Receive(t, c), boom))
-		}, want: []string{"delivered 0 ", "nacked after 1", "delivered 1 nack", "dead_lettered after 2: max_deliveries: boom"}},
+		}, want: []string{"delivered 0 ", "nacked after 1", "delivered 1 nack",
+			"dead_lettered after 2: max_deliveries: boom"}},
 		"last timeout": {change: dead, options: []redelivery.Option{redelivery.WithAckTimeout(50 * time.Millisecond)},
 			act: func(t *testing.T, c *redelivery.Consumer) {
 				testkit.Receive(t, c)
@@ -149,7 +150,8 @@ func TestObserverSeesEachVerb(t *testing.T) {
 			"dead_lettered after 1: max_deliveries: reconsumed 1 times"}},
 		"nack to the retry topic": {change: longRetries, options: []redelivery.Option{redelivery.WithNackRetryTopic(25 * time.Millisecond)},
 			act: func(t *testing.T, c *redelivery.Consumer) {
-				require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), time.Second)) // which a busy machine may need to move it
+				// which a busy machine may need to move it
+				require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), time.Second))
 				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 1 retry_topic", "acked after 2"}},
 		"failures": {act: func(t *testing.T, c *redelivery.Consumer) {
@@ -175,7 +177,8 @@ func TestObserverSeesEachVerb(t *testing.T) {
 			if name == "failures" {
 				delay = time.Hour
 			}
-			consumer := b.Subscribe(opts, append(c.options, redelivery.WithNackRedeliveryDelay(delay), redelivery.WithObserver(x.observer()))...)
+			consumer := b.Subscribe(opts, append(c.options, redelivery.WithNackRedeliveryDelay(delay),
+				redelivery.WithObserver(x.observer()))...)
 			b.Send(topic, max(1, c.n), false)
 			c.act(t, consumer)
 			// A retry that the broker sends early is buffered.
@@ -252,7 +255,8 @@ func durations(settled []redelivery.Settled) (all []time.Duration) {
 func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
-		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: 2}}
+		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner,
+			Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: 2}}
 		require.NoError(t, c.Ack(testkit.Receive(t, c)))
 		x.are(t, "delivered 2 reconnect", "acked after 3")
 		assert.True(t, x.delivered[0].Due.IsZero())

@@ -67,7 +67,8 @@ func TestObserverMayCloseTheConsumer(t *testing.T) {
 				opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
 				closed := make(chan struct{})
 				var once sync.Once
-				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), redelivery.WithAckTimeout(200*time.Millisecond),
+				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond),
+					redelivery.WithAckTimeout(200*time.Millisecond),
 					redelivery.WithRedeliveryFrom(redelivery.FromBroker),
 					redelivery.WithObserver(o(func(c *redelivery.Consumer) {
 						once.Do(func() {
@@ -121,7 +122,8 @@ func onOutcome(outcome redelivery.Outcome) func(func(*redelivery.Consumer)) rede
 // TestDecisionsAreLogged has one line for each decision at Debug, for each dead letter at Info, and never a payload.
 func TestDecisionsAreLogged(t *testing.T) {
 	t.Parallel()
-	for level, want := range map[slog.Level]int{slog.LevelDebug: 6, // delivered, nacked, delivered, dead letter, delivered, acked
+	// delivered, nacked, delivered, dead letter, delivered, acked
+	for level, want := range map[slog.Level]int{slog.LevelDebug: 6,
 		slog.LevelInfo: 1} {
 		t.Run(level.String(), func(t *testing.T) {
 			b := testkit.NewBroker(t)
@@ -129,14 +131,16 @@ func TestDecisionsAreLogged(t *testing.T) {
 			opts := b.Options(topic, pulsar.Shared)
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2}
 			var log logtest.Buffer
-			c := b.Subscribe(opts, redelivery.WithNackRedeliveryBackoff(backoff.Fixed(20*time.Millisecond)), redelivery.WithRedeliveryFrom(redelivery.FromMemory),
+			c := b.Subscribe(opts, redelivery.WithNackRedeliveryBackoff(backoff.Fixed(20*time.Millisecond)),
+				redelivery.WithRedeliveryFrom(redelivery.FromMemory),
 				redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))))
 			b.Send(topic, 1, false)
 			c.Nack(testkit.Receive(t, c))
 			require.NoError(t, c.DeadLetter(context.Background(), testkit.Receive(t, c), errors.New("boom")))
 			b.Send(topic, 1, false)
 			require.NoError(t, c.Ack(testkit.Receive(t, c)))
-			lines := regexp.MustCompile(`(?m)^.*level=(DEBUG|INFO) msg="redelivery: .*$`).FindAllString(log.String(), -1)
+			lines := regexp.MustCompile(`(?m)^.*level=(DEBUG|INFO) msg="redelivery: .*$`).FindAllString(log.String(),
+				-1)
 			assert.Len(t, lines, want, log.String())
 			assert.Regexp(t, `level=INFO msg="redelivery: dead letter" topic=`+topic+` message=\S+ attempts=2 to=\S+ reason=explicit error_type=\*errors.errorString error=boom`, log.String())
 		})
@@ -199,7 +203,8 @@ func TestAckDuringFailureLeavesNoRecord(t *testing.T) {
 				require.NoError(t, c.NackWithReason(msg, errorThat(func() { err = c.Ack(msg) })))
 				require.NoError(t, err)
 			}
-			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second,
+				20*time.Millisecond)
 		})
 	}
 }

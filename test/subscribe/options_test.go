@@ -121,7 +121,8 @@ func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
 			return redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "d"})
 		}(),
 	} {
-		_, err := testkit.PreparedOptions(pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithClient(noClient{}), o,
+		_, err := testkit.PreparedOptions(pulsar.ConsumerOptions{Type: pulsar.Shared},
+			redelivery.WithClient(noClient{}), o,
 			redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
 		require.NoError(t, err)
 	}
@@ -168,7 +169,8 @@ func TestOptionWithoutEffectIsLogged(t *testing.T) {
 		if c.opts.Topics == nil && c.opts.TopicsPattern == "" {
 			c.opts.Topic = cmp.Or(c.opts.Topic, "t")
 		}
-		consumer, _ := testkit.SubscribeFakeWith(t, testkit.NewFake(), c.opts, append(slices.Clip(c.options), testkit.LogTo(&log))...)
+		consumer, _ := testkit.SubscribeFakeWith(t, testkit.NewFake(), c.opts,
+			append(slices.Clip(c.options), testkit.LogTo(&log))...)
 		consumer.Close()
 		if want == "" || want == "a switch" {
 			require.NotContains(t, log.String(), "WARN")
@@ -182,8 +184,10 @@ func TestOptionWithoutEffectIsLogged(t *testing.T) {
 // A policy of the application's is not called before there is a message: it may panic, or count its calls.
 func TestSubscribeCallsNoPolicy(t *testing.T) {
 	policy := backoff.Func(func(uint32) time.Duration { panic("called") })
-	opts := pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}}
-	consumer, _ := testkit.SubscribeFakeWith(t, testkit.NewFake(), opts, redelivery.WithClient(noClient{}), redelivery.WithNackRedeliveryBackoff(policy),
+	opts := pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}}
+	consumer, _ := testkit.SubscribeFakeWith(t, testkit.NewFake(), opts, redelivery.WithClient(noClient{}),
+		redelivery.WithNackRedeliveryBackoff(policy),
 		redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(policy), redelivery.WithReconsumeBackoff(policy),
 		redelivery.WithNackRetryTopic(time.Minute))
 	consumer.Close()
@@ -201,10 +205,12 @@ func TestNonPersistentTopicsHaveNoDeadLetters(t *testing.T) {
 
 func TestSubscribeWithLeavesTheCallersOptionsAlone(t *testing.T) {
 	bits := int64(3)
-	opts := pulsar.ConsumerOptions{Topics: []string{"a", "b"}, NackRedeliveryDelay: time.Second, NackPrecisionBit: &bits,
-		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}, Decryption: &pulsar.MessageDecryptionInfo{
+	opts := pulsar.ConsumerOptions{Topics: []string{"a", "b"}, NackRedeliveryDelay: time.Second,
+		NackPrecisionBit: &bits,
+		DLQ:              &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}, Decryption: &pulsar.MessageDecryptionInfo{
 			ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionDiscard}}
-	prepared, err := testkit.PreparedOptions(opts, redelivery.WithRedeliveryResolution(20*time.Millisecond), redelivery.WithClient(noClient{}))
+	prepared, err := testkit.PreparedOptions(opts, redelivery.WithRedeliveryResolution(20*time.Millisecond),
+		redelivery.WithClient(noClient{}))
 	require.NoError(t, err)
 	assert.Equal(t, 3*(20*time.Millisecond)*15/16, prepared.NackRedeliveryDelay)
 	assert.Equal(t, time.Second, opts.NackRedeliveryDelay)

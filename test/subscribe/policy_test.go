@@ -19,9 +19,10 @@ func TestPolicyMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	seek := func(c *redelivery.Consumer) { _ = c.SeekByTime(time.Now().Add(-time.Hour)) }
 	for name, test := range map[string]struct {
-		call    func(*redelivery.Consumer)
-		chanOf  bool          // the application uses Chan
-		timeout time.Duration // the last delivery times out, else it is nacked by id, so that it is given up when it comes again
+		call   func(*redelivery.Consumer)
+		chanOf bool // the application uses Chan
+		// the last delivery times out, else it is nacked by id, so that it is given up when it comes again
+		timeout time.Duration
 	}{
 		"Close, by Receive":     {call: (*redelivery.Consumer).Close},
 		"Close, by Chan":        {call: (*redelivery.Consumer).Close, chanOf: true},
@@ -92,9 +93,10 @@ func TestOnConsumerCloseMayCallTheConsumer(t *testing.T) {
 			opts := b.Options(b.NewTopic(0), pulsar.Shared)
 			opts.Interceptors = pulsar.ConsumerInterceptors{closing{call: call}}
 			var told atomic.Int32
-			c := b.Subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithObserver(redelivery.Observer{
-				Closed: func(*redelivery.Consumer) { told.Add(1) },
-			}))
+			c := b.Subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+				redelivery.WithObserver(redelivery.Observer{
+					Closed: func(*redelivery.Consumer) { told.Add(1) },
+				}))
 			testkit.Returns(t, func() error {
 				defer func() { _ = recover() }()
 				c.Close()

@@ -50,7 +50,8 @@ func (k *talk) failed(errs ...error) {
 // logged waits for a line in the log.
 func (k *talk) logged(text string) {
 	k.T.Helper()
-	require.Eventually(k.T, func() bool { return strings.Contains(k.log.String(), text) }, 10*time.Second, 20*time.Millisecond,
+	require.Eventually(k.T, func() bool { return strings.Contains(k.log.String(), text) }, 10*time.Second,
+		20*time.Millisecond,
 		"%q is not in the log: %s", text, k.log.String())
 }
 
@@ -60,8 +61,9 @@ func (k *talk) publish(topic string, n int) {
 	require.NoError(k.T, err)
 	defer p.Close()
 	for range n {
-		_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(secretPayload), Key: secretKey, OrderingKey: secretKey,
-			Properties: map[string]string{"secret": secretProperty}})
+		_, err := p.Send(context.Background(),
+			&pulsar.ProducerMessage{Payload: []byte(secretPayload), Key: secretKey, OrderingKey: secretKey,
+				Properties: map[string]string{"secret": secretProperty}})
 		require.NoError(k.T, err)
 	}
 }
@@ -91,7 +93,8 @@ var secretScenes = map[string]func(*talk, string){
 		c.NackID(id)
 		c.ReconsumeLater(bad, 0)
 		c.Nack(own{msg, nil})
-		k.failed(c.NackWithDelay(bad, 0), c.Ack(bad), c.AckID(id), c.Seek(id), c.InProgress(bad), c.AckWithTxn(bad, nil),
+		k.failed(c.NackWithDelay(bad, 0), c.Ack(bad), c.AckID(id), c.Seek(id), c.InProgress(bad),
+			c.AckWithTxn(bad, nil),
 			c.Ack(own{msg, talkative{secret: secretPayload}}), c.AckCumulative(bad), c.AckID(nil))
 		require.EqualValues(k.T, 5, c.Stats().Failed)
 		k.logged("nack failed")
@@ -105,7 +108,8 @@ var secretScenes = map[string]func(*talk, string){
 		k.logged("reconsume later failed")
 		msg = testkit.Receive(k.T, c)
 		id := talkative{pulsar.NewMessageID(9, 9, 9, 9), secretPayload}
-		k.failed(c.ReconsumeLaterAfter(context.Background(), msg, 0, huge), c.ReconsumeLaterLevel(context.Background(), msg, 99),
+		k.failed(c.ReconsumeLaterAfter(context.Background(), msg, 0, huge),
+			c.ReconsumeLaterLevel(context.Background(), msg, 99),
 			c.ReconsumeLaterNext(context.Background(), own{msg, id}))
 		require.NoError(k.T, c.Ack(msg))
 		k.failed(c.ReconsumeLaterNext(context.Background(), msg))
@@ -121,7 +125,8 @@ var secretScenes = map[string]func(*talk, string){
 		k.failed(c.DeadLetter(context.Background(), msg, errors.New(secretPayload)))
 		c.Nack(msg)
 		for range 50 { // a dead letter is made of what the application would have received
-			if testkit.ReceiveNothing(k.T, c, 200*time.Millisecond); strings.Contains(k.log.String(), "dead letter failed") {
+			if testkit.ReceiveNothing(k.T, c, 200*time.Millisecond); strings.Contains(k.log.String(),
+				"dead letter failed") {
 				break
 			}
 		}
@@ -131,12 +136,15 @@ var secretScenes = map[string]func(*talk, string){
 		opts := k.RetryOptions(topic, 1)
 		policy := redelivery.DeadLetterPolicyOf(*opts.DLQ)
 		policy.OmitCause, opts.DLQ = true, nil // the reason below quotes the payload
-		c := k.Subscribe(opts, k.logger(), redelivery.WithDeadLetterPolicy(policy), redelivery.WithNackRedeliveryDelay(50*time.Millisecond),
+		c := k.Subscribe(opts, k.logger(), redelivery.WithDeadLetterPolicy(policy),
+			redelivery.WithNackRedeliveryDelay(50*time.Millisecond),
 			redelivery.WithAckTimeout(100*time.Millisecond))
 		k.publish(topic, 3)
 		c.Nack(testkit.Receive(k.T, c))
-		require.NoError(k.T, c.DeadLetter(context.Background(), testkit.Receive(k.T, c), errors.New("bad "+secretPayload)))
-		require.NoError(k.T, c.ReconsumeLaterAfter(context.Background(), testkit.Receive(k.T, c), 0, map[string]string{"more": secretProperty}))
+		require.NoError(k.T, c.DeadLetter(context.Background(), testkit.Receive(k.T, c),
+			errors.New("bad "+secretPayload)))
+		require.NoError(k.T, c.ReconsumeLaterAfter(context.Background(), testkit.Receive(k.T, c), 0,
+			map[string]string{"more": secretProperty}))
 		c.Nack(testkit.Receive(k.T, c))
 		testkit.ReceiveNothing(k.T, c, 500*time.Millisecond)
 	},
@@ -166,7 +174,8 @@ var secretScenes = map[string]func(*talk, string){
 		}
 		if k.InProcess != nil {
 			k.InProcess.Inject("ACK_RESPONSE", "", 3, pulsartest.Drop)
-			k.failed(c.Ack(msgs[0]), c.AckIDList([]pulsar.MessageID{msgs[1].ID()}), c.ReconsumeLaterAfter(context.Background(), msgs[2], 0, nil))
+			k.failed(c.Ack(msgs[0]), c.AckIDList([]pulsar.MessageID{msgs[1].ID()}),
+				c.ReconsumeLaterAfter(context.Background(), msgs[2], 0, nil))
 		}
 		c.Close()
 		_, err := c.Receive(context.Background())
@@ -211,8 +220,9 @@ func TestLogsAndErrorsHoldNoSecret(t *testing.T) {
 	testkit.Each(t, secretScenes, func(t *testing.T, scene func(*talk, string)) {
 		t.Parallel()
 		k := &talk{Broker: testkit.NewBroker(t)}
-		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: k.URL, Logger: logtest.Client(t), OperationTimeout: 2 * time.Second,
-			Authentication: pulsar.NewAuthenticationToken(secretToken)})
+		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: k.URL, Logger: logtest.Client(t),
+			OperationTimeout: 2 * time.Second,
+			Authentication:   pulsar.NewAuthenticationToken(secretToken)})
 		require.NoError(t, err)
 		t.Cleanup(client.Close)
 		k.Client = client

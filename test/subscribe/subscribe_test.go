@@ -38,9 +38,11 @@ func TestSubscribeErrorAboutOptionsIsUnchanged(t *testing.T) {
 func TestSubscribeToScalableTopicSaysSo(t *testing.T) {
 	const said = "a scalable topic of Pulsar 5, which pulsar-client-go cannot read"
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
-	_, err := redelivery.Subscribe(b.Client, pulsar.ConsumerOptions{Topic: "topic://public/default/orders", SubscriptionName: "s"})
+	_, err := redelivery.Subscribe(b.Client,
+		pulsar.ConsumerOptions{Topic: "topic://public/default/orders", SubscriptionName: "s"})
 	require.ErrorContains(t, err, said)
-	_, err = redelivery.Subscribe(migrated{b.Client}, pulsar.ConsumerOptions{Topics: []string{"orders", "tea"}, SubscriptionName: "s"})
+	_, err = redelivery.Subscribe(migrated{b.Client},
+		pulsar.ConsumerOptions{Topics: []string{"orders", "tea"}, SubscriptionName: "s"})
 	require.ErrorContains(t, err, `subscribing "s" to orders, tea: `+said)
 	require.ErrorIs(t, err, errMigrated)
 }

@@ -92,7 +92,8 @@ func (s secured) broker(t *testing.T, token string, log *logtest.Buffer) *testki
 	client, err := pulsar.NewClient(pulsar.ClientOptions{
 		URL: s.url, TLSTrustCertsFilePath: s.certificate, TLSValidateHostname: true,
 		Authentication: pulsar.NewAuthenticationToken(token), OperationTimeout: 3 * time.Second,
-		Logger: plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+		Logger: plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(log,
+			&slog.HandlerOptions{Level: slog.LevelDebug}))),
 	})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
@@ -111,7 +112,8 @@ func TestRetriesUseTLSAndToken(t *testing.T) {
 		right := token(s.secret)
 		b := s.broker(t, right, &log)
 		topic := b.NewTopic(0)
-		c := b.Subscribe(b.RetryOptions(topic, 3), testkit.LogTo(&log), redelivery.WithNackRedeliveryDelay(200*time.Millisecond),
+		c := b.Subscribe(b.RetryOptions(topic, 3), testkit.LogTo(&log),
+			redelivery.WithNackRedeliveryDelay(200*time.Millisecond),
 			redelivery.WithAckTimeout(600*time.Millisecond))
 		b.Send(topic, 1, false)
 		msg := testkit.Next(t, c, testkit.Patience)

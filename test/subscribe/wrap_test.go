@@ -98,7 +98,8 @@ func TestSubscribeWithRedeliversAndPublishes(t *testing.T) {
 			require.Equal(t, retried.Payload(), second.Payload())
 			require.NoError(t, c.Ack(second))
 			require.NoError(t, c.NackWithReason(first, errors.New("why")))
-			require.Equal(t, "why", b.ReceiveDeadLetter(testkit.DeadLetterTopic(topic), "inspect").Properties()["EXCEPTION_MESSAGE"])
+			require.Equal(t, "why", b.ReceiveDeadLetter(testkit.DeadLetterTopic(topic),
+				"inspect").Properties()["EXCEPTION_MESSAGE"])
 		})
 	}
 }
@@ -121,7 +122,8 @@ func TestSubscribeWithRefusesBadConsumers(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	refused := errors.New("refused")
-	_, err = redelivery.SubscribeWith(func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, refused }, opts)
+	_, err = redelivery.SubscribeWith(func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, refused },
+		opts)
 	require.Equal(t, refused, err, "as it is")
 	require.PanicsWithValue(t, "of the caller's", func() {
 		_, _ = redelivery.SubscribeWith(func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { panic("of the caller's") }, opts)
@@ -143,9 +145,11 @@ func TestWrapWithClientPublishesRetries(t *testing.T) {
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
 			inner, err := b.Client.Subscribe(opts)
 			require.NoError(t, err)
-			c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithNackRedeliveryDelay(50*time.Millisecond),
+			c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client),
+				redelivery.WithNackRedeliveryDelay(50*time.Millisecond),
 				redelivery.WithReconsumeBackoff(backoff.Fixed(50*time.Millisecond)),
-				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, InitialSubscriptionName: "inspect", OmitCause: true}))
+				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2,
+					InitialSubscriptionName: "inspect", OmitCause: true}))
 			require.NoError(t, err)
 			defer c.Close()
 			b.Send(topic, 1, false)
@@ -163,7 +167,8 @@ func TestWrapWithClientPublishesRetries(t *testing.T) {
 		inner, err := b.Client.Subscribe(b.Options(b.NewTopic(0), pulsar.Shared))
 		require.NoError(t, err)
 		defer inner.Close()
-		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
+		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client),
+			redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		require.ErrorContains(t, err, "not subscribed to its retry topic")
 	})
@@ -173,7 +178,8 @@ func TestWrapWithClientPublishesRetries(t *testing.T) {
 		inner, err := b.Client.Subscribe(opts)
 		require.NoError(t, err)
 		defer inner.Close()
-		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)),
+		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client),
+			redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)),
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{RetryTopic: "nobody-reads-it"}))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	})
@@ -195,10 +201,12 @@ func TestWrapWithClientPublishesRetries(t *testing.T) {
 		inner, err := b.Client.Subscribe(opts)
 		require.NoError(t, err)
 		policy := redelivery.DeadLetterPolicy{MaxDeliveries: 1}
-		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithDeadLetterPolicy(policy))
+		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client),
+			redelivery.WithDeadLetterPolicy(policy))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		policy.Topic, policy.InitialSubscriptionName = b.NewTopic(0), "inspect"
-		c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithDeadLetterPolicy(policy))
+		c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client),
+			redelivery.WithDeadLetterPolicy(policy))
 		require.NoError(t, err)
 		defer c.Close()
 		b.Send(opts.Topics[1], 1, false)
@@ -225,8 +233,10 @@ func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 		had = append(had, msg)
 	}
 	inner.Nack(had[0])
-	c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client), redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(100*time.Millisecond),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5, InitialSubscriptionName: "inspect"}))
+	c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client),
+		redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(100*time.Millisecond),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5,
+			InitialSubscriptionName: "inspect"}))
 	require.NoError(t, err)
 	defer c.Close()
 	fresh := testkit.Receive(t, c)
@@ -283,7 +293,8 @@ func TestWrapWarnsOnceAndOnlyWhenTheMemoryLimitIsExceeded(t *testing.T) {
 		inner, err := b.Client.Subscribe(b.Options(topic, pulsar.Shared))
 		require.NoError(t, err)
 		var log logtest.Buffer
-		c, err := redelivery.Wrap(inner, redelivery.WithMemoryLimit(limit), redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		c, err := redelivery.Wrap(inner, redelivery.WithMemoryLimit(limit),
+			redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		require.NoError(t, err)
 		b.Send(topic, 3, false)
 		for range 3 {
