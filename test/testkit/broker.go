@@ -111,8 +111,8 @@ func (b *Broker) Stats(topic string, partitions int) (sum SubscriptionStats) {
 	return sum
 }
 
-// Settles asserts that all messages of a topic are acknowledged at the broker within Patience; partitions is 0 if it has
-// none.
+// Settles asserts that all messages of a topic are acknowledged at the broker within Patience; partitions is 0 if it
+// has none.
 func (b *Broker) Settles(topic string, partitions int) {
 	b.T.Helper()
 	require.Eventually(b.T, func() bool {

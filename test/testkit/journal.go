@@ -41,6 +41,7 @@ func (j *Journal) Complete(t testing.TB, n int) {
 	defer j.mu.Unlock()
 	require.Len(t, j.acked, n, "messages are lost")
 	if len(j.again) > 0 {
-		require.FailNowf(t, "messages came after Ack had returned nil", "%d of %d, %s first", len(j.again), n, j.again[0])
+		require.FailNowf(t, "messages came after Ack had returned nil", "%d of %d, %s first",
+			len(j.again), n, j.again[0])
 	}
 }

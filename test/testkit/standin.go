@@ -51,7 +51,8 @@ func NewStandIn(
 ) (*redelivery.Consumer, *StandIn) {
 	t.Helper()
 	s := &StandIn{
-		acked: map[Position]int{}, more: make(chan struct{}, 1), emptied: make(chan struct{}), closed: make(chan struct{}),
+		acked: map[Position]int{},
+		more:  make(chan struct{}, 1), emptied: make(chan struct{}), closed: make(chan struct{}),
 	}
 	c, err := redelivery.SubscribeWith(func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 		s.Opts = prepared
