@@ -59,7 +59,7 @@ func TestForeignTransactionIsRefused(t *testing.T) {
 	c := b.Subscribe(b.Options(topic, pulsar.Shared))
 	b.Send(topic, 1, false)
 	msg := testkit.Receive(t, c)
-	require.ErrorContains(t, c.AckWithTxn(msg, transaction{}), "suite.transaction")
+	require.ErrorContains(t, c.AckWithTxn(msg, transaction{}), "ack.transaction")
 	require.NoError(t, c.Ack(msg))
 	b.Settles(topic, 0)
 }
