@@ -243,7 +243,7 @@ func TestCryptoFailureActionsAreKept(t *testing.T) {
 		})
 }
 
-// TestUndecryptedIsNoDeadLetter: published with other keys, or none, it would be lost.
+// Published with other keys, or none, it would be lost.
 func TestUndecryptedIsNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()

@@ -22,9 +22,8 @@ import (
 
 const killed = "REDELIVERY_TEST_KILLED"
 
-// TestKillWhilePublishingLosesNothing kills processes at random moments while their messages become retries or dead letters: none
-// is lost, and one that was published but not acknowledged comes again, and is published by another process a second
-// time.
+// Processes are killed at random moments while their messages become retries or dead letters: none is lost, and one
+// that was published but not acknowledged comes again, and is published by another process a second time.
 func TestKillWhilePublishingLosesNothing(t *testing.T) {
 	if how := os.Getenv(killed); how != "" {
 		toBeKilled(t, strings.Fields(how))

@@ -73,7 +73,7 @@ func TestRetriesKeepEveryPayload(t *testing.T) {
 	}
 }
 
-// TestExclusiveRetryProducersPublish has options that allow but one producer of a topic.
+// Options may allow but one producer of a topic.
 func TestExclusiveRetryProducersPublish(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -89,7 +89,7 @@ func TestExclusiveRetryProducersPublish(t *testing.T) {
 	testkit.Next(t, dead, 15*time.Second)
 }
 
-// TestRetryTopicThatIsAPartitionIsNotEarly of a topic: its retries are not early either.
+// The retry topic may be a partition of a topic: its retries are not early either.
 func TestRetryTopicThatIsAPartitionIsNotEarly(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -105,7 +105,7 @@ func TestRetryTopicThatIsAPartitionIsNotEarly(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), time.Second)
 }
 
-// TestDeletedRetryTopicsAreMadeAgain are made again by these, and with them the subscriptions that keep what is
+// Producers make topics again that were deleted under them, and with these the subscriptions that keep what is
 // published: the Consumer's, which subscribes again at the end, and the initial one of dead letters.
 func TestDeletedRetryTopicsAreMadeAgain(t *testing.T) {
 	t.Parallel()

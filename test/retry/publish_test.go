@@ -32,8 +32,8 @@ func (x *counted) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID) {
 	}
 }
 
-// TestManyPublishesKeepTheirOrder has many published at the same time: dead letters in the order of their nacks, and messages
-// that are moved to the retry topic, where their delays order them, in any.
+// Many are published at the same time: dead letters in the order of their nacks, and messages that are moved to the
+// retry topic, where their delays order them, in any.
 func TestManyPublishesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]bool{"dead letters": false, "moves": true} {
@@ -65,7 +65,7 @@ func TestManyPublishesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestReasonOfNackIsInTheDeadLetter where the delay is over before the dead letter is published.
+// The delay is over before the dead letter is published.
 func TestReasonOfNackIsInTheDeadLetter(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -90,8 +90,7 @@ func TestReasonOfNackIsInTheDeadLetter(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// TestRefusedDeadLettersArePaced where the policy's delay is 0 and somebody else has the dead letter topic: the calls
-// fail at once.
+// The policy's delay is 0, and another producer has the dead letter topic: the calls fail at once.
 func TestRefusedDeadLettersArePaced(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -128,8 +127,7 @@ func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...r
 	return b.Subscribe(opts, options...), subscribeReader(b, published)
 }
 
-// TestCloseInPublishCallbackLosesNothing closes the Consumer in a callback of one of many publishes: what was not acknowledged
-// is still the broker's.
+// The Consumer is closed in a callback of one of many publishes: what was not acknowledged is still the broker's.
 func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -161,8 +159,8 @@ func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForPublishes closes the Consumer while many dead letters have no answer: what is published is
-// acknowledged too, so that no message becomes two dead letters.
+// The Consumer is closed while many dead letters have no answer: what is published is acknowledged too, so that no
+// message becomes two dead letters.
 func TestCloseWaitsForPublishes(t *testing.T) { // alone: it waits half a second at most
 	const n = 500
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -184,8 +182,7 @@ func TestCloseWaitsForPublishes(t *testing.T) { // alone: it waits half a second
 	})
 }
 
-// TestUnansweredPublishesAreBounded has no answer to a publish for a while: what waits for it is bounded, and all become dead
-// letters.
+// Publishes have no answer for a while: what waits for it is bounded, and all become dead letters.
 func TestUnansweredPublishesAreBounded(t *testing.T) {
 	t.Parallel()
 	const n = 3000

@@ -142,8 +142,7 @@ func TestFailingMessageIsDeadLetterAtItsLimit(t *testing.T) {
 	}
 }
 
-// TestPatternHasOneRetryAndOneDeadLetterTopic where none is named: upstream's, whose names have a namespace and no
-// topic.
+// No topic is named: they are upstream's, whose names have a namespace and no topic.
 func TestPatternHasOneRetryAndOneDeadLetterTopic(t *testing.T) {
 	if testkit.InOwnProcess(t) {
 		return

@@ -16,8 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// TestReconsumeWithoutRetryTopicIsRefused publishes nothing: nobody would read it, and the broker deletes a topic that nobody
-// reads.
+// Nothing is published: nobody would read it, and the broker deletes a topic that nobody reads.
 func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]func(topic string) pulsar.ConsumerOptions{
@@ -47,8 +46,8 @@ func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 	}
 }
 
-// TestBatchWithOneBadMessageIsNotDead of it, for a consumer that has not seen it before: the broker counts the
-// batch, and sends the acknowledged ones of it too.
+// The consumer has not seen the batch before: the broker counts the batch, and sends the acknowledged ones of it
+// too.
 func TestBatchWithOneBadMessageIsNotDead(t *testing.T) {
 	t.Parallel()
 	const n, bad = 10, "3"
@@ -94,7 +93,7 @@ func none(t *testing.T, c pulsar.Consumer, d time.Duration) {
 	}
 }
 
-// TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly, or not at all.
+// The broker may not delay at all.
 func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 	testkit.NeedsRealBroker(t, "policy for delayed delivery")
 	t.Parallel()
@@ -125,7 +124,7 @@ func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 	}
 }
 
-// TestLastDelayOfLadderRepeats where there is a reconsume backoff and no DLQ policy, as PIP-94 has it.
+// There is a reconsume backoff and no DLQ policy, as PIP-94 has it.
 func TestLastDelayOfLadderRepeats(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -72,7 +72,6 @@ func (x *told) are(t testing.TB, want ...string) {
 	}, 30*time.Second, 10*time.Millisecond)
 }
 
-// TestObserverSeesEachVerb has what is told of each verb.
 func TestObserverSeesEachVerb(t *testing.T) {
 	t.Parallel()
 	ctx, boom := context.Background(), errors.New("boom")
@@ -212,7 +211,7 @@ func TestObserverSeesEachVerb(t *testing.T) {
 	}
 }
 
-// TestObserverTimesAreExact has exact moments, in virtual time.
+// Moments are exact, in virtual time.
 func TestObserverTimesAreExact(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -250,8 +249,7 @@ func durations(settled []redelivery.Settled) (all []time.Duration) {
 	return all
 }
 
-// TestObserverSeesCountsOfEarlierConsumers has messages whose first delivery here has a count: the broker sent them before, to somebody
-// else.
+// The first delivery here has a count: the broker sent the message before, to another consumer.
 func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -263,8 +261,7 @@ func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// TestObserverTimesStartWhenTakenFromChan has messages that the application takes from a channel, where they may wait: it has them from when
-// it took them.
+// Messages may wait in a channel: the application has them from the moment in which it takes them.
 func TestObserverTimesStartWhenTakenFromChan(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {

@@ -23,7 +23,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// TestObserverSeesFailedAck has the error of an acknowledgement, after which the message is still the application's.
+// After an acknowledgement that failed the message is still the application's.
 func TestObserverSeesFailedAck(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -37,7 +37,7 @@ func TestObserverSeesFailedAck(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// TestObserverMayCloseTheConsumer has each function call Close, and all else that waits for somebody: nothing hangs.
+// Each function calls Close, and all else that waits: nothing hangs.
 func TestObserverMayCloseTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]func(func(*redelivery.Consumer)) redelivery.Observer{
@@ -119,7 +119,7 @@ func onOutcome(outcome redelivery.Outcome) func(func(*redelivery.Consumer)) rede
 	}
 }
 
-// TestDecisionsAreLogged has one line for each decision at Debug, for each dead letter at Info, and never a payload.
+// Each decision is a line at Debug, each dead letter one at Info, and a payload is never logged.
 func TestDecisionsAreLogged(t *testing.T) {
 	t.Parallel()
 	// delivered, nacked, delivered, dead letter, delivered, acked
@@ -147,7 +147,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}
 }
 
-// TestObserverSeesCopiesAndRequests has what is told of deliveries that the application does not get, and of requests.
+// Deliveries that the application does not get are reported, and requests.
 func TestObserverSeesCopiesAndRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit int64
