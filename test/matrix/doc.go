@@ -1,2 +1,3 @@
-// Package matrix has every kind of consumer, topic and message beside every way to redeliver, and encrypted messages.
+// Package matrix has the tests of every kind of consumer, topic and message with every way to redeliver, and of encrypted
+// messages.
 package matrix

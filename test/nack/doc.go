@@ -1,3 +1,3 @@
-// Package nack has the tests of redelivery: nacks, ack timeouts and snoozes are never early, exact and counted, one
-// message of a batch comes alone, and the memory of waiting messages is bounded.
+// Package nack has the tests of nacks, ack timeouts and snoozes: never early, exact, counted, one message of a batch alone,
+// and bounded memory.
 package nack

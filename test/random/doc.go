@@ -1,3 +1,3 @@
-// Package random has applications of random configuration on a broker, whose messages it counts: nothing is lost, early or
-// out of order.
+// Package random has TestRandomApplications: applications of random configuration on a broker. No message may be lost,
+// early or out of order.
 package random
