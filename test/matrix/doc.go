@@ -1,3 +1,3 @@
-// Package matrix has the tests of every kind of consumer, topic and message with every way to redeliver, and of encrypted
-// messages.
+// Package matrix has the tests of every kind of consumer, topic and message with every way to redeliver, and of
+// encrypted messages.
 package matrix

@@ -1,3 +1,3 @@
-// Package owners has the tests of messages that change their consumer: Failover, Key_Shared, several consumers, unloads,
-// lost connections and topics, and the log of attempts.
+// Package owners has the tests of messages that change their consumer: Failover, Key_Shared, several consumers,
+// unloads, lost connections and topics, and the log of attempts.
 package owners
