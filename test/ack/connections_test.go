@@ -3,7 +3,6 @@ package ack
 import (
 	"errors"
 	"math"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
@@ -38,38 +36,6 @@ func TestAckOfVanishedTopicIsTriedAgain(t *testing.T) {
 		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()})) // as the stand-in answers
 		require.ErrorIs(t, c.Ack(msg), gone)
 	})
-}
-
-// What the Consumer tries to acknowledge again is the application's once an operator has moved the cursor back.
-func TestRepeatedAckEndsAtCursorReset(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
-	topic := b.NewTopic(0)
-	opts := b.Options(topic, pulsar.Shared)
-	opts.AckWithResponse = true
-	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(10*time.Millisecond), testkit.FromBroker)
-	b.Send(topic, 1, false)
-	msg := testkit.Receive(t, c)
-	c.Nack(msg)
-	time.Sleep(500 * time.Millisecond) // the copy is in the queue
-	require.NoError(t, c.Ack(msg))
-	time.Sleep(5 * time.Second) // until that is sure
-	var acks atomic.Int32
-	b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
-		if command.Type == "ACK" {
-			acks.Add(1)
-			return pulsartest.Fail("NotAllowedError", "not now")
-		}
-		return pulsartest.Pass
-	})
-	// until the acknowledgement that was made again is sure, as far as anybody knows
-	testkit.ReceiveNothing(t, c, 8*time.Second)
-	require.NotZero(t, acks.Load())
-	b.Admin("POST", topic, "/subscription/"+testkit.Subscription+"/resetcursor/0", nil, nil)
-	testkit.Receive(t, c)
-	before := acks.Load()
-	time.Sleep(10 * time.Second) // no pause was as long by then
-	require.Equal(t, before, acks.Load())
 }
 
 // Acknowledgements that are sent in groups of a number alone are never sure, as those that wait for very long.

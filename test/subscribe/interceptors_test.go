@@ -54,7 +54,7 @@ func TestCloseInInterceptorReturns(t *testing.T) {
 				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), testkit.FromBroker)
 				b.Send(topic, 2, false)
 				for n := range 4 { // until the interceptor was called, or is to be called by Close
-					msg, err := testkit.ReceiveWithin(c, 5*time.Second)
+					msg, err := testkit.ReceiveWithin(c, 2*time.Second)
 					if err != nil {
 						break
 					}
