@@ -200,6 +200,29 @@ func (a *attemptLog) count(d *partition.Delivery) {
 	}
 }
 
+// stands reports whether a message is handed out again now. If not it waits: another consumer has failed on it since, or
+// may have it in a handler.
+func (c *Consumer) stands(d *partition.Delivery) bool {
+	if c.attempts == nil || !d.Again && !d.FromMemory { // of a new copy all is known
+		return true
+	}
+	r, ok := c.attempts.Again(keyOf(d.ID))
+	if !ok {
+		return true
+	}
+	wait := time.Until(r.Due)
+	if !r.Due.After(c.start.Add(d.Due)) { // it has waited for that, or was not to wait any longer
+		wait = 0
+	}
+	if r.Count <= d.Count && wait <= 0 {
+		return true
+	}
+	now := c.lock()
+	stands := c.group.Recall(now, d, r.Count, wait)
+	c.unlock(now)
+	return stands
+}
+
 func keyOf(id partition.ID) attempts.Key {
 	return attempts.Key{Topic: id.Topic, Ledger: id.Ledger, Entry: id.Entry, Index: max(0, id.Index)}
 }
@@ -209,12 +232,13 @@ func (c *Consumer) fails(d *partition.Delivery, delay time.Duration, how nacking
 	if c.attempts == nil {
 		return
 	}
-	count := d.Count
+	failed := *d
+	c.attempts.count(&failed) // or the failure of another consumer would hide this one
 	if !how.snoozed {
-		count++
+		failed.Count += min(1, ^failed.Count)
 	}
 	key := keyOf(d.ID)
-	c.attempts.Failed(key, count, delay, c.causeOf(how.reason))
+	c.attempts.Failed(key, failed.Count, delay, c.causeOf(how.reason))
 	c.mu.Lock()
 	settled := c.group.IsSettled(d.ID)
 	c.mu.Unlock()

@@ -83,7 +83,7 @@ func (c *Consumer) read(ctx context.Context) (d partition.Delivery, ok bool, err
 			}
 			d, ok = c.arrive(cm)
 		}
-		if ok && !c.refuses(&d) {
+		if ok && c.stands(&d) && !c.refuses(&d) {
 			return d, true, nil
 		}
 	}

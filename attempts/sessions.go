@@ -179,21 +179,47 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	if !ok {
 		return Record{}, false
 	}
+	l.delay(&r)
+	return r.public(k), true
+}
+
+// Again is Find for a message that was delivered here before, and is about to be again. It is due as Arrive says, but
+// a delay of this session's own failure, which its consumer knows better, is over.
+func (l *Log) Again(k Key) (Record, bool) {
+	if l.known.Load() == 0 {
+		return Record{}, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.find(k)
+	if !ok {
+		return Record{}, false
+	}
+	if r.clock == l.id || r.clock == 0 { // the latter is not read back yet
+		r.due = 0
+	}
+	if l.watches.Load() {
+		l.delay(&r)
+	}
+	return r.public(k), true
+}
+
+// delay delays a record of a message that may be in another session's handler. The caller holds mu.
+func (l *Log) delay(r *record) {
 	if r.count == 0 && r.due <= r.written+1 {
 		// it has no delay, as one that was snoozed has; the moment is one of its writer's clock
 		r.due = 0
 	}
-	if r.begun != 0 {
-		at := now()
-		if _, doubtful := l.standing(r.begun, at); doubtful {
-			x, since := l.state.sessions[r.begun], w.followed
-			if w.live[r.begun] {
-				since = x.heard
-			}
-			r.due = max(r.due, since+x.lease+1)
-		}
+	if r.begun == 0 {
+		return
 	}
-	return r.public(k), true
+	if _, doubtful := l.standing(r.begun, now()); doubtful {
+		x, since := l.state.sessions[r.begun], l.sessions.followed
+		if l.sessions.live[r.begun] {
+			since = x.heard
+		}
+		r.due = max(r.due, since+x.lease+1)
+	}
 }
 
 // Crashes returns how many sessions a message has crashed: lost sessions that had it in a handler. It is 0 for those of

@@ -160,6 +160,23 @@ func (g *Group) GiveUpStale(now time.Duration, d Delivery) {
 	g.expect(now, m)
 }
 
+// Recall corrects a hand-over that Take or Arrive has just made, by what a log of attempts says of the message by now:
+// how often it was delivered, and how long it must not be handed out. If it has to wait it is taken back, and Recall
+// returns false.
+func (g *Group) Recall(now time.Duration, d *Delivery, tries uint32, wait time.Duration) (stands bool) {
+	m, _ := g.find(d.ID)
+	if m == nil || !m.isWith(d.Hand) {
+		return true
+	}
+	m.count = max(m.count, tries)
+	d.Count, d.Last = m.count, g.o.isLast(m.count)
+	if wait > 0 {
+		m.uncounted, m.cause = true, d.Cause
+		g.wait(now, m, add(now, wait))
+	}
+	return wait <= 0
+}
+
 // PutBack takes a message back that was handed out and that the application never got. The next Take returns it: a
 // later message must not come before, or a cumulative acknowledgement of that would lose it.
 func (g *Group) PutBack(now time.Duration, d Delivery) {
