@@ -81,14 +81,20 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 		o.Name = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
 	o.Logger = logs.Safe(cmp.Or(o.Logger, slog.Default()))
-	l := &Log{client: client, o: o, id: SessionID(rand.Uint64() | 1), opened: now(), state: newState(),
+	l := newLog(client, o, SessionID(rand.Uint64()|1))
+	go l.run()
+	return l, nil
+}
+
+// newLog returns a Log that neither reads nor writes.
+func newLog(client pulsar.Client, o Options, id SessionID) *Log {
+	l := &Log{client: client, o: o, id: id, opened: now(), state: newState(),
 		closing: make(chan struct{}),
 		ended:   make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.own.of = map[place]*ownChange{}
 	l.sessions.mourned, l.sessions.live, l.sessions.followed = map[SessionID]bool{}, map[SessionID]bool{}, l.opened
 	l.life, l.end = context.WithCancel(context.Background())
-	go l.run()
-	return l, nil
+	return l
 }
 
 // Ready waits until the log was read to its end. If ctx ends first, the error says why it was not possible yet. With

@@ -1,0 +1,254 @@
+package attempts
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
+)
+
+var deeper = flag.Int("deeper", 0, "how many more steps the exploration plays")
+
+// step is an event, in a process, with a message.
+type step struct {
+	event   event
+	process uint8
+	entry   uint8
+	index   uint8
+}
+
+type event uint8
+
+const (
+	pass event = iota
+	lease
+	receive
+	send
+	handle
+	ack
+	nack
+	publish
+	follow
+	lose
+	crash
+	start
+	takeOver
+	unload
+)
+
+func (s step) String() string {
+	return fmt.Sprintf("%s %d: %d.%d", [...]string{"pass", "lease", "receive", "send", "handle", "ack", "nack", "publish",
+		"follow", "lose", "crash", "start", "take over", "unload"}[s.event], s.process, s.entry, s.index)
+}
+
+// steps returns all that can happen now.
+func (w *world) steps() (all []step) {
+	all = append(all, step{event: pass})
+	if w.limit > 0 {
+		all = append(all, step{event: lease})
+	}
+	if w.unloaded < w.unloads {
+		all = append(all, step{event: unload})
+	}
+	running := 0
+	for n, p := range w.processes {
+		if p != nil {
+			running++
+			all = append(all, p.steps(uint8(n))...)
+		}
+	}
+	for n, p := range w.processes {
+		if p == nil && (running == 0 || w.options.Kind != partition.Exclusive) {
+			all = append(all, step{event: start, process: uint8(n)})
+		}
+	}
+	return all
+}
+
+func (p *process) steps(n uint8) (all []step) {
+	w := p.w
+	add := func(may bool, s step) {
+		if s.process = n; may {
+			all = append(all, s)
+		}
+	}
+	passive := w.options.Kind == partition.Failover && w.active != p.number
+	add(len(p.queue) > 0 || p.group.IsReady() || !p.waits, step{event: receive})
+	add(w.next() >= 0 && len(p.queue) < 3 && !passive, step{event: send})
+	add(w.lag && len(p.log.own.unsent) > 0, step{event: publish})
+	add(w.lag && p.read < len(w.frames), step{event: follow})
+	add(w.lost < w.losses && !passive, step{event: lose})
+	add(w.crashed < w.crashes, step{event: crash})
+	add(w.overtaken < w.takeover && passive, step{event: takeOver})
+	for e, messages := range p.has {
+		for i, m := range messages {
+			at := step{entry: uint8(e), index: uint8(i)}
+			if waits := w.limit > 0 && !m.handled; m.has && waits {
+				at.event = handle
+				add(p.mayHandle(e, i), at)
+			} else if m.has {
+				at.event = ack
+				add(true, at)
+				at.event = nack
+				add(true, at)
+			}
+		}
+	}
+	return all
+}
+
+func (w *world) do(s step) {
+	p, e, i := w.processes[s.process], int(s.entry), int(s.index)
+	switch s.event {
+	case pass:
+		w.pass()
+	case lease:
+		for range minLease/tick + 1 {
+			w.pass()
+		}
+	case receive:
+		p.receive()
+	case send:
+		p.send()
+	case handle:
+		p.handle(e, i)
+	case ack:
+		p.ack(e, i)
+	case nack:
+		p.nack(e, i)
+	case publish:
+		p.publish()
+	case follow:
+		p.follow()
+	case lose:
+		w.lost++
+		w.lose(p)
+	case crash:
+		w.crashed++
+		w.crash(p)
+	case start:
+		w.start(int(s.process))
+	case takeOver:
+		w.overtaken++
+		w.activate(int(s.process))
+	case unload:
+		w.unloaded++
+		w.unload()
+	}
+	w.everyone((*process).settle)
+	if !w.lag {
+		w.everyone((*process).publish)
+		w.everyone((*process).follow)
+	}
+}
+
+// exploration plays all sequences of steps of a world up to a depth. Of those that lead to the same state it goes on
+// with one.
+type exploration struct {
+	*kind
+	met   map[uint64]struct{}
+	walk  walk
+	found []step // a sequence that breaks a promise
+	fault string
+}
+
+func explore(k *kind, depth int) *exploration {
+	x := &exploration{kind: k, met: map[uint64]struct{}{}}
+	level := [][]step{k.prefix}
+	x.met[x.walk.hash(newWorld(k))] = struct{}{}
+	for range depth {
+		var next [][]step
+		for _, path := range level {
+			for _, s := range x.play(path).steps() {
+				w := x.play(path)
+				w.do(s)
+				longer := append(slices.Clip(path), s)
+				h := x.walk.hash(w)
+				if _, met := x.met[h]; met && w.fault == "" {
+					continue
+				}
+				x.met[h] = struct{}{}
+				next = append(next, longer)
+				if w.fault == "" {
+					w.complete()
+				}
+				if w.fault != "" {
+					x.found, x.fault = longer, w.fault
+					return x
+				}
+			}
+		}
+		level = next
+	}
+	return x
+}
+
+func (x *exploration) play(path []step) *world {
+	w := newWorld(x.kind)
+	for _, s := range path {
+		w.do(s)
+	}
+	return w
+}
+
+func (x *exploration) String() string {
+	var b strings.Builder
+	for _, s := range x.found {
+		fmt.Fprintf(&b, "\n  %v", s)
+	}
+	return fmt.Sprintf("%s%s", x.fault, b.String())
+}
+
+func kinds() []*kind {
+	of := func(k partition.Kind) partition.Options { return partition.Options{Kind: k, MemoryLimit: 100} }
+	exclusive, failover, shared := of(partition.Exclusive), of(partition.Failover), of(partition.Shared)
+	noMemory := shared
+	noMemory.MemoryLimit = 0
+	short := time.Second - 10*time.Millisecond
+	delays := [2]time.Duration{short, 2*time.Second + short}
+	both := []step{{event: send}, {event: receive}, {event: lose}, {event: send, process: 1}, {event: receive, process: 1}}
+	return []*kind{
+		{name: "shared", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 1, depth: 7},
+		{name: "shared with a late log", options: shared, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 2, crashes: 1, depth: 7},
+		{name: "shared, both have it", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 2, depth: 7, prefix: both},
+		{name: "shared, both have it, with a late log", options: shared, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 2, crashes: 2, depth: 7, prefix: both},
+		{name: "exclusive", options: exclusive, batches: []int{1, 1}, delays: delays, first: 1, losses: 1, crashes: 2, depth: 7},
+		{name: "failover", options: failover, batches: []int{1, 1}, delays: delays, first: 2, losses: 1, crashes: 1, takeover: 2, depth: 7},
+		{name: "exclusive with a late log", options: exclusive, batches: []int{1}, delays: delays, first: 1, lag: true, losses: 1, crashes: 2, depth: 7},
+		{name: "failover with a late log", options: failover, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 1, crashes: 1, takeover: 2, depth: 7},
+		{name: "shared without memory", options: noMemory, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 2, depth: 7, prefix: both},
+		{name: "shared with batches", options: shared, batches: []int{2}, delays: delays, first: 2, losses: 2, crashes: 2, depth: 7},
+		{name: "shared with unloads", options: shared, batches: []int{1, 1}, delays: delays, first: 2, unloads: 1, crashes: 1, depth: 7},
+		{name: "key-shared", options: of(partition.KeyShared), batches: []int{1}, delays: delays, first: 2, losses: 1, crashes: 2, depth: 7, prefix: both},
+		{name: "crashes, both have it", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 2, limit: 1, depth: 6, prefix: both},
+		{name: "crashes of the active one", options: failover, batches: []int{1, 1}, delays: delays, first: 2, crashes: 2, takeover: 1, limit: 1, depth: 6},
+		{name: "crashes", options: shared, batches: []int{1, 1}, delays: delays, first: 2, crashes: 2, limit: 2, depth: 6},
+		{name: "busy crashes", options: shared, batches: []int{1}, delays: delays, first: 2, crashes: 3, limit: 1, busy: 2, depth: 7},
+	}
+}
+
+// One at a time: virtual time stands still while the goroutine that moves it waits for a processor.
+func TestExplorationOfTwoProcesses(t *testing.T) {
+	for _, k := range kinds() {
+		t.Run(strings.ReplaceAll(k.name, " ", "-"), func(t *testing.T) {
+			depth, began := k.depth+*deeper, time.Now()
+			if race.Enabled {
+				depth -= 2
+			}
+			synctest.Test(t, func(t *testing.T) {
+				x := explore(k, depth)
+				if x.found != nil {
+					t.Error(x)
+				}
+				t.Logf("depth %d: %d states", depth, len(x.met))
+			})
+			t.Logf("in %v", time.Since(began).Round(time.Millisecond))
+		})
+	}
+}

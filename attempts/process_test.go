@@ -1,0 +1,283 @@
+package attempts
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+)
+
+// process is a consumer of the world. It does with the machine and the Log what a redelivery.Consumer does, and a
+// Worker.
+type process struct {
+	w      *world
+	number int
+	start  time.Duration
+	log    *Log
+	group  *partition.Group
+	queue  []*object // upstream's
+	pipe   []command // what was sent to the broker
+	waits  bool      // the application waits for a message
+	read   int       // frames of the log
+	has    [][]held  // what the application has
+	known  [][]known // what the log says, as far as it was read
+	own    [][]known // failures here that were not read back
+}
+
+// held is what an application knows of a message.
+type held struct {
+	has     bool // it works on it
+	handled bool // in a handler
+	alone   bool // it crashed others: no other such message is handled beside it
+	settled bool // its Ack returned nil
+	hand    uint64
+	count   uint32
+}
+
+// sending is one delivery of an entry. Upstream counts what of it is acknowledged.
+type sending struct {
+	entry int
+	left  []bool
+	stale bool // the connection was lost since, or a request crossed it, which takes it back
+}
+
+// object is the id of one message of a sending.
+type object struct {
+	of    *sending
+	index int
+	count uint32
+}
+
+// command is what a client sends: a request, or the acknowledgement of an entry.
+type command struct {
+	request bool
+	entry   int
+}
+
+// send sends the next entry to a process.
+func (p *process) send() {
+	w := p.w
+	n := w.next()
+	e := w.entries[n]
+	e.owner = p.number
+	if p.waits { // it takes the message now
+		p.waits = false
+		p.group.Unwait(w.now())
+	}
+	s := &sending{entry: n, left: slices.Repeat([]bool{true}, len(e.acked))}
+	s.stale = slices.Contains(p.pipe, command{request: true, entry: n})
+	for i := range e.acked {
+		o := &object{s, i, e.count}
+		p.queue = append(p.queue, o)
+		p.group.Sent(w.now(), w.id(n, i), p, o)
+	}
+}
+
+// receive does what Consumer.Receive does.
+func (p *process) receive() {
+	w := p.w
+	if d, ok := p.group.Take(w.now(), len(p.queue) > 0); ok {
+		p.waits = false
+		p.handedOver(d, nil)
+		return
+	}
+	if len(p.queue) == 0 {
+		p.waits = true
+		p.group.Wait(w.now())
+		return
+	}
+	p.waits = false
+	o := p.queue[0]
+	p.queue = p.queue[1:]
+	e := o.of.entry
+	cp := partition.Copy{ID: w.id(e, o.index), Source: p, Object: o, Body: o, Total: int32(len(o.of.left)),
+		Count: o.count, Size: 1}
+	p.recall(w.key(e, o.index), &cp)
+	switch a := p.group.Arrive(w.now(), cp); a.Verdict {
+	case partition.Deliver:
+		a.Delivery.Body = o
+		p.handedOver(a.Delivery, o)
+	case partition.AckAgain:
+		p.acknowledge(a.Again.Object.(*object), a.Again.Whole)
+	case partition.Noted, partition.Old:
+	}
+}
+
+// recall is that of the Consumer.
+func (p *process) recall(k Key, cp *partition.Copy) {
+	if r, ok := p.log.Arrive(k); ok {
+		cp.Tries = r.Count
+		cp.Wait = max(cp.Wait, time.Until(r.Due))
+	}
+}
+
+// stands is that of the Consumer.
+func (p *process) stands(d *partition.Delivery) bool {
+	if !d.Again && !d.FromMemory {
+		return true
+	}
+	r, ok := p.log.Again(p.w.key(int(d.ID.Entry), int(d.ID.Index)))
+	if !ok {
+		return true
+	}
+	wait := time.Until(r.Due)
+	if !r.Due.After(p.w.began.Add(d.Due)) {
+		wait = 0
+	}
+	if r.Count <= d.Count && wait <= 0 {
+		return true
+	}
+	return p.group.Recall(p.w.now(), d, r.Count, wait)
+}
+
+// handedOver checks a hand-over, and begins to handle the message if that may be done at once.
+func (p *process) handedOver(d partition.Delivery, o *object) {
+	if !p.stands(&d) {
+		return
+	}
+	e, i := int(d.ID.Entry), int(d.ID.Index)
+	p.checkHandOver(d, o)
+	p.w.entries[e].before[i].deliveries++
+	p.has[e][i] = held{has: true, hand: d.Hand, count: d.Count}
+	if p.w.limit > 0 && p.mayHandle(e, i) {
+		p.handle(e, i)
+	}
+}
+
+// mayHandle reports whether a handler may get a message: of those that crashed others one at a time.
+func (p *process) mayHandle(e, i int) bool {
+	if p.log.Crashes(p.w.key(e, i)) == 0 {
+		return true
+	}
+	for _, messages := range p.has {
+		if slices.ContainsFunc(messages, func(m held) bool { return m.handled && m.alone }) {
+			return false
+		}
+	}
+	return true
+}
+
+// handle does what a Worker does with a message, until its handler is called.
+func (p *process) handle(e, i int) {
+	w, k, m := p.w, p.w.key(e, i), &p.has[e][i]
+	if int(p.log.Crashes(k)) >= w.limit {
+		p.checkDead(e, i)
+		p.settleAs(e, i, partition.Moved)
+		return
+	}
+	if other := w.processes[1-p.number]; other != nil && other.has[e][i].handled {
+		w.entries[e].before[i].beside++
+	}
+	m.alone = p.log.Crashes(k) > 0
+	if p.log.IsCareful(k) || m.alone {
+		p.log.Begun(k)
+		p.publish()
+	}
+	m.handled = true
+	p.checkHandler(e, i)
+}
+
+// leave ends the call of a handler.
+func (p *process) leave(e, i int) {
+	m := &p.has[e][i]
+	if m.alone && m.handled {
+		p.log.Ended(p.w.key(e, i))
+		p.publish()
+	}
+	m.handled, m.alone = false, false
+}
+
+// ack does what Consumer.Ack does.
+func (p *process) ack(e, i int) {
+	p.leave(e, i)
+	p.settleAs(e, i, partition.Done)
+}
+
+func (p *process) settleAs(e, i int, outcome partition.Outcome) {
+	w := p.w
+	a, standing, err := p.group.BeginAck(w.now(), w.id(e, i))
+	switch {
+	case err != nil:
+		w.fail("acknowledging %d.%d: %v", e, i, err)
+	case standing == partition.Acknowledge:
+		p.acknowledge(a.Object.(*object), a.Whole)
+		if again := p.group.EndAck(w.now(), &a, outcome); again != nil {
+			p.acknowledge(again.Object.(*object), again.Whole)
+		}
+	case standing == partition.Unknown:
+		w.fail("%d.%d is not known where the application has it", e, i)
+	}
+	p.has[e][i] = held{settled: true}
+	p.own[e][i] = known{}
+	p.settle()
+}
+
+// acknowledge does what upstream does: it acknowledges an entry when all of one delivery of it is acknowledged.
+func (p *process) acknowledge(o *object, whole bool) {
+	o.of.left[o.index] = false
+	if whole || !slices.Contains(o.of.left, true) {
+		p.pipe = append(p.pipe, command{entry: o.of.entry})
+	}
+}
+
+// nack does what Consumer.Nack does.
+func (p *process) nack(e, i int) {
+	w, m, id, key := p.w, p.has[e][i], p.w.id(e, i), p.w.key(e, i)
+	p.leave(e, i)
+	info, ok, _ := p.group.Find(id, m.hand)
+	if !ok || !info.Current {
+		w.fail("a nack of %d.%d is stale", e, i)
+		return
+	}
+	delay := w.delays[p.number]
+	d, had, err := p.group.Nack(w.now(), partition.Failure{ID: id, Hand: m.hand, Delay: delay})
+	if !had || err != nil {
+		w.fail("a nack of %d.%d had no effect: %v", e, i, err)
+	}
+	p.fails(e, i, now()+delay.Milliseconds())
+	p.has[e][i] = held{hand: m.hand, count: m.count}
+	if r, ok := p.log.Find(key); ok {
+		d.Count = max(d.Count, r.Count)
+	}
+	p.log.Failed(key, d.Count+1, delay, "")
+	if p.group.IsSettled(id) {
+		p.log.Settled(key)
+	}
+	p.settle()
+}
+
+// settle lets timers go off, and does what the machine decides.
+func (p *process) settle() {
+	d := p.group.Due(p.w.now())
+	for _, r := range d.Requests {
+		p.pipe = append(p.pipe, command{request: true, entry: r.ID.(*object).of.entry})
+	}
+	for _, s := range d.Settled {
+		p.log.Settled(p.w.key(int(s.ID.Entry), int(s.ID.Index)))
+	}
+}
+
+// flush has the broker take what a process has sent.
+func (p *process) flush() {
+	w := p.w
+	for _, c := range p.pipe {
+		e := w.entries[c.entry]
+		switch {
+		case !c.request:
+			for i := range e.acked {
+				e.acked[i] = true
+			}
+			e.owner = nobody
+		case w.options.Kind == partition.Failover && w.active != p.number:
+		case w.rewinds():
+			w.takeBack(p.number)
+		case e.owner == p.number:
+			e.owner = nobody
+			e.count++
+			for i := range e.before {
+				e.before[i].requests++
+			}
+		}
+	}
+	p.pipe = nil
+}

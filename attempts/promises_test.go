@@ -1,0 +1,165 @@
+package attempts
+
+import (
+	"slices"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+)
+
+// known is what the frames of a log say of a message: the failure that counts most, and until when it waits.
+type known struct {
+	count uint32
+	due   int64
+}
+
+func (k *known) add(other known) {
+	if other.count > k.count {
+		*k = other
+	} else if other.count == k.count {
+		k.due = max(k.due, other.due)
+	}
+}
+
+// learn notes what a frame says, once more and in other words than package attempts.
+func (p *process) learn(r read) {
+	for _, c := range r.changes {
+		e, i := int(c.Entry), int(c.Index)
+		if c.removed {
+			p.known[e][i] = known{}
+			continue
+		}
+		p.known[e][i].add(known{c.count, r.time + c.delay})
+		if own := &p.own[e][i]; r.session == p.log.id && c.count >= own.count {
+			*own = known{}
+		}
+	}
+}
+
+// knows returns the failures of a message that a process knows.
+func (p *process) knows(e, i int) known {
+	k := p.known[e][i]
+	k.add(p.own[e][i])
+	return k
+}
+
+// fails notes a failure here.
+func (p *process) fails(e, i int, due int64) {
+	p.own[e][i] = known{max(p.has[e][i].count, p.knows(e, i).count) + 1, due}
+}
+
+// checkHandOver checks what must hold for each hand-over. o is the copy, or nil for one from memory.
+func (p *process) checkHandOver(d partition.Delivery, o *object) {
+	w, e, i := p.w, int(d.ID.Entry), int(d.ID.Index)
+	m, k, of := p.has[e][i], p.knows(e, i), w.entries[e]
+	b := of.before[i]
+	switch {
+	case m.settled:
+		w.fail("%d.%d handed out by %d, which has settled it", e, i, p.number)
+	case m.has:
+		w.fail("%d.%d handed out by %d, where the application has it", e, i, p.number)
+	case now() < k.due:
+		w.fail("%d.%d handed out by %d %d ms before a delay that it knows is over", e, i, p.number, k.due-now())
+	case d.Count < k.count:
+		w.fail("%d.%d handed out by %d with count %d, which knows %d", e, i, p.number, d.Count, k.count)
+	case d.Count > b.deliveries+b.requests:
+		w.fail("%d.%d handed out by %d with count %d after %d deliveries", e, i, p.number, d.Count, b.deliveries)
+	case w.options.Kind == partition.Failover && w.active != p.number:
+		w.fail("%d.%d handed out by %d, which is not active", e, i, p.number)
+	case (o == nil || !o.of.stale) && of.owner == 1-p.number:
+		w.fail("%d.%d handed out by %d, and the broker has sent it to the other", e, i, p.number)
+	}
+}
+
+// checkHandler checks that a handler gets a message that has crashed no more processes than its limit. These may be
+// more: each process that is too busy to record the message before it handles it; and, after a lost connection, one of
+// two that have it in a handler at once, since a record names one session.
+func (p *process) checkHandler(e, i int) {
+	w := p.w
+	if b := w.entries[e].before[i]; b.crashes >= w.limit+w.busy+b.beside {
+		w.fail("%d.%d is handled after it has crashed %d processes", e, i, b.crashes)
+	}
+}
+
+// checkDead checks that a message that becomes a dead letter has crashed as many processes as it may.
+func (p *process) checkDead(e, i int) {
+	if b := p.w.entries[e].before[i]; b.crashes+b.doubtful < p.w.limit {
+		p.w.fail("%d.%d is dead after it has crashed %d processes", e, i, b.crashes)
+	}
+}
+
+// complete goes on with a world fairly: processes run, what is written is read, what is sent arrives, the application
+// settles what it gets. With a limit the first message crashes each process whose handler gets it. Then everything has
+// to be acknowledged at the broker.
+func (w *world) complete() {
+	fair := *w.kind
+	fair.lag = false
+	w.kind = &fair
+	if w.processes[0] == nil && w.processes[1] == nil {
+		w.start(0)
+	}
+	for turn := range 150 {
+		w.everyone((*process).flush)
+		for w.next() >= 0 {
+			w.sendTo(turn).send()
+		}
+		w.everyone(func(p *process) {
+			w.everyone((*process).publish)
+			w.everyone((*process).follow)
+			p.work()
+		})
+		if w.fault != "" || w.isComplete() {
+			return
+		}
+		w.pass()
+	}
+	for e, of := range w.entries {
+		if slices.Contains(of.acked, false) {
+			w.fail("in the end entry %d is stuck: %d has it", e, of.owner)
+		}
+	}
+}
+
+// sendTo returns the process that the broker sends to.
+func (w *world) sendTo(turn int) *process {
+	n := turn % 2
+	if w.options.Kind == partition.Failover {
+		n = w.active
+	}
+	if w.processes[n] == nil {
+		n = 1 - n
+	}
+	return w.processes[n]
+}
+
+// work has an application take and settle all that there is.
+func (p *process) work() {
+	for range 20 {
+		idle := len(p.queue) == 0 && !p.group.IsReady()
+		p.receive()
+		p.settle()
+		for e, messages := range p.has {
+			for i := range messages {
+				m := &messages[i]
+				if m.has && p.w.limit > 0 && !m.handled && p.mayHandle(e, i) {
+					p.handle(e, i)
+				}
+				switch {
+				case !m.has || p.w.limit > 0 && !m.handled:
+				case p.w.limit > 0 && e == 0 && i == 0:
+					p.w.crash(p)
+					p.w.start(p.number)
+					return
+				default:
+					p.ack(e, i)
+				}
+			}
+		}
+		if idle {
+			return
+		}
+	}
+}
+
+func (w *world) isComplete() bool {
+	return !slices.ContainsFunc(w.entries, func(e *entry) bool { return slices.Contains(e.acked, false) })
+}

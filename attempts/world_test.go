@@ -1,0 +1,251 @@
+package attempts
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+)
+
+// A world is a broker with a topic of a few messages and the topic of their log, and two processes that consume the
+// messages. A process has the machine, a Log, and what a Consumer does with both. All that can happen in a few steps is
+// played.
+
+const tick = time.Second
+
+// kind is one such world.
+type kind struct {
+	name     string
+	options  partition.Options
+	batches  []int            // messages of each entry
+	delays   [2]time.Duration // of the processes' nacks
+	prefix   []step           // that all histories begin with
+	depth    int
+	first    int  // processes that run at first
+	lag      bool // a process reads the log late
+	losses   int  // connections that may be lost
+	unloads  int  // of the topic: all connections and the broker's counts are lost
+	crashes  int
+	takeover int // of a Failover partition, without a crash
+	limit    int // of crashes; 0 for no Worker
+	busy     int // processes that are too busy to record a message before they handle it
+}
+
+const nobody = -1
+
+// entry is an entry of the topic, as the broker knows it.
+type entry struct {
+	acked  []bool
+	owner  int // the process that it was sent to
+	count  uint32
+	before []past
+}
+
+// past is what happened to a message, in all processes.
+type past struct {
+	deliveries uint32 // hand-overs
+	requests   uint32 // that the broker counted
+	crashes    int    // of processes that had it in a handler
+	doubtful   int    // of processes that had just settled it, or failed on it
+	beside     int    // handlers that got it while another process had it in one
+}
+
+type world struct {
+	*kind
+	began     time.Time
+	entries   []*entry
+	frames    []read
+	processes [2]*process // nil for one that does not run
+	active    int         // of a Failover subscription
+	sessions  SessionID   // that began
+	lost      int
+	unloaded  int
+	crashed   int
+	overtaken int
+	reader    *state // of all frames
+	fault     string
+}
+
+// newWorld begins where the processes have read the log, and nothing was sent.
+func newWorld(k *kind) *world {
+	w := &world{kind: k, began: time.Now(), reader: newState()}
+	for _, size := range k.batches {
+		w.entries = append(w.entries, &entry{acked: make([]bool, size), owner: nobody, before: make([]past, size)})
+	}
+	for i := range k.first {
+		w.start(i)
+		if l := w.processes[i].log; i < k.busy {
+			l.sessions.spent = now() + time.Hour.Milliseconds()
+		}
+	}
+	w.everyone((*process).follow)
+	return w
+}
+
+func (w *world) now() time.Duration { return time.Since(w.began) }
+
+func (w *world) fail(format string, args ...any) {
+	if w.fault == "" {
+		w.fault = fmt.Sprintf(format, args...)
+	}
+}
+
+// view is what a process knows that starts now.
+func (w *world) view() *state { return w.reader }
+
+func (w *world) everyone(do func(*process)) {
+	for _, p := range w.processes {
+		if p != nil {
+			do(p)
+		}
+	}
+}
+
+// rewinds reports whether the broker sends everything again that one consumer has not acknowledged.
+func (w *world) rewinds() bool {
+	return w.options.Kind == partition.Exclusive || w.options.Kind == partition.Failover
+}
+
+// start starts a process: its log is read before it subscribes.
+func (w *world) start(number int) *process {
+	w.sessions++
+	o := Options{Topic: "log", Name: fmt.Sprint(number), Retention: defaultRetention, Logger: slog.New(slog.DiscardHandler)}
+	p := &process{w: w, number: number, log: newLog(nil, o, w.sessions), start: w.now(), waits: true}
+	p.log.sessions.begins = true
+	if w.limit > 0 {
+		p.log.KeepAlive()
+	}
+	options := w.options
+	options.AckedAfter, options.Reports = tick, true
+	p.group = partition.New(options)
+	for _, size := range w.batches {
+		p.has = append(p.has, make([]held, size))
+		p.known = append(p.known, make([]known, size))
+		p.own = append(p.own, make([]known, size))
+	}
+	w.processes[number] = p
+	p.publish()
+	p.follow()
+	if w.options.Kind == partition.Failover && (w.active == number || w.processes[w.active] == nil) {
+		w.activate(number)
+	}
+	p.waits = false
+	p.settle()
+	return p
+}
+
+// publish writes what a process has to say to the log, as Log.write does.
+func (p *process) publish() {
+	for {
+		f, places, _ := p.log.next(false)
+		if f == nil {
+			return
+		}
+		p.log.sessions.says(f)
+		decoded, err := decode(f.encode())
+		if err != nil {
+			panic(err)
+		}
+		w := p.w
+		r := read{frame: decoded, at: position{1, int64(len(w.frames)) + 1}, time: now(), now: now()}
+		w.frames = append(w.frames, r)
+		w.reader.apply(r)
+		p.log.sent(&link{}, f, places, r.at.id())
+	}
+}
+
+// follow reads the log to its end.
+func (p *process) follow() {
+	for ; p.read < len(p.w.frames); p.read++ {
+		r := p.w.frames[p.read]
+		r.now = now() + 2
+		p.log.take(r)
+		p.learn(r)
+	}
+}
+
+// next returns the entry that the broker sends next, or −1.
+func (w *world) next() int {
+	return slices.IndexFunc(w.entries, func(e *entry) bool {
+		return e.owner == nobody && slices.Contains(e.acked, false)
+	})
+}
+
+// takeBack takes everything back that a process has not acknowledged.
+func (w *world) takeBack(number int) {
+	for _, e := range w.entries {
+		if e.owner == number {
+			e.owner = nobody
+		}
+	}
+}
+
+// pass lets time pass, in which everything that was sent arrives at the broker.
+func (w *world) pass() {
+	w.everyone((*process).flush)
+	w.everyone((*process).publish)
+	time.Sleep(tick)
+	if !w.lag {
+		w.everyone((*process).publish) // a lease
+		w.everyone((*process).follow)
+	}
+	w.everyone((*process).settle)
+}
+
+// lose ends the connection of a process.
+func (w *world) lose(p *process) {
+	w.takeBack(p.number)
+	p.pipe = nil
+	for _, o := range p.queue {
+		o.of.stale = true
+	}
+	p.group.Lost(w.now())
+}
+
+// crash ends a process: nothing of it is left.
+func (w *world) crash(p *process) {
+	for e, messages := range p.has {
+		for i, m := range messages {
+			b := &w.entries[e].before[i]
+			switch r, _ := w.reader.find(w.key(e, i)); {
+			case m.handled:
+				b.crashes++
+			case r.begun == p.log.id:
+				b.doubtful++
+			}
+		}
+	}
+	w.takeBack(p.number)
+	w.processes[p.number] = nil
+	if other := w.processes[1-p.number]; w.options.Kind == partition.Failover && w.active == p.number && other != nil {
+		w.activate(other.number)
+	}
+}
+
+// activate makes a process the active one of a Failover subscription.
+func (w *world) activate(number int) {
+	if old := w.processes[w.active]; old != nil && w.active != number {
+		w.takeBack(w.active)
+		old.group.Activate(w.now(), topicName, old, false)
+	}
+	w.active = number
+	w.processes[number].group.Activate(w.now(), topicName, w.processes[number], true)
+}
+
+// unload takes all connections, and the broker's counts.
+func (w *world) unload() {
+	for _, e := range w.entries {
+		e.count = 0
+	}
+	w.everyone(w.lose)
+}
+
+const topicName = "persistent://t"
+
+func (w *world) id(e, i int) partition.ID {
+	return partition.ID{Topic: topicName, Ledger: 1, Entry: int64(e), Index: int32(i)}
+}
+
+func (w *world) key(e, i int) Key { return Key{topicName, 1, int64(e), int32(i)} }
