@@ -1016,3 +1016,22 @@ func TestMessageThatIsPutBackIsTheNext(t *testing.T) {
 	assert.Equal(t, d.ID, again.ID)
 	assert.Zero(t, again.Count)
 }
+
+func TestRecalledMessageWaitsAndIsCountedOnce(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, MaxDeliveries: 4})
+	f.arrives()
+	f.nack()
+	f.passes()
+	d := f.takes(t)
+	require.False(t, f.Recall(f.now, &d, 3, time.Minute))
+	require.Equal(t, Waiting, f.state())
+	due := f.now + time.Minute
+	f.passes()
+	require.Equal(t, due, f.now)
+	d = f.takes(t)
+	assert.EqualValues(t, 3, d.Count)
+	assert.True(t, d.Last)
+	require.True(t, f.Recall(f.now, &d, 2, 0), "nothing is new")
+	assert.EqualValues(t, 3, d.Count)
+	require.Equal(t, Held, f.state())
+}

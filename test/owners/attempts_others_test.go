@@ -1,6 +1,7 @@
 package owners
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
@@ -103,6 +105,53 @@ func TestAttemptsMoveWithTheirKey(t *testing.T) {
 	a.Close()                                // and now the others
 	ackDue(t, other, due)
 	b.Settles(topic, 0)
+}
+
+// Two consumers have a message after an unload, and both fail on it: it has both counts, and waits for the later delay,
+// whichever of them gets it.
+func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared)
+	b.send(topic, 1, false)
+	first := b.subscribe(opts, withLog()...)
+	had := receive(t, first)
+	second := b.subscribe(opts, withLog()...)
+	var has pulsar.Message
+	for tries := 0; has == nil; tries++ { // the broker may send it to the first one again
+		require.Less(t, tries, 50)
+		b.unload(topic)
+		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
+		has, _ = second.Receive(ctx)
+		cancel()
+	}
+	key := attempts.KeyOf(had)
+	knows := func(c *redelivery.Consumer, count uint32) {
+		require.Eventually(t, func() bool {
+			r, ok := c.AttemptLog().Find(key)
+			return ok && r.Count == count
+		}, 10*time.Second, ms(5), "count %d", count)
+	}
+	require.NoError(t, first.NackWithDelay(had, 500*time.Millisecond))
+	knows(second, 1)
+	due := time.Now().Add(4 * time.Second)
+	require.NoError(t, second.NackWithDelay(has, 4*time.Second))
+	knows(first, 2)
+	b.unload(topic)
+	var again pulsar.Message
+	for again == nil {
+		require.Less(t, time.Since(due), 30*time.Second)
+		for _, c := range []*redelivery.Consumer{first, second} {
+			ctx, cancel := context.WithTimeout(bg, 100*time.Millisecond)
+			if msg, _ := c.Receive(ctx); msg != nil {
+				again = msg
+			}
+			cancel()
+		}
+	}
+	require.False(t, time.Now().Before(due), "early")
+	require.EqualValues(t, 2, again.RedeliveryCount())
 }
 
 // Consumers without a log may come before, after and beside those with one. What they settle keeps its record, which

@@ -1,0 +1,37 @@
+package attempts
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAgainKnowsTheDelaysOfOtherSessionsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		_, ok := l.Again(one)
+		require.False(t, ok)
+		l.Failed(one, 1, time.Second, "")
+		r, ok := l.Again(one)
+		require.True(t, ok)
+		require.EqualValues(t, 1, r.Count)
+		require.LessOrEqual(t, time.Until(r.Due), time.Duration(0), "its consumer knows this delay")
+		l.hear(frame{session: 7, changes: []change{{Key: one, count: 1, delay: time.Minute.Milliseconds(), session: 7}}})
+		r, _ = l.Again(one)
+		require.Greater(t, time.Until(r.Due), 59*time.Second)
+	})
+}
+
+// A copy for a consumer that failed on the message before does not tell whether the process lives that has it now.
+func TestAgainWaitsForASessionThatMayHaveTheMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		l.Failed(one, 1, time.Second, "")
+		l.hear(frame{session: 7, flags: begins | leases, lease: minLease.Milliseconds()})
+		l.hear(frame{session: 7, changes: []change{{Key: one, count: 1, session: 7, begun: 7}}})
+		r, _ := l.Again(one)
+		require.Greater(t, time.Until(r.Due), minLease/2)
+	})
+}
