@@ -77,9 +77,11 @@ compared: ## have four clients do the same work under the same faults, and write
 # DEEPER is how many steps more than in the tests. Each makes it three times as long.
 DEEPER ?= 4
 .PHONY: explore
-explore: ## play every short history of the machine, and remove each of its rules in turn, for each night (30 minutes)
+explore: ## play every short history of the machine, and of two with their log, and remove each rule in turn, for each night (40 minutes)
 	go test ./internal/partition -run Exploration -deeper $(DEEPER) -count 1 -timeout 2h -v
+	go test ./attempts -run Exploration -deeper 2 -count 1 -timeout 2h -v
 	go test ./internal/partition -run Mutants -mutants -count 1 -timeout 2h -v
+	go test ./attempts -run Mutants -mutants -count 1 -timeout 2h -v
 
 .PHONY: soak
 soak: ## the same, chosen at random, for an hour

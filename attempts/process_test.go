@@ -30,6 +30,7 @@ type held struct {
 	handled bool // in a handler
 	alone   bool // it crashed others: no other such message is handled beside it
 	settled bool // its Ack returned nil
+	crossed bool // so was its newest copy
 	hand    uint64
 	count   uint32
 }
@@ -38,7 +39,9 @@ type held struct {
 type sending struct {
 	entry int
 	left  []bool
-	stale bool // the connection was lost since, or a request crossed it, which takes it back
+	stale bool // the connection was lost since
+	// A request was on its way when the broker sent it, and makes the broker take it back. The answer looks the same.
+	crossed bool
 }
 
 // object is the id of one message of a sending.
@@ -65,7 +68,7 @@ func (p *process) send() {
 		p.group.Unwait(w.now())
 	}
 	s := &sending{entry: n, left: slices.Repeat([]bool{true}, len(e.acked))}
-	s.stale = slices.Contains(p.pipe, command{request: true, entry: n})
+	s.crossed = slices.Contains(p.pipe, command{request: true, entry: n})
 	for i := range e.acked {
 		o := &object{s, i, e.count}
 		p.queue = append(p.queue, o)
@@ -93,6 +96,7 @@ func (p *process) receive() {
 	cp := partition.Copy{ID: w.id(e, o.index), Source: p, Object: o, Body: o, Total: int32(len(o.of.left)),
 		Count: o.count, Size: 1}
 	p.recall(w.key(e, o.index), &cp)
+	p.has[e][o.index].crossed = o.of.crossed
 	switch a := p.group.Arrive(w.now(), cp); a.Verdict {
 	case partition.Deliver:
 		a.Delivery.Body = o
@@ -208,6 +212,7 @@ func (p *process) settleAs(e, i int, outcome partition.Outcome) {
 		w.fail("%d.%d is not known where the application has it", e, i)
 	}
 	p.has[e][i] = held{settled: true}
+	w.entries[e].before[i].settled = true
 	p.own[e][i] = known{}
 	p.settle()
 }

@@ -47,7 +47,8 @@ func (p *process) fails(e, i int, due int64) {
 	p.own[e][i] = known{max(p.has[e][i].count, p.knows(e, i).count) + 1, due}
 }
 
-// checkHandOver checks what must hold for each hand-over. o is the copy, or nil for one from memory.
+// checkHandOver checks what must hold for each hand-over. o is the copy, or nil for one from memory. Copies that upstream
+// had before a lost connection are handed out, and so are those that a request crossed: the windows of package partition.
 func (p *process) checkHandOver(d partition.Delivery, o *object) {
 	w, e, i := p.w, int(d.ID.Entry), int(d.ID.Index)
 	m, k, of := p.has[e][i], p.knows(e, i), w.entries[e]
@@ -65,17 +66,18 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 		w.fail("%d.%d handed out by %d with count %d after %d deliveries", e, i, p.number, d.Count, b.deliveries)
 	case w.options.Kind == partition.Failover && w.active != p.number:
 		w.fail("%d.%d handed out by %d, which is not active", e, i, p.number)
-	case (o == nil || !o.of.stale) && of.owner == 1-p.number:
+	case (o == nil || !o.of.stale) && !m.crossed && of.owner == 1-p.number:
 		w.fail("%d.%d handed out by %d, and the broker has sent it to the other", e, i, p.number)
 	}
 }
 
 // checkHandler checks that a handler gets a message that has crashed no more processes than its limit. These may be
 // more: each process that is too busy to record the message before it handles it; and, after a lost connection, one of
-// two that have it in a handler at once, since a record names one session.
+// two that have it in a handler at once, since a record names one session. A message that was settled, and whose
+// acknowledgement a lost connection swallowed, is a new one for the log.
 func (p *process) checkHandler(e, i int) {
 	w := p.w
-	if b := w.entries[e].before[i]; b.crashes >= w.limit+w.busy+b.beside {
+	if b := w.entries[e].before[i]; !b.settled && b.crashes >= w.limit+w.busy+b.beside {
 		w.fail("%d.%d is handled after it has crashed %d processes", e, i, b.crashes)
 	}
 }

@@ -49,6 +49,7 @@ type past struct {
 	requests   uint32 // that the broker counted
 	crashes    int    // of processes that had it in a handler
 	doubtful   int    // of processes that had just settled it, or failed on it
+	settled    bool   // by a process, whose acknowledgement may be lost
 	beside     int    // handlers that got it while another process had it in one
 }
 

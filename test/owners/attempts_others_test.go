@@ -111,18 +111,18 @@ func TestAttemptsMoveWithTheirKey(t *testing.T) {
 // whichever of them gets it.
 func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	b.send(topic, 1, false)
-	first := b.subscribe(opts, withLog()...)
-	had := receive(t, first)
-	second := b.subscribe(opts, withLog()...)
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	b.Send(topic, 1, false)
+	first := b.Subscribe(opts, withLog()...)
+	had := testkit.Receive(t, first)
+	second := b.Subscribe(opts, withLog()...)
 	var has pulsar.Message
 	for tries := 0; has == nil; tries++ { // the broker may send it to the first one again
 		require.Less(t, tries, 50)
-		b.unload(topic)
-		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
+		b.Unload(topic)
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		has, _ = second.Receive(ctx)
 		cancel()
 	}
@@ -131,19 +131,19 @@ func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
 		require.Eventually(t, func() bool {
 			r, ok := c.AttemptLog().Find(key)
 			return ok && r.Count == count
-		}, 10*time.Second, ms(5), "count %d", count)
+		}, 10*time.Second, 5*time.Millisecond, "count %d", count)
 	}
 	require.NoError(t, first.NackWithDelay(had, 500*time.Millisecond))
 	knows(second, 1)
 	due := time.Now().Add(4 * time.Second)
 	require.NoError(t, second.NackWithDelay(has, 4*time.Second))
 	knows(first, 2)
-	b.unload(topic)
+	b.Unload(topic)
 	var again pulsar.Message
 	for again == nil {
 		require.Less(t, time.Since(due), 30*time.Second)
 		for _, c := range []*redelivery.Consumer{first, second} {
-			ctx, cancel := context.WithTimeout(bg, 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			if msg, _ := c.Receive(ctx); msg != nil {
 				again = msg
 			}

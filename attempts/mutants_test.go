@@ -1,0 +1,71 @@
+package attempts
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var withMutants = flag.Bool("mutants", false, "remove each rule in turn, and see that the exploration notices it (10 minutes)")
+
+// mutants are rules on which the promises of two processes stand, and what the code is without each. A line has what
+// the exploration says then.
+var mutants = []struct{ rule, file, with, without, says string }{
+	{"a copy waits as long as the log says", "../internal/partition/arrive.go", "		if c.Wait <= 0 {", "		if true {", "before a delay"},
+	{"of the same count the later due time holds", "merge.go", "if a.due < b.due {", "if false {", "before a delay"},
+	{"a delay of another session counts for a message that was here", "sessions.go", "if r.clock == l.id || r.clock == 0 {", "if true {", "before a delay"},
+	{"a hand-over is taken back", "../internal/partition/nack.go", "		g.wait(now, m, add(now, wait))\n	}\n	return wait <= 0", "	}\n	return true", "before a delay"},
+	{"a record has the delay", "verbs.go", "at + max(0, min(delay, maxDelay)).Milliseconds() + 1", "at + 1", "before a delay"},
+	{"the higher count holds", "merge.go", "	if a.isBefore(b) {", "	if b.isBefore(a) {", "which knows"},
+	{"a copy has the count of the log", "../internal/partition/arrive.go", "	return max(c.Count, c.Tries)", "	return c.Count", "which knows"},
+	{"so has a message that was here", "../internal/partition/nack.go", "	m.count = max(m.count, tries)", "", "which knows"},
+	{"a failure counts before it is read back", "log.go", "			return c.record, true\n", "			return record{}, false\n", "which knows"},
+	{"a delivery counts once", "../internal/partition/take.go", "m.count += min(1, ^m.count)", "m.count += 2", "deliveries"},
+	{"a lost session has crashed", "sessions.go", "			return r.crashes + 1\n", "			return r.crashes\n", "is handled after"},
+	{"crashes outlive the next handler", "verbs.go", "		r.crashes = l.crashes(*r)\n", "", "is handled after"},
+	{"and a failure", "verbs.go", "crashes: l.crashes(*r), cause: cause}", "cause: cause}", "is handled after"},
+	{"a message waits until its session lives or is lost", "sessions.go", "		r.due = max(r.due, since+x.lease+1)\n", "		_, _ = x, since\n", "is handled after"},
+	{"a session that is heard lives", "state.go", "now-x.heard > x.lease }", "now-x.heard > x.lease/9 }", "is dead after"},
+	{"what is settled is not handed out", "../internal/partition/arrive.go", "if p.entryAt(at) == nil && p.settled.hasEntry(at) {", "if false {", "which has settled it"},
+	{"a request is repeated", "../internal/partition/request.go", "r.partition.sendAgain(first.id)\n	g.clock.Set(&r.timer, now+r.pause())\n", "r.partition.sendAgain(first.id)\n", "is stuck"},
+	{"a stale message is not handed out from memory", "../internal/partition/connection.go", "	return m.epoch >= max(p.floor, p.group.floor) || p.isComing(m.place())\n", "	_ = p\n	return true\n", "to the other"},
+	{"a passive consumer hands out nothing from memory", "../internal/partition/connection.go", "		p.floor = g.epoch\n", "", "not active"},
+}
+
+// TestMutants removes each rule and sees what the exploration says.
+func TestMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.rule, " ", "-"), func(t *testing.T) {
+			path, err := filepath.Abs(m.file)
+			require.NoError(t, err)
+			code, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, 1, strings.Count(string(code), m.with), "the code of this rule is not in %s once", m.file)
+			if !*withMutants {
+				return
+			}
+			dir := t.TempDir()
+			changed := filepath.Join(dir, filepath.Base(m.file))
+			mutant := strings.Replace(string(code), m.with, m.without, 1)
+			require.NoError(t, os.WriteFile(changed, []byte(mutant), 0o600))
+			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+			require.NoError(t, err)
+			list := filepath.Join(dir, "overlay.json")
+			require.NoError(t, os.WriteFile(list, overlay, 0o600))
+			out, err := exec.Command("go", "test", "-overlay", list, "-vet=off", "-failfast", "-count=1", "-timeout=300s",
+				"-run", "TestExplorationOfTwoProcesses", ".").CombinedOutput()
+			require.NotContains(t, string(out), "[build failed]", "%s", out)
+			require.Error(t, err, "nothing notices that this rule is missing")
+			require.Contains(t, string(out), m.says)
+			_, by, _ := strings.Cut(string(out), "--- FAIL: TestExplorationOfTwoProcesses/")
+			by, _, _ = strings.Cut(by, " ")
+			t.Logf("%s: noticed by %s: %s", m.rule, by, m.says)
+		})
+	}
+}
