@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,7 @@ var (
 	messages   = flag.Int("messages", 3000, "how many messages TestKills publishes")
 	instances  = flag.Int("instances", 2, "how many processes consume at the same time")
 	withoutBox = flag.Bool("without-inbox", false, "count the effects of a handler without an Inbox")
+	limit      = flag.Duration("kills-limit", 20*time.Minute, "how long TestKills may take")
 	batches    = flag.Bool("batches", false, "handle batches of up to 100 messages")
 )
 
@@ -191,11 +193,12 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	letters, err := deadletter.Open(client,
 		deadletter.Options{Topic: topic + "-transfers-DLQ", Admin: deadletter.Admin{URL: admin}})
 	require.NoError(t, err)
+	processAt, databaseAt := points(*kills), points(*databases)
 	last := time.Now()
-	killed, lost, replayed := 0, 0, 0
-	for began := time.Now(); ; {
-		require.Less(t, time.Since(began), 20*time.Minute, "not all messages have their effects")
-		time.Sleep(time.Duration(100+rand.IntN(400)) * time.Millisecond)
+	have, killed, lost, replayed := 0, 0, 0, 0
+	for began := time.Now(); have < *messages || killed < *kills || lost < *databases; {
+		require.Less(t, time.Since(began), *limit, "%d of %d messages have their effects", have, *messages)
+		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 		for _, c := range consumers {
 			select {
 			case <-c.exited: // it could not subscribe, or lost the database
@@ -203,20 +206,24 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 			default:
 			}
 		}
-		if killed < *kills {
+		var n int
+		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effect").Scan(&n); err == nil {
+			have = n
+		}
+		if killed < *kills && have >= processAt[killed] {
 			c := consumers[rand.IntN(len(consumers))]
 			c.kill()
 			require.NoError(t, c.start())
 			killed++
 		}
-		if lost < *databases && rand.IntN(4) == 0 {
+		if lost < *databases && have >= databaseAt[lost] {
 			for _, verb := range []string{"kill", "resume"} {
 				out, err := exec.CommandContext(t.Context(), *postgres, verb).CombinedOutput()
 				require.NoError(t, err, string(out))
 			}
 			lost++
 		}
-		if rand.IntN(5) == 0 {
+		if rand.IntN(15) == 0 {
 			unload(t, admin, topic)
 		}
 		if time.Since(last) < 3*time.Second {
@@ -225,11 +232,6 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 		last = time.Now()
 		if report, err := letters.Replay(t.Context(), deadletter.ReplayOptions{MaxReplays: 100}); err == nil {
 			replayed += report.Done
-		}
-		var have int
-		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effect").Scan(&have); err == nil &&
-			have == *messages && killed == *kills {
-			break
 		}
 	}
 	time.Sleep(5 * time.Second) // for what comes a second time
@@ -250,6 +252,16 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	require.Zero(t, doubles)
 	require.Equal(t, *messages, sum)
 	require.Equal(t, *messages, receipts)
+}
+
+// points returns n random numbers of messages in ascending order: a kill happens once so many have their effects.
+func points(n int) []int {
+	at := make([]int, n)
+	for i := range at {
+		at[i] = rand.IntN(*messages)
+	}
+	slices.Sort(at)
+	return at
 }
 
 // publish publishes half of the messages in batches.
