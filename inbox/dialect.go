@@ -1,7 +1,7 @@
 package inbox
 
 import (
-	"encoding/hex"
+	"bytes"
 	"fmt"
 	"strings"
 )
@@ -17,9 +17,9 @@ var (
 		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt bytea PRIMARY KEY, committed bigint NOT NULL);\n" +
 			"CREATE INDEX IF NOT EXISTS %[2]s ON %[1]s USING brin (committed) WITH (autosummarize = on)",
 		lock:   "SELECT pg_advisory_xact_lock(hashtext(%s))",
-		joined: true,
-		insert: "INSERT INTO %[1]s (receipt, committed) SELECT decode(r, 'hex'), $2 FROM " +
-			"unnest(string_to_array($1, ',')) AS r ON CONFLICT DO NOTHING",
+		insert: "INSERT INTO %[1]s (receipt, committed) VALUES %[2]s ON CONFLICT DO NOTHING",
+		insertJoined: "INSERT INTO %[1]s (receipt, committed) SELECT substr($1::bytea, n, 16), $2 FROM " +
+			"generate_series(1, length($1::bytea), 16) AS n ON CONFLICT DO NOTHING",
 		prune: "DELETE FROM %[1]s WHERE ctid = ANY(ARRAY(SELECT ctid FROM %[1]s WHERE committed < %[2]s LIMIT " +
 			"%[3]d FOR UPDATE SKIP LOCKED))",
 		missing: "42P01",
@@ -51,11 +51,11 @@ type dialect struct {
 	numbered bool   // parameters are $1, $2 … and not ?
 	create   string // of table and index
 	lock     string // taken before create, by the table's name; "" if concurrent creation is safe
-	// insert takes the receipts as one parameter, in hex with commas between them: 200 parameters take longer
-	joined  bool
-	insert  string // receipts that are not there yet; the others change nothing
-	prune   string // deletes a limited number of receipts
-	missing string // in the error of a statement whose table is missing
+	insert   string // inserts receipts that are not there yet; the others change nothing
+	// insertJoined is insert with all receipts in one parameter, or "": 200 parameters take longer
+	insertJoined string
+	prune        string // deletes a limited number of receipts
+	missing      string // in the error of a statement whose table is missing
 }
 
 // String returns the name of the variable.
@@ -73,12 +73,8 @@ func (d Dialect) quoted(name string) string {
 
 // inserting returns the statement that inserts receipts, and its arguments.
 func (d Dialect) inserting(table string, receipts [][]byte, committed int64) (statement string, args []any) {
-	if d.joined {
-		texts := make([]string, len(receipts))
-		for n, receipt := range receipts {
-			texts[n] = hex.EncodeToString(receipt)
-		}
-		return fmt.Sprintf(d.insert, d.quoted(table)), []any{strings.Join(texts, ","), committed}
+	if d.insertJoined != "" && len(receipts) > 1 {
+		return fmt.Sprintf(d.insertJoined, d.quoted(table)), []any{bytes.Join(receipts, nil), committed}
 	}
 	for _, receipt := range receipts {
 		args = append(args, receipt, committed)
