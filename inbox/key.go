@@ -10,7 +10,6 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
@@ -21,9 +20,9 @@ import (
 // request.
 //
 // Properties name the first message of a retry. Key believes them of a message in the default retry topic of the
-// subscription that they name, and of a letter that package deadletter replayed to the topic that they name. Any other
-// message is a first message, whatever its properties say: an application may have copied them. Inbox.Key also knows
-// the retry topics of WithRetryTopic.
+// subscription that they name, and of a letter that package deadletter replayed to the topic of the message. Any other
+// message is a first message, whatever its properties say: an application may have copied them. A service that
+// publishes to its own topic again must not copy them. Inbox.Key also knows the retry topics of WithRetryTopic.
 func Key(msg pulsar.Message) string { return keyOf(msg, nil) }
 
 // keyOf is Key, with retry topics that do not have their default names.
@@ -32,15 +31,11 @@ func keyOf(msg pulsar.Message, retryTopics []string) string {
 	if origin := props[pulsar.SysPropertyRealTopic]; origin != "" {
 		origin = topicname.Base(topicname.Full(origin))
 		id := cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID])
-		if id != "" && (isReplay(topic, origin, props) || isRetry(topic, props, retryTopics)) {
+		if id != "" && (publishing.IsReplay(msg) || isRetry(topic, props, retryTopics)) {
 			return origin + " " + id
 		}
 	}
 	return topic + " " + publishing.OriginID(msg)
-}
-
-func isReplay(topic, origin string, props map[string]string) bool {
-	return topic == origin && props[deadletter.PropertyReplayRun] != ""
 }
 
 func isRetry(topic string, props map[string]string, retryTopics []string) bool {

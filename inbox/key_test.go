@@ -28,14 +28,22 @@ func TestKeyOfRetryAndReplayIsTheFirstMessages(t *testing.T) {
 	retry := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
 		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "RECONSUMETIMES": "1"}
 	replay := map[string]string{"REAL_TOPIC": "orders", "REAL_SUBSCRIPTION": "billing",
-		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r"}
+		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4"}
+	replayTo := func(topic string) map[string]string {
+		props := maps.Clone(replay)
+		props["REPLAY_RUN"], props["REPLAY_TOPIC"] = "r", topic
+		return props
+	}
+	const other = "persistent://public/default/repaired"
 	id := pulsar.NewMessageID(9, 9, 0, 0)
 	for name, m := range map[string]message{
 		"retry":                     {topic: topic + "-billing-RETRY", id: id, props: retry},
 		"retry of a partition":      {topic: topic + "-billing-RETRY-partition-1", id: id, props: retry},
 		"retry of several topics":   {topic: "persistent://public/default/another-billing-RETRY", id: id, props: retry},
-		"replay to the topic":       {topic: topic + "-partition-3", id: id, props: replay},
-		"replay to the retry topic": {topic: topic + "-billing-RETRY", id: id, props: replay},
+		"replay to the topic":       {topic: topic + "-partition-3", id: id, props: replayTo(topic)},
+		"replay to the retry topic": {topic: topic + "-billing-RETRY", id: id, props: replayTo(topic + "-billing-RETRY")},
+		"replay to another topic":   {topic: other + "-partition-1", id: id, props: replayTo(other)},
+		"retry of a replay":         {topic: topic + "-billing-RETRY", id: id, props: replayTo(topic)},
 	} {
 		require.Equal(t, topic+" 1:2:3:4", inbox.Key(m), name)
 	}
@@ -51,18 +59,27 @@ func TestKeyInRetryTopicWithOwnNameNeedsWithRetryTopic(t *testing.T) {
 	require.Equal(t, topic+" 1:2:3:4", box.Key(m))
 }
 
-// A service that forwards a message with all its properties publishes a new message.
+// A service that forwards a message with all its properties publishes a new message, and so does a producer that sets
+// some of them.
 func TestKeyOfForwardedMessageIsItsOwn(t *testing.T) {
 	props := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
-		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r"}
-	for _, name := range []string{"persistent://public/default/ship", "persistent://public/default/ship-packing-RETRY",
-		topic + "-billing-DLQ"} {
-		require.Equal(t, name+" 9:9:0:0",
-			inbox.Key(message{topic: name, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
+		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r", "REPLAY_TOPIC": topic}
+	own := func(topic string, props map[string]string) {
+		t.Helper()
+		require.Equal(t, topic+" 9:9:0:0",
+			inbox.Key(message{topic: topic, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
 	}
-	delete(props, "REPLAY_RUN")
-	require.Equal(t, topic+" 9:9:0:0",
-		inbox.Key(message{topic: topic, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
+	own("persistent://public/default/ship", props)
+	own("persistent://public/default/ship-packing-RETRY", props)
+	own(topic+"-billing-DLQ", props)
+	for name, value := range map[string]string{"REPLAY_TOPIC": topic + "2", "REPLAY_RUN": "", "REAL_TOPIC": "",
+		"ORIGIN_MESSAGE_IDY_TIME": ""} {
+		forged := maps.Clone(props)
+		forged[name] = value
+		own(topic, forged)
+	}
+	delete(props, "REPLAY_TOPIC")
+	own(topic, props)
 }
 
 // Receipts of messages that were published one after the other are neighbors in the index; others are far away.

@@ -15,8 +15,8 @@ const (
 )
 
 // IsReplay reports whether a message was replayed to the topic that it came from. On any other message the properties
-// of a replay are about another topic: a service has forwarded them.
+// of a replay are about another topic, as when a service forwards them, or not of package deadletter, which sets both.
 func IsReplay(msg pulsar.Message) bool {
-	topic := msg.Properties()[ReplayTopic]
-	return topic != "" && topicname.Same(topic, msg.Topic())
+	props := msg.Properties()
+	return props[ReplayRun] != "" && topicname.Same(props[ReplayTopic], msg.Topic())
 }
