@@ -3,10 +3,12 @@ package inbox
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// explained names the step that failed, and wraps ErrNoTable if the table is missing. Of a nil error it returns nil.
+// explained names the step that failed, and wraps ErrNoTable if the table is missing. If the database does not
+// understand the statement, it asks for the dialect. Of a nil error it returns nil.
 func (i *Inbox) explained(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -16,7 +18,14 @@ func (i *Inbox) explained(operation string, err error) error {
 	if code == missing || code == "" && strings.Contains(err.Error(), missing) {
 		return fmt.Errorf("%w: table %s: %w", ErrNoTable, i.table, err)
 	}
+	if containsAny(err.Error(), "syntax", "unrecognized token", "no such function", "Error 1305") {
+		return fmt.Errorf("%w; is the database %v, the dialect of New?", err, i.dialect)
+	}
 	return err
+}
+
+func containsAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // codeOf returns the SQLSTATE of an error of a Postgres driver, or "".
@@ -38,12 +47,6 @@ func isTransient(err error) bool {
 	default:
 		return false
 	}
-	text := err.Error()
-	for _, part := range []string{"Error 1213", "Error 1205", "database is locked", "database table is locked",
-		"SQLITE_BUSY"} {
-		if strings.Contains(text, part) {
-			return true
-		}
-	}
-	return false
+	return containsAny(err.Error(), "Error 1213", "Error 1205", "database is locked", "database table is locked",
+		"SQLITE_BUSY")
 }

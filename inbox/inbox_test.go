@@ -175,21 +175,62 @@ func TestHandlerThatEndsItsTransactionIsAnError(t *testing.T) {
 }
 
 func TestHandlerWhoseContextEndsLeavesNothing(t *testing.T) {
+	for name, goOn := range map[string]func(ctx context.Context, tx *sql.Tx, db database) error{
+		"before a statement": func(ctx context.Context, tx *sql.Tx, db database) error { return db.add(ctx, tx, "b") },
+		"before the commit":  func(context.Context, *sql.Tx, database) error { return nil },
+		"after a pause, before the commit": func(context.Context, *sql.Tx, database) error {
+			time.Sleep(20 * time.Millisecond) // database/sql rolls back
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, db database) {
+				box := db.box(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				err := box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
+					require.NoError(t, db.add(ctx, tx, "a"))
+					cancel()
+					return goOn(ctx, tx, db)
+				})(ctx, numbered(0))
+				require.ErrorIs(t, err, context.Canceled)
+				require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
+				effects, receipts := db.effects(t)
+				require.Equal(t, map[string]int{"a": 1}, effects)
+				require.Equal(t, 1, receipts)
+			})
+		})
+	}
+}
+
+func TestHandlerWhoseContextEndsWhileAnotherHasTheMessageFails(t *testing.T) {
 	each(t, func(t *testing.T, db database) {
 		box := db.box(t)
-		over := errors.New("timeout")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		err := box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
-			require.NoError(t, db.add(ctx, tx, "a"))
-			cancel(over)
+		require.NoError(t, box.Handler(func(context.Context, *sql.Tx, pulsar.Message) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			require.Error(t, db.handler(box)(ctx, numbered(0)))
 			return nil
-		})(ctx, numbered(0))
-		require.Error(t, err)
+		})(t.Context(), numbered(0)))
 		require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
 		effects, receipts := db.effects(t)
-		require.Equal(t, map[string]int{"a": 1}, effects)
+		require.Empty(t, effects, "the second handler had no effect, then found the receipt of the first")
 		require.Equal(t, 1, receipts)
 	})
+}
+
+// Postgres rolls back a transaction of which a statement failed, even if its client commits.
+func TestHandlerThatIgnoresAnErrorOfPostgresFails(t *testing.T) {
+	db := open(t, inbox.Postgres, "pgx", setting(t, "POSTGRES_URL"))
+	box := db.box(t)
+	require.ErrorContains(t, box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
+		require.NoError(t, db.add(ctx, tx, "a"))
+		_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
+		require.Error(t, err)
+		return nil
+	})(t.Context(), numbered(0)), "inbox: committing (Postgres): ")
+	effects, receipts := db.effects(t)
+	require.Empty(t, effects)
+	require.Zero(t, receipts)
 }
 
 func TestHandlerWithoutTableSaysSo(t *testing.T) {
@@ -206,16 +247,30 @@ func TestHandlerWithoutTableSaysSo(t *testing.T) {
 	})
 }
 
-func TestWrongDialectIsNamedInTheError(t *testing.T) {
+func TestWrongDialectIsNamedInTheErrorAndLeavesNothing(t *testing.T) {
 	each(t, func(t *testing.T, db database) {
-		wrong := inbox.MySQL
-		if db.dialect == inbox.MySQL {
-			wrong = inbox.Postgres
+		right := db.box(t)
+		for _, wrong := range []inbox.Dialect{inbox.Postgres, inbox.MySQL, inbox.SQLite} {
+			if wrong == db.dialect {
+				continue
+			}
+			box, err := inbox.New(db.DB, wrong, inbox.WithSubscription("s"))
+			require.NoError(t, err)
+			for operation, call := range map[string]func() error{
+				"creating the table redelivery_inbox": func() error { return box.Migrate(t.Context()) },
+				"inserting receipts": func() error {
+					return box.BatchHandler(db.addAll)(t.Context(), batchOf(2))
+				},
+			} {
+				err := call()
+				require.ErrorContains(t, err, "inbox: "+operation+" ("+wrong.String()+"): ")
+				require.ErrorContains(t, err, "; is the database "+wrong.String()+", the dialect of New?")
+			}
 		}
-		box, err := inbox.New(db.DB, wrong, inbox.WithSubscription("s"))
-		require.NoError(t, err)
-		require.ErrorContains(t, box.Migrate(t.Context()),
-			"inbox: creating the table redelivery_inbox ("+wrong.String()+"): ")
+		require.NoError(t, right.BatchHandler(db.addAll)(t.Context(), batchOf(2)))
+		effects, receipts := db.effects(t)
+		require.Equal(t, map[string]int{"a": 1, "b": 1}, effects)
+		require.Equal(t, 2, receipts)
 	})
 }
 
