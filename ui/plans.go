@@ -32,7 +32,7 @@ const (
 // plan is a change that a second click makes.
 type plan struct {
 	ID      string
-	Action  string // of the audit log: replay, canary, purge, forget
+	Action  string // of the audit log: replay, canary, purge, forget, redeliver
 	Topic   string
 	Button  string // names the change and the number of letters
 	About   []string
@@ -77,8 +77,12 @@ func (p *plans) take(id string) *plan {
 
 // planPage shows the effect of a change, with the button that makes it.
 func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
-	if r.PostFormValue("action") == "forget" {
+	switch r.PostFormValue("action") {
+	case "forget":
 		h.planForget(w, r)
+		return
+	case "redeliver":
+		h.planRedeliver(w, r)
 		return
 	}
 	x := h.deadTopic(w, r)
@@ -118,7 +122,7 @@ func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
 	case "purge":
 		err = h.planPurge(ctx, x, p, filter, flags)
 	default:
-		err = fmt.Errorf("the action is %q, want canary, replay, purge or forget", show(p.Action))
+		err = fmt.Errorf("the action is %q, want canary, replay, purge, forget or redeliver", show(p.Action))
 	}
 	if err != nil {
 		h.fail(w, r, http.StatusConflict, errorText(err), "Nothing was changed.")

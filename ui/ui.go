@@ -60,7 +60,7 @@ type Options struct {
 	// Config has the policies that the page of policies begins with. Default: none.
 	Config *config.Config
 
-	// AllowChanges lets pages replay, purge and forget. Default: false, they only show.
+	// AllowChanges lets pages replay, purge, forget and redeliver. Default: false, they only show.
 	AllowChanges bool
 	// HidePayloads leaves payloads and exports out. Default: false.
 	HidePayloads bool

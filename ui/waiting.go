@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/attempts"
-	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
 	"github.com/pulsar-redelivery/redelivery/internal/waiting"
@@ -46,12 +45,20 @@ const (
 // errNoLog says that the subscription has no log of attempts.
 var errNoLog = errors.New("there is no log of attempts: the consumer needs WithAttemptLog")
 
-// follow returns the log of a subscription once it was read. opening says that it is being read.
-func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening bool, err error) {
+// ownLog returns the log that a consumer of this process has of a subscription, or nil.
+func (h *Handler) ownLog(topic, subscription string) *attempts.Log {
 	for _, s := range h.o.Services {
 		if log := s.Consumer.AttemptLog(); log != nil && h.has(s, topic, subscription) {
-			return log, false, nil
+			return log
 		}
+	}
+	return nil
+}
+
+// follow returns the log of a subscription once it was read. opening says that it is being read.
+func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening bool, err error) {
+	if log := h.ownLog(topic, subscription); log != nil {
+		return log, false, nil
 	}
 	name := attempts.Topic(topic, subscription)
 	l := &h.logs
@@ -144,6 +151,7 @@ func (h *Handler) waitingPage(w http.ResponseWriter, r *http.Request) {
 		Rows                []waitingRow
 		Sessions            []waiting.Session
 		Total, Begun        int
+		Delayed             int // messages of this process that wait for their delay
 		Command             string
 	}{}
 	var ok bool
@@ -174,6 +182,7 @@ func (h *Handler) waitingPage(w http.ResponseWriter, r *http.Request) {
 				data.Rows = append(data.Rows, waitingRow{m, m.Key.String()})
 			}
 		}
+		data.Delayed = h.delayed(data.Topic, data.Subscription)
 		data.Command = attemptsCommand(data.Topic, data.Subscription)
 	}
 	h.render(w, r, http.StatusOK, page{Title: "Waiting", Name: "waiting", Live: true, Data: data})
@@ -210,65 +219,4 @@ func attemptsCommand(topic, subscription string, flags ...string) string {
 		words = append(words, dlqcommand.Quote(flag))
 	}
 	return strings.Join(append(words, dlqcommand.Quote(short(topic))), " ")
-}
-
-// planForget says which messages a log would forget.
-func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
-	topic, subscription, chosen := r.PostFormValue("topic"), r.PostFormValue("subscription"), r.PostForm["key"]
-	f := h.overview.look(r.Context(), h)
-	if f == nil || !f.has(topic, subscription) {
-		h.noSubscription(w, r, topic, subscription, "Nothing was changed.")
-		return
-	}
-	log, _, err := h.follow(topic, subscription)
-	if err == nil && log == nil {
-		err = errors.New("the log is still being read, want another try in some seconds")
-	}
-	if err != nil {
-		h.fail(w, r, http.StatusConflict, errorText(err), "Nothing was changed.")
-		return
-	}
-	var keys []attempts.Key
-	var flags []string
-	messages, _ := waiting.List(log)
-	for _, m := range messages {
-		if slices.Contains(chosen, m.Key.String()) {
-			keys = append(keys, m.Key)
-			flags = []string{"-forget", m.ID}
-		}
-	}
-	if len(keys) == 0 {
-		h.fail(w, r, http.StatusConflict, "The log has none of the ticked messages any more.", "Nothing was changed.")
-		return
-	}
-	what := fmt.Sprintf("%d messages", len(keys))
-	if len(keys) == 1 {
-		what = "1 message"
-	} else {
-		flags = nil // the command forgets one at a time
-	}
-	p := &plan{Action: "forget", Topic: topic, Button: "Forget " + what + " of " + short(topic), total: len(keys),
-		Back: link("waiting", "topic", topic, "subscription", subscription), after: h.changed,
-		About: []string{"Their counts start again, and their delays end, when another consumer gets them. A " +
-			"consumer that has them now goes on as before."}}
-	if flags != nil {
-		p.Command = attemptsCommand(topic, subscription, flags...)
-	}
-	p.begin = func(ctx context.Context, progress func(deadletter.Report)) (report deadletter.Report, err error) {
-		log, err := h.openLog(ctx, attempts.Topic(topic, subscription), false)
-		if err != nil {
-			return report, err
-		}
-		defer log.Close()
-		for _, key := range keys {
-			if err := log.Forget(ctx, key); err != nil {
-				return report, err
-			}
-			report.Done++
-			progress(report)
-		}
-		return report, nil
-	}
-	h.plans.keep(p)
-	h.render(w, r, http.StatusOK, page{Title: "Confirm", Name: "plan", Data: p})
 }

@@ -39,8 +39,8 @@ What is shown:
                                     the page of policies
   -hide-payloads                    show no payloads, and export none
 What may be changed:
-  -allow-changes                    replay, purge and forget, each after a
-                                    second click
+  -allow-changes                    replay, purge, forget and redeliver, each
+                                    after a second click
   -export-dir .                     where a purge exports letters first
 Where:
   -listen 127.0.0.1:7070            another address than loopback has a token,
