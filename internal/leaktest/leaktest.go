@@ -12,10 +12,23 @@ import (
 
 const client = "github.com/apache/pulsar-client-go/pulsar"
 
+// Unsubscribed are the functions of the goroutines that a consumer leaves after Unsubscribe, whose Close does nothing.
+var Unsubscribed = []string{".(*partitionConsumer).runEventsLoop", ".(*partitionConsumer).dispatcher",
+	".newAckGroupingTracker.func1"}
+
 // Main runs the tests, and ends the process.
-func Main(m *testing.M) {
-	var ignored []goleak.Option
-	for _, function := range []string{
+func Main(m *testing.M) { goleak.VerifyTestMain(logtest.Quiet{M: m}, ignored(nil)...) }
+
+// Check is for one test: it fails t if t leaves goroutines that began after this call, other than those of functions
+// also. Call it before anything of t begins.
+func Check(t testing.TB, also []string) {
+	options := append(ignored(also), goleak.IgnoreCurrent())
+	t.Cleanup(func() { goleak.VerifyNone(t, options...) })
+}
+
+// ignored are the goroutines that pulsar-client-go leaves, and those of functions also.
+func ignored(also []string) (options []goleak.Option) {
+	for _, function := range append([]string{
 		// Producers look for messages that timed out until the next time-out after they were closed.
 		".(*partitionProducer).failTimeoutMessages",
 		// Those of a terminated topic stay for good.
@@ -27,8 +40,8 @@ func Main(m *testing.M) {
 		"/internal.(*connection).run",
 		"/internal.(*connection).runPingCheck",
 		"/internal.(*connectionReader).readFromConnection",
-	} {
-		ignored = append(ignored, goleak.IgnoreAnyFunction(client+function))
+	}, also...) {
+		options = append(options, goleak.IgnoreAnyFunction(client+function))
 	}
-	goleak.VerifyTestMain(logtest.Quiet{M: m}, ignored...)
+	return options
 }
