@@ -1,0 +1,68 @@
+package attempts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Event is a record of a message as it was written to a log. Moments are of the broker's clock if it notes its time, or
+// else of the writer's.
+type Event struct {
+	Record
+	Name    string // of the session that wrote it; "" if the log does not say
+	Settled bool   // the message was settled or forgotten; Count, Due and Cause are 0
+}
+
+// History reads the topic of a log, and returns what was written about the messages that of chooses, the oldest first.
+// The broker deletes the oldest part of a long log, so the first events may be missing. A topic that does not exist
+// may be created.
+func History(ctx context.Context, client pulsar.Client, topic string, of func(Key) bool) (all []Event, err error) {
+	r, err := client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID(),
+		Decryption: asItIs()})
+	if err != nil {
+		return nil, fmt.Errorf("attempts: reading %s: %w", topic, err)
+	}
+	defer r.Close()
+	names := map[SessionID]string{}
+	for r.HasNext() {
+		msg, err := r.Next(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("attempts: reading %s: %w", topic, err)
+		}
+		f, err := decode(msg.Payload())
+		if err != nil { // as a Log skips it
+			continue
+		}
+		if f.has(begins) {
+			names[f.session] = f.name
+		}
+		for _, s := range f.sessions {
+			names[s.id] = s.name
+		}
+		written := readAt(time.Now(), f, msg).time
+		for _, c := range f.changes {
+			if !of(c.Key) || f.has(copies) && isKnown(all, c) {
+				continue
+			}
+			all = append(all, Event{Settled: c.removed, Record: Record{c.Key, c.count, c.crashes,
+				time.UnixMilli(written + c.delay), time.UnixMilli(written - c.age), c.cause, c.session, c.begun}})
+		}
+	}
+	for i := range all {
+		all[i].Name = names[all[i].Session]
+	}
+	return all, nil
+}
+
+// isKnown reports whether a copy says the same as an event.
+func isKnown(all []Event, c change) bool {
+	for _, e := range all {
+		if e.Key == c.Key && e.Count == c.count && e.Crashes == c.crashes {
+			return true
+		}
+	}
+	return false
+}
