@@ -1,0 +1,92 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hamba/avro/v2"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+)
+
+// Encode returns the payload for a text that was edited: the text of a value that Decode returned for the payload
+// before. It has the form of that payload: Avro by the schema, JSON, or any text. JSON has to match its schema if the
+// payload before does. An error names the field.
+func Encode(s *admin.Schema, before []byte, text string) ([]byte, error) {
+	switch value, ok := Decode(s, before); {
+	case !ok:
+		return nil, errors.New("the payload is neither text, JSON nor Avro")
+	case !utf8.ValidString(text):
+		return nil, errors.New("the text is not UTF-8")
+	case s != nil && s.Type == "AVRO":
+		return encodeAvro(s.Data, text)
+	case s != nil && s.Type != "JSON" && s.Type != "STRING" && s.Type != "NONE" && s.Type != "BYTES":
+		return nil, fmt.Errorf("a payload of schema %s cannot be edited", s.Type)
+	default:
+		_, isJSON := value.(json.RawMessage)
+		if isText := !isJSON || !strings.ContainsAny(string(before[:1]), "{["); isText && (s == nil || s.Type != "JSON") {
+			return []byte(text), nil
+		}
+		return encodeJSON(s, string(before), text)
+	}
+}
+
+// encodeJSON returns a JSON text without spaces.
+func encodeJSON(s *admin.Schema, before, text string) ([]byte, error) {
+	var out bytes.Buffer
+	if err := json.Compact(&out, []byte(text)); err != nil {
+		return nil, fmt.Errorf("the text is not JSON: %w", err)
+	}
+	if s == nil || s.Type != "JSON" {
+		return out.Bytes(), nil
+	}
+	schema, err := avro.Parse(s.Data)
+	if err != nil {
+		return out.Bytes(), nil //nolint:nilerror // not one that says anything about fields
+	}
+	if checkJSON(schema, before) == nil {
+		err = checkJSON(schema, text)
+	}
+	return out.Bytes(), err
+}
+
+func checkJSON(schema avro.Schema, text string) error {
+	value, err := parse(text)
+	if err != nil {
+		return err
+	}
+	w := newWriter()
+	w.isJSON = true
+	return w.value(schema, value, "", 0)
+}
+
+// encodeAvro is the reverse of decodeAvro.
+func encodeAvro(definition, text string) ([]byte, error) {
+	schema, err := avro.Parse(definition)
+	if err != nil {
+		return nil, err
+	}
+	value, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	w := newWriter()
+	if err := w.value(schema, value, "", 0); err != nil {
+		return nil, err
+	}
+	return w.Buffer(), w.Error
+}
+
+// parse returns a value with its numbers as they are written.
+func parse(text string) (value any, err error) {
+	if !json.Valid([]byte(text)) { // a decoder leaves the text after the value
+		return nil, errors.New("the text is not JSON")
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	return value, d.Decode(&value)
+}
