@@ -23,6 +23,9 @@ const (
 	PropertyReplayCount = publishing.ReplayCount // how often the letter was replayed
 	PropertyReplayRun   = publishing.ReplayRun   // the id of the last replay
 	PropertyReplayTopic = publishing.ReplayTopic // the topic that it was replayed to, without partition
+
+	PropertyEditedBy   = publishing.EditedBy   // Edit.By, of the last Edit
+	PropertyEditedTime = publishing.EditedTime // when it was published with that Edit, in milliseconds since 1970
 )
 
 const (
@@ -188,6 +191,16 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	m := l.original()
 	m.Properties = props
 	return m
+}
+
+// edited is the letter with another payload.
+func (l *Letter) edited(e *Edit) *Letter {
+	x := *l
+	x.Payload, x.Size, x.Null = e.Payload, len(e.Payload), false
+	x.Properties = maps.Clone(l.Properties)
+	put(&x.Properties, PropertyEditedBy, e.By)
+	put(&x.Properties, PropertyEditedTime, strconv.FormatInt(time.Now().UnixMilli(), 10))
+	return &x
 }
 
 // original is the message that the letter is.

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ type ReplayOptions struct {
 	Routing Routing
 	// Filter chooses the letters. Default: all.
 	Filter Filter
+	// Edit replaces the payload of one letter, whose whole id Filter.IDs must have alone. Default: none.
+	Edit *Edit
 	// Max is how many letters are replayed at most. Default: 0, no limit.
 	Max int
 	// MaxReplays is how often a letter may be replayed in total. A letter that was replayed so often is left out.
@@ -71,6 +74,13 @@ func (t *Topic) retryTopic() string {
 	return strings.TrimSuffix(t.o.Topic, pulsar.DlqTopicSuffix) + pulsar.RetryTopicSuffix
 }
 
+// Edit is another payload for a letter. The message has it with PropertyEditedBy and PropertyEditedTime. The old payload
+// is lost with the letter, unless that was exported.
+type Edit struct {
+	Payload []byte // in the form of the letter's schema, which is not checked
+	By      string // who edited it, such as a name or an address
+}
+
 func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	o.MaxReplays = cmp.Or(o.MaxReplays, defaultMaxReplays)
 	o.CanaryTimeout = cmp.Or(o.CanaryTimeout, defaultCanaryTimeout)
@@ -100,6 +110,9 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.Max < 0 || o.MaxReplays < 0 || o.Canary < 0:
 		return o, fmt.Errorf("deadletter: ReplayOptions.Max, MaxReplays and Canary are %d, %d and %d, want 0 or more",
 			o.Max, o.MaxReplays, o.Canary)
+	case o.Edit != nil && len(o.Filter.IDs) != 1:
+		return o, fmt.Errorf("deadletter: ReplayOptions.Edit is set and Filter.IDs has %d ids, want one",
+			len(o.Filter.IDs))
 	case o.CanaryTimeout < 0:
 		return o, fmt.Errorf("deadletter: ReplayOptions.CanaryTimeout is %v, want 0 or more", o.CanaryTimeout)
 	case o.Rate < 0 || math.IsNaN(o.Rate):
@@ -126,6 +139,7 @@ type chosen struct {
 	MaxReplays int      `json:"maxReplays"`
 	Keys       []string `json:"keys,omitempty"`
 	Namespaces []string `json:"namespaces,omitempty"`
+	Edit       string   `json:"edit,omitempty"` // the hash of its payload
 }
 
 // same are the options that have to be the same for a replay to go on: all that decide about a letter.
@@ -138,12 +152,16 @@ func (o *ReplayOptions) same() json.RawMessage {
 	if o.ToOrigin {
 		to = "origin"
 	}
+	edit := ""
+	if o.Edit != nil {
+		edit = fmt.Sprintf("%x", sha256.Sum256(o.Edit.Payload))
+	}
 	filter := o.Filter
 	namespaces := o.Namespaces
 	for _, names := range []*[]string{&filter.Groups, &filter.IDs, &filter.Keys, &namespaces} {
 		*names = slices.Sorted(slices.Values(*names))
 	}
 	filter.After, filter.Before = filter.After.UTC(), filter.Before.UTC()
-	data, _ := json.Marshal(chosen{to, o.Topic, o.Routing, filter, o.Max, o.MaxReplays, keys, namespaces}) // cannot fail
+	data, _ := json.Marshal(chosen{to, o.Topic, o.Routing, filter, o.Max, o.MaxReplays, keys, namespaces, edit}) // cannot fail
 	return data
 }

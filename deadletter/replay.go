@@ -254,7 +254,11 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 		r.stay = nil
 	}
 	l.to = topic
-	p, err := r.publisher(ctx, topic, l, schema)
+	out := l
+	if r.o.Edit != nil {
+		out = l.edited(r.o.Edit)
+	}
+	p, err := r.publisher(ctx, topic, out, schema)
 	if err != nil {
 		left = r.o.refusal(err)
 		if left != "" {
@@ -277,7 +281,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	r.pacer.took()
 	r.sent++
 	r.report.target(topic).Count++
-	return "", r.publish(ctx, p, l, schema, done)
+	return "", r.publish(ctx, p, out, schema, done)
 }
 
 // leave remembers a letter that may not be left the next time. If it was published after those that follow it, a broker

@@ -126,3 +126,38 @@ func TestAStallIsNotTheEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 20, report.Done)
 }
+
+// The message of an edited letter has the new payload and says who edited it; the others of its batch stay.
+func TestReplayOfEditedLetterHasTheNewPayload(t *testing.T) {
+	b := newBroker(t)
+	for name, batch := range map[string]int{"alone": 1, "batch": 4} {
+		t.Run(name, func(t *testing.T) {
+			tp := b.topics(0)
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, batch, tp.letters(4)...)
+			d := b.open(tp.dlq)
+			id := ""
+			for l, err := range d.Peek(bg, 0) {
+				require.NoError(t, err)
+				if l.Properties["number"] == "2" {
+					id = l.ID
+				}
+			}
+			o := deadletter.ReplayOptions{Filter: deadletter.Filter{IDs: []string{id}},
+				Edit: &deadletter.Edit{Payload: []byte("better"), By: "Åsa"}}
+			report, err := d.Replay(bg, o)
+			require.NoError(t, err)
+			require.Equal(t, 1, report.Done)
+			got := b.receive(tp.retry)
+			require.Equal(t, []string{"2"}, numbers(got))
+			assert.Equal(t, "better", string(got[0].Payload()))
+			assert.Equal(t, "Åsa", got[0].Properties()[deadletter.PropertyEditedBy])
+			assert.NotEmpty(t, got[0].Properties()[deadletter.PropertyEditedTime])
+			assert.Equal(t, "1", got[0].Properties()["REPLAY_COUNT"])
+			left, err := d.Groups(bg, deadletter.Filter{})
+			require.NoError(t, err)
+			require.Equal(t, 3, left[0].Count)
+			_, err = d.Replay(bg, deadletter.ReplayOptions{Edit: o.Edit})
+			require.ErrorContains(t, err, "ReplayOptions.Edit is set and Filter.IDs has 0 ids, want one")
+		})
+	}
+}

@@ -150,7 +150,7 @@ func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left string, schema pulsar.Schema,
 	err error) {
 	switch {
-	case !o.Filter.Match(l):
+	case !o.Filter.Match(l), o.Edit != nil && l.ID != o.Filter.IDs[0]: // the others of its batch
 		return unchosen, nil, nil
 	case l.Replays >= o.MaxReplays:
 		return fmt.Sprintf("was replayed %d times and more", o.MaxReplays), nil, nil

@@ -14,6 +14,7 @@ type UnfinishedError struct {
 	Started time.Time
 	// Options continue the replay. Fields with their defaults are zero, and Encryption has only the names of its keys.
 	Options ReplayOptions
+	Edited  bool // Options.Edit is needed too
 
 	options json.RawMessage
 }
@@ -31,6 +32,7 @@ func (t *Topic) unfinished(old *run) error {
 	if err := json.Unmarshal(old.Options, &c); err != nil {
 		return e
 	}
+	e.Edited = c.Edit != ""
 	e.Options = ReplayOptions{ToOrigin: c.To == "origin", Topic: c.Topic, Routing: c.Routing, Filter: c.Filter,
 		Max: c.Max, MaxReplays: c.MaxReplays, Namespaces: c.Namespaces}
 	if c.Topic == t.retryTopic() {

@@ -12,6 +12,9 @@ const (
 	ReplayCount = "REPLAY_COUNT" // how often the letter was replayed
 	ReplayRun   = "REPLAY_RUN"   // the id of the last replay
 	ReplayTopic = "REPLAY_TOPIC" // the topic that it was replayed to, without partition
+
+	EditedBy   = "EDITED_BY"   // who edited the payload before the replay
+	EditedTime = "EDITED_TIME" // when, in milliseconds
 )
 
 // IsReplay reports whether a message was replayed to the topic that it came from. On any other message the properties
