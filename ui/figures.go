@@ -47,6 +47,8 @@ type serviceFigures struct {
 	Reconnecting                    int
 	Oldest                          time.Duration
 	Succeeded, Failed               uint64
+	Redelivered, Late               uint64  // Late ones came over a second after they were due
+	Rate                            float64 // handled a second, since the figures before
 	Held                            int
 	HasWorker                       bool
 }
@@ -200,6 +202,23 @@ func (h *Handler) has(s Service, topic, subscription string) bool {
 		(len(topics) == 0 || slices.ContainsFunc(topics, func(t string) bool { return topicname.Same(t, topic) }))
 }
 
+// rates compares the services with those of older figures.
+func (f *figures) rates(old *figures) {
+	if old == nil || !f.At.After(old.At) {
+		return
+	}
+	before := map[[2]string]*serviceFigures{}
+	for _, s := range old.Subs {
+		before[[2]string{s.Topic, s.Name}] = s.Service
+	}
+	for _, s := range f.Subs {
+		if b := before[[2]string{s.Topic, s.Name}]; b != nil && s.Service != nil {
+			n := s.Service.Succeeded + s.Service.Failed - b.Succeeded - b.Failed
+			s.Service.Rate = float64(n) / f.At.Sub(old.At).Seconds()
+		}
+	}
+}
+
 // serviceFigures are those of the services that have the subscription.
 func (h *Handler) serviceFigures(topic, subscription string) *serviceFigures {
 	var f *serviceFigures
@@ -216,6 +235,8 @@ func (h *Handler) serviceFigures(topic, subscription string) *serviceFigures {
 		f.Blocked = f.Blocked || st.Blocked
 		f.Reconnecting += st.Reconnecting
 		f.Held += int(st.BufferedBytes)
+		f.Redelivered += st.Redelivered
+		f.Late += st.Late
 		f.Oldest = max(f.Oldest, st.OldestWaiting.Truncate(time.Second))
 		if s.Worker != nil {
 			w := s.Worker.Stats()

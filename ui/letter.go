@@ -1,11 +1,7 @@
 package ui
 
 import (
-	"bytes"
 	"cmp"
-	"context"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,12 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
-	"github.com/pulsar-redelivery/redelivery/internal/payload"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -34,8 +28,12 @@ type letterView struct {
 	Form       string // of the payload: JSON, Avro, text, hex, hidden …
 	Text       string // of the payload
 	More       int    // bytes that are not shown
+	NoEdit     string // why the payload cannot be edited
 	Properties []property
 	History    []property
+	CanAsk     bool       // the log of attempts may have deliveries
+	Attempts   []property // from it
+	NoAttempts string     // why there are none
 	Commands   []string
 	CanPurge   bool
 	Jobs       []jobView
@@ -65,7 +63,13 @@ func (h *Handler) letterPage(w http.ResponseWriter, r *http.Request) {
 		}
 		v.Properties = append(v.Properties, property{show(name), text})
 	}
-	v.Form, v.Text, v.More = h.payloadText(r.Context(), x, l)
+	laid := h.layOut(r.Context(), x, l)
+	v.Form, v.Text = laid.form, showLines(cutBytes(laid.text, maxPayload))
+	v.More, v.NoEdit = laid.more+max(len(laid.text)-maxPayload, 0), laid.noEdit
+	if v.CanAsk = l.OriginID != "" && l.Origin != "" && l.Subscription != ""; v.CanAsk && r.FormValue("attempts") != "" {
+		v.Attempts, v.NoAttempts = h.attempts(r.Context(), l)
+		v.CanAsk = false
+	}
 	h.render(w, r, http.StatusOK, page{Title: "Letter " + l.ID, Name: "letter", Data: v})
 }
 
@@ -82,60 +86,6 @@ func (h *Handler) letter(w http.ResponseWriter, r *http.Request, x *letterIndex)
 		return nil, false
 	}
 	return &l, true
-}
-
-// payloadText lays a payload out for people.
-func (h *Handler) payloadText(ctx context.Context, x *letterIndex, l *deadletter.Letter) (form, text string, more int) {
-	switch {
-	case h.o.HidePayloads:
-		return "hidden", "", 0
-	case l.Null:
-		return "null value", "", 0
-	case l.Encrypted:
-		return "encrypted", "", 0
-	case l.Size == 0:
-		return "empty", "", 0
-	}
-	schema, err := x.schemas.Find(ctx, l.Schema)
-	note := ""
-	if err != nil {
-		note = ", without its schema: " + errorText(err)
-	}
-	data := l.Payload
-	if value, ok := payload.Decode(schema, data); ok {
-		switch value := value.(type) {
-		case string:
-			return "text" + note, showLines(cutBytes(value, maxPayload)), max(len(value)-maxPayload, 0)
-		case json.RawMessage:
-			form = "JSON"
-			if schema != nil && schema.Type == "AVRO" {
-				form = "Avro, as JSON"
-			}
-			var out bytes.Buffer
-			if len(value) <= 1<<20 && json.Indent(&out, value, "", "  ") == nil && out.Len() <= 8<<20 {
-				// indenting can make more of it
-				value = out.Bytes()
-			}
-			return form + note, showLines(cutBytes(string(value), maxPayload)), max(len(value)-maxPayload, 0)
-		}
-	}
-	form = "bytes"
-	if schema != nil {
-		form = "bytes that are not of the schema " + show(schema.Type)
-	}
-	const shown = 4 << 10
-	return form + note, hex.Dump(data[:min(len(data), shown)]), max(len(data)-shown, 0)
-}
-
-// cutBytes returns at most n bytes, without half a character.
-func cutBytes(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
 }
 
 // history reads the past of a letter from its properties, the first event first.
@@ -162,6 +112,10 @@ func history(l *deadletter.Letter) (all []property) {
 	}
 	add(l.Died, died)
 	add(l.Published, "stored as a dead letter")
+	if by := l.Properties[deadletter.PropertyEditedBy]; by != "" {
+		ms, _ := strconv.ParseInt(l.Properties[deadletter.PropertyEditedTime], 10, 64) // 1970 if it is forged
+		all = append(all, property{clock(time.UnixMilli(ms)), "payload edited by " + show(by)})
+	}
 	if l.Replays > 0 {
 		all = append(all, property{"",
 			fmt.Sprintf("replayed %d times before, last to %s by run %s", l.Replays,

@@ -86,6 +86,7 @@ func (o *overview) poll(ctx context.Context, h *Handler) {
 		old, failed := o.got, o.err != nil
 		switch {
 		case err == nil:
+			got.rates(old)
 			o.got, o.err = got, nil
 		case !failed:
 			o.err, o.since = err, time.Now()

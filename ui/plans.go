@@ -32,18 +32,20 @@ const (
 // plan is a change that a second click makes.
 type plan struct {
 	ID      string
-	Action  string // of the audit log: replay, canary, purge, forget, redeliver
+	Action  string // of the audit log: replay, canary, edit, purge, forget, redeliver
 	Topic   string
 	Button  string // names the change and the number of letters
 	About   []string
 	Warn    []string
 	Command string
+	Text    string // the payload of an edited letter
 	Back    string
 	made    time.Time
 	total   int
 	begin   func(ctx context.Context, progress func(deadletter.Report)) (deadletter.Report, error)
 	after   func() // a page looks again
 	file    string // of an export
+	edit    *deadletter.Edit
 }
 
 // keep remembers a plan until it is confirmed.
@@ -119,10 +121,12 @@ func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
 	switch p.Action {
 	case "canary", "replay":
 		err = h.planReplay(ctx, r, x, p, filter, flags)
+	case "edit":
+		err = h.planEdit(ctx, r, x, p, filter)
 	case "purge":
 		err = h.planPurge(ctx, x, p, filter, flags)
 	default:
-		err = fmt.Errorf("the action is %q, want canary, replay, purge, forget or redeliver", show(p.Action))
+		err = fmt.Errorf("the action is %q, want canary, replay, edit, purge, forget or redeliver", show(p.Action))
 	}
 	if err != nil {
 		h.fail(w, r, http.StatusConflict, errorText(err), "Nothing was changed.")
@@ -136,7 +140,7 @@ func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterIndex, p *plan, filter deadletter.Filter,
 	flags []string) error {
-	o := deadletter.ReplayOptions{Filter: filter, Encryption: h.o.Encryption,
+	o := deadletter.ReplayOptions{Filter: filter, Edit: p.edit, Encryption: h.o.Encryption,
 		ToOrigin: r.PostFormValue("to") == "origin", New: r.PostFormValue("new") != ""}
 	if o.ToOrigin {
 		flags = append(flags, "-to", "origin")
@@ -148,7 +152,7 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 		}
 		flags = append(flags, "-rate", text)
 	}
-	if p.Action == "canary" {
+	if p.Action == "canary" || p.Action == "edit" {
 		o.Canary, o.Max = 1, 1
 		flags = append(flags, "-canary", "1", "-max", "1")
 	}
@@ -184,9 +188,8 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 		return nil
 	}
 	p.total = report.Done
-	verb := "Replay"
-	if p.Action == "canary" {
-		verb = "Replay as a test"
+	verb := map[string]string{"replay": "Replay", "canary": "Replay as a test", "edit": "Replay as edited"}[p.Action]
+	if o.Canary > 0 {
 		p.About = append(p.About, "The test ends when its subscription has acknowledged the letter, or when the "+
 			"letter is dead again.")
 	}
@@ -288,6 +291,13 @@ func (h *Handler) do(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusConflict, "This was confirmed already, or too long ago.",
 			"Nothing was changed. Begin again.")
 		return
+	}
+	for _, other := range h.jobs.running() {
+		if other.Topic == p.Topic {
+			h.fail(w, r, http.StatusConflict, "“"+other.What+"” is under way, and only one change of a topic can be.",
+				"Nothing was changed. Begin again when that has ended.")
+			return
+		}
 	}
 	j := h.jobs.begin(h, p, r.RemoteAddr)
 	if j == nil {

@@ -23,21 +23,24 @@ const mostBytes = 150_000
 
 // TestPictures takes a picture of each page, light and dark, and looks that nothing is cut on a wide screen or a phone.
 func TestPictures(t *testing.T) {
+	if os.Getenv("PULSAR_URL") != "" {
+		t.Skip("its names and rates would be others each time")
+	}
 	s := newSite(t)
 	s.past(1200)
 	s.broken.Store(false)
 	for n := range 40 {
-		s.publish(orders, order(n))
+		s.publish(s.orders, order(n))
 	}
-	for range 3 {
-		s.publish(orders, &pulsar.ProducerMessage{Key: "customer-9", Payload: []byte(`{"order": 4711, "slow": true}`)})
+	for n := range 3 {
+		s.publish(s.orders, slow(n))
 	}
-	s.publish(orders, &pulsar.ProducerMessage{Key: "customer-4", Payload: []byte(`<html><script>alert(1)</script>`)})
+	s.publish(s.orders, &pulsar.ProducerMessage{Key: "customer-4", Payload: []byte(`<html><script>alert(1)</script>`)})
 	dir := t.TempDir()
 	if *update {
 		dir = filepath.Join("..", "..", "docs", "img")
 	}
-	topic := url.QueryEscape(dead)
+	topic := url.QueryEscape(s.dead)
 	for _, scheme := range []string{"light", "dark"} {
 		ctx := newBrowser(t)
 		require.NoError(t, chromedp.Run(ctx,

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // From an outage to an empty dead letter topic: the overview follows without a reload, a test letter dies again, the
@@ -23,7 +22,7 @@ func TestFailingMessagesAreReplayedAfterTheFix(t *testing.T) {
 	s.visit(ctx, "", "#overview tbody")
 	mark(ctx, t)
 	for n := range 30 {
-		s.publish(orders, order(n))
+		s.publish(s.orders, order(n))
 	}
 	s.text(ctx, "#overview .dead", "30")
 	require.True(t, marked(ctx, t), "the overview was loaded again")
@@ -35,16 +34,16 @@ func TestFailingMessagesAreReplayedAfterTheFix(t *testing.T) {
 	s.click(ctx, "#rows tbody a")
 	s.text(ctx, "pre", `"order"`)
 	s.click(ctx, `button[value="canary"]`)
-	s.text(ctx, "h1", "Replay as a test 1 letter to orders-billing-RETRY?")
+	s.text(ctx, "h1", "Replay as a test 1 letter to "+s.name+"-billing-RETRY?")
 	s.click(ctx, "form[action=do] button")
 	s.text(ctx, "#job", "The letter is dead again")
 
 	s.broken.Store(false)
-	s.visit(ctx, "groups?topic="+url.QueryEscape(dead), "#groups tbody")
+	s.visit(ctx, "groups?topic="+url.QueryEscape(s.dead), "#groups tbody")
 	s.text(ctx, "#groups .big", "30")
 	s.enter(ctx, `input[name=rate]`, "15")
 	s.click(ctx, `button[value="replay"]`)
-	s.text(ctx, "h1", "Replay 30 letters to orders-billing-RETRY?")
+	s.text(ctx, "h1", "Replay 30 letters to "+s.name+"-billing-RETRY?")
 	s.click(ctx, "form[action=do] button")
 	s.text(ctx, "#job", "running")
 	mark(ctx, t)
@@ -52,7 +51,6 @@ func TestFailingMessagesAreReplayedAfterTheFix(t *testing.T) {
 	require.True(t, marked(ctx, t), "the progress was loaded again")
 	s.click(ctx, "main a[href^=groups]")
 	s.text(ctx, "#summary", "No letters are left")
-	s.broker.Await(t, dead, "inspect", limit, func(sub pulsartest.Subscription) bool { return sub.Backlog == 0 })
 	require.Eventually(t, func() bool { return s.handled.Load() >= 30 }, limit, 10*time.Millisecond)
 }
 
@@ -62,7 +60,7 @@ func TestReplayGoesOnWhenItsPageIsClosed(t *testing.T) {
 	s.broken.Store(false)
 	s.past(60)
 	first := newBrowser(t)
-	s.visit(first, "groups?topic="+url.QueryEscape(dead), "#groups tbody")
+	s.visit(first, "groups?topic="+url.QueryEscape(s.dead), "#groups tbody")
 	s.enter(first, `input[name=rate]`, "30")
 	s.click(first, `button[value="replay"]`)
 	s.click(first, "form[action=do] button")
@@ -73,6 +71,53 @@ func TestReplayGoesOnWhenItsPageIsClosed(t *testing.T) {
 	second := newBrowser(t)
 	s.visit(second, page[strings.LastIndex(page, "/")+1:], "#job")
 	s.text(second, "#job", "Done: 60 of 60")
+}
+
+// Two people begin a replay of one group: one wins, and the other's page says why it does not.
+func TestSecondReplayOfAGroupSaysThatOneIsUnderWay(t *testing.T) {
+	s := newSite(t)
+	s.broken.Store(false)
+	s.past(60)
+	first, second := newBrowser(t), newBrowser(t)
+	for _, ctx := range []context.Context{first, second} {
+		s.visit(ctx, "groups?topic="+url.QueryEscape(s.dead), "#groups tbody")
+		s.click(ctx, "#groups .cause a")
+		s.enter(ctx, `input[name=rate]`, "10")
+		s.click(ctx, `button[value="replay"]`)
+		s.text(ctx, "h1", "letters to "+s.name+"-billing-RETRY?")
+	}
+	s.click(first, "form[action=do] button")
+	s.text(first, "#job", "running 1")
+	s.click(second, "form[action=do] button")
+	s.text(second, "h1", "“Replay 30 letters to "+s.name+"-billing-RETRY” is under way")
+	s.text(first, "#job", "Done: 30 of 30")
+	s.visit(second, "groups?topic="+url.QueryEscape(s.dead), "#groups tbody")
+	s.text(second, "#summary h1", "30 letters")
+}
+
+// A message that waits is forgotten by the log, and another is delivered again before its delay is over.
+func TestWaitingMessagesAreForgottenAndRedelivered(t *testing.T) {
+	s := newSite(t)
+	for n := range 2 {
+		s.publish(s.orders, slow(n))
+	}
+	ctx := newBrowser(t)
+	s.visit(ctx, "waiting", "#rows table")
+	s.text(ctx, "#redeliver", "2 messages wait in this process")
+	s.click(ctx, "#rows tbody input")
+	s.click(ctx, `button[value="forget"]`)
+	s.text(ctx, "h1", "Forget 1 message of "+s.name+"?")
+	s.click(ctx, "form[action=do] button")
+	s.text(ctx, "#job", "Done: 1 of 1")
+	s.click(ctx, `main a[href^=waiting]`)
+	s.wait(ctx, `document.querySelectorAll("#rows tbody tr").length === 1`, "one message")
+
+	before := s.failed.Load()
+	s.click(ctx, `button[value="redeliver"]`)
+	s.text(ctx, "h1", "Redeliver 2 messages of "+s.name+" now?")
+	s.click(ctx, "form[action=do] button")
+	s.text(ctx, "#job", "Done: 2 of 2")
+	require.Eventually(t, func() bool { return s.failed.Load() == before+2 }, limit, 10*time.Millisecond)
 }
 
 // Everything can be reached and done without a mouse.
@@ -91,41 +136,96 @@ func TestKeyboardAloneReplays(t *testing.T) {
 	s.focus(ctx, `document.activeElement.value === "replay"`)
 	s.press(ctx, kb.Enter)
 	s.text(ctx, "h1", "Replay 6 letters")
-	s.focus(ctx, `document.activeElement.textContent === "Replay 6 letters to orders-billing-RETRY"`)
+	s.focus(ctx, `document.activeElement.textContent === "Replay 6 letters to `+s.name+`-billing-RETRY"`)
 	s.press(ctx, kb.Enter)
 	s.text(ctx, "#job", "Done: 6 of 6")
 }
 
-// A broker that goes away is named, the last figures stay, and the page recovers by itself.
+// A broker that goes away is named, the last figures stay, and the page recovers by itself. A replay that was under way
+// ends.
 func TestBrokerThatGoesAwayAndComesBack(t *testing.T) {
 	s := newSite(t)
-	s.past(3)
-	ctx := newBrowser(t)
+	s.broken.Store(false)
+	s.past(60)
+	ctx, second := newBrowser(t), newBrowser(t)
 	s.visit(ctx, "", "#overview .dead")
 	mark(ctx, t)
-	s.away.Store(true)
+	s.visit(second, "groups?topic="+url.QueryEscape(s.dead), "#groups tbody")
+	s.enter(second, `input[name=rate]`, "20")
+	s.click(second, `button[value="replay"]`)
+	s.click(second, "form[action=do] button")
+	s.text(second, "#job", "running")
+	s.goAway()
 	s.text(ctx, "#trouble", "The broker does not answer since")
-	s.text(ctx, "#overview", "orders")
-	s.away.Store(false)
+	s.text(ctx, "#overview", s.name)
+	s.comeBack()
 	s.wait(ctx, `document.querySelector("#trouble").textContent.trim() === ""`, "the trouble to end")
 	require.True(t, marked(ctx, t), "the page was loaded again")
+	s.text(second, "#job", "Done: 60 of 60")
+	s.text(ctx, "#overview td:nth-child(5)", "0")
 }
 
-// A letter that is full of markup runs no script and has no part outside its page.
-func TestHostileLetterRunsNoScript(t *testing.T) {
+// A letter that no handler can read is edited, replayed and processed.
+func TestEditedLetterIsProcessed(t *testing.T) {
 	s := newSite(t)
-	m := order(1)
-	m.Payload = []byte(`<script>document.title="owned"</script><img src=x onerror='document.title="owned"'>`)
-	m.Key = `"><script>document.title="owned"</script>`
-	m.Properties["EXCEPTION_MESSAGE"] = string(m.Payload) + "\u202E"
-	s.publish(dead, m)
+	s.broken.Store(false)
+	s.publish(s.orders, &pulsar.ProducerMessage{Key: "customer-4", Payload: []byte(`<html>1</html>`)})
 	ctx := newBrowser(t)
-	s.visit(ctx, "groups?topic="+url.QueryEscape(dead), "#groups tbody")
+	s.visit(ctx, "", "#overview .dead")
+	s.click(ctx, "#overview .dead")
 	s.click(ctx, "#groups .cause a")
 	s.click(ctx, "#rows tbody a")
-	s.text(ctx, "pre", "<script>")
-	require.Contains(t, s.eval(ctx, "document.title"), "Letter")
-	require.Equal(t, "0", s.eval(ctx, `String(document.querySelectorAll("main script, main img").length)`))
+	s.click(ctx, ".edit summary")
+	s.text(ctx, "#payload", "<html>1</html>")
+	require.NoError(t, chromedp.Run(ctx, chromedp.SetValue("#payload", "{\n\"order\": 1}", chromedp.ByQuery)))
+	s.click(ctx, `button[value="edit"]`)
+	s.text(ctx, "h1", "Replay as edited 1 letter to "+s.name+"-billing-RETRY?")
+	s.text(ctx, "pre", `"order": 1`)
+	s.click(ctx, "form[action=do] button")
+	s.text(ctx, "#job", "Done: 1 of 1")
+	require.EqualValues(t, 1, s.handled.Load())
+}
+
+// Letters whose every field is hostile run no script, and have no part outside their page.
+func TestHostileLettersRunNoScript(t *testing.T) {
+	s := newSite(t)
+	const script = `"></title></script></textarea><script>document.title="owned"</script>` +
+		`<img src=x onerror='document.title="owned"'>`
+	for _, text := range []string{script, "\u202E\u2066" + script, "\xff\xfe\x00\x1b[2J" + script,
+		strings.Repeat(script, 1<<19/len(script))} {
+		meta := text[:min(len(text), 1<<14)]
+		m := &pulsar.ProducerMessage{Payload: []byte(text), Key: meta, OrderingKey: meta,
+			Properties: map[string]string{meta: meta}}
+		for _, name := range []string{"REAL_TOPIC", "REAL_SUBSCRIPTION", "ORIGIN_MESSAGE_ID", "EXCEPTION_TYPE",
+			"EXCEPTION_MESSAGE", "RECONSUMETIMES", "REDELIVERY_COUNT", "DEAD_LETTER_TIME", "REPLAY_TOPIC", "REPLAY_RUN"} {
+			m.Properties[name] = meta
+		}
+		m.Properties["REPLAY_COUNT"] = "2"
+		s.publish(s.dead, m)
+	}
+	ctx := newBrowser(t)
+	s.visit(ctx, "group?topic="+url.QueryEscape(s.dead), "#rows tbody")
+	s.wait(ctx, `document.querySelectorAll("#rows tbody tr").length === 4`, "all letters")
+	for n := range 4 {
+		s.visit(ctx, "groups?topic="+url.QueryEscape(s.dead), "#groups tbody")
+		s.noScript(ctx)
+		s.visit(ctx, "group?topic="+url.QueryEscape(s.dead), "#rows tbody")
+		s.noScript(ctx)
+		s.click(ctx, fmt.Sprintf("#rows tbody tr:nth-child(%d) td a", n+1))
+		s.wait(ctx, `document.querySelector("pre")?.textContent.length > 50`, "the payload")
+		s.noScript(ctx)
+	}
+}
+
+// noScript looks that none of a message has run or became a part of the page.
+func (s *site) noScript(ctx context.Context) {
+	s.t.Helper()
+	require.NotEqual(s.t, "owned", s.eval(ctx, "document.title"))
+	require.Equal(s.t, "0", s.eval(ctx, `String(document.querySelectorAll("main script, main img").length)`))
+	require.Equal(s.t, "false", s.eval(ctx, `String(/[\u202A-\u202E\u2066-\u2069\u0000\u001b]/.test(document.documentElement.outerHTML))`))
+	var over int
+	require.NoError(s.t, chromedp.Run(ctx, chromedp.Evaluate(`document.documentElement.scrollWidth - innerWidth`, &over)))
+	require.LessOrEqual(s.t, over, 0, "the page is too wide")
 }
 
 func mark(ctx context.Context, t *testing.T) {

@@ -2,8 +2,8 @@ package browsertest
 
 import (
 	"context"
+	crand "crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,42 +30,52 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-const (
-	orders = "persistent://public/default/orders"
-	retry  = orders + "-billing-RETRY"
-	dead   = orders + "-billing-DLQ"
-	limit  = time.Minute // of every wait
-)
+const limit = time.Minute // of every wait
 
-// site is a service whose handler can be broken, the pages about it, and a browser.
+// site is a service whose handler can be broken, and the pages about it.
 type site struct {
 	t        *testing.T
-	broker   *pulsartest.Server
-	admin    *httptest.Server // the broker's admin API, which can be away
+	name     string // of its topic, in public/default
+	orders   string // the topic
+	dead     string // its dead letter topic
+	url      string // of the broker
+	adminURL string
+	broker   *pulsartest.Server // nil for a real one
+	admin    *httptest.Server   // the broker's admin API, which can be away
 	away     atomic.Bool
 	client   pulsar.Client
 	pages    *ui.Handler
 	server   *httptest.Server
 	broken   atomic.Bool
 	handled  atomic.Int64
+	failed   atomic.Int64 // calls for slow orders
 	consumer *redelivery.Consumer
 }
 
-// newSite starts a service that consumes orders as billing, and the pages.
+// newSite starts a service that consumes orders as billing, and the pages. The broker is the one of PULSAR_URL and
+// PULSAR_ADMIN_URL, or else one in this process.
 func newSite(t *testing.T) *site {
-	s := &site{t: t, broker: pulsartest.NewServer(t, pulsartest.WithBatchIndexAcknowledgment())}
+	s := &site{t: t, name: "orders", url: os.Getenv("PULSAR_URL"), adminURL: os.Getenv("PULSAR_ADMIN_URL")}
+	if s.url == "" {
+		s.broker = pulsartest.NewServer(t, pulsartest.WithBatchIndexAcknowledgment())
+		s.url, s.adminURL = s.broker.URL(), s.broker.AdminURL()
+	} else {
+		s.name += "-" + crand.Text()[:8]
+	}
+	s.orders = "persistent://public/default/" + s.name
+	s.dead = s.orders + "-billing-DLQ"
 	s.broken.Store(true)
 	s.admin = httptest.NewServer(http.HandlerFunc(s.serveAdmin))
 	t.Cleanup(s.admin.Close)
 	quiet := slog.New(slog.DiscardHandler)
 	var err error
-	s.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: s.broker.URL(), Logger: plog.NewLoggerWithSlog(quiet),
+	s.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: s.url, Logger: plog.NewLoggerWithSlog(quiet),
 		MetricsRegisterer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
-	s.subscribe(dead, "inspect")
+	s.subscribe(s.dead, "inspect")
 	s.consumer, err = redelivery.Subscribe(s.client,
-		pulsar.ConsumerOptions{Topic: orders, SubscriptionName: "billing", Type: pulsar.Shared},
+		pulsar.ConsumerOptions{Topic: s.orders, SubscriptionName: "billing", Type: pulsar.Shared},
 		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Minute, Max: 10 * time.Minute,
 			Multiplier: 2}), redelivery.WithReconsumeBackoff(backoff.DelayLevels{time.Second, time.Minute}),
 		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(quiet),
@@ -81,13 +92,45 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(func() { stop(); <-ended })
 	s.pages, err = ui.New(ui.Options{Client: s.client, Admin: ui.Admin{URL: s.admin.URL},
 		Services:     []ui.Service{{Consumer: s.consumer, Worker: w}},
-		AllowChanges: true, ExportDir: t.TempDir(), Logger: quiet, Config: &config.Config{Policies: map[string]backoff.RedeliveryBackoff{
+		AllowChanges: true, ExportDir: t.TempDir(), Logger: quiet,
+		Config: &config.Config{Policies: map[string]backoff.RedeliveryBackoff{
 			"billing": backoff.Exponential{Min: time.Second, Max: 10 * time.Minute, Multiplier: 2}}}})
 	require.NoError(t, err)
 	t.Cleanup(s.pages.Close)
 	s.server = httptest.NewServer(http.StripPrefix("/debug", s.pages))
 	t.Cleanup(s.server.Close)
 	return s
+}
+
+// goAway ends the broker: a real one if PULSAR_NAME says that it is this test's own. Of another only the admin API goes.
+func (s *site) goAway() {
+	s.away.Store(true)
+	switch {
+	case s.broker != nil:
+		s.broker.RefuseConnections(true)
+		s.broker.DropConnections()
+	case os.Getenv("PULSAR_NAME") != "":
+		s.script("kill")
+	}
+}
+
+func (s *site) comeBack() {
+	switch {
+	case s.broker != nil:
+		s.broker.RefuseConnections(false)
+	case os.Getenv("PULSAR_NAME") != "":
+		s.script("start", "-keep")
+	}
+	s.away.Store(false)
+}
+
+// script runs test/scripts/pulsar for the broker of PULSAR_NAME.
+func (s *site) script(args ...string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*limit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "../../test/scripts/pulsar", args...).CombinedOutput()
+	require.NoError(s.t, err, string(out))
 }
 
 // handle fails at once for good on some orders, and on the others while the service is broken.
@@ -100,7 +143,8 @@ func (s *site) handle(_ context.Context, msg pulsar.Message) error {
 		return worker.Permanent(err)
 	}
 	if order.Slow {
-		return errors.New("the warehouse of order 4711 does not answer")
+		s.failed.Add(1)
+		return fmt.Errorf("the warehouse of order %d does not answer", order.Order)
 	}
 	if s.broken.Load() {
 		return worker.Permanent(fmt.Errorf("charge order %d: dial tcp 10.0.3.7:5432: connect: connection refused",
@@ -115,7 +159,7 @@ func (s *site) serveAdmin(w http.ResponseWriter, r *http.Request) {
 	if s.away.Load() {
 		panic(http.ErrAbortHandler)
 	}
-	forward(s.t, s.broker.AdminURL(), w, r)
+	forward(s, w, r)
 }
 
 func (s *site) subscribe(topic, name string) {
@@ -146,6 +190,11 @@ func order(n int) *pulsar.ProducerMessage {
 		Payload: fmt.Appendf(nil, `{"order": %d, "customer": {"id": %d, "name": "Åsa Öberg"}, "total": "%d.90", "items": [{"sku": "A-%d", "n": 2}, {"sku": "B-7", "n": 1}]}`, n, n%23, n, n)}
 }
 
+// slow is an order that fails, and waits.
+func slow(n int) *pulsar.ProducerMessage {
+	return &pulsar.ProducerMessage{Key: "customer-9", Payload: fmt.Appendf(nil, `{"order": %d, "slow": true}`, 4711+n)}
+}
+
 // past stores dead letters that died in the hours before.
 func (s *site) past(n int) {
 	causes := []struct{ kind, reason string }{
@@ -162,14 +211,14 @@ func (s *site) past(n int) {
 		cause := causes[i%len(causes)]
 		at := time.Now().Add(-time.Duration(random.ExpFloat64()*float64(40*time.Minute)) - time.Duration(i%len(causes)/3)*time.Hour)
 		m := order(2000 + i)
-		maps.Copy(m.Properties, map[string]string{"REAL_TOPIC": orders, "REAL_SUBSCRIPTION": "billing",
+		maps.Copy(m.Properties, map[string]string{"REAL_TOPIC": s.orders, "REAL_SUBSCRIPTION": "billing",
 			"ORIGIN_MESSAGE_ID":   fmt.Sprintf("7:%d:-1", i),
 			"ORIGIN_PUBLISH_TIME": fmt.Sprint(at.Add(-3 * time.Minute).UnixMilli()),
 			"EXCEPTION_TYPE":      cause.kind, "EXCEPTION_MESSAGE": fmt.Sprintf(cause.reason, i%90),
 			"REDELIVERY_COUNT": "12", "DEAD_LETTER_TIME": fmt.Sprint(at.UnixMilli())})
 		all = append(all, m)
 	}
-	s.publish(dead, all...)
+	s.publish(s.dead, all...)
 }
 
 // newBrowser is a headless Chromium.
