@@ -34,10 +34,15 @@ const (
 	dead   = origin + "-billing-DLQ"
 )
 
-// leaves are the goroutines that pulsar-client-go leaves in tests. The end of a replay or a purge removes a subscription.
-var leaves = map[string][]string{"TestPurgeExportsFirst": leaktest.Unsubscribed,
-	"TestEditedLetterIsReplayedAndExported": leaktest.Unsubscribed, "TestReplayGoesOnWithoutAPage": leaktest.Unsubscribed,
-	"TestReplayOfGroupIsShownUntilItIsDone": leaktest.Unsubscribed, "TestOneChangeOfATopicAtATime": leaktest.Unsubscribed}
+// leaves are the goroutines that pulsar-client-go leaves in tests: the end of a replay or a purge removes a
+// subscription.
+var leaves = map[string][]string{
+	"TestPurgeExportsFirst":                 leaktest.Unsubscribed,
+	"TestEditedLetterIsReplayedAndExported": leaktest.Unsubscribed,
+	"TestReplayGoesOnWithoutAPage":          leaktest.Unsubscribed,
+	"TestReplayOfGroupIsShownUntilItIsDone": leaktest.Unsubscribed,
+	"TestOneChangeOfATopicAtATime":          leaktest.Unsubscribed,
+}
 
 // site is the pages on a broker in process, and a browser without JavaScript.
 type site struct {

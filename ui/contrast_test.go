@@ -13,9 +13,9 @@ import (
 
 var variable = regexp.MustCompile(`--([\w-]+): #([0-9a-f]{3,6});`)
 
-type colour [3]float64 // red, green and blue, from 0 to 1
+type color [3]float64 // red, green and blue, from 0 to 1
 
-func parseColour(t *testing.T, hex string) (c colour) {
+func parseColor(t *testing.T, hex string) (c color) {
 	if len(hex) == 3 {
 		hex = string([]byte{hex[0], hex[0], hex[1], hex[1], hex[2], hex[2]})
 	}
@@ -27,8 +27,8 @@ func parseColour(t *testing.T, hex string) (c colour) {
 	return c
 }
 
-// over is a colour of an opacity on another.
-func (c colour) over(ground colour, opacity float64) (mixed colour) {
+// over is a color of an opacity on another.
+func (c color) over(ground color, opacity float64) (mixed color) {
 	for i := range c {
 		mixed[i] = opacity*c[i] + (1-opacity)*ground[i]
 	}
@@ -36,7 +36,7 @@ func (c colour) over(ground colour, opacity float64) (mixed colour) {
 }
 
 // luminance and contrast are those of WCAG 2.
-func (c colour) luminance() float64 {
+func (c color) luminance() float64 {
 	for i, x := range c {
 		if x <= 0.04045 {
 			c[i] = x / 12.92
@@ -47,26 +47,26 @@ func (c colour) luminance() float64 {
 	return 0.2126*c[0] + 0.7152*c[1] + 0.0722*c[2]
 }
 
-func contrast(a, b colour) float64 {
+func contrast(a, b color) float64 {
 	x, y := a.luminance()+0.05, b.luminance()+0.05
 	return max(x, y) / min(x, y)
 }
 
 // Text has a contrast of 4.5, and lines that mean something 3, as WCAG AA wants, light and dark.
-func TestContrastOfEachColour(t *testing.T) {
+func TestContrastOfEachColor(t *testing.T) {
 	data, err := files.ReadFile("static/style.css")
 	require.NoError(t, err)
 	roots := strings.SplitN(string(data), ":root {", 3)
 	require.Len(t, roots, 3)
 	for scheme, css := range map[string]string{"light": roots[1], "dark": roots[2]} {
 		css, rest, _ := strings.Cut(css, "}")
-		of := map[string]colour{}
+		of := map[string]color{}
 		for _, m := range variable.FindAllStringSubmatch(css, -1) {
-			of[m[1]] = parseColour(t, m[2])
+			of[m[1]] = parseColor(t, m[2])
 		}
-		require.Len(t, of, 19, "a colour is new: add its pairs")
+		require.Len(t, of, 19, "a color is new: add its pairs")
 		if scheme == "dark" {
-			require.NotRegexp(t, `#[0-9a-f]{3,8}[ ;]`, rest, "a colour is no variable")
+			require.NotRegexp(t, `#[0-9a-f]{3,8}[ ;]`, rest, "a color is no variable")
 		}
 		check := func(want float64, front string, grounds ...string) {
 			for _, ground := range grounds {
@@ -91,5 +91,5 @@ func TestContrastOfEachColour(t *testing.T) {
 		check(3, "edge", "bg", "card")
 		check(3, "spark", "card", "bad-bg", "code")
 	}
-	require.Equal(t, 21.0, math.Round(contrast(colour{}, colour{1, 1, 1})))
+	require.Equal(t, 21.0, math.Round(contrast(color{}, color{1, 1, 1})))
 }

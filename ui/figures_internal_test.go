@@ -16,7 +16,8 @@ func TestRateIsThatSinceTheFiguresBefore(t *testing.T) {
 	for _, c := range []struct {
 		old  *figures
 		want float64
-	}{{nil, 0}, {of(at, "orders", 10, 5), 3}, {of(at, "others", 10, 5), 0}, {of(at.Add(5*time.Second), "orders", 1, 1), 0},
+	}{{nil, 0}, {of(at, "orders", 10, 5), 3}, {of(at, "others", 10, 5), 0},
+		{of(at.Add(5*time.Second), "orders", 1, 1), 0},
 		{&figures{At: at, Subs: []subscriptionFigures{{Topic: "orders", Name: "billing"}}}, 0}} {
 		f := of(at.Add(5*time.Second), "orders", 20, 10)
 		f.rates(c.old)

@@ -66,7 +66,8 @@ func (h *Handler) letterPage(w http.ResponseWriter, r *http.Request) {
 	laid := h.layOut(r.Context(), x, l)
 	v.Form, v.Text = laid.form, showLines(cutBytes(laid.text, maxPayload))
 	v.More, v.NoEdit = laid.more+max(len(laid.text)-maxPayload, 0), laid.noEdit
-	if v.CanAsk = l.OriginID != "" && l.Origin != "" && l.Subscription != ""; v.CanAsk && r.FormValue("attempts") != "" {
+	v.CanAsk = l.OriginID != "" && l.Origin != "" && l.Subscription != ""
+	if v.CanAsk && r.FormValue("attempts") != "" {
 		v.Attempts, v.NoAttempts = h.attempts(r.Context(), l)
 		v.CanAsk = false
 	}

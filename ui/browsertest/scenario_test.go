@@ -197,7 +197,8 @@ func TestHostileLettersRunNoScript(t *testing.T) {
 		m := &pulsar.ProducerMessage{Payload: []byte(text), Key: meta, OrderingKey: meta,
 			Properties: map[string]string{meta: meta}}
 		for _, name := range []string{"REAL_TOPIC", "REAL_SUBSCRIPTION", "ORIGIN_MESSAGE_ID", "EXCEPTION_TYPE",
-			"EXCEPTION_MESSAGE", "RECONSUMETIMES", "REDELIVERY_COUNT", "DEAD_LETTER_TIME", "REPLAY_TOPIC", "REPLAY_RUN"} {
+			"EXCEPTION_MESSAGE", "RECONSUMETIMES", "REDELIVERY_COUNT", "DEAD_LETTER_TIME", "REPLAY_TOPIC", "REPLAY_RUN",
+			"EDITED_BY", "EDITED_TIME"} {
 			m.Properties[name] = meta
 		}
 		m.Properties["REPLAY_COUNT"] = "2"
@@ -224,7 +225,8 @@ func (s *site) noScript(ctx context.Context) {
 	require.Equal(s.t, "0", s.eval(ctx, `String(document.querySelectorAll("main script, main img").length)`))
 	require.Equal(s.t, "false", s.eval(ctx, `String(/[\u202A-\u202E\u2066-\u2069\u0000\u001b]/.test(document.documentElement.outerHTML))`))
 	var over int
-	require.NoError(s.t, chromedp.Run(ctx, chromedp.Evaluate(`document.documentElement.scrollWidth - innerWidth`, &over)))
+	require.NoError(s.t, chromedp.Run(ctx,
+		chromedp.Evaluate(`document.documentElement.scrollWidth - innerWidth`, &over)))
 	require.LessOrEqual(s.t, over, 0, "the page is too wide")
 }
 

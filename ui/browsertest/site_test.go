@@ -102,7 +102,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// goAway ends the broker: a real one if PULSAR_NAME says that it is this test's own. Of another only the admin API goes.
+// goAway ends the broker: a real one if PULSAR_NAME says that it is this test's own. Of another only the admin API
+// goes.
 func (s *site) goAway() {
 	s.away.Store(true)
 	switch {

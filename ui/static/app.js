@@ -63,6 +63,8 @@
     if (q) { q.focus(); e.preventDefault(); }
   });
 
+  // a part that is the same in the newer page is left alone, with all that was typed into it
+  for (const part of document.querySelectorAll("[data-live]")) part.dataset.was = part.innerHTML;
   prepare();
   if (main.dataset.events) {
     let version = main.dataset.version;
