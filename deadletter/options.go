@@ -74,8 +74,8 @@ func (t *Topic) retryTopic() string {
 	return strings.TrimSuffix(t.o.Topic, pulsar.DlqTopicSuffix) + pulsar.RetryTopicSuffix
 }
 
-// Edit is another payload for a letter. The message has it with PropertyEditedBy and PropertyEditedTime. The old payload
-// is lost with the letter, unless that was exported.
+// Edit is another payload for a letter. The message has it with PropertyEditedBy and PropertyEditedTime. The old
+// payload is lost with the letter, unless that was exported.
 type Edit struct {
 	Payload []byte // in the form of the letter's schema, which is not checked
 	By      string // who edited it, such as a name or an address

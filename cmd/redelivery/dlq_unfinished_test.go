@@ -47,6 +47,14 @@ func TestDlqUnfinishedQuotesForTheShell(t *testing.T) {
 		`-key 'it'\''s' -key 'a b' -subscription audit -yes; with -new your command abandons it`)
 }
 
+func TestDlqUnfinishedEditIsContinuedOnItsPage(t *testing.T) {
+	d := &dlq{topic: "dead-DLQ"}
+	err := d.unfinished(&deadletter.UnfinishedError{Run: "7", Edited: true,
+		Options: deadletter.ReplayOptions{Filter: deadletter.Filter{IDs: []string{"1:2:0"}}}})
+	require.EqualError(t, err, "deadletter: an earlier replay is not finished: run 7 of 0001-01-01 00:00:00; it edits letter 1:2:0, and "+
+		"the same edit on the page of redelivery ui continues it; with -new your command abandons it")
+}
+
 // words are those of a command line with quotes around whole words.
 func words(line string) (all []string) {
 	for word := range strings.FieldsSeq(line) {

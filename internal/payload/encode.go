@@ -28,7 +28,8 @@ func Encode(s *admin.Schema, before []byte, text string) ([]byte, error) {
 		return nil, fmt.Errorf("a payload of schema %s cannot be edited", s.Type)
 	default:
 		_, isJSON := value.(json.RawMessage)
-		if isText := !isJSON || !strings.ContainsAny(string(before[:1]), "{["); isText && (s == nil || s.Type != "JSON") {
+		isText := !isJSON || !strings.ContainsAny(string(before[:1]), "{[") // or a number, which is text too
+		if isText && (s == nil || s.Type != "JSON") {
 			return []byte(text), nil
 		}
 		return encodeJSON(s, string(before), text)

@@ -25,8 +25,8 @@ func TestAvroIsEncodedAsItWas(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "\x56"+before[1:], string(got))
 	for change, want := range map[string]string{
-		`"i":"many"`: `i is "many", want int`, `"i":2147483648`: "i is 2147483648, want int", `"i":1.5`: "i is 1.5, want int",
-		`"j":42`: "i is missing", `"i":42,"new":1`: "new is not in the schema", `"i":42}`: "the text is not JSON",
+		`"i":"many"`: `i is "many", want int`, `"i":2147483648`: "i is 2147483648, want int",
+		`"i":1.5`: "i is 1.5, want int", `"j":42`: "i is missing", `"i":42,"new":1`: "new is not in the schema", `"i":42}`: "the text is not JSON",
 	} {
 		_, err := Encode(schema, []byte(before), strings.Replace(text, `"i":42`, change, 1))
 		assert.ErrorContains(t, err, want)
