@@ -33,7 +33,8 @@ var killFaults = []fault{
 	{set: kill, name: "restarted",
 		what: "SIGTERM of each of three processes in turn when half of the messages are settled; another takes its " +
 			"place",
-		types: only, work: serving, make: restart, also: [][]string{{"no index acks"}}},
+		types: only, work: serving, make: restart,
+		also: [][]string{{"no index acks"}, {"one process"}, {"one process", "no index acks"}}},
 	{set: kill, name: "brokers move",
 		what:  "all topics move between two brokers 15 times; at the third time the one that has them is killed",
 		types: allTypes, work: with(doomed, 2), needs: clustered, make: moveTopics},

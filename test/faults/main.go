@@ -206,6 +206,9 @@ func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 			t.work.Messages, r.Settled, r.Deliveries, r.most, r.Forgotten, r.Doubles, r.found[history.Stuck],
 			r.found[history.Lost], r.found[history.Early], r.elsewhere,
 			r.found[history.Miscounted], r.found[history.Disorder], r.Longest.Seconds(), time.Since(begin).Seconds())
+		if t.work.MaxDeliveries > 0 {
+			t.said = append(t.said, fmt.Sprintf("%d dead letters", r.Letters))
+		}
 		if len(t.said) > 0 {
 			fmt.Fprintln(os.Stderr, strings.Join(t.said, ", "))
 		}

@@ -90,7 +90,8 @@ func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: w.AckWithResponse,
 		RetryEnable: w.Reconsume,
 		// Else a batch goes from one to the other until one of them has acknowledged all of it, which takes minutes.
-		EnableBatchIndexAcknowledgment: w.Processes > 0 && !w.WholeBatches,
+		// The service leaves it to Subscribe, which does not rely on a broker that may not keep them.
+		EnableBatchIndexAcknowledgment: w.Processes > 0 && w.App != service,
 	}
 	if w.Reconsume {
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
