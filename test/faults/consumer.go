@@ -12,11 +12,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/history"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 // consumer is an application. work.App chooses how it handles messages.
 type consumer struct {
 	*redelivery.Consumer
+	plain     pulsar.Consumer // in its place, of plain pulsar-client-go
 	client    pulsar.Client
 	logClient pulsar.Client // nil without a log
 	work      work
@@ -36,7 +38,11 @@ func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
 	if c.record, err = newRecord(w.Dir, w.Name); err != nil {
 		return nil, err
 	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	opts, options := w.options()
+	if w.Plain {
+		return c, c.beginPlain(opts, map[app]worker.Handler{byKey: c.handleKey, service: c.serve}[w.App])
+	}
 	options = append(options, redelivery.WithObserver(redelivery.Observer{Lost: func(l redelivery.Lost) {
 		c.note(history.Event{Kind: history.Disconnected, Note: string(l.Why)})
 	}}))
@@ -57,7 +63,6 @@ func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
 		return nil, err
 	}
 	c.note(history.Event{Kind: history.Started})
-	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if err := c.begin(); err != nil {
 		c.close()
 		return nil, err
@@ -123,7 +128,11 @@ func (c *consumer) cumulate() {
 func (c *consumer) close() {
 	c.cancel()
 	c.wg.Wait()
-	c.Close()
+	if c.plain != nil {
+		c.plain.Close()
+	} else {
+		c.Close()
+	}
 	c.note(history.Event{Kind: history.Closed})
 	if c.logClient != nil {
 		c.logClient.Close()

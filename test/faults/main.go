@@ -131,7 +131,7 @@ func (s *settings) choose(faults []fault) (next func(i int) *trial, err error) {
 		t := *chosen[i]
 		t.random = random
 		for _, v := range variants {
-			if drawn && s.with == "" && random.IntN(2) == 0 {
+			if drawn && s.with == "" && v.name != plain && random.IntN(2) == 0 {
 				t.add(v.name)
 			}
 		}

@@ -45,6 +45,7 @@ type work struct {
 	MaxDeliveries   int       // 0 without dead letters
 	LogURL, Token   string    // Token says who the consumer is, if the broker asks
 	Dir, Name       string    // of the history, and of the consumer in it
+	Plain           bool      // with plain pulsar-client-go, beside which to see this library
 	Alone           bool      // the poison comes when all others are handled
 	WholeBatches    bool      // no batch-index acknowledgements
 	// one goroutine, of which no message fails, acknowledges every tenth with what is before it
@@ -91,7 +92,7 @@ func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		RetryEnable: w.Reconsume,
 		// Else a batch goes from one to the other until one of them has acknowledged all of it, which takes minutes.
 		// The service leaves it to Subscribe, which does not rely on a broker that may not keep them.
-		EnableBatchIndexAcknowledgment: w.Processes > 0 && w.App != service,
+		EnableBatchIndexAcknowledgment: w.Processes > 0 && (w.App != service || w.Plain) && !w.WholeBatches,
 	}
 	if w.Reconsume {
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}

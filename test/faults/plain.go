@@ -1,0 +1,47 @@
+package main
+
+import (
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/history"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// plain is a variant that is not drawn: its findings are those of another client.
+const plain = "plain"
+
+// beginPlain does a Worker's work with plain pulsar-client-go: eight goroutines receive, and acknowledge or nack.
+func (c *consumer) beginPlain(opts pulsar.ConsumerOptions, handle worker.Handler) error {
+	exact := int64(0)
+	opts.NackBackoffPolicy, opts.NackPrecisionBit = c.policy, &exact
+	if c.work.MaxDeliveries > 0 {
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: uint32(c.work.MaxDeliveries), DeadLetterTopic: c.work.letterTopic()}
+	}
+	var err error
+	if c.plain, err = c.client.Subscribe(opts); err != nil {
+		return err
+	}
+	c.note(history.Event{Kind: history.Started})
+	for range 8 {
+		c.wg.Go(func() {
+			for {
+				msg, err := c.plain.Receive(c.ctx)
+				if err != nil {
+					return
+				}
+				c.deliver(msg, int(msg.RedeliveryCount()), false)
+				if handle(c.ctx, msg) != nil {
+					delay := c.policy.Next(msg.RedeliveryCount())
+					c.about(msg, history.Event{Kind: history.Nacked, Delay: delay.Microseconds()})
+					c.plain.Nack(msg)
+					continue
+				}
+				c.about(msg, history.Event{Kind: history.Acking})
+				if c.plain.Ack(msg) == nil {
+					c.about(msg, history.Event{Kind: history.Acked})
+				}
+			}
+		})
+	}
+	return nil
+}
