@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -23,14 +24,17 @@ var titles = map[string]string{
 	retry:   "Retry topic",
 }
 
-// writePage writes the page with the tables of all results.
+// onPage is the version of Pulsar whose tables are on the page. Those of others are in results/VERSION.md.
+const onPage = "4.0.7"
+
+// writePage writes the tables of all results.
 func writePage(path string) error {
 	files, err := filepath.Glob("results/*.json")
 	if err != nil {
 		return err
 	}
-	var tables bytes.Buffer
 	for _, file := range files {
+		version := strings.TrimSuffix(filepath.Base(file), ".json")
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return err
@@ -39,15 +43,22 @@ func writePage(path string) error {
 		if err := json.Unmarshal(content, &results); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		writeTables(&tables, strings.TrimSuffix(filepath.Base(file), ".json"), results)
+		var tables bytes.Buffer
+		writeTables(&tables, version, results)
+		to, page := path, strings.Replace(text, "TABLES\n", tables.String(), 1)
+		if version != onPage {
+			to, page = filepath.Join("results", version+".md"), tables.String()
+		}
+		if err := os.WriteFile(to, []byte(page), 0o600); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(path, []byte(strings.Replace(text, "TABLES\n", strings.TrimLeft(tables.String(), "\n"), 1)),
-		0o600)
+	return nil
 }
 
 // writeTables writes a table for each workload.
 func writeTables(to *bytes.Buffer, version string, results map[string]result) {
-	fmt.Fprintf(to, "\n## Pulsar %s\n", version)
+	fmt.Fprintf(to, "## Pulsar %s\n", version)
 	for _, w := range workloads {
 		fmt.Fprintf(to, "\n### %s: `%s`\n\n| client | `%s` |\n|---|%s\n", titles[w], w, strings.Join(faults, "` | `"),
 			strings.Repeat("---|", len(faults)))
@@ -71,27 +82,33 @@ func writeTables(to *bytes.Buffer, version string, results map[string]result) {
 	}
 }
 
+// notable is the lateness from which a cell names it.
+const notable = 2 * time.Second
+
 // String names the figures that are not 0.
 func (r result) String() string {
-	var said []string
+	var figures []string
 	add := func(n int, format string, more ...any) {
 		if n > 0 {
-			said = append(said, fmt.Sprintf(format, append([]any{n}, more...)...))
+			figures = append(figures, fmt.Sprintf(format, append([]any{n}, more...)...))
 		}
 	}
 	add(r.Lost, "**%d lost**")
 	add(r.Unfinished, "**%d unfinished**")
-	add(r.Early, "%d early, by %s", short(r.Earliest))
+	add(r.Early, "%d early by %s", short(r.Earliest))
 	add(r.Doubles, "%d doubles")
 	add(r.Siblings, "%d siblings")
-	add(r.Confirmed, "(%d of these confirmed)")
+	add(r.Confirmed, "%d confirmed")
 	add(r.Counts, "%d counts")
-	return strings.Join(append(said, "late "+short(r.Latest)), "; ")
+	if r.Latest >= notable {
+		figures = append(figures, "late "+short(r.Latest))
+	}
+	return cmp.Or(strings.Join(figures, ", "), "–")
 }
 
 func short(d time.Duration) string {
 	if d < 100*time.Millisecond {
-		return fmt.Sprintf("%d ms", d.Milliseconds())
+		return fmt.Sprintf("%dms", d.Milliseconds())
 	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
+	return fmt.Sprintf("%.1fs", d.Seconds())
 }
