@@ -75,13 +75,15 @@ func alerts(t *testing.T) map[string]string {
 }
 
 // TestExpressionsUseKnownMetrics needs no Prometheus: each name is one of package metrics, and docs/observability.md
-// names all.
+// names all, as docs/production.md names the alerts.
 func TestExpressionsUseKnownMetrics(t *testing.T) {
 	source, err := os.ReadFile("../metrics.go")
 	require.NoError(t, err)
 	gauges, err := os.ReadFile("../gauges.go")
 	require.NoError(t, err)
 	doc, err := os.ReadFile("../../docs/observability.md")
+	require.NoError(t, err)
+	remedies, err := os.ReadFile("../../docs/production.md")
 	require.NoError(t, err)
 	name := regexp.MustCompile(`redelivery_[a-z_]+`)
 	known := map[string]bool{}
@@ -97,7 +99,7 @@ func TestExpressionsUseKnownMetrics(t *testing.T) {
 		assert.True(t, known[strings.TrimSuffix(strings.TrimSuffix(found, "_bucket"), "_count")], found)
 	}
 	for alert := range alerts(t) {
-		assert.Contains(t, string(doc), "`"+alert+"`")
+		assert.Contains(t, string(remedies), "`"+alert+"`")
 	}
 }
 
