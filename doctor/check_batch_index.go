@@ -6,9 +6,8 @@ var batchIndex = Check{
 	Name: "batch-index", About: "Limits", Needs: SuperUser,
 	Asks: "If producers batch, does the broker keep acknowledgements of single messages of a batch, and does the " +
 		"client send them?",
-	Why: "otherwise one waiting message brings its whole batch back after a restart: finished messages are handled " +
-		"again, " +
-		"dead letters are published again, and all messages count towards the limits",
+	Why: "otherwise one waiting message brings its whole batch back after a restart: finished messages are " +
+		"handled again, dead letters are published again, and all messages count towards the limits",
 	Remedy: "`acknowledgmentAtBatchIndexLevelEnabled=true` in `broker.conf`, which is not Pulsar's default; " +
 		"`Subscribe` without `WithoutBatchIndexAcks`, " +
 		"or `pulsar.ConsumerOptions{EnableBatchIndexAcknowledgment: true}`",

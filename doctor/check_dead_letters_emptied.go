@@ -10,9 +10,10 @@ import (
 
 var deadLettersEmptied = Check{
 	Name: "dead-letters-emptied", About: "Dead letters", Needs: AdminAPI,
-	Asks:   "Is each subscription of the dead letter topic emptied?",
-	Why:    "unread dead letters are lost messages, and fill the disk or the backlog quota",
-	Remedy: "`redelivery dlq groups {dead}`, then replay or purge; delete unused subscriptions: `pulsar-admin topics unsubscribe -s NAME {dead}`",
+	Asks: "Is each subscription of the dead letter topic emptied?",
+	Why:  "unread dead letters are lost messages, and fill the disk or the backlog quota",
+	Remedy: "`redelivery dlq groups {dead}`, then replay or purge; `pulsar-admin topics unsubscribe -s NAME {dead}` " +
+		"for an unused subscription",
 	look: func(v *visit) verdict {
 		dead := v.dead()
 		if dead == "" {

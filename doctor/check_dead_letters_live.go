@@ -5,7 +5,7 @@ import "time"
 var deadLettersLive = Check{
 	Name: "dead-letters-ttl", About: "Dead letters", Needs: AdminAPI,
 	Asks:   "Do dead letters stay until they are read?",
-	Why:    "the namespace's time to live deletes dead letters that wait in a subscription",
+	Why:    "the namespace's time to live deletes dead letters that wait",
 	Remedy: "`pulsar-admin topicPolicies set-message-ttl {dead} -t 0`, or a namespace of its own for dead letters",
 	look: func(v *visit) verdict {
 		dead := v.dead()

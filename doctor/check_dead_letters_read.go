@@ -9,7 +9,7 @@ import (
 var deadLettersRead = Check{
 	Name: "dead-letters-read", About: "Dead letters", Needs: Options,
 	Asks: "Does the dead letter topic have a subscription?",
-	Why:  "the broker deletes messages of a topic without a subscription, unless its retention keeps them",
+	Why:  "the broker deletes messages of a topic without a subscription",
 	Remedy: "`InitialSubscriptionName` in `DLQPolicy` or `WithDeadLetterPolicy`; `pulsar-admin topics " +
 		"create-subscription -s inspect {dead}`",
 	look: func(v *visit) verdict {

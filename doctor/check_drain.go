@@ -8,8 +8,8 @@ import (
 var drain = Check{
 	Name: "drain", About: "Consumers", Needs: Given,
 	Asks: "Does the process have time to drain: the drain timeout and six seconds?",
-	Why: "a process that is killed during its drain repeats finished messages; a confirmed acknowledgement may take " +
-		"`OperationTimeout`, and is lost if the drain is shorter",
+	Why: "a process that is killed during its drain repeats finished messages. A confirmed acknowledgement may " +
+		"take `OperationTimeout`",
 	Remedy: "`terminationGracePeriodSeconds: {drain}`, or a shorter `worker.WithDrainTimeout`; `OperationTimeout` " +
 		"in `pulsar.ClientOptions` of at most the drain timeout",
 	look: func(v *visit) verdict {

@@ -3,7 +3,7 @@ package doctor
 var evicted = Check{
 	Name: "eviction", About: "Topic and subscription", Needs: AdminAPI,
 	Asks:   "Does the topic have no backlog quota that evicts messages?",
-	Why:    "`consumer_backlog_eviction` skips the oldest messages, which are those that wait for redelivery",
+	Why:    "`consumer_backlog_eviction` skips the oldest messages: those that wait for redelivery",
 	Remedy: "`pulsar-admin namespaces set-backlog-quota {namespace} -l LIMIT -p producer_request_hold`",
 	look: func(v *visit) verdict {
 		all, err := quotas.ofTopic(v, v.Topic)

@@ -3,7 +3,7 @@ package doctor
 var handlerTime = Check{
 	Name: "ack-timeout", About: "Policy", Needs: Given,
 	Asks:   "Is the ack timeout longer than a handler takes?",
-	Why:    "a message whose ack timeout ends while its handler works is delivered again, and handled twice",
+	Why:    "otherwise the message is delivered again while its handler works, and handled twice",
 	Remedy: "`WithAckTimeout` of several times the handler's time; `worker.WithTimeout` or `InProgress`, which renew it",
 	look: func(v *visit) verdict {
 		timeout, takes := v.Policy.AckTimeout, v.Load.HandlerTime

@@ -11,10 +11,9 @@ var idleConsumer = Check{
 	Name: "idle-consumer", About: "Consumers", Needs: AdminAPI,
 	Asks: "Does every consumer take messages while there are some?",
 	Why: "a consumer without permits takes nothing: its handlers hang, it is paused, or the application does not " +
-		"receive. " +
-		"Other consumers cannot take its prefetched messages",
+		"receive",
 	Remedy: "look at that process: goroutines in the handler, `Pause`, a full memory limit; then restart it. A " +
-		"smaller `ReceiverQueueSize` limits what it holds",
+		"smaller `ReceiverQueueSize` limits how much it holds",
 	look: func(v *visit) verdict {
 		return v.stalled(func(sub subscription, c consumer) bool {
 			return c.AvailablePermits <= 0 && !c.BlockedConsumerOnUnackedMsgs

@@ -8,7 +8,7 @@ import (
 var jitter = Check{
 	Name: "jitter", About: "Policy", Needs: Given,
 	Asks:   "Do the delays have jitter, where there are ten consumers or more?",
-	Why:    "messages that failed together come back together, and hit the dependency in one moment",
+	Why:    "messages that failed together come back together",
 	Remedy: "`backoff.WithJitter(policy, 0.2)`, or `jitter: 0.2` in the file",
 	look: func(v *visit) verdict {
 		n := v.instances()

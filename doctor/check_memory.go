@@ -3,7 +3,7 @@ package doctor
 var memory = Check{
 	Name: "memory", About: "Policy", Needs: AdminAPI,
 	Asks:   "Do waiting messages fit the memory limit?",
-	Why:    "messages beyond the limit are dropped and come back through the broker, behind prefetched ones",
+	Why:    "messages beyond the limit come back through the broker, behind prefetched ones",
 	Remedy: "`WithMemoryLimit(bytes)`, or `memoryLimit` in the file",
 	look: func(v *visit) verdict {
 		waiting, rate, _ := v.waiting()

@@ -6,9 +6,8 @@ var outageCovered = Check{
 	Name: "outage", About: "Policy", Needs: Given,
 	Asks: "Do all deliveries of a message take longer than a typical outage of 30 minutes, or does the worker pause?",
 	Why:  "if a dependency is down for longer than the deliveries take, every message becomes a dead letter",
-	Remedy: "`worker.WithPauseOnFailure(100, 0.9, pause)`, or more or longer delays: `redelivery plan` shows when a " +
-		"message is dead; afterwards " +
-		"`redelivery dlq replay {dead}`",
+	Remedy: "`worker.WithPauseOnFailure(100, 0.9, pause)`, or more or longer delays; afterwards `redelivery dlq " +
+		"replay {dead}`",
 	look: func(v *visit) verdict {
 		if v.Worker != nil && v.Worker.Pauses {
 			return ok("the worker pauses")

@@ -8,11 +8,9 @@ import (
 
 var policyRange = Check{
 	Name: "policy-range", About: "Policy", Needs: Options,
-	Asks: "Do the delays of an exponential policy grow?",
-	Why: "with Max below Min times Multiplier the delay hardly grows: a dependency that is down is called as often " +
-		"as at " +
-		"first",
-	Remedy: "`backoff.Exponential` with a Max of many times its Min, or `backoff.Fixed` if one delay is wanted",
+	Asks:   "Do the delays of an exponential policy grow?",
+	Why:    "with Max below Min times Multiplier a dependency that is down is called as often as at first",
+	Remedy: "a Max of many times Min, or `backoff.Fixed`",
 	look: func(v *visit) verdict {
 		found := verdict{}
 		for _, p := range []struct {

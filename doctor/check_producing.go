@@ -9,7 +9,7 @@ import (
 var producing = Check{
 	Name: "producing", About: "Dead letters", Needs: AdminAPI,
 	Asks:   "May this client publish to the retry and the dead letter topic?",
-	Why:    "a retry or a dead letter that cannot be published is nacked: the message comes back again and again",
+	Why:    "a message whose retry or dead letter cannot be published comes back again and again",
 	Remedy: "`pulsar-admin topics grant-permission --role ROLE --actions produce,consume {dead}`, and for {retry}",
 	look: func(v *visit) verdict {
 		if v.Client == nil {

@@ -4,9 +4,8 @@ import "time"
 
 var backlogQuotas = Check{
 	Name: "quotas", About: "Dead letters", Needs: AdminAPI,
-	Asks: "Do the retry and the dead letter topic have no backlog quota?",
-	Why: "their backlog waits on purpose. At the limit the broker refuses retries and dead letters " +
-		"(`producer_exception`), holds them up (`producer_request_hold`) or deletes them (`consumer_backlog_eviction`)",
+	Asks:   "Do the retry and the dead letter topic have no backlog quota?",
+	Why:    "their backlog waits on purpose. At the limit the broker refuses, delays or deletes letters",
 	Remedy: "`pulsar-admin namespaces remove-backlog-quota {namespace}`, or a namespace of their own without one",
 	look: func(v *visit) verdict {
 		found := verdict{}

@@ -10,11 +10,9 @@ import (
 var scalable = Check{
 	Name: "scalable", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Is the topic an ordinary one, not a scalable topic of Pulsar 5?",
-	Why: "pulsar-client-go cannot read scalable topics (`topic://`). After a migration its consumers still connect, " +
-		"but get " +
-		"no new messages",
-	Remedy: "read the scalable topic with a client for Pulsar 5, or publish to an ordinary topic, and do not " +
-		"migrate that",
+	Why: "pulsar-client-go cannot read scalable topics (`topic://`). After a migration its consumers connect, " +
+		"but get no new messages",
+	Remedy: "use a client for Pulsar 5, or do not migrate the topic",
 	look: func(v *visit) verdict {
 		if strings.HasPrefix(v.Topic, scalableDomain) {
 			return problem("%s is a scalable topic", v.Topic)

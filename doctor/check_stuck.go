@@ -3,9 +3,9 @@ package doctor
 var stuckDispatch = Check{
 	Name: "stuck", About: "Consumers", Needs: AdminAPI,
 	Asks: "Does the broker send what consumers have permits for?",
-	Why: "under load a broker now and then stops sending to a connected consumer after a reconnection: permits, a " +
-		"backlog, nothing unacknowledged",
-	Remedy: "look for a dispatch rate of the subscription; else `pulsar-admin topics unload {topic}`, or restart the consumer: it gets everything",
+	Why:  "under load a broker now and then stops sending to a consumer after a reconnection",
+	Remedy: "look for a dispatch rate of the subscription; else `pulsar-admin topics unload {topic}`, or restart " +
+		"the consumer",
 	look: func(v *visit) verdict {
 		if t := v.typeOf(); t == "Failover" { // only one of its consumers is active
 			return verdict{}

@@ -9,7 +9,7 @@ import (
 var subscriptionExists = Check{
 	Name: "subscription", About: "Topic and subscription", Needs: AdminAPI,
 	Asks:   "Does the subscription exist?",
-	Why:    "a subscription does not get messages that were published before it; an unknown name is often misspelled",
+	Why:    "a new subscription does not get earlier messages; an unknown name is often misspelled",
 	Remedy: "`pulsar-admin topics create-subscription -s {subscription} {topic}`",
 	look: func(v *visit) verdict {
 		sub, found, err := v.subscription()

@@ -8,10 +8,8 @@ import (
 
 var topicExists = Check{
 	Name: "topic", About: "Topic and subscription", Needs: AdminAPI,
-	Asks: "Does the topic exist?",
-	Why: "an unknown name is often misspelled; the broker creates the topic for a consumer, which then waits for " +
-		"ever, or " +
-		"refuses the consumer",
+	Asks:   "Does the topic exist?",
+	Why:    "an unknown name is often misspelled",
 	Remedy: "`pulsar-admin namespaces create {namespace}` if there is none; `pulsar-admin topics create {topic}`",
 	look: func(v *visit) verdict {
 		found := v.made(v.Topic)

@@ -5,10 +5,10 @@ import "time"
 var timeToLives = Check{
 	Name: "ttl", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Is the time to live longer than the policy keeps a message waiting?",
-	Why: "a message that is older than the time to live counts as acknowledged: it is neither redelivered nor a dead " +
-		"letter. Retention does not help: it keeps acknowledged messages only",
-	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`, or a policy with fewer or shorter delays; " +
-		"`WithDeadBeforeTTL` makes a dead letter before the broker deletes the message",
+	Why: "a message older than the time to live counts as acknowledged: it is neither redelivered nor a dead " +
+		"letter. Retention does not help",
+	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`; fewer or shorter delays; or " +
+		"`WithDeadBeforeTTL`, which makes a dead letter before",
 	look: func(v *visit) verdict {
 		ttl, err := timeToLive.ofTopic(v, v.Topic)
 		if err != nil {

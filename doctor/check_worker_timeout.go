@@ -2,10 +2,8 @@ package doctor
 
 var workerTimeout = Check{
 	Name: "worker-timeout", About: "Policy", Needs: Given,
-	Asks: "Is the worker's timeout longer than a handler takes?",
-	Why: "a handler's context ends after the worker's timeout: a slower handler fails each time, and its messages " +
-		"become " +
-		"dead letters",
+	Asks:   "Is the worker's timeout longer than a handler takes?",
+	Why:    "a slower handler fails each time, and its messages become dead letters",
 	Remedy: "`worker.WithTimeout` of several times the handler's time, or `timeout` in the file",
 	look: func(v *visit) verdict {
 		takes := v.Load.HandlerTime

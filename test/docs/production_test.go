@@ -23,27 +23,28 @@ const (
 	checksPage     = "docs/checks.md"
 )
 
-// section returns the tables of docs/checks.md.
+// section returns the checks of docs/checks.md.
 func section() string {
 	var b strings.Builder
 	about := ""
 	for _, c := range doctor.Checks() {
 		if c.About != about {
 			about = c.About
-			fmt.Fprintf(&b, "\n### %s\n\n| check | asks, and why | remedy |\n|---|---|---|\n", about)
+			fmt.Fprintf(&b, "\n## %s\n", about)
 		}
 		needs := map[doctor.Needs]string{doctor.Options: " ¹", doctor.Given: " ²", doctor.SuperUser: " ³"}[c.Needs]
-		fmt.Fprintf(&b, "| <a id=\"%s\"></a>`%s`%s | *%s* %s | %s |\n", c.Name, c.Name, needs, c.Asks, sentence(c.Why), inCapitals(c.Remedy))
+		fmt.Fprintf(&b, "\n### `%s`\n\n*%s*%s %s  \n→ %s\n",
+			c.Name, c.Asks, needs, sentence(c.Why), sentence(inCapitals(c.Remedy)))
 	}
 	return b.String() + "\n"
 }
 
-// sentence begins with a capital, unless it begins with code or a name.
+// sentence begins with a capital, unless it begins with code or a name, and ends with a full stop.
 func sentence(text string) string {
-	if strings.HasPrefix(text, "pulsar-client-go") {
-		return text
+	if !strings.HasPrefix(text, "pulsar-client-go") {
+		text = strings.ToUpper(text[:1]) + text[1:]
 	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
+	return text + "."
 }
 
 // inCapitals writes {topic} as TOPIC.
