@@ -95,7 +95,7 @@ func (r result) String() string {
 	}
 	add(r.Lost, "**%d lost**")
 	add(r.Unfinished, "**%d unfinished**")
-	add(r.Early, "%d early by %s", short(r.Earliest))
+	add(r.Early, "%d early (%s)", short(r.Earliest))
 	add(r.Doubles, "%d doubles")
 	add(r.Siblings, "%d siblings")
 	add(r.Confirmed, "%d confirmed")
