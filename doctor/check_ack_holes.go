@@ -3,8 +3,8 @@ package doctor
 var ackHoles = Check{
 	Name: "ack-holes", About: "Limits", Needs: SuperUser,
 	Asks: "Does the broker store all acknowledgements behind messages that wait?",
-	Why: "the broker stores acknowledgements behind an unacknowledged message as ranges, and keeps a limited " +
-		"number of them over a restart or an unload: the others come again",
+	Why: "the broker stores acknowledgements behind a waiting message as ranges, and keeps a limited number of " +
+		"them over a restart or an unload",
 	Remedy: "acknowledge, reconsume or dead-letter what waits longest; `managedLedgerMaxUnackedRangesToPersist` in " +
 		"`broker.conf`",
 	look: func(v *visit) verdict {

@@ -4,10 +4,9 @@ import "fmt"
 
 var batchIndex = Check{
 	Name: "batch-index", About: "Limits", Needs: SuperUser,
-	Asks: "If producers batch, does the broker keep acknowledgements of single messages of a batch, and does the " +
-		"client send them?",
-	Why: "otherwise one waiting message brings its whole batch back after a restart: finished messages are " +
-		"handled again, dead letters are published again, and all messages count towards the limits",
+	Asks: "If producers batch, are acknowledgements of single messages sent and kept?",
+	Why: "otherwise one waiting message brings its whole batch back after a restart, and all of the batch counts " +
+		"towards the limits",
 	Remedy: "`acknowledgmentAtBatchIndexLevelEnabled=true` in `broker.conf`, which is not Pulsar's default; " +
 		"`Subscribe` without `WithoutBatchIndexAcks`, " +
 		"or `pulsar.ConsumerOptions{EnableBatchIndexAcknowledgment: true}`",

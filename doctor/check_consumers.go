@@ -7,9 +7,8 @@ import (
 
 var consumers = Check{
 	Name: "consumers", About: "Consumers", Needs: AdminAPI,
-	Asks: "Are consumers connected, each by a name of its own?",
-	Why: "without a consumer the backlog grows. The name decides the active consumer of Failover, and stands in " +
-		"logs and metrics",
+	Asks:   "Are consumers connected, each by a name of its own?",
+	Why:    "without a consumer the backlog grows. The name decides the active consumer of Failover",
 	Remedy: "start a consumer; leave `pulsar.ConsumerOptions.Name` empty, or make it unique to each process",
 	look: func(v *visit) verdict {
 		s, err := v.stats(v.Topic)

@@ -7,11 +7,10 @@ import (
 
 var drain = Check{
 	Name: "drain", About: "Consumers", Needs: Given,
-	Asks: "Does the process have time to drain: the drain timeout and six seconds?",
-	Why: "a process that is killed during its drain repeats finished messages. A confirmed acknowledgement may " +
-		"take `OperationTimeout`",
-	Remedy: "`terminationGracePeriodSeconds: {drain}`, or a shorter `worker.WithDrainTimeout`; `OperationTimeout` " +
-		"in `pulsar.ClientOptions` of at most the drain timeout",
+	Asks: "Does the process have time to drain?",
+	Why:  "a process that is killed during its drain repeats finished messages",
+	Remedy: "`terminationGracePeriodSeconds: {drain}`, or a shorter `worker.WithDrainTimeout`; a shorter " +
+		"`OperationTimeout`",
 	look: func(v *visit) verdict {
 		if v.Worker == nil {
 			return verdict{}

@@ -12,8 +12,7 @@ var idleConsumer = Check{
 	Asks: "Does every consumer take messages while there are some?",
 	Why: "a consumer without permits takes nothing: its handlers hang, it is paused, or the application does not " +
 		"receive",
-	Remedy: "look at that process: goroutines in the handler, `Pause`, a full memory limit; then restart it. A " +
-		"smaller `ReceiverQueueSize` limits how much it holds",
+	Remedy: "look for hanging handlers, `Pause`, a full memory limit; then restart the process",
 	look: func(v *visit) verdict {
 		return v.stalled(func(sub subscription, c consumer) bool {
 			return c.AvailablePermits <= 0 && !c.BlockedConsumerOnUnackedMsgs

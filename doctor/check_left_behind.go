@@ -5,10 +5,10 @@ import "strings"
 var leftBehind = Check{
 	Name: "left-behind", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Does this configuration read everything that waits?",
-	Why: "a renamed subscription or retry topic, another order of topics, or a log of attempts that was switched " +
-		"off leave something behind that no consumer reads",
-	Remedy: "run one consumer with the old configuration until nothing is left. Then `pulsar-admin topics " +
-		"unsubscribe -s OLD {topic}`, or `pulsar-admin topics delete OLD`",
+	Why: "a renamed subscription or retry topic, or another order of topics, leaves messages behind that no " +
+		"consumer reads",
+	Remedy: "run one consumer with the old configuration until nothing is left; then `pulsar-admin topics " +
+		"unsubscribe -s OLD {topic}`",
 	look: func(v *visit) verdict {
 		s, err := v.stats(v.Topic)
 		if err != nil {

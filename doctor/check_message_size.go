@@ -8,9 +8,8 @@ import (
 
 var messageSize = Check{
 	Name: "message-size", About: "Dead letters", Needs: AdminAPI,
-	Asks: "Do the retry and the dead letter topic take messages as large as those of the topic?",
-	Why: "the broker refuses a message beyond `maxMessageSize` of its topic, and pulsar-client-go does not " +
-		"report it: the call waits until a timeout, and the message comes back again and again",
+	Asks:   "Do the retry and the dead letter topic take messages of the topic's size?",
+	Why:    "the broker refuses larger ones, and pulsar-client-go does not report it: the call waits until a timeout",
 	Remedy: "`pulsar-admin topicPolicies remove-max-message-size {dead}`, and for {retry}",
 	look: besideOwn(func(v *visit, topics []string) verdict {
 		own, err := v.maxMessageSize(v.Topic)

@@ -8,10 +8,9 @@ import (
 
 var nackRetryTopicUsed = Check{
 	Name: "nack-retry-topic", About: "Policy", Needs: Options,
-	Asks: "Does any delay of nacks reach WithNackRetryTopic?",
-	Why:  "shorter delays wait in the process, and do not survive it",
-	Remedy: "`WithNackRetryTopic` with a shorter duration than the policy's longest delay; `redelivery plan` shows " +
-		"the delays",
+	Asks:   "Does any delay of nacks reach WithNackRetryTopic?",
+	Why:    "shorter delays wait in the process, and do not survive it",
+	Remedy: "`WithNackRetryTopic` with a duration below the policy's longest delay",
 	look: func(v *visit) verdict {
 		at := v.Policy.NackRetryTopic
 		if at <= 0 || !pure(v.Policy.Nack) {

@@ -4,8 +4,8 @@ import "time"
 
 var outageCovered = Check{
 	Name: "outage", About: "Policy", Needs: Given,
-	Asks: "Do all deliveries of a message take longer than a typical outage of 30 minutes, or does the worker pause?",
-	Why:  "if a dependency is down for longer than the deliveries take, every message becomes a dead letter",
+	Asks: "Do all deliveries of a message take longer than 30 minutes, or does the worker pause?",
+	Why:  "otherwise every message becomes a dead letter in an outage",
 	Remedy: "`worker.WithPauseOnFailure(100, 0.9, pause)`, or more or longer delays; afterwards `redelivery dlq " +
 		"replay {dead}`",
 	look: func(v *visit) verdict {

@@ -4,7 +4,7 @@ import "errors"
 
 var retryConsumer = Check{
 	Name: "retry-consumer", About: "Retry topic", Needs: AdminAPI,
-	Asks: "Is the subscription on the retry topic too, with consumers if the topic has some?",
+	Asks: "Is the subscription on the retry topic too, with consumers?",
 	Why:  "retries come back only to a consumer of the retry topic",
 	Remedy: "`RetryEnable: true` or `WithReconsumeBackoff` in every consumer of {subscription}, with the same " +
 		"`RetryLetterTopic`",

@@ -9,7 +9,7 @@ import (
 var schemas = Check{
 	Name: "schemas", About: "Dead letters", Needs: AdminAPI,
 	Asks:   "Do the retry and the dead letter topic have the topic's schema, or none?",
-	Why:    "retries and dead letters have the consumer's schema: a topic of another schema refuses them",
+	Why:    "a topic of another schema refuses retries and dead letters",
 	Remedy: "`pulsar-admin schemas delete TOPIC` for the topic that differs, if it has no messages; else another topic",
 	look: besideOwn(func(v *visit, topics []string) verdict {
 		own, err := v.schema(v.Topic)

@@ -9,8 +9,7 @@ import (
 var tick = Check{
 	Name: "tick", About: "Retry topic", Needs: AdminAPI,
 	Asks: "Is the broker's tick no longer than the shortest delay?",
-	Why: "a retry is late by up to a tick. The broker sends one with a shorter delay at once, and this library " +
-		"holds it back",
+	Why:  "a retry is late by up to a tick. This library holds back one that the broker sends early",
 	Remedy: "`pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s`; shorter delays than a " +
 		"second by nacks",
 	look: func(v *visit) verdict {

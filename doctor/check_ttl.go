@@ -4,9 +4,9 @@ import "time"
 
 var timeToLives = Check{
 	Name: "ttl", About: "Topic and subscription", Needs: AdminAPI,
-	Asks: "Is the time to live longer than the policy keeps a message waiting?",
+	Asks: "Is the time to live longer than a message waits?",
 	Why: "a message older than the time to live counts as acknowledged: it is neither redelivered nor a dead " +
-		"letter. Retention does not help",
+		"letter",
 	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`; fewer or shorter delays; or " +
 		"`WithDeadBeforeTTL`, which makes a dead letter before",
 	look: func(v *visit) verdict {

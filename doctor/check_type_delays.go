@@ -2,9 +2,8 @@ package doctor
 
 var typeDelays = Check{
 	Name: "type-delays", About: "Topic and subscription", Needs: Options,
-	Asks: "Does the subscription's type delay messages, where there is a retry topic?",
-	Why: "the broker delays messages on Shared and Key_Shared only. On other types it sends a retry at once, " +
-		"which then waits in the consumer",
+	Asks:   "Does the broker delay retries on this type of subscription?",
+	Why:    "on Exclusive and Failover the broker sends a retry at once, which then waits in the consumer",
 	Remedy: "`pulsar.ConsumerOptions{Type: pulsar.Shared}` or `pulsar.KeyShared`, or nacks in place of retries",
 	look: func(v *visit) verdict {
 		if v.retry() == "" || v.typeOf() == "" {

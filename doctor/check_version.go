@@ -5,8 +5,8 @@ import "fmt"
 var version = Check{
 	Name: "version", About: "Connection", Needs: AdminAPI,
 	Asks: "Is the broker Pulsar 3.0 or later, and 4.0 or later for Key_Shared?",
-	Why: "this library is tested with Pulsar 3.0, 4.0 and 4.2. Before 4.0 a Key_Shared key may move to another " +
-		"consumer while the first one still has messages of it",
+	Why: "this library is tested with Pulsar 3.0, 4.0 and 4.2. Before 4.0 a Key_Shared key may move while a " +
+		"consumer still has messages of it",
 	Remedy: "upgrade the brokers to Pulsar 4.0",
 	look: func(v *visit) verdict {
 		said, major, minor := "", 0, 0
