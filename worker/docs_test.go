@@ -18,7 +18,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/config"
 	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
@@ -126,10 +125,4 @@ func TestSnippetsCompile(t *testing.T) {
 		code, _, _ := strings.Cut(block, "```")
 		assert.Contains(t, compiled, code)
 	}
-	_, file, _ := strings.Cut(string(guide), "```yaml\n")
-	file, _, _ = strings.Cut(file, "```")
-	c, err := config.Parse([]byte(file))
-	require.NoError(t, err)
-	_, err = c.NewBatchWorker("billing", new(redelivery.Consumer), func(context.Context, []pulsar.Message) error { return nil })
-	require.NoError(t, err)
 }
