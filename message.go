@@ -31,7 +31,7 @@ type identified struct {
 func (m identified) ID() pulsar.MessageID    { return m.id }
 func (m identified) RedeliveryCount() uint32 { return m.count }
 
-// wrap returns what the application gets of a delivery.
+// wrap returns the message that the application gets for a delivery.
 func wrap(d *partition.Delivery) pulsar.Message {
 	msg := d.Body.(pulsar.Message)
 	if d.Hand == 0 && d.Count == msg.RedeliveryCount() {
@@ -40,7 +40,7 @@ func wrap(d *partition.Delivery) pulsar.Message {
 	return &redelivered{msg, d.Count, d.Hand}
 }
 
-// unwrap returns what the application received of a message that it has wrapped, as far as its wrappers have a method
+// unwrap returns the message that the application received before it wrapped it, as far as its wrappers have a method
 // Unwrap.
 func unwrap(msg pulsar.Message) pulsar.Message {
 	for range maxWrappers {
@@ -58,7 +58,7 @@ func unwrap(msg pulsar.Message) pulsar.Message {
 
 const maxWrappers = 10
 
-// received returns what the inner consumer delivered of a message, or nil if the application has wrapped it without
+// received returns a message as the inner consumer delivered it, or nil if the application has wrapped it without
 // Unwrap.
 func (c *Consumer) received(msg pulsar.Message) pulsar.Message {
 	msg = unwrap(msg)
@@ -71,7 +71,7 @@ func (c *Consumer) received(msg pulsar.Message) pulsar.Message {
 	return nil
 }
 
-// name is what a message of the application is known by.
+// name identifies a message of the application.
 type name struct {
 	partition.ID
 	hand   uint64 // partition.AnyHand if the application wrapped it
@@ -80,7 +80,7 @@ type name struct {
 	topic  string // "" if it is not its own
 }
 
-// nameOf returns what a message is known by. The topic of one that the application has wrapped may be its own.
+// nameOf returns the name of a message. A message that the application has wrapped may have a topic of its own.
 func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 	for cm, ok := msg.(pulsar.ConsumerMessage); ok; cm, ok = msg.(pulsar.ConsumerMessage) {
 		msg = cm.Message
@@ -111,7 +111,7 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 	return n, nil
 }
 
-// nameOfID returns what an id is known by.
+// nameOfID returns the name of the message with this id.
 func nameOfID(id pulsar.MessageID) (name, error) {
 	if err := upstream.CheckID(id); err != nil {
 		return name{}, err

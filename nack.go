@@ -135,7 +135,7 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	return c.nackAs(n, msg, d, known, how)
 }
 
-// nackAs is nack for a message with what is known of its delivery.
+// nackAs nacks a message of which the group knows the delivery d, if known is set.
 func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, known bool, how nacking) error {
 	body, _ := d.Body.(pulsar.Message)
 	if !how.snoozed && known && body != nil && c.isLast(d.Count) {
@@ -231,8 +231,8 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 
 // RedeliverNow ends the delays of all messages that wait in this Consumer after a nack, a Snooze or for the time of
 // their retry, and returns how many there are: they are delivered again as soon as the application receives. Call it
-// when what made messages fail is mended. The call itself counts nothing: redelivery counts, and later delays of the
-// policy, are what they would be without it. Ack timeouts go on. Messages that wait at the broker for their time, such
+// when the cause of the failures is mended. The call itself counts nothing: redelivery counts and later delays of the
+// policy stay the same. Ack timeouts go on. Messages that wait at the broker for their time, such
 // as those of the retry topic, still do, and so do those that a Worker with WithKeyOrder keeps. After Close it returns
 // 0.
 func (c *Consumer) RedeliverNow() (n int) {

@@ -164,7 +164,7 @@ func (r *runner) talk(in io.Writer, out io.Reader, task worker.Task, s setting) 
 		if err := r.broker.publish(task.Topic, answer.Publish, task.BatchSize, s.every); err != nil {
 			return worker.Report{}, err
 		}
-		_, _ = in.Write([]byte("\n")) // nobody has to read it
+		_, _ = in.Write([]byte("\n")) // need not be read
 	}
 	return worker.Report{}, errors.New("the worker ended without a report")
 }

@@ -125,8 +125,8 @@ func (t *Topic) reserved(topic string) bool {
 		strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)
 }
 
-// isInternal reports whether a topic is Pulsar's own, as those are whose names begin with two underscores, or has a log
-// of attempts: what others publish there may be taken for a record.
+// isInternal reports whether a topic is Pulsar's own, with a name that begins with two underscores, or a log of
+// attempts, where a letter may be taken for a record.
 func isInternal(topic string) bool {
 	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") ||
 		strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)

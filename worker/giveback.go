@@ -7,8 +7,8 @@ import (
 )
 
 // rest counts the slots that have nothing and wait for the end of a pause, or in an outage. When all do, and no
-// handler is stuck, the Consumer gives prefetched messages back to the broker, and those put aside, so that other
-// consumers get it.
+// handler is stuck, the Consumer gives prefetched messages and those put aside back to the broker, so that other
+// consumers get them.
 type rest struct {
 	turn  turn // of the slot that reads or changes the fields below; also while it gives back, which takes a while
 	slots int

@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// keys keep the messages of each key in order. Of a key one message at a time is out: a slot has it, or it waits to be
-// tried again; the others wait in its lane. keys take no lock and start nothing.
+// keys keep the messages of each key in order. One message of a key is out at a time: a slot has it, or it waits for
+// its next try. The others wait in the lane of the key. keys take no lock and start nothing.
 type keys struct {
 	lanes   map[laneKey]*lane
 	ready   []*lane // their first messages may be taken

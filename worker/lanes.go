@@ -98,8 +98,8 @@ func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context)
 	}
 }
 
-// pull takes a message from the Consumer. It reports false if there is none for the caller: an earlier one of its key
-// is out, or something else is to be looked at.
+// pull takes a message from the Consumer. It reports false if the caller gets none: an earlier message of the key is
+// out, or Receive was interrupted.
 func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	msg, err := l.consumer.Receive(ctx)
 	if err != nil && ctx.Err() != nil {

@@ -23,8 +23,8 @@ type letters struct {
 var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is " +
 	"tried again")
 
-// deadLetter publishes a message to the dead letter topic, and returns dead. If it could not, it returns done where it
-// left the message to the broker, and else o.or: the message is to be tried again.
+// deadLetter publishes a message to the dead letter topic, and returns dead. If that fails, it returns done if it left
+// the message to the broker, and otherwise o.or: the message is tried again.
 func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
 	if r.letters.hang.Load() {
 		if !r.letters.turn.tryLock() {

@@ -164,8 +164,8 @@ func (o *outage) putAside(tasks []task) bool {
 	return true
 }
 
-// takeBack takes messages that were put aside, as many as a handler gets at once, when the outage is over. It reports
-// false if that is not so.
+// takeBack takes messages that were put aside, as many as a handler gets at once. It reports false while the outage
+// lasts.
 func (o *outage) takeBack() (tasks []task, over bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -194,8 +194,8 @@ func (o *outage) kept() int {
 	return len(o.aside)
 }
 
-// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try: the pause,
-// once it is known, is not short, and none of them has tries that the broker does not know of.
+// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try: the pause
+// is known and not short, and none of them has tries that the broker has not counted.
 func (o *outage) mayGiveBack() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,8 +18,8 @@ type probe struct {
 	release func()
 }
 
-// takeProbe waits for the slot's turn to try a message, and has it hold that. At the end of the outage it comes back
-// with none.
+// takeProbe waits until the slot may try a message, and gives the slot that message. It gives none at the end of the
+// outage.
 func (s *slot) takeProbe() error {
 	mine, err := s.outage.wait()
 	if err != nil || !mine {
@@ -173,8 +173,8 @@ func (o *outage) lookAhead() error {
 	return nil
 }
 
-// look puts a message aside that has come, and reports whether it did not fail before, and whether to look at more. It
-// waits for one if nothing is there to try.
+// look receives a message and puts it aside. It reports whether the message is fresh, without an earlier failure, and
+// whether to look at more. It waits for a message if there is none to try.
 func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	ctx := open
 	if n := o.kept(); n >= outages.Most || n > 0 && !o.hasRoom() && !o.givesBack() {

@@ -28,8 +28,8 @@ func WithRateLimit(limiter *rate.Limiter) Option {
 	}
 }
 
-// waitForRate waits until a handler may have the first n messages of the slot's. If nothing is to be handled any more,
-// it leaves all that the slot has to the broker, and returns an error.
+// waitForRate waits until a handler may have the first n messages of the slot. If the Worker ends meanwhile, it leaves
+// all messages of the slot to the broker, and returns an error.
 func (s *slot) waitForRate(n int) error {
 	if s.limiter == nil {
 		return nil

@@ -212,8 +212,8 @@ func (r *run) settleAll(tasks []task, outcomes []outcome) {
 	}
 }
 
-// ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be
-// acknowledged by itself, all of it within the time of one.
+// ackTogether acknowledges the messages of a batch that succeeded in one call. The messages for which it fails are
+// acknowledged one by one later, all of them within the time of one.
 func (r *run) ackTogether(tasks []task, outcomes []outcome) {
 	var acks []int
 	var ids []pulsar.MessageID

@@ -152,8 +152,8 @@ func (s *slot) end() {
 	s.release()
 }
 
-// takeBack notes that the handler has returned, and returns what it had: of what came again meanwhile, the newest
-// delivery.
+// takeBack notes that the handler has returned, and returns its messages. If one was redelivered meanwhile, it is the
+// newest delivery.
 func (s *slot) takeBack() []task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,8 +247,8 @@ func (s *slot) pastAge(t *task) time.Duration {
 	return 0
 }
 
-// mayHalve reports whether a batch that failed as a whole is to be halved: it has a message that failed before, or may
-// not fail again.
+// mayHalve reports whether to halve a batch that failed as a whole: it has a message that failed before, or may not
+// fail again.
 func (s *slot) mayHalve(tasks []task) bool {
 	return len(tasks) > 1 && s.outcomes[0].verb == nack && slices.ContainsFunc(tasks, func(t task) bool {
 		return t.count() > 0 || t.isLast(s.consumer) || s.pastAge(&t) > 0

@@ -36,7 +36,7 @@ func ignored(also []string) (options []goleak.Option) {
 		".(*partitionProducer).runEventsLoop.func1",
 		// Consumers wait for a minute after each chunk.
 		".(*chunkedMsgCtxMap).discardChunkIfExpire",
-		// A connection that somebody asks for while the client is closed is made, and never closed.
+		// A connection that is requested while the client is closed is made, and never closed.
 		"/internal.(*connection).run",
 		"/internal.(*connection).runPingCheck",
 		"/internal.(*connectionReader).readFromConnection",

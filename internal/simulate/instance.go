@@ -43,8 +43,8 @@ func (i *instance) has(more int) {
 	i.together += more
 }
 
-// get gets what the broker sends. What waited here before goes on waiting, and another instance does not know that it
-// did, or how often it failed.
+// get receives a message that the broker sends. If the message waited here before, it waits on. Another instance does
+// not know that it waited, or how often it failed.
 func (i *instance) get(m *message) {
 	i.has(1)
 	switch {
@@ -85,7 +85,7 @@ func (i *instance) take() {
 	}
 }
 
-// handle calls the handler; of is what happens if it fails.
+// handle calls the handler; of is the kind of the event if it fails.
 func (i *instance) handle(m *message, of kind) {
 	i.idle--
 	if !i.call() {

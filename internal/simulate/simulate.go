@@ -1,5 +1,5 @@
 // Package simulate plays an outage: messages come at a rate, handlers of several instances call something that is down
-// for a while, and what fails comes back by the policies of a Consumer and a Worker. It is a simulation of discrete
+// for a while, and failed messages come back by the policies of a Consumer and a Worker. It is a simulation of discrete
 // events; nothing waits.
 package simulate
 
@@ -10,12 +10,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Setup is what is simulated.
+// Setup describes an outage and its consumers.
 type Setup struct {
 	Rate        float64       // messages a second, evenly spaced
 	Instances   int           // consumers of a Shared subscription, each with a Worker
 	Concurrency int           // of each Worker
-	Handler     time.Duration // what a call takes, also one that fails
+	Handler     time.Duration // the duration of a call, also of one that fails
 	Queue       int           // ReceiverQueueSize
 
 	Before  time.Duration // until the outage begins
@@ -37,11 +37,11 @@ type Setup struct {
 	Most        int           // events, and messages that are sent; 0 for no limit
 }
 
-// Result is what happened.
+// Result has the figures of a simulation.
 type Result struct {
 	Calls     int           // during the outage
 	Peak      float64       // calls a second, the most in any step
-	Backlog   int           // the most messages that nobody had begun to handle
+	Backlog   int           // the most messages that no handler had begun
 	Waiting   int           // the most messages that waited for their redelivery
 	Unsettled int           // the most messages that were neither acknowledged nor dead
 	Dead      int           // dead letters
@@ -52,7 +52,7 @@ type Result struct {
 	Points    []Point       // from the beginning on
 }
 
-// Point is one step: the calls in it, and what there was at its end.
+// Point is one step: the calls in it, and the messages at its end.
 type Point struct {
 	Calls            int
 	Backlog, Waiting int

@@ -9,7 +9,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
-// backoffPolicy returns what pulsar-client-go calls at the beginning of each reconnection: the one public sign of it.
+// backoffPolicy returns the function that pulsar-client-go calls at the beginning of each reconnection: the only public
+// sign of it.
 func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 	if of == nil {
 		of = backoff.NewDefaultBackoff
@@ -26,8 +27,7 @@ func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 }
 
 // isQuery reports whether it is called by GetLastMessageIDs, which asks for a backoff like a reconnection, in the same
-// goroutine. Nothing but the call stack tells the two apart. It is read once for each of them, which both take a round
-// trip.
+// goroutine. Only the call stack distinguishes the two. It is read once for each of them, and both take a round trip.
 func isQuery() bool {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])

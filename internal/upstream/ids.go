@@ -35,7 +35,7 @@ func IsMessageID(id pulsar.MessageID) bool {
 }
 
 // isOwn reports whether a value is of a type of pulsar-client-go. Its types of ids and clients are not exported, so
-// only their package tells.
+// isOwn looks at their package.
 func isOwn(v any) bool {
 	t := reflect.TypeOf(v)
 	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[pulsar.ConsumerOptions]().PkgPath()
@@ -64,7 +64,7 @@ func Whole(id pulsar.MessageID) pulsar.MessageID {
 func Index(id pulsar.MessageID) int32 { return max(0, id.BatchIdx()) }
 
 // Messages knows the type of the messages that a consumer delivers, which pulsar-client-go does not export. So messages
-// that an application wrapped can be told from them. It may be used concurrently.
+// that an application wrapped can be distinguished from them. It may be used concurrently.
 type Messages struct{ of atomic.Value }
 
 // Note notes the type of a message that was delivered.
@@ -77,14 +77,15 @@ func (m *Messages) Note(msg pulsar.Message) {
 // Has reports whether a message is of that type.
 func (m *Messages) Has(msg pulsar.Message) bool { return reflect.TypeOf(msg) == m.of.Load() }
 
-// overhead is roughly what a message costs beside payload, keys and properties, and a property beside its text.
+// overhead is roughly the memory of a message without payload, keys and properties, and propertyOverhead that of a
+// property without its text.
 const overhead, propertyOverhead = 512, 48
 
 // Weigh returns the bytes that a message keeps alive: by itself, and by the buffer of its batch. A payload of a batch
-// is a slice of one buffer, to the end of which its capacity reaches.
+// is a slice of one buffer, and its capacity reaches to the end of that buffer.
 func Weigh(msg pulsar.Message) (size, buffer int64) {
 	size = overhead
-	// a message that is not pulsar-client-go's may embed nil: what is counted by then counts
+	// a foreign message may embed nil, and its methods then panic: the bytes counted so far count
 	defer func() { _ = recover() }()
 	if properties := msg.Properties(); len(properties) > 0 { // to begin to range over none takes 20 ns
 		for key, value := range properties {

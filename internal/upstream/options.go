@@ -30,12 +30,12 @@ const dueAtOnce = int64(62)
 // ackGroup is pulsar-client-go's default of AckGroupingOptions.MaxSize.
 const ackGroup = 1000
 
-// Options returns what to subscribe with so that h hears everything and redelivery happens on request only. It changes
-// nothing that opts points to. Its nacks only carry requests, which go out with the next tick.
+// Options returns the options to subscribe with, so that h hears everything and redelivery happens on request only. It
+// changes nothing that opts points to. Its nacks only carry requests, which go out with the next tick.
 func (h *Hooks) Options(opts pulsar.ConsumerOptions, p Plan) pulsar.ConsumerOptions {
 	bits := dueAtOnce
 	h.tick, h.interceptors = Tick(p.Resolution), opts.Interceptors
-	opts.NackRedeliveryDelay = 3 * h.tick // of which pulsar-client-go makes a tick of a third
+	opts.NackRedeliveryDelay = 3 * h.tick // pulsar-client-go ticks three times in a delay
 	opts.NackPrecisionBit = &bits
 	opts.NackBackoffPolicy = nil
 	opts.EnableDefaultNackBackoffPolicy = false

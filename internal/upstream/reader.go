@@ -49,7 +49,7 @@ func (r *Reader) Next() (cm pulsar.ConsumerMessage, ok bool) {
 	return cm, true
 }
 
-// fill takes what there is, and reports whether that is something.
+// fill takes all messages that are there, and reports whether there are any.
 func (r *Reader) fill() bool {
 	r.ahead, r.next = r.ahead[:0], 0
 	for len(r.ahead) < cap(r.ahead) {
@@ -101,8 +101,8 @@ func (r *Reader) Forget() {
 	}
 }
 
-// Close closes a consumer, and takes what is in its queue meanwhile. If that is full, pulsar-client-go's reader of the
-// connection waits for room, with the broker's answer to the Close behind it, and nobody else has the connection.
+// Close closes a consumer, and takes the messages in its queue meanwhile. If the queue is full, pulsar-client-go's
+// reader of the connection waits for room, with the broker's answer to the Close behind it.
 func Close(consumer pulsar.Consumer) {
 	messages, closed := Chan(consumer), make(chan struct{})
 	taking := make(chan struct{})
@@ -124,7 +124,7 @@ func Close(consumer pulsar.Consumer) {
 	<-taking
 }
 
-// IsClosed reports whether a consumer has closed itself, which its channel does not tell. It may return a message
+// IsClosed reports whether a consumer has closed itself, which its channel does not show. It may return a message
 // instead.
 func IsClosed(consumer pulsar.Consumer) (msg pulsar.Message, closed bool) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,6 +1,5 @@
-// Package upstream knows pulsar-client-go: what a consumer of it is given, what it reports and when, what its ids and
-// messages are like, and how its channel is read. Package redelivery decides nothing here, and nothing here decides
-// what becomes of a message.
+// Package upstream knows pulsar-client-go: the options of a consumer, its reports, its ids and messages, and how to read
+// its channel. Nothing here decides the next state of a message.
 //
 // pulsar-client-go says little about connections. These are the signs that Hooks turns into Events:
 //
@@ -19,14 +18,14 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Events are told by goroutines of pulsar-client-go, which may hold its locks: the functions must not call it. None is
-// nil.
+// Events are called on goroutines of pulsar-client-go, which may hold its locks: the functions must not call it. None
+// is nil.
 type Events struct {
 	Lost   func()                                     // a connection was lost, or is about to be
 	Sent   func(pulsar.ConsumerMessage)               // the broker sent a message, which cannot be read yet
 	Active func(child any, topic string, active bool) // a Failover partition became this consumer's, or another's
 	Closed func(child pulsar.Consumer, err error)     // a topic is not read any more
-	// what the application's interceptors and listeners get in place of inner
+	// the consumer that the application's interceptors and listeners get in place of inner
 	Outer func(inner pulsar.Consumer) pulsar.Consumer
 }
 
@@ -44,7 +43,7 @@ type Hooks struct {
 	pruneFrom int
 }
 
-// NewHooks returns Hooks that tell events.
+// NewHooks returns Hooks that call events.
 func NewHooks(events Events) *Hooks {
 	return &Hooks{events: events, attempts: map[*reconnection]time.Time{}, pruneFrom: minPrune}
 }

@@ -8,13 +8,12 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// ErrUndecryptable says that a consumer without a queue panicked, as it does on a message that it cannot decrypt, whose
-// id it does not tell.
+// ErrUndecryptable says that a consumer without a queue panicked, as it does on a message that it cannot decrypt. The id
+// of the message is unknown.
 var ErrUndecryptable = errors.New("a message cannot be decrypted: it stays at the broker until the consumer reconnects")
 
 // zeroQueue calls Receive of a consumer that has no queue. Each call asks the broker for one message, and does not take
-// that back when it is canceled. So a call goes on when nobody waits for its message any more, and the next one who
-// waits gets it.
+// that back when it is canceled. So a call goes on after its caller has given up, and the next caller gets the message.
 type zeroQueue struct {
 	ended    context.Context
 	consumer pulsar.Consumer

@@ -93,9 +93,8 @@ func (c *consumer) begin() error {
 	return nil
 }
 
-// cumulate acknowledges every tenth message of a partition and, when nothing has come for a while, the last one. Only
-// those that it was handed out are told as settled, so that one that an acknowledgement covered and nobody got counts
-// as lost.
+// cumulate acknowledges every tenth message of a partition and, when nothing has come for a while, the last one. The
+// history has only delivered messages as settled: one that an acknowledgement covered undelivered counts as lost.
 func (c *consumer) cumulate() {
 	open := make([][]pulsar.Message, c.work.apart()) // of each partition
 	ack := func(partition int) {

@@ -17,7 +17,7 @@ const (
 	ourModule      = "github.com/pulsar-redelivery/redelivery"
 )
 
-// What is added to the copy: in package pulsar's tests, beside them, and in package admin.
+// Files that are added to the copy: in package pulsar's tests, beside them, and in package admin.
 var (
 	//go:embed testdata/inside_test.go.txt
 	inside string
@@ -27,11 +27,11 @@ var (
 	redirect string
 )
 
-// module is what the go command says of one.
+// module is a module as the go command lists it.
 type module struct{ Dir, Version, GoMod string }
 
-// fetch finds pulsar-client-go in the module cache, and has it put there if need be. A version may also be a folder
-// that has it.
+// fetch finds pulsar-client-go in the module cache, and downloads it if it is missing. A version may also be a folder
+// with its source.
 func fetch(ctx context.Context, version string) (m module, err error) {
 	if mod := filepath.Join(version, "go.mod"); version != "" {
 		if _, err := os.Stat(mod); err == nil {
@@ -104,7 +104,7 @@ func prepare(src module, dir string, everything bool) ([]test, error) {
 	return suite.tests(everything), writeModule(src, dir)
 }
 
-// writeModule makes the copy a main module, of which this library, as it is in the working folder, is a dependency.
+// writeModule makes the copy a main module that depends on this library, as it is in the working folder.
 func writeModule(src module, dir string) error {
 	ours, err := filepath.Abs(".")
 	if err != nil {
