@@ -103,8 +103,8 @@ lint: lint-prose lint-commits $(GOLANGCI) $(ACTIONLINT) ## check code (.golangci
 	go mod tidy -diff
 
 .PHONY: lint-prose
-lint-prose: $(VALE) ## check spelling and wording of documents and comments (.vale.ini)
-	$(VALE) --minAlertLevel=error --glob='!.prometheus/**' .
+lint-prose: $(VALE) ## check spelling and wording of documents and comments (.vale/vale.ini)
+	$(VALE) --config=.vale/vale.ini --minAlertLevel=error --glob='!.prometheus/**' .
 
 .PHONY: lint-commits
 lint-commits: ## check the subjects of commits: "package: verb", at most 72 characters
