@@ -129,7 +129,7 @@ func (g *Group) undecided(now time.Duration, m *message) {
 	g.clock.Set(&m.timer, now+undecidedTime)
 }
 
-// settle notes that a message is acknowledged.
+// settle notes that a message is acknowledged. The caller finishes its entry.
 func (g *Group) settle(now time.Duration, m *message, failed bool) {
 	if m.state == Held {
 		g.outcomes.add(failed)
@@ -143,13 +143,12 @@ func (g *Group) settle(now time.Duration, m *message, failed bool) {
 	a := &m.entry.ack
 	a.settled++
 	a.settledAt, a.settledIn = now, g.epoch
-	g.finishEntry(now, m.entry)
 }
 
 // finishEntry takes an entry out of the table if nothing of it is unsettled.
 func (g *Group) finishEntry(now time.Duration, e *entry) {
 	p := e.partition
-	if e.unsettled() > 0 || p.entries[e.at] != e || e.busy > 0 {
+	if e.unsettled() > 0 || e.busy > 0 {
 		return
 	}
 	switch {
@@ -236,6 +235,7 @@ func (g *Group) SettleUpto(now time.Duration, id ID) error {
 				g.settle(now, m, false)
 			}
 		}
+		g.finishEntry(now, e)
 	}
 	return nil
 }
