@@ -75,7 +75,8 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		return err
 	}
 	began := c.lock()
-	a, standing, err := c.group.BeginAck(began, n.ID)
+	var a partition.Ack
+	standing, err := c.group.BeginAck(began, n.ID, &a)
 	c.unlock(began)
 	switch {
 	case err != nil:

@@ -91,7 +91,8 @@ func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Con
 	lists := map[pulsar.Consumer]*ackList{}
 	now := c.lock()
 	for _, n := range names {
-		a, standing, err := c.group.BeginAck(now, n.ID)
+		var a partition.Ack
+		standing, err := c.group.BeginAck(now, n.ID, &a)
 		consumer := c.current()
 		switch {
 		case err != nil:

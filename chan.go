@@ -33,8 +33,8 @@ func (c *Consumer) startFeeder() {
 // feed sends messages on the channel until the Consumer is closed.
 func (c *Consumer) feed() {
 	for {
-		d, err := c.next(c.ended)
-		if err != nil {
+		var d partition.Delivery
+		if err := c.next(c.ended, &d); err != nil {
 			c.goroutines.leave()
 			return
 		}

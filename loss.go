@@ -128,7 +128,7 @@ func (c *Consumer) Keep(msg pulsar.Message) (fits bool, err error) {
 	cp := partition.Copy{Body: body}
 	cp.Size, cp.Buffer = upstream.Weigh(body)
 	now := c.lock()
-	fits = c.group.Hold(n.ID, n.hand, cp)
+	fits = c.group.Hold(n.ID, n.hand, &cp)
 	c.unlock(now)
 	return fits, nil
 }

@@ -20,8 +20,8 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	if c.channel.fed.Load() {
 		return c.receiveFed(ctx)
 	}
-	d, err := c.next(ctx)
-	if err != nil {
+	var d partition.Delivery
+	if err := c.next(ctx, &d); err != nil {
 		return nil, c.receiveError(ctx, err)
 	}
 	msg := wrap(&d)
@@ -42,111 +42,110 @@ func (c *Consumer) handedOver(d *partition.Delivery, msg pulsar.Message) {
 }
 
 // next takes the next message for the application. Its Body is never nil.
-func (c *Consumer) next(ctx context.Context) (d partition.Delivery, err error) {
+func (c *Consumer) next(ctx context.Context, d *partition.Delivery) error {
 	if ctx.Err() != nil && ctx != c.ended {
-		return d, ctx.Err()
+		return ctx.Err()
 	}
 	for {
 		if err := c.pause.wait(ctx, c.ended.Done()); err != nil {
-			return d, err
+			return err
 		}
 		if err := c.turn.take(ctx, c.ended.Done()); err != nil {
-			return d, err
+			return err
 		}
-		d, ok, err := c.read(ctx)
+		ok, err := c.read(ctx, d)
 		c.turn.give()
 		if ok || err != nil {
-			return d, err
+			return err
 		}
 	}
 }
 
 // read is next while the caller has the turn. ok is false, without an error, if the turn is wanted, or after Pause.
-func (c *Consumer) read(ctx context.Context) (d partition.Delivery, ok bool, err error) {
+func (c *Consumer) read(ctx context.Context, d *partition.Delivery) (ok bool, err error) {
 	for {
 		switch {
 		case c.isOver():
-			return d, false, ErrClosed
+			return false, ErrClosed
 		case c.pause.isOn() || c.inner.wanted.Load() > 0:
-			return d, false, nil
+			return false, nil
 		case c.inner.away:
-			return d, false, c.comeBack(ctx)
+			return false, c.comeBack(ctx)
 		}
-		if d, ok = c.take(); !ok {
+		if ok = c.take(d); !ok {
 			c.check()
 			cm, has := c.reader.Next()
 			if !has {
 				if err := c.wait(ctx); err != nil {
-					return d, false, err
+					return false, err
 				}
 				continue
 			}
-			d, ok = c.arrive(cm)
+			ok = c.arrive(&cm, d)
 		}
-		if ok && c.stands(&d) && !c.refuses(&d) {
-			return d, true, nil
+		if ok && c.stands(d) && !c.refuses(d) {
+			return true, nil
 		}
 	}
 }
 
-// take returns the next message that is here and due.
-func (c *Consumer) take() (d partition.Delivery, ok bool) {
+// take takes the next message that is here and due.
+func (c *Consumer) take(d *partition.Delivery) (ok bool) {
 	if !c.isReady.Load() {
-		return d, false
+		return false
 	}
 	now := c.lock()
-	d, ok = c.group.Take(now, c.reader.Has())
+	ok = c.group.Take(now, c.reader.Has(), d)
 	c.unlock(now)
-	return d, ok
+	return ok
 }
 
 // arrive takes a message of upstream's. ok is false if it does not go to the application.
-func (c *Consumer) arrive(cm pulsar.ConsumerMessage) (d partition.Delivery, ok bool) {
+func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok bool) {
 	if !isTracked(cm.Message) {
-		return partition.Delivery{Source: cm.Consumer, Body: cm.Message, Count: cm.RedeliveryCount()}, true
+		*d = partition.Delivery{Source: cm.Consumer, Body: cm.Message, Count: cm.RedeliveryCount()}
+		return true
 	}
 	c.messages.Note(cm.Message)
-	cp := c.copyOf(cm)
+	var cp partition.Copy
+	c.describe(cm, &cp)
 	now := c.lock()
 	if c.listening.Load() && cm.GetEncryptionContext() != nil {
 		// upstream calls no interceptor with what it cannot decrypt
 		c.group.Sent(now, cp.ID, cp.Source, cp.Object)
 	}
-	a := c.group.Arrive(now, cp)
-	var i partition.Info
-	if a.Verdict == partition.Noted {
-		i, _, _ = c.group.Find(cp.ID, partition.AnyHand)
-	}
+	verdict, again := c.group.Arrive(now, &cp, d)
+	isKept := verdict == partition.Noted && c.group.IsKept(cp.ID)
 	c.unlock(now)
 	c.blocked.ends()
-	switch a.Verdict {
+	switch verdict {
 	case partition.Deliver:
-		a.Delivery.Body = cm.Message
-		return a.Delivery, true
+		d.Body = cm.Message
+		return true
 	case partition.AckAgain:
 		c.swallowed.Add(1)
-		c.ackAgain(a.Again)
-		c.tell(c.observer.Swallowed, cm)
+		c.ackAgain(again)
+		c.tell(c.observer.Swallowed, *cm)
 	case partition.Old:
 		c.dropped.Add(1)
-		c.tell(c.observer.Dropped, cm)
+		c.tell(c.observer.Dropped, *cm)
 	case partition.Noted:
-		if i.Delivery.Body != nil {
+		if isKept {
 			c.buffered.Add(1)
-			c.tell(c.observer.Buffered, cm)
+			c.tell(c.observer.Buffered, *cm)
 		} else {
 			c.dropped.Add(1)
-			c.tell(c.observer.Dropped, cm)
+			c.tell(c.observer.Dropped, *cm)
 		}
 	}
-	return d, false
+	return false
 }
 
-// copyOf describes a message of upstream's.
-func (c *Consumer) copyOf(cm pulsar.ConsumerMessage) partition.Copy {
+// describe describes a message of upstream's.
+func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 	id := cm.ID()
-	cp := partition.Copy{ID: idOf(cm.Topic(), id), Source: cm.Consumer, Object: id, Total: id.BatchSize(),
-		Count: cm.RedeliveryCount()}
+	cp.ID, cp.Source, cp.Object = idOf(cm.Topic(), id), cm.Consumer, id
+	cp.Total, cp.Count = id.BatchSize(), cm.RedeliveryCount()
 	if !c.isUndecryptable(cm.Message) { // else it may be decrypted when it comes again
 		cp.Body = cm.Message
 		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)
@@ -157,9 +156,8 @@ func (c *Consumer) copyOf(cm pulsar.ConsumerMessage) partition.Copy {
 		cp.Wait = of.wait
 	}
 	if c.attempts != nil {
-		c.attempts.recall(cm.Message, &cp)
+		c.attempts.recall(cm.Message, cp)
 	}
-	return cp
 }
 
 // wait waits for a message of upstream's, or for something else to look at.

@@ -234,7 +234,8 @@ func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (fini
 		c.calls.leave()
 		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, x.msg.ID())
 	}
-	a, _, _ := c.group.BeginAck(now, x.id)
+	var a partition.Ack
+	_, _ = c.group.BeginAck(now, x.id, &a)
 	c.unlock(now)
 	a.Whole = false
 	ctx, note := publishing.With(ctx)

@@ -32,25 +32,27 @@ func (m *message) again(object any) Again {
 	return Again{p.source, p.topic, object, a.isComplete() && a.needsWhole()}
 }
 
-// BeginAck begins to settle a message. Until EndAck the message is not handed out.
-func (g *Group) BeginAck(now time.Duration, id ID) (Ack, Standing, error) {
+// BeginAck begins to settle a message, which a describes if it is to be acknowledged. Until EndAck the message is not
+// handed out.
+func (g *Group) BeginAck(now time.Duration, id ID, a *Ack) (Standing, error) {
 	m, err := g.find(id)
 	if err != nil {
-		return Ack{}, Unknown, err
+		return Unknown, err
 	}
 	if m == nil {
 		if p, _ := g.partitionOf(id); p != nil && p.settled.has(id.position(), id.Index) {
-			return Ack{}, AlreadySettled, nil
+			return AlreadySettled, nil
 		}
-		return Ack{}, Unknown, nil
+		return Unknown, nil
 	}
 	if m.state == Settled {
-		return Ack{}, AlreadySettled, nil
+		return AlreadySettled, nil
 	}
 	m.busy++
 	m.entry.busy++
-	a := &m.entry.ack
-	return Ack{g.delivery(m, m.body, false), a.isLast() && a.needsWhole(), false, m}, Acknowledge, nil
+	g.describe(m, &a.Delivery)
+	a.Whole, a.message = m.entry.ack.isLast() && m.entry.ack.needsWhole(), m
+	return Acknowledge, nil
 }
 
 // Outcome is how an acknowledgement ended.
@@ -135,7 +137,9 @@ func (g *Group) settle(now time.Duration, m *message, failed bool) {
 		g.outcomes.add(failed)
 	}
 	if g.o.Reports {
-		g.out.Settled = append(g.out.Settled, g.delivery(m, nil, false))
+		d := g.delivery(m)
+		d.Body = nil
+		g.out.Settled = append(g.out.Settled, d)
 	}
 	g.clock.Stop(&m.timer)
 	g.drop(m)
@@ -216,7 +220,7 @@ func (g *Group) Upto(id ID) (Delivery, *Again, error) {
 	if a.settled = before; a.isComplete() && a.needsWhole() {
 		again = &Again{m.entry.partition.source, m.entry.partition.topic, m.id, true}
 	}
-	return g.delivery(m, m.body, false), again, nil
+	return g.delivery(m), again, nil
 }
 
 // SettleUpto settles a message and all before it in its partition, after they were acknowledged cumulatively.

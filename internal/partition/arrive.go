@@ -26,15 +26,9 @@ const (
 	Old                     // it was sent before a loss, or before this consumer became active, and comes again
 )
 
-// Arrival is the answer of Arrive.
-type Arrival struct {
-	Verdict
-	Delivery // if Verdict is Deliver
-	Again    // if Verdict is AckAgain
-}
-
-// Arrive takes a copy that the caller has read from upstream.
-func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
+// Arrive takes a copy that the caller has read from upstream. If it is to be delivered, d describes the hand-over; if it
+// is to be acknowledged again, again says how.
+func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict, again Again) {
 	p := g.partition(c.ID.Topic, c.Source)
 	at := c.ID.position()
 	g.took(now, p)
@@ -44,10 +38,9 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 		p.current = nil
 		g.finishEntry(now, previous)
 	}
-	var a Arrival
 	if p.entryAt(at) == nil && p.settled.hasEntry(at) {
 		g.noteSettled(now, p, at)
-		a = Arrival{Verdict: AckAgain, Again: Again{p.source, p.topic, c.Object, c.Total > 1}}
+		verdict, again = AckAgain, Again{p.source, p.topic, c.Object, c.Total > 1}
 	} else {
 		e := g.entry(p, at, c.Total)
 		p.current = e
@@ -57,17 +50,19 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 		}
 		if p.drops(c.ID.place(), c.Object) {
 			g.dropOld(now, m, c)
-			return Arrival{Verdict: Old}
+			return Old, again
 		}
 		g.learn(now, e, m)
 		e.ack.comes(m.index, p.reads)
 		m.id, m.epoch = c.Object, p.reads
-		a = g.arrive(now, m, c)
+		if verdict = g.arrive(now, m, c, d); verdict == AckAgain {
+			again = m.again(m.id)
+		}
 	}
 	if g.o.rewinds() {
 		g.passes(now, p, c.ID.place()) // last, since the copy may answer the request
 	}
-	return a
+	return verdict, again
 }
 
 // entry returns an entry of a partition, which is made if it is not in the table.
@@ -109,13 +104,14 @@ func (g *Group) hearCopy(now time.Duration, m *message) {
 }
 
 // arrive takes a copy of a message.
-func (g *Group) arrive(now time.Duration, m *message, c Copy) Arrival {
+func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verdict {
 	switch m.state {
 	case Unseen:
-		m.count = c.count()
+		m.count = c.count(0)
 		g.keep(m, c)
 		if c.Wait <= 0 {
-			return g.deliver(now, m, c.Body, false)
+			g.deliver(now, m, c.Body, d)
+			return Deliver
 		}
 		g.wait(now, m, add(now, c.Wait))
 	case Asked:
@@ -128,8 +124,9 @@ func (g *Group) arrive(now time.Duration, m *message, c Copy) Arrival {
 				g.wait(now, m, add(now, c.Wait))
 				break
 			}
-			defer g.requestOf(m.entry).comes()
-			return g.deliver(now, m, c.Body, false)
+			g.deliver(now, m, c.Body, d)
+			g.requestOf(m.entry).comes()
+			return Deliver
 		}
 		m.overdue = true // requested again if it is not settled
 	case Held, Waiting, Ready:
@@ -140,32 +137,32 @@ func (g *Group) arrive(now time.Duration, m *message, c Copy) Arrival {
 		case now < m.due: // it was aborted, and its delay goes on
 			g.wait(now, m, m.due)
 		default:
-			return g.deliver(now, m, c.Body, false)
+			g.deliver(now, m, c.Body, d)
+			return Deliver
 		}
 	case Settled:
-		return Arrival{Verdict: AckAgain, Again: m.again(m.id)}
+		return AckAgain
 	}
-	return Arrival{Verdict: Noted}
+	return Noted
 }
 
-// count returns how often the message of a first copy was delivered. The broker counts what any message of a batch
-// failed.
-func (c *Copy) count() uint32 {
+// count returns how often the message of a first copy was delivered, without requests that no hand-over followed. The
+// broker counts what any message of a batch failed.
+func (c *Copy) count(excess uint32) uint32 {
 	if c.Tries > 0 && c.Total > 1 {
 		return c.Tries
 	}
-	return max(c.Count, c.Tries)
+	return max(c.Count-min(c.Count, excess), c.Tries)
 }
 
 // counts takes over a larger count of the broker, which counts entries, or of a log of attempts.
-func (m *message) counts(c Copy) {
-	c.Count -= min(c.Count, m.excess)
+func (m *message) counts(c *Copy) {
 	if !m.delivered {
-		m.count = max(m.count, c.count())
+		m.count = max(m.count, c.count(m.excess))
 		return
 	}
 	m.broker = max(m.broker, c.Tries)
 	if !m.entry.isBatch() {
-		m.broker = max(m.broker, c.Count)
+		m.broker = max(m.broker, c.count(m.excess))
 	}
 }

@@ -12,7 +12,7 @@ func BenchmarkAck(b *testing.B) {
 		total int32
 	}{{"single", 1}, {"batch=1000", 1000}} {
 		b.Run(c.name, func(b *testing.B) {
-			g := New(Options{Kind: Shared, MemoryLimit: 1 << 30})
+			g := group{New(Options{Kind: Shared, MemoryLimit: 1 << 30})}
 			source, object, body := any(new(int)), any(new(int)), any(new(int))
 			b.ReportAllocs()
 			for n := range b.N {
@@ -30,7 +30,7 @@ func BenchmarkAck(b *testing.B) {
 // BenchmarkNack is a message that fails, waits among others, and comes back.
 func BenchmarkNack(b *testing.B) {
 	const waiting = 10_000
-	g := New(Options{Kind: Exclusive, MemoryLimit: 1 << 30})
+	g := group{New(Options{Kind: Exclusive, MemoryLimit: 1 << 30})}
 	source, object, body := any(new(int)), any(new(int)), any(new(int))
 	id := func(n int) ID { return ID{"persistent://public/default/topic", 1, int64(n), 0} }
 	for n := range waiting {

@@ -129,9 +129,9 @@ func (p *Partition) requestDropped(now time.Duration) {
 // dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker sends it again,
 // after older ones, unless it began to send before the listener's report. So the message is requested if it does not
 // come.
-func (g *Group) dropOld(now time.Duration, m *message, c Copy) {
+func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 	if m.state == Unseen {
-		m.id, m.count = c.Object, c.count()
+		m.id, m.count = c.Object, c.count(0)
 		g.expect(now, m)
 	}
 }

@@ -2,7 +2,7 @@ package partition
 
 // keep keeps the body of a copy for a hand-over from memory, if there is room. The payloads of a batch are
 // slices of one buffer, which is there as long as one of them is, and counts once.
-func (g *Group) keep(m *message, c Copy) {
+func (g *Group) keep(m *message, c *Copy) {
 	if m.body != nil || c.Body == nil {
 		return
 	}
@@ -36,9 +36,15 @@ func (g *Group) drop(m *message) {
 	m.body, m.size = nil, 0
 }
 
+// IsKept reports whether the body of an unsettled message is kept.
+func (g *Group) IsKept(id ID) bool {
+	m, _ := g.find(id)
+	return m != nil && m.isOpen() && m.body != nil
+}
+
 // Hold keeps the body of a message that the application is going to have for long, and reports whether the limit has
 // room for it. Messages that wait make room: the broker has them too.
-func (g *Group) Hold(id ID, hand uint64, c Copy) (fits bool) {
+func (g *Group) Hold(id ID, hand uint64, c *Copy) (fits bool) {
 	m, _ := g.find(id)
 	if m == nil || !m.isWith(hand) || m.body != nil {
 		return true

@@ -18,15 +18,15 @@ var withMutants = flag.Bool("mutants", false, "remove each rule of the machine i
 
 // mutants are the rules of the machine, and what the code is without each.
 var mutants = []struct{ rule, file, with, without string }{
-	{"a copy of a held message is not handed out", "arrive.go", "	case Held, Waiting, Ready:\n", "	case Held, Waiting, Ready:\n		return g.deliver(now, m, c.Body, false)\n"},
+	{"a copy of a held message is not handed out", "arrive.go", "	case Held, Waiting, Ready:\n", "	case Held, Waiting, Ready:\n		g.deliver(now, m, c.Body, d)\n		return Deliver\n"},
 	{"a copy of a settled entry is not handed out", "arrive.go", "if p.entryAt(at) == nil && p.settled.hasEntry(at) {", "if false {"},
 	{"a copy of a settled message of a batch is not handed out", "ack.go", "		p.settled.addPart(e.at, e.settledIndexes())\n", ""},
-	{"a copy of a settled entry is acknowledged whole", "arrive.go", "c.Object, c.Total > 1}}", "c.Object, false}}"},
+	{"a copy of a settled entry is acknowledged whole", "arrive.go", "c.Object, c.Total > 1}\n", "c.Object, false}\n"},
 	{"the newest delivery is acknowledged", "arrive.go", "		m.id, m.epoch = c.Object, p.reads\n", "		if m.id == nil {\n			m.id = c.Object\n		}\n		m.epoch = p.reads\n"},
 	{"a copy in a new epoch makes a message fresh", "arrive.go", "		m.id, m.epoch = c.Object, p.reads\n", "		m.id = c.Object\n		m.epoch = max(m.epoch, 1)\n"},
 	{"but a copy of the queue does not", "arrive.go", "m.id, m.epoch = c.Object, p.reads", "m.id, m.epoch = c.Object, g.epoch"},
 	{"a copy is kept if there is room", "arrive.go", "		m.counts(c)\n		g.keep(m, c)\n		switch {", "		m.counts(c)\n		switch {"},
-	{"the last ack of an entry that came twice names the whole", "ack.go", "a.isLast() && a.needsWhole(), false, m}", "a.isLast() && false, false, m}"},
+	{"the last ack of an entry that came twice names the whole", "ack.go", "m.entry.ack.isLast() && m.entry.ack.needsWhole(), m\n", "m.entry.ack.isLast() && false, m\n"},
 	{"an entry whose newer delivery came meanwhile is acknowledged once more", "ack.go", "e.ack.isComplete() && e.ack.needsWhole() && !whole", "false && e.ack.isComplete() && !whole"},
 	{"a lower index is another delivery", "entryack.go", "index <= a.last || epoch != a.epoch", "epoch != a.epoch"},
 	{"a new epoch is another delivery", "entryack.go", "index <= a.last || epoch != a.epoch", "index <= a.last"},

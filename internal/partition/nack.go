@@ -32,10 +32,10 @@ func (g *Group) Nack(now time.Duration, f Failure) (Delivery, bool, error) {
 		}
 	}
 	if !m.isWith(f.Hand) {
-		return g.delivery(m, m.body, false), false, nil
+		return g.delivery(m), false, nil
 	}
-	d := g.delivery(m, m.body, false)
-	g.keep(m, f.Copy)
+	d := g.delivery(m)
+	g.keep(m, &f.Copy)
 	m.uncounted, m.fromHere = f.Uncounted, f.Uncounted
 	if !f.Uncounted {
 		g.fails(now, m)
@@ -115,7 +115,7 @@ func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
 		g.forget(now, m)
 		return
 	}
-	d := g.delivery(m, m.body, false)
+	d := g.delivery(m)
 	if d.Last && m.body != nil && m.isFresh() {
 		g.out.GiveUps = append(g.out.GiveUps, d)
 		return

@@ -11,7 +11,7 @@ import (
 
 // Rules that the exploration cannot see, since its worlds are small: numbers, long times, many messages.
 
-func (f *fixture) arrivesAs(id ID, total int32, change func(*Copy)) Arrival {
+func (f *fixture) arrivesAs(id ID, total int32, change func(*Copy)) arrival {
 	c := f.copy(id, total)
 	if change != nil {
 		change(&c)

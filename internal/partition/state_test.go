@@ -156,7 +156,7 @@ func (w *world) encodeGroup(x *encoder) {
 
 func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 	g := w.g
-	x.request(g, &p.request)
+	x.request(g.Group, &p.request)
 	x.place(p.last)
 	x.place(p.top)
 	x.bools(p.gap.open, p.gap.requested)
@@ -207,7 +207,7 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 		x.bools(a.again, a.came, a.epoch == g.epoch)
 		x.int(int64(a.last))
 		x.int(int64(a.total))
-		x.request(g, &entry.request)
+		x.request(g.Group, &entry.request)
 		for i := range messages {
 			m := entry.known(int32(i))
 			if m == nil {

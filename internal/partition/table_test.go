@@ -9,11 +9,35 @@ import (
 
 // fixture is a Group with one message, A:1:0, of which each delivery has a number as its id.
 type fixture struct {
-	*Group
+	group
 	now        time.Duration
 	deliveries int
 	requests   int
 	hand       uint64
+}
+
+// group is a Group whose methods return what they describe.
+type group struct{ *Group }
+
+type arrival struct {
+	Verdict
+	Delivery
+	Again
+}
+
+func (g group) Arrive(now time.Duration, c Copy) (a arrival) {
+	a.Verdict, a.Again = g.Group.Arrive(now, &c, &a.Delivery)
+	return a
+}
+
+func (g group) Take(now time.Duration, isNew bool) (d Delivery, ok bool) {
+	ok = g.Group.Take(now, isNew, &d)
+	return d, ok
+}
+
+func (g group) BeginAck(now time.Duration, id ID) (a Ack, standing Standing, err error) {
+	standing, err = g.Group.BeginAck(now, id, &a)
+	return a, standing, err
 }
 
 var of0 = ID{"A", 1, 0, 0}
@@ -22,7 +46,7 @@ func newFixture(o Options) *fixture {
 	if o.MemoryLimit == 0 {
 		o.MemoryLimit = 100
 	}
-	return &fixture{Group: New(o)}
+	return &fixture{group: group{New(o)}}
 }
 
 func (f *fixture) copy(id ID, total int32) Copy {
@@ -30,7 +54,7 @@ func (f *fixture) copy(id ID, total int32) Copy {
 	return Copy{ID: id, Source: "source", Object: f.deliveries, Body: "body", Total: total, Size: 1}
 }
 
-func (f *fixture) arrives() Arrival {
+func (f *fixture) arrives() arrival {
 	a := f.arrivesAs(of0, 1, nil)
 	if a.Verdict == Deliver {
 		f.hand = a.Hand

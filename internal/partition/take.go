@@ -38,18 +38,24 @@ const (
 	TimedOut              // its ack timeout was over
 )
 
-func (g *Group) delivery(m *message, body any, fromMemory bool) Delivery {
+// delivery describes the newest hand-over of a message.
+func (g *Group) delivery(m *message) (d Delivery) {
+	g.describe(m, &d)
+	return d
+}
+
+func (g *Group) describe(m *message, d *Delivery) {
 	p := m.entry.partition
-	return Delivery{
+	*d = Delivery{
 		ID:     ID{p.topic, m.entry.at.ledger, m.entry.at.entry, m.index},
-		Source: p.source, Object: m.id, Body: body, Note: m.note,
-		Count: m.count, Hand: m.hand, Last: g.o.isLast(m.count), FromMemory: fromMemory,
+		Source: p.source, Object: m.id, Body: m.body, Note: m.note,
+		Count: m.count, Hand: m.hand, Last: g.o.isLast(m.count),
 		Since: m.since, Had: m.had,
 	}
 }
 
-// deliver hands a message to the application, and counts that.
-func (g *Group) deliver(now time.Duration, m *message, body any, fromMemory bool) Arrival {
+// deliver hands a message to the application, counts that, and describes it.
+func (g *Group) deliver(now time.Duration, m *message, body any, d *Delivery) {
 	g.clock.Stop(&m.timer)
 	m.move(Held)
 	if m.delivered {
@@ -65,9 +71,8 @@ func (g *Group) deliver(now time.Duration, m *message, body any, fromMemory bool
 	cause, due, again := m.cause, m.due, m.delivered
 	m.since, m.had, m.due, m.cause, m.timeout = now, 0, 0, NoCause, 0
 	m.delivered, m.uncounted, m.fromHere, m.timedOut, m.overdue, m.undecided = true, false, false, false, false, false
-	d := g.delivery(m, body, fromMemory)
-	d.Cause, d.Due, d.Again = cause, due, again
-	return Arrival{Verdict: Deliver, Delivery: d}
+	g.describe(m, d)
+	d.Body, d.Cause, d.Due, d.Again = body, cause, due, again
 }
 
 // IsReady reports whether Take may return a message.
@@ -80,12 +85,12 @@ func (g *Group) Taken(now time.Duration, d Delivery) {
 	}
 }
 
-// Take returns the next message that is ready; ok is false if there is none, or if it is the turn of a new
-// one: these and messages that come back alternate. isNew tells that a new one can be read.
-func (g *Group) Take(now time.Duration, isNew bool) (d Delivery, ok bool) {
+// Take hands out the next message that is ready, which d describes then; ok is false if there is none, or if it is the
+// turn of a new one: these and messages that come back alternate. isNew tells that a new one can be read.
+func (g *Group) Take(now time.Duration, isNew bool, d *Delivery) (ok bool) {
 	if g.newsTurn && isNew {
 		g.newsTurn = false
-		return Delivery{}, false
+		return false
 	}
 	g.newsTurn = false
 	for len(g.ready) > 0 {
@@ -100,10 +105,12 @@ func (g *Group) Take(now time.Duration, isNew bool) (d Delivery, ok bool) {
 		default:
 			g.newsTurn = true
 			g.Unwait(now)
-			return g.deliver(now, m, m.body, true).Delivery, true
+			g.deliver(now, m, m.body, d)
+			d.FromMemory = true
+			return true
 		}
 	}
-	return Delivery{}, false
+	return false
 }
 
 // makeReady has Take return a message, unless it may be another consumer's by now.

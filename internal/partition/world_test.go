@@ -107,7 +107,7 @@ type worldTopic struct {
 
 type world struct {
 	*kind
-	g      *Group
+	g      group
 	now    time.Duration
 	topics []*worldTopic
 	queue  []*object
@@ -131,7 +131,7 @@ type worldOp struct {
 func newWorld(k *kind) *world {
 	o := k.options
 	o.AckedAfter = tick
-	w := &world{kind: k, g: New(o)}
+	w := &world{kind: k, g: group{New(o)}}
 	for _, sizes := range k.topics {
 		t := &worldTopic{}
 		for _, size := range sizes {
