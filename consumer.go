@@ -52,7 +52,7 @@ type Consumer struct {
 	checks    atomic.Bool   // the one who waits looks whether the inner consumer has closed itself
 	wake      chan struct{} // has one while the one who waits for a message has something else to look at
 
-	turn    turn // to read
+	turn    *turn // to read
 	reader  *upstream.Reader
 	pause   *pause
 	channel channel // that Chan returns

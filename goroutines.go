@@ -3,6 +3,7 @@ package redelivery
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -125,25 +126,34 @@ func (c *Consumer) outside(call func()) bool {
 }
 
 // turn is had by one goroutine at a time, in the order in which they ask for it.
-type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
-
-// take waits for the turn.
-func (t turn) take(ctx context.Context, ended <-chan struct{}) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-ended:
-		return ErrClosed
-	}
+type turn struct {
+	wanted atomic.Int32  // goroutines that have it or wait for it
+	free   chan struct{} // has one while the turn was given to those who wait, and none has taken it yet
 }
 
-func (t turn) give() { <-t }
+func newTurn() *turn { return &turn{free: make(chan struct{}, 1)} }
+
+// take waits for the turn.
+func (t *turn) take(ctx context.Context, ended <-chan struct{}) (err error) {
+	if t.wanted.Add(1) == 1 {
+		return nil
+	}
+	select {
+	case <-t.free:
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-ended:
+		err = ErrClosed
+	}
+	if t.wanted.Add(-1) == 0 { // it was given to this one meanwhile
+		<-t.free
+	}
+	return err
+}
+
+func (t *turn) give() {
+	if t.wanted.Add(-1) > 0 {
+		t.free <- struct{}{}
+	}
+}
