@@ -2,6 +2,7 @@ package redelivery
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,41 +10,33 @@ import (
 
 // gate counts calls under way, so that Close can refuse further ones and wait for the rest.
 type gate struct {
-	mu     sync.Mutex
-	n      int
-	isShut bool
-	idle   chan struct{} // closed when it is shut and nothing is under way
+	n       atomic.Int64  // calls under way, and isShut
+	idle    chan struct{} // closed when it is shut and nothing is under way
+	becomes sync.Once     // idle
 }
+
+// isShut is added to the calls under way of a gate that is shut.
+const isShut = math.MinInt64
 
 func newGate() *gate { return &gate{idle: make(chan struct{})} }
 
 // enter begins something, and reports false if the gate is shut. After true, leave must follow.
 func (g *gate) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.isShut {
-		return false
+	if g.n.Add(1) > 0 {
+		return true
 	}
-	g.n++
-	return true
+	g.leave()
+	return false
 }
 
-func (g *gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.n--
-	if g.n == 0 && g.isShut {
-		close(g.idle)
-	}
-}
+func (g *gate) leave() { g.add(-1) }
 
 // shut lets nothing more in. It is called once.
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.isShut = true
-	if g.n == 0 {
-		close(g.idle)
+func (g *gate) shut() { g.add(isShut) }
+
+func (g *gate) add(n int64) {
+	if g.n.Add(n) == isShut {
+		g.becomes.Do(func() { close(g.idle) })
 	}
 }
 
@@ -61,11 +54,7 @@ func (g *gate) wait(patience time.Duration) {
 	}
 }
 
-func (g *gate) isQuiet() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.n == 0
-}
+func (g *gate) isQuiet() bool { return g.n.Load()&math.MaxInt64 == 0 }
 
 // queue calls functions one after the other, by a goroutine that lives while there are any.
 type queue struct {
