@@ -166,7 +166,7 @@ func (g *Group) finishEntry(now time.Duration, e *entry) {
 	if e == p.current {
 		p.current = nil
 	}
-	g.clock.Stop(&e.request.timer)
+	g.stopRequest(e)
 	for m := range e.all {
 		p.in[m.state]--
 		g.in[m.state]--

@@ -74,8 +74,6 @@ func (g *Group) entry(p *Partition, at position, total int32) *entry {
 		if total > 1 {
 			e.messages, e.block = make([]*message, total), g.block(int(total))
 		}
-		e.request.partition, e.request.entry = p, e
-		e.request.timer.Of.request = &e.request
 		p.entries[at] = e
 		if of, known := g.ledgers[at.ledger]; !known {
 			g.ledgers[at.ledger] = p

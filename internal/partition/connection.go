@@ -115,7 +115,7 @@ func (p *Partition) requestDropped(now time.Duration) {
 			missing.widen(at)
 			object = c.object
 		case m != nil && m.state == Asked:
-			g.send(now, &m.entry.request)
+			g.send(now, g.requestOf(m.entry))
 		default:
 			p.sendAgain(c.object)
 		}

@@ -9,14 +9,13 @@ import "time"
 type entryAck struct {
 	total   int32 // messages of the entry
 	settled int32 // of them
+	last    int32 // index that came last
 	again   bool  // it came more than once
+	came    bool
 
 	settledAt time.Duration // when the last of them was
 	settledIn uint64        // epoch of that
-
-	last  int32 // index that came last
-	epoch uint64
-	came  bool
+	epoch     uint64        // in which the copy that came last was sent
 }
 
 // comes notes that a message of the entry came. Each delivery brings messages in the order of their indexes,

@@ -244,7 +244,7 @@ func (w *world) checkMessage(m *message) {
 		w.fail("%v waits for nothing", m.entry.at)
 	case m.state == Ready && (!m.queued || m.body == nil):
 		w.fail("%v is ready, and nobody will take it", m.entry.at)
-	case m.state == Asked && !w.g.o.rewinds() && !m.entry.request.timer.IsSet():
+	case m.state == Asked && !w.g.o.rewinds() && !w.g.requestOf(m.entry).timer.IsSet():
 		w.fail("nobody looks after %v, which is asked", m.entry.at)
 	case m.timer.IsSet() && m.state == Asked:
 		w.fail("%v has a timer and is asked", m.entry.at)

@@ -27,7 +27,6 @@ func (s State) String() string {
 type message struct {
 	entry *entry
 	index int32
-	state State
 	busy  int32 // calls under way that acknowledge or publish it; it is not handed out until they return
 
 	id     any           // of the newest delivery
@@ -39,16 +38,17 @@ type message struct {
 	since  time.Duration // when the application got it
 	had    time.Duration // how long the application had it, if it waits
 	waits  time.Duration // since when it waits
-	cause  Cause         // why it waits
 	note   any           // of its nack
 
-	delivered bool // the application had it at least once
-	uncounted bool // the next hand-over does not count
-	fromHere  bool // it stays with this consumer: it was snoozed
-	timedOut  bool // its ack timeout was over, and it was not handed out since
-	overdue   bool // its timer went off while it was busy
-	queued    bool // it is in Group.ready
-	undecided bool // held by a transaction, which may be aborted
+	state     State
+	cause     Cause // why it waits
+	delivered bool  // the application had it at least once
+	uncounted bool  // the next hand-over does not count
+	fromHere  bool  // it stays with this consumer: it was snoozed
+	timedOut  bool  // its ack timeout was over, and it was not handed out since
+	overdue   bool  // its timer went off while it was busy
+	queued    bool  // it is in Group.ready
+	undecided bool  // held by a transaction, which may be aborted
 
 	timer       timer         // the ack timeout, the delay, or the time to give it back
 	timeout     time.Duration // how long the ack timeout is; 0 for none
@@ -90,11 +90,10 @@ type entry struct {
 	block     []message // storage of all messages of a batch
 	in        [states]int32
 	busy      int32 // calls under way that settle a message of it
+	kept      int32 // messages whose bodies are kept
 	ack       entryAck
-	request   request // where the broker sends single entries again
-
-	kept   int32 // messages whose bodies are kept
-	buffer int64 // bytes of the buffer that the payloads of a batch share
+	request   *request // where the broker sends single entries again; nil if there was none
+	buffer    int64    // bytes of the buffer that the payloads of a batch share
 }
 
 // message returns the message with an index, which is made if it is not known.

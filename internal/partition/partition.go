@@ -117,7 +117,7 @@ func (g *Group) Gone(topic string) {
 	}
 	g.latest = nil
 	for m := range p.messages {
-		g.clock.Stop(&m.entry.request.timer)
+		g.stopRequest(m.entry)
 		g.forgetMessage(m)
 	}
 	g.clock.Stop(&p.request.timer)

@@ -36,11 +36,23 @@ func (r *request) asked() int {
 	return r.partition.in[Asked]
 }
 
+// requestOf returns the request for an entry, which is made if there is none yet.
 func (g *Group) requestOf(e *entry) *request {
 	if g.o.rewinds() {
 		return &e.partition.request
 	}
-	return &e.request
+	if e.request == nil {
+		e.request = &request{partition: e.partition, entry: e}
+		e.request.timer.Of.request = e.request
+	}
+	return e.request
+}
+
+// stopRequest stops the timer of an entry's request, if there is one.
+func (g *Group) stopRequest(e *entry) {
+	if e.request != nil {
+		g.clock.Stop(&e.request.timer)
+	}
 }
 
 // ask has the broker send a message again that is due.

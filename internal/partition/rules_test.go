@@ -206,7 +206,7 @@ func TestRequestOfABatchEndsWithItsLastMessage(t *testing.T) {
 	f.passes()
 	f.passes()
 	assert.Equal(t, 1, f.requests)
-	r := &f.partitions["A"].entries[of0.position()].request
+	r := f.partitions["A"].entries[of0.position()].request
 	f.arrivesAs(at(0, 1), 3, nil)
 	assert.True(t, r.open)
 	assert.Zero(t, r.tries, "an answer came")

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/maphash"
 	"time"
@@ -207,7 +208,7 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 		x.bools(a.again, a.came, a.epoch == g.epoch)
 		x.int(int64(a.last))
 		x.int(int64(a.total))
-		x.request(g.Group, &entry.request)
+		x.request(g.Group, cmp.Or(entry.request, &request{}))
 		for i := range messages {
 			m := entry.known(int32(i))
 			if m == nil {
