@@ -79,7 +79,8 @@ func (p *process) send() {
 // receive does what Consumer.Receive does.
 func (p *process) receive() {
 	w := p.w
-	if d, ok := p.group.Take(w.now(), len(p.queue) > 0); ok {
+	var d partition.Delivery
+	if p.group.Take(w.now(), len(p.queue) > 0, &d) {
 		p.waits = false
 		p.handedOver(d, nil)
 		return
@@ -97,12 +98,12 @@ func (p *process) receive() {
 		Count: o.count, Size: 1}
 	p.recall(w.key(e, o.index), &cp)
 	p.has[e][o.index].crossed = o.of.crossed
-	switch a := p.group.Arrive(w.now(), cp); a.Verdict {
+	switch verdict, again := p.group.Arrive(w.now(), &cp, &d); verdict {
 	case partition.Deliver:
-		a.Delivery.Body = o
-		p.handedOver(a.Delivery, o)
+		d.Body = o
+		p.handedOver(d, o)
 	case partition.AckAgain:
-		p.acknowledge(a.Again.Object.(*object), a.Again.Whole)
+		p.acknowledge(again.Object.(*object), again.Whole)
 	case partition.Noted, partition.Old:
 	}
 }

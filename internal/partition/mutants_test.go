@@ -47,7 +47,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"what was sent before a partition became active is dropped", "connection.go", "	if p.reads < p.active { //", "	if false { //"},
 	{"an operator's mark is awaited again in each epoch", "marks.go", "	if m.epoch != epoch {", "	if len(m.objects) == 0 {"},
 	{"what was sent before it became inactive is dropped too", "connection.go", "	p.active, p.gap = g.epoch, gap{}\n", "	if active {\n		p.active, p.gap = g.epoch, gap{}\n	}\n"},
-	{"and requested", "connection.go", "		m.id, m.count = c.Object, c.count()\n		g.expect(now, m)\n", ""},
+	{"and requested", "connection.go", "		m.id, m.count = c.Object, c.count(0)\n		g.expect(now, m)\n", ""},
 	{"a request makes a batch stale", "request.go", "			m.epoch = 0\n", "			m.epoch += 0\n"},
 	{"what the broker sends again by itself is requested if it does not come", "request.go", "		r.open, r.mark = true, g.reading.at(now)\n		g.clock.Set(&r.timer, now+r.pause())\n", ""},
 	{"what is in the queue is not requested", "request.go", " && !r.partition.isComing(m.place())", ""},
