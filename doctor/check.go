@@ -15,6 +15,11 @@ type Check struct {
 	look func(*visit) verdict
 }
 
+// Link returns the address of the check in docs/checks.md.
+func (c Check) Link() string {
+	return "https://github.com/pulsar-redelivery/redelivery/blob/main/docs/checks.md#" + c.Name
+}
+
 // Needs are the requirements of a check.
 type Needs uint8
 

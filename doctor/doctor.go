@@ -173,18 +173,13 @@ func (v *visit) run(c Check) Finding {
 	}
 	f := Finding{Check: c.Name, Status: found.status, Found: found.text}
 	if f.Status >= Warning {
-		f.Why, f.Remedy, f.Link = plain(c.Why), plain(v.fill(c.Remedy)), Link(c.Name)
+		f.Why, f.Remedy, f.Link = plain(c.Why), plain(v.fill(c.Remedy)), c.Link()
 	}
 	return f
 }
 
 // plain is without the marks that a page has.
 func plain(text string) string { return strings.ReplaceAll(text, "`", "") }
-
-// Link returns the address of a check's description.
-func Link(name string) string {
-	return "https://github.com/pulsar-redelivery/redelivery/blob/main/docs/checks.md#" + name
-}
 
 // Worst returns the worst status of findings; OK or None if there is nothing to report.
 func Worst(findings []Finding) Status {

@@ -106,7 +106,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 		c := doctor.Checks()[0]
 		f.findings = append(f.findings,
 			doctor.Finding{Check: c.Name, Status: doctor.Problem, Found: err.Error(), Why: c.Why,
-				Remedy: strings.ReplaceAll(c.Remedy, "`", ""), Link: doctor.Link(c.Name)})
+				Remedy: strings.ReplaceAll(c.Remedy, "`", ""), Link: c.Link()})
 	}
 	f.findings = append(f.findings, doctor.Examine(ctx, f.setup)...)
 	if ctx.Err() != nil { // an interrupted examination found no more than that
