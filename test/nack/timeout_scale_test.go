@@ -50,6 +50,7 @@ func TestAckTimeoutBackoffFollowsPIP130(t *testing.T) { // its table divided by 
 
 // The broker lets a consumer have 50,000 messages unacknowledged.
 func TestFiftyThousandMessagesTimeOut(t *testing.T) { // not beside others: it has to be fast enough
+	testkit.TakesLong(t)
 	b := testkit.NewBroker(t)
 	n, others, timeout := 50_000, 2000, 20*time.Second
 	if b.InProcess != nil {

@@ -132,7 +132,7 @@ func (p *pair) run(b *testkit.Broker, topic string, n, unloads int, subscribe fu
 // Two consumers of a subscription must not both handle a message because this library kept it for the one while the
 // broker gave it to the other.
 func TestTwoConsumersDoubleNoMoreThanPlain(t *testing.T) {
-	takesMinutes(t)
+	testkit.TakesLong(t)
 	var table strings.Builder
 	for _, c := range []struct {
 		name    string

@@ -18,7 +18,7 @@ import (
 
 // What was asked for on Shared may go to another consumer, which nobody tells the first.
 func TestWaitingStatForgetsMessagesOfOtherConsumers(t *testing.T) {
-	takesMinutes(t) // ten requests in vain; internal/partition has them in virtual time
+	testkit.TakesLong(t) // ten requests in vain; internal/partition has them in virtual time
 	t.Parallel()
 	const n = 40
 	b := testkit.NewBroker(t)

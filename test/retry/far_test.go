@@ -31,6 +31,7 @@ func behind(t testing.TB, b *testkit.Broker, roundTrip time.Duration) (*testkit.
 
 // A broker that is silent for seven seconds gets each retry once, and nobody is told that it refused one.
 func TestSilentBrokerGetsEachRetryOnce(t *testing.T) {
+	testkit.TakesLong(t)
 	t.Parallel()
 	const n = 200
 	b := testkit.NewBroker(t)
