@@ -1,0 +1,57 @@
+package redelivery
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Goroutines take the turn, and some give up while it is given to them.
+func TestTurnIsHadByOneAtATime(t *testing.T) {
+	turn := newTurn()
+	var having, had atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 2000 {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(20))*time.Microsecond)
+				if turn.take(ctx, nil) == nil {
+					if having.Add(1) > 1 {
+						t.Error("two goroutines have the turn")
+					}
+					had.Add(1)
+					having.Add(-1)
+					turn.give()
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	assert.Positive(t, had.Load())
+	assert.Zero(t, turn.wanted.Load())
+	assert.Empty(t, turn.free)
+}
+
+func TestGateIsIdleOnceShutAndLeft(t *testing.T) {
+	g := newGate()
+	assert.True(t, g.isQuiet())
+	assert.True(t, g.enter())
+	assert.False(t, g.isQuiet())
+	g.shut()
+	assert.False(t, g.enter())
+	select {
+	case <-g.idle:
+		t.Error("a call is under way")
+	default:
+	}
+	g.leave()
+	<-g.idle
+	assert.True(t, g.isQuiet())
+	assert.False(t, g.enter())
+}
