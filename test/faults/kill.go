@@ -95,26 +95,36 @@ func poison(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// restart replaces each process in order when half of the messages are settled.
+// restart replaces each process in order when half of the messages are settled. The next one goes when its substitute
+// has subscribed.
 func restart(ctx context.Context, t *trial) error {
 	begin := 0
-	for {
-		s, ok := t.broker.state(ctx, t.work.topics()[0])
+	err := t.untilBroker(ctx, func(s state) bool {
 		begin = max(begin, s.backlog)
-		if ok && s.backlog <= begin/2 {
-			break
+		return s.backlog <= begin/2
+	})
+	for range t.work.Processes {
+		if err == nil {
+			err = t.end(os.Interrupt)
+		}
+		if err == nil {
+			err = t.startProcess()
+		}
+		if err == nil {
+			err = t.untilBroker(ctx, func(s state) bool { return s.consumers == t.work.Processes })
+		}
+	}
+	return err
+}
+
+// untilBroker waits for a state of the topic.
+func (t *trial) untilBroker(ctx context.Context, reached func(state) bool) error {
+	for {
+		if s, ok := t.broker.state(ctx, t.work.topics()[0]); ok && reached(s) {
+			return nil
 		}
 		if sleep(ctx, 50*time.Millisecond); ctx.Err() != nil {
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
-	for range t.work.Processes {
-		if err := t.end(os.Interrupt); err != nil {
-			return err
-		}
-		if err := t.startProcess(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
