@@ -62,8 +62,9 @@ func compare(b *testing.B, dialect inbox.Dialect, driver, source string) {
 				require.NoError(b, err)
 				require.NoError(b, box.Migrate(b.Context()))
 				if dialect == inbox.Postgres {
-					_, err = db.ExecContext(b.Context(), "INSERT INTO redelivery_inbox SELECT decode(md5(n::text), "+
-						"'hex'), n FROM generate_series(1, $1::int) n", *receipts)
+					_, err = db.ExecContext(b.Context(), "INSERT INTO redelivery_inbox SELECT "+
+						"decode(left(md5((n / 1000)::text), 8) || left(md5(n::text), 24), 'hex'), n "+
+						"FROM generate_series(1, $1::int) n", *receipts)
 					require.NoError(b, err)
 				}
 				rounds(b, db, dialect, size, handlers, box)
