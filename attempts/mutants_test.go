@@ -28,7 +28,6 @@ var mutants = []struct{ rule, file, with, without, says string }{
 	{"a delivery counts once", "../internal/partition/take.go", "m.count += min(1, ^m.count)", "m.count += 2", "deliveries"},
 	{"a lost session has crashed", "sessions.go", "			return r.crashes + 1\n", "			return r.crashes\n", "is handled after"},
 	{"crashes outlive the next handler", "verbs.go", "		r.crashes = l.crashes(*r)\n", "", "is handled after"},
-	{"and a failure", "verbs.go", "crashes: l.crashes(*r), cause: cause}", "cause: cause}", "is handled after"},
 	{"a message waits until its session lives or is lost", "verbs.go", "		r.due = max(r.due, since+x.lease+1)\n", "		_, _ = x, since\n", "is handled after"},
 	{"a session that is heard lives", "state.go", "now-x.heard > x.lease }", "now-x.heard > x.lease/9 }", "is dead after"},
 	{"what is settled is not handed out", "../internal/partition/arrive.go", "if p.entryAt(at) == nil && p.settled.hasEntry(at) {", "if false {", "which has settled it"},

@@ -143,7 +143,7 @@ func (p *process) handedOver(d partition.Delivery, o *object) {
 	e, i := int(d.ID.Entry), int(d.ID.Index)
 	p.checkHandOver(d, o)
 	p.w.entries[e].before[i].deliveries++
-	p.has[e][i] = held{has: true, hand: d.Hand, count: d.Count}
+	p.has[e][i] = held{has: true, hand: d.Hand, count: d.Count, crossed: p.has[e][i].crossed}
 	if p.w.limit > 0 && p.mayHandle(e, i) {
 		p.handle(e, i)
 	}
@@ -242,7 +242,7 @@ func (p *process) nack(e, i int) {
 		w.fail("a nack of %d.%d had no effect: %v", e, i, err)
 	}
 	p.fails(e, i, now()+delay.Milliseconds())
-	p.has[e][i] = held{hand: m.hand, count: m.count}
+	p.has[e][i] = held{hand: m.hand, count: m.count, crossed: m.crossed}
 	if r, ok := p.log.Find(key); ok {
 		d.Count = max(d.Count, r.Count)
 	}

@@ -20,16 +20,26 @@ func (k *known) add(other known) {
 	}
 }
 
+// truths returns what the changes of a frame should say: what they do, and of failures here what is true.
+func (p *process) truths(f *frame) (all []known) {
+	for _, c := range f.changes {
+		k := known{c.count, now() + c.delay}
+		k.add(p.own[c.Entry][c.Index])
+		all = append(all, k)
+	}
+	return all
+}
+
 // learn notes what a frame says, once more and in other words than package attempts.
-func (p *process) learn(r read) {
-	for _, c := range r.changes {
+func (p *process) learn(r read, truths []known) {
+	for n, c := range r.changes {
 		e, i := int(c.Entry), int(c.Index)
 		if c.removed {
 			p.known[e][i] = known{}
 			continue
 		}
-		p.known[e][i].add(known{c.count, r.time + c.delay})
-		if own := &p.own[e][i]; r.session == p.log.id && c.count >= own.count {
+		p.known[e][i].add(truths[n])
+		if own := &p.own[e][i]; r.session == p.log.id && truths[n].count >= own.count {
 			*own = known{}
 		}
 	}
@@ -90,8 +100,8 @@ func (p *process) checkDead(e, i int) {
 }
 
 // complete goes on with a world fairly: processes run, what is written is read, what is sent arrives, the application
-// settles what it gets. With a limit the first message crashes each process whose handler gets it. Then everything has
-// to be acknowledged at the broker.
+// settles what it gets. With a limit the first message crashes a process or fails, in turn. Then everything has to be
+// acknowledged at the broker.
 func (w *world) complete() {
 	fair := *w.kind
 	fair.lag = false
@@ -147,6 +157,8 @@ func (p *process) work() {
 				}
 				switch {
 				case !m.has || p.w.limit > 0 && !m.handled:
+				case p.w.limit > 0 && e == 0 && i == 0 && p.w.entries[0].before[0].deliveries%2 == 0:
+					p.nack(e, i)
 				case p.w.limit > 0 && e == 0 && i == 0:
 					p.w.crash(p)
 					p.w.start(p.number)

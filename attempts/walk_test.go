@@ -43,7 +43,7 @@ var skipped = map[string]bool{
 	"Group.outcomes": true, "entry.block": true, "reading.total": true, "entryAck.settledAt": true, "entryAck.settledIn": true,
 	"Log.client": true, "Log.o": true, "Log.opened": true, "Log.life": true, "Log.end": true, "Log.stats": true,
 	"Log.toldSlow": true, "Log.most": true, "Log.mu": true, "Log.once": true, "state.since": true,
-	"world.kind": true, "world.frames": true, "world.began": true, "process.w": true,
+	"world.kind": true, "world.frames": true, "world.truths": true, "world.began": true, "process.w": true,
 }
 
 const (

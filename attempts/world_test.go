@@ -58,6 +58,7 @@ type world struct {
 	began     time.Time
 	entries   []*entry
 	frames    []read
+	truths    [][]known   // of each frame's changes: what they should say
 	processes [2]*process // nil for one that does not run
 	active    int         // of a Failover subscription
 	sessions  SessionID   // that began
@@ -152,6 +153,7 @@ func (p *process) publish() {
 		w := p.w
 		r := read{frame: decoded, at: position{1, int64(len(w.frames)) + 1}, time: now(), now: now()}
 		w.frames = append(w.frames, r)
+		w.truths = append(w.truths, p.truths(f))
 		w.reader.apply(r)
 		p.log.sent(&link{}, f, places, r.at.id())
 	}
@@ -163,7 +165,7 @@ func (p *process) follow() {
 		r := p.w.frames[p.read]
 		r.now = now() + 2
 		p.log.take(r)
-		p.learn(r)
+		p.learn(r, p.w.truths[p.read])
 	}
 }
 
