@@ -200,8 +200,8 @@ func (a *attemptLog) count(d *partition.Delivery) {
 	}
 }
 
-// stands reports whether a message is handed out again now. If not it waits: another consumer has failed on it since, or
-// may have it in a handler.
+// stands reports whether a message is handed out again now. If not it waits: another consumer has failed on it since,
+// or may have it in a handler.
 func (c *Consumer) stands(d *partition.Delivery) bool {
 	if c.attempts == nil || !d.Again && !d.FromMemory { // of a new copy all is known
 		return true

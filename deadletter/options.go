@@ -162,6 +162,7 @@ func (o *ReplayOptions) same() json.RawMessage {
 		*names = slices.Sorted(slices.Values(*names))
 	}
 	filter.After, filter.Before = filter.After.UTC(), filter.Before.UTC()
-	data, _ := json.Marshal(chosen{to, o.Topic, o.Routing, filter, o.Max, o.MaxReplays, keys, namespaces, edit}) // cannot fail
+	c := chosen{to, o.Topic, o.Routing, filter, o.Max, o.MaxReplays, keys, namespaces, edit}
+	data, _ := json.Marshal(c) // cannot fail
 	return data
 }

@@ -20,7 +20,8 @@ type UnfinishedError struct {
 }
 
 func (e *UnfinishedError) Error() string {
-	return fmt.Sprintf("%v: run %s of %s has options %s", ErrUnfinished, e.Run, e.Started.Format(time.DateTime), e.options)
+	return fmt.Sprintf("%v: run %s of %s has options %s", ErrUnfinished, e.Run, e.Started.Format(time.DateTime),
+		e.options)
 }
 
 func (e *UnfinishedError) Unwrap() error { return ErrUnfinished }

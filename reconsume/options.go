@@ -56,8 +56,8 @@ type Options struct {
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema
 	// are replaced. Retries are batched by key (BatcherBuilderType is always KeyBasedBatchBuilder), so that a
 	// Key_Shared consumer gets only its own keys. Dead letters are published one per batch, unless you set a batching
-	// option here. pulsar-client-go writes no ordering key on a batch, so retries with one are not batched, nor are dead
-	// letters with one, unless there is a Schema. Messages of more than 1 MiB, properties included, and empty ones
+	// option here. pulsar-client-go writes no ordering key on a batch, so retries with one are not batched, nor are
+	// dead letters with one, unless there is a Schema. Messages of more than 1 MiB, properties included, and empty ones
 	// without encryption have producers of their own, with chunking and without batching and compression. If
 	// ProducerAccessMode allows only one producer, they do not, only one of several replicas can publish, and a warning
 	// is logged. With Encryption, pulsar-client-go hands out an empty payload as ciphertext unless it was in a batch:

@@ -73,8 +73,8 @@ func (r *run) isBegun(t task) bool {
 	return false
 }
 
-// hasToFinish reports whether messages of begun batches are prefetched or wait for their keys, and whether there is time
-// for all of them: a part would repeat even more.
+// hasToFinish reports whether messages of begun batches are prefetched or wait for their keys, and whether there is
+// time for all of them: a part would repeat even more.
 func (r *run) hasToFinish() bool {
 	n := r.consumer.Stats().Arriving + r.lanes.readyNow()
 	return n > 0 && r.isInTime(n)

@@ -56,8 +56,8 @@ func (r *run) all() []*slot {
 	return slices.Clone(r.slots)
 }
 
-// isAtWork reports whether a handler still has a message that was redelivered. No second handler gets it: it waits until
-// the first one returns, whose result settles it, or is known to be stuck.
+// isAtWork reports whether a handler still has a message that was redelivered. No second handler gets it: it waits
+// until the first one returns, whose result settles it, or is known to be stuck.
 func (r *run) isAtWork(t task) bool {
 	if t.msg.RedeliveryCount() == 0 {
 		return false

@@ -15,8 +15,8 @@ import (
 func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
 	o := earlier.Options
 	if earlier.Edited {
-		return fmt.Errorf("%w: run %s of %s; it edits letter %s, and the same edit on the page of redelivery ui continues "+
-			"it; with -new your command abandons it", deadletter.ErrUnfinished, earlier.Run,
+		return fmt.Errorf("%w: run %s of %s; it edits letter %s, and the same edit on the page of redelivery ui "+
+			"continues it; with -new your command abandons it", deadletter.ErrUnfinished, earlier.Run,
 			earlier.Started.Format(time.DateTime), strings.Join(o.Filter.IDs, ", "))
 	}
 	command := []string{"redelivery dlq replay", quoted(short(d.topic))}

@@ -123,7 +123,7 @@ func TestFailingMessageIsDeadLetterAtItsLimit(t *testing.T) {
 					way.Fail(c, testkit.Receive(t, c))
 				}
 				b.Unload(topic)
-				receiving, stop := context.WithCancel(context.Background())
+				receiving, stop := context.WithCancel(t.Context())
 				defer stop()
 				go func() {
 					if msg, err := c.Receive(receiving); err == nil {

@@ -13,7 +13,8 @@ import (
 const leaking = "REDELIVERY_TEST_LEAKING"
 
 // InOwnProcess runs a test in a process of its own, where goroutines may leak: upstream's outlive Unsubscribe, and
-// Close of a pattern's consumer does not wait for the goroutine that looks for topics. It reports false in that process.
+// Close of a pattern's consumer does not wait for the goroutine that looks for topics. It reports false in that
+// process.
 func InOwnProcess(t *testing.T) bool {
 	if os.Getenv(leaking) != "" {
 		return false
