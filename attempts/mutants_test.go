@@ -19,7 +19,7 @@ var withMutants = flag.Bool("mutants", false, "remove each rule in turn, and see
 var mutants = []struct{ rule, file, with, without, says string }{
 	{"a copy waits as long as the log says", "../internal/partition/arrive.go", "		if c.Wait <= 0 {", "		if true {", "before a delay"},
 	{"of the same count the later due time holds", "merge.go", "if a.due < b.due {", "if false {", "before a delay"},
-	{"a delay of another session counts for a message that was here", "verbs.go", "if r.clock == l.id || r.clock == 0 {", "if true {", "before a delay"},
+	{"a delay of another session counts for a message that was here", "arrive.go", "if r.clock == l.id || r.clock == 0 {", "if true {", "before a delay"},
 	{"a hand-over is taken back", "../internal/partition/nack.go", "		g.wait(now, m, add(now, wait))\n	}\n	return wait <= 0", "	}\n	return true", "before a delay"},
 	{"a record has the delay", "verbs.go", "at + max(0, min(delay, maxDelay)).Milliseconds() + 1", "at + 1", "before a delay"},
 	{"the higher count holds", "merge.go", "	if a.isBefore(b) {", "	if b.isBefore(a) {", "which knows"},
@@ -28,7 +28,7 @@ var mutants = []struct{ rule, file, with, without, says string }{
 	{"a delivery counts once", "../internal/partition/take.go", "m.count += min(1, ^m.count)", "m.count += 2", "deliveries"},
 	{"a lost session has crashed", "sessions.go", "			return r.crashes + 1\n", "			return r.crashes\n", "is handled after"},
 	{"crashes outlive the next handler", "verbs.go", "		r.crashes = l.crashes(*r)\n", "", "is handled after"},
-	{"a message waits until its session lives or is lost", "verbs.go", "		r.due = max(r.due, since+x.lease+1)\n", "		_, _ = x, since\n", "is handled after"},
+	{"a message waits until its session lives or is lost", "arrive.go", "		r.due = max(r.due, since+x.lease+1)\n", "		_, _ = x, since\n", "is handled after"},
 	{"a session that is heard lives", "state.go", "now-x.heard > x.lease }", "now-x.heard > x.lease/9 }", "is dead after"},
 	{"what is settled is not handed out", "../internal/partition/arrive.go", "if p.entryAt(at) == nil && p.settled.hasEntry(at) {", "if false {", "which has settled it"},
 	{"a request is repeated", "../internal/partition/request.go", "r.partition.sendAgain(first.id)\n	g.clock.Set(&r.timer, now+r.pause())\n", "r.partition.sendAgain(first.id)\n", "is stuck"},
