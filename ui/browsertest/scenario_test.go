@@ -154,7 +154,7 @@ func TestBrokerThatGoesAwayAndComesBack(t *testing.T) {
 	s.enter(second, `input[name=rate]`, "20")
 	s.click(second, `button[value="replay"]`)
 	s.click(second, "form[action=do] button")
-	s.text(second, "#job", "running")
+	s.wait(second, `/running [1-9]/.test(document.querySelector("#job")?.textContent)`, "the first letters")
 	s.goAway()
 	s.text(ctx, "#trouble", "The broker does not answer since")
 	s.text(ctx, "#overview", s.name)
