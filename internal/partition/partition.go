@@ -1,6 +1,9 @@
 package partition
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Partition is one topic, or one partition of a topic, as this consumer sees it.
 type Partition struct {
@@ -123,11 +126,7 @@ func (g *Group) Gone(topic string) {
 	g.clock.Stop(&p.request.timer)
 	g.clock.Stop(&p.settled.timer)
 	delete(g.partitions, topic)
-	for ledger := range p.ledgers {
-		if g.ledgers[ledger] == p {
-			delete(g.ledgers, ledger)
-		}
-	}
+	maps.DeleteFunc(g.ledgers, func(_ int64, of *Partition) bool { return of == p })
 }
 
 // Leave forgets the partitions of a source whose topic is no longer this consumer's.
@@ -141,6 +140,7 @@ func (g *Group) Leave(source any) {
 
 // Forget forgets everything, for a Seek.
 func (g *Group) Forget() {
+	clear(g.ledgers)
 	for topic := range g.partitions {
 		g.Gone(topic)
 	}

@@ -93,7 +93,7 @@ func (g *Group) send(now time.Duration, r *request) {
 	}
 	first := slices.MinFunc(waiting, func(a, b *message) int { return a.place().compare(b.place()) })
 	r.open, r.begun, r.more, r.mark = true, false, false, g.reading.at(now)
-	if r.tries++; g.connected != g.epoch { // the broker may not get it
+	if r.tries++; !r.partition.isAnswering() {
 		r.tries = min(r.tries, inVain-1)
 	}
 	if g.o.hasOthers() {
@@ -134,11 +134,17 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 		r.end()
 	case r.open && silent < r.pause() && !r.isMissing():
 		g.clock.Set(&r.timer, now+r.pause()-silent)
-	case r.tries >= inVain && g.connected == g.epoch:
+	case r.tries >= inVain && p.isAnswering():
 		g.giveUpAsked(now, r)
 	default:
 		g.send(now, r)
 	}
+}
+
+// isAnswering reports whether the broker gets requests and answers them: all partitions have a connection, and on
+// Failover this consumer is the partition's active one.
+func (p *Partition) isAnswering() bool {
+	return p.group.connected == p.group.epoch && (p.active == 0 || p.floor < p.active)
 }
 
 // isUnsent reports whether an entry was not requested, since the broker sends it by itself.

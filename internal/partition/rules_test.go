@@ -275,6 +275,26 @@ func TestRequestsInVainEndOnceThePartitionIsConnected(t *testing.T) {
 	assert.False(t, ok, "nothing is left to do")
 }
 
+// The application may still acknowledge it.
+func TestRequestsInVainGoOnWhileAnotherConsumerIsActive(t *testing.T) {
+	f := newFixture(Options{Kind: Failover})
+	f.reach(Asked)
+	f.Activate(f.now, "A", "source", false)
+	f.due()
+	f.Wait(f.now)
+	f.Connected()
+	for range 3 * inVain {
+		f.passes()
+	}
+	assert.Equal(t, Asked, f.state())
+	f.Activate(f.now, "A", "source", true)
+	f.Connected()
+	for range 3 * inVain {
+		f.passes()
+	}
+	assert.Equal(t, Unseen, f.state())
+}
+
 // A busy application may have the answer in its queue.
 func TestRequestIsNotRepeatedWhileTheApplicationDoesNotRead(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
@@ -532,6 +552,20 @@ func TestBareIDOfASharedLedgerIsRefused(t *testing.T) {
 	_, _, err = f.Nack(f.now, Failure{ID: bare, Hand: AnyHand})
 	require.ErrorIs(t, err, ErrAmbiguous)
 	f.settles(t, shadow)
+}
+
+// The ledger of a message that was forgotten is not taken for another topic's after a Seek.
+func TestBareIDAfterASeekNamesItsMessage(t *testing.T) {
+	f := newFixture(Options{Kind: Failover})
+	f.arrivesAs(of0, 1, nil)
+	m, _ := f.find(of0)
+	f.forget(f.now, m)
+	f.Forget()
+	f.arrivesAs(of0, 1, nil)
+	bare := of0
+	bare.Topic = ""
+	_, _, err := f.Nack(f.now, Failure{ID: bare, Hand: AnyHand})
+	assert.NoError(t, err)
 }
 
 // An operator moves the cursor back: the broker closes the connection and sends settled messages again. A lost

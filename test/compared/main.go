@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -137,9 +138,7 @@ func keep(version string, results map[string]result) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	for name, r := range results {
-		all[name] = r
-	}
+	maps.Copy(all, results)
 	text, err := json.MarshalIndent(all, "", " ")
 	if err != nil {
 		return err
