@@ -193,8 +193,11 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	return m
 }
 
-// edited is the letter with another payload.
+// edited is the letter with another payload; e is nil for its own.
 func (l *Letter) edited(e *Edit) *Letter {
+	if e == nil {
+		return l
+	}
 	x := *l
 	x.Payload, x.Size, x.Null = e.Payload, len(e.Payload), false
 	x.Properties = maps.Clone(l.Properties)

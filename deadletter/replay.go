@@ -254,10 +254,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 		r.stay = nil
 	}
 	l.to = topic
-	out := l
-	if r.o.Edit != nil {
-		out = l.edited(r.o.Edit)
-	}
+	out := l.edited(r.o.Edit)
 	p, err := r.publisher(ctx, topic, out, schema)
 	if err != nil {
 		left = r.o.refusal(err)
