@@ -241,7 +241,7 @@ func TestJavaDeadLettersOfAPartition(t *testing.T) {
 	_, err := deadletter.Open(b.client,
 		deadletter.Options{Topic: "orders-partition-1-billing-DLQ", Admin: deadletter.Admin{URL: b.admin}})
 	require.ErrorIs(t, err, deadletter.ErrUnopenable)
-	require.ErrorContains(t, err, `"-partition-" within a name, as in persistent://public/default/orders-partition-1-billing-DLQ`)
+	require.ErrorContains(t, err, `"-partition-" in persistent://public/default/orders-partition-1-billing-DLQ`)
 	for _, name := range []string{"orders-billing-DLQ", "orders-partitions-billing-DLQ"} {
 		_, err = deadletter.Open(b.client, deadletter.Options{Topic: name})
 		require.NoError(t, err)

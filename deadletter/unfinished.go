@@ -10,8 +10,8 @@ import (
 
 // UnfinishedError describes the earlier Replay of an ErrUnfinished.
 type UnfinishedError struct {
-	Run     string // the replay's id
-	Started time.Time
+	Run     string    // the replay's id
+	Started time.Time // when it began
 	// Options continue the replay. Fields with their defaults are zero, and Encryption has only the names of its keys.
 	Options ReplayOptions
 	Edited  bool // Options.Edit is needed too
@@ -24,6 +24,7 @@ func (e *UnfinishedError) Error() string {
 		e.options)
 }
 
+// Unwrap returns ErrUnfinished.
 func (e *UnfinishedError) Unwrap() error { return ErrUnfinished }
 
 // unfinished returns the error of a replay with other options than those that the journal has.
