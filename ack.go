@@ -77,7 +77,7 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 	began := c.lock()
 	var a partition.Ack
 	standing, err := c.group.BeginAck(began, n.ID, &a)
-	c.unlock(began)
+	c.unlockAndAct(began)
 	switch {
 	case err != nil:
 	case standing == partition.AlreadySettled:
@@ -102,7 +102,7 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 func (c *Consumer) settleEntry(id partition.ID) {
 	now := c.lock()
 	_ = c.group.SettleEntry(now, id) // an ambiguous id was refused before
-	c.unlock(now)
+	c.unlockAndAct(now)
 }
 
 // ackID returns the id that acknowledges a message.
@@ -120,7 +120,7 @@ func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome
 	}
 	now := c.lock()
 	again := c.group.EndAck(now, a, outcome)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	if again != nil {
 		c.ackAgain(*again)
 	}
@@ -164,7 +164,7 @@ func (c *Consumer) ackCumulative(n name) error {
 	began := c.now()
 	now := c.lock()
 	d, again, err := c.group.Upto(n.ID)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c *Consumer) ackCumulative(n name) error {
 	}
 	now = c.lock()
 	err = c.group.SettleUpto(now, n.ID)
-	for _, d := range c.unlock(now).Settled {
+	for _, d := range c.unlockAndAct(now).Settled {
 		c.acked(n, nil, &d, began, nil)
 	}
 	return err

@@ -108,7 +108,7 @@ func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Con
 		}
 		lists[consumer].acks = append(lists[consumer].acks, listedAck{n, a, nil})
 	}
-	c.unlock(now)
+	c.unlockAndAct(now)
 	return lists
 }
 

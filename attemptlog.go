@@ -219,7 +219,7 @@ func (c *Consumer) stands(d *partition.Delivery) bool {
 	}
 	now := c.lock()
 	stands := c.group.Recall(now, d, r.Count, wait)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	return stands
 }
 
@@ -227,8 +227,8 @@ func keyOf(id partition.ID) attempts.Key {
 	return attempts.Key{Topic: id.Topic, Ledger: id.Ledger, Entry: id.Entry, Index: max(0, id.Index)}
 }
 
-// fails notes that the application failed on a message. It may have acknowledged it since.
-func (c *Consumer) fails(d *partition.Delivery, delay time.Duration, how nacking) {
+// noteFailure notes that the application failed on a message. It may have acknowledged it since.
+func (c *Consumer) noteFailure(d *partition.Delivery, delay time.Duration, how nacking) {
 	if c.attempts == nil {
 		return
 	}

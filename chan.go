@@ -87,7 +87,7 @@ func (c *Consumer) offer(d *partition.Delivery, msg pulsar.Message) (sent bool) 
 			} else {
 				c.group.PutBack(now, *d)
 			}
-			c.unlock(now)
+			c.unlockAndAct(now)
 		}()
 		if stale {
 			return false

@@ -110,7 +110,7 @@ func (c *Consumer) abandon() {
 
 // begin begins to drive the inner consumer.
 func (c *Consumer) begin(inner pulsar.Consumer) {
-	c.inner.now.Store(&inner)
+	c.inner.consumer.Store(&inner)
 	c.polls.Store(c.settings.isWrapped || c.options.TopicsPattern != "")
 	c.reader = upstream.NewReader(c.ended, inner, c.inner.ahead, c.receiveFailed)
 	context.AfterFunc(c.ended, func() {
@@ -134,21 +134,21 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 // outer returns what the application's interceptors and listeners get in place of the inner consumer or one of its
 // children.
 func (c *Consumer) outer(inner pulsar.Consumer) pulsar.Consumer {
-	if c.inner.now.Load() == nil { // Subscribe has not returned
+	if c.inner.consumer.Load() == nil { // Subscribe has not returned
 		return inner
 	}
 	return c
 }
 
 // current returns the inner consumer; after GiveBack it is closed.
-func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
+func (c *Consumer) current() pulsar.Consumer { return *c.inner.consumer.Load() }
 
 // Name returns the name of the consumer.
 func (c *Consumer) Name() string { return c.current().Name() }
 
 // consumerName is Name, and "" before Subscribe has returned.
 func (c *Consumer) consumerName() string {
-	if inner := c.inner.now.Load(); inner != nil {
+	if inner := c.inner.consumer.Load(); inner != nil {
 		return (*inner).Name()
 	}
 	return ""

@@ -93,7 +93,7 @@ func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason erro
 	}
 	x := leaver{id: d.ID, hand: d.Hand, count: max(1, deliveries) - 1, attempts: deliveries}
 	if c.givesBack(d, &x, partition.Failure{Delay: delay, Uncounted: !had, Note: givenUp{reason}}) && had {
-		c.fails(&d, delay, nacking{reason: why})
+		c.noteFailure(&d, delay, nacking{reason: why})
 	}
 	c.leaveAside(x, "dead letter", func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 		publishing.Of(ctx).For(because)
@@ -106,7 +106,7 @@ func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, s
 	until := time.Now().Add(delay)
 	x := leaver{id: d.ID, hand: d.Hand, count: d.Count, attempts: d.Count + 1}
 	if c.givesBack(d, &x, partition.Failure{Delay: delay, Uncounted: snoozed}) && !snoozed {
-		c.fails(&d, delay, nacking{})
+		c.noteFailure(&d, delay, nacking{})
 	}
 	c.leaveAside(x, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
@@ -124,7 +124,7 @@ func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failur
 	}
 	now := c.lock()
 	_, had, _ = c.group.Nack(now, f)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	if !had {
 		x.msg = nil
 	}

@@ -46,7 +46,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	i, known, _ := c.group.Find(n.ID, n.hand)
 	kept := c.group.IndexAcks() == partition.KeptIndexAcks
 	settled := !known && isTracked(msg) && c.group.IsSettled(n.ID)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	if !known || !n.own {
 		i.Count = max(i.Count, countOf(msg))
 	}
@@ -102,7 +102,7 @@ func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	}
 	now := c.lock()
 	i, known, _ := c.group.Find(n.ID, n.hand)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	if known {
 		return i.Count
 	}

@@ -16,8 +16,8 @@ import (
 
 // inner is the inner consumer. GiveBack closes it, and the next Receive subscribes another one in its place.
 type inner struct {
-	now   atomic.Pointer[pulsar.Consumer]
-	again func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
+	consumer atomic.Pointer[pulsar.Consumer]
+	again    func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
 	// subscribes to the main topic without the retry topic; nil if that cannot be
 	main          func() (pulsar.Consumer, error)
 	hasRetryTopic bool // beside the main topics
@@ -87,7 +87,7 @@ func (c *Consumer) goAway() error {
 	now := c.lock()
 	c.listening.Store(true)
 	c.group.GiveBack(now)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	c.emptyChannel()
 	return nil
 }
@@ -127,7 +127,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 		c.inner.back = back
 		now := c.lock()
 		c.group.Lost(now) // before the broker sends anything
-		c.unlock(now)
+		c.unlockAndAct(now)
 		go func() {
 			consumer, err := c.inner.again()
 			if err == nil && !c.replace(consumer) {
@@ -160,6 +160,6 @@ func (c *Consumer) replace(consumer pulsar.Consumer) bool {
 	if c.isOver() {
 		return false
 	}
-	c.inner.now.Store(&consumer)
+	c.inner.consumer.Store(&consumer)
 	return true
 }

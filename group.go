@@ -12,14 +12,14 @@ import (
 // now returns the time as the group counts it.
 func (c *Consumer) now() time.Duration { return time.Since(c.start) }
 
-// lock locks the group and returns the time. unlock must follow.
+// lock locks the group and returns the time. unlockAndAct must follow.
 func (c *Consumer) lock() time.Duration {
 	c.mu.Lock()
 	return c.now()
 }
 
-// unlock lets timers go off, unlocks the group, and carries out its decisions.
-func (c *Consumer) unlock(now time.Duration) partition.Decisions {
+// unlockAndAct lets timers go off, unlocks the group, and carries out its decisions.
+func (c *Consumer) unlockAndAct(now time.Duration) partition.Decisions {
 	decisions := c.group.Due(now)
 	c.setAlarm(now)
 	ready := c.group.IsReady()
@@ -82,7 +82,7 @@ func (c *Consumer) alarmOver() {
 	if c.waiting {
 		quiet = now - c.waits
 	}
-	c.unlock(now)
+	c.unlockAndAct(now)
 	if quiet >= checkTime {
 		c.idle(quiet)
 	}

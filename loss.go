@@ -98,7 +98,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
 	if i.Current && i.Stale && !i.Busy {
 		c.group.GiveUpStale(now, i.Delivery)
 	}
-	c.unlock(now)
+	c.unlockAndAct(now)
 	if err == nil && (!i.Current || i.Stale && !i.Busy) {
 		err = fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
 	}
@@ -129,6 +129,6 @@ func (c *Consumer) Keep(msg pulsar.Message) (fits bool, err error) {
 	cp.Size, cp.Buffer = upstream.Weigh(body)
 	now := c.lock()
 	fits = c.group.Hold(n.ID, n.hand, &cp)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	return fits, nil
 }

@@ -13,11 +13,23 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
+// The way of a nack: Nack and its variants call nackAs, which asks the policy for the delay (nackDelay) and chooses.
+// The message
+//   - becomes a dead letter, if this was its last delivery, or if it would expire before its delay is over
+//     (deadletters.go),
+//   - goes to the retry topic, if its delay is long and WithNackRetryTopic says so (retry.go),
+//   - or waits in the machine: partition.Group.Nack.
+//
+// When the delay is over, the alarm calls unlockAndAct (group.go). Group.Due either makes the message ready, and
+// Receive gets it from Group.Take (receive.go), or asks the broker for it (Consumer.request), and it comes by
+// Group.Arrive.
+
 // Nack redelivers a message that the application could not process, after the delay that the nack policy gives for its
 // redelivery count (PIP-106). On the last delivery by MaxDeliveries (WithDeadLetterPolicy, or DLQ) the message becomes
-// a dead letter at once. A second nack changes nothing, and neither does a nack of an earlier delivery. Until the
-// message comes back, it may still be acknowledged. A message of a non-persistent topic does not come back. A nil or
-// foreign message is logged and counted in Stats.
+// a dead letter at once. With WithNackRetryTopic a message with a long delay goes to the retry topic, and with
+// WithDeadBeforeTTL one that would expire before its delay is over becomes a dead letter. A second nack changes nothing,
+// and neither does a nack of an earlier delivery. Until the message comes back, it may still be acknowledged. A message
+// of a non-persistent topic does not come back. A nil or foreign message is logged and counted in Stats.
 func (c *Consumer) Nack(msg pulsar.Message) {
 	c.failNack(c.nackMessage(msg, nacking{}))
 }
@@ -70,7 +82,7 @@ func (c *Consumer) NackID(id pulsar.MessageID) {
 	}
 	now := c.lock()
 	held, err := c.group.HeldOf(n.ID)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	c.failNack(err)
 	if len(held) == 0 && err == nil {
 		c.failNack(c.nack(n, nil, nacking{}))
@@ -111,7 +123,7 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	now := c.lock()
 	i, known, err := c.group.Find(n.ID, n.hand)
 	settled := !known && c.group.IsSettled(n.ID)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	switch {
 	case err != nil:
 		return err
@@ -169,7 +181,7 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	now := c.lock()
 	d, had, err := c.group.Nack(now, f)
 	i, waits, _ := c.group.Find(f.ID, partition.AnyHand)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	switch {
 	case err != nil:
 		return err
@@ -179,7 +191,7 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 		if msg != nil && i.Body == nil {
 			c.warnOfLimit(d.ID.Topic, n.object)
 		}
-		c.fails(&d, delay, how)
+		c.noteFailure(&d, delay, how)
 		c.nacked(d, msg, delay, how)
 	}
 	return nil
@@ -222,7 +234,7 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 	}
 	now := c.lock()
 	has, err := c.group.Touch(now, n.ID, n.hand)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	if err == nil && !has {
 		err = fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
 	}
@@ -241,13 +253,13 @@ func (c *Consumer) RedeliverNow() (n int) {
 	}
 	now := c.lock()
 	n = c.group.RedeliverNow(now)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	return n
 }
 
 // timedOut reports that the ack timeout of a message is over, which is due now.
 func (c *Consumer) timedOut(d partition.Delivery) {
-	c.fails(&d, 0, nacking{reason: errTimedOut})
+	c.noteFailure(&d, 0, nacking{reason: errTimedOut})
 	if c.observer.Settled != nil {
 		e := c.settledEvent(&d, nil, TimedOut, c.now())
 		c.told.add(c, func() { c.observer.Settled(e) })

@@ -36,7 +36,7 @@ func (c *Consumer) handedOver(d *partition.Delivery, msg pulsar.Message) {
 		timeout := policy.Next(d.Count)
 		now := c.lock()
 		c.group.StartTimeout(now, d.ID, d.Hand, timeout)
-		c.unlock(now)
+		c.unlockAndAct(now)
 	}
 	c.delivered(e)
 }
@@ -96,7 +96,7 @@ func (c *Consumer) take(d *partition.Delivery) (ok bool) {
 	}
 	now := c.lock()
 	ok = c.group.Take(now, c.reader.Has(), d)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	return ok
 }
 
@@ -116,7 +116,7 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 	}
 	verdict, again := c.group.Arrive(now, &cp, d)
 	isKept := verdict == partition.Noted && c.group.IsKept(cp.ID)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	c.blocked.ends()
 	switch verdict {
 	case partition.Deliver:
@@ -164,12 +164,12 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 func (c *Consumer) wait(ctx context.Context) error {
 	now := c.lock()
 	if c.isReady.Load() {
-		c.unlock(now)
+		c.unlockAndAct(now)
 		return nil
 	}
 	c.group.Wait(now)
 	c.waiting, c.waits = true, now
-	c.unlock(now)
+	c.unlockAndAct(now)
 	var err error
 	select {
 	case cm, open := <-c.reader.Wait():
@@ -189,7 +189,7 @@ func (c *Consumer) wait(ctx context.Context) error {
 	if err != nil {
 		c.group.Unwait(now)
 	}
-	c.unlock(now)
+	c.unlockAndAct(now)
 	return err
 }
 
@@ -217,7 +217,7 @@ func (c *Consumer) refuses(d *partition.Delivery) bool {
 		}
 		now := c.lock()
 		_, _, _ = c.group.Nack(now, partition.Failure{ID: refused.ID, Hand: refused.Hand, Delay: delay})
-		c.unlock(now)
+		c.unlockAndAct(now)
 	})
 	return true
 }

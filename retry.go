@@ -196,7 +196,7 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 	}
 	now := c.lock()
 	i, known, err := c.group.Find(n.ID, n.hand)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	switch {
 	case err != nil:
 		return x, err
@@ -230,13 +230,13 @@ func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (fini
 	now := c.lock()
 	i, known, _ := c.group.Find(x.id, x.hand)
 	if !known || i.Busy || i.Hand != x.hand {
-		c.unlock(now)
+		c.unlockAndAct(now)
 		c.calls.leave()
 		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, x.msg.ID())
 	}
 	var a partition.Ack
 	_, _ = c.group.BeginAck(now, x.id, &a)
-	c.unlock(now)
+	c.unlockAndAct(now)
 	a.Whole = false
 	ctx, note := publishing.With(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -139,7 +139,7 @@ func (c *Consumer) forget() {
 	c.reader.Forget()
 	now := c.lock()
 	c.group.Forget()
-	c.unlock(now)
+	c.unlockAndAct(now)
 	if c.attempts != nil {
 		c.attempts.Reset()
 	}

@@ -78,7 +78,7 @@ func (c *Consumer) Stats() Stats {
 	if c.observer.any {
 		s.OldestWaiting = c.group.Oldest(now)
 	}
-	c.unlock(now)
+	c.unlockAndAct(now)
 	s.Reconnecting = c.hooks.Reconnecting()
 	return s
 }
@@ -112,7 +112,7 @@ func (c *Consumer) idle(time.Duration) {
 	}
 	now := c.lock()
 	n := c.group.Unacknowledged()
-	c.unlock(now)
+	c.unlockAndAct(now)
 	if n < nearLimit || !c.blocked.on.CompareAndSwap(false, true) {
 		return
 	}

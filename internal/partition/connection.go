@@ -47,10 +47,11 @@ func (g *Group) Activate(now time.Duration, topic string, source any, active boo
 	}
 }
 
-// isFresh reports whether the newest delivery of a message is still this consumer's.
-func (m *message) isFresh() bool {
+// isStale reports whether the newest delivery of a message may be another consumer's by now: it is of an earlier epoch
+// than the partition's floor, and no newer copy of it is in upstream's queue.
+func (m *message) isStale() bool {
 	p := m.entry.partition
-	return m.epoch >= max(p.floor, p.group.floor) || p.isComing(m.place())
+	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())
 }
 
 // Sent notes that the broker sent a message, before Arrive is called for it and for whatever upstream received

@@ -19,7 +19,7 @@ func (g *Group) Find(id ID, hand uint64) (i Info, ok bool, err error) {
 	if m == nil || !m.isOpen() {
 		return Info{}, false, err
 	}
-	i = Info{Delivery: g.delivery(m), State: m.state, Stale: !m.isFresh()}
+	i = Info{Delivery: g.delivery(m), State: m.state, Stale: m.isStale()}
 	i.Busy, i.Current = m.busy > 0, m.isWith(hand)
 	i.Begun = len(m.entry.messages) > 1
 	if m.timer.IsSet() && (m.state == Held || m.state == Waiting) {

@@ -38,7 +38,7 @@ func (g *Group) Nack(now time.Duration, f Failure) (Delivery, bool, error) {
 	g.keep(m, &f.Copy)
 	m.uncounted, m.fromHere = f.Uncounted, f.Uncounted
 	if !f.Uncounted {
-		g.fails(now, m)
+		g.noteFailure(now, m)
 	}
 	m.cause, m.note = Nacked, f.Note
 	if g.o.Drops && !f.Uncounted {
@@ -70,8 +70,8 @@ func (g *Group) adopt(f Failure) *message {
 	return m
 }
 
-// fails notes that the application failed on a message.
-func (g *Group) fails(now time.Duration, m *message) {
+// noteFailure notes that the application failed on a message.
+func (g *Group) noteFailure(now time.Duration, m *message) {
 	g.outcomes.add(true)
 	if m.firstFailed == 0 {
 		m.firstFailed = now
@@ -116,12 +116,12 @@ func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
 		return
 	}
 	d := g.delivery(m)
-	if d.Last && m.body != nil && m.isFresh() {
+	if d.Last && m.body != nil && !m.isStale() {
 		g.out.GiveUps = append(g.out.GiveUps, d)
 		return
 	}
 	g.out.TimedOut = append(g.out.TimedOut, d)
-	g.fails(now, m)
+	g.noteFailure(now, m)
 	m.timedOut = true
 	if g.o.Drops {
 		g.drop(m)

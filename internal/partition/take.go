@@ -100,7 +100,7 @@ func (g *Group) Take(now time.Duration, isNew bool, d *Delivery) (ok bool) {
 		m.queued = false
 		switch {
 		case m.state != Ready || m.busy > 0: // settled, or queued again when that call has failed
-		case !m.isFresh():
+		case m.isStale():
 			g.ask(now, m)
 		default:
 			g.newsTurn = true
@@ -115,7 +115,7 @@ func (g *Group) Take(now time.Duration, isNew bool, d *Delivery) (ok bool) {
 
 // makeReady has Take return a message, unless it may be another consumer's by now.
 func (g *Group) makeReady(now time.Duration, m *message) {
-	if m.body == nil || !m.isFresh() {
+	if m.body == nil || m.isStale() {
 		g.ask(now, m)
 		return
 	}
