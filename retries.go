@@ -216,9 +216,8 @@ func (p *preparation) publishRetries() error {
 
 // open makes a Reconsumer by a policy; retries says that the retry topic is read. It creates no producer yet.
 func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
-	prefix := topicname.Full(topicname.Base(o.Topic)) + "-" + o.Subscription
-	o.RetryLetterTopic = topicname.In(o.Topic, cmp.Or(policy.RetryTopic, prefix+pulsar.RetryTopicSuffix))
-	o.DeadLetterTopic = topicname.In(o.Topic, cmp.Or(policy.Topic, prefix+pulsar.DlqTopicSuffix))
+	o.RetryLetterTopic = topicname.In(o.Topic, cmp.Or(policy.RetryTopic, topicname.Retry(o.Topic, o.Subscription)))
+	o.DeadLetterTopic = topicname.In(o.Topic, cmp.Or(policy.Topic, topicname.DeadLetter(o.Topic, o.Subscription)))
 	s.warnOfShortName("the dead letter topic", policy.Topic, o.Topic, beforeShortNames)
 	s.warnOfShortName("the retry topic", policy.RetryTopic, o.Topic, beforeShortNames)
 	if err := cmp.Or(checkPersistent(o.Topic), checkName("the dead letter topic", policy.Topic),

@@ -118,20 +118,24 @@ func (v *visit) exists(topic string) (bool, error) {
 }
 
 // retry returns the retry topic; "" if there is none. It may not exist yet.
-func (v *visit) retry() string { return v.companion(v.RetryTopic, "-RETRY") }
+func (v *visit) retry() string {
+	return v.companion(v.RetryTopic, topicname.Retry(v.Topic, v.Subscription))
+}
 
 // dead returns the dead letter topic; "" if there is none. It may not exist yet.
-func (v *visit) dead() string { return v.companion(v.DeadLetterTopic, "-DLQ") }
+func (v *visit) dead() string {
+	return v.companion(v.DeadLetterTopic, topicname.DeadLetter(v.Topic, v.Subscription))
+}
 
-func (v *visit) companion(named, suffix string) string {
+// companion returns the topic that was named, or else the one with the default name, if that exists.
+func (v *visit) companion(named, byDefault string) string {
 	if named != "" || v.api.URL == "" {
 		return named
 	}
-	name := v.Topic + "-" + v.Subscription + suffix
-	if found, err := v.exists(name); !found || err != nil {
+	if found, err := v.exists(byDefault); !found || err != nil {
 		return ""
 	}
-	return name
+	return byDefault
 }
 
 // existing are those of topics that exist.
@@ -181,8 +185,8 @@ func (v *visit) fill(remedy string) string {
 		"{topic}":        func() string { return v.Topic },
 		"{subscription}": func() string { return v.Subscription },
 		"{namespace}":    func() string { return namespaceOf(v.Topic) },
-		"{retry}":        func() string { return cmp.Or(v.retry(), v.Topic+"-"+v.Subscription+"-RETRY") },
-		"{dead}":         func() string { return cmp.Or(v.dead(), v.Topic+"-"+v.Subscription+"-DLQ") },
+		"{retry}":        func() string { return cmp.Or(v.retry(), topicname.Retry(v.Topic, v.Subscription)) },
+		"{dead}":         func() string { return cmp.Or(v.dead(), topicname.DeadLetter(v.Topic, v.Subscription)) },
 		"{ttl}":          func() string { return seconds(add(v.longest(), v.longest())) },
 		"{milliseconds}": func() string { return fmt.Sprint(v.longest().Milliseconds()) },
 		"{drain}":        func() string { return fmt.Sprint(v.gracePeriod()) },

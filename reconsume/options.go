@@ -101,9 +101,10 @@ func (o Options) withDefaults() (Options, error) {
 	o.Logger = logs.Safe(cmp.Or(o.Logger, slog.Default()))
 	o.warnOfShortName(o.RetryLetterTopic)
 	o.warnOfShortName(o.DeadLetterTopic)
-	prefix := topicname.Base(o.Topic) + "-" + o.Subscription
-	o.RetryLetterTopic = topicname.In(o.Topic, cmp.Or(o.RetryLetterTopic, prefix+pulsar.RetryTopicSuffix))
-	o.DeadLetterTopic = topicname.In(o.Topic, cmp.Or(o.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix))
+	o.RetryLetterTopic = topicname.In(o.Topic,
+		cmp.Or(o.RetryLetterTopic, topicname.Retry(o.Topic, o.Subscription)))
+	o.DeadLetterTopic = topicname.In(o.Topic,
+		cmp.Or(o.DeadLetterTopic, topicname.DeadLetter(o.Topic, o.Subscription)))
 	for name, topic := range map[string]string{"RetryLetterTopic": o.RetryLetterTopic,
 		"DeadLetterTopic": o.DeadLetterTopic} {
 		if !topicname.IsPersistent(topic) {

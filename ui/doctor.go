@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/apache/pulsar-client-go/pulsar"
-
 	"github.com/pulsar-redelivery/redelivery/doctor"
 	"github.com/pulsar-redelivery/redelivery/doctor/service"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
@@ -40,9 +38,8 @@ func (h *Handler) setup(topic, subscription string) doctor.Setup {
 // moved are the names of the retry topic and the dead letter topic of a subscription, which need not exist.
 func (h *Handler) moved(topic, subscription string) (retry, dead string) {
 	s := h.setup(topic, subscription)
-	prefix := topicname.Base(topicname.Full(topic)) + "-" + subscription
-	return topicname.In(topic, cmp.Or(s.RetryTopic, prefix+pulsar.RetryTopicSuffix)),
-		topicname.In(topic, cmp.Or(s.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix))
+	return topicname.In(topic, cmp.Or(s.RetryTopic, topicname.Retry(topic, subscription))),
+		topicname.In(topic, cmp.Or(s.DeadLetterTopic, topicname.DeadLetter(topic, subscription)))
 }
 
 // examinations has the doctor's findings, by topic and subscription.

@@ -115,12 +115,11 @@ func (f *doctorFlags) adopt(c config.Consumer) {
 		s.Policy.MemoryLimit = *c.MemoryLimit
 	}
 	s.InitialSubscriptionName = c.InitialSubscriptionName
-	prefix := s.Topic + "-" + s.Subscription
 	if c.ReconsumeBackoff != nil {
-		s.RetryTopic = topicname.In(s.Topic, cmp.Or(c.RetryTopic, prefix+"-RETRY"))
+		s.RetryTopic = topicname.In(s.Topic, cmp.Or(c.RetryTopic, topicname.Retry(s.Topic, s.Subscription)))
 	}
 	if c.MaxDeliveries > 0 || c.MaxReconsumes > 0 {
-		s.DeadLetterTopic = topicname.In(s.Topic, cmp.Or(c.DeadLetterTopic, prefix+"-DLQ"))
+		s.DeadLetterTopic = topicname.In(s.Topic, cmp.Or(c.DeadLetterTopic, topicname.DeadLetter(s.Topic, s.Subscription)))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // Persistent and NonPersistent begin whole names.
@@ -12,6 +14,17 @@ const Persistent, NonPersistent = "persistent://", "non-persistent://"
 
 // AttemptsSuffix ends the names of topics that have logs of attempts.
 const AttemptsSuffix = "-ATTEMPTS"
+
+// Retry returns the default retry topic of a topic and a subscription, as the Java and Go clients name it. A partitioned
+// topic has one.
+func Retry(topic, subscription string) string {
+	return Base(Full(topic)) + "-" + subscription + pulsar.RetryTopicSuffix
+}
+
+// DeadLetter returns the default dead letter topic of a topic and a subscription. A partitioned topic has one.
+func DeadLetter(topic, subscription string) string {
+	return Base(Full(topic)) + "-" + subscription + pulsar.DlqTopicSuffix
+}
 
 // Full returns the whole name of a topic.
 func Full(name string) string {
