@@ -134,7 +134,8 @@ func (l *Log) session() error {
 }
 
 // connect makes the reader and the writer of the topic. The reader begins where the last one ended, or where all was
-// copied.
+// copied. Other consumers that it needs are closed at its end: pulsar-client-go logs an error if a consumer is closed
+// before it has asked for messages.
 func (l *Log) connect() (c *link, err error) {
 	c = &link{topic: l.o.Topic}
 	partitions, err := l.client.TopicPartitions(l.o.Topic)
@@ -145,8 +146,12 @@ func (l *Log) connect() (c *link, err error) {
 		c.topic = partitions[0]
 	}
 	if !l.o.ReadOnly {
-		if err := l.subscribe(c.topic, awaitConnected); err != nil {
+		consumer, err := l.subscribe(c.topic)
+		if err != nil {
 			return c, fmt.Errorf("subscribing: %w", err)
+		}
+		if consumer != nil {
+			defer consumer.Close()
 		}
 		p, err := l.client.CreateProducer(pulsar.ProducerOptions{Topic: c.topic, DisableBatching: true,
 			SendTimeout:             sendTimeout,
@@ -156,7 +161,10 @@ func (l *Log) connect() (c *link, err error) {
 		}
 		c.producer = p
 	}
-	from, err := l.beginning(c.topic)
+	from, reader, err := l.beginning(c.topic)
+	if reader != nil {
+		defer reader.Close()
+	}
 	if err != nil {
 		return c, fmt.Errorf("reading the last frame: %w", err)
 	}
@@ -193,39 +201,38 @@ func (l *Log) readerName() string {
 const sendTimeout = 10 * time.Second
 
 // beginning returns the id after which to read: of the last frame that was read, or of the checkpoint that the last
-// frame of the topic names.
-func (l *Log) beginning(topic string) (pulsar.MessageID, error) {
+// frame of the topic names. If it needs a reader for that, the caller closes it.
+func (l *Log) beginning(topic string) (from pulsar.MessageID, r pulsar.Reader, err error) {
 	l.mu.Lock()
 	last := l.state.last
 	l.mu.Unlock()
 	if last != (position{}) {
 		l.reconnected()
-		return last.id(), nil
+		return last.id(), nil, nil
 	}
-	r, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: topic, SubscriptionName: l.readerName(),
+	r, err = l.client.CreateReader(pulsar.ReaderOptions{Topic: topic, SubscriptionName: l.readerName(),
 		StartMessageID: pulsar.LatestMessageID(), StartMessageIDInclusive: true,
 		ReceiverQueueSize: 1, Decryption: asItIs()})
-	if err != nil {
-		return nil, err
+	if err != nil { // and r is a typed nil
+		return nil, nil, err
 	}
-	defer r.Close()
 	if !r.HasNext() {
-		return pulsar.EarliestMessageID(), nil
+		return pulsar.EarliestMessageID(), r, nil
 	}
 	ctx, cancel := context.WithTimeout(l.life, lastFrameTime)
 	defer cancel()
 	msg, err := r.Next(ctx)
 	if err != nil {
 		if l.life.Err() != nil {
-			return nil, ErrClosed
+			return nil, r, ErrClosed
 		}
-		return pulsar.EarliestMessageID(), nil //nolint:nilerror // read the new one from its beginning
+		return pulsar.EarliestMessageID(), r, nil //nolint:nilerror // read the new one from its beginning
 	}
 	f, err := decode(msg.Payload())
 	if err != nil || f.checkpoint == (position{}) || !f.checkpoint.before(positionOf(msg.ID())) {
-		return pulsar.EarliestMessageID(), nil //nolint:nilerror // likewise
+		return pulsar.EarliestMessageID(), r, nil //nolint:nilerror // likewise
 	}
-	return f.checkpoint.id(), nil
+	return f.checkpoint.id(), r, nil
 }
 
 // lastFrameTime is how long the last frame of the topic may take. Without it all that there is is read.
@@ -235,29 +242,20 @@ func (p position) id() pulsar.MessageID { return pulsar.NewMessageID(p.ledger, p
 
 func positionOf(id pulsar.MessageID) position { return position{id.LedgerID(), id.EntryID()} }
 
-// subscribe subscribes to the log's own subscription, which it creates, and calls a function with it. If another
-// session is there it does that.
-func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
+// subscribe subscribes to the log's own subscription, which it creates. It returns nil if another session is
+// subscribed.
+func (l *Log) subscribe(topic string) (pulsar.Consumer, error) {
 	c, err := l.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription,
 		Type:                        pulsar.Exclusive,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, EnableZeroQueueConsumer: true,
 		AckWithResponse: true})
 	switch {
 	case err == nil:
+		return c, nil
 	case isBusy(err):
-		return nil
-	default:
-		return err
+		return nil, nil
 	}
-	defer c.Close()
-	return do(c)
-}
-
-// awaitConnected waits for one answer of the broker. pulsar-client-go logs errors if a consumer is closed while it asks
-// for messages, which it does first of all, and, but for a zero-queue consumer, with each message.
-func awaitConnected(c pulsar.Consumer) error {
-	_, _ = c.GetLastMessageIDs() // neither the result matters nor an error: the next call returns that
-	return nil
+	return nil, err
 }
 
 // isBusy reports whether another session is subscribed. pulsar-client-go has no other sign of it; with the same error

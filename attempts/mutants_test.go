@@ -32,7 +32,7 @@ var mutants = []struct{ rule, file, with, without, says string }{
 	{"a session that is heard lives", "state.go", "now-x.heard > x.lease }", "now-x.heard > x.lease/9 }", "is dead after"},
 	{"what is settled is not handed out", "../internal/partition/arrive.go", "if p.entryAt(at) == nil && p.settled.hasEntry(at) {", "if false {", "which has settled it"},
 	{"a request is repeated", "../internal/partition/request.go", "r.partition.sendAgain(first.id)\n	g.clock.Set(&r.timer, now+r.pause())\n", "r.partition.sendAgain(first.id)\n", "is stuck"},
-	{"a stale message is not handed out from memory", "../internal/partition/connection.go", "	return m.epoch >= max(p.floor, p.group.floor) || p.isComing(m.place())\n", "	_ = p\n	return true\n", "to the other"},
+	{"a stale message is not handed out from memory", "../internal/partition/connection.go", "	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())\n", "	_ = p\n	return false\n", "to the other"},
 	{"a passive consumer hands out nothing from memory", "../internal/partition/connection.go", "		p.floor = g.epoch\n", "", "not active"},
 }
 

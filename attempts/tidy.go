@@ -108,7 +108,11 @@ func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
 
 // trim lets the broker delete frames from before a checkpoint. If that fails the next one will.
 func (l *Log) trim(topic string, to position) {
-	err := l.subscribe(topic, func(c pulsar.Consumer) error { return c.AckIDCumulative(to.id()) })
+	c, err := l.subscribe(topic)
+	if c != nil {
+		err = c.AckIDCumulative(to.id())
+		c.Close()
+	}
 	if err != nil {
 		l.o.Logger.Warn("attempts: the log could not be shortened; the next snapshot tries again", "topic", topic,
 			"error", err)

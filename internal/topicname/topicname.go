@@ -15,8 +15,8 @@ const Persistent, NonPersistent = "persistent://", "non-persistent://"
 // AttemptsSuffix ends the names of topics that have logs of attempts.
 const AttemptsSuffix = "-ATTEMPTS"
 
-// Retry returns the default retry topic of a topic and a subscription, as the Java and Go clients name it. A partitioned
-// topic has one.
+// Retry returns the default retry topic of a topic and a subscription, as the Java and Go clients name it. A
+// partitioned topic has one.
 func Retry(topic, subscription string) string {
 	return Base(Full(topic)) + "-" + subscription + pulsar.RetryTopicSuffix
 }
