@@ -119,7 +119,8 @@ func (f *doctorFlags) adopt(c config.Consumer) {
 		s.RetryTopic = topicname.In(s.Topic, cmp.Or(c.RetryTopic, topicname.Retry(s.Topic, s.Subscription)))
 	}
 	if c.MaxDeliveries > 0 || c.MaxReconsumes > 0 {
-		s.DeadLetterTopic = topicname.In(s.Topic, cmp.Or(c.DeadLetterTopic, topicname.DeadLetter(s.Topic, s.Subscription)))
+		s.DeadLetterTopic = topicname.In(s.Topic,
+			cmp.Or(c.DeadLetterTopic, topicname.DeadLetter(s.Topic, s.Subscription)))
 	}
 }
 
