@@ -24,12 +24,13 @@ import (
 // Receive gets it from Group.Take (receive.go), or asks the broker for it (Consumer.request), and it comes by
 // Group.Arrive.
 
-// Nack redelivers a message that the application could not process, after the delay that the nack policy gives for its
-// redelivery count (PIP-106). On the last delivery by MaxDeliveries (WithDeadLetterPolicy, or DLQ) the message becomes
-// a dead letter at once. With WithNackRetryTopic a message with a long delay goes to the retry topic, and with
-// WithDeadBeforeTTL one that would expire before its delay is over becomes a dead letter. A second nack changes nothing,
-// and neither does a nack of an earlier delivery. Until the message comes back, it may still be acknowledged. A message
-// of a non-persistent topic does not come back. A nil or foreign message is logged and counted in Stats.
+// Nack redelivers a message that the application could not process, after the delay that the nack policy gives for
+// its redelivery count (PIP-106). On the last delivery by MaxDeliveries (WithDeadLetterPolicy, or DLQ) the message
+// becomes a dead letter at once. With WithNackRetryTopic a message with a long delay goes to the retry topic, and
+// with WithDeadBeforeTTL one that would expire before its delay is over becomes a dead letter. A second nack changes
+// nothing, and neither does a nack of an earlier delivery. Until the message comes back, it may still be
+// acknowledged. A message of a non-persistent topic does not come back. A nil or foreign message is logged and
+// counted in Stats.
 func (c *Consumer) Nack(msg pulsar.Message) {
 	c.failNack(c.nackMessage(msg, nacking{}))
 }
@@ -147,7 +148,7 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	return c.nackAs(n, msg, d, known, how)
 }
 
-// nackAs nacks a message of which the group knows the delivery d, if known is set.
+// nackAs nacks a message; d is its delivery, and known says that the group has it.
 func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, known bool, how nacking) error {
 	body, _ := d.Body.(pulsar.Message)
 	if !how.snoozed && known && body != nil && c.isLast(d.Count) {
@@ -197,17 +198,18 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	return nil
 }
 
-// largestBatch is more than a batch has messages. An entry that is not known needs room for them.
+// largestBatch is more than a batch has messages. The id of an unknown message beyond it is refused, since the group
+// makes room for the whole batch.
 const largestBatch = 1 << 16
 
-// nackLater has upstream request a message that only upstream can know.
+// nackLater requests, after the delay, a message that only upstream may know.
 func (c *Consumer) nackLater(id pulsar.MessageID, delay time.Duration) {
 	time.AfterFunc(max(0, delay), func() {
 		c.request(partition.Request{Source: c.current(), ID: id})
 	})
 }
 
-// warnOfLimit logs, once, that a message does not fit the memory limit where Wrap cannot say how late it comes.
+// warnOfLimit logs, once, that a nacked message does not fit the memory limit of a wrapped consumer, and comes late.
 func (c *Consumer) warnOfLimit(topic string, id pulsar.MessageID) {
 	if c.settings.isWrapped && c.settings.source != FromBroker {
 		c.limitExceeded.Do(func() {
@@ -241,12 +243,11 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 	return err
 }
 
-// RedeliverNow ends the delays of all messages that wait in this Consumer after a nack, a Snooze or for the time of
-// their retry, and returns how many there are: they are delivered again as soon as the application receives. Call it
+// RedeliverNow ends the delays of all messages that wait in this Consumer, after a nack or a Snooze or until their
+// retry is due, and returns how many there are: they are delivered again as soon as the application receives. Call it
 // when the cause of the failures is mended. The call itself counts nothing: redelivery counts and later delays of the
-// policy stay the same. Ack timeouts go on. Messages that wait at the broker for their time, such
-// as those of the retry topic, still do, and so do those that a Worker with WithKeyOrder keeps. After Close it returns
-// 0.
+// policy stay the same. Ack timeouts go on. Messages that wait at the broker, such as those of the retry topic, keep
+// waiting, and so do those that a Worker with WithKeyOrder keeps. After Close it returns 0.
 func (c *Consumer) RedeliverNow() (n int) {
 	if c.isOver() {
 		return 0

@@ -198,8 +198,9 @@ func (c *Consumer) isUndecryptable(msg pulsar.Message) bool {
 	return c.settings.nacksUndecryptable && msg.GetEncryptionContext() != nil
 }
 
-// refuses keeps a message from the application that cannot be decrypted, or was delivered too often. The broker counts
-// what the siblings of a message failed, so its count alone does not keep one of a batch from its first delivery.
+// refuses reports whether a message is withheld from the application, because it cannot be decrypted or was delivered
+// too often, and nacks it or gives it up. The broker's count of a batch includes failures of its other messages, so a
+// message of a batch is not refused for it before its first delivery here.
 func (c *Consumer) refuses(d *partition.Delivery) bool {
 	msg := d.Body.(pulsar.Message)
 	undecryptable, limit := c.isUndecryptable(msg), c.publisher.maxDeliveries
@@ -222,8 +223,9 @@ func (c *Consumer) refuses(d *partition.Delivery) bool {
 	return true
 }
 
-// receiveError returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive
-// would take messages from under a seek, which hangs then, and keep a zero-queue consumer from being closed.
+// receiveError waits after ErrClosed until the inner consumer is closed, and returns that consumer's own error.
+// Calling its Receive earlier would take messages away during a seek, which then hangs, and keep a zero-queue
+// consumer from closing.
 func (c *Consumer) receiveError(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrClosed) {
 		return err

@@ -19,7 +19,8 @@ import (
 // subscription is the log's own: the broker keeps the messages that it has not acknowledged.
 const subscription = "attempts"
 
-// pauses are those between attempts to reach the topic. Sessions that lost it at once do not all come back at once.
+// pauses are those between attempts to reach the topic. The jitter keeps sessions that lost it together from
+// returning at the same moment.
 var pauses = backoff.WithJitter(backoff.Exponential{Min: 100 * time.Millisecond, Max: 10 * time.Second}, 0.5)
 
 // run reads and writes the log until it is closed.
@@ -47,7 +48,7 @@ func (l *Log) run() {
 	}
 }
 
-// safely is session, but a panic of a client other than pulsar-client-go is an error.
+// safely is session, but a panic is an error: the client may be another than pulsar-client-go's.
 func (l *Log) safely() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -191,8 +192,8 @@ func asItIs() *pulsar.MessageDecryptionInfo {
 	return &pulsar.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume}
 }
 
-// readerName is another one for each reader: pulsar-client-go's own have five letters, and among hundreds two are the
-// same.
+// readerName returns a new name for each reader. Pulsar-client-go's random names have five letters, so that among
+// hundreds two may be the same.
 func (l *Log) readerName() string {
 	l.readers++
 	return fmt.Sprintf("%s-%v-%d", subscription, l.id, l.readers)
@@ -226,7 +227,7 @@ func (l *Log) beginning(topic string) (from pulsar.MessageID, r pulsar.Reader, e
 		if l.life.Err() != nil {
 			return nil, r, ErrClosed
 		}
-		return pulsar.EarliestMessageID(), r, nil //nolint:nilerror // read the new one from its beginning
+		return pulsar.EarliestMessageID(), r, nil //nolint:nilerror // read the topic from its beginning
 	}
 	f, err := decode(msg.Payload())
 	if err != nil || f.checkpoint == (position{}) || !f.checkpoint.before(positionOf(msg.ID())) {
@@ -235,7 +236,8 @@ func (l *Log) beginning(topic string) (from pulsar.MessageID, r pulsar.Reader, e
 	return f.checkpoint.id(), r, nil
 }
 
-// lastFrameTime is how long the last frame of the topic may take. Without it all that there is is read.
+// lastFrameTime is how long the last frame of the topic may take. If it does not come in time, the whole topic is
+// read.
 const lastFrameTime = 2 * time.Second
 
 func (p position) id() pulsar.MessageID { return pulsar.NewMessageID(p.ledger, p.entry, -1, 0) }

@@ -8,11 +8,12 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// UnfinishedError describes the earlier Replay of an ErrUnfinished.
+// UnfinishedError is an ErrUnfinished that describes the earlier, unfinished Replay.
 type UnfinishedError struct {
 	Run     string    // the replay's id
 	Started time.Time // when it began
-	// Options continue the replay. Fields with their defaults are zero, and Encryption has only the names of its keys.
+	// Options of a Replay that continues it. Fields that had their defaults are zero, and Encryption has only the names
+	// of its keys.
 	Options ReplayOptions
 	Edited  bool // Options.Edit is needed too
 
@@ -27,7 +28,7 @@ func (e *UnfinishedError) Error() string {
 // Unwrap returns ErrUnfinished.
 func (e *UnfinishedError) Unwrap() error { return ErrUnfinished }
 
-// unfinished returns the error of a replay with other options than those that the journal has.
+// unfinished returns the error of a replay whose options differ from those in the journal.
 func (t *Topic) unfinished(old *run) error {
 	e := &UnfinishedError{Run: old.ID, Started: old.Started, options: old.Options}
 	var c chosen

@@ -25,10 +25,10 @@ const (
 	Unlimited = math.MaxUint32
 )
 
-// Options configures a Reconsumer. Fields that pulsar.DLQPolicy has too have its names. Options.MaxDeliveries is
-// MaxReconsumes in redelivery.DeadLetterPolicy, whose own MaxDeliveries counts deliveries. A topic name without a
-// namespace, such as orders-DLQ, is of the namespace of Topic, or of public/default without Topic; in DLQPolicy it is
-// always of public/default.
+// Options configures a Reconsumer. Fields that pulsar.DLQPolicy also has are named as there. MaxDeliveries limits
+// reconsumes here, as MaxReconsumes of redelivery.DeadLetterPolicy does; the MaxDeliveries there limits deliveries. A
+// topic name without a namespace, such as orders-DLQ, is of the namespace of Topic, or of public/default without Topic;
+// in DLQPolicy it is always of public/default.
 type Options struct {
 	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the
 	// default topics, without -partition-N, and of the dead letter producer's name. Required, unless RetryLetterTopic
@@ -173,8 +173,8 @@ func (o *Options) retryProducer() pulsar.ProducerOptions {
 }
 
 // deadLetterProducer publishes each letter in a batch of its own, unless ProducerOptions has settings of batches: a
-// plain consumer that nacks a letter gets the whole batch again. In no batch a letter would lose the version of its
-// schema.
+// plain consumer that nacks a letter gets the whole batch again. A letter that is not in a batch would lose the
+// version of its schema.
 func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 	p := o.retryProducer()
 	p.Topic = topic
@@ -193,11 +193,11 @@ func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 type outlet struct {
 	usual  *producer
 	single *producer // of messages that are large, or empty and not encrypted
-	sealed bool      // upstream reads an empty payload as an encrypted one, unless it is in a batch, as usual
+	sealed bool      // encrypted: upstream hands out an empty payload as ciphertext unless it is in a batch
 }
 
-// standsIn has the usual producer publish in place of others, including its own outlet's, that a limit of producers for
-// a topic keeps from being created.
+// standsIn makes the usual producer publish in place of any other producer of the outlets, t included, that a limit of
+// producers for a topic keeps from being created.
 func (t *outlet) standsIn(others ...outlet) {
 	for _, other := range others {
 		for _, p := range []*producer{other.usual, other.single} {

@@ -60,10 +60,11 @@ const (
 	examineEvery = time.Minute // while a page is open
 	examineLimit = time.Minute
 	examiners    = 2
-	maxExamined  = 50 // subscriptions, of which the rest is examined when its page is opened
+	maxExamined  = 50 // subscriptions; others are examined when their page is opened
 )
 
-// examined returns the last findings, and starts another examination if they are old.
+// examined returns the last findings, and starts another examination if they are old. Beyond maxExamined a subscription
+// is examined only if now is set.
 func (h *Handler) examined(
 	topic, subscription string, now bool) (findings []doctor.Finding, at time.Time, running bool) {
 	d := &h.doctor
@@ -106,7 +107,7 @@ func (h *Handler) examine(ctx context.Context, e *examination, topic, subscripti
 type wrong struct {
 	Topic, Subscription string
 	doctor.Finding
-	Others int // findings as serious of this subscription
+	Others int // further findings of this subscription that are just as serious
 }
 
 // wrong returns the worst finding of each subscription, the worst first, and whether all were examined.

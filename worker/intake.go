@@ -144,7 +144,7 @@ func (s *slot) takeSome(ctx context.Context) error {
 	return err
 }
 
-// takeOne takes a message; in a drain, only one of a batch that was begun.
+// takeOne takes a message. In a drain it takes only messages of batches of producers that were begun.
 func (s *slot) takeOne(ctx context.Context) (task, error) {
 	if s.taking.Err() != nil {
 		return s.nextToFinish(ctx)
@@ -167,7 +167,7 @@ func (r *run) receive(ctx context.Context) (task, error) {
 // takingTime is how long it may take to take messages that are there already, however short MaxWait is.
 const takingTime = 10 * time.Millisecond
 
-// collect takes a batch. One slot at a time does, so that not all of them wait with a few messages.
+// collect takes a batch. Only one slot at a time collects, or every slot might wait with a partly filled batch.
 func (s *slot) collect(ctx context.Context) error {
 	if err := s.collecting.lockOr(ctx); err != nil {
 		return err
@@ -241,8 +241,8 @@ func (r *run) ifClosed(t task) error {
 	return nil
 }
 
-// untried is why a message is left that waited for its next try.
-const untried = "the drain ended before its next try"
+// untried is the logged reason for leaving a message that waited for its next try.
+const untried = "the Run ends before its next try"
 
 // leaveAll leaves messages to the broker.
 func (r *run) leaveAll(tasks []task, why string) {

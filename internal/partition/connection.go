@@ -2,10 +2,10 @@ package partition
 
 import "time"
 
-// Lost notes that a connection may be lost. Upstream does not say whose, so everything of all partitions is
-// stale, if another consumer can have it: messages that wait are requested when they are due, unless a newer
-// copy comes before. What was requested before is not requested again: if the connection swallowed that, the broker
-// sends everything again by itself.
+// Lost notes that a connection may be lost. Upstream does not say which one. So, where there may be other consumers,
+// the messages of all partitions are stale: a waiting one is requested when it is due, unless a newer copy comes
+// first. Requests that were sent are not repeated: if the connection swallowed one, the broker sends everything again
+// by itself.
 func (g *Group) Lost(now time.Duration) {
 	g.beginEpoch(now)
 	if g.o.hasOthers() {
@@ -22,8 +22,8 @@ func (g *Group) beginEpoch(now time.Duration) {
 // late from the connection that was lost.
 func (g *Group) Connected() { g.connected = g.epoch }
 
-// GiveBack notes that the broker is about to send everything again, to any consumer. Messages that the
-// application has come back, and that delivery does not count.
+// GiveBack notes that the broker is about to send everything again, to any consumer. Messages that are with the
+// application are delivered again, and the delivery that it has now does not count.
 func (g *Group) GiveBack(now time.Duration) {
 	g.Lost(now)
 	for _, p := range g.partitions {
@@ -54,8 +54,8 @@ func (m *message) isStale() bool {
 	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())
 }
 
-// Sent notes that the broker sent a message, before Arrive is called for it and for whatever upstream received
-// earlier.
+// Sent notes that the broker sent a message. It is called before the message can be read, so that Arrive follows later;
+// it may still be due for messages that upstream received before.
 func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 	p := g.partition(id.Topic, source)
 	if p.sent != g.epoch {
@@ -128,8 +128,8 @@ func (p *Partition) requestDropped(now time.Duration) {
 }
 
 // dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker sends it again,
-// after older ones, unless it began to send before the listener's report. So the message is requested if it does not
-// come.
+// after older ones, but not if it had begun to send before the listener reported. So the message is awaited, and
+// requested if it does not come.
 func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 	if m.state == Unseen {
 		m.id, m.count = c.Object, c.count(0)

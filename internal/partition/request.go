@@ -11,7 +11,7 @@ type request struct {
 	entry     *entry // nil for all of a partition
 	open      bool   // it was sent, and its answer may be on its way
 	begun     bool   // where the broker rewinds: the answer has begun to come
-	more      bool   // where the broker rewinds: a message became due that the answer had passed
+	more      bool   // where the broker rewinds: the answer had already passed a message when that became due
 	tries     int    // requests since an answer came
 	mark      time.Duration
 	timer     timer
@@ -55,7 +55,7 @@ func (g *Group) stopRequest(e *entry) {
 	}
 }
 
-// ask has the broker send a message again that is due.
+// ask requests a due message from the broker, unless an open request covers it.
 func (g *Group) ask(now time.Duration, m *message) {
 	g.drop(m)
 	g.clock.Stop(&m.timer)
@@ -69,7 +69,7 @@ func (g *Group) ask(now time.Duration, m *message) {
 	}
 }
 
-// expect has a message wait that the broker is about to send again by itself. It is requested if it does not come.
+// expect makes a message wait for the copy that the broker is about to send by itself. If none comes, it is requested.
 func (g *Group) expect(now time.Duration, m *message) {
 	m.move(Asked)
 	g.await(now, g.requestOf(m.entry))
@@ -83,7 +83,7 @@ func (g *Group) await(now time.Duration, r *request) {
 	}
 }
 
-// send sends a request, and notes when to look after it.
+// send sends a request, and sets the timer to check on it.
 func (g *Group) send(now time.Duration, r *request) {
 	waiting := r.waiting()
 	if len(waiting) == 0 {
@@ -124,7 +124,7 @@ func (r *request) waiting() (all []*message) {
 	return all
 }
 
-// requestOver looks after a request whose pause is over. It is repeated unless the answer may still be in
+// requestOver checks on a request whose pause is over. It is repeated unless the answer may still be in
 // upstream's queue.
 func (g *Group) requestOver(now time.Duration, r *request) {
 	p := r.partition
@@ -147,10 +147,10 @@ func (p *Partition) isAnswering() bool {
 	return p.group.connected == p.group.epoch && (p.active == 0 || p.floor < p.active)
 }
 
-// isUnsent reports whether an entry was not requested, since the broker sends it by itself.
+// isUnsent reports whether an entry was not requested, because the broker is expected to send it by itself.
 func (r *request) isUnsent() bool { return r.entry != nil && r.tries == 0 }
 
-// isMissing reports whether a message of an entry that was not requested is not in upstream's queue any more.
+// isMissing reports whether an awaited message of such an entry is not in upstream's queue.
 func (r *request) isMissing() bool { return r.isUnsent() && len(r.waiting()) > 0 }
 
 // comes notes that a message came that was waited for.
@@ -161,7 +161,7 @@ func (r *request) comes() {
 	}
 }
 
-// excess returns how many of the requests that are answered now no hand-over preceded. The broker counts each of them.
+// excess returns how many of the requests that are now answered did not follow a hand-over. The broker counts them too.
 func (r *request) excess(delivered bool) uint32 {
 	switch {
 	case r.entry == nil || r.tries == 0:
@@ -188,8 +188,8 @@ func (g *Group) giveUpAsked(now time.Duration, r *request) {
 	r.end()
 }
 
-// passes notes that a copy came. Where the broker rewinds, the answer to a request begins with a message that
-// is not after the last one, and is over at the furthest one.
+// passes notes that a copy came. Where the broker rewinds, the answer to a request begins with the first copy that is
+// not after the previous one, and ends with the furthest message that ever came.
 func (g *Group) passes(now time.Duration, p *Partition, at place) {
 	r := &p.request
 	if !p.last.before(at) {

@@ -49,7 +49,7 @@ func (r *modelRun) comeBack(limit time.Duration) {
 		limit += nack.DefaultDelay
 	}
 	if !r.w.run(limit, func() bool { return len(r.missing(1)) == 0 }) {
-		r.w.fail("while %v is away, after %v of nothing but Receive and Ack messages of other topics are missing: %v, %+v", p.sub.name, limit,
+		r.w.fail("while %v is away: after %v of only Receive and Ack, messages of other topics are missing: %v, %+v", p.sub.name, limit,
 			r.missing(10), r.c.Stats())
 		return
 	}
