@@ -64,6 +64,7 @@ func (r *reconnection) Reset() {
 const (
 	attemptTime = time.Minute // how long one attempt to connect may take
 	minPrune    = 64          // so many are kept before those that ended unnoticed are looked for
+	pruneEvery  = time.Second
 )
 
 // until notes that a reconnection goes on for some time.
@@ -80,14 +81,17 @@ func (h *Hooks) until(r *reconnection, d time.Duration) {
 // prune forgets reconnections that have ended unnoticed. The caller holds mu.
 func (h *Hooks) prune() {
 	now := time.Now()
+	h.pruned = now
 	maps.DeleteFunc(h.attempts, func(_ *reconnection, until time.Time) bool { return now.After(until) })
 }
 
-// Reconnecting returns how many topics or partitions have no connection.
+// Reconnecting returns how many topics or partitions have no connection. It costs little, however many there are.
 func (h *Hooks) Reconnecting() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.prune()
+	if len(h.attempts) > 0 && time.Since(h.pruned) >= pruneEvery {
+		h.prune()
+	}
 	return len(h.attempts)
 }
 

@@ -41,6 +41,7 @@ type Hooks struct {
 	telling   int // calls of interceptors that are under way
 	attempts  map[*reconnection]time.Time
 	pruneFrom int
+	pruned    time.Time // when attempts was last pruned
 }
 
 // NewHooks returns Hooks that call events.
