@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/pulsar-redelivery/redelivery"
 )
@@ -24,8 +25,24 @@ func (l *lanes) mayBegin(t task) bool {
 	l.dropLost(t.lane)
 	t.beat.stop()
 	l.counts.lost.Add(1)
-	l.forget(t)
+	if !l.ending() {
+		l.done(t.msg)
+		l.holdBack(t.lane)
+	}
 	return false
+}
+
+// lostTime is how long a lane waits for a lost message. If the lost connection was another partition's, the Consumer
+// requests the message after a second, and newer ones of its key may be there before.
+const lostTime = 3 * time.Second
+
+// holdBack lets a lane go on when its lost message may have come again: an earlier one of the lane goes first.
+func (l *lanes) holdBack(of *lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.hasEnded() {
+		of.timer = time.AfterFunc(lostTime, func() { l.free(of) })
+	}
 }
 
 // dropLost drops the lost messages of a lane. The caller has the lane's message that is out.

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -269,4 +271,46 @@ func (s *site) judge(j *journal, messages int, inOrder bool) {
 		require.Zero(s, back)
 		require.LessOrEqual(s, repeated, 4, "more than handlers were at work on")
 	}
+}
+
+// The connection of another partition is lost while a message waits for its retry. The Worker drops the message, since it
+// may be another consumer's, and the Consumer requests it later. Newer messages of its key wait for it.
+func TestLostMessageIsNotOvertakenByNewerOnes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.partitions(2)
+	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.KeyShared}, redelivery.WithNackRedeliveryDelay(2*time.Second))
+	j := newJournal()
+	failed := make(chan struct{})
+	w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+		if j.call(msg) == 1 && string(msg.Payload()) == "key0/0" {
+			close(failed)
+			return errors.New("not yet")
+		}
+		return j.succeeds(msg)
+	}, worker.WithKeyOrder(), worker.WithLogger(quiet))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	p, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic + "-partition-0", DisableBatching: true})
+	require.NoError(t, err)
+	defer p.Close()
+	publish := func(n int) {
+		_, err := p.Send(ctx, &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "key0/%d", n), Key: "key0"})
+		require.NoError(t, err)
+	}
+	publish(0)
+	waittest.Next(t, failed)
+	s.unload(s.topic + "-partition-1")
+	time.Sleep(500 * time.Millisecond) // the partition is connected again, and the message still waits
+	for n := range 5 {
+		publish(n + 1)
+	}
+	require.Eventually(t, func() bool { succeeded, _, _ := j.figures(); return succeeded == 6 }, 20*time.Second,
+		10*time.Millisecond)
+	cancel()
+	require.NoError(t, waittest.Next(t, ended))
+	_, _, back := j.figures()
+	require.Zero(t, back, "messages that came after a later one of their key")
 }
