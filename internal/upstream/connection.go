@@ -63,7 +63,6 @@ func (r *reconnection) Reset() {
 
 const (
 	attemptTime = time.Minute // how long one attempt to connect may take
-	minPrune    = 64          // so many are kept before those that ended unnoticed are looked for
 	pruneEvery  = time.Second
 )
 
@@ -72,26 +71,25 @@ func (h *Hooks) until(r *reconnection, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.attempts[r] = time.Now().Add(d)
-	if len(h.attempts) > h.pruneFrom { // which doubles, so that ten thousand topics cost little
-		h.prune()
-		h.pruneFrom = max(minPrune, 2*len(h.attempts))
-	}
+	h.prune()
 }
 
-// prune forgets reconnections that have ended unnoticed. The caller holds mu.
+// prune forgets reconnections that have ended unnoticed. It looks for them once a second, so that ten thousand topics
+// cost little. The caller holds mu.
 func (h *Hooks) prune() {
 	now := time.Now()
+	if len(h.attempts) == 0 || now.Sub(h.pruned) < pruneEvery {
+		return
+	}
 	h.pruned = now
 	maps.DeleteFunc(h.attempts, func(_ *reconnection, until time.Time) bool { return now.After(until) })
 }
 
-// Reconnecting returns how many topics or partitions have no connection. It costs little, however many there are.
+// Reconnecting returns how many topics or partitions have no connection.
 func (h *Hooks) Reconnecting() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.attempts) > 0 && time.Since(h.pruned) >= pruneEvery {
-		h.prune()
-	}
+	h.prune()
 	return len(h.attempts)
 }
 

@@ -36,17 +36,16 @@ type Hooks struct {
 	listener     pulsar.ConsumerEventListener // the application's; may be nil
 	tick         time.Duration                // of requests; 0 if it is unknown
 
-	mu        sync.Mutex
-	asked     time.Time
-	telling   int // calls of interceptors that are under way
-	attempts  map[*reconnection]time.Time
-	pruneFrom int
-	pruned    time.Time // when attempts was last pruned
+	mu       sync.Mutex
+	asked    time.Time
+	telling  int // calls of interceptors that are under way
+	attempts map[*reconnection]time.Time
+	pruned   time.Time // when attempts was last pruned
 }
 
 // NewHooks returns Hooks that call events.
 func NewHooks(events Events) *Hooks {
-	return &Hooks{events: events, attempts: map[*reconnection]time.Time{}, pruneFrom: minPrune}
+	return &Hooks{events: events, attempts: map[*reconnection]time.Time{}}
 }
 
 // Asked notes that redelivery was requested.
