@@ -36,12 +36,13 @@ func (l *lanes) mayBegin(t task) bool {
 // requests the message after a second, and newer ones of its key may be there before.
 const lostTime = 3 * time.Second
 
-// holdBack lets a lane go on when its lost message may have come again: an earlier one of the lane goes first.
+// holdBack keeps a lane waiting for its lost message. If the message is redelivered in that time, it goes before newer
+// ones.
 func (l *lanes) holdBack(of *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.hasEnded() {
-		of.timer = time.AfterFunc(lostTime, func() { l.free(of) })
+		l.freeAfter(of, lostTime)
 	}
 }
 
