@@ -3,7 +3,6 @@ package ui
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -12,7 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waiting"
 )
 
-// subscriptionOfForm is the subscription that a form names, or an answer was written.
+// subscriptionOfForm returns the subscription that a form names. If the pages do not show it, the request is answered,
+// and ok is false.
 func (h *Handler) subscriptionOfForm(w http.ResponseWriter, r *http.Request) (topic, subscription string, ok bool) {
 	topic, subscription = r.PostFormValue("topic"), r.PostFormValue("subscription")
 	f := h.overview.look(r.Context(), h)
@@ -89,13 +89,10 @@ func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusConflict, "The log has none of the ticked messages any more.", "Nothing was changed.")
 		return
 	}
-	what := fmt.Sprintf("%d messages", len(keys))
-	if len(keys) == 1 {
-		what = "1 message"
-	} else {
+	if len(keys) > 1 {
 		flags = nil // the command forgets one at a time
 	}
-	p := &plan{Action: "forget", Topic: topic, Button: "Forget " + what + " of " + short(topic), total: len(keys),
+	p := &plan{Action: "forget", Topic: topic, Button: "Forget " + plural(len(keys), "message") + " of " + short(topic), total: len(keys),
 		Back: link("waiting", "topic", topic, "subscription", subscription), after: h.changed,
 		About: []string{"Their counts start again, and their delays end, when another consumer gets them. A " +
 			"consumer that has them now goes on as before."}}

@@ -14,10 +14,10 @@ import (
 // unfinished adds the command that continues an earlier replay to its error.
 func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
 	o := earlier.Options
+	run := fmt.Errorf("%w: run %s of %s", deadletter.ErrUnfinished, earlier.Run, earlier.Started.Format(time.DateTime))
 	if earlier.Edited {
-		return fmt.Errorf("%w: run %s of %s; it edits letter %s, and the same edit on the page of redelivery ui "+
-			"continues it; with -new your command abandons it", deadletter.ErrUnfinished, earlier.Run,
-			earlier.Started.Format(time.DateTime), strings.Join(o.Filter.IDs, ", "))
+		return fmt.Errorf("%w; it edits letter %s, and the same edit on the page of redelivery ui continues it; with "+
+			"-new your command abandons it", run, strings.Join(o.Filter.IDs, ", "))
 	}
 	command := []string{"redelivery dlq replay", quoted(short(d.topic))}
 	add := func(flag string, values ...string) {
@@ -62,8 +62,8 @@ func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
 	if d.anyTopic {
 		command = append(command, "-any-topic")
 	}
-	return fmt.Errorf("%w: run %s of %s; this continues it: %s -yes; with -new your command abandons it",
-		deadletter.ErrUnfinished, earlier.Run, earlier.Started.Format(time.DateTime), strings.Join(command, " "))
+	return fmt.Errorf("%w; this continues it: %s -yes; with -new your command abandons it", run,
+		strings.Join(command, " "))
 }
 
 // quoted is a word of a shell's command line.
