@@ -3,12 +3,12 @@ package attempts
 import (
 	"flag"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
@@ -148,61 +148,16 @@ func (w *world) do(s step) {
 	}
 }
 
-// exploration plays all sequences of steps of a world up to a depth. Of those that lead to the same state it goes on
-// with one.
-type exploration struct {
-	*kind
-	met   map[uint64]struct{}
-	walk  walk
-	found []step // a sequence that breaks a promise
-	fault string
-}
-
-func explore(k *kind, depth int) *exploration {
-	x := &exploration{kind: k, met: map[uint64]struct{}{}}
-	level := [][]step{k.prefix}
-	x.met[x.walk.hash(newWorld(k))] = struct{}{}
-	for range depth {
-		var next [][]step
-		for _, path := range level {
-			for _, s := range x.play(path).steps() {
-				w := x.play(path)
-				w.do(s)
-				longer := append(slices.Clip(path), s)
-				h := x.walk.hash(w)
-				if _, met := x.met[h]; met && w.fault == "" {
-					continue
-				}
-				x.met[h] = struct{}{}
-				next = append(next, longer)
-				if w.fault == "" {
-					w.complete()
-				}
-				if w.fault != "" {
-					x.found, x.fault = longer, w.fault
-					return x
-				}
-			}
-		}
-		level = next
-	}
-	return x
-}
-
-func (x *exploration) play(path []step) *world {
-	w := newWorld(x.kind)
-	for _, s := range path {
-		w.do(s)
-	}
-	return w
-}
-
-func (x *exploration) String() string {
-	var b strings.Builder
-	for _, s := range x.found {
-		fmt.Fprintf(&b, "\n  %v", s)
-	}
-	return fmt.Sprintf("%s%s", x.fault, b.String())
+func explore(k *kind, depth int) *exploretest.Exploration[step] {
+	var x walk
+	return exploretest.Explore(exploretest.World[*world, step]{
+		New:      func() *world { return newWorld(k) },
+		Steps:    (*world).steps,
+		Do:       (*world).do,
+		Check:    func(w *world) string { return w.fault },
+		Complete: func(w *world) string { w.complete(); return w.fault },
+		Hash:     x.hash,
+	}, k.prefix, depth)
 }
 
 func kinds() []*kind {
@@ -244,10 +199,10 @@ func TestExplorationOfTwoProcesses(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				x := explore(k, depth)
-				if x.found != nil {
+				if x.Found != nil {
 					t.Error(x)
 				}
-				t.Logf("depth %d: %d states", depth, len(x.met))
+				t.Logf("depth %d: %d states", depth, x.States)
 			})
 			t.Logf("in %v", time.Since(began).Round(time.Millisecond))
 		})

@@ -1,15 +1,13 @@
 package attempts
 
 import (
-	"encoding/json"
 	"flag"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 )
 
 var withMutants = flag.Bool("mutants", false, "remove each rule in turn, and see that the exploration notices it (10 minutes)")
@@ -40,28 +38,14 @@ var mutants = []struct{ rule, file, with, without, says string }{
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(strings.ReplaceAll(m.rule, " ", "-"), func(t *testing.T) {
-			path, err := filepath.Abs(m.file)
-			require.NoError(t, err)
-			code, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(code), m.with), "the code of this rule is not in %s once", m.file)
+			mutant := exploretest.Mutant{Rule: m.rule, File: m.file, With: m.with, Without: m.without}
+			mutant.Check(t)
 			if !*withMutants {
 				return
 			}
-			dir := t.TempDir()
-			changed := filepath.Join(dir, filepath.Base(m.file))
-			mutant := strings.Replace(string(code), m.with, m.without, 1)
-			require.NoError(t, os.WriteFile(changed, []byte(mutant), 0o600))
-			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
-			require.NoError(t, err)
-			list := filepath.Join(dir, "overlay.json")
-			require.NoError(t, os.WriteFile(list, overlay, 0o600))
-			out, err := exec.Command("go", "test", "-overlay", list, "-vet=off", "-failfast", "-count=1", "-timeout=300s",
-				"-run", "TestExplorationOfTwoProcesses", ".").CombinedOutput()
-			require.NotContains(t, string(out), "[build failed]", "%s", out)
-			require.Error(t, err, "nothing notices that this rule is missing")
-			require.Contains(t, string(out), m.says)
-			_, by, _ := strings.Cut(string(out), "--- FAIL: TestExplorationOfTwoProcesses/")
+			out := mutant.Test(t, "-timeout=300s", "-run", "TestExplorationOfTwoProcesses", ".")
+			require.Contains(t, out, m.says)
+			_, by, _ := strings.Cut(out, "--- FAIL: TestExplorationOfTwoProcesses/")
 			by, _, _ = strings.Cut(by, " ")
 			t.Logf("%s: noticed by %s: %s", m.rule, by, m.says)
 		})

@@ -2,74 +2,26 @@ package partition
 
 import (
 	"flag"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
 var deeper = flag.Int("deeper", 0, "how many more steps the exploration plays")
 
-// exploration plays all sequences of steps of a world up to a depth. Of those that lead to the same state it
-// goes on with one.
-type exploration struct {
-	*kind
-	met   map[uint64]struct{}
-	x     encoder
-	found []step // a sequence that breaks what must hold
-	fault string
-}
-
-func explore(k *kind, depth int) *exploration {
-	x := &exploration{kind: k, met: map[uint64]struct{}{}, x: encoder{sendings: map[*sending]int{}}}
-	level := [][]step{nil}
-	x.met[newWorld(k).hash(&x.x)] = struct{}{}
-	for range depth {
-		var next [][]step
-		for _, path := range level {
-			w := x.play(path)
-			for _, s := range w.steps() {
-				reached := x.play(path)
-				reached.do(s)
-				longer := append(slices.Clip(path), s)
-				if reached.check(); reached.fault != "" {
-					x.found, x.fault = longer, reached.fault
-					return x
-				}
-				h := reached.hash(&x.x)
-				if _, met := x.met[h]; met {
-					continue
-				}
-				x.met[h] = struct{}{}
-				next = append(next, longer)
-				if reached.complete(); reached.fault != "" {
-					x.found, x.fault = longer, "in the end: "+reached.fault
-					return x
-				}
-			}
-		}
-		level = next
-	}
-	return x
-}
-
-func (x *exploration) play(path []step) *world {
-	w := newWorld(x.kind)
-	for _, s := range path {
-		w.do(s)
-	}
-	return w
-}
-
-func (x *exploration) String() string {
-	var b strings.Builder
-	for _, s := range x.found {
-		fmt.Fprintf(&b, "\n  %v", s)
-	}
-	return fmt.Sprintf("%s%s", x.fault, b.String())
+func explore(k *kind, depth int) *exploretest.Exploration[step] {
+	x := encoder{sendings: map[*sending]int{}}
+	return exploretest.Explore(exploretest.World[*world, step]{
+		New:      func() *world { return newWorld(k) },
+		Steps:    (*world).steps,
+		Do:       (*world).do,
+		Check:    func(w *world) string { w.check(); return w.fault },
+		Complete: func(w *world) string { w.complete(); return w.fault },
+		Hash:     func(w *world) uint64 { return w.hash(&x) },
+	}, nil, depth)
 }
 
 // complete goes on with a world fairly, which ends every doubt: the other consumer leaves, every call returns,
@@ -302,10 +254,10 @@ func TestExploration(t *testing.T) {
 				depth -= 2
 			}
 			x := explore(k, depth)
-			if x.found != nil {
+			if x.Found != nil {
 				t.Fatal(x)
 			}
-			t.Logf("depth %d: %d states in %v", depth, len(x.met), time.Since(began).Round(time.Millisecond))
+			t.Logf("depth %d: %d states in %v", depth, x.States, time.Since(began).Round(time.Millisecond))
 		})
 	}
 }

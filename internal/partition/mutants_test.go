@@ -1,17 +1,13 @@
 package partition
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 )
 
 var withMutants = flag.Bool("mutants", false, "remove each rule of the machine in turn, and see that some test fails (10 minutes)")
@@ -94,7 +90,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"and no batch with a settled message", "take.go", " && (e.in[Settled] == 0 || g.o.IndexAcks == KeptIndexAcks)", ""},
 	{"unless the broker knows that", "take.go", "(e.in[Settled] == 0 || g.o.IndexAcks == KeptIndexAcks)", "e.in[Settled] == 0"},
 	{"new messages and those that come back alternate", "take.go", "	if g.newsTurn && isNew {", "	if false {"},
-	{"settled ids outlive a lost connection", "connection.go", "	g.beginEpoch(now)\n	if g.o.hasOthers()", "	g.beginEpoch(now)\n	for _, p := range g.partitions {\n		p.settled.generations = [generations]map[int64]*roaring64.Bitmap{}\n	}\n	if g.o.hasOthers()"},
+	{"settled ids outlive a lost connection", "connection.go", "	g.beginEpoch(now)\n	if g.o.hasOthers()", "	g.beginEpoch(now)\n	for _, p := range g.partitions {\n		clear(p.settled.generations[:])\n	}\n	if g.o.hasOthers()"},
 	{"an operator who moves the cursor back is obeyed", "connection.go", "	p.settled.forgetSure()\n", ""},
 	{"but only when the queue of that time was read", "connection.go", "		p.resets.add(object, g.epoch)\n", "		p.settled.forgetSure()\n"},
 	{"an acknowledgement is sure after a while", "connection.go", "p.settled.isSure(id.position())", "p.settled.hasEntry(id.position())"},
@@ -124,33 +120,14 @@ var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (Test\S+)`)
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(strings.ReplaceAll(m.rule, " ", "-"), func(t *testing.T) {
-			path, err := filepath.Abs(m.file)
-			require.NoError(t, err)
-			code, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(code), m.with), "the code of this rule is not in %s once", m.file)
+			mutant := exploretest.Mutant{Rule: m.rule, File: m.file, With: m.with, Without: m.without}
+			mutant.Check(t)
 			if !*withMutants {
 				return
 			}
-			mutant := strings.Replace(string(code), m.with, m.without, 1)
-			if strings.Contains(m.without, "roaring64") && !strings.Contains(mutant, `roaring64"`) {
-				mutant = strings.Replace(mutant, "\n\n", "\n\nimport \"github.com/RoaringBitmap/roaring/v2/roaring64\"\n\n", 1)
-			}
-			dir := t.TempDir()
-			changed := filepath.Join(dir, m.file)
-			require.NoError(t, os.WriteFile(changed, []byte(mutant), 0o600))
-			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
-			cmd := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-vet=off", "-failfast", "-count=1", "-timeout=120s",
-				"-skip", "TestMutants", ".", "-args", fmt.Sprintf("-deeper=%d", *deeper))
-			out, err := cmd.CombinedOutput()
-			require.NotContains(t, string(out), "[build failed]", "%s", out)
-			if err == nil {
-				t.Fatalf("nothing notices that this rule is missing: %s", m.rule)
-			}
+			out := mutant.Test(t, "-timeout=120s", "-skip", "TestMutants", ".", "-args", fmt.Sprintf("-deeper=%d", *deeper))
 			by := []string{}
-			for _, f := range failed.FindAllStringSubmatch(string(out), -1) {
+			for _, f := range failed.FindAllStringSubmatch(out, -1) {
 				if f[1] != "TestExploration" && f[1] != "TestTable" {
 					by = append(by, strings.TrimPrefix(f[1], "TestExploration/"))
 				}

@@ -1,0 +1,73 @@
+// Package exploretest plays every short history of a small world, and removes rules from the code to see that a test
+// notices. Both serve the machine of a subscription and the log of attempts.
+package exploretest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// World is a world in which anything can happen, in steps of type S. Check and Complete return the promise that is
+// broken, or "".
+type World[W, S any] struct {
+	New      func() W
+	Steps    func(W) []S    // that can be done now
+	Do       func(W, S)     // does a step
+	Check    func(W) string // after a step
+	Complete func(W) string // goes on fairly until all is over
+	Hash     func(W) uint64 // of the state; equal states have the same future
+}
+
+// Exploration is the result of Explore.
+type Exploration[S any] struct {
+	States int // that were met
+	Found  []S // a history that breaks a promise; nil if none does
+	Fault  string
+}
+
+func (x *Exploration[S]) String() string {
+	var b strings.Builder
+	for _, s := range x.Found {
+		fmt.Fprintf(&b, "\n  %v", s)
+	}
+	return x.Fault + b.String()
+}
+
+// Explore plays all histories that begin with prefix and go on for up to depth steps, shortest first. Of those that lead
+// to the same state it goes on with one. It ends with the first that breaks a promise.
+func Explore[W, S any](w World[W, S], prefix []S, depth int) *Exploration[S] {
+	met := map[uint64]struct{}{w.Hash(w.New()): {}}
+	level := [][]S{prefix}
+	for range depth {
+		var next [][]S
+		for _, path := range level {
+			for _, s := range w.Steps(w.play(path)) {
+				reached, longer := w.play(path), append(slices.Clip(path), s)
+				w.Do(reached, s)
+				if fault := w.Check(reached); fault != "" {
+					return &Exploration[S]{len(met), longer, fault}
+				}
+				h := w.Hash(reached)
+				if _, isMet := met[h]; isMet {
+					continue
+				}
+				met[h] = struct{}{}
+				next = append(next, longer)
+				if fault := w.Complete(reached); fault != "" {
+					return &Exploration[S]{len(met), longer, "in the end: " + fault}
+				}
+			}
+		}
+		level = next
+	}
+	return &Exploration[S]{States: len(met)}
+}
+
+func (w *World[W, S]) play(path []S) W {
+	x := w.New()
+	for _, s := range path {
+		w.Do(x, s)
+	}
+	return x
+}

@@ -1,0 +1,50 @@
+package exploretest
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Mutant is a rule of the code.
+type Mutant struct {
+	Rule    string // in words
+	File    string // that has its code, once
+	With    string // the code
+	Without string // the code that stands there if the rule is removed
+}
+
+// Check fails t if the code of the rule is not where the Mutant says, so that a change of the code changes the Mutant.
+func (m *Mutant) Check(t *testing.T) {
+	require.Equal(t, 1, strings.Count(m.code(t), m.With), "the code of this rule is not in %s once", m.File)
+}
+
+func (m *Mutant) code(t *testing.T) string {
+	code, err := os.ReadFile(m.File)
+	require.NoError(t, err)
+	return string(code)
+}
+
+// Test runs the tests of this package without the rule, by go test with arguments. It fails t if they pass, and returns
+// their output.
+func (m *Mutant) Test(t *testing.T, args ...string) (output string) {
+	path, err := filepath.Abs(m.File)
+	require.NoError(t, err)
+	mutant := strings.Replace(m.code(t), m.With, m.Without, 1)
+	dir := t.TempDir()
+	changed, overlay := filepath.Join(dir, filepath.Base(m.File)), filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(changed, []byte(mutant), 0o600))
+	replaced, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(overlay, replaced, 0o600))
+	args = append([]string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1"}, args...)
+	out, err := exec.Command("go", args...).CombinedOutput() //nolint:gosec // arguments of tests
+	require.NotContains(t, string(out), "[build failed]", "%s", out)
+	require.Error(t, err, "nothing notices that this rule is missing: %s", m.Rule)
+	return string(out)
+}
