@@ -200,10 +200,10 @@ func (a *attemptLog) count(d *partition.Delivery) {
 	}
 }
 
-// stands reports whether a message is handed out again now. If not it waits: another consumer has failed on it since,
-// or may have it in a handler.
+// stands reports whether a message is handed out again now. Otherwise it waits: another consumer has failed on it
+// since, or a handler of that may be working on it.
 func (c *Consumer) stands(d *partition.Delivery) bool {
-	if c.attempts == nil || !d.Again && !d.FromMemory { // of a new copy all is known
+	if c.attempts == nil || !d.Again && !d.FromMemory { // recall has looked at a new copy
 		return true
 	}
 	r, ok := c.attempts.Again(keyOf(d.ID))

@@ -10,9 +10,9 @@ import (
 
 // gate counts calls under way, so that Close can refuse further ones and wait for the rest.
 type gate struct {
-	n       atomic.Int64  // calls under way, and isShut
-	idle    chan struct{} // closed when it is shut and nothing is under way
-	becomes sync.Once     // idle
+	n         atomic.Int64  // calls under way, plus isShut once it is shut
+	idle      chan struct{} // closed when it is shut and nothing is under way
+	closeIdle sync.Once
 }
 
 // isShut is added to the calls under way of a gate that is shut.
@@ -36,7 +36,7 @@ func (g *gate) shut() { g.add(isShut) }
 
 func (g *gate) add(n int64) {
 	if g.n.Add(n) == isShut {
-		g.becomes.Do(func() { close(g.idle) })
+		g.closeIdle.Do(func() { close(g.idle) })
 	}
 }
 
@@ -114,10 +114,10 @@ func (c *Consumer) outside(call func()) bool {
 	return c.goroutines.enter()
 }
 
-// turn is had by one goroutine at a time, in the order in which they ask for it.
+// turn belongs to one goroutine at a time, in the order in which they ask for it.
 type turn struct {
-	wanted atomic.Int32  // goroutines that have it or wait for it
-	free   chan struct{} // has one while the turn was given to those who wait, and none has taken it yet
+	wanted atomic.Int32  // goroutines that hold the turn or wait for it
+	free   chan struct{} // passes the turn to a goroutine that waits
 }
 
 func newTurn() *turn { return &turn{free: make(chan struct{}, 1)} }
@@ -135,7 +135,7 @@ func (t *turn) take(ctx context.Context, ended <-chan struct{}) (err error) {
 	case <-ended:
 		err = ErrClosed
 	}
-	if t.wanted.Add(-1) == 0 { // it was given to this one meanwhile
+	if t.wanted.Add(-1) == 0 { // the turn was passed to this goroutine meanwhile
 		<-t.free
 	}
 	return err

@@ -48,7 +48,7 @@ func (l *Log) run() {
 	}
 }
 
-// safely is session, but a panic is an error: the client may be another than pulsar-client-go's.
+// safely calls session, and returns a panic as an error: the client may be another implementation.
 func (l *Log) safely() (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -16,7 +16,7 @@ type Event struct {
 	Settled bool   // the message was settled or forgotten; Count, Due and Cause are 0
 }
 
-// History reads the topic of a log, and returns what was written about the messages that of chooses, the oldest first.
+// History reads the topic of a log, and returns the events of the messages for which of returns true, the oldest first.
 // The broker deletes the oldest part of a long log, so the first events may be missing. A topic that does not exist
 // may be created.
 func History(ctx context.Context, client pulsar.Client, topic string, of func(Key) bool) (all []Event, err error) {
@@ -33,7 +33,7 @@ func History(ctx context.Context, client pulsar.Client, topic string, of func(Ke
 			return nil, fmt.Errorf("attempts: reading %s: %w", topic, err)
 		}
 		f, err := decode(msg.Payload())
-		if err != nil { // as a Log skips it
+		if err != nil { // a Log skips it too
 			continue
 		}
 		if f.has(begins) {

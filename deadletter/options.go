@@ -129,7 +129,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	return o, o.Routing.check()
 }
 
-// chosen are the options of a replay by which its letters and where they go are chosen, as the journal has them.
+// chosen holds the options that decide which letters a replay takes and where they go, in the form of the journal.
 type chosen struct {
 	To         string   `json:"to"`
 	Topic      string   `json:"topic,omitempty"`

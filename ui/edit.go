@@ -60,7 +60,7 @@ func (h *Handler) planEdit(
 	return nil
 }
 
-// exportFirst keeps the letter as it was.
+// exportFirst makes the plan export the letter before it is replayed.
 func (h *Handler) exportFirst(x *letterIndex, p *plan, id string) {
 	p.file = exportName(x.topic)
 	p.About = append(p.About, "The letter is exported to "+show(p.file)+" on the server first.")

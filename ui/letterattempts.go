@@ -46,7 +46,7 @@ func (h *Handler) attempts(ctx context.Context, l *deadletter.Letter) (all []pro
 	return all, ""
 }
 
-// delivery says what a record of the log says.
+// delivery describes a record of the log.
 func delivery(e attempts.Event) string {
 	text := ""
 	if e.Index > 0 {

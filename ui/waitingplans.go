@@ -92,7 +92,8 @@ func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 	if len(keys) > 1 {
 		flags = nil // the command forgets one at a time
 	}
-	p := &plan{Action: "forget", Topic: topic, Button: "Forget " + plural(len(keys), "message") + " of " + short(topic), total: len(keys),
+	p := &plan{Action: "forget", Topic: topic, total: len(keys),
+		Button: "Forget " + plural(len(keys), "message") + " of " + short(topic),
 		Back: link("waiting", "topic", topic, "subscription", subscription), after: h.changed,
 		About: []string{"Their counts start again, and their delays end, when another consumer gets them. A " +
 			"consumer that has them now goes on as before."}}

@@ -34,8 +34,8 @@ func (x *Exploration[S]) String() string {
 	return x.Fault + b.String()
 }
 
-// Explore plays all histories that begin with prefix and go on for up to depth steps, shortest first. Of those that lead
-// to the same state it goes on with one. It ends with the first that breaks a promise.
+// Explore plays all histories that begin with prefix and go on for up to depth steps, shortest first. Of those that
+// lead to the same state it goes on with one. It ends with the first that breaks a promise.
 func Explore[W, S any](w World[W, S], prefix []S, depth int) *Exploration[S] {
 	met := map[uint64]struct{}{w.Hash(w.New()): {}}
 	level := [][]S{prefix}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// NeedsRealBroker skips a test of what the in-process broker does not have, unless PULSAR_URL names a real one.
+// NeedsRealBroker skips a test that needs a feature which the in-process broker lacks, unless PULSAR_URL names a real
+// broker.
 func NeedsRealBroker(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
