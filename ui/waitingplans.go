@@ -94,7 +94,7 @@ func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 	}
 	p := &plan{Action: "forget", Topic: topic, total: len(keys),
 		Button: "Forget " + plural(len(keys), "message") + " of " + short(topic),
-		Back: link("waiting", "topic", topic, "subscription", subscription), after: h.changed,
+		Back:   link("waiting", "topic", topic, "subscription", subscription), after: h.changed,
 		About: []string{"Their counts start again, and their delays end, when another consumer gets them. A " +
 			"consumer that has them now goes on as before."}}
 	if flags != nil {
