@@ -242,7 +242,6 @@ func TestAckedSiblingsStayAcked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
 		testkit.Each(t, map[string]bool{"index acks": true, "no index acks": false}, func(t *testing.T, index bool) {
-			t.Parallel()
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
 			opts := b.Options(topic, kind)

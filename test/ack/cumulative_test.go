@@ -214,7 +214,6 @@ func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 		"responses":   func(o *pulsar.ConsumerOptions) { o.AckWithResponse = true },
 		"not grouped": func(o *pulsar.ConsumerOptions) { o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 1} },
 	}, func(t *testing.T, set func(*pulsar.ConsumerOptions)) {
-		t.Parallel()
 		b := testkit.NewBroker(t)
 		topic := b.NewTopic(1)
 		o := b.Options(topic, pulsar.Failover)

@@ -24,7 +24,6 @@ func (m unwrappable) Unwrap() pulsar.Message { return m.Message }
 func TestStaleWrappedDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
-		t.Parallel()
 		b := testkit.NewBroker(t)
 		topic := b.NewTopic(0)
 		c := b.Subscribe(b.Options(topic, kind), redelivery.WithAckTimeout(time.Second),

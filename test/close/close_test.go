@@ -56,7 +56,6 @@ const closes = 8 // of each, 56 together
 func TestCloseUnderLoadReturns(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, busy, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
-		t.Parallel()
 		b := testkit.NewBroker(t)
 		opts := b.Options(b.NewTopic(0), pulsar.Shared)
 		adjust(b, &opts)
@@ -226,7 +225,6 @@ func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 		},
 		"with a retry topic": func(b *testkit.Broker, o *pulsar.ConsumerOptions) { o.RetryEnable = true },
 	}, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
-		t.Parallel()
 		b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
 		opts := b.Options(b.NewTopic(0), pulsar.Shared)
 		opts.MaxReconnectToBroker = &once

@@ -50,7 +50,6 @@ var cryptoKinds = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 func TestUndecryptableComesBackByPolicy(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, cryptoKinds, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
-		t.Parallel()
 		b, k := testkit.NewBroker(t), testkit.NewKeyReader()
 		topic := b.NewTopic(0)
 		opts := b.Options(topic, pulsar.Shared)
@@ -207,7 +206,6 @@ func TestCryptoFailureActionsAreKept(t *testing.T) {
 	testkit.Each(t, map[string]int{"consume": crypto.ConsumerCryptoFailureActionConsume,
 		"discard": crypto.ConsumerCryptoFailureActionDiscard},
 		func(t *testing.T, action int) {
-			t.Parallel()
 			b, k := testkit.NewBroker(t), testkit.NewKeyReader()
 			topic := b.NewTopic(0)
 			opts := b.Options(topic, pulsar.Shared)

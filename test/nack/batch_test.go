@@ -84,7 +84,6 @@ func TestThousandWaitingMessagesOutliveUnloads(t *testing.T) {
 	t.Parallel()
 	const n = 1000
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
-		t.Parallel()
 		b := testkit.NewBroker(t)
 		topic := b.NewTopic(0)
 		c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(8*time.Second),

@@ -60,7 +60,6 @@ func TestBackoffGrows(t *testing.T) {
 	testkit.Each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
 		func(t *testing.T, kind pulsar.SubscriptionType) {
 			testkit.Each(t, map[string]bool{"by message": false, "by id": true}, func(t *testing.T, byID bool) {
-				t.Parallel()
 				b := testkit.NewBroker(t)
 				topic := b.NewTopic(0)
 				policy := backoff.Exponential{Min: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}

@@ -22,7 +22,6 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 			testkit.Each(t, map[string][]redelivery.Option{"": nil,
 				"from broker": {redelivery.WithRedeliveryFrom(redelivery.FromBroker)}},
 				func(t *testing.T, options []redelivery.Option) {
-					t.Parallel()
 					b := testkit.NewBroker(t)
 					topic := b.NewTopic(0)
 					opts := b.Options(topic, kind)
@@ -73,7 +72,6 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 func TestSnoozeBeyondMemoryLimitComesFromBroker(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
-		t.Parallel()
 		b := testkit.NewBroker(t)
 		topic := b.NewTopic(0)
 		c := b.Subscribe(b.Options(topic, kind), redelivery.WithMemoryLimit(1))

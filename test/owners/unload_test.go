@@ -156,7 +156,6 @@ func TestRequestAheadOfGroupedAcksRedeliversNothing(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
-				t.Parallel()
 				b := testkit.NewBroker(t)
 				topic := b.NewTopic(0)
 				c := b.Subscribe(b.Options(topic, kind))
@@ -186,7 +185,6 @@ func TestRequestAheadOfGroupedAcksRedeliversNothing(t *testing.T) {
 func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]int{"partition": 1, "no partitions": 0}, func(t *testing.T, partitions int) {
-		t.Parallel()
 		const n = 100
 		b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 		topic := b.NewTopic(partitions)

@@ -26,7 +26,6 @@ func TestReceiveBesideChanSharesMessages(t *testing.T) {
 	testkit.Each(t, map[string]chan pulsar.ConsumerMessage{"Chan": nil,
 		"MessageChannel": make(chan pulsar.ConsumerMessage, 10)},
 		func(t *testing.T, channel chan pulsar.ConsumerMessage) {
-			t.Parallel()
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
 			opts := b.Options(topic, pulsar.Exclusive)

@@ -19,7 +19,6 @@ func TestBrokenConsumerSparesMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	const n = 400
 	testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
-		t.Parallel()
 		var dead, handled [2]int
 		for i, plain := range []bool{true, false} {
 			dead[i], handled[i] = deadLetters(t, n, batched, plain)

@@ -98,7 +98,6 @@ func TestDeadLettersAreNotRedelivered(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]pulsar.SubscriptionType{"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared},
 		func(t *testing.T, kind pulsar.SubscriptionType) {
-			t.Parallel()
 			const n = 50
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)

@@ -159,7 +159,6 @@ func TestLargestRetriesArePublishedInChunks(t *testing.T) {
 		"limit of 512 kiB, chunked":  {limit: 512 << 10, below: []int{-1000, -300_000}, chunked: true},
 		"limit of 128 kiB, and less": {limit: 128 << 10, below: []int{100, 1000, 100_000}},
 	}, func(t *testing.T, s scene) {
-		t.Parallel()
 		b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, pulsartest.WithMaxMessageSize(s.limit))
 		topic := b.NewTopic(0)
 		opts, to := b.RetryOptions(topic, 30), b.Options(testkit.DeadLetterTopic(topic), pulsar.Exclusive)

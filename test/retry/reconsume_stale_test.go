@@ -29,7 +29,6 @@ func TestReconsumeOfStaleDeliveryIsRefused(t *testing.T) {
 		},
 	} {
 		testkit.Each(t, map[string]bool{name: false, name + " by Chan": true}, func(t *testing.T, channel bool) {
-			t.Parallel()
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
 			c := b.Subscribe(b.RetryOptions(topic, 100), redelivery.WithAckTimeout(300*time.Millisecond))

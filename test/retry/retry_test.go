@@ -21,7 +21,6 @@ func TestReconsumedMessageIsDeadLetterAtItsLimit(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]bool{"with response": true, "without response": false},
 		func(t *testing.T, response bool) {
-			t.Parallel()
 			const n = 100
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
@@ -232,7 +231,6 @@ func TestChunkedMessagesAreRetried(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]bool{"single topic": false, "with a retry topic": true},
 		func(t *testing.T, retries bool) {
-			t.Parallel()
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
 			opts := b.Options(topic, pulsar.Shared)

@@ -45,7 +45,6 @@ func TestAckInInterceptorReturns(t *testing.T) {
 		},
 	} {
 		testkit.Each(t, map[string]bool{name: false, name + " with response": true}, func(t *testing.T, response bool) {
-			t.Parallel()
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
 			var told atomic.Int32

@@ -218,7 +218,6 @@ var secretScenes = map[string]func(*talk, string){
 func TestLogsAndErrorsHoldNoSecret(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, secretScenes, func(t *testing.T, scene func(*talk, string)) {
-		t.Parallel()
 		k := &talk{Broker: testkit.NewBroker(t)}
 		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: k.URL, Logger: logtest.Client(t),
 			OperationTimeout: 2 * time.Second,

@@ -23,7 +23,6 @@ func TestWrapOfPlainConsumerRedelivers(t *testing.T) {
 	testkit.Each(t, map[string][]redelivery.Option{
 		"from memory": nil, "from the broker": {redelivery.WithRedeliveryFrom(redelivery.FromBroker)},
 	}, func(t *testing.T, options []redelivery.Option) {
-		t.Parallel()
 		b := testkit.NewBroker(t)
 		topic := b.NewTopic(0)
 		opts := b.Options(topic, pulsar.Shared)

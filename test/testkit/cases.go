@@ -27,10 +27,13 @@ var SubscriptionTypes = map[string]pulsar.SubscriptionType{
 	"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared, "Failover": pulsar.Failover, "KeyShared": pulsar.KeyShared,
 }
 
-// Each runs a subtest for each of cases, under its name.
+// Each runs a parallel subtest for each of cases, under its name.
 func Each[T any](t *testing.T, cases map[string]T, test func(*testing.T, T)) {
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { test(t, c) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
 	}
 }
 
