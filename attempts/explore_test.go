@@ -191,6 +191,7 @@ func kinds() []*kind {
 
 // One at a time: virtual time stands still while the goroutine that moves it waits for a processor.
 func TestExplorationOfTwoProcesses(t *testing.T) {
+	t.Parallel() // the other tests wait for a broker
 	for _, k := range kinds() {
 		t.Run(strings.ReplaceAll(k.name, " ", "-"), func(t *testing.T) {
 			depth, began := k.depth+*deeper, time.Now()

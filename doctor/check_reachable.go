@@ -52,7 +52,7 @@ func (v *visit) askAdmin() error {
 }
 
 // brokerPatience is how long the broker may take to answer. Upstream would wait for a minute.
-const brokerPatience = 10 * time.Second
+const brokerPatience = 5 * time.Second
 
 // askBroker looks the topic up. If there is none yet, it looks up a name like a partition's: a broker may create a
 // topic that is looked up, but no partition. Whatever it answers then will do.

@@ -102,11 +102,7 @@ func (b *broker) subscribe(topic string, names ...string) {
 }
 
 func (b *broker) publish(topic string, m *pulsar.ProducerMessage) {
-	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
-	require.NoError(b.t, err)
-	defer p.Close()
-	_, err = p.Send(context.Background(), m)
-	require.NoError(b.t, err)
+	b.server.Publish(b.t, topic, m)
 }
 
 // dlqRun runs a command line, with an answer to what it asks.
