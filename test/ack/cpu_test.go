@@ -31,11 +31,16 @@ func BenchmarkReceiveAck(b *testing.B) {
 		name    string
 		options []redelivery.Option
 	}{{"plain", nil}, {"default", nil}, {"ack-timeout", []redelivery.Option{redelivery.WithAckTimeout(time.Minute)}}, {"metrics", []redelivery.Option{m.Observe()}}}
-	for _, batched := range []bool{true, false} {
-		b.Run(map[bool]string{true: "batched", false: "single"}[batched], func(b *testing.B) {
+	for name, batched := range map[string]bool{"batched": true, "batched, index acks": true, "single": false} {
+		b.Run(name, func(b *testing.B) {
 			broker := testkit.NewBroker(b)
 			topic := broker.NewTopic(0)
 			opts := broker.Options(topic, pulsar.Shared)
+			opts.EnableBatchIndexAcknowledgment = name == "batched, index acks"
+			var same []redelivery.Option // the plain consumer's settings
+			if !opts.EnableBatchIndexAcknowledgment {
+				same = append(same, redelivery.WithoutBatchIndexAcks())
+			}
 			values := map[string][]float64{}
 			for round := range b.N {
 				var costs [4]cost
@@ -45,7 +50,7 @@ func BenchmarkReceiveAck(b *testing.B) {
 					if k == 0 {
 						c, err = broker.Client.Subscribe(opts)
 					} else {
-						c, err = redelivery.Subscribe(broker.Client, opts, kinds[k].options...)
+						c, err = redelivery.Subscribe(broker.Client, opts, append(same, kinds[k].options...)...)
 					}
 					require.NoError(b, err)
 					costs[k] = costOf(b, broker, c, topic, messages, batched)
