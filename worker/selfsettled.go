@@ -10,22 +10,18 @@ import (
 
 // selfSettled notices a handler that settles its messages itself.
 type selfSettled struct {
-	looked atomic.Uint64
 	warned atomic.Bool
 	loss   <-chan struct{} // closed by the first loss since New
 }
 
-// All of a Worker's first messages are looked at, and then one of some, since a look costs as much as a tenth of an
-// acknowledgement.
-const firstLooks, looksEvery = 1000, 16
+// After each of a slot's first calls its messages are looked at, and then after one of some calls: a look costs as much
+// as a tenth of an acknowledgement.
+const firstLooks, looksEvery = 100, 64
 
 // warnOfSelfSettled logs, once, that the handler has settled one of its messages, which the Worker is about to settle.
 func (s *slot) warnOfSelfSettled(tasks []task) {
 	x := &s.Worker.selfSettled
-	if x.warned.Load() {
-		return
-	}
-	if n := x.looked.Add(1); n > firstLooks && n%looksEvery > 0 {
+	if x.warned.Load() || s.turns > firstLooks && s.turns%looksEvery > 0 {
 		return
 	}
 	for _, t := range tasks {
