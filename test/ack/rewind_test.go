@@ -17,28 +17,23 @@ func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
 	t.Parallel()
 	const n = 300
 	delay := 300 * time.Millisecond
-	for way, option := range testkit.WaysToFail(delay) {
+	for name, way := range testkit.Ways(delay) {
 		for _, kind := range []string{"Exclusive", "Failover"} {
 			for _, response := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s %s AckWithResponse=%t", kind, way, response), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s %s AckWithResponse=%t", kind, name, response), func(t *testing.T) {
 					t.Parallel()
 					b := testkit.NewBroker(t)
 					topic := b.NewTopic(0)
 					b.Send(topic, n, false)
 					opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 					opts.AckWithResponse = response
-					c := b.Subscribe(opts, option)
+					c := b.Subscribe(opts, way.Option)
 					j, failed := testkit.NewJournal(), false
 					testkit.Drain(t, c, 2*time.Second, func(msg pulsar.Message) {
 						j.Taken(msg)
 						if !failed {
 							failed = true
-							switch way {
-							case "Nack":
-								c.Nack(msg)
-							case "NackID":
-								c.NackID(msg.ID())
-							}
+							way.Fail(c, msg)
 							return
 						}
 						time.Sleep(8 * time.Millisecond)

@@ -1,7 +1,6 @@
 package nack
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -16,33 +15,27 @@ import (
 
 func TestFailedMessagesComeBackOnce(t *testing.T) {
 	t.Parallel()
-	for name, way := range testkit.Ways {
-		t.Run(name, func(t *testing.T) { failedMessagesComeBackOnce(t, way.Option, way.Fail) })
-	}
-}
-
-func failedMessagesComeBackOnce(t *testing.T, option redelivery.Option, fail func(*redelivery.Consumer, pulsar.Message)) {
-	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
-		testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
-			for _, partitions := range []int{0, 2} {
-				t.Run(fmt.Sprint(partitions), func(t *testing.T) {
-					t.Parallel()
+	const delay = 300 * time.Millisecond
+	testkit.Each(t, testkit.Ways(delay), func(t *testing.T, way testkit.Way) {
+		testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
+			testkit.Each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
+				testkit.Each(t, map[string]int{"no partitions": 0, "two partitions": 2}, func(t *testing.T, partitions int) {
 					b := testkit.NewBroker(t)
 					topic := b.NewTopic(partitions)
-					c := b.Subscribe(b.Options(topic, kind), option)
+					c := b.Subscribe(b.Options(topic, kind), way.Option)
 					b.Send(topic, 10, batched)
 					failed := map[string]time.Time{}
 					for range 10 {
 						msg := testkit.Receive(t, c)
 						failed[string(msg.Payload())] = time.Now()
-						fail(c, msg)
+						way.Fail(c, msg)
 					}
 					require.Len(t, failed, 10)
 					for range 10 {
 						msg := testkit.Receive(t, c)
 						at, ok := failed[string(msg.Payload())]
 						require.True(t, ok, "%q came twice", msg.Payload())
-						require.GreaterOrEqual(t, time.Since(at), 300*time.Millisecond)
+						require.GreaterOrEqual(t, time.Since(at), delay)
 						assert.EqualValues(t, 1, c.RedeliveryCount(msg))
 						delete(failed, string(msg.Payload()))
 						require.NoError(t, c.Ack(msg))
@@ -50,7 +43,7 @@ func failedMessagesComeBackOnce(t *testing.T, option redelivery.Option, fail fun
 					testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 					b.Settles(topic, partitions)
 				})
-			}
+			})
 		})
 	})
 }

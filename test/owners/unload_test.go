@@ -21,20 +21,10 @@ import (
 func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 	t.Parallel()
 	const n, rounds, delay = 30, 3, 2 * time.Second
-	fail := func(c *redelivery.Consumer, way string, msg pulsar.Message) {
-		switch way {
-		case "Nack":
-			c.Nack(msg)
-		case "NackID":
-			c.NackID(msg.ID())
-		default:
-			_ = c.InProgress(msg) // its clock starts now
-		}
-	}
-	for way, option := range testkit.WaysToFail(delay) {
+	for name, way := range testkit.Ways(delay) {
 		for kind := range testkit.SubscriptionTypes {
 			for _, batched := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s %s batched=%t", way, kind, batched), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s %s batched=%t", name, kind, batched), func(t *testing.T) {
 					t.Parallel()
 					b := testkit.NewBroker(t)
 					// A copy's acknowledgement that an unload leaves without an answer keeps upstream from reconnecting
@@ -44,7 +34,7 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 					b.Send(topic, n, batched)
 					opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 					opts.AckWithResponse = true
-					c := b.Subscribe(opts, option)
+					c := b.Subscribe(opts, way.Option)
 					due, last, acked := map[string]time.Time{}, map[string]pulsar.Message{}, map[string]bool{}
 					for round := range uint32(rounds) {
 						seen := map[string]bool{}
@@ -56,7 +46,7 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 							require.False(t, now.Before(due[which]), "%s is early by %v", which, due[which].Sub(now))
 							require.Equal(t, round, c.RedeliveryCount(msg), which)
 							seen[which], last[which], due[which] = true, msg, now.Add(delay)
-							fail(c, way, msg)
+							way.Fail(c, msg)
 						}
 						for which := range seen { // a third is acknowledged after all
 							if len(acked) < n/rounds*int(round+1) {

@@ -12,16 +12,6 @@ import (
 // FromBroker has nacked messages wait at the broker.
 var FromBroker = redelivery.WithRedeliveryFrom(redelivery.FromBroker)
 
-// WaysToFail are the ways in which an application fails on a message, each with the option by which the message is
-// delivered again after delay.
-func WaysToFail(delay time.Duration) map[string]redelivery.Option {
-	return map[string]redelivery.Option{
-		"Nack":        redelivery.WithNackRedeliveryDelay(delay),
-		"NackID":      redelivery.WithNackRedeliveryDelay(delay),
-		"ack timeout": redelivery.WithAckTimeout(delay),
-	}
-}
-
 // SubscriptionTypes are all of them, by name.
 var SubscriptionTypes = map[string]pulsar.SubscriptionType{
 	"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared, "Failover": pulsar.Failover, "KeyShared": pulsar.KeyShared,
@@ -37,17 +27,20 @@ func Each[T any](t *testing.T, cases map[string]T, test func(*testing.T, T)) {
 	}
 }
 
-// Ways are how an application fails on a message, each with the option by which the message is delivered again after
-// 300 ms.
-var Ways = map[string]struct {
-	Option redelivery.Option
+// Way is how an application fails on a message.
+type Way struct {
+	Option redelivery.Option // delivers the message again after a delay
 	Fail   func(*redelivery.Consumer, pulsar.Message)
-}{
-	"nack": {redelivery.WithNackRedeliveryDelay(300 * time.Millisecond), (*redelivery.Consumer).Nack},
-	"ack timeout": {
-		redelivery.WithAckTimeout(300 * time.Millisecond),
-		func(c *redelivery.Consumer, msg pulsar.Message) {
+}
+
+// Ways returns the ways in which an application fails on a message, by name. The message is delivered again after delay.
+func Ways(delay time.Duration) map[string]Way {
+	nack := redelivery.WithNackRedeliveryDelay(delay)
+	return map[string]Way{
+		"Nack":   {nack, (*redelivery.Consumer).Nack},
+		"NackID": {nack, func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) }},
+		"ack timeout": {redelivery.WithAckTimeout(delay), func(c *redelivery.Consumer, msg pulsar.Message) {
 			_ = c.InProgress(msg) // the clock starts after the caller looked at the message
-		},
-	},
+		}},
+	}
 }
