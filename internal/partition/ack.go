@@ -90,11 +90,12 @@ func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again
 	return nil
 }
 
-// settleAs settles a message whose acknowledgement named the whole entry, or not.
+// settleAs settles a message whose acknowledgement named the whole entry, or not. If the message came while it was
+// requested, the acknowledgement was of a delivery that upstream had forgotten, in case the message is in chunks.
 func (g *Group) settleAs(now time.Duration, m *message, whole, failed bool) (again *Again) {
-	e := m.entry
+	e, cameAgain := m.entry, m.state == Asked && m.overdue
 	g.settle(now, m, failed)
-	if e.ack.isComplete() && e.ack.needsWhole() && !whole {
+	if cameAgain || e.ack.isComplete() && e.ack.needsWhole() && !whole {
 		x := m.again(m.id)
 		return &x
 	}

@@ -104,6 +104,8 @@
 //   - After a lost connection on Shared, copies in upstream's queue are handed out, though the broker may have sent
 //     the messages to another consumer. Those are dropped that the broker has sent here again by then.
 //   - A waiting message of a partition whose connection was not lost is requested, and the broker counts that.
+//   - A message that is requested while the broker sends it again by itself, after a lost connection on Shared, may be
+//     handed out here and go to another consumer too.
 //   - A message that upstream dropped while it was connected again is requested, and the broker counts that.
 //   - A copy that upstream received late from a lost connection, and dropped, looks like one of the new connection: its
 //     message counts as this consumer's for a second.

@@ -28,7 +28,8 @@ func explore(k *kind, depth int) *exploretest.Exploration[step] {
 // the application settles what it gets, what is sent arrives. Then everything has to be settled, and
 // acknowledged at the broker.
 func (w *world) complete() {
-	w.kind = &kind{name: w.name, options: w.options, topics: w.kind.topics, ledgers: w.ledgers, broker: w.broker, window: 1 << 20}
+	w.kind = &kind{name: w.name, options: w.options, topics: w.kind.topics, ledgers: w.ledgers, broker: w.broker, window: 1 << 20,
+		publishes: w.publishes, chunks: w.chunks}
 	for t, topic := range w.topics {
 		if topic.inactive {
 			w.activate(t)
@@ -237,6 +238,8 @@ func kinds() []*kind {
 		{name: "shared with dead letters", options: deadLetters, topics: one, window: 2, timeout: tick, others: true, depth: 9},
 		{name: "shared with responses", options: shared, topics: [][]int{{2}}, window: 4, responses: true, depth: 8},
 		{name: "shared with responses and no memory", options: room(shared, 0), topics: one, window: 2, responses: true, depth: 10},
+		{name: "shared with chunks that are published", options: shared, topics: one, window: 2, others: true, responses: true, publishes: true,
+			chunks: true, depth: 9},
 		{name: "shared with an operator", options: shared, topics: batch, window: 4, resets: true, depth: 9},
 		{name: "shared with snoozes", options: shared, topics: one, window: 2, others: true, snoozes: true, depth: 9},
 		{name: "two shared topics", options: shared, topics: [][]int{{1}, {1}}, window: 3, others: true, depth: 8},

@@ -24,6 +24,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a copy is kept if there is room", "arrive.go", "		m.counts(c)\n		g.keep(m, c)\n		switch {", "		m.counts(c)\n		switch {"},
 	{"the last ack of an entry that came twice names the whole", "ack.go", "m.entry.ack.isLast() && m.entry.ack.needsWhole(), m\n", "m.entry.ack.isLast() && false, m\n"},
 	{"an entry whose newer delivery came meanwhile is acknowledged once more", "ack.go", "e.ack.isComplete() && e.ack.needsWhole() && !whole", "false && e.ack.isComplete() && !whole"},
+	{"and so is a message that came while it was requested", "ack.go", "if cameAgain || ", "_ = cameAgain\n	if "},
 	{"a lower index is another delivery", "entryack.go", "index <= a.last || epoch != a.epoch", "epoch != a.epoch"},
 	{"a new epoch is another delivery", "entryack.go", "index <= a.last || epoch != a.epoch", "index <= a.last"},
 	{"more of the current entry may come", "ack.go", "	case e == p.current && e.in[Settled] > 0: // more of it may be on its way\n		return\n", ""},

@@ -52,6 +52,7 @@ func (x *encoder) object(v any) {
 		x.int(int64(o.of.topic))
 		x.int(int64(o.of.entry))
 		x.bools(o.of.left...)
+		x.bools(o.of.forgotten, o.of.requested)
 	}
 	x.int(int64(o.index))
 	x.int(int64(o.count))
@@ -98,7 +99,7 @@ func (w *world) hash(x *encoder) uint64 {
 }
 
 func (x *encoder) seen(m *seen) {
-	x.bools(m.has, m.handed, m.settled, m.may, m.must, m.acks, m.snoozed, m.pending, m.hasOld, m.theirs)
+	x.bools(m.has, m.handed, m.settled, m.may, m.must, m.acks, m.snoozed, m.pending, m.hasOld, m.theirs, m.doubtful)
 	x.time(max(m.notUntil, x.now))
 	x.time(max(m.deadline, x.now))
 	if m.settled {

@@ -34,6 +34,8 @@ type kind struct {
 	txn       bool
 	timeout   time.Duration
 	clears    bool // upstream's queue is cleared when a connection is lost
+	publishes bool // the application publishes a message elsewhere, and acknowledges it after that
+	chunks    bool // messages are in chunks: upstream forgets a delivery that it requests, and ignores acknowledgements of it
 }
 
 // brokerEntry is an entry as the broker knows it.
@@ -59,6 +61,8 @@ type sending struct {
 	topic, entry int
 	left         []bool
 	stale        bool // a connection was lost since, or it was requested before
+	requested    bool // before, and the request is on its way
+	forgotten    bool // by upstream
 }
 
 // object is the id of one message of a sending.
@@ -95,6 +99,7 @@ type seen struct {
 	hand     uint64
 	oldHand  uint64
 	theirs   bool // another consumer acknowledged it
+	doubtful bool // it had been requested when the broker sent it last, and the broker may send it elsewhere too
 	hasOld   bool
 }
 
@@ -412,6 +417,10 @@ func (w *world) do(s step) {
 func (w *world) act(d Decisions) {
 	for _, r := range d.Requests {
 		o := r.ID.(*object)
+		if o.of.forgotten {
+			continue
+		}
+		o.of.forgotten = w.chunks
 		w.pipe = append(w.pipe, command{request: true, topic: o.of.topic, entry: o.of.entry})
 	}
 	for _, given := range d.GiveUps {
@@ -450,11 +459,13 @@ func (w *world) send(t, e int) {
 		w.g.Unwait(w.now)
 	}
 	s := &sending{topic: t, entry: e, left: slices.Repeat([]bool{true}, len(entry.acked))}
-	s.stale = slices.ContainsFunc(w.pipe, func(c command) bool { return c.request && c.topic == t && c.entry == e })
+	s.requested = slices.ContainsFunc(w.pipe, func(c command) bool { return c.request && c.topic == t && c.entry == e })
+	s.stale = s.requested
 	for i, acked := range entry.acked {
 		if (acked && w.broker || entry.left[i]) && w.options.IndexAcks == KeptIndexAcks {
 			continue
 		}
+		w.topics[t].messages[e][i].doubtful = s.requested
 		o := &object{s, i, entry.count}
 		w.queue = append(w.queue, o)
 		w.g.Sent(w.now, w.id(t, e, i), t, o)
@@ -508,7 +519,7 @@ func (w *world) handed(d Delivery) {
 		w.fail("%v handed out %v early", d.ID, m.notUntil-w.now)
 	case m.has:
 		w.fail("%v handed out twice", d.ID)
-	case d.FromMemory && (m.theirs || w.topics[t].entries[e].owner == theirs):
+	case d.FromMemory && !m.doubtful && (m.theirs || w.topics[t].entries[e].owner == theirs):
 		w.fail("%v handed out from memory, and another consumer has it", d.ID)
 	}
 	least, most := uint32(0), m.broker // the broker counts requests that no hand-over followed
@@ -535,7 +546,8 @@ func (w *world) handed(d Delivery) {
 		w.last = at
 	}
 	old := *m
-	*m = seen{has: true, handed: true, may: false, count: d.Count, broker: m.broker, hand: d.Hand, theirs: m.theirs, hasOld: old.hasOld, oldHand: old.oldHand}
+	*m = seen{has: true, handed: true, may: false, count: d.Count, broker: m.broker, hand: d.Hand, theirs: m.theirs, doubtful: m.doubtful, hasOld: old.hasOld,
+		oldHand: old.oldHand}
 	if w.timeout > 0 {
 		w.g.StartTimeout(w.now, d.ID, d.Hand, w.timeout)
 		m.deadline = w.now + w.timeout
@@ -578,6 +590,9 @@ func (w *world) begin(t, e, i int) {
 		op.m = nil
 	default:
 		m.acks = true
+		if w.publishes {
+			break
+		}
 		op.inPipe = w.ackObject(a.Object.(*object), a.Whole, len(w.ops)+1)
 	}
 	w.ops = append(w.ops, op)
@@ -598,6 +613,9 @@ func (w *world) end(i int, outcome Outcome) {
 		return
 	}
 	op.m.acks = false
+	if w.publishes && outcome == Done {
+		w.ackObject(op.ack.Object.(*object), op.ack.Whole, 0)
+	}
 	if again := w.g.EndAck(w.now, &op.ack, outcome); again != nil {
 		w.ackObject(again.Object.(*object), again.Whole, 0)
 	}
@@ -612,6 +630,9 @@ func (w *world) settled(m *seen) {
 
 // ackObject acknowledges as upstream does, and reports whether something is sent to the broker.
 func (w *world) ackObject(o *object, whole bool, op int) bool {
+	if o.of.forgotten {
+		return false
+	}
 	o.of.left[o.index] = false
 	index := o.index
 	switch {
