@@ -115,11 +115,14 @@ func (b *Broker) Stats(topic string, partitions int) (sum SubscriptionStats) {
 // has none.
 func (b *Broker) Settles(topic string, partitions int) {
 	b.T.Helper()
-	require.Eventually(b.T, func() bool {
-		s := b.Stats(topic, partitions)
-		// below 0 where the broker has no batch-index acks but the client sends them
-		return s.Backlog == 0 && s.Unacked <= 0
-	}, Patience, 50*time.Millisecond, "the backlog does not empty: %+v", b.Stats(topic, partitions))
+	var s SubscriptionStats
+	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		s = b.Stats(topic, partitions)
+		if s.Backlog == 0 && s.Unacked <= 0 { // below 0 where the client sends index acks and the broker has none
+			return
+		}
+	}
+	require.FailNow(b.T, "the backlog does not empty", "%+v", s)
 }
 
 // Options are options of a consumer that begins with the oldest message.

@@ -62,7 +62,7 @@ func Patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 		}
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
-	require.FailNow(t, "no message")
+	require.FailNow(t, "no message", "%+v", c.Stats())
 	return nil
 }
 
