@@ -105,17 +105,17 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	if c.inner.leaving.Load() || c.isOver() {
 		return
 	}
+	vanished := c.isVanished(err)
 	now := c.lock()
 	c.group.Leave(child)
+	last := !vanished && c.open.Add(-1) == 0
+	if !vanished && !last && err != nil { // under the lock, or the last one might end the Consumer before
+		c.told.add(c, func() { c.fail("receive", "staying connected to one of the topics", err) })
+	}
 	c.unlockInside(now)
 	c.polls.Store(true)
-	if c.isVanished(err) {
-		return
-	}
-	if last := c.open.Add(-1) == 0; last {
+	if last {
 		go c.giveUpReceiving(err)
-	} else if err != nil {
-		c.told.add(c, func() { c.fail("receive", "staying connected to one of the topics", err) })
 	}
 }
 

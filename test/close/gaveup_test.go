@@ -1,0 +1,37 @@
+package close
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+// The last topic ends the Consumer, and must not end it before an observer hears of the others.
+func TestFailuresOfTopicsThatEndTogetherAreAllReported(t *testing.T) {
+	t.Parallel()
+	for range 10_000 { // without the lock one in a few thousand is missing
+		failed := make(chan redelivery.Failed, 3)
+		_, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Topics: []string{"a", "b"}, Type: pulsar.Shared},
+			redelivery.WithObserver(redelivery.Observer{Failed: func(e redelivery.Failed) { failed <- e }}))
+		var all sync.WaitGroup
+		for range 2 {
+			child := &testkit.StandIn{}
+			all.Go(func() { s.Opts.Interceptors.OnConsumerClose(child, errors.New("gave up")) })
+		}
+		all.Wait()
+		for n := range 2 {
+			select {
+			case <-failed:
+			case <-time.After(testkit.Patience):
+				require.FailNow(t, "a failure is not reported", "after %d", n)
+			}
+		}
+	}
+}
