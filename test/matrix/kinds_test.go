@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
@@ -157,13 +156,12 @@ func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
 	if kind.compacted {
 		x.compact(f)
 	}
-	c, err := redelivery.Subscribe(x.Client, x.opts, append(f.options, redelivery.WithLogger(logtest.Logger(t)))...)
+	c, err := x.TrySubscribe(x.opts, f.options...)
 	if refused != "" {
 		require.ErrorContains(t, err, refused)
 		return
 	}
 	require.NoError(t, err)
-	t.Cleanup(c.Close)
 	x.c = c
 	if kind.change != nil {
 		kind.change(x)

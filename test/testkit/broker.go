@@ -133,18 +133,35 @@ func (b *Broker) Options(topic string, kind pulsar.SubscriptionType) pulsar.Cons
 	}
 }
 
-// Subscribe returns a Consumer, which is closed with the test.
+// Subscribe returns a Consumer, which is closed with the test. If the test fails, its statistics are logged.
 func (b *Broker) Subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Option) *redelivery.Consumer {
+	b.T.Helper()
+	c, err := b.TrySubscribe(opts, options...)
+	require.NoError(b.T, err)
+	return c
+}
+
+// TrySubscribe is Subscribe for options that may be refused.
+func (b *Broker) TrySubscribe(
+	opts pulsar.ConsumerOptions, options ...redelivery.Option,
+) (*redelivery.Consumer, error) {
 	b.T.Helper()
 	options = append([]redelivery.Option{redelivery.WithLogger(logtest.Logger(b.T))}, options...)
 	c, err := redelivery.Subscribe(b.Client, opts, options...)
-	require.NoError(b.T, err)
-	b.T.Cleanup(c.Close)
+	if err != nil {
+		return nil, err
+	}
+	b.T.Cleanup(func() {
+		if b.T.Failed() {
+			b.T.Logf("%s: %+v", c.Subscription(), c.Stats())
+		}
+		c.Close()
+	})
 	if opts.EnableZeroQueueConsumer {
 		// pulsar-client-go drops a message that comes before its dispatcher has noticed the connection
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 	}
-	return c
+	return c, nil
 }
 
 // LogTo has a Consumer log to w.
