@@ -33,7 +33,7 @@ func TestOutcomesAtABroker(t *testing.T) {
 				t.Parallel()
 				s := newSite(t)
 				c := s.subscribe(pulsar.ConsumerOptions{Type: kind, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
-					redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithAckTimeout(2*time.Second)) // longer than this machine stalls
+					redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithAckTimeout(3*time.Second)) // longer than this machine stalls
 				var mu sync.Mutex
 				calls, last := map[string]int{}, map[string]time.Time{}
 				handler := func(_ context.Context, msg pulsar.Message) error {
@@ -67,7 +67,7 @@ func TestOutcomesAtABroker(t *testing.T) {
 						}
 						panic("oops")
 					case row == "slow":
-						time.Sleep(5 * time.Second) // two ack timeouts
+						time.Sleep(7 * time.Second) // two ack timeouts
 					}
 					return nil
 				}
@@ -218,6 +218,7 @@ func TestZeroQueueAtABroker(t *testing.T) {
 				s := newSite(t)
 				c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared, EnableZeroQueueConsumer: true},
 					redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
+				waittest.ForZeroQueue()
 				s.publish(false, "a", "b", "c", "d", "e", "f")
 				var mu sync.Mutex
 				calls := map[string]int{}

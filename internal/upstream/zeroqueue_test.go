@@ -191,6 +191,7 @@ func TestRecallOnABrokerLosesNothing(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	consumer := subscribe(t, broker.Client(t), newHooks(),
 		pulsar.ConsumerOptions{Topic: "t", Type: pulsar.Shared, EnableZeroQueueConsumer: true}, upstream.Plan{})
+	waittest.ForZeroQueue()
 	r := newReader(t, consumer, 10)
 	const n = 30
 	publish(t, broker, "t", n)

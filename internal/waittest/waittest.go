@@ -31,3 +31,7 @@ func Context(t testing.TB) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// ForZeroQueue waits until a consumer without a queue, which was just subscribed, takes messages. pulsar-client-go drops
+// a message that comes before the consumer's dispatcher has noticed the connection, and gives no sign of that.
+func ForZeroQueue() { time.Sleep(500 * time.Millisecond) }
