@@ -113,7 +113,7 @@ func in(d time.Duration) context.Context {
 	return ctx
 }
 
-// The broker refuses a delay without telling the caller, and upstream's producer is of no use from then on.
+// The broker refuses a delay without an answer, and upstream's producer is of no use from then on.
 func TestARefusedDelay(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -144,7 +144,7 @@ func TestARefusedDelay(t *testing.T) {
 	require.Equal(t, "x", string(b.receive(retries).Payload()))
 }
 
-// As TestARefusedDelay, of a message that the topic has no room for.
+// As TestARefusedDelay, but with a message that is larger than the topic allows.
 func TestARefusedSize(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -179,7 +179,7 @@ func TestARefusedSize(t *testing.T) {
 	b.nothing(retries, time.Second)
 }
 
-// The subscription is there, which is all that was wanted.
+// An initial subscription that exists and has a consumer does not keep dead letters from being published.
 func TestInitialSubscriptionInUse(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover, pulsar.KeyShared, pulsar.Shared} {
@@ -196,7 +196,7 @@ func TestInitialSubscriptionInUse(t *testing.T) {
 	}
 }
 
-// Whoever waits first: what is begun first is published first.
+// Messages are published in the order in which they were begun, whichever caller waits first.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const n = 2000
@@ -211,7 +211,7 @@ func TestOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t)
 			c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Exclusive})
-			// which no delay holds up
+			// on an Exclusive subscription the broker delays nothing
 			published := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-" + name, Type: pulsar.Exclusive})
 			msgs := make([]*pulsar.ProducerMessage, n+1)
 			for i := range msgs {

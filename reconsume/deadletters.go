@@ -20,10 +20,10 @@ import (
 // namespace is of the namespace of the consumer's first topic. The first dead letter for a topic creates producers that
 // stay until Close.
 //
-// A dead letter that topic will not take later either goes to the usual dead letter topic: topic is then in its
-// property DEAD_LETTER_TOPIC, and a warning is logged. That is so if topic has an impossible name, is not persistent,
-// is one that the subscription reads, does not exist and cannot be created, is terminated, refuses this client or a
-// message of this size, or if the Reconsumer has 100 such topics already.
+// A dead letter goes to the usual dead letter topic if topic cannot take it later either. The letter's property
+// DEAD_LETTER_TOPIC then names topic, and a warning is logged. This happens if topic has an impossible name, is not
+// persistent, is one that the subscription reads, does not exist and cannot be created, is terminated, refuses this
+// client or a message of this size, or if the Reconsumer has 100 such topics already.
 func DeadLetterTo(topic string, reason error) error {
 	if reason == nil {
 		reason = errors.New("no reason given")
@@ -47,20 +47,20 @@ type deadLetters struct {
 // letterTopic publishes to one dead letter topic, in the order of the calls.
 type letterTopic struct {
 	outlet
-	alone  outlet                     // of messages larger than any before
-	pieces func(chunk uint) *producer // publishes in chunks of so many bytes; nil if there can be but one producer
+	alone  outlet                     // for messages larger than any before
+	pieces func(chunk uint) *producer // publishes in chunks of that many bytes; nil if there can be only one producer
 	sizes  sizes
 	order  order
 }
 
-// start begins to publish a letter. One that the topic refuses for its size follows in two chunks: the broker does not
-// compare these with the topic's maxMessageSize.
+// start begins to publish a letter. If the topic refuses the letter for its size, it is published in two chunks: the
+// broker does not compare chunks with the topic's maxMessageSize.
 func (t *letterTopic) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	answered := t.startWhole(ctx, msg)
 	return func() error {
 		err := answered()
 		if !isRefused(err) || t.pieces == nil || len(msg.Payload) < 2 || msg.Schema != nil {
-			// chunks do not say which version of a schema they have
+			// chunks carry no schema version
 			return err
 		}
 		p := t.pieces(uint(len(msg.Payload)+1) / 2)
@@ -88,8 +88,8 @@ func (t *letterTopic) startWhole(ctx context.Context, msg *pulsar.ProducerMessag
 	}
 }
 
-// of returns the producers for a topic of DeadLetterTo, by the name that was given and the whole one, or why no letter
-// of a message can go there.
+// of returns the producers for a topic of DeadLetterTo. name is the name that DeadLetterTo got, topic the whole one.
+// The error says why the letter of msg cannot go there.
 func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic, err error) {
 	switch want := cmp.Or(topicname.Want(topic), topicname.WantNumber(topic)); {
 	case topic == d.o.DeadLetterTopic:

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// A dead letter goes where its reason says, and says the reason itself.
+// A dead letter goes to the topic that its reason names, and carries the text of the reason.
 func TestDeadLetterTo(t *testing.T) {
 	const usual = "persistent://public/default/orders-sub-DLQ"
 	for name, test := range map[string]struct {
@@ -130,8 +130,8 @@ func TestProducerNameThatIsTaken(t *testing.T) {
 	})
 }
 
-// A mode of access that only one replica's producer can have is warned of before the first letter, and its refusal says
-// what to change.
+// An access mode that only one replica's producer can have causes a warning before the first letter, and the error of a
+// refused producer says what to change.
 func TestAccessModeOfOneProducerIsWarnedOf(t *testing.T) {
 	for mode, want := range map[pulsar.ProducerAccessMode]string{
 		pulsar.ProducerAccessModeExclusive:        "mode=Exclusive",
@@ -155,7 +155,7 @@ func TestAccessModeOfOneProducerIsWarnedOf(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
-// A namespace that allows one producer for a topic has all messages published by the usual one.
+// If a namespace allows one producer for a topic, the usual producer publishes all messages.
 func TestLimitOfProducers(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		have := map[string]int{}

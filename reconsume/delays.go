@@ -11,25 +11,25 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
-// A broker refuses a delay that is longer than the namespace allows, but upstream's producer says nothing of it, and
-// hears of no answer from then on, though the broker publishes the next messages. So a delay that is longer than any
-// before has a producer of its own.
+// A broker refuses a delay that is longer than the namespace allows. Upstream's producer does not report the refusal,
+// nor the answers to later messages, though the broker publishes these. So messages with a longer delay than any before
+// have a producer of their own.
 const (
-	patience = 5 * time.Second        // before the broker is asked whether it refused a message that has no answer
-	grace    = 100 * time.Millisecond // in which a producer hears that its connection was lost
-	// less than an OperationTimeout of the client, after which a close without an answer is over too
+	patience = 5 * time.Second        // time without an answer before the broker is asked whether it refused a message
+	grace    = 100 * time.Millisecond // time for a producer to notice that its connection was lost
+	// A close that takes longer may not have been answered: upstream ends it after the client's OperationTimeout.
 	prompt = 2 * time.Second
-	memory = time.Minute // of a refusal
+	memory = time.Minute // how long a refusal counts
 )
 
 // delays are the delays that the namespace is known to allow, or to refuse.
 type delays struct {
 	mu       sync.Mutex
-	accepted time.Duration // the longest one; no message with it is under way with the producer of its own
-	answered time.Duration // the longest one
-	untried  int           // messages under way with the producer of its own
-	refused  time.Duration // the shortest one
-	until    time.Time     // when that is forgotten
+	accepted time.Duration // the longest accepted delay, raised when no untried message is under way
+	answered time.Duration // the longest delay accepted while others were under way
+	untried  int           // messages under way with longer delays than accepted
+	refused  time.Duration // the shortest refused delay
+	until    time.Time     // end of the refusal's memory
 }
 
 // refuses returns an error if a delay was refused within the last minute.
@@ -42,7 +42,7 @@ func (d *delays) refuses(delay time.Duration) error {
 	return nil
 }
 
-// begin reports whether a delay was accepted before. Of a delay that was not, end must follow.
+// begin reports whether a delay was accepted before. If not, the caller must call end.
 func (d *delays) begin(delay time.Duration) (tried bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -65,19 +65,19 @@ func (d *delays) end(delay time.Duration, accepted, refused bool) {
 		}
 	}
 	d.untried--
-	if d.untried == 0 { // later messages may overtake nothing
+	if d.untried == 0 { // later messages of the usual producer can overtake none
 		d.accepted, d.answered = max(d.accepted, d.answered), 0
 	}
 }
 
-// doubt has the next messages tried again: the namespace may allow less by now.
+// doubt makes every delay untried: the namespace may allow less by now.
 func (d *delays) doubt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.accepted = 0
 }
 
-// startDelayed is start for retries.
+// startDelayed begins to publish a retry.
 func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	delay, bytes := msg.DeliverAfter, bytesOf(msg)
 	if err := r.delays.refuses(delay); err != nil {
@@ -122,14 +122,14 @@ func (r *Reconsumer) startHeld(ctx context.Context, msg *pulsar.ProducerMessage)
 	}
 }
 
-// verdict says whether the broker refused messages of a producer that have no answer.
+// verdict holds whether the broker refused unanswered messages of a producer.
 type verdict struct {
 	asked   atomic.Bool   // the producer is being closed
-	known   chan struct{} // closed when it is over
-	refused bool          // one of the messages was, so that the longest delay was
+	known   chan struct{} // closed when refused is final
+	refused bool          // the broker refused the message with the longest delay
 	mu      sync.Mutex
-	longest time.Duration // of those that the client failed
-	shaken  atomic.Int64  // when the last reconnection was at work, in nanoseconds since 1970
+	longest time.Duration // the longest delay among the messages that the client failed
+	shaken  atomic.Int64  // time of the last attempt to reconnect, in nanoseconds since 1970
 }
 
 // watch returns a policy that notes when the producer reconnects.
@@ -161,7 +161,7 @@ func (v *verdict) failed(delay time.Duration) {
 	v.longest = max(v.longest, delay)
 }
 
-// of returns the error of such a message, once it is known.
+// of returns the error of a message that the client failed, once the verdict is known.
 func (v *verdict) of(ctx context.Context, delay time.Duration, err error) error {
 	if !v.asked.Load() {
 		return err
@@ -182,9 +182,10 @@ func (v *verdict) of(ctx context.Context, delay time.Duration, err error) error 
 	return fmt.Errorf("%w: %v", ErrDelayRefused, delay)
 }
 
-// ask finds out whether the broker refused a message that has no answer. It answers the close of a producer after all
-// messages that it took, and the client fails the others then. So it does where the connection is lost meanwhile, which
-// the next producer notices, and where the close has no answer in time, as while the broker cannot store messages.
+// ask closes a producer to find out whether the broker refused a message that has no answer. The broker answers the
+// close after all messages that it accepted; then the client fails the others. The client also fails messages in two
+// other cases: if the connection is lost, which the next producer notices, and if the close has no answer in time, for
+// example because the broker cannot store messages.
 func (p *producer) ask(m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +193,7 @@ func (p *producer) ask(m *made) {
 		return
 	}
 	if wait := patience - time.Since(time.Unix(0, m.verdict.shaken.Load())); wait > 0 {
-		// messages without an answer were published again
+		// the client has published unanswered messages again since it reconnected
 		time.AfterFunc(wait, func() { p.ask(m) })
 		return
 	}
@@ -200,7 +201,7 @@ func (p *producer) ask(m *made) {
 	m.verdict.asked.Store(true)
 	p.work.Go(func() {
 		defer close(m.verdict.known)
-		next, err := p.get(p.closed) // once it is there the broker answers
+		next, err := p.get(p.closed) // a new producer shows that the broker answers
 		if err != nil {
 			m.calls.Wait()
 			m.Close()

@@ -130,7 +130,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// A refused delay is not answered, nor is what its producer publishes later.
+// The broker does not answer a refused delay, and the producer reports no answer to later messages.
 func TestARefusedDelayHarmsNoOther(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		limit := time.Minute
@@ -168,8 +168,8 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 	})
 }
 
-// The broker refuses a message that is too large as it refuses a delay: nothing is said of the messages around it, nor
-// of their delay.
+// The broker refuses a message that is too large as it refuses a delay, without an answer. That says nothing about the
+// messages around it, nor about their delay.
 func TestARefusedSizeHarmsNoOther(t *testing.T) {
 	for name, refused := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +202,8 @@ func TestARefusedSizeHarmsNoOther(t *testing.T) {
 	}
 }
 
-// As TestARefusedSizeHarmsNoOther, of dead letters, which keep their order. The one that was refused follows in chunks.
+// As TestARefusedSizeHarmsNoOther, with dead letters. They keep their order, and the refused one is published in
+// chunks.
 func TestARefusedDeadLetterHarmsNoOther(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
@@ -224,7 +225,7 @@ func TestARefusedDeadLetterHarmsNoOther(t *testing.T) {
 	})
 }
 
-// A message whose caller waits no longer may yet be refused: nothing is said of the one after it.
+// A message may be refused after its caller has stopped waiting. That says nothing about the next message.
 func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
@@ -237,7 +238,8 @@ func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
 	})
 }
 
-// A broker that is silent for a while refuses nothing: what it was sent is answered when it is back, and published
+// A broker that is silent for a while refuses nothing. When it is back, it answers every message, and has published
+// each
 // once.
 func TestASilentBrokerRefusesNothing(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
@@ -359,7 +361,7 @@ func TestStuckCreation(t *testing.T) {
 	})
 }
 
-// As TestARefusedDelayHarmsNoOther, of messages that are empty or large.
+// As TestARefusedDelayHarmsNoOther, with messages that are empty or large.
 func TestARefusedDelayHarmsNoOtherOfItsKind(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Minute }

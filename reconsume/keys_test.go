@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Of two Key_Shared consumers of a retry topic or a dead letter topic each key has one, though many keys are published
-// at the same time.
+// Each key of a retry topic or a dead letter topic goes to only one of two Key_Shared consumers, though many keys are
+// published at the same time.
 func TestAKeyHasOneConsumer(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(i int) *pulsar.ProducerMessage{
@@ -98,7 +98,7 @@ func TestAKeyHasOneConsumer(t *testing.T) {
 	}
 }
 
-// A plain consumer of dead letters that nacks one of them gets that one again, and none that it has acknowledged.
+// A plain consumer that nacks a dead letter gets it again, and gets no letter again that it has acknowledged.
 func TestNackedLetterComesAlone(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -25,10 +25,10 @@ const (
 	Unlimited = math.MaxUint32
 )
 
-// Options configures a Reconsumer. Fields that pulsar.DLQPolicy also has are named as there. MaxDeliveries limits
-// reconsumes here, as MaxReconsumes of redelivery.DeadLetterPolicy does; the MaxDeliveries there limits deliveries. A
-// topic name without a namespace, such as orders-DLQ, is of the namespace of Topic, or of public/default without Topic;
-// in DLQPolicy it is always of public/default.
+// Options configures a Reconsumer. Fields that pulsar.DLQPolicy also has are named as there. But MaxDeliveries of
+// Options limits reconsumes, as MaxReconsumes of redelivery.DeadLetterPolicy does, while that of DLQPolicy limits
+// deliveries. A topic name without a namespace, such as orders-DLQ, is of the namespace of Topic, or of public/default
+// without Topic; in DLQPolicy it is always of public/default.
 type Options struct {
 	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the
 	// default topics, without -partition-N, and of the dead letter producer's name. Required, unless RetryLetterTopic
@@ -59,14 +59,14 @@ type Options struct {
 	// option here. pulsar-client-go writes no ordering key on a batch, so retries with one are not batched, nor are
 	// dead letters with one, unless there is a Schema. Messages of more than 1 MiB, properties included, and empty ones
 	// without encryption have producers of their own, with chunking and without batching and compression. If
-	// ProducerAccessMode allows only one producer, they do not, only one of several replicas can publish, and a warning
-	// is logged. With Encryption, pulsar-client-go hands out an empty payload as ciphertext unless it was in a batch:
-	// that happens to every retry, since delayed messages are not batched, and with DisableBatching. Default: LZ4
-	// compression.
+	// ProducerAccessMode allows only one producer, that one publishes all messages; then only one of several replicas
+	// can publish, and a warning is logged. With Encryption, pulsar-client-go returns an empty payload as ciphertext
+	// unless the message was in a batch. So consumers get ciphertext from an empty retry, since delayed messages are
+	// not batched, and with DisableBatching also from an empty dead letter. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
-	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it: another
-	// one, as of a second replica of a service, gets a suffix, and a warning is logged. So it is with
-	// ProducerOptions.Name. Default: <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
+	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it. A second
+	// one, for example in another replica of a service, gets the name with a suffix, and a warning is logged. The same
+	// holds for ProducerOptions.Name. Default: <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the
 	// first dead letter, so that none is deleted unread. It keeps the dead letters until a consumer acknowledges them
@@ -142,8 +142,8 @@ func (o Options) withDefaults() (Options, error) {
 var accessModes = map[pulsar.ProducerAccessMode]string{pulsar.ProducerAccessModeExclusive: "Exclusive",
 	pulsar.ProducerAccessModeWaitForExclusive: "WaitForExclusive"}
 
-// warnOfShortName logs that a name without a namespace meant a topic of public/default in earlier versions, if that is
-// another one.
+// warnOfShortName logs a warning if name has no namespace and meant another topic, in public/default, in earlier
+// versions.
 func (o *Options) warnOfShortName(name string) {
 	if ours, public := topicname.In(o.Topic, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
 		o.Logger.Warn("reconsume: a topic name has no namespace: in earlier versions it was of public/default; "+
@@ -151,18 +151,18 @@ func (o *Options) warnOfShortName(name string) {
 	}
 }
 
-// retryProducer returns options for one new producer; so does deadLetterProducer, with a new name each time. If the
-// retry topic is deleted, the broker creates the consumer's subscription together with the new one, or it would delete
-// messages that are published before the consumer has subscribed again.
+// retryProducer returns the options of one new producer. If the retry topic was deleted, the broker creates the
+// consumer's subscription together with the new topic. Otherwise the broker would delete messages that are published
+// before the consumer has subscribed again.
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
 	p.Topic, p.Schema, p.DisableMultiSchema = o.RetryLetterTopic, o.Schema, false
-	// the default one mixes keys, and a Key_Shared consumer gets the whole batch by one of them
+	// the default builder mixes keys in a batch, and the broker chooses a Key_Shared consumer by only one of them
 	p.BatcherBuilderType = pulsar.KeyBasedBatchBuilder
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
 	}
-	if p.Encryption != nil { // the client adds to it
+	if p.Encryption != nil { // the client modifies it
 		e := *p.Encryption
 		p.Encryption = &e
 	}
@@ -172,15 +172,15 @@ func (o *Options) retryProducer() pulsar.ProducerOptions {
 	return p
 }
 
-// deadLetterProducer publishes each letter in a batch of its own, unless ProducerOptions has settings of batches: a
-// plain consumer that nacks a letter gets the whole batch again. A letter that is not in a batch would lose the
-// version of its schema.
+// deadLetterProducer returns the options of one new producer of dead letters, with a new name each time. It publishes
+// each letter in a batch of its own, unless ProducerOptions configures batches: a plain consumer that nacks a letter
+// gets its whole batch again. A letter that is not in a batch would lose the version of its schema.
 func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 	p := o.retryProducer()
 	p.Topic = topic
 	if b := o.ProducerOptions; b.BatchingMaxMessages == 0 && b.BatchingMaxSize == 0 && b.BatchingMaxPublishDelay == 0 &&
 		b.BatcherBuilderType == pulsar.DefaultBatchBuilder {
-		// which takes half the time of the other one
+		// the default builder takes half the time of the one by key
 		p.BatchingMaxMessages, p.BatcherBuilderType = 1, pulsar.DefaultBatchBuilder
 	}
 	p.Name = cmp.Or(o.DeadLetterTopicProducerName,
@@ -196,8 +196,8 @@ type outlet struct {
 	sealed bool      // encrypted: upstream hands out an empty payload as ciphertext unless it is in a batch
 }
 
-// standsIn makes the usual producer publish in place of any other producer of the outlets, t included, that a limit of
-// producers for a topic keeps from being created.
+// standsIn makes t's usual producer publish for each other producer of the outlets that cannot be created because the
+// topic has as many producers as the namespace allows.
 func (t *outlet) standsIn(others ...outlet) {
 	for _, other := range others {
 		for _, p := range []*producer{other.usual, other.single} {
@@ -208,14 +208,14 @@ func (t *outlet) standsIn(others ...outlet) {
 	}
 }
 
-// newOutlet returns an outlet. The usual producer passes on messages that the broker finds too large.
+// newOutlet returns an outlet. The usual producer passes messages that the broker finds too large to the single one.
 func newOutlet(usual, single *producer, sealed bool) outlet {
 	usual.chunks = single
 	return outlet{usual, single, sealed}
 }
 
-// bytesOf is how much a message carries. Upstream has the properties of the first message of a batch in the batch's own
-// too.
+// bytesOf returns the size of a message's payload and properties. A batch carries the properties of its first message
+// twice, since upstream also writes them into the metadata of the batch.
 func bytesOf(msg *pulsar.ProducerMessage) int {
 	n := len(msg.Payload)
 	for k, v := range msg.Properties {
@@ -269,8 +269,8 @@ type LaterOption func(*retry)
 type retry = publishing.Retry
 
 // WithCause (default: none) is the error that the message failed with. The retry carries it in EXCEPTION_MESSAGE and
-// EXCEPTION_TYPE, which may also be custom properties, and so does the dead letter after too many retries, unless a
-// later error replaces it.
+// EXCEPTION_TYPE, which may also be set as custom properties. The dead letter after too many retries carries it too,
+// unless a later error replaces it.
 func WithCause(err error) LaterOption {
 	return func(r *retry) { r.Cause = err }
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// order publishes messages of several producers in the order of the calls: those of the producer before are stored by
-// then.
+// order publishes messages of several producers in the order of the calls. Before another producer begins, the broker
+// has stored the messages of the previous one.
 type order struct {
 	turn chan struct{} // full while a caller starts
 	last *producer
@@ -31,7 +31,7 @@ func (o *order) start(ctx context.Context, p *producer, msg *pulsar.ProducerMess
 	return p.start(ctx, msg)
 }
 
-// drain returns when the broker has answered all that was sent, or ctx is done.
+// drain returns when the broker has answered all messages that p sent, or when ctx is done.
 func (p *producer) drain(ctx context.Context) {
 	p.mu.Lock()
 	m := p.made

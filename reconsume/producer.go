@@ -10,28 +10,28 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// After a producer could not be created there is a pause before the next attempt, twice as long each time. Calls in it
-// return the error at once: a dead letter must not hold up others, and its message has a backoff of its own.
+// After a producer could not be created there is a pause before the next attempt, twice as long each time. Calls during
+// the pause return the error at once: a dead letter must not hold up others, and its message has a backoff of its own.
 const minPause, maxPause = 100 * time.Millisecond, 10 * time.Second
 
-// producer creates a pulsar.Producer when it is first needed, and another one when that stops working. Creating one
-// takes no context, so it happens in a goroutine of its own, for all calls that wait.
+// producer creates a pulsar.Producer when it is first needed, and another one when that stops working. CreateProducer
+// takes no context, so a goroutine of its own creates the producer for all calls that wait.
 type producer struct {
 	topic   string
-	pending int // messages without an answer, at most
+	pending int // limit of messages without an answer
 	create  func(*verdict) (pulsar.Producer, error)
 	chunks  *producer     // publishes messages that are too large for this one; nil if there is none
 	instead *producer     // publishes if a limit keeps this one from being created; nil for none
-	asks    bool          // whether the broker refused messages that have no answer
-	alone   bool          // one message at a time
+	asks    bool          // ask the broker whether it refused messages that have no answer
+	alone   bool          // has one message under way at a time
 	timeout time.Duration // of create
 	closed  context.Context
 
 	mu      sync.Mutex
 	made    *made // nil if the next call is to create one
 	pause   time.Duration
-	next    time.Time      // not before this
-	refused error          // of the last attempt, until then
+	next    time.Time      // earliest time of the next attempt
+	refused error          // of the last attempt; calls before next return it
 	work    sync.WaitGroup // creating and closing
 }
 
@@ -40,14 +40,14 @@ type made struct {
 	pulsar.Producer
 	err      error
 	ready    chan struct{}  // closed when Producer or err is set
-	calls    sync.WaitGroup // that use it
+	calls    sync.WaitGroup // calls that use the producer
 	pending  chan struct{}
 	flushing chan struct{} // full while a caller flushes
 	verdict  verdict
 }
 
-// get returns a producer for start, which has to end its calls. It waits for the attempt to create one, or begins one
-// unless it is too soon.
+// get returns a producer and counts the caller in its calls: without an error, the caller must call calls.Done. It
+// waits for an attempt to create a producer; if none is under way, it begins one unless that is too soon.
 func (p *producer) get(ctx context.Context) (*made, error) {
 	p.mu.Lock()
 	m, err := p.made, ctx.Err()
@@ -102,7 +102,8 @@ func (p *producer) try(m *made) {
 	}
 }
 
-// createProducer creates a producer. It changes options that the broker refuses for good.
+// createProducer creates a producer. If the broker refuses its name or its schema, it tries once more with another name
+// or without a schema.
 func (o *Options) createProducer(client pulsar.Client, options func() pulsar.ProducerOptions) (pulsar.Producer, error) {
 	p := options()
 	made, err := client.CreateProducer(p)
@@ -134,8 +135,8 @@ func isFull(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "reached max producers limit")
 }
 
-// creating has the topics that a producer is being created for, each with a channel that is closed then: initial
-// subscriptions that were made at the same moment were once never answered.
+// creating maps each topic for which a producer is being created to a channel that is closed afterwards. Requests that
+// created an initial subscription at the same moment were once never answered.
 var creating sync.Map
 
 // createAlone creates a producer, one at a time for a topic. It gives up after the timeout; a producer that is created
@@ -175,7 +176,7 @@ func (p *producer) createAlone(v *verdict) (pulsar.Producer, error) {
 	}
 }
 
-// replace has the next call create another producer, unless that was done before, and closes this one when its calls
+// replace makes the next call create another producer, unless m is replaced already. It closes m when the calls of m
 // have ended: they may still be answered.
 func (p *producer) replace(m *made) {
 	p.mu.Lock()
@@ -192,8 +193,8 @@ func (p *producer) replace(m *made) {
 	})
 }
 
-// close closes the producer, if there is one; the context that it was made with has ended, and with it all calls. It
-// waits a while for a producer that is being created: the client may be closed next, and would keep its connection.
+// close closes the producer, if there is one. p.closed has ended before, and with it all calls. close waits a while for
+// a producer that is being created: the client may be closed next, and the producer would keep its connection open.
 func (p *producer) close() {
 	p.mu.Lock()
 	m := p.made

@@ -28,8 +28,9 @@ const (
 	PropertyDeadLetterTime  = "DEAD_LETTER_TIME"  // in milliseconds since 1970
 	PropertyDeadLetterTopic = "DEAD_LETTER_TOPIC" // the topic of DeadLetterTo, if the letter could not go there
 
-	// PropertyOriginSchemaVersion is set if a message could not be published with the Avro schema that its payload was
-	// written with, or with any, as the consumer has none: the version of that schema, in hexadecimal digits.
+	// PropertyOriginSchemaVersion is the version, in hexadecimal digits, of the schema that the payload was written
+	// with. It is set if the message could not be published with that schema, which is an Avro schema, or if the
+	// consumer has no schema.
 	PropertyOriginSchemaVersion = "ORIGIN_SCHEMA_VERSION"
 )
 
@@ -44,11 +45,12 @@ var system = append([]string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyReal
 // bookkeeping are the properties that Reconsumers and replays write.
 var bookkeeping = append(slices.Clone(system), PropertyExceptionMessage, PropertyExceptionType)
 
-// ofReplays are those that package deadletter writes. A message that was replayed to the consumer's topic keeps them.
+// ofReplays are the properties that package deadletter writes. A message that was replayed to the consumer's topic
+// keeps them.
 var ofReplays = []string{publishing.ReplayCount, publishing.ReplayRun, publishing.ReplayTopic}
 
-// isOwnRetry reports whether a message is a retry that this consumer published, or another one of its subscription.
-// Only then are the properties of a retry believed.
+// isOwnRetry reports whether a message is a retry that a consumer of this subscription published. Only then are the
+// properties of a retry believed.
 func (o *Options) isOwnRetry(msg pulsar.Message) bool {
 	return publishing.IsFrom(o.RetryLetterTopic, msg)
 }
@@ -61,8 +63,8 @@ func (o *Options) reconsumeTimes(msg pulsar.Message) uint32 {
 	return publishing.ReconsumeTimes(msg.Properties())
 }
 
-// delayLevel returns the level that a retry of this subscription was published with, or 0. A level counts with the
-// level's delay beside it.
+// delayLevel returns the level that a retry of this subscription was published with, or 0. A level counts only if
+// DELAY_TIME is the delay of that level.
 func delayLevel(props map[string]string, levels backoff.DelayLevels) int {
 	level, err := strconv.Atoi(props[PropertyDelayLevel])
 	if err != nil || !publishing.IsRetry(props) {
@@ -74,7 +76,7 @@ func delayLevel(props map[string]string, levels backoff.DelayLevels) int {
 	return level
 }
 
-// millis rounds up: never early.
+// millis rounds up, so that no retry is early.
 func millis(d time.Duration) string {
 	ms := d.Milliseconds()
 	if time.Duration(ms)*time.Millisecond < d {
@@ -83,9 +85,9 @@ func millis(d time.Duration) string {
 	return strconv.FormatInt(ms, 10)
 }
 
-// properties returns a message's own and custom ones, with those of its origin: the first retry sets them, later ones
-// keep them. Those of another consumer about its own retries and dead letters are left out. They only inform: where a
-// message goes is up to Options.
+// properties returns a message's own properties, the custom ones, and those of its origin, which the first retry sets
+// and later ones keep. It leaves out the properties that another subscription's consumer wrote about its own retries
+// and dead letters. Properties only inform: Options decide where a message goes.
 func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[string]string {
 	props := make(map[string]string, len(msg.Properties())+len(custom)+10)
 	maps.Copy(props, msg.Properties())
@@ -98,7 +100,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 		}
 	}
 	if saysCause(custom) {
-		delete(props, PropertyExceptionMessage) // both are of one error
+		delete(props, PropertyExceptionMessage) // both must describe one error
 		delete(props, PropertyExceptionType)
 	}
 	for name, value := range custom {
@@ -177,7 +179,7 @@ func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]str
 	return props
 }
 
-// textOf returns the text of an error. The methods of a nil pointer that is an error may panic.
+// textOf returns the text of an error. If the error is a nil pointer, its methods may panic.
 func textOf(err error) (text string) {
 	defer func() {
 		if recover() != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// The type is what dead letters can be grouped by.
+// Dead letters can be grouped by EXCEPTION_TYPE.
 func TestExceptionType(t *testing.T) {
 	for want, reason := range map[string]error{
 		"*errors.errorString":           fmt.Errorf("a: %w", fmt.Errorf("b: %w", errors.New("c"))),
@@ -35,13 +35,13 @@ func TestExceptionType(t *testing.T) {
 	}
 }
 
-// partitionAlone is a message of a consumer that has subscribed to one partition by its name: upstream's ids have 0 for
-// it.
+// partitionAlone is a message of a consumer that has subscribed to one partition by its name: upstream's IDs then name
+// partition 0.
 type partitionAlone struct{ message }
 
 func (partitionAlone) ID() pulsar.MessageID { return pulsar.NewMessageID(3, 4, 0, 0) }
 
-// The origin has the partition that the message was in, where a replay takes it again.
+// The origin ID names the partition that the message was in, for a replay.
 func TestOriginOfAPartition(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		require.NoError(t, r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: partitionAlone{}}, 0, nil))
@@ -81,8 +81,8 @@ func TestReasonThatPanics(t *testing.T) {
 	}
 }
 
-// An error may quote a payload, of any bytes. A property is text: with other bytes a letter could be put into no file
-// of JSON.
+// The text of an error may quote a payload, and so have any bytes. A property must be valid UTF-8, or the letter could
+// not be written to a JSON file.
 func TestReasonThatIsNotText(t *testing.T) {
 	long := strings.Repeat("\xff漢", 1000)
 	for text, want := range map[string]string{
@@ -97,8 +97,8 @@ func TestReasonThatIsNotText(t *testing.T) {
 	}
 }
 
-// The cause that is known last is what a retry and its dead letter say: the caller's, that of custom properties, or of
-// an earlier retry.
+// A retry and its dead letter carry the latest known cause: the caller's, that of the custom properties, or that of an
+// earlier retry.
 func TestCauses(t *testing.T) {
 	custom := map[string]string{"EXCEPTION_MESSAGE": "custom", "EXCEPTION_TYPE": "java.io.IOException"}
 	earlier := map[string]string{"EXCEPTION_MESSAGE": "earlier", "EXCEPTION_TYPE": "*a.Error"}

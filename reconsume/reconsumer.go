@@ -41,8 +41,8 @@ var (
 		"(maxMessageSize) so large a message")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
-	// The copy would have the producer's keys, or none, and the original would be acknowledged: no consumer could read
-	// it ever again.
+	// The copy would have the producer's keys, or none, and the original would be acknowledged: no consumer could ever
+	// decrypt the payload.
 	errEncrypted = errors.New("reconsume: the message could not be decrypted, and would lose its keys: nothing is " +
 		"published")
 )
@@ -55,13 +55,13 @@ const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds 
 // Every method that publishes waits until the broker has confirmed the message, then acknowledges it at its consumer.
 // It returns an error if either failed. After an error the message is not acknowledged; only after ErrNotAcknowledged
 // this is unknown. A call whose context ends may have published the message. If the context has no deadline, a call
-// takes at most Options.OperationTimeout. A message that could not be decrypted (ConsumerCryptoFailureActionConsume) is
-// an error, since it would lose its keys.
+// takes at most Options.OperationTimeout. For a message that could not be decrypted
+// (ConsumerCryptoFailureActionConsume) the method returns an error, since the copy would lose the keys.
 type Reconsumer struct {
 	o           Options
 	retries     outlet
-	untried     outlet // of retries, for delays longer than any before
-	alone       outlet // of retries, for messages larger than any before
+	untried     outlet // for retries with a longer delay than any before
+	alone       outlet // for retries larger than any message before
 	delays      delays
 	sizes       sizes
 	schemas     *schemas
@@ -119,14 +119,14 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 			p.asks, p.alone = true, true
 			return p
 		}
-		if !shared { // there can be but one
+		if !shared { // a topic can have only one producer
 			t.single, t.usual.chunks = t.usual, nil
 			t.alone, t.pieces = t.outlet, nil
 		}
 		return t
 	}
 	r.deadLetters.usual = r.deadLetters.open(o.DeadLetterTopic)
-	if !shared { // there can be but one
+	if !shared { // a topic can have only one producer
 		r.retries.single, r.retries.usual.chunks = r.retries.usual, nil
 		r.untried, r.alone = r.retries, r.retries
 	}
@@ -197,7 +197,8 @@ func (r *Reconsumer) level(level int) (how retry, err error) {
 	return how, err
 }
 
-// check returns the error of a context, which may be nil, or of a message that was not received or cannot be published.
+// check returns an error if the context has ended, or if the message was not received or cannot be published. The
+// context may be nil.
 func check(ctx context.Context, cm pulsar.ConsumerMessage) error {
 	if ctx != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -239,7 +240,7 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.settle(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))
 }
 
-// later publishes a retry by start, or else a dead letter.
+// later publishes a retry with start, or a dead letter if the message was reconsumed often enough.
 func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how retry,
 	start starter) (wait func() error) {
 	if err := check(ctx, cm); err != nil {

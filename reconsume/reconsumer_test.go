@@ -67,8 +67,8 @@ var forged = retried("from", "persistent://public/default/orders", "RECONSUMETIM
 	"DELAY_TIME", "30000", "NACK_COUNT", "16:7",
 	"ATTEMPT_COUNT", "99", "REAL_TOPIC", "evil", "REAL_SUBSCRIPTION", "evil")
 
-// The properties of a retry, by those of the message: of the retry topic if it has RECONSUMETIMES, else of the
-// consumer's topic.
+// The properties of a retry depend on those of its message. Here a message is from the retry topic if it has
+// RECONSUMETIMES, else from the consumer's topic.
 func TestPropertiesOfRetries(t *testing.T) {
 	origin := map[string]string{"REAL_TOPIC": "persistent://public/default/orders", "REAL_SUBSCRIPTION": "sub",
 		"ORIGIN_MESSAGE_ID": "3:4:1:0", "ORIGIN_MESSAGE_IDY_TIME": "3:4:1:0"}
@@ -147,7 +147,7 @@ func TestPropertiesOfRetries(t *testing.T) {
 	}
 }
 
-// retried returns what a client says of a retry, and more.
+// retried returns the properties that a client writes on a retry, and more.
 func retried(more ...string) map[string]string {
 	props := map[string]string{"RECONSUMETIMES": "1", "REAL_TOPIC": "persistent://public/default/orders",
 		"ORIGIN_MESSAGE_IDY_TIME": "3:4:1:0"}
@@ -157,7 +157,7 @@ func retried(more ...string) map[string]string {
 	return props
 }
 
-// What an application adds may be a copy of what the message has.
+// The custom properties of an application may be a copy of the message's own.
 func TestCustomProperties(t *testing.T) {
 	run(t, reconsume.Options{MaxDeliveries: 2}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		props := map[string]string{"mine": "1", "EXCEPTION_MESSAGE": "mine too", "DELAY_LEVEL": "x"}
@@ -195,7 +195,7 @@ func TestUnlimited(t *testing.T) {
 		})
 }
 
-// With a callback the calls return at once, and the callback is told once.
+// With a callback the calls return at once, and the callback is called once.
 func TestCallback(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		outcomes := make(chan error, 3)
@@ -259,7 +259,7 @@ func TestTheCountGoesAlong(t *testing.T) {
 	})
 }
 
-// A client may call a fresh message's properties so too.
+// DELAY_TIME counts only on a retry: a new message may have a property with that name, too.
 func TestDelayTime(t *testing.T) {
 	for want, props := range map[time.Duration]map[string]string{
 		1500 * time.Millisecond: retried("DELAY_TIME", "1500"),

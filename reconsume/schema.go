@@ -14,9 +14,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// schemas are those that messages were written with, by topic and version.
+// schemas holds the schemas that messages were written with, by topic and version.
 type schemas struct {
-	own   pulsar.Schema // the consumer's, if it is of Avro; nil else: others can be read with any version
+	own   pulsar.Schema // the consumer's if it is Avro, else nil: other payloads can be read with any version
 	mu    sync.Mutex
 	known map[string]*known
 }
@@ -70,7 +70,7 @@ func (s *schemas) ask(key string, k *known, msg pulsar.Message) {
 	}
 }
 
-// same reports whether payloads of a are those of b. A schema that cannot be read as Avro is not the same.
+// same reports whether a and b encode payloads in the same way. A schema that cannot be parsed as Avro equals none.
 func same(a, b *pulsar.SchemaInfo) bool {
 	read := func(info *pulsar.SchemaInfo) (fingerprint [32]byte, ok bool) {
 		schema, err := avro.ParseBytesWithCache([]byte(info.Schema), "", &avro.SchemaCache{})
@@ -84,12 +84,13 @@ func same(a, b *pulsar.SchemaInfo) bool {
 	return ok && ok2 && x == y
 }
 
-// written begins to publish a message with the schema that it was written with. Upstream says which one it is on
-// batches only, and puts no delayed message into one: a retry with another version than the consumer's has no delay at
-// the broker, and waits in the consumer that gets it. A message that cannot be published with its version says so, and
-// is published without.
+// written begins to publish a message with the schema that its payload was written with. Upstream writes the version of
+// a schema only on batches, and puts no delayed message into a batch. So a retry with another version than the
+// consumer's has no delay at the broker: the consumer that gets it holds it back. A message that cannot be published
+// with its version is published without one, and has PropertyOriginSchemaVersion.
 //
-// KNOWN WINDOW: so is a message whose schema the broker does not return just then, though it takes messages.
+// KNOWN WINDOW: a message is also published without its version if the broker does not return the schema at that
+// moment, though it takes messages.
 func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Message,
 	msg *pulsar.ProducerMessage) (answer func() error) {
 	if r.o.Schema == nil && len(from.SchemaVersion()) > 0 { // nothing is published with a schema

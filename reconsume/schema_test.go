@@ -32,7 +32,7 @@ var (
 	another = pulsar.NewAvroSchema(before+`{"name":"n","type":"long"}]}`, nil)
 )
 
-// publishes are both ways of a message, by how the topic ends that it takes.
+// publishes are the two ways to publish a message, by the suffix of the topic.
 var publishes = map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) error{
 	"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error { return r.DeadLetter(bg, cm, nil) },
 	"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
@@ -89,7 +89,7 @@ func TestOtherVersionsOfTheSchema(t *testing.T) {
 	}
 }
 
-// What cannot be published with its version is published without, and says which it is.
+// A message that cannot be published with its schema's version is published without it, and a property has the version.
 func TestWithoutTheVersionOfTheSchema(t *testing.T) {
 	for _, name := range []string{"refused", "large"} {
 		for kind, publish := range publishes {
@@ -122,7 +122,7 @@ func TestWithoutTheVersionOfTheSchema(t *testing.T) {
 	}
 }
 
-// A message that is not upstream's does not tell its schema.
+// The schema of a message that is not upstream's cannot be found.
 func TestASchemaThatCannotBeFound(t *testing.T) {
 	run(t, reconsume.Options{Schema: orders2}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil))
@@ -132,7 +132,7 @@ func TestASchemaThatCannotBeFound(t *testing.T) {
 	})
 }
 
-// A consumer without a schema gives none to what it publishes.
+// A consumer without a schema publishes without one.
 func TestTheVersionOfAConsumerWithoutSchema(t *testing.T) {
 	b := newBroker(t)
 	b.send(orders1, &pulsar.ProducerMessage{Value: order{A: "a"}})

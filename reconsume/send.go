@@ -16,15 +16,15 @@ var errNoAnswer = errors.New("whether the message was published is unknown: no a
 
 func isRefused(err error) bool { return errors.Is(err, ErrDelayRefused) }
 
-// start hands msg to the producer and returns a function that waits for the broker's answer. Messages of calls that are
-// made one after the other are published in that order, but for those that the broker finds too large, with the batch
-// that they were in: they follow in chunks.
+// start hands msg to the producer and returns a function that waits for the broker's answer. Messages are published in
+// the order of the calls. One exception: a message or batch that the broker finds too large is published later, in
+// chunks.
 func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	answered := p.begin(ctx, msg)
 	return func() error {
 		err := answered()
 		if p.chunks == nil || len(msg.Payload) == 0 || msg.Schema != nil || !isTooLarge(err) {
-			// chunks do not say which version of a schema they have
+			// chunks carry no schema version
 			return err
 		}
 		return p.chunks.start(ctx, msg)()
@@ -93,7 +93,8 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer func(error)) {
 	select {
 	case m.pending <- struct{}{}:
-		// a context that ends while upstream's queue is full may block the connection for ever
+		// the limit keeps upstream's queue from filling: a context that ends while it is full may block the connection
+		// for ever
 	case <-ctx.Done():
 		answer(ctx.Err())
 		return
@@ -119,8 +120,8 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 	}
 }
 
-// wait waits for the answer to a message. One that waits in a batch is sent at once, with all that came while the batch
-// before was under way.
+// wait waits for the answer to a message. A message that waits in a batch is sent at once, together with all that came
+// while the previous batch was under way.
 func (m *made) wait(ctx context.Context, answered <-chan error, batched bool) error {
 	flushing := m.flushing
 	if !batched {

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// small is how many bytes each topic is taken to allow.
+// small is a message size, in bytes, that every topic is assumed to allow.
 const small = 4 << 10
 
-// sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker refuses one that is too large
-// (the topic's maxMessageSize) as it refuses a delay. So a message that is larger than any before is published alone,
-// by producers that nothing else is under way with: if it has no answer, it was refused.
+// sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker refuses a message that exceeds
+// the topic's maxMessageSize as it refuses a delay, without an answer. So a message that is larger than any before is
+// published alone, by a producer that has nothing else under way: if it has no answer, it was refused.
 //
 // KNOWN WINDOW: bytes are counted before compression. A message that compresses worse than a larger one before it is
-// not published alone; if it is refused, those that follow have no answer. So it is with a batch of messages that
-// together are too large.
+// not published alone; if it is refused, the messages that follow have no answer. The same holds for a batch whose
+// messages together are too large.
 type sizes struct {
 	alone chan struct{} // full while a message is published alone
 
 	mu       sync.Mutex
-	accepted int           // the largest one
-	delay    time.Duration // of the last one that was refused, for its delay or its bytes
-	refused  int
-	until    time.Time // when that is forgotten
+	accepted int           // the largest accepted size
+	delay    time.Duration // delay of the last refused message: the broker refused this or its size
+	refused  int           // size of that message
+	until    time.Time     // end of the refusal's memory
 }
 
-// begin reports whether such a size was accepted before. If not, it waits until the message can be published alone, and
-// end must follow.
+// begin reports whether a size was accepted before. If not, it waits until the message can be published alone, and the
+// caller must call end.
 func (s *sizes) begin(ctx context.Context, delay time.Duration, bytes int) (tried bool, err error) {
 	tried, err = s.known(delay, bytes)
 	if tried || err != nil {
@@ -62,7 +62,7 @@ func (s *sizes) known(delay time.Duration, bytes int) (tried bool, err error) {
 	return false, nil
 }
 
-// end notes the outcome of a message that is published alone, also before its caller asks.
+// end notes the outcome of a message that is published alone, even if the caller never calls answer.
 func (s *sizes) end(delay time.Duration, bytes int, answered func() error) (answer func() error) {
 	outcome := make(chan error, 1)
 	go func() {
@@ -82,7 +82,7 @@ func (s *sizes) end(delay time.Duration, bytes int, answered func() error) (answ
 	return func() error { return <-outcome }
 }
 
-// doubt has the next large message published alone again: the topic may allow less by now.
+// doubt makes the next large message be published alone: the topic may allow less by now.
 func (s *sizes) doubt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
