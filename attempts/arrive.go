@@ -1,7 +1,7 @@
 package attempts
 
 // Arrive is Find for a message that has come from the broker and that its consumer does not know. If the message may be
-// in another session's handler, it is due when that session is known to live or to be lost.
+// in another session's handler, its record is due when the Log will know whether that session lives or is lost.
 func (l *Log) Arrive(k Key) (Record, bool) {
 	watches := l.watches.Load()
 	if !watches {
@@ -26,8 +26,8 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	return r.public(k), true
 }
 
-// Again is Find for a message that was delivered here before, and is about to be again. It is due as Arrive says, but
-// a delay of this session's own failure, which its consumer knows better, is over.
+// Again is Find for a message that this session's consumer got before and is about to get again. It is due as Arrive
+// says, except that the delay of a failure in this session does not count: its consumer knows that delay better.
 func (l *Log) Again(k Key) (Record, bool) {
 	if l.known.Load() == 0 {
 		return Record{}, false
@@ -38,7 +38,7 @@ func (l *Log) Again(k Key) (Record, bool) {
 	if !ok {
 		return Record{}, false
 	}
-	if r.clock == l.id || r.clock == 0 { // the latter is not read back yet
+	if r.clock == l.id || r.clock == 0 { // 0: this session's record is not read back yet
 		r.due = 0
 	}
 	if l.watches.Load() {
@@ -47,10 +47,10 @@ func (l *Log) Again(k Key) (Record, bool) {
 	return r.public(k), true
 }
 
-// delay delays a record of a message that may be in another session's handler. The caller holds mu.
+// delay postpones the due time of r if its message may be in another session's handler. The caller holds mu.
 func (l *Log) delay(r *record) {
 	if r.count == 0 && r.due <= r.written+1 {
-		// it has no delay, as one that was snoozed has; the moment is one of its writer's clock
+		// it has no delay, unlike a snoozed one, and its due time is by the writer's clock
 		r.due = 0
 	}
 	if r.begun == 0 {

@@ -5,7 +5,7 @@
 // log of one subscription. All consumers of the subscription write to one topic. They read it to its end before they
 // begin, and then follow it, so they know a new record after a few milliseconds.
 //
-// Records merge by the rules in merge.go and state.go, which know no broker; frame.go has their bytes.
+// Records merge by the rules in merge.go and state.go, which use no broker. frame.go has their encoding.
 package attempts
 
 import (
@@ -27,8 +27,8 @@ func Topic(topic, subscription string) string {
 // Key identifies a message on every connection.
 type Key struct {
 	Topic         string // with its partition
-	Ledger, Entry int64  // of its id
-	Index         int32  // in its batch; 0 or less if it is in none
+	Ledger, Entry int64  // of the message's ID
+	Index         int32  // in the batch; 0 or less if the message is in none
 }
 
 // KeyOf returns the key of a message that was received. It panics if msg does.
@@ -43,7 +43,7 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s %d:%d:%d", k.Topic, k.Ledger, k.Entry, k.Index)
 }
 
-// SessionID names a session: a Log from Open to Close, of one process. No two have the same.
+// SessionID names a session: a Log of one process, from Open to Close. No two sessions have the same.
 type SessionID uint64
 
 // String returns 16 hexadecimal digits.
@@ -52,13 +52,13 @@ func (s SessionID) String() string { return fmt.Sprintf("%016x", uint64(s)) }
 // Record is a message in a log.
 type Record struct {
 	Key
-	Count   uint32    // how often it was delivered
-	Crashes uint32    // how many sessions it has ended; see Log.KeepAlive and Log.Crashes
+	Count   uint32    // how often the message was delivered
+	Crashes uint32    // how many sessions it has crashed; see Log.KeepAlive and Log.Crashes
 	Due     time.Time // when it may be delivered again, by this machine's clock
-	Written time.Time // when the log last got a record of it, by this machine's clock
-	Cause   string    // why it failed; "" if that is not known
-	Session SessionID // the one that wrote the record
-	Begun   SessionID // the one that has it in a handler, or had it when it ended; 0 for none
+	Written time.Time // when the log last got a record of the message, by this machine's clock
+	Cause   string    // why the message failed; "" if that is not known
+	Session SessionID // session that wrote the record
+	Begun   SessionID // session that has the message in a handler, or had it when the session ended; 0 for none
 }
 
 // Session is a consumer that writes to a log, or did.
@@ -66,8 +66,8 @@ type Session struct {
 	ID    SessionID     // as in records
 	Name  string        // of its consumer
 	Since time.Time     // by this machine's clock
-	Heard time.Time     // when it last wrote
-	Lease time.Duration // how long it may be silent before it is lost; 0 if unknown
+	Heard time.Time     // when the session last wrote
+	Lease time.Duration // how long the session may be silent before it is lost; 0 if unknown
 	State SessionState  // whether it lives
 }
 
@@ -77,7 +77,7 @@ type SessionState string
 // States of sessions. A session without a lease is Live until it ends.
 const (
 	Live  SessionState = "live"
-	Ended SessionState = "ended" // and said so
+	Ended SessionState = "ended" // it wrote that it ended
 	Lost  SessionState = "lost"  // it has not been heard for its lease: it crashed, or cannot reach the log
 )
 
@@ -95,9 +95,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Failed is called with each error, from a goroutine of the Log with no lock held. Default: none.
 	Failed func(error)
-	// ReadOnly makes the Log write nothing; it is no session then, and methods that would write do nothing or return
-	// ErrReadOnly. Ready also waits until it is known which sessions live: if one was silent for its lease by its own
-	// clock, for one lease more. Default: false.
+	// ReadOnly makes the Log write nothing: it is no session, and methods that would write do nothing or return
+	// ErrReadOnly. Ready then also waits until the Log knows which sessions live. This takes one more lease if a
+	// session has been silent for its lease by its own clock. Default: false.
 	ReadOnly bool
 }
 

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A machine whose clock is a minute behind, or ahead, does not make messages early or late: what its clock is off by
-// shows when something of it is read as it is written, and changes what was read before.
+// A machine whose clock is a minute behind or ahead does not make messages early or late. The first frame that is read
+// as it is written shows how far the clock is off, which corrects the records read before.
 func TestClocksOfMachines(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
@@ -63,7 +63,7 @@ func (m publishedAt) BrokerPublishTime() *time.Time {
 	return nil
 }
 
-// Where the broker tells when it got a message, its clock is the only one.
+// If the broker adds its time to messages, only its clock counts.
 func TestClockOfTheBroker(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
@@ -81,8 +81,8 @@ func TestClockOfTheBroker(t *testing.T) {
 	}
 }
 
-// A clock that was set does not make messages early for good: a few frames in a row tell it. One that is only slow
-// tells nothing.
+// A clock that was set does not make messages early for good: after a few frames in a row the Log notices. One slow
+// frame shows nothing.
 func TestClockThatIsSet(t *testing.T) {
 	for name, behind := range map[string]read{
 		"the writer's was ahead":   {time: 112_000, now: 102_000},
@@ -95,7 +95,7 @@ func TestClockThatIsSet(t *testing.T) {
 			changes: []change{{Key: one, count: 1, delay: 60_000, session: 7}}}, position{1, 1}, true
 		s.apply(behind)
 		due := func() int64 { r, _ := s.find(one); return r.due }
-		early := behind.time - 10_000 + 60_000 // by the clock that was set: what the frame said, at its own time
+		early := behind.time - 10_000 + 60_000 // by the clock before it was set
 		require.Equal(t, early, due(), name)
 		for i := range int64(7) {
 			s.apply(read{frame: frame{session: 7}, at: position{1, 2 + i}, time: behind.now + 20_000 + i,
@@ -110,7 +110,7 @@ func TestClockThatIsSet(t *testing.T) {
 	}
 }
 
-// A machine whose clock is set keeps its delays: it counts by one that goes on evenly, as its times say.
+// A machine whose clock is set keeps its delays: it counts by a clock that goes on evenly, as its times do.
 func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
 	l := openReady(t, testClient(t), testTopic(t), "a")
 	l.Failed(one, 1, time.Hour, "no coffee")
@@ -127,7 +127,7 @@ func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
 	require.Less(t, time.Until(moment(math.MinInt64/4)), -99*365*24*time.Hour)
 }
 
-// The moments of a copy are told by the clock of the session that copied it.
+// The times of a copy are by the clock of the session that copied the record.
 func TestTheClockOfACopy(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()

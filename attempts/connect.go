@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// subscription is the log's own: the broker keeps the messages that it has not acknowledged.
+// subscription is the log's own subscription. It keeps the broker from deleting frames that are still needed.
 const subscription = "attempts"
 
 // pauses are those between attempts to reach the topic. The jitter keeps sessions that lost it together from
@@ -58,7 +58,7 @@ func (l *Log) safely() (err error) {
 	return l.session()
 }
 
-// isOver reports whether the Log is closed and will write no more.
+// isOver reports whether the Log is closed and will not write any more.
 func (l *Log) isOver() bool {
 	select {
 	case <-l.closing:
@@ -134,9 +134,9 @@ func (l *Log) session() error {
 	return nil
 }
 
-// connect makes the reader and the writer of the topic. The reader begins where the last one ended, or where all was
-// copied. Other consumers that it needs are closed at its end: pulsar-client-go logs an error if a consumer is closed
-// before it has asked for messages.
+// connect makes the reader and the writer of the topic. The reader begins where the previous one ended, or at the last
+// checkpoint. connect closes its temporary consumer and reader only when it returns: pulsar-client-go logs an error if
+// a consumer is closed before it has asked for messages.
 func (l *Log) connect() (c *link, err error) {
 	c = &link{topic: l.o.Topic}
 	partitions, err := l.client.TopicPartitions(l.o.Topic)
@@ -186,8 +186,8 @@ func (l *Log) connect() (c *link, err error) {
 	return c, nil
 }
 
-// asItIs has a reader return an encrypted message, which is none of the log's, as it is. Without it pulsar-client-go
-// ends the process.
+// asItIs makes a reader return an encrypted message, which is none of the log's, as it is. Without this option
+// pulsar-client-go ends the process.
 func asItIs() *pulsar.MessageDecryptionInfo {
 	return &pulsar.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume}
 }
@@ -201,8 +201,8 @@ func (l *Log) readerName() string {
 
 const sendTimeout = 10 * time.Second
 
-// beginning returns the id after which to read: of the last frame that was read, or of the checkpoint that the last
-// frame of the topic names. If it needs a reader for that, the caller closes it.
+// beginning returns the ID after which to read: that of the last frame that was read, or the checkpoint that the
+// topic's last frame names. The caller must close r if it is not nil.
 func (l *Log) beginning(topic string) (from pulsar.MessageID, r pulsar.Reader, err error) {
 	l.mu.Lock()
 	last := l.state.last
@@ -236,15 +236,14 @@ func (l *Log) beginning(topic string) (from pulsar.MessageID, r pulsar.Reader, e
 	return f.checkpoint.id(), r, nil
 }
 
-// lastFrameTime is how long the last frame of the topic may take. If it does not come in time, the whole topic is
-// read.
+// lastFrameTime is how long reading the last frame of the topic may take. After that, the whole topic is read.
 const lastFrameTime = 2 * time.Second
 
 func (p position) id() pulsar.MessageID { return pulsar.NewMessageID(p.ledger, p.entry, -1, 0) }
 
 func positionOf(id pulsar.MessageID) position { return position{id.LedgerID(), id.EntryID()} }
 
-// subscribe subscribes to the log's own subscription, which it creates. It returns nil if another session is
+// subscribe subscribes to the log's own subscription, and creates it if needed. It returns nil if another session is
 // subscribed.
 func (l *Log) subscribe(topic string) (pulsar.Consumer, error) {
 	c, err := l.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription,
@@ -260,8 +259,8 @@ func (l *Log) subscribe(topic string) (pulsar.Consumer, error) {
 	return nil, err
 }
 
-// isBusy reports whether another session is subscribed. pulsar-client-go has no other sign of it; with the same error
-// the broker refuses one consumer more than the topic may have (maxConsumersPerTopic).
+// isBusy reports whether an error means that another session is subscribed. Only its text shows that: the broker gives
+// the same code to a consumer beyond maxConsumersPerTopic.
 func isBusy(err error) bool {
 	return strings.Contains(err.Error(), "ConsumerBusy") && !strings.Contains(err.Error(), "consumers limit")
 }

@@ -19,7 +19,7 @@ func (l *Log) crash() {
 	})
 }
 
-// openAlive is openReady of a session that says that it lives.
+// openAlive is openReady for a session that writes that it lives.
 func openAlive(t *testing.T, client pulsar.Client, topic, name string) *Log {
 	t.Helper()
 	l := openReady(t, client, topic, name)
@@ -28,8 +28,7 @@ func openAlive(t *testing.T, client pulsar.Client, topic, name string) *Log {
 }
 
 // A message that is in a handler when its session crashes counts a crash, but not before the session is known to be
-// lost; until then the message waits. A session that ends and says so has crashed nothing, and neither has one that
-// lives.
+// lost; until then the message waits. Sessions that live, or have written that they ended, count no crash.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -70,10 +69,10 @@ func TestCrashes(t *testing.T) {
 	require.Zero(t, c.Crashes(two), "b ended and said so")
 }
 
-// careOf is with how many messages a session is careful at first.
+// careOf is the number of messages with which a session is careful at first.
 const careOf = int(carefulFirst / carefulEach)
 
-// handleMany has a session handle more messages than it is careful with.
+// handleMany makes a session handle more messages than it is careful with.
 func handleMany(l *Log) {
 	for range 2 * careOf {
 		l.IsCareful(one)
@@ -81,7 +80,7 @@ func handleMany(l *Log) {
 }
 
 // A session is careful with its first messages, and then as long as it has little to do: a message that crashed another
-// one comes as any other.
+// session looks like any other.
 func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -107,8 +106,8 @@ func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 	}
 }
 
-// What Begin takes is at most a tenth of the time, however slow the log is: messages that come one after the other are
-// not held up by it.
+// A session waits for Begin at most a tenth of the time, however slow the log is, so that a stream of messages is not
+// held up.
 func TestCareTakesATenthOfTheTime(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
@@ -143,7 +142,7 @@ func TestNoSessionIsCarefulWithoutALog(t *testing.T) {
 	require.False(t, a.IsCareful(one))
 }
 
-// What comes later than its successors, and was not heard of, another session had.
+// An unknown message that comes after newer ones was with another session before, so it is handled with care.
 func TestOrphansAreHandledWithCare(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -158,7 +157,7 @@ func TestOrphansAreHandledWithCare(t *testing.T) {
 	require.True(t, a.IsCareful(Key{"t", 1, 3, 0}))
 }
 
-// A session that was silent for longer than its lease, as while its network was away, and goes on has crashed nothing.
+// A session that goes on after it was silent for longer than its lease, for example without a network, has not crashed.
 func TestASessionThatGoesOnHasCrashedNothing(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)

@@ -52,7 +52,7 @@ func (d *decoder) int() int64 {
 	return n
 }
 
-// count reads how many there are of something that takes so many bytes at least.
+// count reads a number of items that take at least size bytes each.
 func (d *decoder) count(size int) int {
 	n := d.uint()
 	if n > uint64(len(d.b)/size) {
@@ -81,7 +81,7 @@ func (d *decoder) id() SessionID {
 
 func (d *decoder) position() position { return position{d.int(), d.int()} }
 
-// small reads a number of 32 bits.
+// small reads a number of at most limit.
 func (d *decoder) small(limit uint64) uint32 {
 	n := d.uint()
 	if n > limit {
@@ -101,7 +101,7 @@ func (d *decoder) moment() int64 {
 	return n
 }
 
-// pick reads the number of something in a table.
+// pick reads an index into a table, and returns the entry there.
 func pick[T any](d *decoder, table []T) (t T) {
 	n := d.uint()
 	if n >= uint64(len(table)) {

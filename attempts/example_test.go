@@ -51,7 +51,7 @@ func Example() {
 	// Output: persistent://public/default/orders delivered 1 time: the machine is cold
 }
 
-// fail has a consumer with a log fail on a message.
+// fail makes a consumer with a log fail on a message.
 func fail(client pulsar.Client, reason error) error {
 	consumer, err := redelivery.Subscribe(client,
 		pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing"},

@@ -15,7 +15,7 @@ import (
 
 var deeper = flag.Int("deeper", 0, "how many more steps the exploration plays")
 
-// step is an event, in a process, with a message.
+// step is an event in a process that concerns a message.
 type step struct {
 	event   event
 	process uint8
@@ -189,7 +189,7 @@ func kinds() []*kind {
 	}
 }
 
-// One at a time: virtual time stands still while the goroutine that moves it waits for a processor.
+// The worlds run one at a time: virtual time stands still while the goroutine that moves it waits for a processor.
 func TestExplorationOfTwoProcesses(t *testing.T) {
 	t.Parallel() // the other tests wait for a broker
 	for _, k := range kinds() {

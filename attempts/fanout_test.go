@@ -18,9 +18,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// What many consumers of a subscription cost: each reads all that the others write. A hundred share a client, as those
-// of a process would, and fifty open at once. The figures are those of all of them together; the broker's CPU is not
-// among them.
+// TestFanOut measures the cost of many consumers of a subscription, each of which reads all that the others write. A
+// hundred share a client, as in one process, and fifty open at once. The figures are sums over all consumers, without
+// the broker's CPU.
 func TestFanOut(t *testing.T) {
 	sessions, _ := strconv.Atoi(os.Getenv("ATTEMPTS_FANOUT"))
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" || sessions == 0 {
@@ -77,7 +77,7 @@ func TestFanOut(t *testing.T) {
 	for _, l := range logs {
 		l.KeepAlive()
 	}
-	time.Sleep(20 * time.Second) // until the lease is what so many sessions have
+	time.Sleep(20 * time.Second) // until the lease has the length for so many sessions
 	used, out, began = cpu(), bytesOut(t, topic), time.Now()
 	time.Sleep(20 * time.Second)
 	t.Logf("the leases of all, for WithCrashLimit: %v of CPU and %d kB in %v", cpu()-used, (bytesOut(t, topic)-out)>>10,

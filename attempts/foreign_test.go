@@ -34,8 +34,8 @@ func newKey(t *testing.T) oneKey {
 		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})}
 }
 
-// An encrypted message that somebody publishes to the log's topic is skipped, whether a log is opened after it or
-// follows: pulsar-client-go ends the process of a reader that cannot decrypt.
+// A Log skips an encrypted message in its topic, whether it was published before the Log opened or later.
+// Pulsar-client-go would end the process of a reader that cannot decrypt.
 func TestEncryptedMessageInTheLog(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -55,8 +55,8 @@ func TestEncryptedMessageInTheLog(t *testing.T) {
 	require.True(t, ok)
 }
 
-// A frame that names a checkpoint beyond itself, as a copy of another cluster's does, is no place to begin to read:
-// nobody would reach it.
+// A Log does not begin to read at a checkpoint that is beyond the frame that names it, as in frames that were copied
+// from another cluster: no reader would reach that checkpoint.
 func TestCheckpointBeyondTheLog(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a := openReady(t, client, topic, "a")
@@ -75,7 +75,7 @@ func TestCheckpointBeyondTheLog(t *testing.T) {
 	}
 }
 
-// What failed and was settled while the log was away is not kept: there is nothing to remove.
+// A message that failed and was settled while the log was away takes no memory: the log has no record to remove.
 func TestSettledWhileTheLogIsAway(t *testing.T) {
 	topic := testTopic(t)
 	l, err := Open(awayClient{}, Options{Topic: topic})
@@ -95,7 +95,7 @@ func TestSettledWhileTheLogIsAway(t *testing.T) {
 	require.Less(t, len(l.own.unsent), 1200)
 }
 
-// awayClient is one that reaches no broker.
+// awayClient is a client that reaches no broker.
 type awayClient struct{ pulsar.Client }
 
 func (awayClient) TopicPartitions(string) ([]string, error) { return nil, errors.New("no broker") }

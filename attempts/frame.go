@@ -2,19 +2,19 @@ package attempts
 
 import "encoding/binary"
 
-// frame is one message of the log's topic. Its records are those of one session, but for copies.
+// frame is one message of the log's topic. Its records are those of the session that wrote it, except for copies.
 //
-// Bytes: version, flags, session, number, checkpoint; as flagged, asOf, name, lease; a table of strings; a table of
-// sessions; copied sessions, as flagged; the changes. Numbers are varints, session ids eight bytes. Ledger and entry of
-// a change are differences from the change before. A record takes about ten bytes.
+// Bytes: version, flags, session, number, checkpoint; if flagged, asOf, name, lease; a table of strings; a table of
+// sessions; if flagged, copied sessions; the changes. Numbers are varints, session IDs eight bytes. Ledger and entry of
+// a change are differences from the previous change. A record takes about ten bytes.
 type frame struct {
 	flags      flags
 	session    SessionID
 	number     uint64 // of the session's frames
 	checkpoint position
-	asOf       position // of copies: they count as if they were written there
+	asOf       position // copies count as if they were written here
 	name       string   // of a session that begins
-	lease      int64    // of a session that says so, in milliseconds
+	lease      int64    // in milliseconds, if flags has leases
 	sessions   []sessionCopy
 	changes    []change
 }
@@ -22,11 +22,11 @@ type frame struct {
 type flags uint8
 
 const (
-	begins flags = 1 << iota // the session
-	ends                     // the session
-	copies                   // of records written before asOf
-	resets                   // all records go
-	leases                   // the session lives for that long
+	begins flags = 1 << iota // the session begins
+	ends                     // the session ends
+	copies                   // the frame has copies of records written before asOf
+	resets                   // all earlier records are removed
+	leases                   // the session lives for at least its lease
 )
 
 func (f *frame) has(flag flags) bool { return f.flags&flag != 0 }
@@ -37,8 +37,8 @@ type change struct {
 	removed bool
 	count   uint32
 	crashes uint32
-	delay   int64 // until it is due; negative if it was before
-	age     int64 // of a copy
+	delay   int64 // until the message is due; negative if it is already
+	age     int64 // of a copied record
 	cause   string
 	session SessionID
 	begun   SessionID

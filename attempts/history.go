@@ -8,8 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Event is a record of a message as it was written to a log. Moments are of the broker's clock if it notes its time, or
-// else of the writer's.
+// Event is a record of a message as it was written to a log. Its times are by the broker's clock if the broker adds its
+// time to messages, or else by the writer's.
 type Event struct {
 	Record
 	Name    string // of the session that wrote it; "" if the log does not say
@@ -57,7 +57,7 @@ func History(ctx context.Context, client pulsar.Client, topic string, of func(Ke
 	return all, nil
 }
 
-// isKnown reports whether a copy says the same as an event.
+// isKnown reports whether a copy repeats an event.
 func isKnown(all []Event, c change) bool {
 	for _, e := range all {
 		if e.Key == c.Key && e.Count == c.count && e.Crashes == c.crashes {

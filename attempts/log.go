@@ -19,21 +19,21 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Log is one consumer's view of the log of a subscription, a session of it. It is safe for concurrent use. If the topic
-// cannot be reached, the Log goes on with the records it has read, buffers its own, reports the failure, and tries
-// again.
+// Log is one consumer's view of the log of a subscription, and a session of that log. It is safe for concurrent use. If
+// the topic cannot be reached, the Log goes on with the records it has read, buffers its own, reports the failure, and
+// tries again.
 type Log struct {
 	client  pulsar.Client
 	o       Options
 	id      SessionID
-	known   atomic.Int64 // records and changes; if there are none nothing has to be looked up
+	known   atomic.Int64 // records and changes; while there are none, lookups return at once
 	watches atomic.Bool  // KeepAlive was called
 	opened  int64
-	readers int // that were made; for the goroutine that makes them
+	readers int // readers made so far; used only by the goroutine that makes them
 
 	life    context.Context
 	end     context.CancelFunc
-	closing chan struct{} // closed when the rest is to be written
+	closing chan struct{} // closed by Close: the writer writes the remaining changes and ends
 	once    sync.Once
 	ended   chan struct{} // closed when the goroutines have ended
 	ready   chan struct{} // closed when the log was read to its end the first time
@@ -44,26 +44,26 @@ type Log struct {
 	own      changes
 	sessions watch
 	tidying  tidying
-	most     int    // that was in one of the maps since they were made
+	most     int    // the largest size of one of the maps since they were made
 	number   uint64 // of the last frame
-	begun    uint64 // of the frame that says that the session begins
+	begun    uint64 // number of the frame that begins the session
 	caughtUp bool
 	failure  error // of the last attempt to reach the topic; nil if it succeeded
 	stats    Stats
-	toldSlow int64 // when it was reported that the log lags
+	toldSlow int64 // when a lag of the log was last reported
 }
 
 // Stats are the state of a Log, and its counters since Open.
 type Stats struct {
 	Records  int           // messages that failed and are not settled
 	Suspects int           // of these, messages that were in a handler when their session was lost
-	Lag      time.Duration // age of the oldest change that was not read back from the topic yet
+	Lag      time.Duration // age of the oldest change that the Log has not read back from the topic
 	Lost     uint64        // sessions found lost
 	Failures uint64        // failures to read, write or reach the topic
 }
 
-// Open begins to read the log of a subscription and returns at once. Ready waits until it was read to its end. Call
-// Close in the end. An error says which option is wrong.
+// Open begins to read the log of a subscription and returns at once. Ready waits until the log was read to its end.
+// Call Close when the Log is not needed any more. An error says which option is wrong.
 func Open(client pulsar.Client, o Options) (*Log, error) {
 	switch {
 	case client == nil:
@@ -97,7 +97,7 @@ func newLog(client pulsar.Client, o Options, id SessionID) *Log {
 	return l
 }
 
-// Ready waits until the log was read to its end. If ctx ends first, the error says why it was not possible yet. With
+// Ready waits until the log was read to its end. If ctx ends first, the error says why the log was not read yet. With
 // ReadOnly it waits longer, but not beyond ctx, if a session may be lost.
 func (l *Log) Ready(ctx context.Context) error {
 	select {
@@ -120,8 +120,8 @@ func (l *Log) Ready(ctx context.Context) error {
 	}
 }
 
-// judge waits until it is known of each session whether it lives, if the Log is read only. A session that is silent by
-// its own clock may have another clock: within its lease it is heard, or lost.
+// judge waits, if the Log is read only, until the Log knows of each session whether it lives. A session that seems to
+// be silent may only have a wrong clock: the Log either hears it within its lease, or it is lost.
 func (l *Log) judge(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -136,7 +136,7 @@ func (l *Log) judge(ctx context.Context) {
 	}
 }
 
-// isDoubtful reports whether a session seems to be silent, and may live.
+// isDoubtful reports whether a session seems to be silent but may live.
 func (l *Log) isDoubtful() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,15 +149,15 @@ func (l *Log) isDoubtful() bool {
 	return false
 }
 
-// closeTime is for how long Close waits for the rest to be written, and for pulsar-client-go to close its part.
+// closeTime is how long Close waits for the last changes to be written, and then for pulsar-client-go to close.
 const closeTime = time.Second
 
-// Close writes the rest, and that the session ends, for which it takes a second at most, and closes the Log. A second
-// call does nothing.
+// Close writes the remaining changes and that the session ends, which takes at most a second, and closes the Log. A
+// second call does nothing.
 func (l *Log) Close() {
 	l.once.Do(func() {
 		close(l.closing)
-		if l.o.ReadOnly { // nothing is left
+		if l.o.ReadOnly { // nothing is left to write
 			l.end()
 		}
 		select {
@@ -166,7 +166,7 @@ func (l *Log) Close() {
 			l.end()
 			select {
 			case <-l.ended:
-			case <-time.After(closeTime): // of pulsar-client-go, which takes no context
+			case <-time.After(closeTime): // closing takes no context in pulsar-client-go
 			}
 		}
 		l.end()
@@ -200,7 +200,7 @@ func (l *Log) find(k Key) (record, bool) {
 			case c.removed:
 				return record{}, false
 			case ok:
-				return join(c.record, r), true // where nothing else says which is later, this one
+				return join(c.record, r), true // the first argument wins where nothing shows which one is later
 			}
 			return c.record, true
 		}
@@ -257,7 +257,7 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// count says whether anything has to be looked up. The caller holds mu.
+// count updates known and most. The caller holds mu.
 func (l *Log) count() {
 	l.known.Store(int64(len(l.state.records) + len(l.own.of)))
 	l.most = max(l.most, l.largest())
@@ -265,8 +265,7 @@ func (l *Log) count() {
 
 func (l *Log) largest() int { return max(len(l.state.records), len(l.state.removed), len(l.own.of)) }
 
-// fit gives memory of the maps back after they had far more in them: they stay as large as they ever were. The caller
-// holds mu.
+// fit copies the maps after they had far more in them: Go's maps never shrink. The caller holds mu.
 func (l *Log) fit() {
 	if n := l.largest(); n < l.most/4 {
 		l.state.records, l.state.removed, l.own.of = fitted(l.state.records), fitted(l.state.removed), fitted(l.own.of)
@@ -274,7 +273,7 @@ func (l *Log) fit() {
 	}
 }
 
-// fitted is a copy of its own size, which that of maps.Clone is not.
+// fitted returns a copy that has only the memory it needs, unlike maps.Clone.
 func fitted[V any](m map[place]V) map[place]V {
 	fresh := make(map[place]V, len(m))
 	maps.Copy(fresh, m)

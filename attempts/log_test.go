@@ -47,7 +47,7 @@ var (
 	two = Key{"persistent://public/default/orders-partition-1", 7, 4, 12}
 )
 
-// What one session writes others know, those that come later too, until the message is settled.
+// The other sessions, and later ones, know the records of a session until the message is settled.
 func TestSessionsShareRecords(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -73,9 +73,8 @@ func TestSessionsShareRecords(t *testing.T) {
 	await(t, func() bool { return a.Stats().Records+b.Stats().Records+c.Stats().Records == 0 })
 }
 
-// A record of a message that another session settled meanwhile brings nothing back if it was written before the
-// removal. One that is written later stays until the retention is over, and counts for nothing: the message does not
-// come again.
+// If another session has settled a message meanwhile, a record written before the removal does not bring it back. A
+// record written after the removal stays until the retention is over, without harm: the message is not delivered again.
 func TestSettledWhileARecordIsUnderWay(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -101,7 +100,7 @@ func TestSettledWhileARecordIsUnderWay(t *testing.T) {
 	require.Empty(t, b.state.records)
 }
 
-// A session that closes writes what is left.
+// Close writes the remaining changes.
 func TestCloseWrites(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a := openReady(t, client, topic, "a")

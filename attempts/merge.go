@@ -11,11 +11,11 @@ func (p position) before(other position) bool {
 
 // record is a message in a log. Moments are milliseconds of this machine's clock.
 type record struct {
-	at      position // where the log says so
+	at      position // of the frame that has the record
 	due     int64
 	written int64
 	session SessionID
-	clock   SessionID // of the session whose clock these moments are of: of a copy, not the one that wrote the record
+	clock   SessionID // session by whose clock due and written are; for a copy this is the session that copied
 	begun   SessionID
 	cause   string
 	count   uint32
@@ -24,8 +24,8 @@ type record struct {
 
 // join merges two records of a message. The order does not matter:
 //   - counts only grow,
-//   - of the same count the later due time holds,
-//   - all other fields are those of the record with the higher count, or more crashes, or that was written later.
+//   - if the counts are equal, the later due time holds,
+//   - all other fields are those of the record with the higher count, else with more crashes, else of the later frame.
 func join(a, b record) record {
 	if a.isBefore(b) {
 		a, b = b, a

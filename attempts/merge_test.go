@@ -18,8 +18,8 @@ func drawRecord(t *rapid.T) record {
 	}
 }
 
-// The order in which records of a message are read does not matter, nor how often. Only of two that say the same of
-// count and crashes at the same place could it not be told which is later, and no log has two at one place.
+// Neither the order in which records of a message are read nor their repetition matters. Only two records with equal
+// counts and crashes at one position would have no order, and no log has two records at one position.
 func TestJoinIsOrderly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := drawRecord(t), drawRecord(t), drawRecord(t)
@@ -45,8 +45,8 @@ func TestRetention(t *testing.T) {
 	require.True(t, r.isStale(1001+day, defaultRetention))
 }
 
-// Of two sessions that tidy at once, one began before a message was removed and is overtaken by the other: what it
-// copies does not bring the message back. A model found it, after 87,920 runs.
+// Two sessions tidy at once. One began before a message was removed, and the other overtakes it: the copies of the
+// slower one do not bring the message back. A model found this case, after 87,920 runs.
 func TestOvertakenCopiesBringNothingBack(t *testing.T) {
 	s := newState()
 	at := func(entry int64, f frame) { s.apply(read{frame: f, at: position{1, entry}}) }

@@ -19,7 +19,7 @@ type modelLog struct {
 	truth    map[Key]modelTruth
 }
 
-// modelTruth is what is known of a message, by the frames alone.
+// modelTruth is what the frames alone say about a message.
 type modelTruth struct {
 	count   uint32
 	crashes uint32
@@ -49,7 +49,7 @@ func (m *modelLog) publish(s *modelSession, f frame) position {
 	return at
 }
 
-// catchUp has a session read up to n frames.
+// catchUp makes a session read up to n frames.
 func (m *modelLog) catchUp(s *modelSession, n int) {
 	for ; n > 0 && s.read < len(m.frames); n-- {
 		s.state.apply(m.frames[s.read])
@@ -57,7 +57,7 @@ func (m *modelLog) catchUp(s *modelSession, n int) {
 	}
 }
 
-// begin starts a session where the last frame says.
+// begin starts a session that reads from the checkpoint of the last frame.
 func (m *modelLog) begin() *modelSession {
 	s := &modelSession{id: SessionID(m.number + 1000), state: newState()}
 	if n := len(m.frames); n > 0 {
@@ -67,7 +67,7 @@ func (m *modelLog) begin() *modelSession {
 	return s
 }
 
-// tidy does the next step of what a session does to keep the log short.
+// tidy does a session's next step in keeping the log short.
 func (m *modelLog) tidy(s *modelSession) {
 	if s.t.mark == (position{}) {
 		s.t.mark = m.publish(s, frame{})
@@ -84,8 +84,8 @@ func (m *modelLog) tidy(s *modelSession) {
 	}
 }
 
-// Whoever reads the log, from wherever its last frame says, knows the same as if he had read all of it, however
-// sessions crash and several of them tidy at once: counts only grow, and what was removed stays so.
+// A session that reads the log from the checkpoint of its last frame knows the same as if it had read the whole log,
+// however sessions crash or tidy at once. Counts only grow, and removed messages stay removed.
 func TestModelOfTheLog(t *testing.T) {
 	for name, value := range map[string]string{"rapid.checks": "1000", "rapid.steps": "60"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {

@@ -2,16 +2,16 @@ package attempts
 
 import "time"
 
-// began is a moment of the clock as it was when the process began.
+// began is the time at which the process began, by the clock as it was set then.
 var began = time.Now()
 
-// now is the time by that clock, in milliseconds. It goes on evenly when the machine's is set, which would silence this
-// session, or make the others seem lost.
+// now is the time by that clock, in milliseconds. It goes on evenly when the machine's clock is set. Otherwise, setting
+// the clock could silence this session, or make the others seem lost.
 func now() int64 { return milliseconds(time.Now()) }
 
 func milliseconds(t time.Time) int64 { return began.UnixMilli() + t.Sub(began).Milliseconds() }
 
-// moment is a time of now: how long it is until then does not change either when the clock is set.
+// moment returns a time of now as a time.Time. The time that remains until then does not change when the clock is set.
 func moment(at int64) time.Time {
 	most := maxDelay.Milliseconds()
 	return began.Add(time.Duration(max(-most, min(at-began.UnixMilli(), most))) * time.Millisecond)

@@ -12,8 +12,8 @@ import (
 
 var withMutants = flag.Bool("mutants", false, "remove each rule in turn, and see that the exploration notices it (10 minutes)")
 
-// mutants are rules on which the promises of two processes stand, and what the code is without each. A line has what
-// the exploration says then.
+// mutants are rules that the promises of two processes need, with the code that breaks each rule and the words with
+// which the exploration then fails.
 var mutants = []struct{ rule, file, with, without, says string }{
 	{"a copy waits as long as the log says", "../internal/partition/arrive.go", "		if c.Wait <= 0 {", "		if true {", "before a delay"},
 	{"of the same count the later due time holds", "merge.go", "if a.due < b.due {", "if false {", "before a delay"},
@@ -34,7 +34,7 @@ var mutants = []struct{ rule, file, with, without, says string }{
 	{"a passive consumer hands out nothing from memory", "../internal/partition/connection.go", "		p.floor = g.epoch\n", "", "not active"},
 }
 
-// TestMutants removes each rule and sees what the exploration says.
+// TestMutants breaks each rule and expects the exploration to fail.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(strings.ReplaceAll(m.rule, " ", "-"), func(t *testing.T) {

@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// changes are those of this session that were not read back from the topic yet.
+// changes are the changes of this session that it has not read back from the topic yet.
 type changes struct {
 	of     map[place]*ownChange
 	unsent []place // in order
-	later  []place // removals that are not to be written yet, in order of their time
+	later  []place // removals that must not be written yet, in order of their time
 	sent   []sent  // frames that were not read back
-	resets bool    // all is removed first
+	resets bool    // the next frame removes all records first
 }
 
-// sent has the contents of a frame.
+// sent describes a frame that was sent.
 type sent struct {
 	number uint64
 	since  int64
 	places []place
 }
 
-// ownChange is one of them.
+// ownChange is one of the changes.
 type ownChange struct {
 	record
 	removed bool
-	number  uint64        // of the frame that has it; 0 if it was not sent
+	number  uint64        // of the frame that has the change; 0 if it was not sent
 	queued  bool          // in unsent
-	told    bool          // it was sent: the log may have it
-	since   int64         // when it was made
+	told    bool          // some change of the message was sent: the log may have a record
+	since   int64         // when the change was made
 	from    int64         // when it may be sent; 0 for at once
-	done    chan struct{} // closed when it is written; nil if no caller waits
+	done    chan struct{} // closed when the change is written; nil if no caller waits
 }
 
 // put changes the record of a message.
@@ -42,12 +42,12 @@ func (c *changes) put(p place, r record) *ownChange {
 	return x
 }
 
-// remove removes a message, at a time; 0 for at once.
+// remove removes a message from the log. The removal is sent at the time from; 0 for at once.
 func (c *changes) remove(p place, r record, from int64) *ownChange {
 	x := c.next(p)
 	x.record, x.removed, x.from = r, true, from
 	if from > 0 {
-		if !x.queued { // else the writer will see that it is not time yet
+		if !x.queued { // gather postpones a queued one
 			c.later = append(c.later, p)
 		}
 		return x
@@ -56,8 +56,8 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 	return x
 }
 
-// drop forgets the change of a message if none of it was written, and reports whether there was one: while the log
-// cannot be written, a settled message costs nothing.
+// drop forgets the change of a message if none was ever sent, and reports whether it did: while the log cannot be
+// written, a settled message costs nothing.
 func (c *changes) drop(p place) bool {
 	x := c.of[p]
 	if x == nil || x.told {
@@ -82,7 +82,7 @@ func (c *changes) next(p place) *ownChange {
 	return x
 }
 
-// vainTime is for how long settled messages are written again if they are not read back.
+// vainTime is how long the removal of a settled message is sent again while it is not read back.
 const vainTime = time.Minute
 
 func (c *changes) send(p place, x *ownChange) {
@@ -100,7 +100,7 @@ func (x *ownChange) wait() <-chan struct{} {
 	return x.done
 }
 
-// reset removes all.
+// reset replaces all changes by the removal of all records.
 func (c *changes) reset() {
 	for _, x := range c.of {
 		x.written()
@@ -108,7 +108,7 @@ func (c *changes) reset() {
 	*c = changes{of: map[place]*ownChange{}, resets: true}
 }
 
-// unread reports whether a change that was to be sent at once, and was made by a time, was not read back.
+// unread reports whether a change that was made before the time by, and was to be sent at once, was not read back.
 func (c *changes) unread(by int64) bool {
 	for _, x := range c.of {
 		if x.from == 0 && x.since <= by {
@@ -125,8 +125,8 @@ func (x *ownChange) written() {
 	}
 }
 
-// gather returns the changes to be sent by a frame of a number, up to limit of them, and when there will be more; 0 for
-// not before something changes. all has removals sent whose time has not come.
+// gather returns up to limit changes to send in the frame with the given number, and when there will be more; 0 means
+// not before something changes. If all is set, it also returns removals whose time has not come.
 func (c *changes) gather(number uint64, now int64, limit int, all bool) (places []place, next int64) {
 	for len(c.later) > 0 {
 		x := c.of[c.later[0]]
@@ -147,7 +147,7 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 			continue
 		}
 		x.queued = false
-		if x.removed && x.from > now && !all { // it was settled since
+		if x.removed && x.from > now && !all { // the message was settled while its change was queued
 			c.later = append(c.later, p)
 			if next == 0 {
 				next = x.from
@@ -166,9 +166,9 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	return places, next
 }
 
-// again sends everything again that was not read back: the topic may be another. Of the frames it keeps only since when
-// the log lags. Messages that were settled long ago it forgets, unless the log is known to have their records: else
-// this would grow for as long as frames are written in vain.
+// again queues all changes that were not read back: the topic may be another one now. Of the frames it keeps only the
+// time since which the log lags. It forgets messages that were settled long ago, unless the log is known to have their
+// records: otherwise the changes would grow for as long as frames are written in vain.
 func (c *changes) again(known map[place]record) {
 	long := now() - vainTime.Milliseconds()
 	maps.DeleteFunc(c.of, func(p place, x *ownChange) bool {
@@ -186,12 +186,12 @@ func (c *changes) again(known map[place]record) {
 	}
 }
 
-// echoed forgets the changes of frames up to a number: the log says them.
+// echoed forgets the changes of frames up to a number: they were read back.
 func (c *changes) echoed(number uint64) {
 	for len(c.sent) > 0 && c.sent[0].number <= number {
 		for _, p := range c.sent[0].places {
 			if x := c.of[p]; x != nil && x.number == c.sent[0].number {
-				x.written() // the broker may have stored it before it answers
+				x.written() // a frame may be read back before the broker has confirmed it
 				delete(c.of, p)
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However often frames are written in vain, as while each of them is refused, they take no more memory. How far the log
-// lags is still known.
+// Frames that are written in vain, for example because the broker refuses each of them, take no more memory with time.
+// The Log still knows how far it lags.
 func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	c := changes{of: map[place]*ownChange{}}
 	const many = 100
@@ -37,8 +37,8 @@ func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	require.Zero(t, c.lag(began+5000))
 }
 
-// Nor do messages that are settled meanwhile, though the log may have their records. Those that it is known to have
-// stay settled.
+// While frames are written in vain, settled messages take no more memory with time either, though the log may have
+// their records. Messages whose records the log is known to have stay settled.
 func TestSettledWhileFramesAreWrittenInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100

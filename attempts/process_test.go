@@ -7,8 +7,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// process is a consumer of the world. It does with the machine and the Log what a redelivery.Consumer does, and a
-// Worker.
+// process is a consumer of the world. It uses the machine and the Log as a redelivery.Consumer and a Worker do.
 type process struct {
 	w      *world
 	number int
@@ -26,21 +25,22 @@ type process struct {
 
 // held is what an application knows of a message.
 type held struct {
-	has     bool // it works on it
+	has     bool // the application works on it
 	handled bool // in a handler
-	alone   bool // it crashed others: no other such message is handled beside it
+	alone   bool // it crashed other processes: no other such message is handled at the same time
 	settled bool // its Ack returned nil
-	crossed bool // so was its newest copy
+	crossed bool // a request crossed its newest copy, as in sending
 	hand    uint64
 	count   uint32
 }
 
-// sending is one delivery of an entry. Upstream counts what of it is acknowledged.
+// sending is one delivery of an entry. Upstream counts which of its messages are acknowledged.
 type sending struct {
 	entry int
 	left  []bool
 	stale bool // the connection was lost since
-	// A request was on its way when the broker sent it, and makes the broker take it back. The answer looks the same.
+	// a request was on its way when the broker sent the entry, and makes the broker take it back; the answer looks the
+	// same
 	crossed bool
 }
 
@@ -108,7 +108,7 @@ func (p *process) receive() {
 	}
 }
 
-// recall is that of the Consumer.
+// recall is Consumer.recall.
 func (p *process) recall(k Key, cp *partition.Copy) {
 	if r, ok := p.log.Arrive(k); ok {
 		cp.Tries = r.Count
@@ -116,7 +116,7 @@ func (p *process) recall(k Key, cp *partition.Copy) {
 	}
 }
 
-// stands is that of the Consumer.
+// stands is Consumer.stands.
 func (p *process) stands(d *partition.Delivery) bool {
 	if !d.Again && !d.FromMemory {
 		return true
@@ -135,7 +135,7 @@ func (p *process) stands(d *partition.Delivery) bool {
 	return p.group.Recall(p.w.now(), d, r.Count, wait)
 }
 
-// handedOver checks a hand-over, and begins to handle the message if that may be done at once.
+// handedOver checks a hand-over, and begins to handle the message if that is allowed at once.
 func (p *process) handedOver(d partition.Delivery, o *object) {
 	if !p.stands(&d) {
 		return
@@ -149,7 +149,8 @@ func (p *process) handedOver(d partition.Delivery, o *object) {
 	}
 }
 
-// mayHandle reports whether a handler may get a message: of those that crashed others one at a time.
+// mayHandle reports whether a handler may get a message. Messages that crashed other processes are handled one at a
+// time.
 func (p *process) mayHandle(e, i int) bool {
 	if p.log.Crashes(p.w.key(e, i)) == 0 {
 		return true
@@ -253,7 +254,7 @@ func (p *process) nack(e, i int) {
 	p.settle()
 }
 
-// settle lets timers go off, and does what the machine decides.
+// settle runs the timers that are due, and does what the machine decides.
 func (p *process) settle() {
 	d := p.group.Due(p.w.now())
 	for _, r := range d.Requests {
@@ -264,7 +265,7 @@ func (p *process) settle() {
 	}
 }
 
-// flush has the broker take what a process has sent.
+// flush makes the broker take the commands that a process has sent.
 func (p *process) flush() {
 	w := p.w
 	for _, c := range p.pipe {

@@ -20,7 +20,8 @@ func (k *known) add(other known) {
 	}
 }
 
-// truths returns what the changes of a frame should say: what they do, and of failures here what is true.
+// truths returns what the changes of a frame should say: for failures of this process what is true, for others what
+// they do say.
 func (p *process) truths(f *frame) (all []known) {
 	for _, c := range f.changes {
 		k := known{c.count, now() + c.delay}
@@ -30,7 +31,7 @@ func (p *process) truths(f *frame) (all []known) {
 	return all
 }
 
-// learn notes what a frame says, once more and in other words than package attempts.
+// learn notes what a frame says, with code that is independent of package attempts.
 func (p *process) learn(r read, truths []known) {
 	for n, c := range r.changes {
 		e, i := int(c.Entry), int(c.Index)
@@ -45,14 +46,14 @@ func (p *process) learn(r read, truths []known) {
 	}
 }
 
-// knows returns the failures of a message that a process knows.
+// knows returns what a process knows of a message's failures.
 func (p *process) knows(e, i int) known {
 	k := p.known[e][i]
 	k.add(p.own[e][i])
 	return k
 }
 
-// fails notes a failure here.
+// fails notes a failure in this process.
 func (p *process) fails(e, i int, due int64) {
 	p.own[e][i] = known{max(p.has[e][i].count, p.knows(e, i).count) + 1, due}
 }
@@ -81,10 +82,10 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 	}
 }
 
-// checkHandler checks that a handler gets a message that has crashed no more processes than its limit. These may be
-// more: each process that is too busy to record the message before it handles it; and, after a lost connection, one of
-// two that have it in a handler at once, since a record names one session. A message that was settled, and whose
-// acknowledgement a lost connection swallowed, is a new one for the log.
+// checkHandler checks that a message in a handler has crashed fewer processes than its limit. More are allowed in two
+// cases: each process that is too busy to record the message before it handles it; and, after a lost connection, one of
+// two processes that have it in a handler at once, since a record names one session. A settled message whose
+// acknowledgement a lost connection swallowed is a new message for the log.
 func (p *process) checkHandler(e, i int) {
 	w := p.w
 	if b := w.entries[e].before[i]; !b.settled && b.crashes >= w.limit+w.busy+b.beside {
@@ -99,9 +100,9 @@ func (p *process) checkDead(e, i int) {
 	}
 }
 
-// complete goes on with a world fairly: processes run, what is written is read, what is sent arrives, the application
-// settles what it gets. With a limit the first message crashes a process or fails, in turn. Then everything has to be
-// acknowledged at the broker.
+// complete continues a world fairly: processes run, frames are read, commands arrive, and the application settles the
+// messages that it gets. With a limit, the first message crashes a process and fails by turns. In the end, every
+// message must be acknowledged at the broker.
 func (w *world) complete() {
 	fair := *w.kind
 	fair.lag = false
@@ -143,7 +144,7 @@ func (w *world) sendTo(turn int) *process {
 	return w.processes[n]
 }
 
-// work has an application take and settle all that there is.
+// work makes an application take and settle all messages that there are.
 func (p *process) work() {
 	for range 20 {
 		idle := len(p.queue) == 0 && !p.group.IsReady()

@@ -19,7 +19,7 @@ func (l *Log) follow(life context.Context, c *link) error {
 			return fmt.Errorf("reading: %w", err)
 		}
 		f, err := decode(msg.Payload())
-		if err != nil { // another program's message, or of a later version: the others count all the same
+		if err != nil { // a message of another program, or of a later version of this one
 			l.o.Logger.Warn("attempts: a message of the log cannot be read and is skipped",
 				"topic", c.topic, "message", msg.ID(), "error", err)
 			continue
@@ -28,8 +28,8 @@ func (l *Log) follow(life context.Context, c *link) error {
 	}
 }
 
-// readAt returns a frame as it was read. Milliseconds cut up to one from the time of each frame, and one from this
-// moment: without these two, the difference of the clocks would make messages early.
+// readAt returns a frame as it was read at t. It adds two milliseconds: rounding down to milliseconds takes up to one
+// from the time of the frame, and up to one from t. Without them, messages could be due early.
 func readAt(t time.Time, f frame, msg pulsar.Message) read {
 	r := read{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + 2}
 	if t := msg.BrokerPublishTime(); t != nil {
@@ -38,8 +38,8 @@ func readAt(t time.Time, f frame, msg pulsar.Message) read {
 	return r
 }
 
-// take takes a frame that was read. A reader that starts again gets the last one again, which is no sign that the log
-// works.
+// take applies a frame that was read. It ignores the last frame when a restarted reader gets it again: that is no sign
+// that the log works.
 func (l *Log) take(r read) {
 	l.mu.Lock()
 	if r.at == l.state.last && r.at != (position{}) {
@@ -53,7 +53,7 @@ func (l *Log) take(r read) {
 	r.live = l.caughtUp
 	before := l.state.checkpoint
 	l.state.apply(r)
-	if r.live && before.before(l.state.checkpoint) { // a good time, whichever session has tidied
+	if r.live && before.before(l.state.checkpoint) { // some session has tidied the log
 		l.sweep(r.now)
 		l.fit()
 	}
@@ -83,7 +83,7 @@ func (l *Log) caught() {
 	l.mu.Lock()
 	failed := l.failure != nil
 	l.failure = nil
-	if l.o.ReadOnly && !l.caughtUp { // the next frames were written just now
+	if l.o.ReadOnly && !l.caughtUp { // from now on, frames are read as they are written
 		l.caughtUp, l.sessions.followed = true, now()
 	}
 	l.mu.Unlock()

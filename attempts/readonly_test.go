@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// old has a Log read a frame that was written some time ago by the writer's clock.
+// old makes a Log read a frame that was written some time ago by the writer's clock.
 func (l *Log) old(f frame, ago time.Duration) {
 	l.take(read{frame: f, at: position{1, l.state.last.entry + 1}, time: now() - ago.Milliseconds(), now: now()})
 }
 
-// A log that is only read says that a session is lost after its lease, and that one lives whose clock is behind.
+// A read-only Log reports that a session is lost after its lease, and that a session whose clock is behind lives.
 func TestReadOnlyLogKnowsWhoIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -45,7 +45,7 @@ func TestReadOnlyLogKnowsWhoIsLost(t *testing.T) {
 	})
 }
 
-// What a log that is only read, or is closed, refuses changes nothing there either.
+// A call that a read-only or closed Log refuses does not change the Log's own records either.
 func TestRefusedVerbsChangeNothing(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -72,7 +72,7 @@ func TestRefusedVerbsChangeNothing(t *testing.T) {
 	require.Len(t, a.Records(), 1)
 }
 
-// ForgetAll returns when no session knows of a message any more.
+// ForgetAll returns when no session knows any message any more.
 func TestForgetAll(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)

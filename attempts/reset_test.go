@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The topic is lost while the frame that forgets all waits for the answers to earlier ones: the next connection's first
-// frame forgets all.
+// The topic is lost while the frame that removes all records waits for the answers to earlier frames. Then the first
+// frame of the next connection removes them.
 func TestResetIsRepeatedAfterALostLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

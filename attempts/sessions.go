@@ -7,61 +7,61 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// watch has the sessions that a Log knows, and its own.
+// watch is what a Log knows about its own session and the others.
 type watch struct {
 	begins  bool  // the next frame says that this session begins
-	lease   int64 // of this one; 0 for none
-	renewal int64 // when it renews its lease
+	lease   int64 // of this session; 0 for none
+	renewal int64 // when this session renews its lease
 
 	followed int64 // since when the log is read as it is written, without a gap
 	echoed   int64 // when a frame of this session was read back; 0 for never
 
 	mourned map[SessionID]bool // sessions that were found lost, and not heard since
-	unsaid  []string           // names of those, which is not logged yet
-	live    map[SessionID]bool // heard since followed, and neither ended nor lost
+	unsaid  []string           // names of lost sessions that are not logged yet
+	live    map[SessionID]bool // sessions heard since followed, neither ended nor lost
 	looked  int64              // when sessions were looked at the last time
-	spent   int64              // careful while this moment is in the past; each message moves it on
+	spent   int64              // the session is careful while this time is past; each message moves it forward
 
-	newest  map[uint32]position // of each topic, the newest entry that came here
+	newest  map[uint32]position // by topic, the newest entry that this consumer got
 	orphans map[place]bool      // unknown messages that came after newer ones: another session had them
 }
 
 const (
 	minLease    = 6 * time.Second
-	leaseOfEach = 60 * time.Millisecond // more for each session, or a thousand of them would have nothing else to read
-	renewals    = 3                     // of a lease
-	clockSlack  = time.Minute           // that clocks of machines may differ by
+	leaseOfEach = 60 * time.Millisecond // lease for each session, or a thousand sessions would read only renewals
+	renewals    = 3                     // within one lease
+	clockSlack  = time.Minute           // by which the clocks of machines may differ
 	maxOrphans  = 10000
 
-	// A message that crashed another session at once comes here as any other. So a session is careful as long as that
-	// costs little, and with its first messages and the first after a loss: they may be those that a lost session had.
-	carefulEach = 10 * time.Millisecond // each message costs this credit
-	// or this for each pair of sessions, if that is more: all of them read the frames of each
-	carefulMore  = 100 * time.Microsecond
-	carefulWait  = 10              // times the time that Begin takes is its cost
-	carefulFirst = 2 * time.Minute // the most credit there is, at first too
-	carefulLast  = time.Second     // the debt that a busy session has
-	carefulMost  = time.Minute     // the debt that a slow log makes, for all handlers that wait for it at once
-	carefulLent  = carefulMost / 2 // the debt up to which there is care of a message that another session had
-	tooLate      = 5 * time.Second // the log is not answering
+	// A message that has just crashed another session looks like any other. So a session is careful with its first
+	// messages and with the first ones after a loss, which a lost session may have had, and otherwise as long as care
+	// costs little. Care is paid from a credit that grows with time.
+	carefulEach  = 10 * time.Millisecond  // cost of a message
+	carefulMore  = 100 * time.Microsecond // its cost for each pair of sessions, if more: all sessions read all frames
+	carefulWait  = 10                     // a Begin costs this many times the time it takes
+	carefulFirst = 2 * time.Minute        // the largest credit, also the first one
+	carefulLast  = time.Second            // the largest debt from the number of messages
+	carefulMost  = time.Minute            // the largest debt from waiting for a slow log, for all handlers together
+	carefulLent  = carefulMost / 2        // the debt up to which messages of other sessions are still handled with care
+	tooLate      = 5 * time.Second        // a lag after which the log counts as not answering
 )
 
 // KeepAlive makes this session write regularly that it is alive. If the others do not hear from it for its lease (six
-// seconds, or longer if there are many sessions), it is lost, and each message that was in a handler by Begin or Begun
-// counts one crash. Package worker calls it.
+// seconds, or longer if there are many sessions), it is lost, and each message that Begin or Begun recorded as in a
+// handler counts one crash. Package worker calls it.
 func (l *Log) KeepAlive() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watches.Store(true)
 	l.sessions.lease = minLease.Milliseconds()
-	if l.sessions.echoed > 0 { // until now there was little to read back
+	if l.sessions.echoed > 0 { // without a lease, old echoes do not mean that the log is cut off
 		l.sessions.echoed = now()
 	}
 	l.sessions.newest, l.sessions.orphans = map[uint32]position{}, map[place]bool{}
 	l.notify()
 }
 
-// adds adds to a frame the state of the session, and returns when the next time is; 0 for not.
+// adds adds the state of the session to a frame, and returns when to write the state next; 0 for never.
 func (w *watch) adds(f *frame, name string) (next int64) {
 	if w.begins {
 		f.flags |= begins
@@ -75,7 +75,7 @@ func (w *watch) adds(f *frame, name string) (next int64) {
 	return max(1, w.renewal)
 }
 
-// says notes that a frame is sent.
+// says notes that a frame with the state of the session is sent.
 func (w *watch) says(f *frame) {
 	if f.has(begins) {
 		w.begins = false
@@ -85,8 +85,8 @@ func (w *watch) says(f *frame) {
 	}
 }
 
-// follows notes that a frame of this session was read back. If that took long the log was away, and the others may
-// still be.
+// follows notes that a frame of this session was read back. If that took long, the log was away, and may still be away
+// for the other sessions.
 func (w *watch) follows(at int64) {
 	if w.echoed == 0 || w.isCutOff(at) {
 		w.followed = at
@@ -95,7 +95,8 @@ func (w *watch) follows(at int64) {
 	w.echoed = at
 }
 
-// isCutOff reports whether nothing was read back for so long that others may seem lost for the same reason.
+// isCutOff reports whether this session has read back nothing for so long that others may seem lost for the same
+// reason.
 func (w *watch) isCutOff(at int64) bool { return w.lease > 0 && at-w.echoed > w.lease-w.lease/renewals }
 
 // hears notes that a session wrote just now, for the last time if it ends.
@@ -107,14 +108,14 @@ func (w *watch) hears(id SessionID, ends bool) {
 	}
 }
 
-// standing says whether a session lives, is lost, or may be. One that was not heard since the log is followed may live,
-// if its clock is another. The caller holds mu.
+// standing reports whether a session is lost, or whether that is doubtful. A session that was not heard since the log
+// is followed may live, if its clock is wrong. The caller holds mu.
 func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	x, w := l.state.sessions[id], &l.sessions
 	switch {
 	case id == l.id:
 		return false, false
-	case x == nil || w.mourned[id]: // if it is not copied any more it is long gone
+	case x == nil || w.mourned[id]: // a session that the log does not name any more ended long ago
 		return true, false
 	case x.ended || x.lease == 0:
 		return false, false
@@ -125,7 +126,7 @@ func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	default:
 		lost = x.isGone(at) || at-w.followed > x.lease
 	}
-	return lost, !lost // until it was heard once more
+	return lost, !lost // a session that was heard may have crashed just now
 }
 
 // sweep forgets sessions that have written nothing for long. The caller holds mu.
@@ -136,7 +137,7 @@ func (l *Log) sweep(at int64) {
 	}
 }
 
-// look looks for sessions that were lost since the log was opened, or shortly before. The caller holds mu.
+// look finds sessions that were lost since the log was opened, or shortly before. The caller holds mu.
 func (l *Log) look(at int64) {
 	w := &l.sessions
 	if at-w.looked < 100 {
@@ -157,8 +158,8 @@ func (l *Log) look(at int64) {
 	}
 }
 
-// Crashes returns how many sessions a message has crashed: lost sessions that had it in a handler. It is 0 for those of
-// a non-persistent topic, which all have the same id.
+// Crashes returns how many sessions a message has crashed: the lost sessions that had it in a handler. It is 0 for
+// messages of a non-persistent topic, which all have the same ID.
 func (l *Log) Crashes(k Key) uint32 {
 	if l.known.Load() == 0 || !topicname.IsPersistent(k.Topic) {
 		return 0
@@ -180,10 +181,11 @@ func (l *Log) crashes(r record) uint32 {
 }
 
 // IsCareful reports whether Begin has to return before the handler of a message is called. Otherwise Begun is needed
-// only if the handler takes long. It is for messages of a lost session, for about the first 2,000 after a session was
-// lost or this one began, and for any message while a session has so little to do that it waits for Begin in a tenth of
-// the time at most; for fewer if there are more than ten sessions, and not while the log fails or has not answered for
-// five seconds. Call it once for each message that is handled: it counts them.
+// only if the handler takes long. IsCareful returns true for messages that another session had before, and for about
+// the first 2,000 messages after a session was lost or this one began. It also returns true for any message as long as
+// the session waits for Begin in at most a tenth of the time. With more than ten sessions it returns true for fewer
+// messages. While the log fails, or has not answered for five seconds, it returns false. Call it once for each message
+// that is handled: it counts them.
 func (l *Log) IsCareful(k Key) bool {
 	l.mu.Lock()
 	careful, lost := l.isCareful(k), l.sessions.unsaid
@@ -210,7 +212,7 @@ func (l *Log) isCareful(k Key) bool {
 	return careful && l.failure == nil && l.own.lag(at) <= tooLate
 }
 
-// spend takes credit, as long as the debt is not larger than that.
+// spend takes credit, until the debt is as large as given.
 func (w *watch) spend(credit time.Duration, at int64, debt time.Duration) {
 	w.spent = max(w.spent, min(w.spent+credit.Milliseconds(), at+debt.Milliseconds()))
 }
@@ -223,7 +225,7 @@ func (l *Log) Sessions() []Session {
 	var sessions []Session
 	for id, x := range l.state.sessions {
 		begun := x.begun
-		if begun == 0 { // that is not in the log any more
+		if begun == 0 { // the frame that began the session is not in the log any more
 			begun = x.heard
 		}
 		s := Session{id, x.name, moment(begun), moment(x.heard), time.Duration(x.lease) * time.Millisecond, Live}

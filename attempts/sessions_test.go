@@ -24,7 +24,8 @@ func TestAgainKnowsTheDelaysOfOtherSessionsOnly(t *testing.T) {
 	})
 }
 
-// A copy for a consumer that failed on the message before does not tell whether the process lives that has it now.
+// A consumer that failed on a message gets another copy. It waits until the Log knows whether the session that has the
+// message in a handler lives.
 func TestAgainWaitsForASessionThatMayHaveTheMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// state is the sum of the frames of a log. It takes no lock, reads no clock and calls nothing.
+// state is the sum of the frames of a log. It takes no lock and reads no clock.
 type state struct {
 	topics   []string
 	numbers  map[string]uint32 // of topics
 	records  map[place]record
 	removed  map[place]position // where a message was removed, for as long as copies of older records may come
-	reset    position           // where all were
+	reset    position           // where all messages were removed
 	sessions map[SessionID]*session
 
-	checkpoint position // all that was written before it was copied after it
+	checkpoint position // everything written before the checkpoint was copied after it
 	last       position // of the last frame
 	since      int      // changes since the checkpoint, and frames without any
-	broker     clock    // where frames have its time
+	broker     clock    // the broker's, if frames have its time
 }
 
 // place is a Key in 32 bytes.
@@ -27,21 +27,21 @@ type place struct {
 	topic         uint32
 }
 
-// session is one that the log names.
+// session is a session that the log names.
 type session struct {
 	name         string
 	lease        int64
 	begun, heard int64
-	ended        bool  // and said so
-	clock        clock // where frames have its time
+	ended        bool  // it wrote that it ended
+	clock        clock // of its machine, if frames do not have the broker's time
 }
 
-// clock is the clock of a machine: how much to add for this machine's, if a frame was read as it was written.
+// clock is the clock of another machine. It is learned from frames that are read as they are written.
 type clock struct {
-	shift   int64
+	shift   int64 // to add to its times for times of this machine's clock
 	known   bool
-	later   int   // frames in a row that say that it is set to an earlier time, or this machine's to a later one
-	nearest int64 // of these
+	later   int   // frames in a row after which it seems set to an earlier time, or this machine's to a later one
+	nearest int64 // the smallest difference of these frames
 }
 
 func newState() *state {
@@ -49,7 +49,7 @@ func newState() *state {
 		sessions: map[SessionID]*session{}}
 }
 
-// place returns the place of a key, whose topic it remembers.
+// place returns the place of a key, and gives its topic a number if needed.
 func (s *state) place(k Key) place {
 	n, ok := s.numbers[k.Topic]
 	if !ok {
@@ -60,8 +60,8 @@ func (s *state) place(k Key) place {
 	return k.in(n)
 }
 
-// in is the place of a key in a topic of the log. An index is negative where pulsar-client-go says that there is no
-// batch.
+// in returns the place of a key whose topic has the given number. Pulsar-client-go gives messages without a batch a
+// negative index.
 func (k Key) in(topic uint32) place { return place{k.Ledger, k.Entry, max(0, k.Index), topic} }
 
 func (s *state) key(p place) Key { return Key{s.topics[p.topic], p.ledger, p.entry, p.index} }
@@ -76,7 +76,7 @@ func (s *state) find(k Key) (record, bool) {
 	return r, ok
 }
 
-// put takes a record, unless the message was removed since it was written.
+// put adds a record, unless the message was removed after the record was written.
 func (s *state) put(p place, r record) {
 	if at, ok := s.removed[p]; ok && !at.before(r.at) || r.at.before(s.reset) {
 		return
@@ -87,7 +87,7 @@ func (s *state) put(p place, r record) {
 	s.records[p] = r
 }
 
-// remove takes a removal: nothing that was written before it counts any more.
+// remove removes a message: no record that was written before counts any more.
 func (s *state) remove(p place, at position) {
 	if old, ok := s.removed[p]; !ok || old.before(at) {
 		s.removed[p] = at
@@ -101,13 +101,13 @@ func (s *state) remove(p place, at position) {
 type read struct {
 	frame
 	at     position
-	time   int64 // when it was written, by the broker's clock or the writer's
-	now    int64 // when it was read, by this machine's
+	time   int64 // when the frame was written, by the broker's clock or the writer's
+	now    int64 // when the frame was read, by this machine's clock
 	broker bool  // time is the broker's
-	live   bool  // it was read as it was written
+	live   bool  // the frame was read as it was written
 }
 
-// apply takes a frame. Frames come in the order of the log.
+// apply adds a frame. Frames come in the order of the log.
 func (s *state) apply(f read) {
 	x := s.session(f.session)
 	written := f.time + s.adjust(f, x)
@@ -117,7 +117,7 @@ func (s *state) apply(f read) {
 	}
 	if f.has(begins) {
 		x.name, x.ended = f.name, false
-		if x.begun == 0 { // else it is back
+		if x.begun == 0 { // not a session that is back after a lost connection
 			x.begun = written
 		}
 	}
@@ -130,7 +130,7 @@ func (s *state) apply(f read) {
 	at := f.at
 	if f.has(copies) {
 		at = f.asOf
-		if at.before(s.checkpoint) { // another was faster, and removals since are not known any more
+		if at.before(s.checkpoint) { // another session copied faster, and removals before its mark are forgotten
 			f.sessions, f.changes = nil, nil
 		}
 		for _, c := range f.sessions {
@@ -153,8 +153,8 @@ func (s *state) apply(f read) {
 			count: c.count, crashes: c.crashes})
 	}
 	s.last = f.at
-	s.since += max(1, len(f.changes)) // a session that only says that it lives makes the log longer too
-	// One that is not before its own frame is of another topic.
+	s.since += max(1, len(f.changes)) // frames without changes make the log longer, too
+	// a checkpoint that is not before its own frame is one of another topic
 	if s.checkpoint.before(f.checkpoint) && f.checkpoint.before(f.at) {
 		s.checkpoint, s.since = f.checkpoint, 0
 		maps.DeleteFunc(s.removed, func(_ place, at position) bool { return at.before(f.checkpoint) })
@@ -170,7 +170,7 @@ func (s *state) session(id SessionID) *session {
 	return x
 }
 
-// copied takes another session's record of a session.
+// copied adds a session that another session has copied.
 func (s *state) copied(c sessionCopy, written int64) {
 	x := s.sessions[c.id]
 	if x == nil {
@@ -181,13 +181,14 @@ func (s *state) copied(c sessionCopy, written int64) {
 }
 
 const (
-	minShift = 5    // the change of a clock that is worth changing all records for
-	setShift = 1000 // a frame that is later than that was slow, or a clock was set
-	setAfter = 8    // which so many of them in a row say
+	minShift = 5    // smallest change of a clock for which all records are changed
+	setShift = 1000 // a frame that is later by this was slow, or a clock was set
+	setAfter = 8    // late frames in a row after which a clock was set
 )
 
-// learn takes a frame that was read as it was written, a little earlier: the smallest difference is nearest, and no due
-// time comes early by any. It returns by how much moments of this clock move.
+// learn learns from a frame that was read as it was written. difference is the time of reading, by this machine's
+// clock, minus the time of writing. It includes the time that the frame was under way: the smallest difference is the
+// best one, and none makes a due time early. learn returns by how much times of this clock move.
 func (c *clock) learn(difference int64) (by int64) {
 	switch {
 	case !c.known || difference <= c.shift-minShift:
@@ -223,7 +224,7 @@ func (s *state) adjust(f read, x *session) int64 {
 	return c.shift
 }
 
-// move moves the moments of records.
+// move moves the times of the records for which of returns true.
 func (s *state) move(by int64, of func(record) bool) {
 	for p, r := range s.records {
 		if of(r) {
@@ -233,7 +234,7 @@ func (s *state) move(by int64, of func(record) bool) {
 	}
 }
 
-// sweep forgets records that no process has written about for long.
+// sweep forgets records and sessions of which no process has written anything for the retention.
 func (s *state) sweep(now int64, retention time.Duration) {
 	maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.isStale(now, retention) })
 	maps.DeleteFunc(s.sessions, func(_ SessionID, x *session) bool {
@@ -241,11 +242,11 @@ func (s *state) sweep(now int64, retention time.Duration) {
 	})
 }
 
-// isLost reports whether a session has not been heard for its lease, and did not say that it ended.
+// isLost reports whether a session has not been heard for its lease, and did not write that it ended.
 func (x *session) isLost(now int64) bool { return !x.ended && x.lease > 0 && now-x.heard > x.lease }
 
-// isGone reports whether a session has ended, or is lost whatever its clock says. A session that is not known is lost,
-// so that nothing has to be said of it.
+// isGone reports whether a session has ended, or is lost even if its clock is wrong by clockSlack. Such a session need
+// not be copied: a session that the log does not name counts as lost.
 func (x *session) isGone(now int64) bool {
 	return x.ended || x.isLost(now-clockSlack.Milliseconds())
 }

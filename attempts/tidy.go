@@ -7,18 +7,18 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// tidying is how the log is kept short: a mark is written; when it was read back, all that is known is written again,
-// as if it stood at the mark; then frames name the mark as where to begin to read, and the log's own subscription moves
-// there, so that the broker deletes all that stands before it. If several do so at once, each of their marks is as good
-// as another.
+// tidying keeps the log short. A session writes a mark. When it has read the mark back, it copies all records and
+// sessions that it knows, as if they were written at the mark. Then frames name the mark as the checkpoint at which to
+// begin to read, and the log's own subscription moves there, so that the broker deletes everything before the mark.
+// Several sessions may do so at once: any of their marks will do.
 type tidying struct {
-	at     int64    // when to begin; 0 for not
-	number uint64   // of the frame that is the mark; 0 for none
-	mark   position // once it is written
-	todo   []place  // to be copied
+	at     int64    // when to begin; 0 for never
+	number uint64   // of the frame that is the mark, until it is written; 0 for none
+	mark   position // position of the mark once it is written
+	todo   []place  // records that are yet to be copied
 	copied bool     // todo was made
-	forced bool     // the topic may be another, which has nothing of the frames before
-	since  position // the checkpoint when it was forced
+	forced bool     // needed since the topic may be another one, without the earlier frames
+	since  position // the checkpoint when tidying was forced
 }
 
 const (
@@ -31,14 +31,14 @@ func (t *tidying) begins(s *state, now int64, sessions int) (now_ bool, at int64
 	if t.number > 0 || t.mark != (position{}) {
 		return false, 0
 	}
-	if t.forced && t.since.before(s.checkpoint) { // another did
+	if t.forced && t.since.before(s.checkpoint) { // another session has done it
 		t.forced, t.at = false, 0
 	}
 	if !t.forced && s.since < max(tidyMin, tidyRatio*(len(s.records)+len(s.sessions))) {
 		t.at = 0
 		return false, 0
 	}
-	if t.at == 0 { // not all at once
+	if t.at == 0 { // not all sessions at once
 		t.at = now + rand.Int64N(1000+20*int64(sessions)) + 1
 	}
 	return t.at <= now, t.at
@@ -74,7 +74,7 @@ func (t *tidying) snapshot(s *state, f *frame, now int64, retention time.Duratio
 		t.todo = t.todo[1:]
 		if r, ok := s.records[p]; ok {
 			f.flags |= copies
-			if x := s.sessions[r.begun]; x != nil && x.ended { // which is not copied
+			if x := s.sessions[r.begun]; x != nil && x.ended { // an ended session is not copied
 				r.begun = 0
 			}
 			f.changes = append(f.changes, change{Key: s.key(p), count: r.count, crashes: r.crashes, delay: r.due - now,
@@ -89,7 +89,7 @@ func (t *tidying) snapshot(s *state, f *frame, now int64, retention time.Duratio
 	return true
 }
 
-// tidied notes that a frame was sent, which may have been the mark or the last one of the copies.
+// tidied notes that a frame was sent, which may be the mark or the first one with the mark as its checkpoint.
 func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
 	l.mu.Lock()
 	t := &l.tidying
@@ -106,7 +106,7 @@ func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
 	l.mu.Unlock()
 }
 
-// trim lets the broker delete frames from before a checkpoint. If that fails the next one will.
+// trim lets the broker delete the frames before a checkpoint. If that fails, the next checkpoint makes up for it.
 func (l *Log) trim(topic string, to position) {
 	c, err := l.subscribe(topic)
 	if c != nil {
@@ -119,8 +119,8 @@ func (l *Log) trim(topic string, to position) {
 	}
 }
 
-// reconnected notes that the topic was away. It may be another by now, if it was deleted: the records are written
-// again, by one of all sessions.
+// reconnected notes that the topic was away. It may have been deleted and be another one now: so one of the sessions
+// writes all records again.
 func (l *Log) reconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

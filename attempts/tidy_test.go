@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// The log is written again from time to time, and whoever comes later reads little more than what counts still. Two who
-// tidy at once do no harm.
+// The log is written again from time to time, so that later sessions read little more than the records that still
+// count. Two sessions that tidy at once do no harm.
 func TestTidying(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -57,8 +57,8 @@ func TestTidying(t *testing.T) {
 	require.Equal(t, 100, d.Stats().Records)
 }
 
-// A log that cannot be shortened, since its topic may have no more consumers than those that read it, says so: it
-// grows.
+// A Log logs that its topic cannot be shortened, and so grows, because the readers are as many consumers as the topic
+// may have.
 func TestTidyingBeyondTheConsumersLimit(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
@@ -111,7 +111,7 @@ func TestManyRecords(t *testing.T) {
 	t.Log(atBroker(t, topic))
 }
 
-// A day of failures, 5 a second of 200 messages at a time, leaves the log's subscription with little behind it.
+// After a day of failures, 5 a second of 200 messages at a time, the log's subscription has a small backlog.
 func TestLogOfADayStaysSmall(t *testing.T) {
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("ATTEMPTS_DAY") == "" {
 		t.Skip("needs a real broker, a minute, and ATTEMPTS_DAY=1")
@@ -154,8 +154,8 @@ func atBroker(t *testing.T, topic string) (said []string) {
 	return said
 }
 
-// What a burst of failures took is given back once all is settled and the log was tidied: Go's maps stay as large as
-// they ever were.
+// The memory that a burst of failures took is freed once all messages are settled and the log was tidied. Go's maps
+// alone would stay as large as they ever were.
 func TestABurstIsNotKeptInMemory(t *testing.T) {
 	a := openReady(t, testClient(t), testTopic(t), "a")
 	heap := func() uint64 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Failed records that a message was delivered count times, failed, and waits for delay. cause is cut to 120 bytes; ""
-// means none.
+// Failed records that a message was delivered count times, failed, and waits for delay. Failed cuts cause to 120 bytes;
+// "" means none.
 func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
 	cause = strings.ToValidUTF8(cause[:min(len(cause), maxCause)], "")
 	at := now()
@@ -22,13 +22,13 @@ func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
 
 const (
 	maxCause = 120
-	maxDelay = 100 * 365 * 24 * time.Hour // which can be added to moments
+	maxDelay = 100 * 365 * 24 * time.Hour // can be added to a time without an overflow
 )
 
 // Begun records that a message is in a handler of this session.
 func (l *Log) Begun(k Key) { l.begin(k, false) }
 
-// Begin is Begun, and returns when the record is written.
+// Begin is Begun, but returns when the record is written.
 func (l *Log) Begin(ctx context.Context, k Key) error {
 	if l.o.ReadOnly {
 		return ErrReadOnly
@@ -49,11 +49,11 @@ func (l *Log) begin(k Key, waits bool) (done <-chan struct{}) {
 	})
 }
 
-// Ended records that a message has left its handler, though it is not settled. This session had recorded that it is in
-// one.
+// Ended records that a message has left its handler without being settled. It does nothing unless this session has
+// recorded that the message is in a handler.
 func (l *Log) Ended(k Key) { l.leaves(k, false) }
 
-// End is Ended, and returns when the record is written.
+// End is Ended, but returns when the record is written.
 func (l *Log) End(ctx context.Context, k Key) error {
 	if done := l.leaves(k, true); done != nil {
 		return l.written(ctx, done)
@@ -61,7 +61,7 @@ func (l *Log) End(ctx context.Context, k Key) error {
 	return nil
 }
 
-// leaves returns nil if there is nothing to record.
+// leaves is Ended. It returns nil if there is nothing to record.
 func (l *Log) leaves(k Key, waits bool) (done <-chan struct{}) {
 	return l.change(k, waits, func(r *record) (changed bool) {
 		changed = r.begun == l.id
@@ -70,8 +70,8 @@ func (l *Log) leaves(k Key, waits bool) (done <-chan struct{}) {
 	})
 }
 
-// Settled records that a message is settled, which removes it from the log. The Log writes this when the
-// acknowledgement has surely reached the broker: until then the message may come again.
+// Settled records that a message is settled, which removes it from the log. The Log writes the removal after three
+// seconds, when the acknowledgement has surely reached the broker: until then the message may be delivered again.
 func (l *Log) Settled(k Key) {
 	if l.known.Load() == 0 || l.o.ReadOnly {
 		return
@@ -92,7 +92,7 @@ func (l *Log) Settled(k Key) {
 	}
 }
 
-// settleDelay is after how long an acknowledgement is surely at the broker.
+// settleDelay is the time after which an acknowledgement has surely reached the broker.
 const settleDelay = 3 * time.Second
 
 // Forget removes a message from the log, and returns when the removal is written.
@@ -109,15 +109,15 @@ func (l *Log) Forget(ctx context.Context, k Key) error {
 	return l.written(ctx, done)
 }
 
-// Flush returns when all that was recorded before is written and was read again here, so that other consumers about
-// know it too. Removals by Settled, which wait, are not meant.
+// Flush returns when all records made before are written and this Log has read them back: other consumers then know
+// them, or are about to. It does not wait for removals by Settled, which are written later.
 func (l *Log) Flush(ctx context.Context) error {
 	before := now()
 	return l.await(ctx, func() bool { return !l.own.unread(before) })
 }
 
-// ForgetAll forgets all messages, and returns when that is written and was read again here. Consumers forget the
-// records of the log; they keep the counts of their own.
+// ForgetAll forgets all messages, and returns when that is written and this Log has read it back. Consumers forget the
+// records of the log, but keep their own counts.
 func (l *Log) ForgetAll(ctx context.Context) error {
 	if err := l.refuses(ctx); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (l *Log) ForgetAll(ctx context.Context) error {
 	return l.await(ctx, func() bool { return before.before(l.state.reset) })
 }
 
-// refuses returns why nothing can be written; then nothing is changed.
+// refuses returns an error that says why nothing can be written, or nil.
 func (l *Log) refuses(ctx context.Context) error {
 	switch {
 	case l.o.ReadOnly:
@@ -142,7 +142,7 @@ func (l *Log) refuses(ctx context.Context) error {
 	return nil
 }
 
-// await waits until is returns true, which is called with mu held.
+// await waits until is returns true. It calls is with mu held.
 func (l *Log) await(ctx context.Context, is func() bool) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -179,8 +179,8 @@ func (l *Log) Reset() {
 	l.notify()
 }
 
-// change changes the record of a message, unless how returns false. It returns a channel that is closed when that is
-// written, if a caller waits for it and there is a change.
+// change changes the record of a message, unless how returns false. If waits is set and the record has changed, it
+// returns a channel that is closed when the change is written; else nil.
 func (l *Log) change(k Key, waits bool, how func(*record) bool) (done <-chan struct{}) {
 	if l.o.ReadOnly {
 		return nil
@@ -213,7 +213,7 @@ func (l *Log) written(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// writing returns why a change was not written in time.
+// writing returns an error that says why a change was not written in time.
 func (l *Log) writing(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

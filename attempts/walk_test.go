@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// walk writes a value as bytes: values with equal bytes have equal futures. Pointers have the numbers in which they
-// are met. Times count relative to now. Of positions in the log, of epochs and of other numbers that only grow, only
-// the order counts.
+// walk writes a value as bytes: values with equal bytes have equal futures. Pointers are numbered in the order in which
+// they are met. Times count relative to now. Of positions in the log, of epochs and of other numbers that only grow,
+// only the order counts.
 type walk struct {
 	b     []byte
 	now   time.Duration // of the machines
@@ -23,20 +23,21 @@ type walk struct {
 	ranks map[string][]growing
 }
 
-// growing is a value of which only the order counts among those with one name.
+// growing is a number that only grows: only its order among the numbers with the same name counts.
 type growing struct{ high, low int64 }
 
 func (a growing) compare(b growing) int {
 	return cmp.Or(cmp.Compare(a.high, b.high), cmp.Compare(a.low, b.low))
 }
 
-// grows names the numbers that only grow, and to which of them they are compared.
+// grows has the fields whose numbers only grow, each with the name of the numbers to which it is compared.
 var grows = map[string]string{
 	"order": "order", "number": "number", "begun": "number",
 	"epoch": "epoch", "floor": "epoch", "active": "epoch", "reads": "epoch", "sent": "epoch", "calm": "epoch",
 }
 
-// skipped are fields without a future in the worlds: what observers are told, storage, what needs 18 failures.
+// skipped are fields that do not affect the future of the worlds: values for observers, storage, and what needs 18
+// failures.
 var skipped = map[string]bool{
 	"message.since": true, "message.had": true, "message.waits": true, "message.due": true, "message.cause": true,
 	"message.note": true, "message.firstFailed": true, "Group.lossAt": true, "Group.latest": true, "Group.spare": true,

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bare returns a Log that has read its topic, of which the test is the topic: it gives it frames.
+// bare returns a Log that has read its topic. The test stands in for the topic, and gives the Log frames.
 func bare(t *testing.T) *Log {
 	l := &Log{o: Options{Logger: slog.New(slog.DiscardHandler), Retention: defaultRetention}, id: 1, opened: now(),
 		state:   newState(),
@@ -24,7 +24,7 @@ func bare(t *testing.T) *Log {
 	return l
 }
 
-// hear has a Log read a frame as it is written.
+// hear makes a Log read a frame as it is written.
 func (l *Log) hear(f frame) {
 	l.mu.Lock()
 	at := position{1, l.state.last.entry + 1}
@@ -32,14 +32,14 @@ func (l *Log) hear(f frame) {
 	l.take(read{frame: f, at: at, time: now(), now: now()})
 }
 
-// renew has sessions say that they live.
+// renew makes sessions write that they live.
 func (l *Log) renew(sessions ...SessionID) {
 	for _, id := range sessions {
 		l.hear(frame{session: id, flags: leases, lease: minLease.Milliseconds()})
 	}
 }
 
-// live has time go by while sessions live.
+// liveFor lets time pass while sessions live.
 func (l *Log) liveFor(d time.Duration, sessions ...SessionID) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		l.renew(sessions...)
@@ -48,8 +48,8 @@ func (l *Log) liveFor(d time.Duration, sessions ...SessionID) {
 	l.renew(sessions...)
 }
 
-// Those that ended or were lost do not count: a session beside which a thousand came and went is as careful as one
-// beside which none did, and its lease is no longer.
+// Sessions that ended or were lost do not count. After a thousand of them, a session is as careful as without them, and
+// its lease is no longer.
 func TestEndedSessionsDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -69,7 +69,7 @@ func TestEndedSessionsDoNotCount(t *testing.T) {
 	})
 }
 
-// What was lost, came back, and is lost again is noticed again.
+// A session that was lost and came back counts again when it is lost again.
 func TestASessionIsLostTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -82,7 +82,7 @@ func TestASessionIsLostTwice(t *testing.T) {
 	})
 }
 
-// While the log's topic is away nobody is heard, which is no sign that anybody crashed.
+// While the log's topic is away no session is heard, which is no sign that one has crashed.
 func TestLogThatIsAwayLosesNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -107,8 +107,8 @@ func TestLogThatIsAwayLosesNoSession(t *testing.T) {
 	})
 }
 
-// A reader that starts again gets the last frame again, which is no sign that the log works: while it can be reached
-// but not written nobody is lost.
+// A reader that starts again gets the last frame again, which is no sign that the log works: while the log can be
+// reached but not written, no session is lost.
 func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -131,8 +131,7 @@ func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
 	})
 }
 
-// A session whose clock is wrong, and that was not heard since the log was opened, is known to be lost as soon as any
-// other.
+// A session whose clock is wrong, and which was not heard since the log was opened, is found lost as soon as any other.
 func TestALostSessionOfAWrongClock(t *testing.T) {
 	for _, off := range []time.Duration{-time.Minute, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -170,7 +169,7 @@ func TestCareComesBack(t *testing.T) {
 	})
 }
 
-// While the log cannot be reached no message waits for it, though what waits to be written is new.
+// While the log cannot be reached no message waits for it, even if the unwritten changes are new.
 func TestNoSessionIsCarefulWhileTheLogFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -181,7 +180,7 @@ func TestNoSessionIsCarefulWhileTheLogFails(t *testing.T) {
 	})
 }
 
-// A crash counts though the message fails before its handler was called, as when there is no dead letter topic.
+// A crash counts even if the message fails before its handler is called, for example without a dead letter topic.
 func TestAFailureKeepsTheCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -194,7 +193,8 @@ func TestAFailureKeepsTheCrash(t *testing.T) {
 	})
 }
 
-// A log of which no message failed is tidied too: else sessions that only say that they live make it grow for ever.
+// A log without failed messages is tidied too: otherwise sessions that only write that they live would make it grow for
+// ever.
 func TestAQuietLogIsTidied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -206,7 +206,7 @@ func TestAQuietLogIsTidied(t *testing.T) {
 	})
 }
 
-// Every session forgets what nothing was heard of for long, whoever of them tidies.
+// Every session forgets records of which nothing was heard for long, whichever session tidies.
 func TestEverySessionForgetsOldRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -221,7 +221,7 @@ func TestEverySessionForgetsOldRecords(t *testing.T) {
 	})
 }
 
-// Messages that another session had do not wait for a slow log one after the other either.
+// Messages that another session had do not wait, one after the other, for a slow log either.
 func TestOrphansDoNotWaitForASlowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

@@ -10,8 +10,8 @@ import (
 )
 
 // A world is a broker with a topic of a few messages and the topic of their log, and two processes that consume the
-// messages. A process has the machine, a Log, and what a Consumer does with both. All that can happen in a few steps is
-// played.
+// messages. A process has the machine and a Log, and uses both as a Consumer does. The exploration plays everything
+// that can happen in a few steps.
 
 const tick = time.Second
 
@@ -21,14 +21,14 @@ type kind struct {
 	options  partition.Options
 	batches  []int            // messages of each entry
 	delays   [2]time.Duration // of the processes' nacks
-	prefix   []step           // that all histories begin with
+	prefix   []step           // with which all histories begin
 	depth    int
 	first    int  // processes that run at first
 	lag      bool // a process reads the log late
 	losses   int  // connections that may be lost
 	unloads  int  // of the topic: all connections and the broker's counts are lost
 	crashes  int
-	takeover int // of a Failover partition, without a crash
+	takeover int // how often a Failover partition may change hands without a crash
 	limit    int // of crashes; 0 for no Worker
 	busy     int // processes that are too busy to record a message before they handle it
 }
@@ -46,11 +46,11 @@ type entry struct {
 // past is what happened to a message, in all processes.
 type past struct {
 	deliveries uint32 // hand-overs
-	requests   uint32 // that the broker counted
+	requests   uint32 // requests that the broker counted
 	crashes    int    // of processes that had it in a handler
 	doubtful   int    // of processes that had just settled it, or failed on it
 	settled    bool   // by a process, whose acknowledgement may be lost
-	beside     int    // handlers that got it while another process had it in one
+	beside     int    // handlers that got it while another process had it in a handler
 }
 
 type world struct {
@@ -61,7 +61,7 @@ type world struct {
 	truths    [][]known   // of each frame's changes: what they should say
 	processes [2]*process // nil for one that does not run
 	active    int         // of a Failover subscription
-	sessions  SessionID   // that began
+	sessions  SessionID   // number of sessions that began
 	lost      int
 	unloaded  int
 	crashed   int
@@ -70,7 +70,7 @@ type world struct {
 	fault     string
 }
 
-// newWorld begins where the processes have read the log, and nothing was sent.
+// newWorld returns a world in which the processes have read the log, and nothing was sent.
 func newWorld(k *kind) *world {
 	w := &world{kind: k, began: time.Now(), reader: newState()}
 	for _, size := range k.batches {
@@ -94,7 +94,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// view is what a process knows that starts now.
+// view returns what a process that starts now knows.
 func (w *world) view() *state { return w.reader }
 
 func (w *world) everyone(do func(*process)) {
@@ -105,7 +105,7 @@ func (w *world) everyone(do func(*process)) {
 	}
 }
 
-// rewinds reports whether the broker sends everything again that one consumer has not acknowledged.
+// rewinds reports whether the broker answers a request by sending everything unacknowledged to its one consumer again.
 func (w *world) rewinds() bool {
 	return w.options.Kind == partition.Exclusive || w.options.Kind == partition.Failover
 }
@@ -138,7 +138,7 @@ func (w *world) start(number int) *process {
 	return p
 }
 
-// publish writes what a process has to say to the log, as Log.write does.
+// publish writes a process's changes to the log, as Log.write does.
 func (p *process) publish() {
 	for {
 		f, places, _ := p.log.next(false)
@@ -185,7 +185,7 @@ func (w *world) takeBack(number int) {
 	}
 }
 
-// pass lets time pass, in which everything that was sent arrives at the broker.
+// pass lets time pass. All sent commands arrive at the broker.
 func (w *world) pass() {
 	w.everyone((*process).flush)
 	w.everyone((*process).publish)
@@ -197,7 +197,7 @@ func (w *world) pass() {
 	w.everyone((*process).settle)
 }
 
-// lose ends the connection of a process.
+// lose breaks the connection of a process.
 func (w *world) lose(p *process) {
 	w.takeBack(p.number)
 	p.pipe = nil
@@ -237,7 +237,7 @@ func (w *world) activate(number int) {
 	w.processes[number].group.Activate(w.now(), topicName, w.processes[number], true)
 }
 
-// unload takes all connections, and the broker's counts.
+// unload breaks all connections and loses the broker's counts.
 func (w *world) unload() {
 	for _, e := range w.entries {
 		e.count = 0

@@ -15,7 +15,7 @@ const (
 	interval   = 5 * time.Millisecond // between frames without a caller that waits
 )
 
-// write writes changes, and that the session begins and lives, until the Log is closed.
+// write writes changes, and the state of the session, until the Log is closed.
 func (l *Log) write(life context.Context, c *link) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -40,7 +40,7 @@ func (l *Log) write(life context.Context, c *link) error {
 		select {
 		case <-timer.C:
 		case <-l.wake:
-			if f != nil { // others are about to come
+			if f != nil { // more changes are about to come
 				pause(life, interval)
 			}
 		case <-l.closing:
@@ -59,7 +59,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// next returns the next frame to send, or nil if there is none before wait is over or something changes.
+// next returns the next frame to send. It returns nil if there will be none until wait is over or something changes.
 func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +108,7 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 	return nil, nil, until(at, more, renews, tidyAt)
 }
 
-// until returns how long to wait for the first of some moments; those that are 0 do not come.
+// until returns how long it is from now until the first of some moments. Moments that are 0 do not count.
 func until(now int64, moments ...int64) time.Duration {
 	wait := time.Hour
 	for _, m := range moments {
@@ -119,8 +119,8 @@ func until(now int64, moments ...int64) time.Duration {
 	return wait
 }
 
-// maxUnderway is how many frames may wait for the broker's answer. The broker still gets those that a killed process
-// has sent.
+// maxUnderway is how many frames may wait for the broker's answer. If the process is killed, the broker still gets the
+// frames that were sent.
 const maxUnderway = 16
 
 // send sends a frame.
@@ -151,8 +151,8 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 	return nil
 }
 
-// notSent notes that a frame is not written. Its changes are sent again by the next link, as all that was not read
-// back.
+// notSent notes that a frame could not be written. The next link sends its changes again, with all others that were not
+// read back.
 func (l *Log) notSent(f *frame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +171,7 @@ func (l *Log) sent(c *link, f *frame, places []place, id pulsar.MessageID) {
 	l.tidied(c, f, id)
 }
 
-// answered waits until all that was sent has an answer.
+// answered waits until all frames that were sent have an answer.
 func (c *link) answered(life context.Context) error {
 	for range maxUnderway {
 		select {
@@ -186,7 +186,7 @@ func (c *link) answered(life context.Context) error {
 // slow is how long a frame may take before that is reported.
 const slow = 2 * time.Second
 
-// isSlow reports that the log lags, no more than once a minute.
+// isSlow logs and reports that the log lags, at most once a minute.
 func (l *Log) isSlow(took time.Duration) {
 	l.mu.Lock()
 	tell := now()-l.toldSlow > time.Minute.Milliseconds()
