@@ -9,7 +9,7 @@ import (
 // maxArrived bounds how long it takes to count the copies that arrived.
 const maxArrived = 10_000
 
-// arrived counts the letters that are not part of the run since it had begun, as far as they can be read.
+// arrived counts the letters that came too late for the run, as far as they can be read.
 func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
 	for i, partition := range partitions {
 		end, from := position{-1, -1, 0}, pulsar.EarliestMessageID()

@@ -28,7 +28,7 @@ var bg = context.Background()
 // own is the subscription of replays and purges.
 const own = "redelivery"
 
-// dry has the options of a dry run.
+// dry returns the options of a dry run.
 func dry(o deadletter.ReplayOptions) deadletter.ReplayOptions {
 	o.DryRun = true
 	return o
@@ -82,7 +82,7 @@ func (b *broker) rest(method, path string, body, answer any) {
 	require.NoError(b.t, admin.Call(bg, b.admin, method, path, body, answer))
 }
 
-// deduplicate has the test's topics in a namespace of their own, that drops duplicates.
+// deduplicate puts the test's topics into a namespace of their own that drops duplicates.
 func (b *broker) deduplicate() {
 	b.namespace = fmt.Sprintf("public/dedup-%08x", rand.Uint32())
 	b.rest("PUT", "namespaces/"+b.namespace, map[string]any{"replication_clusters": []string{"standalone"}}, nil)
@@ -91,7 +91,7 @@ func (b *broker) deduplicate() {
 
 const sub = "billing"
 
-// topics are a dead letter topic of billing, with so many partitions, and what belongs to it.
+// topics are a dead letter topic of the subscription billing, its origin and its retry topic.
 type topics struct{ origin, retry, dlq string }
 
 func (b *broker) topics(partitions int) topics {
@@ -151,7 +151,7 @@ func (t topics) letter(i int) *pulsar.ProducerMessage {
 // publish returns when all messages are stored: each alone, or in batches of the given size.
 func (b *broker) publish(o pulsar.ProducerOptions, batch int, msgs ...*pulsar.ProducerMessage) {
 	b.t.Helper()
-	o.MaxPendingMessages = len(msgs) + 1000 // a message of chunks takes as many
+	o.MaxPendingMessages = len(msgs) + 1000 // each chunk takes a place, too
 	if batch > 1 {
 		o.BatchingMaxMessages, o.BatchingMaxPublishDelay = uint(batch), time.Minute
 	} else {
@@ -178,7 +178,7 @@ func (t topics) letters(n int) []*pulsar.ProducerMessage {
 	return all
 }
 
-// receive takes and acknowledges everything that a topic's subscription has, or what comes of it.
+// receive takes and acknowledges the messages of a topic's subscription, until none comes any more.
 func (b *broker) receive(topic string) []pulsar.Message {
 	b.t.Helper()
 	c := b.subscribe(topic, sub)
@@ -213,7 +213,7 @@ func upTo(n int) []string {
 	return all
 }
 
-// backlog is that of the tool's subscription, or of another; -1 if there is none.
+// backlog returns the backlog of a subscription; -1 if there is no such subscription.
 func (b *broker) backlog(topic, name string) int {
 	b.t.Helper()
 	partitions, err := b.client.TopicPartitions(topic)
@@ -231,7 +231,7 @@ func (b *broker) backlog(topic, name string) int {
 	return sum
 }
 
-// adminBut is the broker's admin API with one answer changed: that for paths that end like suffix.
+// adminBut returns the URL of the broker's admin API with another answer for paths that end in suffix.
 func (b *broker) adminBut(suffix string, answer http.HandlerFunc) (url string) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, suffix) {

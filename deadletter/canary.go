@@ -13,13 +13,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// canary is the first letters of a replay, and their fate. A consumer that fails on one publishes a copy to the retry
-// topic or the dead letter topic before it acknowledges, and the copy keeps REPLAY_RUN; so when everything with that
-// property is acknowledged, and nothing is in the dead letter topic, all have been processed.
+// canary is the first letters of a replay, and their fate. A consumer that fails on one of them publishes a copy, with
+// the same REPLAY_RUN, to the retry topic or the dead letter topic before it acknowledges. So all letters of the canary
+// have been processed when every message of this run is acknowledged and none is in the dead letter topic.
 type canary struct {
 	tails   map[string]*tail // of every partition that a copy can be in
 	open    map[string]map[position]bool
-	origins map[string]bool // subscriptions that have to acknowledge
+	origins map[string]bool // subscriptions that have to acknowledge the messages
 	seen    int
 }
 
@@ -27,8 +27,8 @@ func newCanary(seen int) *canary {
 	return &canary{map[string]*tail{}, map[string]map[position]bool{}, map[string]bool{}, seen}
 }
 
-// watchAgain goes on to look where an interrupted replay did. Copies that it has sent and that are gone were
-// acknowledged.
+// watchAgain watches the same partitions as the interrupted replay did. Messages of the canary that are no longer
+// stored were acknowledged.
 func (r *replay) watchAgain(ctx context.Context) error {
 	if r.o.Canary == 0 || r.j.sound || len(r.j.tails) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func (r *replay) watchAgain(ctx context.Context) error {
 	return nil
 }
 
-// watch begins to look where copies of the canary will be, and notes where that is.
+// watch begins to read the topics that copies of the canary letter l may go to, and notes from where.
 func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	if r.canary == nil {
 		r.canary = newCanary(0)
@@ -60,7 +60,7 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	names := []string{r.t.o.Topic, r.t.retryTopic(), topic}
 	own := ReplayOptions{Namespaces: r.o.Namespaces}
 	if retry, left := r.t.back(&own, l, &Report{}); left == "" && !slices.Contains(names, retry) {
-		// of letters in another namespace
+		// the dead letter topic is in another namespace, or shared
 		names = append(names, retry)
 	}
 	for _, name := range names {
@@ -101,7 +101,7 @@ func (r *replay) closeCanary() {
 	}
 }
 
-// sing waits until the canary is processed, or dead again, and notes which.
+// sing waits until the canary is processed, or has died again, and notes the outcome.
 func (r *replay) sing(ctx context.Context) error {
 	if err := r.j.append(ctx, record{Sent: r.sent}); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (r *replay) sing(ctx context.Context) error {
 func (r *replay) listen(ctx context.Context) error {
 	c, begin := r.canary, time.Now()
 	for {
-		// The copies of letters that are acknowledged now are there by now.
+		// Ask for acknowledgements first: a consumer acknowledges a letter only after its copy is stored.
 		acks, err := r.acks(ctx)
 		if err != nil {
 			return err
@@ -179,8 +179,8 @@ func (r *replay) listen(ctx context.Context) error {
 	}
 }
 
-// nameOf is the id of the letter that came back as l: l says the id of its first message, or of the message that the
-// letter was replayed as. Of another process only that is known.
+// nameOf returns the ID of the letter that came back as l. l has the ID of its first message, or of the message that
+// the letter was replayed as. If another process sent the canary, nameOf knows only that ID.
 func (r *replay) nameOf(l *Letter) string {
 	ids := []string{l.OriginID}
 	if parts := strings.Split(l.OriginID, ":"); len(parts) > 2 {
@@ -219,7 +219,8 @@ type cursor struct {
 	*acknowledged
 }
 
-// acks are the acknowledgements of the subscriptions that the letters died on, or of all if none of these is there.
+// acks returns the acknowledgements, by partition, of the subscriptions that the letters died on, or of all
+// subscriptions if none of these exists.
 func (r *replay) acks(ctx context.Context) (map[string][]cursor, error) {
 	acks := map[string][]cursor{}
 	for partition, open := range r.canary.open {

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// consume has a consumer of the retry topic publish a copy of each message to where to says, if anywhere, and
-// acknowledge it.
+// consume makes a consumer of the retry topic publish a copy of each message to the topic that to returns, if any, and
+// acknowledge the message.
 func (b *broker) consume(t *testing.T, topic string,
 	to func(n int, msg pulsar.Message) string) (stop func() (consumed int)) {
 	ctx, cancel := context.WithCancel(bg)
@@ -102,7 +102,7 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// Nothing goes on while nobody has acknowledged the canary.
+// The replay does not go on while no consumer has acknowledged the canary.
 func TestCanaryWaits(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -117,7 +117,8 @@ func TestCanaryWaits(t *testing.T) {
 	require.Equal(t, 20, b.backlog(tp.dlq, own))
 }
 
-// Who waits is told for whom, and that nobody is there to process anything; not for ever.
+// The report of a waiting replay names the subscription that it waits for, and says that it has no consumer. The replay
+// does not wait for ever.
 func TestCanaryWithoutConsumerIsReported(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -152,7 +153,7 @@ func TestCanaryWithoutConsumerIsReported(t *testing.T) {
 	stop()
 }
 
-// canary replays until the canary of three letters is waited for.
+// canary replays with a canary of three letters, and stops when the replay waits for them.
 func (b *broker) canary(tp topics) (deadletter.Report, error) {
 	ctx, cancel := context.WithTimeout(bg, 30*time.Second)
 	defer cancel()
@@ -163,7 +164,8 @@ func (b *broker) canary(tp topics) (deadletter.Report, error) {
 	}})
 }
 
-// A canary that dies while nobody waits for it is dead all the same when the replay goes on. Then the next one is sent.
+// A canary that dies while no replay waits for it is found dead when the replay is continued. The next Replay sends
+// another one.
 func TestCanaryInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -201,8 +203,7 @@ func TestCanaryProcessedMeanwhile(t *testing.T) {
 	require.Equal(t, 17, report.Done)
 }
 
-// A replay that is continued after its last letter was acknowledged is over: that letter does not count as one that
-// never came.
+// A replay that is continued after its last letter was acknowledged is over: it does not report that letter as missing.
 func TestCanaryOfAllLettersProcessedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -54,8 +54,8 @@ func TestPlainClient(t *testing.T) {
 	assert.Equal(t, "1", got[0].Properties()["own"])
 }
 
-// Letters of this library's Consumer tell why. What kills them again ends a replay with a canary; once it is gone all
-// are processed.
+// Letters of this library's Consumer say why they died. While the cause lasts, a replay with a canary ends early; once
+// the cause is removed, all letters are processed.
 func TestOurConsumer(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -119,7 +119,7 @@ func TestOurConsumer(t *testing.T) {
 	require.Eventually(t, func() bool { return len(peek(t, d)) == n }, 30*time.Second, 200*time.Millisecond,
 		"35 letters and those of the canary")
 	down.Store(false)
-	for done := 0; done < n; { // the rest of the first run, then what died during it
+	for done := 0; done < n; { // the rest of the first run, then the letters that died during it
 		report, err := d.Replay(bg, deadletter.ReplayOptions{Canary: 5})
 		require.NoError(t, err)
 		require.NotZero(t, report.Done)

@@ -16,22 +16,22 @@ type over struct {
 	seen int // its index
 }
 
-// entry is acknowledged as one: a letter, or a batch of them.
+// entry is a letter, or a batch of letters, that is acknowledged as a whole.
 type entry struct {
 	id     pulsar.MessageID
 	name   string
 	size   int
-	seen   int // letters that came
-	open   int // under way
+	seen   int // letters of it that came
+	open   int // letters of it that are under way
 	left   bool
 	done   []byte // bits
-	fresh  bool   // the journal does not have all of done
+	fresh  bool   // done has bits that the journal does not have
 	closed bool   // no more letters of it come
 
 	written int // letters of a purge that are not counted as done yet
 }
 
-// entryOf is the entry that l is in; the one before it has no more letters.
+// entryOf returns the entry of l. It closes the previous entry, if that is another one.
 func (w *walk) entryOf(l *Letter) *entry {
 	name := entryName(l.partition, l.pos)
 	if n := len(w.entries); n > 0 && w.entries[n-1].name == name && !w.entries[n-1].closed {
@@ -46,8 +46,8 @@ func (w *walk) entryOf(l *Letter) *entry {
 	return e
 }
 
-// closeEntry is called when all letters before p have come. Those of a batch that have not are acknowledged already, by
-// index, unless the walk ends among them.
+// closeEntry closes the last entry once all letters before p have come. Letters of a batch that did not come are
+// acknowledged already, by index, unless the walk ends in the middle of the batch.
 func (w *walk) closeEntry(p position) {
 	if n := len(w.entries); n > 0 && !w.entries[n-1].closed {
 		e := w.entries[n-1]
@@ -58,16 +58,17 @@ func (w *walk) closeEntry(p position) {
 	}
 }
 
-// acking is an acknowledgement under way. Letters go on meanwhile: a far broker would have them wait for each.
+// acking is an acknowledgement under way. Meanwhile the walk goes on with letters, so that a far broker does not slow
+// it down.
 type acking struct {
 	over    chan error
 	cancel  context.CancelFunc
-	gone    map[string][]byte // of the journal: batches that are acknowledged with it
+	gone    map[string][]byte // batches that the journal can forget afterwards
 	written int
 }
 
-// flush begins to acknowledge the entries that are done, unless it is doing so. It goes on for a while when ctx is
-// done: a letter that is published should not be so again.
+// flush begins to acknowledge the entries that are done, unless an acknowledgement is under way. That goes on for a
+// while after ctx is done: letters that are published should not be published again.
 func (w *walk) flush(ctx context.Context) error {
 	if w.acking != nil {
 		select {
@@ -178,7 +179,7 @@ func (w *walk) flushAll(ctx context.Context) error {
 	return w.finish(ctx)
 }
 
-// acknowledge returns when the broker has. It tries again while the broker is away.
+// acknowledge returns when the broker has acknowledged ids. It tries again while the broker is away.
 func acknowledge(ctx context.Context, consumer pulsar.Consumer, ids []pulsar.MessageID) error {
 	for {
 		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, consumer.AckIDList(ids) }, nil)

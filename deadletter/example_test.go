@@ -61,7 +61,7 @@ func Example() {
 	// 2 persistent://public/default/orders-billing-RETRY
 }
 
-// die publishes dead letters with these reasons, and has the subscription's retry topic exist.
+// die publishes dead letters with these reasons, and creates the subscription's retry topic.
 func die(client pulsar.Client, topic, subscription string, reasons ...string) error {
 	c, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic + "-" + subscription + "-RETRY",
 		SubscriptionName: subscription})

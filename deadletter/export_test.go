@@ -6,8 +6,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/causes"
 )
 
-// Hurry makes the end of the letters be believed sooner.
+// Hurry shortens the silence after which the letters seem to be at their end.
 func (t *Topic) Hurry(d time.Duration) { t.quiet = d }
 
-// Mask is how the reasons of groups are made alike.
+// Mask removes what differs between the reasons of one group.
 var Mask = causes.Mask

@@ -27,15 +27,15 @@ type Group struct {
 	Example      string    `json:"example"`                // the id of a letter
 }
 
-// maxGroups bounds memory: letters of any more causes are counted as one group, whose ID is empty.
+// maxGroups bounds memory: letters of further causes are counted as one group, whose ID is empty.
 const maxGroups = 1000
 
 // Grouping counts letters by their cause, for a program that reads them with Peek and needs more than Groups returns.
 // The zero value has no letters. It must not be used concurrently.
 type Grouping struct{ groups map[string]*Group }
 
-// Add counts a letter and returns its group, which later letters change. Of more than 1,000 causes, letters of the
-// further ones are in one group, whose ID is empty.
+// Add counts a letter and returns its group, which later calls may change. If there are more than 1,000 causes, the
+// letters of the further ones are in one group, whose ID is empty.
 func (x *Grouping) Add(l *Letter) *Group {
 	id := l.Group()
 	g := x.groups[id]
@@ -70,7 +70,8 @@ func (x *Grouping) Groups() []*Group {
 	})
 }
 
-// Groups counts the letters that filter chooses by their cause, the largest group first. It acknowledges none.
+// Groups returns the letters that filter chooses, counted by their cause, with the largest group first. It acknowledges
+// none.
 func (t *Topic) Groups(ctx context.Context, filter Filter) ([]Group, error) {
 	var by Grouping
 	for l, err := range t.Peek(ctx, 0) {

@@ -49,7 +49,7 @@ func TestGroups(t *testing.T) {
 	require.Equal(t, 2, few[0].Count)
 }
 
-// Reasons that are all different do not need more and more memory.
+// Letters whose reasons all differ do not take more and more memory.
 func TestTooManyGroups(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)

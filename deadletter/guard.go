@@ -11,12 +11,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// guardLetters is how many letters are looked at for one that says that it is dead.
+// guardLetters is how many messages of a topic guard reads to find a dead letter.
 const guardLetters = 100
 
-// guard is called before anything is created. It returns the subscription that a replay or a purge creates, if the
-// admin API says that there is none yet. On a topic that is not for dead letters this subscription would keep every
-// message from then on, so such a topic is an error.
+// guard is called before anything is created. It returns the subscription that a replay or a purge will create, or ""
+// unless the admin API says that there is none yet. On a topic that is not for dead letters this subscription would
+// make the broker keep every later message, so such a topic is an error.
 func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 	names, err := t.subscriptions(ctx, t.o.Topic)
 	if err != nil {
@@ -29,7 +29,7 @@ func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 	if t.o.AnyTopic || strings.HasSuffix(t.o.Topic, pulsar.DlqTopicSuffix) {
 		return creates, nil
 	}
-	if strings.HasSuffix(t.o.Topic, pulsar.RetryTopicSuffix) { // the origin of its messages is noted too
+	if strings.HasSuffix(t.o.Topic, pulsar.RetryTopicSuffix) { // retries have the properties of an origin, too
 		return "", fmt.Errorf("%w: %s is a retry topic", ErrNotDeadLetters, t.o.Topic)
 	}
 	seen := 0
@@ -55,8 +55,8 @@ func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 		ErrNotDeadLetters, t.o.Topic, pulsar.DlqTopicSuffix, what)
 }
 
-// dead reports whether a message has properties of a dead letter. A message that was replayed keeps those of its
-// origin, wherever it is now.
+// dead reports whether a message has properties of a dead letter. Those of its origin do not suffice if it was
+// replayed: a replayed message keeps them in any topic.
 func (l *Letter) dead() bool {
 	if l.Type != "" || l.Reason != "" || l.Properties[reconsume.PropertyDeadLetterTime] != "" {
 		return true

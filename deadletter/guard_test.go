@@ -18,7 +18,7 @@ func TestNotDeadLetters(t *testing.T) {
 		suffix string
 		change func(*pulsar.ProducerMessage)
 		n      int
-		want   string // "" if it is one
+		want   string // "" for a dead letter topic
 	}{
 		"live": {n: 3, change: func(m *pulsar.ProducerMessage) { m.Properties = map[string]string{"number": "1"} },
 			want: "none of its first 3 messages says"},

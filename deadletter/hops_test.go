@@ -30,8 +30,8 @@ func (b *broker) service(topic string, p redelivery.DeadLetterPolicy,
 	return c
 }
 
-// A service forwards the properties of replayed letters to another one. That one's letters were never replayed,
-// whatever custom properties its retries have.
+// One service forwards the properties of replayed letters to another service. The letters of the second service count
+// as never replayed, whatever custom properties its retries have.
 func TestReplaysOfAnotherServiceDoNotCount(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -67,7 +67,7 @@ func TestReplaysOfAnotherServiceDoNotCount(t *testing.T) {
 	require.Equal(t, "1", msg.Properties()["REPLAY_COUNT"])
 }
 
-// Replays count over the letters of a message, whichever topic they go to.
+// All replays of a message's letters count together, whichever topic they go to.
 func TestReplaysOfAMessageCount(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]deadletter.ReplayOptions{

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// Whatever is called a topic: an error, and nothing is created.
+// A bad topic name is an error, and nothing is created.
 func TestBadTopicNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -44,7 +44,7 @@ func TestBadTopicNamesAreRefused(t *testing.T) {
 		}
 	}
 	b.rest("GET", "persistent://public/default", nil, &after)
-	if b.inProcess != nil { // else others make topics there
+	if b.inProcess != nil { // other tests create topics on a real broker
 		require.ElementsMatch(t, before, after)
 	}
 	require.NotContains(t, after, tp.origin+"-none-DLQ")
@@ -93,7 +93,7 @@ func TestBadOptions(t *testing.T) {
 	require.ErrorContains(t, err, "PurgeOptions.Export")
 }
 
-// replayForged replays letters to where they say that they came from, of which all but one are left.
+// replayForged replays letters with these origins to their origins. All but one must be left.
 func replayForged(t *testing.T, b *broker, tp topics, origins ...string) deadletter.Report {
 	l := tp.letters(len(origins) + 1)
 	for i, topic := range origins {
@@ -107,7 +107,7 @@ func replayForged(t *testing.T, b *broker, tp topics, origins ...string) deadlet
 	return report
 }
 
-// A letter that says that it came from here, or from a journal, is not published there.
+// A letter that names the dead letter topic or a journal as its origin is not published there.
 func TestForgedOrigins(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -121,8 +121,8 @@ func TestForgedOrigins(t *testing.T) {
 	require.Equal(t, 5, b.backlog(tp.dlq, own))
 }
 
-// A letter that says that it came from one of Pulsar's own topics is not published there, which would end the
-// namespace; nor is one of a log of attempts.
+// A letter that names one of Pulsar's own topics as its origin is not published there, which would break the namespace.
+// A letter that names a log of attempts is not published there either.
 func TestForgedOriginsOfInternalTopics(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -138,7 +138,7 @@ func TestForgedOriginsOfInternalTopics(t *testing.T) {
 	require.Len(t, report.Targets, 1)
 }
 
-// A letter that says that it came from what no topic is called is left, and the others are replayed.
+// A letter whose origin is no topic name is left, and the others are replayed.
 func TestForgedOriginsOfNoTopic(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -162,7 +162,7 @@ func TestForgedOriginsOfNoTopic(t *testing.T) {
 	}
 }
 
-// What others have published to the journal is no record of it.
+// A message that another program has published to the journal is no record.
 func TestForgedRecords(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -187,7 +187,7 @@ func TestForgedRecords(t *testing.T) {
 	require.Equal(t, 6, report.Done)
 }
 
-// A time that JSON cannot have is none.
+// A time that JSON cannot represent is ignored.
 func TestForgedTimes(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -206,7 +206,7 @@ func TestForgedTimes(t *testing.T) {
 	require.Equal(t, 4, report.Done)
 }
 
-// What the admin API refuses is an error that says so.
+// If the admin API refuses a request, the error says so.
 func TestNoPermission(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
@@ -233,8 +233,8 @@ func TestNoPermission(t *testing.T) {
 	require.False(t, errors.Is(err, deadletter.ErrBusy))
 }
 
-// The Java client's default dead letter topic of a partition has a name that pulsar-client-go cannot open: it is said
-// at once, and why.
+// Pulsar-client-go cannot open the Java client's default dead letter topic of a partition, because of its name. Open
+// returns an error that says why.
 func TestJavaDeadLettersOfAPartition(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)

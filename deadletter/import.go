@@ -18,22 +18,22 @@ import (
 
 // ImportOptions configures an Import.
 type ImportOptions struct {
-	// Encryption encrypts the messages that Import publishes. Without it, Import leaves letters out that were exported
+	// Encryption encrypts the messages that Import publishes. Without it, Import leaves out letters that were exported
 	// or purged with keys, so that no plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
 	// Skip is how many lines to skip. The error of a failed Import says how many lines it has stored. Default: 0.
 	Skip int
-	// DryRun changes nothing: the Report is that of an import that would. Default: false.
+	// DryRun makes Import change nothing: the Report is that of a real import. Default: false.
 	DryRun bool
 	// Progress is called after letters were stored, several times a second, and must not block. Default: none.
 	Progress func(Report)
 }
 
 // Import reads letters from r that Export or Purge wrote, and publishes them to the dead letter topic, in order, each
-// to the partition that it came from. They get new ids, and publish times of now; a letter without DEAD_LETTER_TIME
-// died when it was imported. Everything else is as it was. Letters that cannot be published like that are left out and
-// reported; so are letters with a schema from another topic, since schema versions differ between topics. If the topic
-// has no subscription, Import creates Options.Subscription, since the broker would delete the letters.
+// to the partition that it came from. They get new IDs and publish times; a letter without DEAD_LETTER_TIME then counts
+// as having died when it was imported. Everything else is as it was. Letters that cannot be published like that are
+// left out and reported; so are letters with a schema from another topic, since schema versions differ between topics.
+// If the topic has no subscription, Import creates Options.Subscription, since the broker would delete the letters.
 //
 // Import stops at the first error. Without DryRun the error says how many lines were stored, for ImportOptions.Skip;
 // the Report does not.
@@ -70,7 +70,7 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 		err = i.settle(ctx, 0)
 	}
 	if err != nil {
-		// Wait for messages under way, or it would not be known which lines are stored.
+		// wait for messages under way: the error says which lines are stored
 		finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackPatience)
 		defer cancel()
 		for i.pending > 0 && finish.Err() == nil {
@@ -91,12 +91,12 @@ type importer struct {
 	partitions []string
 	unkept     bool // the topic has no subscription, so that the broker would delete the messages
 	producers  map[publisherKey]pulsar.Producer
-	users      map[string]publisherKey // of a partition: who published last
-	line       int                     // that is read
-	next       int                     // the first line that nothing was done about
+	users      map[string]publisherKey // by partition, the producer that published last
+	line       int                     // number of the line that was read last
+	next       int                     // the first line that was not begun
 	pending    int
 	bytes      int
-	open       map[int]int // lines that are not stored, under way or refused, and their bytes
+	open       map[int]int // bytes of each line that is not stored: under way or refused
 	over       chan stored
 	told       time.Time
 }
@@ -107,7 +107,7 @@ type stored struct {
 	err         error
 }
 
-// undone is the first line that is not done.
+// undone returns the first line that is not done.
 func (i *importer) undone() int {
 	first := i.next
 	for line := range i.open {
@@ -139,7 +139,7 @@ func (i *importer) read(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// take publishes a letter, or leaves it.
+// take publishes a letter, or leaves it out.
 func (i *importer) take(ctx context.Context, l *Letter) error {
 	i.report.Seen++
 	left, schema, err := "", pulsar.Schema(nil), error(nil)
@@ -148,7 +148,7 @@ func (i *importer) take(ctx context.Context, l *Letter) error {
 		left = unreadableLine
 	case l.Decrypted && i.o.Encryption == nil:
 		left = wasEncrypted
-	case l.Schema != "" && l.Topic != "" && topicname.Base(l.Topic) != i.t.o.Topic: // a version is of a topic
+	case l.Schema != "" && l.Topic != "" && topicname.Base(l.Topic) != i.t.o.Topic: // versions differ between topics
 		left = otherSchema
 	default:
 		left, schema, err = i.t.schemaOf(ctx, l)
@@ -223,8 +223,8 @@ func (i *importer) settle(ctx context.Context, most int) error {
 	return nil
 }
 
-// producer returns one for l. The messages of the one before it on the same partition are stored by then, so that the
-// order stays.
+// producer returns a producer for l. Before, it waits until the messages of the previous producer of the same partition
+// are stored, so that the order stays.
 func (i *importer) producer(ctx context.Context, l *Letter, schema pulsar.Schema) (pulsar.Producer, error) {
 	topic := i.t.o.Topic
 	if n := len(i.partitions); n > 1 || n == 1 && i.partitions[0] != topic {

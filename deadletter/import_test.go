@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// lettersIn are those of an export, without what is new after an import.
+// lettersIn returns the letters of an export, without the fields that an import changes.
 func lettersIn(t *testing.T, text []byte) (all []deadletter.Letter) {
 	for line := range bytes.Lines(text) {
 		var l deadletter.Letter
@@ -28,7 +28,8 @@ func lettersIn(t *testing.T, text []byte) (all []deadletter.Letter) {
 	return all
 }
 
-// What export and purge wrote comes back: letters of every kind, encrypted ones too, in their order and partition.
+// Import brings back what Export and Purge wrote: letters of every kind, also encrypted ones, in their order and
+// partition.
 func TestImportRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []int{0, 2} {
@@ -81,7 +82,7 @@ func TestImportRoundTrip(t *testing.T) {
 	}
 }
 
-// A purge leaves what its file could not have, and throws everything away only if it is told to.
+// A purge leaves letters that its file cannot hold. With io.Discard it deletes all letters.
 func TestPurgeLeavesUnreadableLetters(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -128,7 +129,7 @@ func TestPurgeLeavesUnreadableLetters(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-// An import that fails says which lines are done; the rest comes with the next, and nothing twice.
+// The error of a failed import says which lines are done. The next import takes the rest, and no line twice.
 func TestImportGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -165,7 +166,8 @@ func TestImportGoesOn(t *testing.T) {
 	require.Equal(t, upTo(500), got)
 }
 
-// A version means another schema on another topic, so a letter that has one stays in the file; others go to any topic.
+// A schema version means another schema on another topic, so a letter with a version stays in the file. Others go to
+// any topic.
 func TestImportToAnotherTopic(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -175,7 +177,7 @@ func TestImportToAnotherTopic(t *testing.T) {
 		b.subscribe(tp.dlq, "audit").Close()
 		l := tp.letter(0)
 		l.Payload = []byte{2, 'x'}
-		// only a batch says the version
+		// only a batch has the version
 		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Schema: pulsar.NewAvroSchema(definition, nil)}, 10, l)
 	}
 	b.publish(pulsar.ProducerOptions{Topic: from.dlq}, 1, from.letter(1))

@@ -16,15 +16,15 @@ import (
 )
 
 // The journal is a topic beside the dead letter topic. It has the state that the subscription's cursor cannot remember:
-// the replay that is under way, and which letters of a batch are done while others of it are left. It is a log; a
-// record never contradicts an earlier one, so a crash between two of them does no harm. When there is nothing to
-// remember its subscription goes, and the broker deletes the topic.
+// the replay that is under way, and which letters of a batch are done while others of it are left. It is a log: a
+// record never contradicts an earlier one, so a crash between two records does no harm. When there is nothing to
+// remember, the journal's subscription is removed, and the broker deletes the topic.
 
-// journal is open while a replay or a purge is under way. Its consumer receives nothing: its subscription keeps the
-// records, and being the only consumer of it is the lock.
+// journal is open while a replay or a purge is under way. Its consumer receives nothing. The consumer's subscription
+// keeps the records, and serves as a lock: it allows only one consumer.
 type journal struct {
 	state
-	pending   record // counts in state, and is written before the next record
+	pending   record // part of state, but not written yet; written before the next record
 	remembers bool   // the records have a run, or batches that are done in part
 	removed   bool
 
@@ -36,7 +36,7 @@ type journal struct {
 
 func (t *Topic) journalTopic() string { return t.o.Topic + "-" + t.o.Subscription }
 
-// readJournal reads the journal without opening it. There may be none, which only an admin API can say.
+// readJournal reads the journal without opening it. If the admin API says that there is none, the state is empty.
 func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 	s := &state{}
 	if names, err := t.subscriptions(ctx, t.journalTopic()); errors.Is(err, ErrNoTopic) ||
@@ -52,7 +52,7 @@ func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 	return s, t.loadJournal(ctx, topic, s)
 }
 
-// firstPartition is the topic, or its first partition if it has any. The broker may create it.
+// firstPartition returns the topic, or its first partition if it is partitioned. The broker may create the topic.
 func (t *Topic) firstPartition(ctx context.Context, topic string) (string, error) {
 	partitions, err := within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 	if err != nil || len(partitions) == 0 {
@@ -61,9 +61,9 @@ func (t *Topic) firstPartition(ctx context.Context, topic string) (string, error
 	return partitions[0], nil
 }
 
-// makeJournal creates the journal, if it is missing, and returns the topic that has its records. Only the admin API
-// creates it unpartitioned whatever the broker's policy is; where it refuses, the broker creates the topic on use,
-// perhaps with partitions, or not.
+// makeJournal creates the journal if it is missing, and returns the topic that has its records. Only the admin API can
+// create it unpartitioned under any policy of the broker. If the admin API refuses, the broker may create the topic on
+// use, perhaps with partitions.
 func (t *Topic) makeJournal(ctx context.Context) (topic string, err error) {
 	topic = t.journalTopic()
 	if _, missing := t.subscriptions(ctx, topic); errors.Is(missing, ErrNoTopic) {
@@ -96,7 +96,7 @@ func (t *Topic) loadJournal(ctx context.Context, topic string, s *state) error {
 	})
 }
 
-// openJournal keeps others out until the journal is closed.
+// openJournal opens the journal, and keeps other replays and purges out until it is closed.
 func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	topic, err := t.makeJournal(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	if err == nil {
 		err = t.loadJournal(ctx, topic, &j.state)
 	} else {
-		j.producer = nil // upstream's is not nil with an error
+		j.producer = nil // upstream returns a non-nil one with an error
 	}
 	if err != nil {
 		j.close()
@@ -140,16 +140,16 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	return j, nil
 }
 
-// unhurried returns a context for undoing steps, also after ctx is done.
+// unhurried returns a context in which steps can be undone even after ctx is done.
 func unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
 }
 
-// isNeeded reports whether there is anything to remember: a run that is not over, or a batch that is left in part.
+// isNeeded reports whether there is anything to remember: an unfinished run, or a batch that is only partly done.
 func (s *state) isNeeded() bool { return s.run != nil || len(s.done) > 0 }
 
-// later takes a record that is written before the next one, or by flush. Until then the journal is as it was: a call
-// that is refused changes nothing.
+// later adds a record to the state, but leaves writing it to the next append or flush. Until then the journal is as it
+// was, so that a refused call changes nothing.
 func (j *journal) later(r record) {
 	j.apply(r)
 	p := &j.pending
@@ -171,7 +171,7 @@ func (j *journal) isPending() bool {
 		len(j.pending.Spread)+len(j.pending.Tails)+len(j.pending.Stay) > 0
 }
 
-// flush returns once everything that waits is stored.
+// flush writes the pending record, and returns once it is stored.
 func (j *journal) flush(ctx context.Context) error {
 	if !j.isPending() {
 		return nil
@@ -183,8 +183,8 @@ func (j *journal) flush(ctx context.Context) error {
 	return nil
 }
 
-// append returns once the record is stored, after those that waited. A record that the broker did not confirm may be
-// written again.
+// append writes the pending record and then r, and returns once they are stored. A record that the broker did not
+// confirm may be written again.
 func (j *journal) append(ctx context.Context, r record) error {
 	if err := j.flush(ctx); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (j *journal) write(ctx context.Context, r record) error {
 	return nil
 }
 
-// tidy forgets everything unless the records have a run that is not over, or a batch that is left in part.
+// tidy removes the journal unless its records have an unfinished run, or a batch that is only partly done.
 func (j *journal) tidy(ctx context.Context) error {
 	if err := j.forget(ctx); err != nil || j.remembers || j.removed {
 		return err
@@ -218,9 +218,9 @@ func (j *journal) tidy(ctx context.Context) error {
 	return j.remove(ctx)
 }
 
-// forget removes batches from the journal that are acknowledged: a process was killed before it noted the
-// acknowledgement, or another consumer made it. It asks the admin API, and does nothing without one or while a run is
-// not over.
+// forget removes acknowledged batches from the journal: a process may have been killed before it noted the
+// acknowledgement, or another consumer may have acknowledged them. forget asks the admin API. It does nothing without
+// one, or while a run is unfinished.
 func (j *journal) forget(ctx context.Context) error {
 	if len(j.done) == 0 || j.run != nil || j.removed || j.t.o.Admin.URL == "" {
 		return nil
@@ -247,7 +247,7 @@ func (j *journal) forget(ctx context.Context) error {
 	return j.append(ctx, record{Done: gone})
 }
 
-// remove forgets everything.
+// remove clears the journal and removes its subscription.
 func (j *journal) remove(ctx context.Context) error {
 	j.pending = record{}
 	if err := j.append(ctx, record{Clear: true}); err != nil {
@@ -266,13 +266,13 @@ func (j *journal) close() {
 	}
 	j.lock.Close()
 	if base := topicname.Base(j.topic); j.removed && base != j.topic && j.t.o.Admin.URL != "" {
-		// The broker deletes an unused topic, but only the partitions of a partitioned one. If it is in use again,
-		// this is refused.
+		// The broker deletes an unused topic by itself, but of a partitioned one only the partitions. It refuses this
+		// call if the topic is in use again.
 		ctx, cancel := unhurried(context.Background())
 		defer cancel()
 		_ = admin.API(j.t.o.Admin).Call(ctx, http.MethodDelete, admin.Topic(base)+"/partitions", nil, nil)
 	}
 }
 
-// partitionName is a partition's key in the journal.
+// partitionName returns a partition's key in the journal.
 func partitionName(partition int) string { return strconv.Itoa(partition) }

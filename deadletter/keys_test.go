@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// Of two Key_Shared consumers of what a replay publishes each key has one.
+// Of two Key_Shared consumers of replayed letters, only one gets the letters of a key.
 func TestReplayedKeyHasOneConsumer(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(m *pulsar.ProducerMessage, key string){

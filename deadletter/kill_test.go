@@ -25,7 +25,7 @@ import (
 
 const keyName = "letters"
 
-// keys are those in a folder, which makeKeys has made.
+// keys returns the keys that makeKeys has made in a folder.
 func keys(dir string) (*pulsar.ProducerEncryptionInfo, *pulsar.MessageDecryptionInfo) {
 	reader := crypto.NewFileKeyReader(filepath.Join(dir, "public.pem"), filepath.Join(dir, "private.pem"))
 	return &pulsar.ProducerEncryptionInfo{KeyReader: reader, Keys: []string{keyName}},
@@ -54,8 +54,8 @@ type order struct {
 
 const orderSchema = `{"type":"record","name":"order","fields":[{"name":"ID","type":"long"},{"name":"Note","type":"string"}]}`
 
-// mixed publishes n letters, whose numbers begin at from: in batches, alone, of chunks, with an Avro schema, encrypted,
-// and encrypted in chunks, all with keys whose letters are in order.
+// mixed publishes n letters, numbered from from on: in batches, alone, in chunks, with an Avro schema, encrypted, and
+// encrypted in chunks. All have keys, and the letters of a key are in order.
 func (b *broker) mixed(tp topics, keyDir string, from, n int) []*pulsar.ProducerMessage {
 	encryption, _ := keys(keyDir)
 	avro := pulsar.NewAvroSchema(orderSchema, nil)
@@ -112,8 +112,8 @@ func (b *broker) command(tool string, args ...string) (*exec.Cmd, *bytes.Buffer)
 	return cmd, out
 }
 
-// Letters of every kind, by a tool that is killed or interrupted at any moment. DEADLETTER_KILLS says how often; a
-// hundred times were so.
+// A tool that is killed or interrupted at any moment replays letters of every kind. DEADLETTER_KILLS is how often; a
+// run with 100 has passed.
 func TestKilled(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal       os.Signal
@@ -156,7 +156,7 @@ func TestKilled(t *testing.T) {
 				}
 				kills++
 			}
-			for range 2 { // the letters that came after the last replay had begun are those of another one
+			for range 2 { // the second replay takes the letters that came after the first one had begun
 				cmd, out := replay()
 				require.NoError(t, cmd.Run(), out.String())
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// What cannot be published as it was stays where it is and is named; the letters around it are replayed.
+// A letter that cannot be published as it was stays where it is and is reported; the letters around it are replayed.
 func TestLeft(t *testing.T) {
 	t.Parallel()
 	for why, c := range map[string]struct {
@@ -64,13 +64,13 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// cameFrom has a letter say that it came from a topic.
+// cameFrom makes a topic the origin of a letter.
 func cameFrom(m *pulsar.ProducerMessage, topic string) {
 	m.Properties["REAL_TOPIC"], m.Properties["ORIGIN_TOPIC"] = topic, topic
 }
 
-// An encrypted letter of chunks is replayed in chunks too where it would just fit into one message, but not with what
-// encryption adds.
+// A chunked encrypted letter that would just fit into one message is still replayed in chunks, since encryption makes
+// it larger.
 func TestLargeEncryptedLetters(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
@@ -95,8 +95,8 @@ func encryption(t *testing.T) *pulsar.ProducerEncryptionInfo {
 	return e
 }
 
-// A letter that cannot be decrypted when a run comes by is not published by the same run later: letters after it were,
-// and a broker that deduplicates would drop it.
+// If a run could not decrypt a letter, it does not publish it later either: letters after it were published, and a
+// broker that deduplicates would drop it.
 func TestUnreadableStaysSo(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -113,7 +113,7 @@ func TestUnreadableStaysSo(t *testing.T) {
 		return b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption }).Replay(ctx,
 			deadletter.ReplayOptions{Encryption: e})
 	}
-	// It ends after the third letter.
+	// the topic ends after the third letter
 	b.rest("POST", tp.retry+"/terminate", nil, nil)
 	_, err := replay(bg, ours)
 	require.Error(t, err)
@@ -142,7 +142,7 @@ func TestUnreadableStaysSo(t *testing.T) {
 	}
 }
 
-// An error ends the replay; nothing is lost, and the next goes on to the same end.
+// An error ends the replay. No letter is lost, and the next replay goes on to the same end.
 func TestStopsAtTheFirstError(t *testing.T) {
 	if race.Enabled {
 		t.Skip("upstream's producer closes its channel under a send, whose panic is caught")
@@ -171,7 +171,7 @@ func TestStopsAtTheFirstError(t *testing.T) {
 	require.Equal(t, []string{fmt.Sprint(before.Done)}, numbers(b.receive(other.retry)))
 }
 
-// What is published while a replay is interrupted is for the next one.
+// Letters that are published while a replay is interrupted are left for the next replay.
 func TestTheEndIsFixed(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -202,8 +202,8 @@ func TestTheEndIsFixed(t *testing.T) {
 	require.Equal(t, 10, third.Done)
 }
 
-// Letters of a batch that are replayed in part are not replayed again, whatever the broker does about indexes of
-// batches.
+// If a replay takes some letters of a batch, the next one does not replay these again, whether or not the broker
+// acknowledges single messages of batches.
 func TestPartsOfBatches(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -233,8 +233,8 @@ func TestPartsOfBatches(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-// A batch that is left in part can be acknowledged without logging in the journal: its last letters were replayed, and
-// the process was killed before it noted so. The next replay or purge tidies up.
+// A batch of which the journal has a part may be acknowledged without a record of that: the process was killed after
+// its last letters were replayed. The next replay or purge removes the batch from the journal.
 func TestJournalForgetsBatchesThatAreAcknowledged(t *testing.T) {
 	t.Parallel()
 	for name, finish := range map[string]func(*deadletter.Topic) error{
@@ -254,7 +254,7 @@ func TestJournalForgetsBatchesThatAreAcknowledged(t *testing.T) {
 			require.NoError(t, err)
 			c := b.subscribe(tp.dlq, own)
 			defer c.Close()
-			for range 10 { // the whole batch: what is done is not acknowledged either
+			for range 10 { // the whole batch: letters that are done are not acknowledged either
 				msg, err := c.Receive(waittest.Context(t))
 				require.NoError(t, err)
 				require.NoError(t, c.Ack(msg))
@@ -304,7 +304,7 @@ func TestReplayWithoutSubscriptionIsRefused(t *testing.T) {
 	_, err = d.Replay(bg, deadletter.ReplayOptions{Topic: empty + "-none", New: true})
 	require.ErrorIs(t, err, deadletter.ErrNoTopic)
 
-	// Without an admin API the subscription is made.
+	// Without an admin API, the replay creates the subscription.
 	blind, err := deadletter.Open(b.client, deadletter.Options{Topic: tp.dlq})
 	require.NoError(t, err)
 	blind.Hurry(300 * time.Millisecond)
@@ -346,7 +346,7 @@ func TestRate(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), 500*time.Millisecond)
 }
 
-// A letter in three hundred years is the first.
+// The first letter does not wait, even at a rate of one in three hundred years.
 func TestSlowRate(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
@@ -359,7 +359,7 @@ func TestSlowRate(t *testing.T) {
 	require.Equal(t, 1, report.Done)
 }
 
-// Letters are not replayed to a topic that stores nothing, nor to what is no topic's name. Neither creates anything.
+// Letters are not replayed to a topic that stores nothing, nor to a bad topic name. Neither attempt creates anything.
 func TestTargetsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -371,7 +371,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		"persistent://public/a/":    "want topic, ",
 		"kafka://public/default/to": "want topic, ",
 	} {
-		if strings.HasPrefix(topic, "non-") { // so that somebody would get them
+		if strings.HasPrefix(topic, "non-") { // so that a consumer would get them
 			c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub,
 				Type: pulsar.Shared})
 			require.NoError(t, err)
@@ -382,7 +382,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	}
 	require.Equal(t, -1, b.backlog(tp.dlq, own))
 
-	// A topic that was named is missing, whether or not there are retry topics.
+	// A missing topic in ReplayOptions.Topic is an error, whether or not there are retry topics.
 	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Topic: tp.origin + "-none"})
 	require.ErrorIs(t, err, deadletter.ErrNoTopic)
 	require.NotContains(t, err.Error(), "RetryEnable")

@@ -25,7 +25,7 @@ const (
 	PropertyReplayTopic = publishing.ReplayTopic // the topic that it was replayed to, without partition
 
 	PropertyEditedBy   = publishing.EditedBy   // Edit.By, of the last Edit
-	PropertyEditedTime = publishing.EditedTime // when it was published with that Edit, in milliseconds since 1970
+	PropertyEditedTime = publishing.EditedTime // when the letter was published with that Edit, in ms since 1970
 )
 
 const (
@@ -37,44 +37,44 @@ const (
 type Letter struct {
 	ID        string    `json:"id"`        // ledger:entry:partition, and :index in a batch
 	Topic     string    `json:"topic"`     // with the partition
-	Published time.Time `json:"published"` // when it was published as a dead letter
+	Published time.Time `json:"published"` // when the message was published as a dead letter
 
 	// Why it died.
-	// DEAD_LETTER_TIME, or else when it was published as a dead letter
+	// DEAD_LETTER_TIME, or else Published
 	Died         time.Time `json:"died"`
 	Type         string    `json:"type,omitempty"`         // of the error
 	Reason       string    `json:"reason,omitempty"`       // the error
-	Origin       string    `json:"origin,omitempty"`       // the topic that it came from, without partition
-	OriginID     string    `json:"originId,omitempty"`     // its id there
-	Subscription string    `json:"subscription,omitempty"` // the subscription that it died on
+	Origin       string    `json:"origin,omitempty"`       // the topic that the letter came from, without partition
+	OriginID     string    `json:"originId,omitempty"`     // the message's ID there
+	Subscription string    `json:"subscription,omitempty"` // the subscription that the letter died on
 	Replays      int       `json:"replays,omitempty"`      // how often the letter was replayed before
 
 	// The original message.
 	Key         string    `json:"key,omitempty"`         // of the original
 	OrderingKey string    `json:"orderingKey,omitempty"` // likewise
 	EventTime   time.Time `json:"eventTime,omitzero"`    // likewise
-	// all of them, including those that other fields come from
+	// all properties, including those that other fields come from
 	Properties map[string]string `json:"properties,omitempty"`
-	// the version of the topic's schema that it was written with
+	// the version of the topic's schema that the payload was written with
 	Schema    string `json:"schema,omitempty"`
 	Encrypted bool   `json:"encrypted,omitempty"` // Payload is still encrypted
-	// exported or purged with keys; Payload may have been encrypted
+	// the letter was exported or purged with keys, so Payload may have been encrypted
 	Decrypted bool   `json:"decrypted,omitempty"`
 	Null      bool   `json:"null,omitempty"`    // a null value, not an empty one
 	Size      int    `json:"size"`              // of the payload, in bytes
 	Payload   []byte `json:"payload,omitempty"` // in base64
 
 	place
-	to string // the topic that a replay publishes it to, without partition
+	to string // the topic that a replay publishes the letter to, without partition
 }
 
 // place is where a letter is in its topic.
 type place struct {
 	pos       position
 	id        pulsar.MessageID
-	batch     int  // how many letters its entry has
-	chunked   bool // and so has several entries
-	partition int  // of the topic's
+	batch     int  // number of letters in its entry
+	chunked   bool // the letter has several entries
+	partition int  // number of the partition
 }
 
 func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
@@ -112,15 +112,15 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		l.Schema = "unknown"
 	}
 	if l.Encrypted {
-		l.chunked = false // upstream hands over each chunk
+		l.chunked = false // upstream returns each chunk as a message
 	}
 	return l
 }
 
-// setOrigin sets where the letter came from, as its own writer says. A message that was forwarded with all of its
-// properties may be those that the consumer of an earlier topic noted for its own retries; ORIGIN_TOPIC and
-// DEAD_LETTER_TIME are always those of the dead letter. Only a letter that came from a retry topic says elsewhere which
-// topic that is of. A writer that sets ORIGIN_PUBLISH_TIME has removed the notes of an earlier consumer.
+// setOrigin sets where the letter came from, according to the writer of the letter. If the message was forwarded with
+// all of its properties, REAL_TOPIC and REAL_SUBSCRIPTION may be those of an earlier topic's consumer, but ORIGIN_TOPIC
+// and DEAD_LETTER_TIME are always those of the dead letter. ORIGIN_TOPIC may be a retry topic; then only REAL_TOPIC has
+// the topic before that. A writer that sets ORIGIN_PUBLISH_TIME has removed the properties of an earlier consumer.
 func (l *Letter) setOrigin(dlq string) {
 	props := l.Properties
 	real := topicname.Base(props[pulsar.SysPropertyRealTopic])
@@ -142,10 +142,10 @@ func (l *Letter) setOrigin(dlq string) {
 	}
 }
 
-// local is a topic's name without its namespace.
+// local returns a topic's name without its namespace.
 func local(topic string) string { return topic[strings.LastIndex(topic, "/")+1:] }
 
-// weight is about how many bytes a letter has.
+// weight returns about how many bytes a letter has.
 func (l *Letter) weight() int {
 	n := l.Size + len(l.Key) + len(l.OrderingKey)
 	for name, value := range l.Properties {
@@ -154,11 +154,11 @@ func (l *Letter) weight() int {
 	return n
 }
 
-// first returns at most n bytes of text, which any publisher may have written.
+// first returns at most n bytes of text as valid UTF-8: any publisher may have written it.
 func first(n int, text string) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
 
-// message is the message that a letter is published as. It has everything that the sender set, without the properties
-// about the failure.
+// message returns the message that a letter is published as. It has everything that the sender set, without the
+// properties about the failure.
 func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	props := maps.Clone(l.Properties)
 	if props == nil {
@@ -168,14 +168,14 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 		switch name {
 		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel,
 			publishing.NackCount,
-			// age and attempts begin again
+			// the message's age and attempts count from zero again
 			pulsar.SysPropertyDelayTime, publishing.AttemptCount, publishing.OriginPublishTime:
 			return true
 		}
 		return strings.HasPrefix(name, exceptionPrefix)
 	})
 	if real := props[pulsar.SysPropertyRealTopic]; l.Origin != "" && topicname.Base(real) != l.Origin {
-		// Of an earlier topic, which a retry topic's consumer would believe.
+		// These may be an earlier topic's, and a consumer of the retry topic would believe them.
 		delete(props, reconsume.PropertyRealSubscription)
 		delete(props, pulsar.PropertyOriginMessageID)
 		delete(props, pulsar.SysPropertyOriginMessageID)
@@ -193,7 +193,7 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	return m
 }
 
-// edited is the letter with another payload; e is nil for its own.
+// edited returns the letter with the payload of e, or the letter itself if e is nil.
 func (l *Letter) edited(e *Edit) *Letter {
 	if e == nil {
 		return l
@@ -206,7 +206,7 @@ func (l *Letter) edited(e *Edit) *Letter {
 	return &x
 }
 
-// original is the message that the letter is.
+// original returns the letter as it is, as a message.
 func (l *Letter) original() *pulsar.ProducerMessage {
 	m := &pulsar.ProducerMessage{Key: l.Key, OrderingKey: l.OrderingKey, EventTime: l.EventTime,
 		Properties: maps.Clone(l.Properties)}
@@ -216,7 +216,7 @@ func (l *Letter) original() *pulsar.ProducerMessage {
 	return m
 }
 
-// text reports whether JSON can have everything of a letter as it is.
+// text reports whether key and properties of a letter are valid UTF-8, so that JSON can hold them unchanged.
 func (l *Letter) text() bool {
 	ok := utf8.ValidString(l.Key) && utf8.ValidString(l.OrderingKey)
 	for name, value := range l.Properties {
@@ -225,7 +225,8 @@ func (l *Letter) text() bool {
 	return ok
 }
 
-// is reports whether an id is the letter's, or begins it. Clients write -1 for the partition of a topic that has none.
+// is reports whether id is the letter's ID or, without an index, that of its batch. Clients write -1 for the partition
+// of an unpartitioned topic.
 func (l *Letter) is(id string) bool {
 	if parts := strings.Split(id, ":"); len(parts) > 2 && parts[2] == "-1" {
 		parts[2] = "0"
@@ -236,13 +237,13 @@ func (l *Letter) is(id string) bool {
 
 // Filter chooses letters. A letter must match every field that is set. The zero Filter matches every letter.
 type Filter struct {
-	Groups []string `json:"groups,omitempty"` // ids of groups; the letter is in one of them
-	// ids of letters; without its index an id is of a whole batch
+	Groups []string `json:"groups,omitempty"` // IDs of groups; the letter is in one of them
+	// IDs of letters; without an index, an ID chooses a whole batch
 	IDs        []string          `json:"ids,omitempty"`
 	Keys       []string          `json:"keys,omitempty"`       // the letter's key is one of them
 	Properties map[string]string `json:"properties,omitempty"` // properties that the letter has
-	After      time.Time         `json:"after,omitzero"`       // the letter died then or later
-	Before     time.Time         `json:"before,omitzero"`      // the letter died before that
+	After      time.Time         `json:"after,omitzero"`       // the letter died at this time or later
+	Before     time.Time         `json:"before,omitzero"`      // the letter died before this time
 }
 
 // Match reports whether the filter chooses l.

@@ -96,7 +96,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// What could not be exported is not purged.
+// Letters that could not be exported are not purged.
 func TestPurgeExportsFirst(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -109,7 +109,7 @@ func TestPurgeExportsFirst(t *testing.T) {
 	require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription stays that keeps letters")
 }
 
-// Peek shows what the subscription has not acknowledged, as the admin API tells.
+// Peek shows the letters that are unacknowledged according to the admin API.
 func TestPeekOfTheSubscription(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
@@ -159,7 +159,7 @@ func TestLetterOfAnIDIsFoundUntilItIsReplayed(t *testing.T) {
 	require.Equal(t, 1, gone)
 }
 
-// What was replayed is not there any more for a dry run, a second replay, or peek.
+// A dry run, a second replay and Peek do not see replayed letters any more.
 func TestReplayedLettersAreGoneForPeekAndReplay(t *testing.T) {
 	t.Parallel()
 	for name, newBroker := range map[string]func(testing.TB) *broker{"broker": newBroker,
@@ -221,7 +221,7 @@ func TestSchema(t *testing.T) {
 		require.Equal(t, []byte{0, 0, 0, 0, 0, 0, 0, want}, m.SchemaVersion(), "letter %d", i)
 	}
 
-	// Without the schema they are left, without an admin API too.
+	// letters are left if their schema is gone, and without an admin API too
 	send(avro, 10, 12)
 	blind, err := deadletter.Open(b.client, deadletter.Options{Topic: tp.dlq})
 	require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However many letters there are, a process needs the same memory. DEADLETTER_LETTERS says how many; a million were
-// replayed so.
+// A process needs the same memory for any number of letters. DEADLETTER_LETTERS is the number; a run with a million has
+// passed.
 func TestMemory(t *testing.T) {
 	b := real(t)
 	if runtime.GOOS != "linux" {
@@ -65,8 +65,8 @@ func TestMemory(t *testing.T) {
 
 var highWaterText = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// highWater is the most memory that a process had by now, in MB, or 0 if it has ended. Its rusage would have this
-// process's too.
+// highWater returns the most memory that a process has had, in MB, or 0 if it has ended. Its rusage would include this
+// process's memory.
 func highWater(pid int) int {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if m := highWaterText.FindSubmatch(status); m != nil {

@@ -26,19 +26,19 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// job is what a process of its own does, so that it can be killed.
+// job is work for a process of its own, which can be killed.
 type job struct {
 	URL, Admin, Topic string
 	Filter            deadletter.Filter
 	Max               int
 	New               bool
-	Purge             string // a file for what is purged, or none
+	Purge             string // a file for purged letters, or none
 }
 
 const jobVariable = "DEADLETTER_JOB"
 
 func TestMain(m *testing.M) {
-	if text, ok := os.LookupEnv(jobVariable); ok { // it must never run the tests, which start such processes
+	if text, ok := os.LookupEnv(jobVariable); ok { // a job must never run the tests, which start jobs
 		time.AfterFunc(15*time.Minute, func() { os.Exit(4) })
 		var j job
 		err := json.Unmarshal([]byte(text), &j)
@@ -77,7 +77,7 @@ func (j job) run() error {
 	return err
 }
 
-// fatal is a testing.TB where there is no test.
+// fatal stands in for a testing.TB outside of a test.
 type fatal struct{ testing.TB }
 
 func (fatal) Helper()                           {}
@@ -86,7 +86,7 @@ func (fatal) Output() io.Writer                 { return os.Stderr }
 func (fatal) FailNow()                          { os.Exit(3) }
 func (fatal) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
 
-// command has a process do a job.
+// command returns the command of a process that does the job.
 func (j job) command() (cmd *exec.Cmd, out *bytes.Buffer) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -99,8 +99,8 @@ func (j job) command() (cmd *exec.Cmd, out *bytes.Buffer) {
 	return cmd, out
 }
 
-// Whatever is replayed by which filter, and wherever processes are killed and connections cut: every letter is replayed
-// once, as a broker that drops duplicates counts, in the order of its key; or it was purged after it had been exported.
+// Whichever filters are used, and wherever processes are killed and connections cut: every letter is either replayed
+// once, in the order of its key, if the broker drops duplicates; or it is purged after it was exported.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
@@ -193,7 +193,7 @@ func (m *model) purge(t *rapid.T) {
 	m.run(t, j, 0, "")
 }
 
-// run has a process do a job, with a fault at its command of that number.
+// run lets a process do a job, with a fault at its at-th command.
 func (m *model) run(t *rapid.T, j job, at int, fault string) {
 	cmd, out := j.command()
 	require.NoError(t, cmd.Start())
@@ -212,7 +212,7 @@ func (m *model) run(t *rapid.T, j job, at int, fault string) {
 				}
 			})
 			if fault == "kill" {
-				return pulsartest.Disconnect // nothing that was sent after it arrives either
+				return pulsartest.Disconnect // later commands do not arrive either
 			}
 		}
 		return pulsartest.Pass
@@ -226,7 +226,7 @@ func (m *model) run(t *rapid.T, j job, at int, fault string) {
 		if errors.As(err, &exit) && fault != "" { // killed, or without a connection
 			return
 		}
-		if err != nil { // may not come again in rapid's second try
+		if err != nil { // may not happen again in rapid's second try
 			fmt.Printf("%v after %s at command %d: %s\n", err, fault, at, out)
 		}
 		require.NoError(t, err, out.String())

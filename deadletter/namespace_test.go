@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// apart has the letters of a topic in a namespace of their own.
+// apart puts the letters of a topic into a namespace of their own.
 func (b *broker) apart(partitions int) (tp topics, namespace string) {
 	tp, namespace = b.topics(partitions), b.namespace
 	letters := fmt.Sprintf("public/letters-%08x", rand.Uint32())
@@ -23,8 +23,8 @@ func (b *broker) apart(partitions int) (tp topics, namespace string) {
 	return tp, namespace
 }
 
-// Letters in a namespace of their own go back to the namespaces that are allowed, and are an error that names the
-// others.
+// Letters in a namespace of their own go back to allowed namespaces. For the other letters, the error names their
+// namespaces.
 func TestReplayFromAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	for name, toOrigin := range map[string]bool{"to the retry topic": false, "to the origin": true} {
@@ -57,8 +57,8 @@ func TestReplayFromAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Of letters of several services each goes to the retry topic that it names; a forged one stays, and is an error that
-// says so.
+// In a dead letter topic of several services, each letter goes to the retry topic that it names. A forged one stays,
+// and the error reports it.
 func TestReplayOfASharedDeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -81,8 +81,8 @@ func TestReplayOfASharedDeadLetterTopic(t *testing.T) {
 	require.Equal(t, 1, b.backlog(dlq, own))
 }
 
-// A letter whose message was forwarded with its properties came from where its own writer says, not from the topic of
-// an earlier hop.
+// If a message was forwarded with its properties, its letter's origin is the topic that the letter's writer names, not
+// that of an earlier hop.
 func TestLettersOfForwardedMessages(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -94,7 +94,7 @@ func TestLettersOfForwardedMessages(t *testing.T) {
 	retried.Properties["ORIGIN_TOPIC"] = ship.retry
 	custom := ship.letter(2) // died in a retry topic of another name
 	custom.Properties["ORIGIN_TOPIC"] = ship.origin + "-later"
-	// forwarded once, and a dead letter of a plain client, which says nothing of its own but REAL_TOPIC
+	// forwarded once, then a dead letter of a plain client, which writes only REAL_TOPIC
 	plain := ship.letter(3)
 	plain.Properties["ORIGIN_TOPIC"] = orders.origin
 	delete(plain.Properties, "DEAD_LETTER_TIME")
@@ -110,13 +110,13 @@ func TestLettersOfForwardedMessages(t *testing.T) {
 	require.Zero(t, b.backlog(orders.origin, sub))
 	got := b.receive(ship.origin)
 	require.Len(t, got, 4)
-	for _, msg := range got { // what its next consumer may believe
+	for _, msg := range got { // properties that its next consumer may believe
 		require.Equal(t, ship.origin, msg.Properties()["REAL_TOPIC"])
 		require.Equal(t, sub, msg.Properties()["REAL_SUBSCRIPTION"])
 	}
 }
 
-// A topic without a namespace to replay to is of the namespace of the dead letter topic.
+// A ReplayOptions.Topic without a namespace is in the namespace of the dead letter topic.
 func TestReplayToAShortTopicName(t *testing.T) {
 	t.Parallel()
 	b := real(t)

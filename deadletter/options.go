@@ -28,18 +28,19 @@ type ReplayOptions struct {
 	// only the subscription that they died on gets them. If there is no such topic, each letter goes to the default
 	// retry topic of the topic and the subscription that it names: <topic>-<subscription>-RETRY.
 	ToOrigin bool
-	// Topic is a persistent topic that all letters go to instead. A name without a namespace is of the dead letter
-	// topic's. Default: none.
+	// Topic is a persistent topic that all letters go to instead. A name without a namespace is in the namespace of the
+	// dead letter topic. Default: none.
 	Topic string
-	// Namespaces are those that letters may go back to beside the dead letter topic's own, each as tenant/namespace.
-	// Any publisher can forge where a letter says that it came from, so name only namespaces whose services use this
+	// Namespaces are the namespaces, besides the dead letter topic's own, that letters may go back to, each as
+	// tenant/namespace. Any publisher can forge the origin of a letter, so name only namespaces whose services use this
 	// dead letter topic. Letters of other namespaces are left out, and the error is ErrOtherNamespace. Default: none.
 	Namespaces []string
 	// Routing chooses partitions. Default: SamePartition.
 	Routing Routing
 	// Filter chooses the letters. Default: all.
 	Filter Filter
-	// Edit replaces the payload of one letter, whose whole id Filter.IDs must have alone. Default: none.
+	// Edit replaces the payload of one letter. Filter.IDs must have the whole ID of that letter, and no other. Default:
+	// none.
 	Edit *Edit
 	// Max is how many letters are replayed at most. Default: 0, no limit.
 	Max int
@@ -58,24 +59,25 @@ type ReplayOptions struct {
 	// Encryption encrypts the messages that Replay publishes. Required if Options.Decryption is set, so that no plain
 	// text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
-	// New begins a new replay although an earlier one is not finished. Letters that it published but did not
-	// acknowledge are published again, and deduplication does not drop them. Default: false.
+	// New begins a new replay although an earlier one is not finished. Letters that the earlier one published but did
+	// not acknowledge are published again, and deduplication does not drop them. Default: false.
 	New bool
-	// DryRun changes nothing: the Report is that of a replay of the letters that Peek sees. Default: false.
+	// DryRun makes Replay change nothing: the Report is that of a replay of the letters that Peek sees. Default:
+	// false.
 	DryRun bool
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)
 
-	ownRetry bool // Topic is the retry topic of the dead letter topic, by default
+	ownRetry bool // Topic was not set, and is the retry topic of the dead letter topic
 }
 
-// retryTopic has the name of the dead letter topic with -RETRY in place of -DLQ.
+// retryTopic returns the name of the dead letter topic with -RETRY in place of -DLQ.
 func (t *Topic) retryTopic() string {
 	return strings.TrimSuffix(t.o.Topic, pulsar.DlqTopicSuffix) + pulsar.RetryTopicSuffix
 }
 
-// Edit is another payload for a letter. The message has it with PropertyEditedBy and PropertyEditedTime. The old
-// payload is lost with the letter, unless that was exported.
+// Edit is another payload for a letter. The message that is published with it also has PropertyEditedBy and
+// PropertyEditedTime. The old payload is lost with the letter, unless the letter was exported.
 type Edit struct {
 	Payload []byte // in the form of the letter's schema, which is not checked
 	By      string // who edited it, such as a name or an address
@@ -91,7 +93,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.Topic != "" && topicname.Want(o.Topic) != "":
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want %s", o.Topic, topicname.Want(o.Topic))
 	case !topicname.IsPersistent(o.Topic):
-		// it stores nothing: messages would be lost that its consumers have no room for
+		// a non-persistent topic stores nothing: messages that its consumers have no room for would be lost
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want a persistent topic", o.Topic)
 	case o.Topic != "":
 		o.Topic = topicname.In(t.o.Topic, o.Topic)
@@ -142,7 +144,7 @@ type chosen struct {
 	Edit       string   `json:"edit,omitempty"` // the hash of its payload
 }
 
-// same are the options that have to be the same for a replay to go on: all that decide about a letter.
+// same returns the options that must be the same to continue a replay: all that decide about a letter.
 func (o *ReplayOptions) same() json.RawMessage {
 	var keys []string
 	if o.Encryption != nil {

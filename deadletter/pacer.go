@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// catchUp is how much a pacer that fell behind makes up for: timers are late, and acknowledgements hold letters up.
+// catchUp is the longest delay that a pacer makes up for: timers are late, and acknowledgements hold letters up.
 const catchUp = 100 * time.Millisecond
 
 // pacer spreads letters evenly over time.
@@ -21,7 +21,7 @@ func newPacer(rate float64) pacer {
 	return pacer{time.Duration(min(float64(time.Second)/rate, math.MaxInt64/2)), time.Now()}
 }
 
-// wait is how long the next letter has to wait.
+// wait returns how long the next letter has to wait.
 func (p *pacer) wait() time.Duration { return time.Until(p.next) }
 
 // took is called when a letter goes.

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// creates has the test's topics in a namespace of their own, and says which topics the broker creates on use there.
+// creates puts the test's topics into a namespace of their own, and sets which topics the broker creates on use there.
 func (b *broker) creates(policy map[string]any) {
 	b.namespace = fmt.Sprintf("public/creates-%08x", rand.Uint32())
 	b.rest("PUT", "namespaces/"+b.namespace, map[string]any{"replication_clusters": []string{"standalone"}}, nil)
@@ -29,8 +29,7 @@ var creations = map[string]map[string]any{
 	"off":         {"allowAutoTopicCreation": false},
 }
 
-// Where the broker creates partitioned topics, or none, a replay, a purge and a canary work, and leave no journal
-// behind.
+// If the broker creates partitioned topics on use, or none, a replay, a purge and a canary work and leave no journal.
 func TestReplayWhereTopicsAreCreatedOtherwise(t *testing.T) {
 	t.Parallel()
 	for name, policy := range creations {
@@ -68,7 +67,7 @@ func TestReplayWhereTopicsAreCreatedOtherwise(t *testing.T) {
 	}
 }
 
-// A journal that is partitioned, as an earlier version left it, serves too.
+// A partitioned journal that an earlier version left works, too.
 func TestReplayWithAPartitionedJournal(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -22,7 +22,7 @@ type position struct {
 	Index  int32 `json:"index,omitempty"` // in its batch
 }
 
-// positionOf is the position of a message; a chunked one is where its last chunk is.
+// positionOf returns the position of a message. A chunked message is where its last chunk is.
 func positionOf(id pulsar.MessageID) position {
 	return position{id.LedgerID(), id.EntryID(), max(id.BatchIdx(), 0)}
 }
@@ -33,23 +33,23 @@ func (p position) compare(q position) int {
 
 func (p position) before(q position) bool { return p.compare(q) < 0 }
 
-// entry is where the batch begins that p is in.
+// entry returns the position of the first message in the batch of p.
 func (p position) entry() position { return position{p.Ledger, p.Entry, 0} }
 
-// id is how the admin API names an entry.
+// id returns the admin API's name of an entry.
 func (p position) id(partition int) string {
 	return fmt.Sprintf("%d:%d:%d", p.Ledger, p.Entry, partition)
 }
 
 // acknowledged are the entries of a partition that a subscription has acknowledged, at one moment.
 type acknowledged struct {
-	exists bool     // the subscription
-	mark   position // everything up to this entry
-	spans  []span   // and these, in order
-	size   int64    // of an entry, on average; 0 if it is not known
+	exists bool     // the subscription exists
+	mark   position // everything up to this entry is acknowledged
+	spans  []span   // further acknowledged entries, in order
+	size   int64    // average size of an entry; 0 if it is not known
 }
 
-// span is the entries after one and up to another.
+// span is the entries after one position and up to another.
 type span struct{ after, to position }
 
 func (a *acknowledged) has(p position) bool {
@@ -61,8 +61,9 @@ func (a *acknowledged) has(p position) bool {
 	return i < len(a.spans) && a.spans[i].after.before(p)
 }
 
-// queue is how many messages may wait here: many where they are small, since a far broker is asked for more when half
-// of them are taken; and at most a quarter of windowBytes if all are of average size.
+// queue returns the size of the receiver queue. It is large if messages are small, since upstream asks a far broker for
+// more when half of the queue is taken. Messages of average size fill at most a quarter of windowBytes, unless
+// queueSize of them are more.
 func (a *acknowledged) queue() int {
 	if a.size == 0 {
 		return queueSize
@@ -70,7 +71,7 @@ func (a *acknowledged) queue() int {
 	return int(min(max(windowBytes/4/a.size, queueSize), maxQueueSize))
 }
 
-// last is the last entry up to end that may not be acknowledged.
+// last returns the last entry up to end that may be unacknowledged.
 func (a *acknowledged) last(end position) position {
 	for _, s := range slices.Backward(a.spans) {
 		if s.after.before(end.entry()) && !s.to.before(end.entry()) && s.after.Entry >= 0 {
@@ -85,7 +86,7 @@ func (a *acknowledged) last(end position) position {
 
 var spanText = regexp.MustCompile(`\((-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)\]`)
 
-// acknowledged asks the admin API; without one nothing is known to be acknowledged.
+// acknowledged returns the acknowledgements that the admin API knows, or none without an admin API.
 func (t *Topic) acknowledged(ctx context.Context, partition, subscription string) (*acknowledged, error) {
 	if t.o.Admin.URL == "" {
 		return &acknowledged{}, nil
@@ -104,7 +105,7 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 	cursor, ok := stats.Cursors[admin.CursorName(subscription)]
 	a := &acknowledged{exists: ok, size: stats.TotalSize / max(stats.NumberOfEntries, 1)}
 	number := func(s string) int64 {
-		n, _ := strconv.ParseInt(s, 10, 64) // the expression has made sure
+		n, _ := strconv.ParseInt(s, 10, 64) // spanText matches digits only
 		return n
 	}
 	if m := markText.FindStringSubmatch(cursor.MarkDeletePosition); m != nil {
@@ -117,7 +118,7 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 	return a, nil
 }
 
-// unknown is an error if the subscription exists: then its acknowledgements are missing, not empty. The cause is why.
+// unknown returns an error with the cause if the subscription exists: then its acknowledgements are missing, not empty.
 func (t *Topic) unknown(ctx context.Context, partition, subscription string, cause error) error {
 	names, err := t.subscriptions(ctx, partition)
 	switch {

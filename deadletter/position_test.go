@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// What is replayed or purged is gone for whoever looks again, and nobody waits for it.
+// A later call does not see letters that were replayed or purged, and does not wait for them.
 func TestAcknowledgedIsGone(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -45,7 +45,7 @@ func TestAcknowledgedIsGone(t *testing.T) {
 	}
 }
 
-// An admin API without internalStats does not say that nothing is acknowledged.
+// An admin API without internalStats does not mean that nothing is acknowledged.
 func TestNoInternalStats(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)

@@ -13,16 +13,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// publisherKey names the letters that one producer may publish. Deduplication forgets a message that comes after one
-// with a higher sequence id of the same producer's name, so a name is for letters that are published in the order of
-// their ids, and are all left if one is: those of a ledger, with one version of the schema.
+// publisherKey names the letters that one producer may publish. Deduplication drops a message that comes after one with
+// a higher sequence ID and the same producer name. So the letters of one name must be published in the order of their
+// IDs, and if one of them is refused, all must be: they are those of one ledger, with one version of the schema.
 type publisherKey struct {
 	topic   string // with its partition
 	from    int    // partition of the letters
 	ledger  int64
 	schema  string // version
-	batched bool   // batches of one: only these say which version, and only these can be empty
-	chunk   int    // the bytes of a chunk, for a letter that is larger than the topic allows; 0 for the usual
+	batched bool   // in batches of one; see inBatches
+	chunk   int    // bytes of a chunk, for a letter that is larger than the topic allows; 0 for the default
 }
 
 func (k publisherKey) name(run string) string {
@@ -38,8 +38,8 @@ type publisher struct {
 	used     bool
 }
 
-// publisher returns a producer for l. The letters of the one before it on the same topic are confirmed by then, so that
-// the order stays.
+// publisher returns a producer for l. Before, it waits until the letters of the previous producer of the same topic are
+// confirmed, so that the order stays.
 func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema pulsar.Schema) (*publisher, error) {
 	keeper, err := r.t.keeper(topic, l, &r.report)
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	if schema != nil {
 		key.schema = l.Schema
 	}
-	key.batched = inBatches(l, schema) // a message of chunks has the schema, but does not say which version
+	key.batched = inBatches(l, schema)
 	if most > 0 && l.weight()+aside > most {
 		if key.batched || l.Size < 2 {
 			return nil, errTooLarge
@@ -65,7 +65,7 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 		key.chunk = (l.Size + 1) / 2 // the broker does not compare chunks with the topic's limit
 	}
 	if before, ok := r.users[topic]; ok && before != key {
-		if err := r.w.settle(ctx, 0); err != nil { // upstream's order is that of one producer
+		if err := r.w.settle(ctx, 0); err != nil { // upstream keeps the order of one producer only
 			return nil, err
 		}
 		if before.ledger != key.ledger || before.from != key.from {
@@ -79,7 +79,7 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	o := producerOptions(topic, schema, key.batched)
 	o.Name = key.name(r.j.run.ID)
 	if key.chunk > 0 {
-		// which could make one chunk of it
+		// compression could make one chunk of the letter
 		o.ChunkMaxMessageSize, o.CompressionType = uint(key.chunk), pulsar.NoCompression
 	}
 	if !publishing.InitialSubscription(&o, keeper) {
@@ -98,13 +98,13 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	return r.publishers[key], nil
 }
 
-// aside is the weight of a message beside its letter, at most: names and properties that upstream adds.
+// aside bounds the bytes that upstream adds to a letter: names and properties.
 const aside = 1 << 10
 
 var errTooLarge = errors.New(tooLarge)
 
-// refusal returns why a letter has to stay, if it has no publisher and will not have one unless its topic changes; ""
-// if the replay cannot go on.
+// refusal returns why a letter stays, if err means that it has no publisher and will not have one unless its topic
+// changes. It returns "" if the replay cannot go on.
 func (o *ReplayOptions) refusal(err error) string {
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -121,18 +121,18 @@ func (o *ReplayOptions) refusal(err error) string {
 	return ""
 }
 
-// mostBytes is how large a message the topic's policy allows; 0 if it does not say, or the admin API does not.
+// mostBytes returns the topic's maxMessageSize; 0 if it has none, or if the admin API does not say.
 func (r *replay) mostBytes(ctx context.Context, topic string) int {
 	most, known := r.limits[topic]
 	if !known && r.t.o.Admin.URL != "" {
-		_ = r.t.o.Admin.call(ctx, admin.Topic(topic)+"/maxMessageSize", &most) // which few may ask for
+		_ = r.t.o.Admin.call(ctx, admin.Topic(topic)+"/maxMessageSize", &most) // few roles may ask for it
 		r.limits[topic] = most
 	}
 	return most
 }
 
-// inBatches reports whether l is published in batches of one: only these say which version of the schema, and only
-// these can be empty.
+// inBatches reports whether l is published in a batch of one: only batches carry the version of a schema, and only in
+// batches can a payload be empty.
 func inBatches(l *Letter, schema pulsar.Schema) bool {
 	return l.Size <= publishing.Large && (schema != nil || l.Size == 0 && !l.Null)
 }
@@ -147,7 +147,7 @@ func producerOptions(topic string, schema pulsar.Schema, batched bool) pulsar.Pr
 func (t *Topic) newProducer(ctx context.Context, o pulsar.ProducerOptions,
 	encrypt *pulsar.ProducerEncryptionInfo) (pulsar.Producer, error) {
 	if encrypt != nil {
-		encryption := *encrypt // upstream writes to it
+		encryption := *encrypt // upstream modifies it
 		o.Encryption = &encryption
 		o.ChunkMaxMessageSize = publishing.SealedChunk
 	}
@@ -159,8 +159,8 @@ func (t *Topic) newProducer(ctx context.Context, o pulsar.ProducerOptions,
 	return producer, nil
 }
 
-// spread is how many partitions a topic had when the run came to it first, 0 if it is not partitioned. It stays so: a
-// key must not move, nor may a letter that is published again.
+// spread returns how many partitions a topic had when the run first published to it; 0 if it is not partitioned. The
+// number stays for the run: neither a key nor a letter that is published again may move to another partition.
 func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	if n, ok := r.j.spread[topic]; ok {
 		return n, nil
@@ -177,10 +177,10 @@ func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	return n, nil
 }
 
-// small is the weight up to which upstream finds out whether a message can be sent before SendAsync returns.
+// small is the weight up to which SendAsync returns only after upstream knows whether it can send the message.
 const small = 64 << 10
 
-// publish sends l. Whatever upstream cannot send is known before the next letter is sent.
+// publish sends l. If upstream cannot send it, the replay knows before it sends the next letter.
 func (r *replay) publish(ctx context.Context, p *publisher, l *Letter, schema pulsar.Schema, done func(error)) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -17,7 +17,7 @@ type PurgeOptions struct {
 	// that Import could not bring back are not purged: encrypted ones without keys, and those whose key or properties
 	// are not UTF-8. Required unless DryRun is set. With io.Discard all letters are deleted without a copy.
 	Export io.Writer
-	// DryRun changes nothing: the Report is that of a purge of the letters that Peek sees. Default: false.
+	// DryRun makes Purge change nothing: the Report is that of a purge of the letters that Peek sees. Default: false.
 	DryRun bool
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)
@@ -25,7 +25,7 @@ type PurgeOptions struct {
 
 // Purge acknowledges the letters that are on the subscription when it begins, without replaying them. The broker then
 // deletes the letters that no other subscription still needs. Purge stops at the first error. An interrupted purge may
-// have exported letters that are still there, the last of them in part.
+// have exported letters that it did not delete, and have written the last one only in part.
 func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	if o.DryRun {
 		return t.planPurge(ctx, o)
@@ -51,7 +51,7 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	err = t.purge(ctx, o, j, partitions, &report)
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	if creates != "" && report.Done == 0 { // else it would keep letters for nothing
+	if creates != "" && report.Done == 0 { // nothing was purged: the new subscription would only keep letters
 		err = errors.Join(err, t.unsubscribe(ctx))
 	}
 	return report, errors.Join(err, j.tidy(ctx))
@@ -123,7 +123,7 @@ func (t *Topic) planPurge(ctx context.Context, o PurgeOptions) (report Report, e
 	return report, nil
 }
 
-// unexportable is why w cannot have a letter, or "" if it can. Such a letter would be lost with a purge.
+// unexportable returns why a letter cannot be exported to w, or "" if it can. A purge would lose such a letter.
 func (t *Topic) unexportable(w io.Writer, l *Letter) string {
 	switch {
 	case w == io.Discard:

@@ -29,9 +29,9 @@ func (t *Topic) Peek(ctx context.Context, n int) iter.Seq2[Letter, error] {
 	}
 }
 
-// Letter returns the letter of an id. It reads from the letter's entry on, or all letters that Peek yields if that
-// finds none, as of a letter in chunks. ErrNoLetter says that Peek yields no such letter: it was replayed, purged or
-// deleted.
+// Letter returns the letter with an ID. It reads from the letter's entry on. If it does not find the letter there,
+// which happens with a letter in chunks, it reads all letters that Peek yields. ErrNoLetter says that Peek yields no
+// such letter: it was replayed, purged or deleted.
 func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 	partitions, err := t.partitions(ctx, t.o.Topic)
 	if err != nil {
@@ -43,7 +43,7 @@ func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 		max(partition, 0) >= len(partitions) {
 		return Letter{}, fmt.Errorf("%w: id %q of %s, want the ID of a Letter", ErrNoLetter, id, t.o.Topic)
 	}
-	partition = max(partition, 0) // clients write -1 for the partition of a topic that has none
+	partition = max(partition, 0) // clients write -1 for the partition of an unpartitioned topic
 	replayed, err := t.readJournal(ctx)
 	if err != nil {
 		return Letter{}, err
@@ -82,7 +82,7 @@ func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 	return Letter{}, fmt.Errorf("%w: letter %s of %s", ErrNoLetter, id, t.o.Topic)
 }
 
-// ignore returns err unless it is another one.
+// ignore returns err, or nil if err is the other error.
 func ignore(err, other error) error {
 	if errors.Is(err, other) {
 		return nil
@@ -90,8 +90,8 @@ func ignore(err, other error) error {
 	return err
 }
 
-// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number, which is 0 if w
-// fails. It reads the letters that Peek sees, and acknowledges none.
+// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number, or 0 if w fails. It
+// reads the letters that Peek sees, and acknowledges none.
 func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, err error) {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
@@ -157,16 +157,16 @@ func (t *Topic) read(ctx context.Context, visit func(*Letter) bool) error {
 	return nil
 }
 
-// tail reads a topic as far as it goes.
+// tail reads a topic to its end.
 type tail struct {
 	reader pulsar.Reader
 	quiet  time.Duration
-	at     position // of the message read last
+	at     position // of the last message that was read
 }
 
-// tail begins after from.
+// tail returns a tail that begins after from.
 func (t *Topic) tail(ctx context.Context, topic string, from pulsar.MessageID, queue int) (*tail, error) {
-	decryption := *t.o.Decryption // upstream writes to it
+	decryption := *t.o.Decryption // upstream modifies it
 	reader, err := within(ctx, func() (pulsar.Reader, error) {
 		return t.client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: from, Decryption: &decryption,
 			ReceiverQueueSize: queue, ExpireTimeOfIncompleteChunk: chunkPatience})
@@ -177,7 +177,7 @@ func (t *Topic) tail(ctx context.Context, topic string, from pulsar.MessageID, q
 	return &tail{reader, t.quiet, position{from.LedgerID(), from.EntryID(), max(from.BatchIdx(), 0)}}, nil
 }
 
-// last is where the topic ends now.
+// last returns the position of the topic's last message.
 func (r *tail) last(ctx context.Context) (position, error) {
 	id, err := within(ctx, r.reader.GetLastMessageID, nil)
 	if err != nil {
@@ -186,8 +186,8 @@ func (r *tail) last(ctx context.Context) (position, error) {
 	return positionOf(id), nil
 }
 
-// drain visits all messages that there are when it is called. It gives up on the last ones when nothing comes any more:
-// they can be chunks without an end.
+// drain visits all messages that the topic has when it is called. It gives up on the last ones when nothing comes any
+// more: they may be chunks of an incomplete message.
 func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) error {
 	last, err := r.last(ctx)
 	if err != nil {
@@ -202,7 +202,7 @@ func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) erro
 			return ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded):
 			patience--
-			if _, err := r.last(ctx); err != nil { // the broker is not there
+			if _, err := r.last(ctx); err != nil { // the broker is away
 				return err
 			}
 			continue

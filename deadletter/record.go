@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// run is a replay from its start to its end, over any number of processes.
+// run is a replay from its start to its end. Several processes may work on it, one after the other.
 type run struct {
 	ID      string              `json:"id"`
 	Started time.Time           `json:"started"`
-	Options json.RawMessage     `json:"options"` // those that decide about a letter
-	Ends    map[string]position `json:"ends"`    // of the partitions: nothing after these belongs to it
+	Options json.RawMessage     `json:"options"` // the options that decide about a letter
+	Ends    map[string]position `json:"ends"`    // by partition, the run's last position
 
-	// Tops are where the partitions ended when the run began, if that is elsewhere: it replays a limited number of
-	// letters.
+	// Tops are where the partitions ended when the run began. They are set if the run replays a limited number of
+	// letters, since Ends may be earlier then.
 	Tops map[string]position `json:"tops,omitempty"`
 }
 
 // record is one entry of the journal.
 type record struct {
-	Run    *run              `json:"run,omitempty"`    // begins, or goes on with a later end
-	Over   string            `json:"over,omitempty"`   // the run that is finished, or given up
-	Spread map[string]int    `json:"spread,omitempty"` // over how many partitions of a topic the run publishes
-	Stay   map[string][]stay `json:"stay,omitempty"`   // by partition: letters that are left, and stay so in this run
-	// by partition: the run's canary and its copies come after these
+	Run    *run              `json:"run,omitempty"`    // a run that begins
+	Over   string            `json:"over,omitempty"`   // ID of a run that is finished or was given up
+	Spread map[string]int    `json:"spread,omitempty"` // by topic: the number of partitions that the run publishes to
+	Stay   map[string][]stay `json:"stay,omitempty"`   // by partition: letters that this run must leave
+	// by partition: the canary and its copies come after these
 	Tails map[string]position `json:"tails,omitempty"`
 	Sent  int                 `json:"sent,omitempty"`  // letters of the canary
-	Sound bool                `json:"sound,omitempty"` // the canary was
-	Dead  bool                `json:"dead,omitempty"`  // the canary was: the run sends another
-	Done  map[string][]byte   `json:"done,omitempty"`  // bits of batches; none for a batch that is acknowledged
-	Clear bool                `json:"clear,omitempty"` // nothing before counts
+	Sound bool                `json:"sound,omitempty"` // the canary was processed
+	Dead  bool                `json:"dead,omitempty"`  // the canary died again: the run sends another
+	Done  map[string][]byte   `json:"done,omitempty"`  // by batch: bits of done letters; none once it is acknowledged
+	Clear bool                `json:"clear,omitempty"` // no earlier record counts
 }
 
 // state is the sum of the records.
@@ -90,19 +90,19 @@ func put[V any](m *map[string]V, key string, value V) {
 	(*m)[key] = value
 }
 
-// stay is letters that come one after the other and were left when the run came by.
+// stay is a range of letters that the run has left, and must leave if it is continued.
 type stay struct {
 	From position `json:"from"`
 	To   position `json:"to"`
 	Why  string   `json:"why"`
 }
 
-// after is the first of all that begins after a position.
+// after returns the index of the first range that begins after a position.
 func after(all []stay, p position) int {
 	return sort.Search(len(all), func(i int) bool { return p.before(all[i].From) })
 }
 
-// stays is why a letter was left when the run came by, or "" if it was not.
+// stays returns why the run has left a letter before, or "" if it has not.
 func (s *state) stays(l *Letter) string {
 	all := s.stay[partitionName(l.partition)]
 	if i := after(all, l.pos); i > 0 && !all[i-1].To.before(l.pos) {

@@ -11,8 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A letter that its topic refuses for good stays, and does not keep the letters after it from being replayed, or it is
-// published in another way.
+// A letter that its topic refuses for good is published in another way, or stays; the letters after it are replayed.
 func TestLetterThatItsTopicRefuses(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 20_000)
@@ -71,7 +70,7 @@ func TestLetterThatItsTopicRefuses(t *testing.T) {
 			}
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l[0])
 			schema := c.bad(b, l[1])
-			// a batch says the version of its schema
+			// a batch has the version of its schema
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Schema: schema}, 2, l[1])
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l[2])
 			d := b.open(tp.dlq)

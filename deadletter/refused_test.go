@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A replay that is refused leaves an earlier, unfinished one as it is, however often it is tried.
+// A refused replay leaves an earlier, unfinished one as it is, however often it is tried.
 func TestRefusedReplayKeepsTheUnfinishedRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -52,7 +52,7 @@ func TestRefusedReplayKeepsTheUnfinishedRun(t *testing.T) {
 	}
 }
 
-// What is refused leaves nothing behind: no subscription that keeps letters, and no journal.
+// A refused call leaves nothing behind: no subscription that keeps letters, and no journal.
 func TestRefusedCallsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	failing := strings.NewReader("no letter\n")
@@ -105,7 +105,7 @@ func (b *broker) noJournal(tp topics) {
 	}
 }
 
-// noRoom is a writer without room.
+// noRoom is a writer that fails as a full disk does.
 type noRoom struct{}
 
 func (noRoom) Write([]byte) (int, error) { return 0, io.ErrShortWrite }

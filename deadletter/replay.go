@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// Replay publishes letters again, and acknowledges each after the broker has confirmed it. It stops at the first error.
-// It replays the letters that are unacknowledged on the subscription when it begins; later ones are for the next
-// replay. It keeps the order of each partition and of each key.
+// Replay publishes letters again, and acknowledges each after the broker has confirmed the message. It stops at the
+// first error. It replays the letters that are unacknowledged on the subscription when it begins; later ones are for
+// the next replay. It keeps the order of each partition and of each key.
 //
-// Replay keeps all that the sender set: payload, null value, key, ordering key, event time, schema, and the properties,
-// including the origin and the trace context. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT, DEAD_LETTER_TIME,
-// DELAY_LEVEL and DELAY_TIME, sets RECONSUMETIMES to 0, and adds REPLAY_COUNT, REPLAY_RUN and REPLAY_TOPIC. Letters
-// that cannot be published like that are left out and reported.
+// Replay keeps everything that the sender set: payload, null value, key, ordering key, event time, schema and
+// properties, including the origin and the trace context. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT,
+// DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME, sets RECONSUMETIMES to 0, and adds REPLAY_COUNT, REPLAY_RUN and
+// REPLAY_TOPIC. Letters that cannot be published like that are left out and reported.
 //
 // If ctx is done, the process dies or the broker is lost, the next Replay with the same options continues the run, and
-// no letter is lost. It publishes again the letters that were published but not acknowledged, a few hundred at most. A
-// broker that deduplicates messages of the target topic drops these copies.
+// no letter is lost. It publishes once more the letters that were published but not acknowledged, a few hundred at
+// most. A broker that deduplicates messages of the target topic drops these copies.
 func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	o, err := t.checked(o)
 	if err != nil {
@@ -80,8 +80,8 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 	return r.j.tidy(ctx)
 }
 
-// undo ends a replay that has begun and published nothing, so that it does not stand in the way of the next one:
-// its own run, and the subscription if the replay has created it. An earlier run stays.
+// undo ends a replay that has begun and published nothing, so that it does not stand in the way of the next one. It
+// ends the replay's own run, and removes the subscription if the replay has created it. An earlier run stays.
 func (r *replay) undo(ctx context.Context, created bool) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
@@ -105,24 +105,24 @@ type replay struct {
 	o      ReplayOptions
 	j      *journal
 	w      *walk
-	begun  *run // by this call; nil if it goes on with an earlier one
+	begun  *run // the run that this call began; nil if it continues an earlier one
 	report Report
 
 	publishers map[publisherKey]*publisher
-	users      map[string]publisherKey // of a topic: who published last
-	refused    map[string]error        // why no producer could be made, by topic and version of the schema
-	limits     map[string]int          // of topics: bytes of a message
-	// to be noted before anything is published: letters were left that may not be next time
+	users      map[string]publisherKey // by topic, the producer that published last
+	refused    map[string]error        // by topic and schema version, why no producer could be made
+	limits     map[string]int          // by topic, the largest message in bytes
+	// letters that were left for a reason that may not hold next time: noted before the next letter is published
 	stay    []stay
-	leaves  bool // the last letter was the last of these
+	leaves  bool // the previous letter was the last one in stay
 	pacer   pacer
 	sent    int
-	dropped atomic.Int64 // as duplicates, by the broker
+	dropped atomic.Int64 // messages that the broker dropped as duplicates
 	canary  *canary
-	names   sync.Map // of letters of the canary, by the ids that their copies say that they came from
+	names   sync.Map // IDs of the canary's letters, by the origin IDs that their copies may have
 }
 
-// begin goes on with the run that the journal has, or begins one.
+// begin continues the run that the journal has, or begins one.
 func (r *replay) begin(ctx context.Context, partitions []string) error {
 	var err error
 	r.o, err = r.t.directed(ctx, r.o, r.j.run)
@@ -161,7 +161,8 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	return nil
 }
 
-// nth is where the nth letter of a partition is that can be replayed, and how many are missing.
+// nth returns the position of a partition's nth letter that can be replayed. If there are fewer, it returns the last
+// one's position and how many are missing.
 func (r *replay) nth(ctx context.Context, i int, partition string, end position, n int) (position, int, error) {
 	at := position{-1, -1, 0}
 	end, queue, err := r.t.shorten(ctx, partition, end)
@@ -195,7 +196,7 @@ func (r *replay) nth(ctx context.Context, i int, partition string, end position,
 }
 
 func (r *replay) source(i int, partition string, end position, queue int) *source {
-	if r.o.Rate > 0 { // chunks must not wait too long here
+	if r.o.Rate > 0 { // chunks must not wait too long in the receiver queue
 		queue = int(min(max(r.o.Rate*60, 1), float64(queue)))
 	}
 	return r.t.source(i, partition, end, queue)
@@ -203,7 +204,7 @@ func (r *replay) source(i int, partition string, end position, queue int) *sourc
 
 func (r *replay) partition(ctx context.Context, i int, partition string) error {
 	end, ok := r.j.run.Ends[partitionName(i)]
-	if !ok { // a partition that is newer than the run
+	if !ok { // the partition was added after the run had begun
 		return nil
 	}
 	end, queue, err := r.t.shorten(ctx, partition, end)
@@ -215,7 +216,7 @@ func (r *replay) partition(ctx context.Context, i int, partition string) error {
 	return r.w.through(ctx, r.source(i, partition, end, queue))
 }
 
-// pace is called before each letter: it returns how long to wait.
+// pace is called before each letter, and returns how long the letter has to wait.
 func (r *replay) pace(ctx context.Context) (time.Duration, error) {
 	if r.o.Canary > 0 && r.sent >= r.o.Canary && !r.j.sound {
 		if err := r.w.rest(ctx); err != nil {
@@ -233,7 +234,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	if err != nil || left == unchosen {
 		return left, err
 	}
-	if why := r.j.stays(l); why != "" { // others that came after it may be published
+	if why := r.j.stays(l); why != "" { // later letters may be published already
 		r.leaves = false
 		return why, nil
 	}
@@ -281,8 +282,8 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	return "", r.publish(ctx, p, out, schema, done)
 }
 
-// leave remembers a letter that may not be left the next time. If it was published after those that follow it, a broker
-// that deduplicates would drop it.
+// leave remembers a letter that is left for a reason that may not hold next time, so that this run does not publish it
+// later: after the letters that follow it, a broker that deduplicates would drop it.
 func (r *replay) leave(why string, l *Letter) {
 	switch last := len(r.stay) - 1; {
 	case !slices.Contains(curable, why):

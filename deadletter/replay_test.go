@@ -46,7 +46,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Whatever the sender set comes back.
+// A replayed message has everything that its sender set.
 func TestReplayKeepsTheMessage(t *testing.T) {
 	b := newBroker(t)
 	for name, change := range map[string]func(*pulsar.ProducerMessage){
@@ -55,7 +55,7 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 		"not UTF-8":    func(m *pulsar.ProducerMessage) { m.Key, m.Properties["p"] = "\xff\xfe", "\x80" },
 		"event time":   func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(1234567890123) },
 		"before 1970":  func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(-5000) },
-		// as such a time is read and written
+		// a time.Time that is read back as it was written
 		"after 2262": func(m *pulsar.ProducerMessage) { m.EventTime = time.Unix(0, math.MinInt64+1e15) },
 		"null":       func(m *pulsar.ProducerMessage) { m.Payload, m.Key = nil, "k" },
 		"empty":      func(m *pulsar.ProducerMessage) { m.Payload = []byte{} },
@@ -111,7 +111,7 @@ func TestChunks(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-// A broker that sends nothing for a while has not come to the end.
+// A replay goes on after the broker has sent nothing for a while.
 func TestAStallIsNotTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
@@ -127,7 +127,7 @@ func TestAStallIsNotTheEnd(t *testing.T) {
 	require.Equal(t, 20, report.Done)
 }
 
-// The message of an edited letter has the new payload and says who edited it; the others of its batch stay.
+// The message of an edited letter has the new payload and names who edited it. The other letters of its batch stay.
 func TestReplayOfEditedLetterHasTheNewPayload(t *testing.T) {
 	b := newBroker(t)
 	for name, batch := range map[string]int{"alone": 1, "batch": 4} {

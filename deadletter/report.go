@@ -21,17 +21,17 @@ type Report struct {
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// letters that the filter chooses and that stay in the dead letter topic
 	Left []Left `json:"left,omitempty"`
-	// letters, up to 10,000, that the filter chooses and that came too late for the replay
+	// letters that the filter chooses and that came too late for the replay, counted up to 10,000
 	Arrived int      `json:"arrived,omitempty"`
-	Targets []Target `json:"targets,omitempty"` // where they go
-	// Namespaces are those of the letters that were left out since ReplayOptions.Namespaces does not allow theirs, with
-	// the number of letters. Of more than ten the others are counted as "".
+	Targets []Target `json:"targets,omitempty"` // topics that letters go to
+	// Namespaces are the namespaces that ReplayOptions.Namespaces does not allow, each with the number of letters that
+	// were left out. If there are more than ten, the others are counted as "".
 	Namespaces map[string]int `json:"namespaces,omitempty"`
 
 	// in a dry run: the durable subscription that would be created; needs an admin API
 	Creates string `json:"creates,omitempty"`
 
-	noRetry Target // the first retry topic that is missing, and how many letters are for one that is
+	noRetry Target // the first missing retry topic, with the number of letters for all missing ones
 }
 
 // Left counts letters that stay in the dead letter topic for one reason.
@@ -49,14 +49,14 @@ type Target struct {
 	Subscriptions []string `json:"subscriptions,omitempty"`
 	Origins       []string `json:"origins,omitempty"` // the subscriptions that the letters died on
 
-	// Consumers are the connected consumers of each subscription, 0 if none would receive the messages now. It is nil
-	// without the admin API or if that does not say.
+	// Consumers is the number of connected consumers of each subscription; 0 means that none would receive the messages
+	// now. It is nil without the admin API, or if that does not say.
 	Consumers map[string]int `json:"consumers,omitempty"`
 }
 
 const maxNamed = 10
 
-// unchosen is why a letter is left that the filter does not choose: nothing to report.
+// unchosen is the reason of a letter that the filter does not choose. It is not reported.
 const unchosen = "not chosen"
 
 func (r *Report) leave(why string, l *Letter) {
@@ -104,7 +104,7 @@ func (r *Report) wantsRetry(topic string) {
 	}
 }
 
-// missed is an error if letters were left that another command would replay.
+// missed returns an error if letters were left that other options would replay.
 func (r *Report) missed() error {
 	var errs []error
 	if len(r.Namespaces) > 0 {

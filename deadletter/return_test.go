@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// A letter is left because its topic is gone. The topic appears during the run, which is interrupted and goes on: what
-// would be published before letters that were published is still left, since a broker that deduplicates would drop it.
+// A letter is left because its topic is gone. The topic is created during the run, which is interrupted and continued.
+// The letter is still left: later letters were published, so that a broker that deduplicates would drop it.
 func TestGoneTopicComesBack(t *testing.T) {
 	t.Parallel()
 	b := real(t)
@@ -52,7 +52,7 @@ func TestGoneTopicComesBack(t *testing.T) {
 	require.Equal(t, 2, left+len(b.receive(gone)), "%d are left", left)
 }
 
-// The target is deleted during a replay, and made again by the replay's own producer: with a subscription.
+// The target is deleted during a replay. The replay's own producer creates it again, with a subscription.
 func TestTargetDeletedDuringReplay(t *testing.T) {
 	if race.Enabled {
 		t.Skip("pulsar-client-go has a data race between sending and reconnecting")
@@ -73,7 +73,7 @@ func TestTargetDeletedDuringReplay(t *testing.T) {
 	require.Equal(t, n-deleted, b.backlog(tp.retry, sub))
 }
 
-// The cursor of a subscription has the name that Java's URLEncoder makes of it, which is not Go's.
+// The cursor of a subscription has the name that Java's URLEncoder makes, which differs from Go's.
 func TestCursorNames(t *testing.T) {
 	t.Parallel()
 	b := real(t)
@@ -89,8 +89,8 @@ func TestCursorNames(t *testing.T) {
 	}
 }
 
-// A replay dies after it left a letter that it cannot read, while letters before that are published but not
-// acknowledged. With deduplication nothing comes twice, and only that letter is left.
+// A replay dies after it left a letter that it cannot decrypt, while letters before that are published but not
+// acknowledged. With deduplication no letter is published twice, and only that letter is left.
 func TestDiesAfterAnUnreadableLetter(t *testing.T) {
 	t.Parallel()
 	b := real(t)

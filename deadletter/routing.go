@@ -20,16 +20,15 @@ type Routing string
 
 // Values of Routing. The hashes of the clients agree on most ASCII keys, and on few other keys.
 const (
-	// SamePartition is the partition that the letter came from. If the letter does not name it, or goes to another
-	// topic, it is the partition of JavaStringHash.
+	// SamePartition chooses the partition that the letter came from. If the letter does not name that partition, or
+	// goes to another topic, it chooses the partition of JavaStringHash.
 	SamePartition Routing = ""
 	// JavaStringHash is the default of producers of the Java client: String.hashCode() & 0x7fffffff.
 	JavaStringHash Routing = "java"
 	// Murmur3Hash is the hash of producers of the Java client and of pulsar-client-go with their hashing scheme
 	// Murmur3_32Hash.
 	Murmur3Hash Routing = "murmur3"
-	// GoStringHash is the default of producers of pulsar-client-go: the hash of the key's UTF-8 bytes, all 32 bits of
-	// it.
+	// GoStringHash is the default of producers of pulsar-client-go: all 32 bits of the hash of the key's UTF-8 bytes.
 	GoStringHash Routing = "go"
 )
 
@@ -40,13 +39,13 @@ func (r Routing) check() error {
 	return nil
 }
 
-// partition is the one of n that l goes to in a topic.
+// partition returns the number of the partition, of n, that l goes to in a topic.
 func (r Routing) partition(l *Letter, topic string, n int) int {
 	if p := l.cameFrom(); r == SamePartition && p >= 0 && p < n && topic == topicname.Full(l.Origin) {
 		return p
 	}
 	key := l.OrderingKey
-	if key == "" || r != GoStringHash && l.Key != "" { // only Go's producers prefer it
+	if key == "" || r != GoStringHash && l.Key != "" { // only Go's producers prefer the ordering key
 		key = l.Key
 	}
 	if key == "" {
@@ -71,7 +70,7 @@ func (r Routing) partition(l *Letter, topic string, n int) int {
 	return int(h % uint32(n))
 }
 
-// cameFrom is the partition of its origin that l was in, or -1 if it does not say.
+// cameFrom returns the partition of its origin that l was in, or -1 if it does not say.
 func (l *Letter) cameFrom() int {
 	for _, property := range []string{pulsar.SysPropertyRealTopic, reconsume.PropertyOriginTopic} {
 		name := l.Properties[property]

@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// partitionsOf tells the partition of a topic that each letter is in now, by its number.
+// partitionsOf returns, by the letter's number, the partition of a topic that each letter is in.
 func (b *broker) partitionsOf(topic string, n int) map[string]int {
 	all := map[string]int{}
 	for i := range n {
@@ -22,7 +22,7 @@ func (b *broker) partitionsOf(topic string, n int) map[string]int {
 	return all
 }
 
-// A letter that says in which partition it was goes there again, whatever its producers make of a key.
+// A letter that names the partition it was in goes there again, whichever hash its producers use.
 func TestReplayToTheSamePartition(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -50,8 +50,8 @@ func TestReplayToTheSamePartition(t *testing.T) {
 	require.Equal(t, want, b.partitionsOf(tp.origin, 3))
 }
 
-// A letter that does not say it, or says one that there is not, goes where Java's producers put its key; or as the
-// replay is told.
+// A letter that names no partition, or one that does not exist, goes to the partition that Java's producers would
+// choose for its key, or to that of ReplayOptions.Routing.
 func TestReplayRoutesKeys(t *testing.T) {
 	t.Parallel()
 	keys := []string{"customer-7", "Schlüssel", "日本語", "a", "polygenelubricants"}

@@ -9,13 +9,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// schemaTypes are the protocol's numbers. Those of key and value, and of native Protobuf, are missing: the admin API
-// does not return their definitions as they were, and upstream cannot write the keys of the first.
+// schemaTypes are the names of the protocol's numbers. Key/value and native Protobuf schemas are missing: the admin API
+// does not return their definitions as they were, and upstream cannot write the keys of key/value messages.
 var schemaTypes = []string{"NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32", "INT64",
 	"FLOAT", "DOUBLE",
 	"DATE", "TIME", "TIMESTAMP", "", "INSTANT", "LOCAL_DATE", "LOCAL_TIME", "LOCAL_DATE_TIME"}
 
-// rawSchema is the schema for a producer, or nil if there is no way to have the same.
+// rawSchema returns a schema for a producer, or nil if the same schema cannot be made.
 func rawSchema(s *admin.Schema) pulsar.Schema {
 	number := slices.Index(schemaTypes, s.Type)
 	if number < 1 {

@@ -22,10 +22,10 @@ import (
 // site is where a service works: what its namespaces allow, how many replicas it has, and whether another service
 // publishes its messages.
 type site struct {
-	topics   map[string]any // which topics the namespaces let the broker create
+	topics   map[string]any // the namespaces' policy of topics that the broker creates on use
 	apart    bool           // letters have a namespace of their own
 	replicas int
-	chained  bool // messages are those that another service forwards, with the properties of its retries and replays
+	chained  bool // another service forwards the messages, with the properties of its retries and replays
 }
 
 // A service with retries, dead letters and a log of attempts works wherever it is: each message is retried, fails,
@@ -98,7 +98,7 @@ func (s site) works(t *testing.T, b *broker) {
 		}
 		return len(died) == n
 	}, time.Minute, 500*time.Millisecond)
-	doubles := len(dead) - n // of a slow broker: another consumer got a message before its letter was confirmed
+	doubles := len(dead) - n // on a slow broker, another consumer may get a message before its letter is confirmed
 	for _, l := range dead {
 		if doubles > 0 && slices.ContainsFunc(dead, func(other deadletter.Letter) bool {
 			return other.ID != l.ID && string(other.Payload) == string(l.Payload) && other.Reason == "no stock"
@@ -143,7 +143,7 @@ func (s site) works(t *testing.T, b *broker) {
 	b.noJournal(tp)
 }
 
-// setNamespace has topics in a new namespace. The broker in process has but one.
+// setNamespace puts topics into a new namespace. The broker in this process has only one namespace.
 func (s site) setNamespace(b *broker) {
 	if b.inProcess == nil {
 		b.creates(s.topics)
@@ -155,7 +155,7 @@ func (s site) names(b *broker) topics {
 	return topics{name, name + "-" + sub + "-RETRY", name + "-" + sub + "-DLQ"}
 }
 
-// forwarded are messages as another service forwards them, after its own retries and replays.
+// forwarded returns messages as another service forwards them, after its own retries and replays.
 func (s site) forwarded(b *broker, msgs []*pulsar.ProducerMessage) (all []*pulsar.ProducerMessage) {
 	ctx := waittest.Context(b.t)
 	first := b.topics(0)
@@ -186,7 +186,7 @@ func (s site) forwarded(b *broker, msgs []*pulsar.ProducerMessage) (all []*pulsa
 	return all
 }
 
-// shop handles messages: until it opens each one is retried once, and fails then.
+// shop handles messages: until it opens, each message is retried once and then fails.
 type shop struct {
 	t    *testing.T
 	want int

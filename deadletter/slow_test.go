@@ -20,11 +20,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 )
 
-// far is a broker whose answers take so long: half of it on the way there, half on the way back.
+// far returns the URLs of a broker that is the given round trip away: half of the time goes into each direction.
 func (b *broker) far(roundTrip time.Duration) (url, adminURL string) {
 	target := strings.TrimPrefix(b.url, "pulsar://")
 	wire := wiretest.New(b.t, target, roundTrip)
-	// Clients look topics up by HTTP, where the broker's address is replaced.
+	// clients look topics up by HTTP, and web replaces the broker's address in the answers
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(roundTrip)
 		req, err := http.NewRequestWithContext(r.Context(), r.Method, b.admin+r.URL.String(), r.Body)
@@ -46,8 +46,8 @@ func (b *broker) far(roundTrip time.Duration) (url, adminURL string) {
 	return web.URL, web.URL
 }
 
-// A broker that is far away: letters that are stored one by one, and in batches. DEADLETTER_FAR says how many letters;
-// 50,000 were so.
+// The broker is far away, and letters are stored one by one or in batches. DEADLETTER_FAR is the number of letters; a
+// run with 50,000 has passed.
 func TestFarBroker(t *testing.T) {
 	b := real(t)
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("DEADLETTER_FAR"), "2000"))

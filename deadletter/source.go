@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// messages that wait here if their size is not known; the broker's first answer has as many batches
+	// receiver queue for messages of unknown size; the broker's first answer has as many batches
 	queueSize    = 50
-	maxQueueSize = 300 // messages that wait here if they are small
-	// upstream acknowledges chunks whose message is not complete by then: far longer than any wait here
+	maxQueueSize = 300 // receiver queue for small messages
+	// after this, upstream acknowledges the chunks of an incomplete message: far longer than any wait of this package
 	chunkPatience = 10 * time.Minute
-	lockPatience  = 5 * time.Second // until another consumer is one in use, and not left by a crash
-	ackPatience   = time.Minute     // for a confirmation, or an acknowledgement, also while the broker is away
+	lockPatience  = 5 * time.Second // after this, another consumer is in use, and not left by a crash
+	ackPatience   = time.Minute     // for a confirmation or an acknowledgement, also while the broker is away
 )
 
-// source gives the letters of a partition that the subscription has not acknowledged, each once, in order.
+// source returns the letters of a partition that the subscription has not acknowledged, each once, in order.
 type source struct {
 	t         *Topic
 	partition string
@@ -28,11 +28,11 @@ type source struct {
 	queue     int
 	last, end position
 	consumer  pulsar.Consumer // the only one of the subscription, or nil
-	heard     time.Time       // when it last gave anything
-	silences  int             // consumers that gave nothing new, one after the other
+	heard     time.Time       // when the consumer last returned a message
+	silences  int             // number of consumers in a row that returned nothing new
 }
 
-// end is where a partition ends now.
+// end returns the end of a partition.
 func (t *Topic) end(ctx context.Context, partition string) (position, error) {
 	tail, err := t.tail(ctx, partition, pulsar.LatestMessageID(), queueSize)
 	if err != nil {
@@ -40,14 +40,14 @@ func (t *Topic) end(ctx context.Context, partition string) (position, error) {
 	}
 	defer tail.reader.Close()
 	end, err := tail.last(ctx)
-	if end.Entry >= 0 { // else there is nothing to wait for
+	if end.Entry >= 0 { // not empty
 		end.Index = math.MaxInt32 // the whole batch
 	}
 	return end, err
 }
 
-// shorten returns the end that the admin API knows of: without it the last letters are waited for though they may be
-// acknowledged. And how many messages may wait.
+// shorten returns the last letter before end that the admin API does not know as acknowledged, and the size of the
+// receiver queue. Without an admin API the source waits for the last letters even if they are acknowledged.
 func (t *Topic) shorten(ctx context.Context, partition string, end position) (position, int, error) {
 	done, err := t.acknowledged(ctx, partition, t.o.Subscription)
 	if err != nil {
@@ -62,7 +62,7 @@ func (t *Topic) source(index int, partition string, end position, queue int) *so
 
 // subscribe returns the only consumer of the subscription, on a partition or on all of them.
 func (t *Topic) subscribe(ctx context.Context, topic string, queue int) (pulsar.Consumer, error) {
-	decryption := *t.o.Decryption // upstream writes to it
+	decryption := *t.o.Decryption // upstream modifies it
 	consumer, err := insist(ctx, lockPatience, func() (pulsar.Consumer, error) {
 		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: t.o.Subscription,
 			Type:                        pulsar.Exclusive,
@@ -79,7 +79,7 @@ func (t *Topic) subscribe(ctx context.Context, topic string, queue int) (pulsar.
 	return consumer, nil
 }
 
-// unsubscribe removes the subscription, which no longer keeps letters then.
+// unsubscribe removes the subscription, so that it no longer keeps letters.
 func (t *Topic) unsubscribe(ctx context.Context) error {
 	consumer, err := t.subscribe(ctx, t.o.Topic, 1)
 	if err != nil {
@@ -105,8 +105,8 @@ func (s *source) close() {
 	}
 }
 
-// next returns nil if there is none within wait, and io.EOF after the last. A letter that the broker sends again is not
-// returned again.
+// next returns the next letter, nil if none comes within wait, and io.EOF after the last one. It skips letters that the
+// broker sends again.
 func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) {
 	if !s.last.before(s.end) {
 		return nil, io.EOF
@@ -144,12 +144,14 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 	}
 }
 
-// maxSilences is how many consumers have to give nothing before the end is believed, against the admin API.
+// maxSilences is how many consumers must return nothing before the source believes that it is at the end although the
+// admin API says that letters are missing.
 const maxSilences = 5
 
-// silent is called when no letter came and none is under way. It waits longer with each consumer, since a large letter
-// takes time. Then it may be the end: the last letters are acknowledged already, or are chunks without an end. Or the
-// broker has stalled, which another consumer ends. silent returns the last entry that should have come, if any.
+// silent is called when no letter came and none is under way. After a time that grows with each consumer, since a large
+// letter takes time, it decides between two cases. Either this is the end: the last letters are acknowledged already,
+// or are chunks of an incomplete message. Or the broker has stalled, which a new consumer ends. silent returns the last
+// entry that should have come, if any.
 func (s *source) silent(ctx context.Context) (missing position, err error) {
 	if s.consumer == nil || time.Since(s.heard) < time.Duration(s.silences+1)*s.t.quiet {
 		return missing, nil

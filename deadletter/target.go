@@ -18,8 +18,8 @@ import (
 // maxTargets bounds the producers, and the harm that letters with made-up properties can do.
 const maxTargets = 100
 
-// directed decides whether a replay to the retry topic goes to that of the dead letter topic, or to that which each
-// letter names. A run that is not over stays as it was decided.
+// directed decides whether a replay to the retry topic goes to the retry topic of the dead letter topic, or to the one
+// that each letter names. An unfinished run keeps its decision.
 func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) (ReplayOptions, error) {
 	if !o.ownRetry || t.o.Admin.URL == "" {
 		return o, nil
@@ -39,8 +39,8 @@ func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) 
 	return o, err
 }
 
-// back is where a letter goes back to: its origin, or the default retry topic of it. Any publisher can forge a letter's
-// properties, so it stays in the namespaces that are allowed. Or back says why there is no such topic.
+// back returns the topic that a letter goes back to, its origin or the default retry topic of its origin, or why there
+// is none. Any publisher can forge a letter's properties, so the topic must be in an allowed namespace.
 func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string) {
 	if !o.ToOrigin && (l.Origin == "" || l.Subscription == "") {
 		r.wantsRetry(t.retryTopic())
@@ -60,7 +60,7 @@ func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string
 	case name != namespace(t.o.Topic) && !slices.Contains(o.Namespaces, name):
 		r.foreign(name)
 		return "", "came from another namespace"
-	case namespace(topic) != name: // a subscription's name has a slash
+	case namespace(topic) != name: // the subscription's name has a slash
 		return "", "has an origin that is no topic name"
 	case t.reserved(origin) || t.reserved(topic):
 		return "", "came from this topic, or from a journal"
@@ -70,7 +70,7 @@ func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string
 	return topic, ""
 }
 
-// topicFor is the topic that a letter goes to, or why there is none. Nothing is created.
+// topicFor returns the topic that a letter goes to, or why there is none. It creates nothing.
 func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Report) (topic, left string, err error) {
 	topic = o.Topic
 	if topic == "" {
@@ -110,7 +110,7 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 	return topic, "", nil
 }
 
-// isNoName reports whether the admin API cannot even be asked for a topic of a name, such as one with a NUL, or of
+// isNoName reports whether the admin API refuses the name of a topic itself, such as a name with a NUL or with
 // thousands of characters.
 func isNoName(err error) bool {
 	return slices.ContainsFunc([]int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusPreconditionFailed,
@@ -118,7 +118,7 @@ func isNoName(err error) bool {
 		func(status int) bool { return admin.HasStatus(err, status) })
 }
 
-// reserved are the dead letter topic and journals: nothing is replayed there.
+// reserved reports whether a topic is the dead letter topic or a journal: nothing is replayed there.
 func (t *Topic) reserved(topic string) bool {
 	topic = topicname.Base(topic)
 	return topic == t.o.Topic || topic == t.journalTopic() ||
@@ -132,13 +132,13 @@ func isInternal(topic string) bool {
 		strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)
 }
 
-// keeper is the subscription of a topic that is created with it, should it be deleted during the replay, and in any
-// case where the admin API cannot say whether one exists; "" for none.
+// keeper returns the subscription that the producer creates: together with the topic if that is deleted during the
+// replay, and always if there is no admin API to say whether a subscription exists. It returns "" for none.
 func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	names := r.target(topic).Subscriptions
 	switch {
 	case len(names) > 0 && !slices.Contains(names, l.Subscription):
-		return "", nil // another may be a reader's, which does not last
+		return "", nil // another one of names may be a reader's, which does not last
 	case l.Subscription == "":
 		return "", fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin "+
 			"API to ask", ErrNoSubscription, l.ID, topic)
@@ -146,11 +146,11 @@ func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	return l.Subscription, nil
 }
 
-// refuse is why a letter is left, if it is; else the schema that it is published with.
+// refuse returns why a letter is left, or else the schema that it is published with.
 func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left string, schema pulsar.Schema,
 	err error) {
 	switch {
-	case !o.Filter.Match(l), o.Edit != nil && l.ID != o.Filter.IDs[0]: // the others of its batch
+	case !o.Filter.Match(l), o.Edit != nil && l.ID != o.Filter.IDs[0]: // other letters of the edited one's batch
 		return unchosen, nil, nil
 	case l.Replays >= o.MaxReplays:
 		return fmt.Sprintf("was replayed %d times and more", o.MaxReplays), nil, nil
@@ -164,7 +164,7 @@ func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left s
 	return t.schemaOf(ctx, l)
 }
 
-// schemaOf is the schema that a letter is published with, or nil for none, or why that cannot be.
+// schemaOf returns the schema that a letter is published with, or nil for none, or why the letter cannot be published.
 func (t *Topic) schemaOf(ctx context.Context, l *Letter) (left string, schema pulsar.Schema, err error) {
 	switch {
 	case l.Schema == "":

@@ -34,22 +34,22 @@ const defaultSubscription = "redelivery"
 
 // Errors of this package, for errors.Is.
 var (
-	// ErrNoTopic says that the topic does not exist. It is not created. Without Options.Admin this cannot be checked,
+	// ErrNoTopic says that the topic does not exist, and was not created. Without Options.Admin this cannot be checked,
 	// and the broker may create the topic.
 	ErrNoTopic = errors.New("deadletter: no such topic")
 	// ErrNoLetter says that the topic has no such letter, or that it was replayed or purged.
 	ErrNoLetter = errors.New("deadletter: no such letter")
 	// ErrBusy says that another Replay or Purge of the same subscription is under way.
 	ErrBusy = errors.New("deadletter: another replay or purge is under way")
-	// ErrUnfinished says that an earlier Replay with other options is not finished. UnfinishedError has these, and
-	// ReplayOptions.New begins another.
+	// ErrUnfinished says that an earlier Replay with other options is not finished. UnfinishedError has these options,
+	// and ReplayOptions.New begins another Replay.
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
 	// ErrNoSubscription says that the target topic has no subscription, so the broker would delete replayed messages
 	// unread.
 	ErrNoSubscription = errors.New("deadletter: no subscription would get the messages")
-	// ErrOtherNamespace says that letters were left out since they came from a namespace that is neither that of the
-	// dead letter topic nor in ReplayOptions.Namespaces. The others were replayed. Report.Namespaces has the namespaces
-	// and how many letters each has.
+	// ErrOtherNamespace says that letters were left out because they came from a namespace that is neither that of the
+	// dead letter topic nor in ReplayOptions.Namespaces. The other letters were replayed. Report.Namespaces has these
+	// namespaces, each with the number of its letters.
 	ErrOtherNamespace = errors.New("deadletter: letters were left out that came from other namespaces")
 	// ErrNotSubscribed says that Unsubscribe found no Options.Subscription on the topic.
 	ErrNotSubscribed = errors.New("deadletter: not subscribed")
@@ -68,15 +68,15 @@ var (
 
 // Options configures a Topic.
 type Options struct {
-	// Topic is the dead letter topic, including all its partitions. Required.
+	// Topic is the dead letter topic, with all its partitions. Required.
 	Topic string
 	// Subscription is the durable subscription that Replay and Purge use. They create it at the earliest stored letter,
 	// and must be its only consumer. Default: "redelivery".
 	Subscription string
 	// AnyTopic lets Replay and Purge use a topic that does not look like a dead letter topic: its name does not end in
 	// -DLQ and none of its first letters says where it came from or why it died, or its name ends in -RETRY. On an
-	// application's topic, Subscription would make the broker store every message. Default: false, the error is
-	// ErrNotDeadLetters.
+	// application's topic, Subscription would make the broker store every message. Default: false, which makes such a
+	// topic the error ErrNotDeadLetters.
 	AnyTopic bool
 	// Admin is the broker's admin API. Default: none. Without it, letters with a schema are not replayed, a canary is
 	// an error, and Peek, Groups and Export see all letters that the topic stores, replayed or not.
@@ -103,7 +103,7 @@ type Topic struct {
 	client  pulsar.Client
 	o       Options
 	schemas *admin.Schemas
-	quiet   time.Duration // how long nothing may come before the end of the letters is believed
+	quiet   time.Duration // silence after which the letters seem to be at their end
 }
 
 // Open returns the dead letter topic that o names. It does not connect: an error says which option is wrong. With an
@@ -136,7 +136,7 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 			ErrUnopenable, o.Topic)
 	}
 	o.Subscription = cmp.Or(o.Subscription, defaultSubscription)
-	// A letter that cannot be read is handed over as it is. Upstream would ask for it again and again.
+	// A letter that cannot be decrypted is returned as it is. By default, upstream would ask for it again and again.
 	decryption := pulsar.MessageDecryptionInfo{}
 	if o.Decryption != nil {
 		decryption = *o.Decryption
@@ -148,13 +148,13 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 	return t, nil
 }
 
-// namespace is the tenant and namespace of a full name.
+// namespace returns the tenant and namespace of a full name.
 func namespace(topic string) string {
 	_, rest, _ := strings.Cut(topic, "://")
 	return rest[:max(strings.LastIndex(rest, "/"), 0)]
 }
 
-// subscriptions are those of a topic; without an admin API none are known.
+// subscriptions returns the subscriptions of a topic, or none without an admin API.
 func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, error) {
 	if t.o.Admin.URL == "" {
 		return nil, nil
@@ -168,8 +168,8 @@ func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, erro
 	return names, err
 }
 
-// consumers are how many consumers the subscriptions of a topic have, all partitions together, or nil if the admin API
-// does not say.
+// consumers returns how many consumers each subscription of a topic has on all partitions together, or nil if the admin
+// API does not say.
 func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
 	if t.o.Admin.URL == "" {
 		return nil
@@ -201,8 +201,8 @@ func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
 	return all
 }
 
-// partitions are the topics that a partitioned topic is made of, or the topic alone. Asking the broker would create the
-// topic, so the admin API, if given, is asked first whether it exists.
+// partitions returns the partitions of a partitioned topic, or else the topic alone. The broker may create a topic when
+// it is asked for partitions, so partitions first asks the admin API, if there is one, whether the topic exists.
 func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) {
 	if _, err := t.subscriptions(ctx, topic); err != nil {
 		return nil, err
@@ -237,8 +237,8 @@ func within[T any](ctx context.Context, create func() (T, error), drop func(T)) 
 	}
 }
 
-// insist tries again while the broker says that the name is in use: after a crash it may not know yet that
-// its user is gone.
+// insist calls create again while the broker says that the name is in use: the broker may not have noticed yet that the
+// previous user has crashed.
 func insist[T any](ctx context.Context, patience time.Duration, create func() (T, error), drop func(T)) (T, error) {
 	for begin := time.Now(); ; {
 		made, err := within(ctx, create, drop)

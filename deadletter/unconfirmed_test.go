@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A broker does not answer a message that is larger than its topic allows: the error says which that may be.
+// A broker does not answer a message that is larger than its topic allows: the error names the largest letter.
 func TestUnconfirmed(t *testing.T) {
 	const why = "; a topic gives no answer to a message beyond its maxMessageSize"
 	synctest.Test(t, func(t *testing.T) {

@@ -59,7 +59,7 @@ func TestReplayThatPublishedNothing(t *testing.T) {
 	}
 }
 
-// A replay that had nothing to publish does not either.
+// A replay that had nothing to publish leaves nothing behind either.
 func TestReplayOfNothing(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

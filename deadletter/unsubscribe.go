@@ -9,11 +9,11 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Unsubscribe removes Options.Subscription, so that it no longer keeps letters: the broker deletes those that no other
-// subscription needs, and later ones too if there is no other subscription. An unfinished replay cannot be continued,
-// and a later Replay or Purge begins again with all letters that the topic stores, also those that were replayed. On a
-// topic whose name does not end in -DLQ, a subscription other than the default one can be removed only with
-// Options.AnyTopic. Without an admin API it is not an error if there is no such subscription.
+// Unsubscribe removes Options.Subscription, so that it no longer keeps letters. The broker then deletes the letters
+// that no other subscription needs, and later letters too if there is no other subscription. An unfinished replay
+// cannot be continued. A later Replay or Purge takes all letters that the topic stores, also those that were replayed
+// before. On a topic whose name does not end in -DLQ, a subscription other than the default one can be removed only
+// with Options.AnyTopic. Without an admin API it is not an error if there is no such subscription.
 func (t *Topic) Unsubscribe(ctx context.Context) error {
 	if !t.o.AnyTopic && t.o.Subscription != defaultSubscription &&
 		!strings.HasSuffix(t.o.Topic, pulsar.DlqTopicSuffix) {

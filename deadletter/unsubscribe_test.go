@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// The subscription and the journal go, with a replay that is not finished; others stay.
+// Unsubscribe removes the subscription and the journal, with its unfinished replay. Other subscriptions stay.
 func TestUnsubscribe(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -34,7 +34,7 @@ func TestUnsubscribe(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, report.Resumed)
 
-	// The subscription of InitialSubscriptionName, which nobody else empties.
+	// the subscription of InitialSubscriptionName, which no other consumer empties
 	other := b.open(tp.dlq, func(o *deadletter.Options) { o.Subscription = "audit" })
 	require.NoError(t, other.Unsubscribe(bg))
 	require.Equal(t, -1, b.backlog(tp.dlq, "audit"))

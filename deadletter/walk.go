@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	window      = 200      // letters under way, and as many that are done and wait to be acknowledged
-	windowBytes = 16 << 20 // of them
+	window      = 200      // limit of letters under way, and of letters that are done but not acknowledged
+	windowBytes = 16 << 20 // limit of the bytes of letters under way
 	flushEvery  = 50 * time.Millisecond
-	flushSize   = 100 // letters that are done, and not acknowledged yet
+	flushSize   = 100 // letters that are acknowledged together
 )
 
-// walk goes through the letters of the subscription, has each handled, and acknowledges it after it is done. An entry
-// is acknowledged as a whole: of a batch that is left in part the journal remembers which messages are done.
+// walk goes through the letters of the subscription, calls handle for each, and acknowledges those that are done. It
+// acknowledges an entry as a whole; if some letters of a batch are left, the journal remembers the others as done.
 type walk struct {
 	steps
 	j      *journal
@@ -26,23 +26,23 @@ type walk struct {
 	over     chan over
 	entries  []*entry         // not acknowledged yet, in order
 	letters  map[*Letter]bool // under way
-	bytes    int              // of them
-	ready    int              // done since the last flush
+	bytes    int              // of the letters under way
+	ready    int              // letters done since the last flush
 	moved    time.Time
 	flushed  time.Time
 	patience time.Duration // for acknowledgements
 	acking   *acking       // nil if nothing is being acknowledged
-	alone    bool          // the letter that was begun has to be over before the next begins
+	alone    bool          // the letter that was begun must be over before the next one begins
 }
 
-// steps are the parts of a walk that its verbs have. All but handle may be nil.
+// steps are the parts in which a replay and a purge differ. All but handle may be nil.
 type steps struct {
-	// handle begins with a letter and calls done, from any goroutine, when it is over. Or it returns why the letter is
-	// left.
+	// handle begins with a letter and calls done, from any goroutine, when the letter is over. Or it returns why the
+	// letter is left.
 	handle func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
-	sync   func() error                                 // before anything is acknowledged
-	pace   func(context.Context) (time.Duration, error) // before each letter: how long to wait for it
-	tell   func(Report)                                 // after anything was acknowledged
+	sync   func() error                                 // called before letters are acknowledged
+	pace   func(context.Context) (time.Duration, error) // called before each letter, returns how long that must wait
+	tell   func(Report)                                 // called after letters were acknowledged
 }
 
 func newWalk(j *journal, report *Report, s steps) *walk {
@@ -54,7 +54,7 @@ func (w *walk) through(ctx context.Context, src *source) error {
 	defer src.close()
 	err := w.forward(ctx)
 	if err != nil {
-		// Confirmed letters are acknowledged. The rest is for the next run.
+		// confirmed letters are acknowledged, the others are left for the next call
 		w.patience, w.moved = 5*time.Second, time.Now()
 		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
@@ -69,7 +69,7 @@ func (w *walk) through(ctx context.Context, src *source) error {
 	return joined(err, w.flushAll(ctx))
 }
 
-// joined joins two errors, or is one that came twice: a second attempt to write fails as the first.
+// joined joins two errors, or returns one that came twice: a second attempt to write fails as the first.
 func joined(err, again error) error {
 	if again != nil && errors.Is(err, again) {
 		return err
@@ -162,14 +162,14 @@ func (w *walk) begin(ctx context.Context, l *Letter) error {
 	return w.settle(ctx, most)
 }
 
-// rest has everything over and acknowledged, and no consumer, for a pause.
+// rest prepares for a pause: it waits until all letters are over and acknowledged, and closes the consumer.
 func (w *walk) rest(ctx context.Context) error {
 	err := errors.Join(w.settle(ctx, 0), w.flushAll(ctx))
 	w.src.close()
 	return err
 }
 
-// settle waits until no more than most letters are under way, and takes those that are over.
+// settle waits until at most most letters are under way, and takes the outcomes of the others.
 func (w *walk) settle(ctx context.Context, most int) error {
 	for {
 		select {
@@ -211,8 +211,8 @@ func (w *walk) unconfirmed() error {
 	return unconfirmed(len(w.letters), largest.ID, largest.weight(), largest.to)
 }
 
-// unconfirmed is the error of letters that have no answer. A broker refuses one beyond its topic's limit, and upstream
-// does not say so.
+// unconfirmed returns the error of letters that have no answer. The broker refuses a letter beyond its topic's limit,
+// and upstream does not report that.
 func unconfirmed(letters int, largest string, bytes int, topic string) error {
 	return fmt.Errorf("deadletter: letters that the broker did not confirm within %v: %d, the largest %s with %d "+
 		"bytes for %s; a topic gives no answer "+
@@ -229,7 +229,7 @@ func (w *walk) take(o over) error {
 		return fmt.Errorf("deadletter: letter %s: %w", o.l.ID, o.err)
 	}
 	o.e.done, o.e.fresh = setBit(o.e.done, o.seen), true
-	if w.sync == nil { // else the message has to be stored before it is done
+	if w.sync == nil { // with sync, a letter is done only after sync was called
 		w.report.Done++
 	} else {
 		o.e.written++
