@@ -5,12 +5,12 @@ import "slices"
 // Check is one thing that redelivery depends on.
 type Check struct {
 	Name  string // short, and its place in docs/checks.md
-	About string // the group that it belongs to
-	Asks  string // the question; yes is good
+	About string // the group that the check belongs to
+	Asks  string // the question; the good answer is yes
 	Why   string // why it matters, with code in `backquotes`
-	// what helps: a command or an option, in `backquotes`, with {names} of the examined topics and subscription
+	// a command or an option that helps, in `backquotes`, with {names} of the examined topics and subscription
 	Remedy string
-	Needs  Needs // the least that it needs to run
+	Needs  Needs // the least that the check needs to run
 
 	look func(*visit) verdict
 }
@@ -34,7 +34,7 @@ const (
 	SuperUser
 )
 
-// checks are all checks. A new one is a file and a line here.
+// checks are all checks. A new check needs a file and a line in this list.
 var checks = []Check{
 	reachable, version, clock,
 	topicExists, nonPersistent, scalable, partitionsAlike, subscriptionExists, subscriptionType, typeDelays,

@@ -18,7 +18,7 @@ var clock = Check{
 		if err != nil {
 			return unknown(err)
 		}
-		const exact = time.Second // of the header
+		const exact = time.Second // resolution of the Date header
 		differ := theirs.Sub(began.Add(took / 2)).Abs()
 		said := "less than a second"
 		if differ > exact+took {

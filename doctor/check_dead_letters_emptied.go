@@ -41,7 +41,7 @@ var deadLettersEmptied = Check{
 	},
 }
 
-// entries is how many the broker counts: a batch of letters is one.
+// entries words a number of entries. The broker counts a batch of letters as one entry.
 func entries(n int) string {
 	if n == 1 {
 		return "1 entry"
@@ -49,7 +49,7 @@ func entries(n int) string {
 	return fmt.Sprintf("%d entries", n)
 }
 
-// who names consumers, the first three.
+// who names the first three consumers.
 func who(consumers []consumer) string {
 	if len(consumers) == 0 {
 		return "no consumer is connected"
@@ -61,7 +61,7 @@ func who(consumers []consumer) string {
 	return "read by " + few(names)
 }
 
-// few names the first three.
+// few lists the first three names.
 func few(names []string) string {
 	const most = 3
 	if rest := len(names) - most; rest > 0 {

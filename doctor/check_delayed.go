@@ -14,7 +14,7 @@ var delayedOn = Check{
 	},
 }
 
-// delayed is delayed delivery on the retry topic; without one the verdict is none.
+// delayed returns the setting of delayed delivery on the retry topic. The verdict is None without a retry topic.
 func (v *visit) delayed() (delayed, verdict) {
 	retry := v.retry()
 	if retry == "" {

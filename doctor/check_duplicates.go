@@ -29,7 +29,7 @@ var duplicates = Check{
 	},
 }
 
-// subscriptions are those of a topic; of none, none.
+// subscriptions returns the subscriptions of a topic; none if s is nil.
 func (s *stats) subscriptions() map[string]subscription {
 	if s == nil {
 		return nil

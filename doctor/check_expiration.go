@@ -12,7 +12,7 @@ var subscriptionExpires = Check{
 	Remedy: "`pulsar-admin namespaces remove-subscription-expiration-time {namespace}`",
 	look: func(v *visit) verdict {
 		found, asked := ok("subscriptions do not expire"), map[string]bool{}
-		for _, topic := range []string{v.Topic, v.retry(), v.dead()} { // which may be in namespaces of their own
+		for _, topic := range []string{v.Topic, v.retry(), v.dead()} { // each may be in a namespace of its own
 			namespace := namespaceOf(topic)
 			if topic == "" || asked[namespace] {
 				continue

@@ -21,7 +21,7 @@ var idleConsumer = Check{
 	},
 }
 
-// stalled finds consumers that get nothing for a while although there is something.
+// stalled finds consumers that get nothing for a while although there are messages for them.
 func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Status, format string) verdict {
 	topics, err := v.existing(v.Topic, v.retry())
 	if err != nil {
@@ -70,11 +70,11 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 	return found
 }
 
-// allSent reports whether the broker has sent all messages of a topic or a partition at least once. Of Exclusive and
-// Failover it does not count what is sent and unacknowledged: only how far it has read shows that.
+// allSent reports whether the broker has sent all messages of a topic or a partition at least once. On Exclusive and
+// Failover the broker does not count messages that are sent and unacknowledged: only its read position shows them.
 func (v *visit) allSent(topic string) (bool, error) {
 	if v.delays() {
-		return false, nil // the rest was not sent
+		return false, nil // left counts only messages that were not sent
 	}
 	var inside struct {
 		LastConfirmedEntry string
@@ -89,5 +89,5 @@ func (v *visit) allSent(topic string) (bool, error) {
 	return slices.Compare(next[:], last[:]) > 0, err
 }
 
-// left is how many messages could be sent now.
+// left returns how many messages the broker could send now.
 func (s subscription) left() int { return s.MsgBacklog - s.MsgDelayed - s.UnackedMessages }

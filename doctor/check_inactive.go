@@ -33,7 +33,7 @@ var inactiveTopics = Check{
 	},
 }
 
-// madeAgain reports whether the broker makes a topic with the subscription that the options name, after it was deleted.
+// madeAgain reports whether the broker creates a deleted topic again, with InitialSubscriptionName.
 func (v *visit) madeAgain(topic string) (bool, error) {
 	if v.InitialSubscriptionName == "" {
 		return false, nil

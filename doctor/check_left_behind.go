@@ -41,7 +41,7 @@ var leftBehind = Check{
 	},
 }
 
-// leftRetries looks at a retry topic that this configuration does not read.
+// leftRetries examines a retry topic that this configuration does not read.
 func (v *visit) leftRetries(topic, subscription string) verdict {
 	s, err := v.stats(topic)
 	if err != nil {
@@ -54,7 +54,7 @@ func (v *visit) leftRetries(topic, subscription string) verdict {
 		s.Subscriptions[subscription].MsgBacklog, subscription)
 }
 
-// leftLog looks at the log of attempts of a subscription that has consumers: each of them would read it.
+// leftLog examines the log of attempts of a subscription that has consumers: with the option, each would read the log.
 func (v *visit) leftLog(topic string) verdict {
 	s, err := v.stats(topic)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *stats) abandoned(name string) bool {
 	return sub.MsgBacklog > 0 && len(sub.Consumers) == 0 && (sub.IsDurable == nil || *sub.IsDurable)
 }
 
-// namespaceTopics are the topics of the topic's namespace; the partitions of one count as one.
+// namespaceTopics returns the topics of the topic's namespace. A partitioned topic counts as one.
 func (v *visit) namespaceTopics() (topics []string, err error) {
 	path := "persistent/" + namespaceOf(v.Topic)
 	if err := v.get(path+"/partitioned", &topics); err != nil {

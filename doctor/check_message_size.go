@@ -35,7 +35,7 @@ var messageSize = Check{
 	}),
 }
 
-// maxMessageSize is a topic's own limit; 0 if it has none, or the broker knows of no such limits.
+// maxMessageSize returns a topic's own limit; 0 if it has none, or if the broker does not have such limits.
 func (v *visit) maxMessageSize(topic string) (bytes int, err error) {
 	err = v.get(admin.Topic(topic)+"/maxMessageSize", &bytes)
 	if admin.NotFound(err) || notAllowed(err) {

@@ -31,7 +31,7 @@ var partitionsAlike = Check{
 		}
 		switch {
 		case with == 0:
-			return verdict{} // check subscription says so
+			return verdict{} // check subscription reports it
 		case with < n:
 			return problem("the subscription is on %d of %d", with, n)
 		}

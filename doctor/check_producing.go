@@ -19,7 +19,7 @@ var producing = Check{
 		if err != nil {
 			return unknown(err)
 		}
-		if v.silent && len(topics) > 0 { // each would take upstream a minute
+		if v.silent && len(topics) > 0 { // upstream would wait a minute for each
 			return verdict{Unknown, "the broker does not answer"}
 		}
 		found := verdict{}
@@ -37,7 +37,7 @@ func (v *visit) produce(topic string) verdict {
 		producer.Close()
 		return ok("this client may publish")
 	}
-	if strings.Contains(err.Error(), "IncompatibleSchema") { // for which a consumer has its own
+	if strings.Contains(err.Error(), "IncompatibleSchema") { // a consumer publishes with its own schema
 		return verdict{Unknown, local(topic) + " asks for a schema"}
 	}
 	return problem("%s: %v", local(topic), err)

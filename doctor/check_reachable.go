@@ -36,8 +36,8 @@ var reachable = Check{
 	},
 }
 
-// askAdmin returns an error if the admin API is none that answers. A refusal is an answer; that there is no such path
-// is one of another server, unless it has the form of a broker's.
+// askAdmin returns an error if no admin API answers. A refusal is an answer. A 404 is the answer of another server,
+// unless it has the form of a broker's.
 func (v *visit) askAdmin() error {
 	var version string
 	err := v.get("brokers/version", &version)
@@ -54,8 +54,8 @@ func (v *visit) askAdmin() error {
 // brokerPatience is how long the broker may take to answer. Upstream would wait for a minute.
 const brokerPatience = 5 * time.Second
 
-// askBroker looks the topic up. If there is none yet, it looks up a name like a partition's: a broker may create a
-// topic that is looked up, but no partition. Whatever it answers then will do.
+// askBroker looks the topic up. If the topic does not exist, it looks up a name like a partition's: a broker may create
+// a topic that is looked up, but no partition. Then any answer of the broker will do.
 func (v *visit) askBroker(exists bool) error {
 	topic := v.Topic
 	if !exists {
@@ -84,6 +84,6 @@ func (v *visit) askBroker(exists bool) error {
 	return err
 }
 
-// brokersWord matches an error that the broker answered with, such as AuthorizationError; all others are of a
-// connection.
+// brokersWord matches the name of an error that the broker answered with, such as AuthorizationError. All other errors
+// come from the connection.
 var brokersWord = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)

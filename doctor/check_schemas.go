@@ -33,7 +33,7 @@ var schemas = Check{
 	}),
 }
 
-// schema is the type of a topic's schema; "" if it has none.
+// schema returns the type of a topic's schema; "" if it has none.
 func (v *visit) schema(topic string) (string, error) {
 	var s struct{ Type string }
 	err := v.get("schemas/"+strings.TrimPrefix(admin.Topic(topic), "persistent/")+"/schema", &s)

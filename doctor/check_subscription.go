@@ -13,7 +13,7 @@ var subscriptionExists = Check{
 	Remedy: "`pulsar-admin topics create-subscription -s {subscription} {topic}`",
 	look: func(v *visit) verdict {
 		sub, found, err := v.subscription()
-		if errors.Is(err, errNoTopic) { // which check topic says
+		if errors.Is(err, errNoTopic) { // check topic reports it
 			return verdict{}
 		}
 		if err != nil {

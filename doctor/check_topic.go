@@ -24,7 +24,7 @@ var topicExists = Check{
 	},
 }
 
-// made says whether a topic exists or may be made.
+// made returns whether a topic exists or may be created.
 func (v *visit) made(topic string) verdict {
 	if topic == "" {
 		return verdict{}

@@ -21,17 +21,17 @@ import (
 type Setup struct {
 	// Admin is the broker's admin API. Without its URL, only the checks that need none are run.
 	Admin Admin
-	// Client looks the topic up and tries to open producers. Default: neither is done. The caller closes it.
+	// Client looks the topic up and tries to open producers. Default: Examine does neither. The caller closes it.
 	Client pulsar.Client
 
 	// Topic is the name of the topic. Required.
 	Topic string
 	// Subscription is the name of the subscription. Required.
 	Subscription string
-	// Type is that of the options: Exclusive, Shared, Failover or Key_Shared. Default: the broker's.
+	// Type is the subscription type in the options: Exclusive, Shared, Failover or Key_Shared. Default: the broker's.
 	Type string
 
-	// Policy is when messages come back.
+	// Policy says when messages come back.
 	Policy Policy
 	// RetryTopic is the name of the retry topic. A name without a namespace, here and in DeadLetterTopic, is in the
 	// namespace of Topic. Default: <topic>-<subscription>-RETRY, if there is such a topic.
@@ -43,9 +43,9 @@ type Setup struct {
 	// none.
 	InitialSubscriptionName string
 
-	// Consumer is how the client is configured.
+	// Consumer is the configuration of the client.
 	Consumer Consumer
-	// Worker is how the worker is configured. Default: unknown, or there is none.
+	// Worker is the configuration of the worker. Default: unknown, or there is no worker.
 	Worker *Worker
 	// Load is how much work there is.
 	Load Load
@@ -57,17 +57,17 @@ type Setup struct {
 
 // Policy says when messages come back, and how often.
 type Policy struct {
-	Nack              backoff.RedeliveryBackoff // of negatively acknowledged messages; default: one minute
+	Nack              backoff.RedeliveryBackoff // delays of nacks; default: one minute
 	NackRetryTopic    time.Duration             // nacks from this delay on go to the retry topic; 0 for none
 	AckTimeout        time.Duration             // 0 for none
-	AckTimeoutBackoff backoff.RedeliveryBackoff // is added to AckTimeout; nil for none
-	Reconsume         backoff.RedeliveryBackoff // of the retry topic; default: backoff.DefaultDelayLevels
-	MaxDeliveries     uint32                    // then the message is a dead letter; 0 for no limit
-	MaxReconsumes     uint32                    // then the message is a dead letter; 0 for no limit
+	AckTimeoutBackoff backoff.RedeliveryBackoff // delays that are added to AckTimeout; nil for none
+	Reconsume         backoff.RedeliveryBackoff // delays on the retry topic; default: backoff.DefaultDelayLevels
+	MaxDeliveries     uint32                    // after these the message is a dead letter; 0 for no limit
+	MaxReconsumes     uint32                    // after these the message is a dead letter; 0 for no limit
 	MemoryLimit       int64                     // bytes of messages that wait; 0 for 16 MiB
 }
 
-// Consumer is how pulsar-client-go is configured.
+// Consumer is the configuration of pulsar-client-go.
 type Consumer struct {
 	ReceiverQueueSize             int           // 0 for 1,000
 	BatchIndexAcknowledgment      *bool         // EnableBatchIndexAcknowledgment; nil if it is not known
@@ -76,7 +76,7 @@ type Consumer struct {
 	TerminationGracePeriodSeconds int           // as set in Kubernetes; 0 if it is not known
 }
 
-// Worker is how a worker is configured.
+// Worker is the configuration of a worker.
 type Worker struct {
 	Concurrency  int           // 0 if it is not known
 	Timeout      time.Duration // of a handler; 0 for none
@@ -95,7 +95,7 @@ type Load struct {
 // Admin is the broker's admin REST API.
 type Admin struct {
 	URL string // its address, such as http://localhost:8080
-	// makes the requests, with authentication and TLS if the API needs them; nil for http.DefaultClient
+	// Client makes the requests, with authentication and TLS if the API needs them. Default: http.DefaultClient.
 	Client *http.Client
 }
 
@@ -133,7 +133,7 @@ type Finding struct {
 
 // Examine runs all checks, in the order of Checks, and returns the findings of those that apply. It takes some seconds
 // if a consumer seems to do nothing. It calls each policy up to 10,000 times. When ctx is done, the remaining checks
-// are Unknown. Without a topic, check topic is Unknown, and only the checks that need no admin API are run.
+// are Unknown. Without Setup.Topic, check topic is Unknown, and only the checks that need no admin API are run.
 func Examine(ctx context.Context, s Setup) []Finding {
 	if s.Topic == "" {
 		s.Admin, s.Client = Admin{}, nil
@@ -144,8 +144,8 @@ func Examine(ctx context.Context, s Setup) []Finding {
 	return examine(newVisit(ctx, s), func(Check) bool { return true })
 }
 
-// ExamineOptions runs the checks that need only a consumer's options. It does not connect to a broker, and calls only
-// policies of package backoff.
+// ExamineOptions runs the checks that need only a consumer's options. It does not connect to a broker, and calls no
+// policies but those of package backoff.
 func ExamineOptions(s Setup) []Finding {
 	s.Admin, s.Client = Admin{}, nil
 	return examine(newVisit(context.Background(), s), func(c Check) bool { return c.Needs == Options })
@@ -178,7 +178,7 @@ func (v *visit) run(c Check) Finding {
 	return f
 }
 
-// plain is without the marks that a page has.
+// plain removes the backquotes from a text.
 func plain(text string) string { return strings.ReplaceAll(text, "`", "") }
 
 // Worst returns the worst status of findings; OK or None if there is nothing to report.
@@ -206,7 +206,7 @@ func problem(format string, args ...any) verdict {
 	return verdict{Problem, fmt.Sprintf(format, args...)}
 }
 
-// judge is bad unless fine.
+// judge returns a verdict with the status bad, or OK if fine is true.
 func judge(fine bool, bad Status, format string, args ...any) verdict {
 	if fine {
 		bad = OK
@@ -214,7 +214,7 @@ func judge(fine bool, bad Status, format string, args ...any) verdict {
 	return verdict{bad, fmt.Sprintf(format, args...)}
 }
 
-// worse is the worse verdict; of two alike both texts.
+// worse returns the worse verdict, or one with both texts if both are equally bad.
 func worse(a, b verdict) verdict {
 	switch {
 	case a.status > b.status:

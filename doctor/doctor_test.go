@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// look runs one check on an admin API that answers as a map of paths says: a number is a status.
+// look runs one check on an admin API with the given answers by path: a number is a status.
 func look(t *testing.T, name string, s Setup, answers map[string]string) Finding {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,8 +60,8 @@ const (
 	runtime    = "brokers/configuration/runtime"
 )
 
-// What a topic does not set, its namespace may, and else the broker; brokers without policies of topics are asked for
-// the latter two.
+// A setting that a topic does not have is its namespace's, or else the broker's. A broker without topic policies is
+// asked for the latter two.
 func TestWhereASettingIs(t *testing.T) {
 	limited := Setup{Policy: Policy{Nack: backoff.Fixed(time.Minute), MaxDeliveries: 3}}
 	for name, c := range map[string]struct {
@@ -109,8 +109,8 @@ func TestEntriesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// A dead letter topic that takes less than the topic loses nothing, but hangs; what the broker does not tell is no
-// problem.
+// A dead letter topic with a smaller limit than the topic loses no message, but holds up the consumer. A limit that the
+// broker does not return is no problem.
 func TestMessageSize(t *testing.T) {
 	const dead = ordersPath + "-billing-DLQ"
 	for name, c := range map[string]struct {
@@ -140,7 +140,7 @@ func TestMessageSize(t *testing.T) {
 	assert.Equal(t, OK, f.Status)
 }
 
-// Who has no right to look something up is told so, and what the broker does not tell is no problem.
+// A finding says if the right to look something up is missing. A value that the broker does not return is no problem.
 func TestUnknown(t *testing.T) {
 	f := look(t, "ttl", Setup{}, map[string]string{ordersPath + "/messageTTL": "403"})
 	assert.Equal(t, Finding{Check: "ttl", Status: Unknown,
@@ -151,7 +151,7 @@ func TestUnknown(t *testing.T) {
 	assert.Equal(t, "this broker does not show namespaces/public/default", f.Found)
 }
 
-// A namespace that is not there, as one whose name is mistyped, is a problem: no consumer can subscribe.
+// A missing namespace, for example because its name is mistyped, is a problem: no consumer can subscribe.
 func TestNoNamespace(t *testing.T) {
 	none := map[string]string{namespaces: "404"}
 	f := look(t, "topic", Setup{}, none)
@@ -161,8 +161,8 @@ func TestNoNamespace(t *testing.T) {
 	assert.Equal(t, Finding{Check: "expiration", Status: Unknown, Found: "there is no namespace public/default"}, f)
 }
 
-// Where producers batch, and nobody has said whether the client acknowledges single messages, that is unknown; so is a
-// grace period.
+// If producers batch, and the setup does not say whether the client acknowledges single messages, the finding is
+// Unknown. So is that of a grace period that is not known.
 func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	stats := map[string]string{ordersPath + "/partitions": `{"partitions": 0}`,
 		runtime:               `{"acknowledgmentAtBatchIndexLevelEnabled": "true"}`,
@@ -188,7 +188,7 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	slow.Load.Concurrency = 8
 	assert.Equal(t, Finding{Check: "queue", Status: OK, Found: "1000 messages, 8 at a time, take 2.5s"},
 		look(t, "queue", slow, nil))
-	slow.Worker.Concurrency, slow.Load.Concurrency = 8, 2 // the flag counts, beside a file
+	slow.Worker.Concurrency, slow.Load.Concurrency = 8, 2 // the flag counts more than the file
 	assert.Equal(t, "1000 messages, 2 at a time, take 10s", look(t, "queue", slow, nil).Found)
 	f = look(t, "drain", Setup{Worker: &Worker{DrainTimeout: time.Minute}}, nil)
 	assert.Equal(t, Finding{Check: "drain", Status: Unknown,
@@ -204,7 +204,7 @@ func TestExpirationOfAnotherNamespace(t *testing.T) {
 	assert.Equal(t, "without a consumer those of public/dead are deleted after 10m0s", f.Found)
 }
 
-// A topic that was deleted is made again only where the broker may make the topic and its subscription.
+// A deleted topic is created again only if the broker may create the topic and its subscription.
 func TestInactiveTopicThatIsNotMadeAgain(t *testing.T) {
 	const policies = `"inactive_topic_policies": {"inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up", "deleteWhileInactive": true}`
 	for auto, want := range map[string]Status{"true": OK, "false": Warning} {
@@ -215,7 +215,7 @@ func TestInactiveTopicThatIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// What Pulsar 5.0.0-M1 answers.
+// The answers are those of Pulsar 5.0.0-M1.
 func TestScalableTopic(t *testing.T) {
 	const path = "scalable/public/default/orders"
 	five := "5.0.0-M1"
@@ -247,7 +247,7 @@ func TestScalableTopic(t *testing.T) {
 		Setup{Topic: "topic://public/default/orders"}).run(Check{look: scalable.look}).Status)
 }
 
-// A subscription that had no consumer yet has no type to tell.
+// The type of a subscription that had no consumer yet is not known.
 func TestTypeIsNotKnownYet(t *testing.T) {
 	for kind, want := range map[string]string{"None": "no type before its first consumer", "Shared": "Shared"} {
 		f := look(t, "subscription", Setup{}, map[string]string{ordersPath + "/partitions": `{"partitions": 0}`,
@@ -265,7 +265,7 @@ func TestExamineEnds(t *testing.T) {
 	assert.Contains(t, findings[0].Found, "context canceled")
 }
 
-// A fresh broker in process lacks the topic, and no more; a topic in use has no problem.
+// On a fresh broker in this process, the only problem is the missing topic. A topic in use has no problem.
 func TestNoFalseAlarm(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)
@@ -281,8 +281,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	assert.Empty(t, alarms(Examine(t.Context(), setup)))
 }
 
-// On Exclusive and Failover the broker does not count what a consumer has: it is no backlog that nobody gets, as long
-// as all is sent.
+// On Exclusive and Failover the broker does not count the messages that a consumer has. They are no idle backlog if all
+// messages were sent.
 func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		server := pulsartest.NewServer(t)
@@ -301,11 +301,11 @@ func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 			}
 		}
 		publish(1)
-		_, err = consumer.Receive(t.Context()) // which is not acknowledged
+		_, err = consumer.Receive(t.Context()) // the message is not acknowledged
 		require.NoError(t, err)
 		assert.Empty(t, alarms(Examine(t.Context(), setup)))
-		publish(100)                       // of which most are not sent, since nobody receives
-		assert.Eventually(t, func() bool { // once the last of the others is sent
+		publish(100)                       // most are not sent, since no consumer receives
+		assert.Eventually(t, func() bool { // once the last of the other messages is sent
 			_, found := alarms(Examine(t.Context(), setup))["idle-consumer"]
 			return found
 		}, 20*time.Second, 10*time.Millisecond)
@@ -313,7 +313,7 @@ func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	}
 }
 
-// An address with a server that is not Pulsar's admin API, as one with a path, is no admin API.
+// The address of another server, or of Pulsar's with a path, is not an admin API.
 func TestAnotherServerIsNoAdminAPI(t *testing.T) {
 	for answer, want := range map[string]Status{"404 page not found": Problem, `{"reason": "HTTP 404 Not Found"}`: OK} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
@@ -330,8 +330,7 @@ func TestAnotherServerIsNoAdminAPI(t *testing.T) {
 	}
 }
 
-// A broker that accepts connections and never answers is asked once, whether the topic exists or not, and by no other
-// check.
+// A broker that accepts connections but never answers is asked by one check, once, whether or not the topic exists.
 func TestASilentBrokerIsAskedOnce(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	server.Publish(t, "there", &pulsar.ProducerMessage{})
@@ -362,7 +361,7 @@ func TestASilentBrokerIsAskedOnce(t *testing.T) {
 	}
 }
 
-// Names, questions and remedies are complete, and a name is a place in a page.
+// Names, questions and remedies are complete, and each name is an anchor in docs/checks.md.
 func TestChecks(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range Checks() {

@@ -74,7 +74,7 @@ func cut(path string) (string, string, bool) {
 	return path, "", false
 }
 
-// subscribe consumes a topic; if it takes, all that comes is acknowledged.
+// subscribe consumes a topic. If takes is set, it acknowledges every message that comes.
 func (s *scene) subscribe(suffix string, o pulsar.ConsumerOptions, takes bool) pulsar.Consumer {
 	o.Topic = s.topic(suffix)
 	if o.SubscriptionName == "" {
@@ -109,7 +109,7 @@ func (s *scene) publish(suffix string, n int, batch bool) {
 	require.NoError(s.t, producer.FlushWithCtx(context.Background()))
 }
 
-// altered is the admin API with answers as other brokers would give them.
+// altered changes the answers of the admin API to those of another broker.
 func (s *scene) altered(change func(*http.Response, []byte) []byte) {
 	target, err := url.Parse(os.Getenv("PULSAR_ADMIN_URL"))
 	require.NoError(s.t, err)
@@ -177,7 +177,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// alarms are the findings that say that something is wrong, by their checks.
+// alarms returns the findings that report something wrong, by check.
 func alarms(findings []Finding) map[string]Finding {
 	found := map[string]Finding{}
 	for _, f := range findings {
@@ -188,7 +188,8 @@ func alarms(findings []Finding) map[string]Finding {
 	return found
 }
 
-// Each check finds what is set up wrong, and no other check finds anything; where all is right none does.
+// In each scene one thing is set up wrong: its check finds it, and no other check finds anything. In a correct scene no
+// check does.
 func TestMatrix(t *testing.T) {
 	for name, c := range matrix {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +222,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// changesNothing examines what does not exist, and what does: no topic and no subscription is made.
+// changesNothing examines topics that do not exist and topics that do: no topic and no subscription is created.
 func (s *scene) changesNothing() {
 	subscriptions := func() map[string][]string {
 		var topics []string

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Names without a namespace are of the topic's, as in the options of a Consumer.
+// Topic names without a namespace are in the topic's namespace, as in the options of a Consumer.
 func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	v := newVisit(t.Context(), Setup{Topic: "shop/orders/new", Subscription: "billing", RetryTopic: "later",
 		DeadLetterTopic: "letters"})

@@ -9,18 +9,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// schedule is how long a message waits that fails again and again.
+// schedule describes how long a message waits if it fails again and again.
 type schedule struct {
 	of      string        // nacks, ack timeouts or retries
-	longest time.Duration // of one delay
-	total   time.Duration // of all delays until it is a dead letter; of 10,000, if it never is
-	ends    bool          // it becomes a dead letter
+	longest time.Duration // longest delay
+	total   time.Duration // sum of all delays until the message is a dead letter, or of 10,000 if it never is
+	ends    bool          // the message becomes a dead letter
 }
 
-// far is how many delays of a policy are read.
+// far is the largest number of delays that are read from a policy.
 const far = 10_000
 
-// schedules are those of nacks, ack timeouts and retries, as far as there are any.
+// schedules returns the schedules of nacks, ack timeouts and retries, as far as the setup has them.
 func (v *visit) schedules() []schedule {
 	p := v.Policy
 	all := []schedule{sum("nacks", p.Nack, 0, p.MaxDeliveries)}
@@ -30,14 +30,14 @@ func (v *visit) schedules() []schedule {
 	if v.retry() != "" {
 		limit := cmp.Or(p.MaxReconsumes, p.MaxDeliveries)
 		if limit > 0 {
-			limit++ // the message itself
+			limit++ // the first delivery
 		}
 		all = append(all, sum("retries", p.Reconsume, 0, limit))
 	}
 	return all
 }
 
-// sum adds the delays before a message is delivered for the last time, and each with timeout.
+// sum adds up the delays before a message's last delivery, each plus timeout.
 func sum(of string, b backoff.RedeliveryBackoff, timeout time.Duration, deliveries uint32) schedule {
 	s := schedule{of: of, ends: deliveries > 0}
 	n := uint32(far)
@@ -60,8 +60,8 @@ func add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// inPlace is how long a message waits on its own topic, by nacks or ack timeouts: those that go to the retry topic are
-// published there again.
+// inPlace returns how long a message waits on its own topic, by nacks or ack timeouts. A message that goes to the retry
+// topic does not wait there any longer.
 func (v *visit) inPlace() schedule {
 	s := schedule{ends: true}
 	for _, one := range v.schedules() {
@@ -76,7 +76,7 @@ func (v *visit) inPlace() schedule {
 	return s
 }
 
-// onRetryTopic is the longest delay of a message of the retry topic; 0 if there is none.
+// onRetryTopic returns the longest delay on the retry topic; 0 if no message goes there.
 func (v *visit) onRetryTopic() (longest time.Duration) {
 	for _, one := range v.schedules() {
 		if one.of == "retries" || one.of == "nacks" && v.Policy.NackRetryTopic > 0 {
@@ -86,7 +86,8 @@ func (v *visit) onRetryTopic() (longest time.Duration) {
 	return longest
 }
 
-// longest is the time that a time to live has to exceed: until the dead letter on the topic, or the longest delay.
+// longest returns the time that the time to live has to exceed: the time until the dead letter, or the longest delay if
+// the message never becomes one.
 func (v *visit) longest() time.Duration {
 	s := v.inPlace()
 	if s.ends {
@@ -95,8 +96,8 @@ func (v *visit) longest() time.Duration {
 	return max(s.longest, v.onRetryTopic())
 }
 
-// waiting is how many messages wait at a time for their redelivery, at the rate of the last minute; of one that never
-// is a dead letter those of half an hour.
+// waiting returns how many messages wait for their redelivery at a time, at the rate of the last minute. If messages
+// never become dead letters, it counts those of half an hour.
 func (v *visit) waiting() (n int, rate float64, wait time.Duration) {
 	s := v.inPlace()
 	wait = s.total
@@ -109,5 +110,5 @@ func (v *visit) waiting() (n int, rate float64, wait time.Duration) {
 	return int(rate * v.Load.Failing * wait.Seconds()), rate, wait
 }
 
-// outage is a typical one.
+// outage is the length of a typical outage.
 const outage = 30 * time.Minute

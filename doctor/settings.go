@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// policies of a namespace. Settings that it does not have are absent.
+// namespace has the policies of a namespace. A setting that the namespace does not have is nil.
 type namespace struct {
 	TTL       *int             `json:"message_ttl_in_seconds"`
 	Retention *retention       `json:"retention_policies"`
@@ -58,7 +58,7 @@ func (v *visit) namespace(topic string) (n namespace, err error) {
 	err = v.get("namespaces/"+namespaceOf(topic), &n)
 	var refused *admin.Error
 	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Reasoned() {
-		// else by a proxy in between
+		// the answer is the broker's, not that of a proxy in between
 		err = fmt.Errorf("%w %s", errNoNamespace, namespaceOf(topic))
 	}
 	return n, err
@@ -70,14 +70,14 @@ func (v *visit) broker() (map[string]string, error) {
 	return conf, v.get("brokers/configuration/runtime", &conf)
 }
 
-// setting is one that a topic, its namespace and the broker may have.
+// setting is a setting that a topic, its namespace and the broker may have.
 type setting[T any] struct {
 	path   string                             // of the topic
 	of     func(namespace) *T                 // of the namespace; nil if it has none
 	broker func(conf map[string]string) (v T) // of the broker
 }
 
-// of returns the setting in force for a topic, whether it exists or not.
+// ofTopic returns the setting in force for a topic, whether the topic exists or not.
 func (s setting[T]) ofTopic(v *visit, topic string) (value T, err error) {
 	if s.path != "" {
 		var found *T
@@ -111,7 +111,7 @@ func whole(conf map[string]string, key string) int {
 	return n
 }
 
-// The settings that are looked at.
+// The settings that checks read.
 var (
 	timeToLive = setting[int]{"messageTTL", func(n namespace) *int { return n.TTL },
 		func(c map[string]string) int { return whole(c, "ttlDurationDefaultInSeconds") }}
@@ -153,7 +153,7 @@ var (
 	}, func(c map[string]string) bool { return c["allowAutoSubscriptionCreation"] == "true" }}
 )
 
-// limited reports whether a quota limits anything, and its limits.
+// limited reports whether a quota limits anything, and returns its limits in words.
 func (q quota) limited() (said string, limited bool) {
 	var limits []string
 	if q.LimitSize > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// stats are the statistics of a topic, as far as they are looked at.
+// stats are the statistics of a topic that checks read.
 type stats struct {
 	MsgRateIn      float64
 	AverageMsgSize float64
@@ -36,7 +36,7 @@ type consumer struct {
 	BlockedConsumerOnUnackedMsgs         bool
 }
 
-// oldest is how old the first message of the backlog is; 0 if that is not known.
+// oldest returns the age of the first message of the backlog; 0 if it is not known.
 func (s subscription) oldest() time.Duration {
 	if s.EarliestMsgPublishTimeInBacklog <= 0 || s.MsgBacklog == 0 {
 		return 0
@@ -62,7 +62,7 @@ func (v *visit) stats(topic string) (*stats, error) {
 	return s, err
 }
 
-// again reads statistics once more, after a while.
+// again waits for Patience, and reads the statistics once more.
 func (v *visit) again(topic string) (*stats, error) {
 	select {
 	case <-time.After(v.Patience):
@@ -73,7 +73,7 @@ func (v *visit) again(topic string) (*stats, error) {
 	return later.stats(topic)
 }
 
-// parts are the statistics of each partition by its name, or of the topic that has none.
+// parts returns the statistics of each partition by its name, or those of the topic if it has no partitions.
 func (s *stats) parts(topic string) map[string]stats {
 	if len(s.Partitions) > 0 {
 		return s.Partitions
@@ -88,19 +88,18 @@ func (v *visit) subscription() (subscription, bool, error) {
 		return subscription{}, false, err
 	}
 	sub, found := s.Subscriptions[v.Subscription]
-	for _, part := range s.Partitions { // one without consumers may say None of them all
+	for _, part := range s.Partitions { // a partition without consumers may make the type of the whole topic None
 		if one := part.Subscriptions[v.Subscription]; len(one.Consumers) > 0 {
 			sub.Type = one.Type
 		}
 	}
-	if sub.Type == "None" { // not known before its first consumer comes
+	if sub.Type == "None" { // the type is not known before the first consumer subscribes
 		sub.Type = ""
 	}
 	return sub, found, nil
 }
 
-// instances returns how many consumers the subscription has: of a partitioned topic each is connected to several
-// partitions.
+// instances returns how many consumers the subscription has. A consumer of several partitions counts once.
 func (v *visit) instances() int {
 	if v.Load.Instances > 0 || v.api.URL == "" {
 		return v.Load.Instances
@@ -118,8 +117,8 @@ func (v *visit) instances() int {
 	return len(names)
 }
 
-// messagesPerEntry is how many messages producers put into a batch on the average: 1 if they do not batch, 0 if no
-// consumer that is connected has got a message yet.
+// messagesPerEntry returns how many messages producers put into a batch on average: 1 if they do not batch, 0 if no
+// connected consumer has got a message yet.
 func (v *visit) messagesPerEntry() int {
 	n := 0
 	if s, err := v.stats(v.Topic); err == nil {
@@ -136,7 +135,7 @@ func (v *visit) messagesPerEntry() int {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// typeOf is the subscription's type: that of the options, or else the broker's.
+// typeOf returns the subscription's type: that of the options, or else the broker's.
 func (v *visit) typeOf() string {
 	if v.Type != "" || v.api.URL == "" {
 		return v.Type
@@ -148,5 +147,5 @@ func (v *visit) typeOf() string {
 	return sub.Type
 }
 
-// delays reports whether the broker delays messages on the subscription, and counts unacknowledged messages.
+// delays reports whether the broker delays messages on the subscription. If so, it also counts unacknowledged messages.
 func (v *visit) delays() bool { return v.typeOf() != "Exclusive" && v.typeOf() != "Failover" }

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// visit is one examination. It asks each question once.
+// visit is one examination. It requests each path once.
 type visit struct {
 	Setup
 	ctx         context.Context
@@ -52,7 +52,7 @@ func newVisit(ctx context.Context, s Setup) *visit {
 	return &visit{Setup: s, ctx: ctx, api: admin.API(s.Admin), answers: map[string]answer{}}
 }
 
-// get reads the answer at a path below /admin/v2, which stays as it is if there is none.
+// get decodes the answer at a path below /admin/v2 into a value, or leaves the value as it is if there is no answer.
 func (v *visit) get(path string, into any) error {
 	a, asked := v.answers[path]
 	if !asked && v.unreachable {
@@ -72,11 +72,11 @@ func (v *visit) get(path string, into any) error {
 	return json.Unmarshal(a.body, into)
 }
 
-// errUnreachable is the answer to every question after one that the admin API did not answer: each would take half a
+// errUnreachable is the error of every request after one that the admin API did not answer: each would take half a
 // minute.
 var errUnreachable = errors.New("the admin API does not answer")
 
-// unknown says why something could not be looked up.
+// unknown returns a verdict that says why something could not be looked up.
 func unknown(err error) verdict {
 	var refused *admin.Error
 	if !errors.As(err, &refused) {
@@ -95,7 +95,7 @@ func unknown(err error) verdict {
 // errNoTopic says that there is no such topic.
 var errNoTopic = errors.New("no such topic")
 
-// partitions returns how many partitions a topic has; 0 if it has none.
+// partitions returns how many partitions a topic has; 0 if it is not partitioned.
 func (v *visit) partitions(topic string) (int, error) {
 	var metadata struct{ Partitions int }
 	err := v.get(admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", &metadata)
@@ -108,7 +108,7 @@ func (v *visit) partitions(topic string) (int, error) {
 // exists reports whether there is a topic.
 func (v *visit) exists(topic string) (bool, error) {
 	n, err := v.partitions(topic)
-	if err == nil && n == 0 { // which old brokers also say of a topic that does not exist
+	if err == nil && n == 0 { // old brokers also answer 0 for a topic that does not exist
 		_, err = v.stats(topic)
 	}
 	if errors.Is(err, errNoTopic) {
@@ -127,7 +127,7 @@ func (v *visit) dead() string {
 	return v.companion(v.DeadLetterTopic, topicname.DeadLetter(v.Topic, v.Subscription))
 }
 
-// companion returns the topic that was named, or else the one with the default name, if that exists.
+// companion returns the named topic, or else the topic with the default name, if that exists.
 func (v *visit) companion(named, byDefault string) string {
 	if named != "" || v.api.URL == "" {
 		return named
@@ -138,7 +138,7 @@ func (v *visit) companion(named, byDefault string) string {
 	return byDefault
 }
 
-// existing are those of topics that exist.
+// existing returns the topics, of those given, that exist.
 func (v *visit) existing(topics ...string) (all []string, err error) {
 	for _, topic := range topics {
 		if topic == "" {
@@ -155,7 +155,8 @@ func (v *visit) existing(topics ...string) (all []string, err error) {
 	return all, nil
 }
 
-// besideOwn is the look of a check that compares the retry and the dead letter topic, those that exist, with the topic.
+// besideOwn returns the function of a check that compares the retry and the dead letter topic, if they exist, with the
+// topic.
 func besideOwn(look func(v *visit, topics []string) verdict) func(*visit) verdict {
 	return func(v *visit) verdict {
 		topics, err := v.existing(v.retry(), v.dead())
@@ -176,7 +177,7 @@ func namespaceOf(topic string) string {
 	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
-// local is a topic's name without its namespace, for people.
+// local returns a topic's name without its namespace, for people.
 func local(topic string) string { return topic[strings.LastIndex(topic, "/")+1:] }
 
 // fill writes the names of the setup into a remedy.

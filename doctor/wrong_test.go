@@ -20,7 +20,7 @@ type wrong struct {
 	wrong  func(*scene)
 }
 
-// newer skips what brokers before 4.0 do not have.
+// newer skips the test on brokers before 4.0, which lack the feature.
 func (s *scene) newer() {
 	var version string
 	require.NoError(s.t, newVisit(s.t.Context(), s.setup).get("brokers/version", &version))
@@ -29,7 +29,7 @@ func (s *scene) newer() {
 	}
 }
 
-// in replaces what a broker answers at paths that end so.
+// in replaces old by now in the broker's answers at paths that end in path.
 func (s *scene) in(path, old, now string) {
 	s.altered(func(r *http.Response, body []byte) []byte {
 		if strings.HasSuffix(r.Request.URL.Path, path) {
@@ -40,7 +40,7 @@ func (s *scene) in(path, old, now string) {
 	})
 }
 
-// without deletes a topic whose consumer has left, which nobody may create again.
+// without closes a topic's consumer, deletes the topic, and forbids its creation.
 func (s *scene) without(suffix string) {
 	if c := s.consumers[suffix]; c != nil {
 		c.Close()
@@ -49,7 +49,7 @@ func (s *scene) without(suffix string) {
 	s.rest("DELETE", admin.Topic(s.topic(suffix))+"?force=true", nil)
 }
 
-// busy publishes until the broker's rates show it, once a minute.
+// busy publishes until the broker's rates, which change once a minute, show it.
 func (s *scene) busy() {
 	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic(""), DisableBatching: true})
 	require.NoError(s.t, err)
@@ -317,7 +317,8 @@ var matrix = map[string]wrong{
 		func(s *scene) { s.setup.Consumer.KeepAliveInterval = 2 * time.Minute }},
 }
 
-// refusesLetters publishes as a Consumer does, which the broker refuses where it may not make the subscription.
+// refusesLetters publishes a dead letter as a Consumer does. The broker refuses it if it may not create the
+// subscription.
 func (s *scene) refusesLetters() {
 	o := pulsar.ProducerOptions{Topic: s.topic("-billing-DLQ"), MaxReconnectToBroker: new(uint)}
 	require.True(s.t, publishing.InitialSubscription(&o, "inspect"))
@@ -325,7 +326,7 @@ func (s *scene) refusesLetters() {
 	require.ErrorContains(s.t, err, "NotAllowed")
 }
 
-// clock has the broker's clock differ.
+// clock makes the broker's clock differ.
 func (s *scene) clock(by time.Duration) {
 	s.altered(func(r *http.Response, body []byte) []byte {
 		r.Header.Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))
@@ -339,7 +340,7 @@ func (s *scene) again(t pulsar.SubscriptionType) {
 	s.subscribe("", pulsar.ConsumerOptions{Type: t}, true)
 }
 
-// unacked waits until the broker has sent so many messages that are not acknowledged.
+// unacked waits until the broker has sent n messages that are not acknowledged.
 func (s *scene) unacked(n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {

@@ -1,10 +1,10 @@
-// Package service examines a running service by the options of its own Consumer and Worker, so that they are not typed
-// again:
+// Package service examines a running service by the options of its own Consumer and Worker, so that nobody has to
+// repeat them:
 //
 //	setup := doctor.Setup{Admin: doctor.Admin{URL: "http://broker:8080"}}
 //	http.Handle("/debug/redelivery", service.Handler(consumer, w, setup))
 //
-// It stands beside package doctor, which package redelivery imports.
+// It is not part of package doctor, since package redelivery imports that one.
 package service
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Setups returns the doctor's setups of a Consumer, for each of its topics. w may be nil. base has what a Consumer does
-// not know: the admin API, the load, and Kubernetes' grace period. A Consumer of a pattern or one that Wrap made has
-// the topic of base.
+// Setups returns the doctor's setups of a Consumer, one for each of its topics. w may be nil. base has the values that
+// a Consumer does not know: the admin API, the load, and Kubernetes' grace period. For a Consumer of a pattern, or one
+// that Wrap made, the topic is that of base.
 func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []doctor.Setup {
 	o, s := c.Options(), base
 	s.Subscription, s.InitialSubscriptionName = o.Subscription, o.InitialSubscriptionName
@@ -29,7 +29,7 @@ func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []docto
 		AckTimeoutBackoff: o.AckTimeoutBackoff,
 		Reconsume:         o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes,
 		MemoryLimit: o.MemoryLimit}
-	if o.Type != "" { // else Wrap made it, and these are not known
+	if o.Type != "" { // with Wrap these options are not known
 		s.Type, s.Consumer.ReceiverQueueSize = o.Type, o.ReceiverQueueSize
 		s.Consumer.BatchIndexAcknowledgment = &o.BatchIndexAcknowledgment
 	}
@@ -66,7 +66,7 @@ func Handler(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) http.H
 		rw.Header().Set("Content-Type", "application/json")
 		encoder := json.NewEncoder(rw)
 		encoder.SetIndent("", "  ")
-		_ = encoder.Encode(answer) // the client has gone
+		_ = encoder.Encode(answer) // fails only if the client has gone
 	})
 }
 
@@ -78,7 +78,7 @@ type topic struct {
 	Findings     []doctor.Finding `json:"findings"`
 }
 
-// options are in words, for people.
+// options are the options of a Consumer and a Worker, in words for people.
 type options struct {
 	Type                     string   `json:"type,omitempty"`
 	Nack                     []string `json:"nackDelays"` // the first ones
@@ -124,7 +124,7 @@ func optionsOf(c *redelivery.Consumer, w *worker.Worker) options {
 	return said
 }
 
-// delays are the first ones of a policy.
+// delays returns the first delays of a policy.
 func delays(b backoff.RedeliveryBackoff) (all []string) {
 	const shown = 8
 	for _, d := range backoff.Schedule(b, shown) {
