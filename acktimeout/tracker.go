@@ -1,9 +1,9 @@
 // Package acktimeout tracks messages that the application has, until they are settled or time out (PIP-130).
 //
 // A Tracker knows no broker and no consumer, starts no goroutine and reads no clock: keys go in, due keys come out. The
-// caller decides what a key stands for, passes the time in, and redelivers the message. A redelivery.Consumer is timed
-// by the same heap (internal/clock), which it shares with its nacks and its requests. Package nack does the same for
-// negatively acknowledged messages.
+// caller decides what a key stands for, passes the time in, and redelivers the message. Package nack does the same for
+// negatively acknowledged messages. A redelivery.Consumer uses the same heap (internal/clock) for its ack timeouts, its
+// nacks and its requests together.
 package acktimeout
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
-// Backoff returns PIP-130's policy: timeout + b.Next(redeliveryCount), or timeout alone if b is nil. It is never
+// Backoff returns PIP-130's policy: timeout + b.Next(redeliveryCount), or timeout alone if b is nil. Its delay is never
 // shorter than timeout, whatever b returns, and never overflows. A negative timeout counts as 0.
 func Backoff(timeout time.Duration, b backoff.RedeliveryBackoff) backoff.RedeliveryBackoff {
 	timeout = max(0, timeout)
@@ -42,21 +42,21 @@ func New[K comparable](timeout time.Duration, b backoff.RedeliveryBackoff) *Trac
 	return &Tracker[K]{backoff: Backoff(timeout, b)}
 }
 
-// Delay returns the timeout of a message that was redelivered redeliveryCount times before. It asks the policy, so call
-// it with no lock held.
+// Delay returns the timeout of a message that was redelivered redeliveryCount times before. It calls the policy, so
+// call it with no lock held.
 func (t *Tracker[K]) Delay(redeliveryCount uint32) time.Duration {
 	return max(0, t.backoff.Next(redeliveryCount))
 }
 
-// TrackFor tracks a key until due. If the key is tracked, it keeps its due time.
+// TrackFor tracks a key until due. If the key is tracked already, it keeps its due time.
 func (t *Tracker[K]) TrackFor(key K, due time.Time) {
 	if _, tracked := t.keys.At(key); !tracked {
 		t.keys.Set(key, due)
 	}
 }
 
-// Touch moves the due time of a key, since the application is still working on its message, and reports whether the key
-// is tracked.
+// Touch sets a new due time for a key whose message the application is still working on, and reports whether the key is
+// tracked.
 func (t *Tracker[K]) Touch(key K, due time.Time) bool {
 	_, tracked := t.keys.At(key)
 	if tracked {

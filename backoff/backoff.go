@@ -4,8 +4,8 @@
 // before the second, and so on. Policies keep no state and read no clock, so one value serves any number of consumers
 // and goroutines, for negative acknowledgements (PIP-106), ack timeouts (PIP-130) and the retry topic (PIP-94) alike.
 //
-// Every policy of this package accepts any redelivery count: its delay is between 0 and its maximum ([WithJitter] may
-// exceed it by its fraction), and never overflows.
+// Every policy of this package accepts any redelivery count: its delay is between 0 and the policy's maximum, and never
+// overflows. Only [WithJitter] may exceed the maximum, by its fraction.
 package backoff
 
 import (
@@ -28,7 +28,7 @@ type RedeliveryBackoff interface {
 	Next(redeliveryCount uint32) time.Duration
 }
 
-// Func is a function that serves as a RedeliveryBackoff. A nil Func delays by 0, and options refuse it.
+// Func makes a function a RedeliveryBackoff. A nil Func delays by 0, and options refuse it.
 type Func func(redeliveryCount uint32) time.Duration
 
 // Next returns f(redeliveryCount).

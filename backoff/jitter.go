@@ -52,7 +52,7 @@ func (j jitter) Validate() error {
 // Unwrap returns the policy without the jitter.
 func (j jitter) Unwrap() RedeliveryBackoff { return j.backoff }
 
-// Spread returns the shortest and the longest that the jitter makes of a delay.
+// Spread returns the shortest and the longest delay that the jitter can make of d.
 func (j jitter) Spread(d time.Duration) (shortest, longest time.Duration) {
 	return scale(d, 1-j.clamped()), scale(d, 1+j.clamped())
 }

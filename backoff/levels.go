@@ -13,7 +13,7 @@ const DefaultDelayLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m
 
 // DelayLevels is a list of delays (PIP-94). Level 1 is the first:
 //
-//	Next(n) = level n+1, and past the last level the last
+//	Next(n) = level n+1, or the last level if there are fewer
 //
 // With DefaultDelayLevels that is 1s, 5s, 10s … 1h, 2h, 2h, 2h … Options refuse DelayLevels that are empty or have
 // a negative delay.
@@ -22,7 +22,7 @@ type DelayLevels []time.Duration
 var units = []struct {
 	name string
 	unit time.Duration
-}{ // "ms" before "s", which it ends in
+}{ // "ms" before "s": it ends in "s", too
 	{"ms", time.Millisecond}, {"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
 }
 

@@ -192,7 +192,7 @@ func params(p string) string {
 	return fmt.Sprintf("policies:\n  p: {className: MultiplierRedeliveryBackoff, params: %s}", p)
 }
 
-// An unknown key that is nearly a known one, or Java's for the same thing.
+// An unknown key that is similar to a known one, or that is Java's name of one, causes a hint.
 func TestHints(t *testing.T) {
 	for key, want := range map[string]string{
 		"maxDelivery":                      " (did you mean maxDeliveries?), want one of nack",
@@ -247,7 +247,7 @@ FILE:7: consumers.billing.ackTimeot is an unknown key (did you mean ackTimeout?)
 FILE:6: consumers.billing.nackRedeliveryBackoff is "gentel", want the name of a policy (gentle)`, "FILE", path))
 }
 
-// What would use up memory or the stack ends soon, with an error and without much memory.
+// A file that would use up memory or the stack is an error, soon and without much memory.
 func TestHostileInput(t *testing.T) {
 	t.Setenv("REDELIVERY_POLICIES_K1_JITTER", "1")
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
@@ -308,7 +308,7 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// manyReferences has n policies, and n consumers that name another.
+// manyReferences returns a file with n policies, and n consumers that name another one.
 func manyReferences(n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -36,19 +36,19 @@
 //	    finishBatches: true                 # a drain finishes batches that were begun
 //	    maxAge: 1d
 //	    keyOrder: true
-//	    crashLimit: 3                       # then a message that ends its process is a dead letter
-//	    begunAfter: 50ms                    # a message that is in its handler this long is recorded for crashLimit
+//	    crashLimit: 3                       # a message that has crashed so many processes is a dead letter
+//	    begunAfter: 50ms                    # a message is recorded for crashLimit after so long in its handler
 //	    stuckLimit: 10m                     # a handler that hangs this long loses its place
 //	    cancelLost: true                    # ends the context of a handler whose message is another consumer's
 //	    rateLimit: 200                      # messages a second
 //	    rateBurst: 20                       # at once, after a quiet time
 //	    localRetries: 2                     # more calls of the handler before a failure counts
 //	    localRetryBackoff: minute
-//	    pauseOnFailureWindow: 100           # an outage begins when so many messages, times the ratio,
-//	    pauseOnFailureRatio: 0.9            # fail in a row, here 90; then one at a time is tried
+//	    pauseOnFailureWindow: 100           # an outage begins when window times ratio messages fail in a row
+//	    pauseOnFailureRatio: 0.9            # (here 90); then the worker tries one at a time
 //	    pauseOnFailureBackoff: gentle       # the pauses between these tries
 //	  reports:
-//	    batchMaxMessages: 100               # any of the three makes it a worker of batches
+//	    batchMaxMessages: 100               # any of these three keys makes it a worker of batches
 //	    batchMaxBytes: 1MiB
 //	    batchMaxWait: 100ms
 //
@@ -68,7 +68,7 @@
 //   - a custom type or class: [NewPolicy]
 //
 // The types exponential, levels and fixed also accept jitter, a fraction from 0 to 1: see [backoff.WithJitter].
-// Durations are whole milliseconds and have a unit: ms, s, m or h, also mixed as in 1m30s, or whole days as in 1d.
+// Durations are whole milliseconds with a unit, ms, s, m or h, also mixed as in 1m30s; or whole days as in 1d.
 // Bytes are a whole number, alone or with a unit: KiB, MiB or GiB. An anchor (&name) and its aliases (*name) work;
 // merge keys (<<) do not.
 //
@@ -77,7 +77,7 @@
 // A consumer may have the fields of Java's DeadLetterPolicy by their own names: deadLetterTopic and
 // initialSubscriptionName are the same, retryLetterTopic is retryTopic, and maxRedeliverCount: 3 is maxDeliveries: 4
 // with maxReconsumes: 3, since Java does not count the first delivery. Using both names of a setting is an error, but
-// maxReconsumes may be used with maxRedeliverCount. For Java's other names the error names the right spelling.
+// maxReconsumes may be used with maxRedeliverCount. Other names of Java are errors that give the right key.
 //
 // # Environment
 //
@@ -89,8 +89,8 @@
 //	REDELIVERY_POLICIES_GENTLE_MAX=5m               # policies.gentle.max
 //
 // An empty variable counts as not set. A variable that begins with REDELIVERY_CONSUMERS_, REDELIVERY_POLICIES_ or
-// REDELIVERY_WORKERS_ but matches no key, or more than one, is an error. So is one that has the section in the
-// singular, as REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT, if it would match a key.
+// REDELIVERY_WORKERS_ but matches no key, or more than one, is an error. A variable with its section in the singular,
+// such as REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT, is an error if it would match a key in the plural.
 //
 // # Errors
 //
@@ -115,7 +115,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Config is the content of a file. Its methods change nothing, so they are safe for concurrent use. They return an
+// Config is the content of a file. Its methods do not change it, so they are safe for concurrent use. They return an
 // error if the file does not have the consumer or the worker. The zero value is an empty file.
 type Config struct {
 	Policies  map[string]backoff.RedeliveryBackoff // by name
@@ -124,8 +124,8 @@ type Config struct {
 }
 
 // Load reads a file, and applies the environment variables that override it. policies are custom policy types that the
-// file may use. Errors begin with the path of the file and the line; if the file cannot be read, the error wraps that
-// of package os. Load may be called concurrently.
+// file may use. Errors begin with the path of the file and the line. If the file cannot be read, the error wraps the
+// error of package os. Load may be called concurrently.
 func Load(path string, policies ...Policy) (*Config, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -171,7 +171,7 @@ func parse(data []byte, at place, policies []Policy) (*Config, error) {
 func (d *decoder) config(root *node, c *Config) {
 	sections := d.fields(root, "policies", "consumers", "workers")
 	if policies := sections["policies"]; policies != nil {
-		d.fields(policies) // has an error if it is no map
+		d.fields(policies) // notes an error if policies is no map
 		for _, f := range policies.fields {
 			c.Policies[f.name] = d.policy(f.value)
 		}
@@ -191,7 +191,7 @@ func (d *decoder) config(root *node, c *Config) {
 	}
 }
 
-// namesOf lists the names in the file, for an error: of many the first.
+// namesOf lists the first names of a section in the file, for an error.
 func namesOf[V any](named map[string]V) string {
 	const most = 10
 	if len(named) == 0 {

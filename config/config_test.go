@@ -56,7 +56,7 @@ func TestLoad(t *testing.T) {
 	}, c)
 }
 
-// The file to copy and the one in the documentation.
+// The example file and the one in the package's documentation are valid.
 func TestExamples(t *testing.T) {
 	_, err := Load("../examples/config/redelivery.yaml")
 	assert.NoError(t, err)
@@ -76,7 +76,7 @@ func TestExamples(t *testing.T) {
 	assert.NotNil(t, c.Workers["billing"].PauseOnFailureBackoff)
 }
 
-func TestParse(t *testing.T) { // what differs from TestLoad
+func TestParse(t *testing.T) { // only cases that TestLoad lacks
 	for name, c := range map[string]struct {
 		in, policy string
 		want       backoff.RedeliveryBackoff
@@ -173,7 +173,7 @@ func TestEnvironment(t *testing.T) {
 		"REDELIVERY_POLICIES_GENTLE_MAX":                         "5m",
 		"REDELIVERY_POLICIES_GENTLE_JITTER":                      "0.5",
 		"REDELIVERY_POLICIES_PIP130_PARAMS":                      `{"minDelayMs": 1}`,
-		// Kubernetes sets such for a service of that name
+		// Kubernetes sets such a variable for a service named redelivery
 		"REDELIVERY_SERVICE_HOST": "10.0.0.1",
 	} {
 		t.Setenv(name, value)
@@ -224,8 +224,8 @@ func TestEnvironmentOfOwnPolicy(t *testing.T) {
 	assert.Equal(t, map[string]any{"attemptsPerDay": 5}, got)
 }
 
-// A variable whose section is in the singular has no effect, which is said if it would have one; others may be somebody
-// else's.
+// A variable whose section is in the singular is an error if it would set something in the plural. Others may belong to
+// another program.
 func TestEnvironmentInTheSingular(t *testing.T) {
 	const file = "policies: {gentle: {type: fixed, delay: 1s}}\nconsumers: {billing: }\nworkers: {billing: }"
 	for name, want := range map[string]string{
@@ -261,8 +261,8 @@ func TestMissingFile(t *testing.T) {
 	assert.ErrorContains(t, err, "testdata")
 }
 
-// In a pod beside services named redelivery-consumers and redelivery-policies Kubernetes sets variables that look like
-// ours.
+// If there are services named redelivery-consumers and redelivery-policies, Kubernetes sets variables in a pod that
+// look like those of this package.
 func TestVariablesOfKubernetes(t *testing.T) {
 	for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP",
 		"PORT_8080_TCP_PROTO",

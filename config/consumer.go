@@ -27,8 +27,8 @@ type Consumer struct {
 	// AckTimeoutRedeliveryBackoff is a delay that is added to AckTimeout (PIP-130). It needs AckTimeout. The file has
 	// the name of a policy.
 	AckTimeoutRedeliveryBackoff backoff.RedeliveryBackoff
-	// ReconsumeBackoff delays messages that are reconsumed (PIP-94); with it the consumer subscribes to the retry topic
-	// too. The file has the name of a policy.
+	// ReconsumeBackoff delays messages that are reconsumed (PIP-94). It also makes the consumer subscribe to the retry
+	// topic. The file has the name of a policy.
 	ReconsumeBackoff backoff.RedeliveryBackoff
 
 	// MaxDeliveries is the number of deliveries after which a message goes to the dead letter topic. The file may have
@@ -37,33 +37,33 @@ type Consumer struct {
 	// MaxReconsumes is the number of retries after which a message that is reconsumed goes to the dead letter topic. It
 	// needs ReconsumeBackoff. Default: MaxDeliveries.
 	MaxReconsumes uint32
-	// DeadLetterTopic is the topic of dead letters. A name without a namespace is of the namespace of the consumer's
-	// first topic; so it is in RetryTopic and AttemptLogTopic. Default: <topic>-<subscription>-DLQ.
+	// DeadLetterTopic is the topic of dead letters. A name without a namespace, here and in RetryTopic and
+	// AttemptLogTopic, is in the namespace of the consumer's first topic. Default: <topic>-<subscription>-DLQ.
 	DeadLetterTopic string
-	// InitialSubscriptionName is a subscription that the broker creates with the dead letter topic; without a
-	// subscription it deletes dead letters unread. Default: none, and a warning.
+	// InitialSubscriptionName is a subscription that the broker creates with the dead letter topic. Without a
+	// subscription the broker deletes dead letters unread. Default: none, and a warning.
 	InitialSubscriptionName string
 	// OmitCause leaves the error's text out of dead letters. DeadLetterTopic, InitialSubscriptionName and OmitCause
 	// need MaxDeliveries or ReconsumeBackoff. Default: false.
 	OmitCause bool
-	// Discard acknowledges a message that would become a dead letter, and publishes nothing:
+	// Discard acknowledges a message that would become a dead letter, and does not publish it; see
 	// redelivery.DeadLetterPolicy.Discard. It needs MaxDeliveries or MaxReconsumes, and excludes DeadLetterTopic and
 	// InitialSubscriptionName. Default: false.
 	Discard bool
-	// DeadBeforeTTL is the namespace's time to live, before which a message becomes a dead letter:
+	// DeadBeforeTTL is the namespace's time to live. A message becomes a dead letter before that is over; see
 	// redelivery.WithDeadBeforeTTL. It needs MaxDeliveries or ReconsumeBackoff, and excludes Discard. From 1 s.
 	// Default: none.
 	DeadBeforeTTL time.Duration
-	// RetryTopic is the topic of messages that are reconsumed. The file may have Java's retryLetterTopic instead. It
-	// needs ReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
+	// RetryTopic is the topic of messages that are reconsumed. The file may have Java's retryLetterTopic instead. Both
+	// need ReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
 
-	// AttemptLog keeps redelivery counts and due times in a topic, so that they outlive the process:
+	// AttemptLog keeps redelivery counts and due times in a topic, so that they outlive the process; see
 	// redelivery.WithAttemptLog. Default: false.
 	AttemptLog bool
 	// AttemptLogTopic is the log's topic. Default: <topic>-<subscription>-ATTEMPTS.
 	AttemptLogTopic string
-	// AttemptLogOptional lets the consumer subscribe although the log cannot be read. Default: false.
+	// AttemptLogOptional lets the consumer subscribe even if the log cannot be read. Default: false.
 	AttemptLogOptional bool
 	// AttemptLogOpenTimeout is how long subscribing may take to read the log. Default: 30 s.
 	AttemptLogOpenTimeout time.Duration
@@ -76,8 +76,8 @@ type Consumer struct {
 	MemoryLimit *int64
 	// RedeliveryFrom is where nacked messages wait. The file has auto, memory or broker. Default: auto.
 	RedeliveryFrom redelivery.Source
-	// Resolution is how often the broker is asked for messages, from 1 ms to 1 minute. Default: that of
-	// redelivery.WithRedeliveryResolution.
+	// Resolution is how often the consumer sends its requests for redelivery to the broker, from 1 ms to 1 minute.
+	// Default: that of redelivery.WithRedeliveryResolution.
 	Resolution time.Duration
 	// WithoutChecks skips the checks of the options when the consumer subscribes. Default: false.
 	WithoutChecks bool
@@ -150,8 +150,8 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 	return c
 }
 
-// java reads the fields of Java's DeadLetterPolicy that have another name here. Java counts redeliveries, and so not
-// the first delivery.
+// java reads the fields of Java's DeadLetterPolicy whose keys in the file differ. Java does not count the first
+// delivery.
 func (d *decoder) java(v map[string]*node, c *Consumer) {
 	if n := v["maxRedeliverCount"]; n != nil {
 		count := uint32(d.whole(n, 1, math.MaxInt32))
@@ -199,7 +199,7 @@ func (d *decoder) resolution(n *node) time.Duration {
 	return v
 }
 
-// reference reads the name of a policy. A policy that was found wrong before is there, but nil.
+// reference reads the name of a policy. A wrong policy is in policies, but nil, so that it is reported only once.
 func (d *decoder) reference(n *node, policies map[string]backoff.RedeliveryBackoff) backoff.RedeliveryBackoff {
 	name := d.text(n)
 	b, found := policies[name]
@@ -216,7 +216,7 @@ func (d *decoder) exclude(n, other *node) {
 	}
 }
 
-// need notes that a key is there without any of others.
+// need notes an error if a key is set without any of the others.
 func (d *decoder) need(v map[string]*node, key string, others ...string) {
 	if v[key] == nil {
 		return

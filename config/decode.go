@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// decoder makes a Config of a tree. It goes on after an error, so that all of them are found at once: a reader that
-// fails notes why and returns its zero value.
+// decoder makes a Config of a tree. It goes on after an error, so that it finds all errors at once: a method that fails
+// notes why and returns the zero value.
 type decoder struct {
 	factories map[string]Factory
 	policies  string // their names, once they are read
@@ -27,7 +27,7 @@ func (d *decoder) fail(n *node, want string, args ...any) {
 	d.errs = append(d.errs, wrong(n.at, n.path(), "is %s, want %s", n, fmt.Sprintf(want, args...)))
 }
 
-// missing notes that a map has no value by a name.
+// missing notes that a map lacks a name.
 func (d *decoder) missing(n *node, name, want string, args ...any) {
 	d.errs = append(d.errs, wrong(n.at, n.path(), "has no %s, want %s", name, fmt.Sprintf(want, args...)))
 }
@@ -68,7 +68,7 @@ func (d *decoder) textLike(n *node, want string) string {
 	return n.text
 }
 
-// durationForm matches a duration, unless it is too long.
+// durationForm matches the form of a duration, even if its value is too large.
 var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ms|s|m|h))+$|^0*[1-9][0-9]*d$`)
 
 // duration reads a duration as time.ParseDuration does, in whole milliseconds, or one word of delay levels, which may
@@ -86,7 +86,7 @@ func (d *decoder) duration(n *node, least time.Duration) time.Duration {
 		d.fail(n, "at most %v", time.Duration(math.MaxInt64).Truncate(time.Millisecond))
 	case n.kind != yaml.ScalarNode || err != nil:
 		d.fail(n, `a duration with its unit, such as "30s"`)
-	case strings.ContainsAny(n.text, "nuµμ") || v%time.Millisecond != 0: // the broker counts in milliseconds
+	case strings.ContainsAny(n.text, "nuµμ") || v%time.Millisecond != 0: // the broker counts milliseconds
 		d.fail(n, "whole milliseconds, in ms, s, m or h")
 	case v >= least:
 		return v
@@ -100,7 +100,7 @@ func (d *decoder) duration(n *node, least time.Duration) time.Duration {
 	return 0
 }
 
-// milliseconds reads a duration as the Java client's parameters give it.
+// milliseconds reads a duration as a whole number of milliseconds, which is the form of the Java client's parameters.
 func (d *decoder) milliseconds(n *node, least time.Duration) time.Duration {
 	return time.Duration(d.whole(n, least.Milliseconds(), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }

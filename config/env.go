@@ -10,20 +10,20 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// envPrefix begins the variables that override a file; the path in the file follows.
+// envPrefix is the beginning of the variables that override a file. The path in the file follows.
 const envPrefix = "REDELIVERY_"
 
 // sections are the parts of a file that a variable may override.
 var sections = []string{"POLICIES", "CONSUMERS", "WORKERS"}
 
-// plural has a variable's section as it is in the file.
+// plural replaces a section in the singular, in a variable's name, by the section's name in the file.
 var plural = strings.NewReplacer(envPrefix+"POLICY_", envPrefix+"POLICIES_", envPrefix+"CONSUMER_",
 	envPrefix+"CONSUMERS_",
 	envPrefix+"WORKER_", envPrefix+"WORKERS_")
 
-// override puts variables of the environment, each "NAME=value", into the tree. It can set a key of a policy, a
-// consumer or a worker that the file names. Variables of these sections that set nothing are errors, as unknown keys in
-// the file are, and so are those that would set something if their section were in the plural.
+// override puts variables of the environment, each "NAME=value", into the tree. They can set a key of a policy, a
+// consumer or a worker that the file names. Variables of these sections that set nothing are errors, like unknown keys
+// in the file. Variables that would set something if their section were in the plural are errors, too.
 func (d *decoder) override(root *node, environ []string) {
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(variable, "=")
@@ -50,7 +50,7 @@ func (d *decoder) override(root *node, environ []string) {
 	}
 }
 
-// targets are the settings that a variable may set.
+// targets returns the settings that a variable matches.
 func (n *node) targets(variable string) (targets []target) {
 	for _, section := range n.fields {
 		keys := consumerKeys
@@ -78,9 +78,9 @@ func (n *node) targets(variable string) (targets []target) {
 	return targets
 }
 
-// kubernetes matches the variables that Kubernetes sets in a pod for a service: of redelivery-consumers
-// REDELIVERY_CONSUMERS_SERVICE_HOST, REDELIVERY_CONSUMERS_SERVICE_PORT_HTTP, REDELIVERY_CONSUMERS_PORT_8080_TCP_ADDR
-// and others.
+// kubernetes matches the variables that Kubernetes sets in a pod for a service. For a service named
+// redelivery-consumers they are REDELIVERY_CONSUMERS_SERVICE_HOST, REDELIVERY_CONSUMERS_SERVICE_PORT_HTTP,
+// REDELIVERY_CONSUMERS_PORT_8080_TCP_ADDR and others.
 var kubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
 type target struct {
@@ -88,7 +88,7 @@ type target struct {
 	key   string
 }
 
-// keys are the known ones and those that n has.
+// keys returns the known keys, and the other keys of n.
 func (n *node) keys(known []string) []string {
 	keys := slices.Clone(known)
 	for _, f := range n.fields {
@@ -99,7 +99,7 @@ func (n *node) keys(known []string) []string {
 	return keys
 }
 
-// set gives n a scalar, in place of one that it may have by that name.
+// set sets a field of n to a scalar, in place of the one that n may have by that name.
 func (n *node) set(name, at, text string) {
 	value := &node{kind: yaml.ScalarNode, tag: "!!str", text: text, at: at, parent: n, name: name}
 	if tree, errs := parseTree([]byte(text), new(node), inFile("")); len(errs) == 0 && tree != nil &&

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// What a program has. A program would read its file with config.Load.
+// The client and the file of a program. A program would read its file with config.Load.
 var (
 	client  pulsar.Client
 	orders  = pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared}
@@ -66,7 +66,7 @@ func ExampleConfig_ConsumerOptions() {
 }
 
 func ExampleConfig_Options() {
-	options, err := file.Options("billing") // nackRedeliveryBackoff, and all that is said about dead letters
+	options, err := file.Options("billing") // nackRedeliveryBackoff, and the settings of dead letters
 	fmt.Println(len(options), err)
 	_, err = file.Options("shipping")
 	fmt.Println(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// What Parse accepts, Validate and the options accept too; it never panics.
+// If Parse accepts a file, Validate and the options accept its policies. Parse never panics.
 func FuzzParse(f *testing.F) {
 	file, err := os.ReadFile("testdata/redelivery.yaml")
 	require.NoError(f, err)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// javaKeys are settings of Java's ConsumerConfigurationData and ConsumerBuilder that are not keys here: the key in
-// their place, and a hint about it.
+// javaKeys maps settings of Java's ConsumerConfigurationData and ConsumerBuilder that are no keys of the file to the
+// key in their place, and a hint about it.
 var javaKeys = map[string]struct{ key, text string }{
 	"negativeAckRedeliveryBackoff": {"nackRedeliveryBackoff",
 		"here it is nackRedeliveryBackoff, with the name of a policy"},
@@ -20,7 +20,7 @@ var javaKeys = map[string]struct{ key, text string }{
 	"deadLetterPolicy": {"maxRedeliverCount", "here its fields are keys of the consumer"},
 }
 
-// hint suggests a key in place of one that is not known; "" if there is nothing like it.
+// hint suggests a key in place of an unknown one; "" if no key is similar.
 func hint(name string, known []string) string {
 	if java, found := javaKeys[name]; found && slices.Contains(known, java.key) {
 		return " (" + java.text + ")"
@@ -39,8 +39,8 @@ func hint(name string, known []string) string {
 	return " (did you mean " + nearest + "?)"
 }
 
-// distance is how many bytes have to be added, removed or changed to make b of a (Levenshtein); of very different
-// lengths just more than most.
+// distance returns how many bytes have to be added, removed or changed to turn a into b (Levenshtein). If their lengths
+// differ by more than most, it returns most+1.
 func distance(a, b string, most int) int {
 	if max(len(a)-len(b), len(b)-len(a)) > most {
 		return most + 1

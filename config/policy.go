@@ -15,9 +15,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any. Its
-// error is reported with the line of the policy in the file, and so is that of a method Validate() error of the policy.
-// Load and Parse call the Factory once for each policy of its type, in the caller's goroutine.
+// Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any.
+// Load and Parse call it once for each policy of its type, in the caller's goroutine. They report its error, and that
+// of a method Validate() error of the policy, with the line of the policy in the file.
 type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
 
 // Policy is a custom policy type, for Load and Parse, which refuse the zero value.
@@ -32,17 +32,15 @@ type Policy struct {
 //	  short: {type: fibonacci, unit: 1s}
 //	  long:  {className: fibonacci, params: {unit: 1s}}
 //
-// Both call factory with the parameters {"unit": "1s"}. Parameters are strings, int, float64, bool, nil, []any and
-// map[string]any. An error of factory is reported with the line of the policy in the file, and so is that of a method
-// Validate() error of the policy. Load and Parse call factory once for each policy of its type, in the caller's
-// goroutine; a panic of it reaches the caller. They return an error if the name is empty or that of a built-in type or
-// class, or if factory is nil. The class name is the plain name, without a package. The commands of redelivery do not
-// know such policies: they take their delays for one minute, and note it.
+// In both forms, factory is called with the parameters {"unit": "1s"}; see Factory. A panic of factory reaches the
+// caller of Load or Parse. These return an error if the name is empty or that of a built-in type or class, or if
+// factory is nil. The class name is the plain name, without a package. The commands of redelivery do not know custom
+// policies: they assume a delay of one minute, and say so.
 func NewPolicy(name string, factory Factory) Policy {
 	return Policy{name, factory}
 }
 
-// The policies that a file may have without any Policy.
+// The built-in types and classes of policies.
 var (
 	typeNames  = []string{"exponential", "levels", "fixed"}
 	classNames = []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff",
@@ -71,7 +69,7 @@ func factoriesOf(policies []Policy) (map[string]Factory, error) {
 	return factories, nil
 }
 
-// simpleName is a Java class's name without one of Pulsar's packages.
+// simpleName returns the name of a Java class without the package, if that is one of Pulsar's.
 func simpleName(class string) string {
 	for _, p := range packages {
 		if name, found := strings.CutPrefix(class, p); found {
@@ -185,7 +183,7 @@ func (d *decoder) class(n *node, values map[string]*node) backoff.RedeliveryBack
 	return backoff.Exponential{Min: min, Max: max, Multiplier: d.multiplier(p["multiplier"])}
 }
 
-// params are a map, or a JSON object in a string. It returns nil if there are none.
+// params reads parameters, which are a map or a JSON object in a string. It returns nil if there are none.
 func (d *decoder) params(n *node) *node {
 	switch {
 	case n == nil || n.empty():
@@ -206,7 +204,7 @@ func (d *decoder) params(n *node) *node {
 	return nil
 }
 
-// made is a policy of the user's own type.
+// made makes a policy of a custom type.
 func (d *decoder) made(n *node, make Factory, params map[string]any) backoff.RedeliveryBackoff {
 	b, err := make(params)
 	if err != nil {

@@ -23,9 +23,9 @@ func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.Consum
 }
 
 // ConsumerOptions returns the arguments for redelivery.SubscribeWith, or for Subscribe with more options: opts, and the
-// result of Options. If the file has settings of dead letters and opts has a DLQ, the DLQ is moved into the options:
-// its fields apply where the file is silent, and the returned DLQ is nil. ConsumerOptions does not change anything that
-// opts points to.
+// result of Options. If the file has settings of dead letters and opts has a DLQ, ConsumerOptions moves the DLQ into
+// the options: fields of the DLQ apply if the file does not set them, and the returned DLQ is nil. ConsumerOptions does
+// not change anything that opts points to.
 func (c *Config) ConsumerOptions(
 	name string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, []redelivery.Option, error) {
 	found, err := c.consumer(name)
@@ -36,7 +36,7 @@ func (c *Config) ConsumerOptions(
 		return opts, found.options(nil), nil
 	}
 	dlq := *opts.DLQ
-	if !opts.RetryEnable && found.ReconsumeBackoff == nil { // it has no effect, which is an error in a policy
+	if !opts.RetryEnable && found.ReconsumeBackoff == nil { // without effect in a DLQ, but an error in a policy
 		dlq.RetryLetterTopic = ""
 	}
 	options := found.options(&dlq)
@@ -45,8 +45,8 @@ func (c *Config) ConsumerOptions(
 }
 
 // Options returns the file's settings of a consumer as options for redelivery.Subscribe, SubscribeWith or Wrap.
-// Settings of retries or dead letters need a client: that of Subscribe or redelivery.WithClient. With settings of dead
-// letters, pulsar.ConsumerOptions must not have a DLQ: ConsumerOptions moves it.
+// Settings of retries or dead letters need a client: that of Subscribe, or redelivery.WithClient. With settings of dead
+// letters, pulsar.ConsumerOptions must not have a DLQ; the method ConsumerOptions moves it.
 func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 	found, err := c.consumer(consumer)
 	if err != nil {
@@ -115,21 +115,21 @@ func (c Consumer) attemptLog() redelivery.AttemptLog {
 		Retention: c.AttemptLogRetention}
 }
 
-// saysDeadLetters reports whether the file says something that belongs into a redelivery.DeadLetterPolicy.
+// saysDeadLetters reports whether the file has a setting that belongs into a redelivery.DeadLetterPolicy.
 func (c Consumer) saysDeadLetters() bool {
 	return c.MaxDeliveries > 0 || c.MaxReconsumes > 0 || c.DeadLetterTopic != "" || c.InitialSubscriptionName != "" ||
 		c.OmitCause ||
 		c.Discard || c.RetryTopic != ""
 }
 
-// deadLetters is the file's dead letter policy, over the program's.
+// deadLetters returns the program's dead letter policy with the settings of the file.
 func (c Consumer) deadLetters(dlq *pulsar.DLQPolicy) redelivery.DeadLetterPolicy {
 	var p redelivery.DeadLetterPolicy
 	if dlq != nil {
 		p = redelivery.DeadLetterPolicyOf(*dlq)
 	}
 	if c.MaxDeliveries > 0 {
-		p.MaxDeliveries, p.MaxReconsumes = c.MaxDeliveries, 0 // as many, unless the file says more
+		p.MaxDeliveries, p.MaxReconsumes = c.MaxDeliveries, 0 // MaxReconsumes is the same unless the file has it
 	}
 	p.MaxReconsumes = cmp.Or(c.MaxReconsumes, p.MaxReconsumes)
 	p.Topic = cmp.Or(c.DeadLetterTopic, p.Topic)

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// refusing is a client that notes with which options it is to subscribe, and does not.
+// refusing is a client that notes the options of Subscribe, and returns an error.
 type refusing struct {
 	pulsar.Client
 	opts []pulsar.ConsumerOptions
@@ -34,7 +34,7 @@ func (r *refusing) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, erro
 
 var billing = pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared}
 
-// One call has the policies and the topics of the file.
+// One call of Subscribe passes on the policies and the topics of the file.
 func TestSubscribe(t *testing.T) {
 	c, err := Load("testdata/redelivery.yaml")
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestSubscribe(t *testing.T) {
 	assert.Len(t, client.opts, 1)
 }
 
-// A file replaces what a program says about dead letters only as far as it says something.
+// A file replaces only those of the program's settings of dead letters that it has itself.
 func TestDLQOfTheProgram(t *testing.T) {
 	dlq := pulsar.DLQPolicy{MaxDeliveries: 2, RetryLetterTopic: "again", DeadLetterTopic: "before", InitialSubscriptionName: "keeper",
 		ProducerOptions: pulsar.ProducerOptions{DisableBatching: true}}
@@ -154,7 +154,7 @@ func TestBytes(t *testing.T) {
 		c.Consumers["c"])
 }
 
-// Options alone end with a dead letter, and say it if nobody will read that.
+// Options alone make dead letters, and warn if these will be deleted unread.
 func TestOptionsMakeDeadLetters(t *testing.T) {
 	broker, err := pulsartest.Start(pulsartest.WithExactDelays())
 	require.NoError(t, err)

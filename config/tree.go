@@ -13,12 +13,12 @@ import (
 
 // The limits of a file. Settings of a thousand consumers stay far below; a file above them tries to use up memory.
 const (
-	maxBytes = 1 << 20 // and of the texts of its values, with every alias written out
-	maxNodes = 100_000 // likewise
+	maxBytes = 1 << 20 // of the file, and of the texts of its values with every alias written out
+	maxNodes = 100_000 // with every alias written out
 	maxDepth = 32
 )
 
-// node is a value of the file, its aliases written out.
+// node is a value of the file, with its aliases written out.
 type node struct {
 	kind   yaml.Kind // ScalarNode, SequenceNode or MappingNode
 	tag    string    // of a scalar: !!str, !!int, !!float, !!bool, !!null or another
@@ -27,9 +27,9 @@ type node struct {
 	items  []*node   // of a sequence
 	at     string    // where it stands: "file:7", "line 7" or "$VARIABLE"
 
-	parent *node  // whose field or item it is; nil for the file
-	name   string // of a field
-	index  int    // of an item
+	parent *node  // the mapping or sequence that has it; nil for the file
+	name   string // as a field of a mapping
+	index  int    // as an item of a sequence
 }
 
 type field struct {
@@ -38,7 +38,7 @@ type field struct {
 	value *node
 }
 
-// place says where a line is: "file:7" or "line 7", and "file" for line 0, which is unknown.
+// place returns where a line is: "file:7" or "line 7", or "file" for line 0, which means unknown.
 type place func(line int) string
 
 func inFile(path string) place {
@@ -55,8 +55,8 @@ func inFile(path string) place {
 	}
 }
 
-// parseTree reads one document of YAML, or of JSON, which is a part of it, into a root whose parent and name are known.
-// The tree is nil if there is none, or if the errors leave nothing to go on with.
+// parseTree reads one document of YAML into a root whose parent and name are set. A JSON document is one of YAML, too.
+// The returned tree is nil if there is no document, or if the errors leave nothing to go on with.
 func parseTree(data []byte, root *node, at place) (*node, []error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
@@ -107,16 +107,16 @@ func tabIndented(data []byte, line int) bool {
 	return bytes.ContainsRune(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t')
 }
 
-// grower makes a tree of a graph: an alias is written out wherever it stands, within the limits.
+// grower makes a tree of a graph: it writes out every alias, within the limits.
 type grower struct {
 	at    place
 	nodes int
 	bytes int
-	over  error // the limit that the tree is over; nothing grows any more
+	over  error // says which limit the tree exceeds; if set, the tree does not grow any more
 	errs  []error
 }
 
-// grow fills n, whose parent and name are known, with y.
+// grow fills n, whose parent and name are set, with y.
 func (g *grower) grow(n *node, y *yaml.Node, depth int) *node {
 	n.kind, n.at = y.Kind, g.at(y.Line)
 	g.nodes++
@@ -151,7 +151,7 @@ func (g *grower) grow(n *node, y *yaml.Node, depth int) *node {
 }
 
 func (g *grower) growFields(n *node, content []*yaml.Node, depth int) {
-	first := make(map[string]string, len(content)/2) // where each name stands
+	first := make(map[string]string, len(content)/2) // where each name stands first
 	for i := 0; i+1 < len(content); i += 2 {
 		key := g.grow(&node{parent: n.parent, name: n.name, index: n.index}, content[i], depth)
 		if g.over != nil {
@@ -176,7 +176,7 @@ func (g *grower) growFields(n *node, content []*yaml.Node, depth int) {
 	}
 }
 
-// wrong is an error about the value at a place: "file:7: consumers.billing.ackTimeout is 10, want …".
+// wrong returns an error about the value at a place: "file:7: consumers.billing.ackTimeout is 10, want …".
 func wrong(at, path, format string, args ...any) error {
 	if path == "" {
 		path = "the file"
@@ -184,8 +184,8 @@ func wrong(at, path, format string, args ...any) error {
 	return fmt.Errorf("%s: %s %w", at, path, fmt.Errorf(format, args...))
 }
 
-// path is the name of a value: "consumers.billing.ackTimeout". It is made for errors only: all paths of a file may be
-// far longer than it.
+// path returns the path of a value: "consumers.billing.ackTimeout". Only errors need it: all paths of a file together
+// may be far longer than the file.
 func (n *node) path() string {
 	switch {
 	case n.parent == nil:
@@ -196,7 +196,7 @@ func (n *node) path() string {
 	return join(n.parent.path(), n.name)
 }
 
-// join appends a name to a path; a name that is long, or has anything but letters, digits, - and _, is quoted.
+// join appends a name to a path. It quotes a name that is long, or has anything but letters, digits, - and _.
 func join(path, name string) string {
 	if len(name) > maxQuoted || strings.IndexFunc(name, func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
@@ -209,7 +209,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// maxQuoted is how much of a name or a value an error shows.
+// maxQuoted is how many bytes of a name or a value an error shows.
 const maxQuoted = 60
 
 func quote(s string) string {
@@ -221,7 +221,7 @@ func quote(s string) string {
 
 func (n *node) empty() bool { return n.kind == yaml.ScalarNode && n.tag == "!!null" }
 
-// String is the value as errors show it.
+// String returns the value as errors show it.
 func (n *node) String() string {
 	switch {
 	case n.kind == yaml.SequenceNode:
@@ -236,7 +236,7 @@ func (n *node) String() string {
 	return quote(n.text)
 }
 
-// value is the argument of a policy of the user's own: a string, int, float64, bool, nil, []any or map[string]any.
+// value returns a parameter for a Factory: a string, int, float64, bool, nil, []any or map[string]any.
 func (n *node) value() any {
 	switch n.kind {
 	case yaml.SequenceNode:
@@ -266,7 +266,7 @@ func (n *node) value() any {
 	default:
 		return n.text
 	}
-	if err != nil { // 0x1F, .inf: for the policy to judge
+	if err != nil { // 0x1F or .inf: the Factory decides
 		return n.text
 	}
 	return v

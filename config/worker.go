@@ -27,7 +27,7 @@ type Worker struct {
 	StuckLimit    time.Duration  // worker.WithStuckLimit
 	CancelLost    bool           // worker.WithCancelLost
 	RateLimit     float64        // worker.WithRateLimit, in messages a second
-	// messages at once, after a quiet time; by default the messages of one second, and at least 1
+	// how many messages may be handled at once after a quiet time; by default those of one second, and at least 1
 	RateBurst int
 
 	// For worker.WithLocalRetries: set both or none.
@@ -39,7 +39,7 @@ type Worker struct {
 	PauseOnFailureRatio   float64                   // its ratio
 	PauseOnFailureBackoff backoff.RedeliveryBackoff // its pause; the file has the name of a policy
 
-	// Any of these makes it a worker of batches: NewBatchWorker.
+	// Any of these makes it a worker of batches, for NewBatchWorker.
 	BatchMaxMessages int           // worker.Batch's MaxMessages
 	BatchMaxBytes    int64         // worker.Batch's MaxBytes
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait

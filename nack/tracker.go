@@ -1,9 +1,9 @@
 // Package nack tracks messages that were negatively acknowledged, until their delay is over (PIP-106).
 //
 // A Tracker knows no broker and no consumer, starts no goroutine and reads no clock: keys go in, due keys come out. The
-// caller decides what a key stands for, passes the time in, and redelivers the message. A redelivery.Consumer is timed
-// by the same heap (internal/clock), which it shares with its ack timeouts and its requests. Package acktimeout does
-// the same for messages that the application has not settled.
+// caller decides what a key stands for, passes the time in, and redelivers the message. Package acktimeout does the
+// same for messages that the application has not settled. A redelivery.Consumer uses the same heap (internal/clock) for
+// its nacks, its ack timeouts and its requests together.
 package nack
 
 import (
@@ -31,14 +31,14 @@ func New[K comparable](b backoff.RedeliveryBackoff) *Tracker[K] {
 	return &Tracker[K]{backoff: b}
 }
 
-// Delay returns how long a message waits that was redelivered redeliveryCount times before. It asks the policy, so call
+// Delay returns the delay of a message that was redelivered redeliveryCount times before. It calls the policy, so call
 // it with no lock held.
 func (t *Tracker[K]) Delay(redeliveryCount uint32) time.Duration {
 	return max(0, t.backoff.Next(redeliveryCount))
 }
 
-// TrackFor tracks a key until due. If the key is tracked, it keeps its due time: the second nack of a message changes
-// nothing.
+// TrackFor tracks a key until due. If the key is tracked already, it keeps its due time: the second nack of a message
+// changes nothing.
 func (t *Tracker[K]) TrackFor(key K, due time.Time) {
 	if _, tracked := t.keys.At(key); !tracked {
 		t.keys.Set(key, due)
