@@ -21,11 +21,12 @@ import (
 var receipts = flag.Int("receipts", 0,
 	"how many receipts there are before BenchmarkHandler on Postgres, which then prunes them too")
 
-// BenchmarkHandler compares a handler that has its effect, one INSERT, in a transaction with the same handler of an
+// BenchmarkHandler compares a handler that makes its effect, one INSERT, in a transaction with the same handler in an
 // Inbox. It does so for single messages and batches of 100, with 1, 8 and 64 handlers at the same time. The ratios are
-// messages a second divided by those of the plain handler, from medians of b.N rounds, each of which runs all handlers;
-// cpu-ratio compares the processor time of this process and the database, which other programs hardly change.
-// The ratios of select-1 are those of a plain handler with a SELECT 1 before its effect: no receipt costs less.
+// messages a second divided by those of the plain handler. They are medians of b.N rounds, each of which runs all
+// handlers. cpu-ratio compares the processor time of this process and the database, which other programs hardly change.
+// The ratios of select-1 are for a plain handler with a SELECT 1 before its effect, the least that a receipt could
+// cost.
 func BenchmarkHandler(b *testing.B) {
 	b.Run("Postgres", func(b *testing.B) {
 		url := os.Getenv("POSTGRES_URL")
@@ -51,7 +52,7 @@ func compare(b *testing.B, dialect inbox.Dialect, driver, source string) {
 				defer func() { require.NoError(b, db.Close()) }()
 				db.SetMaxIdleConns(64)
 				if dialect == inbox.SQLite {
-					db.SetMaxOpenConns(1) // it has one writer at a time
+					db.SetMaxOpenConns(1) // SQLite has one writer at a time
 				}
 				for _, statement := range []string{"DROP TABLE IF EXISTS redelivery_inbox",
 					"DROP TABLE IF EXISTS effect", "CREATE TABLE effect (id bigint, what text)"} {
@@ -137,7 +138,7 @@ func median(all []time.Duration) float64 {
 	return all[len(all)/2].Seconds()
 }
 
-// calls calls a handler with 384 messages, or with 64 batches.
+// calls calls a handler with 384 messages or 64 batches.
 func calls(b *testing.B, size, handlers int, next *atomic.Int64, handle handle) {
 	done, each := make(chan error), 384/handlers
 	if size > 1 {
@@ -181,7 +182,7 @@ func processorTime(b *testing.B, db *sql.DB, dialect inbox.Dialect) (sum time.Du
 		for _, thread := range threads {
 			text, err := os.ReadFile(thread) //nolint:gosec // of /proc
 			if err != nil {
-				continue // it has ended
+				continue // the thread has ended
 			}
 			var ns time.Duration
 			_, err = fmt.Sscan(string(text), (*int64)(&ns))

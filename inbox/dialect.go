@@ -50,12 +50,12 @@ type dialect struct {
 	quote    string // around an identifier
 	numbered bool   // parameters are $1, $2 … and not ?
 	create   string // of table and index
-	lock     string // taken before create, by the table's name; "" if concurrent creation is safe
-	insert   string // inserts receipts that are not there yet; the others change nothing
-	// insertJoined is insert with all receipts in one parameter, or "": 200 parameters take longer
+	lock     string // takes a lock with the table's name before create; "" if concurrent creation is safe
+	insert   string // inserts the receipts that the table does not have
+	// insertJoined is insert with all receipts in one parameter, which is faster than 200 parameters; "" for none
 	insertJoined string
 	prune        string // deletes a limited number of receipts
-	missing      string // in the error of a statement whose table is missing
+	missing      string // text in the error of a statement whose table is missing
 }
 
 // String returns the name of the variable.
@@ -66,7 +66,7 @@ func (d Dialect) String() string {
 	return d.name
 }
 
-// quoted returns a name that may have a schema before it, as in "app.inbox".
+// quoted returns a name in quotes. The name may begin with a schema, as in "app.inbox".
 func (d Dialect) quoted(name string) string {
 	return d.quote + strings.ReplaceAll(name, ".", d.quote+"."+d.quote) + d.quote
 }

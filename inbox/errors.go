@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// explained names the step that failed, and wraps ErrNoTable if the table is missing. If the database does not
-// understand the statement, it asks for the dialect. Of a nil error it returns nil.
+// explained returns an error that names the step that failed, and wraps ErrNoTable if the table is missing. If the
+// database does not understand the statement, the error asks for the dialect. For a nil error it returns nil.
 func (i *Inbox) explained(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -37,8 +37,8 @@ func codeOf(err error) string {
 	return ""
 }
 
-// isTransient reports whether a transaction may succeed when it begins again. database/sql has no common errors, so
-// those of MySQL and SQLite drivers are known by their text.
+// isTransient reports whether a transaction may succeed if it begins again. database/sql has no common errors, so
+// isTransient recognizes the errors of MySQL and SQLite drivers by their texts.
 func isTransient(err error) bool {
 	switch codeOf(err) {
 	case "40001", "40P01": // serialization failure, deadlock

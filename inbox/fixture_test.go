@@ -22,7 +22,7 @@ type database struct {
 	dialect inbox.Dialect
 }
 
-// each runs a test on SQLite, and on Postgres and MySQL where POSTGRES_URL and MYSQL_DSN name one.
+// each runs a test on SQLite, and on Postgres and MySQL if POSTGRES_URL and MYSQL_DSN are set.
 func each(t *testing.T, test func(t *testing.T, db database)) {
 	t.Run("SQLite", func(t *testing.T) {
 		test(t, open(t, inbox.SQLite, "sqlite",
@@ -52,7 +52,7 @@ func open(t *testing.T, dialect inbox.Dialect, driver, source string) database {
 	return database{db, dialect}
 }
 
-// box returns an Inbox for subscription s, with its table.
+// box returns an Inbox for subscription s, and creates its table.
 func (db database) box(t *testing.T, options ...inbox.Option) *inbox.Inbox {
 	box, err := inbox.New(db.DB, db.dialect, append([]inbox.Option{inbox.WithSubscription("s")}, options...)...)
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func (db database) box(t *testing.T, options ...inbox.Option) *inbox.Inbox {
 	return box
 }
 
-// add is the effect of a message.
+// add makes the effect of a message.
 func (db database) add(ctx context.Context, tx *sql.Tx, name string) error {
 	update, insert := "UPDATE effect SET n = n + 1 WHERE name = ?", "INSERT INTO effect VALUES (?, 1)"
 	if db.dialect == inbox.Postgres {
@@ -77,7 +77,7 @@ func (db database) add(ctx context.Context, tx *sql.Tx, name string) error {
 	return err
 }
 
-// addAll is the effect of a batch, named by the messages' payloads.
+// addAll makes the effects of a batch. They are named by the messages' payloads.
 func (db database) addAll(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
 	for _, msg := range msgs {
 		if err := db.add(ctx, tx, string(msg.Payload())); err != nil {

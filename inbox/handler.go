@@ -10,15 +10,15 @@ import (
 )
 
 // Handler returns a handler for worker.New that calls f in a transaction with the receipt of the message. f makes its
-// effects with tx and leaves its end to the Inbox. If f returns an error or panics, the transaction is rolled back, and
-// the error decides how to settle the message, as in any handler. After a deadlock, a serialization failure or a busy
-// database the transaction and f run again at once, three times at most.
+// effects with tx, and leaves commit and rollback to the Inbox. If f returns an error or panics, the transaction is
+// rolled back, and the error decides how to settle the message, as in any handler. After a deadlock, a serialization
+// failure or a busy database the transaction and f run again at once, three times at most.
 //
-// If two consumers have the same message, the second waits for the transaction of the first. It returns nil once that
-// is committed, and calls f if that was rolled back.
+// If two consumers have the same message, the handler of the second waits for the transaction of the first. It returns
+// nil once that is committed, and calls f if that was rolled back.
 //
 // The transaction ends with ctx. If the connection to the database breaks during a commit, the handler returns an error
-// although the effects may be there; when the message comes back, the receipt shows whether they are.
+// although the effects may have been committed; when the message comes back, the receipt shows whether they were.
 func (i *Inbox) Handler(f func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error) worker.Handler {
 	return func(ctx context.Context, msg pulsar.Message) error {
 		todo, err := i.entries(ctx, []pulsar.Message{msg})
@@ -33,11 +33,12 @@ func (i *Inbox) Handler(f func(ctx context.Context, tx *sql.Tx, msg pulsar.Messa
 }
 
 // BatchHandler is Handler for worker.NewBatch: one transaction has the effects and the receipts of a batch. f gets the
-// messages whose receipts are not there yet. Messages of a batch with the same key are one message; f gets the first.
+// messages whose receipts the table does not have yet. Messages of a batch with the same key are one message; f gets
+// the first.
 //
 // If f returns a worker.BatchError, the transaction is rolled back, and f is called again, in a new transaction, with
-// the messages that are not in it. Only those in it fail, each with its own error. Any other error fails all messages
-// that f got.
+// the messages that the BatchError does not name. Only the messages that it names fail, each with its own error. Any
+// other error fails all messages that f got.
 func (i *Inbox) BatchHandler(f func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error) worker.BatchHandler {
 	return func(ctx context.Context, msgs []pulsar.Message) error {
 		todo, err := i.entries(ctx, msgs)
@@ -78,7 +79,8 @@ func (i *Inbox) BatchHandler(f func(ctx context.Context, tx *sql.Tx, msgs []puls
 	}
 }
 
-// failures returns the errors of a BatchError by index. It reports false if err is none, or has an index of n or more.
+// failures returns the errors of a BatchError by index. It reports false if err is no BatchError, or one with an index
+// below 0, or of n or more.
 func failures(err error, n int) (each worker.BatchError, ok bool) {
 	found, ok := worker.AsBatchError(err)
 	each = worker.BatchError{}

@@ -1,7 +1,8 @@
 // Package inbox makes the effects of a message happen once, in the user's own SQL database.
 //
-// A broker delivers a message at least once. If the effects of a message are rows of a database, its receipt can be a
-// row of the same transaction: both are committed, or neither is. An Inbox wraps the function that handles a message:
+// A broker delivers a message at least once. If the effects of a message are rows of a database, a receipt of the
+// message can be a row of the same transaction: both are committed, or neither is. An Inbox wraps the function that
+// handles a message:
 //
 //	w, err := worker.New(consumer, box.Handler(func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
 //		_, err := tx.ExecContext(ctx, "UPDATE account SET balance = balance + 1 WHERE id = $1", msg.Key())
@@ -9,12 +10,12 @@
 //	}))
 //
 // The handler begins a transaction, inserts the receipt, calls the function, commits, and returns nil, so that the
-// Worker acknowledges the message. If the receipt is there already, the effects are too: the handler returns nil
-// without a call. After an error or a panic of the function, or if the process dies, the database has neither, and the
-// message comes back.
+// Worker acknowledges the message. If the database has the receipt already, it has the effects, too: the handler
+// returns nil without calling the function. After an error or a panic of the function, or if the process dies, the
+// database has neither, and the message comes back.
 //
 // A redelivery, a retry from the retry topic and a replayed dead letter have the receipt of the first message: see
-// [Key]. A message that a producer published twice has two ids; [WithKey] takes the producer's own id instead.
+// [Key]. A message that a producer published twice has two IDs; [WithKey] uses the producer's own ID instead.
 //
 // Effects outside the transaction, such as an HTTP request or a mail, may still happen more than once. Send [Key] along
 // with these, as their idempotency key.
@@ -46,8 +47,8 @@ const (
 // ErrNoTable says that the table of receipts is missing: call Migrate, or create it with the statements of Schema.
 var ErrNoTable = errors.New("inbox: the table of receipts is missing, want Migrate or the statements of Schema")
 
-// ErrTransactionEnded says that the handler's function committed or rolled back its transaction, which is for the Inbox
-// to do.
+// ErrTransactionEnded says that the handler's function committed or rolled back its transaction. Only the Inbox may do
+// that.
 var ErrTransactionEnded = errors.New("inbox: the function ended its transaction itself, want it to return nil or an " +
 	"error instead")
 
@@ -73,8 +74,8 @@ type settings struct {
 // Option configures an Inbox. New checks it: an error satisfies errors.Is with redelivery.ErrInvalidOption.
 type Option func(*settings) error
 
-// New returns an Inbox that keeps its receipts in db. The caller closes db. New does not connect: a dialect that is not
-// the database's makes Migrate and the handlers fail.
+// New returns an Inbox that keeps its receipts in db. The caller closes db. New does not connect: if the dialect is not
+// that of the database, Migrate and the handlers fail.
 func New(db *sql.DB, dialect Dialect, options ...Option) (*Inbox, error) {
 	if db == nil {
 		return nil, invalid("New's db", "nil", "a *sql.DB")
@@ -107,7 +108,7 @@ func WithTable(name string) Option {
 var identifier = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,50}$`)
 
 // WithSubscription (default: that of the Worker that calls the handler) names the subscription whose receipts the Inbox
-// keeps. It is needed where no Worker calls: by Seen, and by a receiving loop of the application. Different
+// keeps. It is required if no Worker makes the call: for Seen, and in a receiving loop of the application. Different
 // subscriptions handle a message independently.
 func WithSubscription(name string) Option {
 	return func(s *settings) error {
@@ -146,10 +147,10 @@ func WithRetryTopic(topics ...string) Option {
 	}
 }
 
-// WithPruning (default: DefaultPruning) deletes receipts that are older than d while the Inbox is at work, a few with
-// each message; 0 keeps them until Prune. Choose d longer than a message may take from its first delivery to its last,
-// with its retries and the time that its dead letter waits for a replay: a message that comes after its receipt was
-// pruned has its effects again. At least a minute.
+// WithPruning (default: DefaultPruning) makes the handlers delete receipts that are older than d, a few with each
+// message; 0 keeps them until Prune. Choose d longer than the time from a message's first delivery to its last,
+// including its retries and the wait of its dead letter for a replay: a message that comes after its receipt was pruned
+// has its effects again. At least a minute.
 func WithPruning(d time.Duration) Option {
 	return func(s *settings) error {
 		if d != 0 && d < time.Minute {
@@ -160,7 +161,7 @@ func WithPruning(d time.Duration) Option {
 	}
 }
 
-// WithTxOptions (default: those of the database) are the isolation level and the access mode of the transactions.
+// WithTxOptions (default: those of the database) sets the isolation level and the access mode of the transactions.
 func WithTxOptions(o sql.TxOptions) Option {
 	return func(s *settings) error {
 		if o.ReadOnly {
@@ -175,7 +176,7 @@ func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: inbox: %s is %v, want %s", redelivery.ErrInvalidOption, option, value, want)
 }
 
-// Key returns the key of a message: that of WithKey, or else as the function Key does.
+// Key returns the key of a message: that of WithKey, or else that of the function Key.
 func (i *Inbox) Key(msg pulsar.Message) string {
 	if i.key != nil {
 		if k := i.key(msg); k != "" {

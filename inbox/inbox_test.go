@@ -218,7 +218,7 @@ func TestHandlerWhoseContextEndsWhileAnotherHasTheMessageFails(t *testing.T) {
 	})
 }
 
-// Postgres rolls back a transaction of which a statement failed, even if its client commits.
+// Postgres rolls back a transaction with a failed statement, even if the client commits it.
 func TestHandlerThatIgnoresAnErrorOfPostgresFails(t *testing.T) {
 	db := open(t, inbox.Postgres, "pgx", setting(t, "POSTGRES_URL"))
 	box := db.box(t)
@@ -289,7 +289,7 @@ func TestHandlersInADeadlockBothSucceed(t *testing.T) {
 		_, err := db.ExecContext(t.Context(), "INSERT INTO effect VALUES ('x', 0), ('y', 0)")
 		require.NoError(t, err)
 		var first sync.WaitGroup
-		if db.dialect != inbox.SQLite { // has one writer at a time
+		if db.dialect != inbox.SQLite { // SQLite has one writer at a time
 			first.Add(2)
 		}
 		handle := func(n int64, one, other string) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// world is where a handler has its effects: a row of each table, and a mail.
+// world has the effects of a handler: a row of each table, and a mail.
 type world struct {
 	db    *sql.DB
 	box   *inbox.Inbox
@@ -39,7 +39,7 @@ func newWorld(t testing.TB) *world {
 	return &world{db: db, box: box}
 }
 
-// mail is an effect that no transaction covers.
+// mail makes an effect that no transaction covers.
 func (w *world) mail(ctx context.Context, key string) {
 	w.mails = append(w.mails, key)
 	workertest.Step(ctx)
@@ -73,14 +73,14 @@ func (w *world) once(statements ...string) worker.Handler {
 	})
 }
 
-// knows reports whether a handler noted a message as done.
+// knows reports whether a handler has noted a message as done.
 func (w *world) knows(ctx context.Context) bool {
 	var n int
 	_ = w.db.QueryRowContext(ctx, "SELECT count(*) FROM done").Scan(&n)
 	return n > 0
 }
 
-// wrong says which effects did not happen exactly once. A handler need not have all of them.
+// wrong lists the effects that did not happen exactly once. A handler need not have all effects.
 func (w *world) wrong(t testing.TB) (wrong []string) {
 	for _, table := range []string{"debit", "credit"} {
 		var n int
@@ -175,7 +175,7 @@ func TestInterruptFindsNothingWhereEffectsHappenOnce(t *testing.T) {
 		},
 		"a mail with an idempotency key": func(w *world) worker.Handler {
 			return w.box.Handler(func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
-				if key := inbox.Key(msg); len(w.mails) == 0 || w.mails[0] != key { // as the receiver of the mail does
+				if key := inbox.Key(msg); len(w.mails) == 0 || w.mails[0] != key { // as a receiver that knows keys
 					w.mail(ctx, key)
 				}
 				return run(ctx, tx, debit, credit)
@@ -186,7 +186,7 @@ func TestInterruptFindsNothingWhereEffectsHappenOnce(t *testing.T) {
 	}
 }
 
-// interrupted returns what went wrong, whichever step was the last.
+// interrupted interrupts a handler after each of its steps, and returns what went wrong.
 func interrupted(t *testing.T, handler func(*world) worker.Handler) (wrong []string) {
 	var w *world
 	workertest.Interrupt(t, &pulsar.ProducerMessage{Payload: []byte("7")}, func(t testing.TB) worker.Handler {

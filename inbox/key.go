@@ -55,7 +55,7 @@ func receiptOf(subscription, key string) []byte {
 }
 
 // neighborhood returns the common part of the keys of a thousand consecutive messages, so that their receipts are in a
-// few pages of the index however large the table is. A key that names no id has none but itself.
+// few pages of the index however large the table is. A key without an ID is its own neighborhood.
 func neighborhood(key string) string {
 	topic, id, _ := strings.Cut(key, " ")
 	ledger, rest, _ := strings.Cut(id, ":")

@@ -59,8 +59,8 @@ func TestKeyInRetryTopicWithOwnNameNeedsWithRetryTopic(t *testing.T) {
 	require.Equal(t, topic+" 1:2:3:4", box.Key(m))
 }
 
-// A service that forwards a message with all its properties publishes a new message, and so does a producer that sets
-// some of them.
+// A message that a service forwards with all its properties is a new message, as is one whose producer sets some of
+// these properties.
 func TestKeyOfForwardedMessageIsItsOwn(t *testing.T) {
 	props := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
 		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r", "REPLAY_TOPIC": topic}

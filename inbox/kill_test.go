@@ -53,8 +53,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// consume handles messages until the process is killed. An effect is a count for each message, and a row that adds to a
-// sum. Of the messages 5 % fail in two of three seconds.
+// consume handles messages until the process is killed. A message has two effects: it counts up a number of its own,
+// and adds to a sum. 5 % of the messages fail, in two of three seconds.
 func consume(ctx context.Context, topic string) error {
 	quiet := slog.New(slog.DiscardHandler)
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"),
@@ -166,9 +166,9 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// Producers with and without batches, messages that fail for a while, retries by nack and through the retry topic, dead
-// letters that are replayed, processes and the database that are killed, topics that are unloaded: each effect happens
-// once.
+// Each effect happens once, with all of these: batches and single messages, messages that fail for a while, nacks,
+// retries through the retry topic, replayed dead letters, kills of processes and of the database, and unloads of
+// topics.
 func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	url, admin := setting(t, "PULSAR_URL"), setting(t, "PULSAR_ADMIN_URL")
 	db := open(t, inbox.Postgres, "pgx", setting(t, "POSTGRES_URL"))
@@ -201,7 +201,7 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 		for _, c := range consumers {
 			select {
-			case <-c.exited: // it could not subscribe, or lost the database
+			case <-c.exited: // the process could not subscribe, or lost the database
 				require.NoError(t, c.start())
 			default:
 			}
@@ -234,7 +234,7 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 			replayed += report.Done
 		}
 	}
-	time.Sleep(5 * time.Second) // for what comes a second time
+	time.Sleep(5 * time.Second) // for messages that come a second time
 	effects, receipts := db.effects(t)
 	sum, doubles := 0, 0
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT sum(n) FROM total").Scan(&sum))
@@ -254,7 +254,7 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	require.Equal(t, *messages, receipts)
 }
 
-// points returns n random numbers of messages in ascending order: a kill happens once so many have their effects.
+// points returns n random numbers in ascending order: a kill happens when so many messages have had their effects.
 func points(n int) []int {
 	at := make([]int, n)
 	for i := range at {

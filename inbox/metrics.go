@@ -23,8 +23,9 @@ func describe(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("redelivery_inbox_"+name, help, nil, nil)
 }
 
-// Describe makes an Inbox a prometheus.Collector, whose metrics are the counters of Stats:
-// redelivery_inbox_duplicates_total and so on. Register several Inboxes with labels, by prometheus.WrapRegistererWith.
+// Describe makes an Inbox a prometheus.Collector with the counters of Stats as its metrics:
+// redelivery_inbox_duplicates_total and so on. To register several Inboxes, give each a label with
+// prometheus.WrapRegistererWith.
 func (i *Inbox) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range descriptions {
 		ch <- d.Desc

@@ -12,8 +12,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Schema returns the statements that create the table of receipts and its index, for those who have migrations of their
-// own.
+// Schema returns the statements that create the table of receipts and its index, for use in your own migrations.
 //
 // A receipt is 16 bytes: hashes of the subscription and the key. The table is not partitioned by day, since no unique
 // index of Postgres spans partitions: the receipt of yesterday would not be found today. An index on the time makes
@@ -42,10 +41,10 @@ func (i *Inbox) Migrate(ctx context.Context) error {
 	return i.explained("creating the table "+i.table, tx.Commit())
 }
 
-// maxRows is how many receipts a statement has at most: SQLite allows 999 parameters by default.
+// maxRows is the largest number of receipts in a statement: SQLite allows 999 parameters by default.
 const maxRows = 400
 
-// insert inserts receipts and returns how many of them were not there.
+// insert inserts receipts and returns how many of them were new.
 func (i *Inbox) insert(ctx context.Context, tx *sql.Tx, receipts [][]byte) (int, error) {
 	now, inserted := time.Now().Unix(), 0
 	for some := range slices.Chunk(receipts, maxRows) {
@@ -63,7 +62,7 @@ func (i *Inbox) insert(ctx context.Context, tx *sql.Tx, receipts [][]byte) (int,
 	return inserted, nil
 }
 
-// find returns those of the receipts that are there.
+// find returns the receipts that the table has.
 func (i *Inbox) find(ctx context.Context, receipts [][]byte) (found [][]byte, err error) {
 	found = [][]byte{}
 	for some := range slices.Chunk(receipts, maxRows) {
@@ -102,12 +101,12 @@ func (i *Inbox) Seen(ctx context.Context, msg pulsar.Message) (bool, error) {
 }
 
 const (
-	pruneRows     = 5000        // in a transaction of Prune
-	pruneSomeRows = 200         // with a message
-	pruneEvery    = time.Minute // where nothing is left to prune
+	pruneRows     = 5000        // limit for a transaction of Prune
+	pruneSomeRows = 200         // limit for a message
+	pruneEvery    = time.Minute // pause when nothing is left to prune
 )
 
-// Prune deletes the receipts that are older than olderThan and returns how many. It deletes them in many small
+// Prune deletes the receipts that are older than olderThan and returns their number. It deletes them in many small
 // transactions, which do not stop the handlers; several processes may prune at the same time. See WithPruning for the
 // choice of olderThan.
 func (i *Inbox) Prune(ctx context.Context, olderThan time.Duration) (int64, error) {
@@ -135,8 +134,8 @@ func (i *Inbox) prune(ctx context.Context, olderThan time.Duration, rows int) (i
 	return n, i.explained("pruning receipts", err)
 }
 
-// pruneSome prunes beside the work: at most a few receipts with a message, so that none waits for long. An error can
-// wait for the next time: the message at hand is committed.
+// pruneSome prunes a few receipts after a message, so that no message waits for long. It only counts errors: the
+// effects of the message are committed, and a later call tries again.
 func (i *Inbox) pruneSome(ctx context.Context) {
 	now, next := time.Now(), i.nextPrune.Load()
 	if i.pruning == 0 || now.Unix() < next || !i.nextPrune.CompareAndSwap(next, now.Add(pruneEvery).Unix()) {

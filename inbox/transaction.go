@@ -18,7 +18,7 @@ import (
 type entry struct {
 	msg     pulsar.Message
 	receipt []byte
-	indices []int // in the batch; several if messages have one key
+	indices []int // places in the batch; several if messages have the same key
 }
 
 // entries returns the messages of a batch with their receipts.
@@ -43,13 +43,13 @@ func (i *Inbox) entries(ctx context.Context, msgs []pulsar.Message) ([]entry, er
 
 type function = func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error
 
-// maxRetries is how often a transaction begins again after a transient error.
+// maxRetries is how often a transaction begins again, at most, after transient errors.
 const maxRetries = 3
 
 var retryPause = backoff.WithJitter(backoff.Exponential{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}, 0.5)
 
-// commit commits the effects of f with the receipts of todo, without the entries whose receipts are there already. Its
-// error applies to the entries that it returns.
+// commit commits the effects of f with the receipts of todo, except for entries whose receipts the table has already.
+// The error applies to the entries that commit returns.
 func (i *Inbox) commit(ctx context.Context, todo []entry, f function) ([]entry, error) {
 	for retries := uint32(0); len(todo) > 0; {
 		known, err := i.try(ctx, todo, f)
@@ -72,7 +72,7 @@ func (i *Inbox) commit(ctx context.Context, todo []entry, f function) ([]entry, 
 	return nil, nil
 }
 
-// try is one transaction. If receipts are there already, it returns them, and has not called f.
+// try makes one transaction. If the table has some of the receipts already, try returns these and does not call f.
 func (i *Inbox) try(ctx context.Context, todo []entry, f function) (known [][]byte, err error) {
 	tx, err := i.db.BeginTx(ctx, i.txOptions)
 	if err != nil {
@@ -118,8 +118,8 @@ func isEmpty(err error) bool {
 	return ok
 }
 
-// receiptsOf returns receipts in the order in which all transactions insert them: so no two transactions wait for each
-// other.
+// receiptsOf returns the receipts in an order that is the same in all transactions, so that no two transactions wait
+// for each other.
 func receiptsOf(entries []entry) [][]byte {
 	receipts := make([][]byte, len(entries))
 	for n, e := range entries {

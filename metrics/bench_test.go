@@ -12,11 +12,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/metrics"
 )
 
-// perSeries is how many series a subscription has, without those of causes and operations that were not met.
+// perSeries is how many series a subscription has, without those of causes and operations that did not occur.
 // settled, dead letters, failures, redelivered, swallowed, dropped, losses, attempts, gauges
 const perSeries = 7 + 5 + 7 + 4 + 1 + 1 + 3 + 7 + 12
 
-// BenchmarkConsumer has what metrics cost a message.
+// BenchmarkConsumer measures the cost of metrics for a message.
 func BenchmarkConsumer(b *testing.B) {
 	m, err := metrics.New(prometheus.NewRegistry())
 	require.NoError(b, err)
@@ -57,7 +57,7 @@ func BenchmarkConsumer(b *testing.B) {
 	}
 }
 
-// endless delivers what the test sends, and takes every acknowledgement.
+// endless delivers the messages that the test sends, and takes every acknowledgement.
 type endless struct {
 	pulsar.Consumer
 	subscription string
@@ -80,7 +80,7 @@ func (e *endless) AckID(pulsar.MessageID) error { return nil }
 
 func (e *endless) NackID(pulsar.MessageID) {}
 
-// message is as much of one as is looked at.
+// message has only the fields that are read.
 type message struct {
 	pulsar.Message
 	topic string

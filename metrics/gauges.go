@@ -6,12 +6,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state has the sources of a subscription's gauges, over all of its Consumers here.
+// state has the sources of a subscription's gauges, added up over its Consumers in this process.
 type state struct {
 	waiting, ready, buffered, oldest, blocked, unfinished float64
 	handlers, stuck, keyWaiting, paused, outage, full     float64 // of Workers
 	hasLog                                                bool
-	// of logs of attempts, which several Consumers may follow
+	// of logs of attempts, the largest figure: several Consumers may follow one log
 	attempts, suspects, lag, lost float64
 }
 
@@ -79,7 +79,7 @@ func number(is bool) float64 {
 	return 0
 }
 
-// collectGauges asks the Consumers that are not closed.
+// collectGauges reads the gauges from the Consumers that are not closed.
 func (m *Metrics) collectGauges(ch chan<- prometheus.Metric) {
 	states := map[string]state{}
 	m.consumers.Range(func(_, value any) bool {

@@ -30,8 +30,8 @@ type Metrics struct {
 	lateness, attempts, handlers                *prometheus.HistogramVec
 	gauges                                      []gauge
 
-	consumers sync.Map                 // of *consumer by *redelivery.Consumer, of those that are not closed
-	last      atomic.Pointer[consumer] // of the last event
+	consumers sync.Map                 // *consumer by *redelivery.Consumer, for those that are not closed
+	last      atomic.Pointer[consumer] // the Consumer of the last event
 }
 
 // Option configures Metrics.
@@ -50,7 +50,7 @@ func WithTopic() Option {
 	}
 }
 
-// New registers metrics with reg. If reg already has them with the same options, New returns those, so that several
+// New registers metrics with reg. If reg already has Metrics with the same options, New returns these, so that several
 // parts of a program can share a registry. An error is reg's own, or satisfies errors.Is with
 // redelivery.ErrInvalidOption.
 func New(reg prometheus.Registerer, options ...Option) (*Metrics, error) {
@@ -131,7 +131,7 @@ func (m *Metrics) make() {
 	m.gauges = newGauges()
 }
 
-// collectors are those that keep figures. Gauges come from the Consumers.
+// collectors returns the metrics that keep figures. Gauges come from the Consumers.
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.settled, m.redelivered, m.deadLetters, m.failures, m.swallowed, m.dropped, m.losses,
 		m.lateness, m.attempts, m.handlers}

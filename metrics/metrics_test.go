@@ -62,7 +62,8 @@ func subscribe(t testing.TB, client pulsar.Client, topic, subscription string,
 	return c
 }
 
-// value returns the sum of a metric's series that have all of some labels, "name=value" each; of a histogram its count.
+// value returns the sum of a metric's series that have all the labels, each "name=value". For a histogram it returns
+// the count.
 func value(t testing.TB, reg *prometheus.Registry, name string, labels ...string) (sum float64, series int) {
 	t.Helper()
 	families, err := reg.Gather()
@@ -89,7 +90,7 @@ func value(t testing.TB, reg *prometheus.Registry, name string, labels ...string
 	return sum, series
 }
 
-// each runs a test with metrics of subscriptions, and of topics as well.
+// each runs a test twice: with metrics by subscription, and by topic as well.
 func each(t *testing.T, test func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics)) {
 	t.Helper()
 	for _, byTopic := range []bool{false, true} {
@@ -106,7 +107,7 @@ func each(t *testing.T, test func(t *testing.T, byTopic bool, reg *prometheus.Re
 	}
 }
 
-// TestMetrics has every metric, after a Worker has met every outcome.
+// TestMetrics checks every metric after a Worker has had every outcome.
 func TestMetrics(t *testing.T) {
 	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		client := newClient(t)
@@ -188,7 +189,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestAttemptLogFails has a log of attempts that cannot be opened: the operation is one word, as all others are.
+// If a log of attempts cannot be opened, the label operation is one word, as all others are.
 func TestAttemptLogFails(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, err := metrics.New(reg)
@@ -203,8 +204,7 @@ func TestAttemptLogFails(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// TestGivesUp has a Consumer that gives up its topics one after the other. That is told once for each, so it has to be
-// an increase.
+// A Consumer that gives up its topics one after the other reports each once, so even the first must be an increase.
 func TestGivesUp(t *testing.T) {
 	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		t.Parallel()
@@ -229,7 +229,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// TestWorkerAlone has a Worker that is observed, of a Consumer that is not: nothing is told of the Consumer.
+// A Worker that is observed, of a Consumer that is not, has no metrics of the Consumer.
 func TestWorkerAlone(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, err := metrics.New(reg)
@@ -251,7 +251,7 @@ func TestWorkerAlone(t *testing.T) {
 	assert.Equal(t, 1, n, "series")
 }
 
-// TestWaiting has the gauges of what waits, summed over two Consumers of a subscription.
+// The gauges of waiting messages are sums over two Consumers of a subscription.
 func TestWaiting(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, err := metrics.New(reg)
@@ -288,7 +288,7 @@ func TestWaiting(t *testing.T) {
 	assert.EqualValues(t, 4, ready)
 }
 
-// TestNewTwice has a registry that has the metrics already, as where two parts of a program call New.
+// New returns the Metrics that a registry has already, as when two parts of a program call New.
 func TestNewTwice(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	first, err := metrics.New(reg)
@@ -315,8 +315,8 @@ func TestInvalidOptions(t *testing.T) {
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
-// TestCardinality has 100 Consumers of 20 subscriptions, and one topic of 1,000 partitions: the number of series
-// depends on the subscriptions, and with WithTopic on the topics, alone.
+// With 100 Consumers of 20 subscriptions and a topic of 1,000 partitions, the number of series depends only on the
+// subscriptions, and with WithTopic also on the topics.
 func TestCardinality(t *testing.T) {
 	const consumers, subscriptions, partitions = 100, 20, 1000
 	for _, c := range []struct {
@@ -356,7 +356,7 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
-// Pulsar takes names that are not UTF-8, at which Prometheus panics, when it scrapes in a goroutine of its own.
+// Pulsar accepts names that are not UTF-8. Prometheus panics at them, in the goroutine of a scrape.
 func TestNamesThatAreNotText(t *testing.T) {
 	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		labels := []string{"subscription=billing\uFFFD"}

@@ -23,7 +23,7 @@ func (m *Metrics) Observe() redelivery.Option {
 		},
 		Closed: func(c *redelivery.Consumer) {
 			m.consumers.Delete(c)
-			m.last.Store(nil) // so that it can be freed
+			m.last.Store(nil) // so that the Consumer can be freed
 		},
 		Delivered: m.delivered,
 		Settled:   m.settle,
@@ -31,7 +31,7 @@ func (m *Metrics) Observe() redelivery.Option {
 		Swallowed: func(e redelivery.Event) { m.series(e).swallowed.Inc() },
 		Lost: func(e redelivery.Lost) {
 			labels := []string{valid(e.Subscription), string(e.Why)}
-			if m.topic { // a lost connection does not name it
+			if m.topic { // the event of a lost connection has no topic
 				labels = []string{valid(e.Subscription), topicLabel(e.Topic), string(e.Why)}
 			}
 			m.losses.WithLabelValues(labels...).Inc()
@@ -44,7 +44,7 @@ func (m *Metrics) Observe() redelivery.Option {
 
 // ObserveWorker returns an option for worker.New and worker.NewBatch that adds the durations of handlers and the gauges
 // of Workers. Any number of Workers may share it. Gauges of a Worker also need Observe for its Consumer. They end when
-// Run returns or the Consumer is closed.
+// the Worker's Run returns or the Consumer is closed.
 func (m *Metrics) ObserveWorker() worker.Option {
 	return worker.WithObserver(worker.Observer{
 		Handling: func(e worker.Handling) {
@@ -99,7 +99,7 @@ func (m *Metrics) settle(e redelivery.Settled) {
 	}
 }
 
-// operation names the operation that failed where a message was not settled.
+// operation returns the name of the operation that failed when a message could not be settled.
 func operation(o redelivery.Outcome) string {
 	switch o {
 	case redelivery.Acked, redelivery.Discarded:
@@ -113,7 +113,7 @@ func operation(o redelivery.Outcome) string {
 	}
 }
 
-// consumer has the series of a Consumer, so that they need not be looked up for each message.
+// consumer holds the series of a Consumer, so that they need not be looked up for each message.
 type consumer struct {
 	*redelivery.Consumer
 	m            *Metrics
@@ -122,7 +122,7 @@ type consumer struct {
 	topics       sync.Map
 
 	handlers atomic.Int64 // messages that Workers' handlers have
-	workers  sync.Map     // of *worker.Worker, of those that run
+	workers  sync.Map     // the running *worker.Workers
 }
 
 func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
@@ -131,12 +131,12 @@ func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
 		x.all = m.newSeries(x.subscription)
 	}
 	for _, operation := range []string{"receive", "count", "policy", "callback"} {
-		m.failed(x.subscription, operation) // so that the first of them is an increase
+		m.failed(x.subscription, operation) // creates the series at 0, so that the first failure is an increase
 	}
 	return x
 }
 
-// failed returns the counter of an operation that failed where no message was to be settled. Its topic is not known.
+// failed returns the counter of failures of an operation that settles no message. Its topic is not known.
 func (m *Metrics) failed(subscription, operation string) prometheus.Counter {
 	if m.topic {
 		return m.failures.WithLabelValues(subscription, "", operation)
@@ -144,8 +144,8 @@ func (m *Metrics) failed(subscription, operation string) prometheus.Counter {
 	return m.failures.WithLabelValues(subscription, operation)
 }
 
-// consumer returns the series of a Consumer. After its Close they are not stored, but calls that end then are still
-// counted.
+// consumer returns the series of a Consumer. After the Consumer's Close they are not stored any more, but calls that
+// end then still count.
 func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
 	if x := m.kept(c); x != nil {
 		return x
@@ -182,7 +182,7 @@ func (c *consumer) series(topic string) *series {
 
 // series are the counters of a subscription, or of a topic of it.
 type series struct {
-	values             []string // of the labels that all have
+	values             []string // of the labels that all the series have
 	outcomes           map[redelivery.Outcome]outcome
 	swallowed, dropped prometheus.Counter
 }
@@ -192,7 +192,7 @@ type outcome struct {
 	attempts prometheus.Observer
 }
 
-// The series that there are before any event.
+// The series that exist before any event.
 var (
 	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut,
 		redelivery.Reconsumed, redelivery.DeadLettered, redelivery.Discarded}
@@ -203,7 +203,7 @@ var (
 		redelivery.ReasonCrashed, redelivery.ReasonExplicit, redelivery.ReasonTTL}
 )
 
-// newSeries makes those whose labels are known at 0, so that the first of them is an increase.
+// newSeries creates all series whose labels are known, at 0, so that their first event is an increase.
 func (m *Metrics) newSeries(values ...string) *series {
 	s := &series{values: values, outcomes: map[redelivery.Outcome]outcome{},
 		swallowed: m.swallowed.WithLabelValues(values...), dropped: m.dropped.WithLabelValues(values...)}
@@ -226,13 +226,13 @@ func (m *Metrics) newSeries(values ...string) *series {
 	return s
 }
 
-// valid returns a name as the value of a label. Prometheus panics at one that is not UTF-8, which is a name for Pulsar.
+// valid returns a name as the value of a label. A name in Pulsar may be invalid UTF-8, which makes Prometheus panic.
 func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // topicLabel returns the label of a topic: the partition is not part of it.
 func topicLabel(topic string) string { return valid(topicname.Base(topic)) }
 
-// labels returns the values of all labels.
+// labels returns the values of all labels; more is that of the last one.
 func (s *series) labels(more string) []string {
 	return append(slices.Clip(s.values), more)
 }

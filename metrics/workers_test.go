@@ -17,8 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// TestWorkers has the gauges of a Worker while a handler is stuck, its key waits and the connection is lost, and none
-// after Run.
+// A Worker has gauges while a handler is stuck, its key waits and the connection is lost, but none after Run.
 func TestWorkers(t *testing.T) {
 	for name, options := range map[string][]metrics.Option{"by subscription": nil, "by topic": {metrics.WithTopic()}} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 // maxAttempts is how many failed attempts are remembered.
 const maxAttempts = 10_000
 
-// attempts remembers the last failed attempts at messages, so that the next may be linked to them. The zero value is
-// ready to use; any number of goroutines may use it.
+// attempts remembers the last failed attempts at messages, so that the next attempts can be linked to them. The zero
+// value is ready to use; any number of goroutines may use it.
 type attempts struct {
 	mu    sync.Mutex
 	spans map[message]attempt
@@ -22,17 +22,17 @@ type attempts struct {
 	next  int
 }
 
-// attempt is the last one at a message, and its place in the order. The message may have older places, which say
-// nothing.
+// attempt is the last attempt at a message, with its place in the order. The message may have older places, which do
+// not count.
 type attempt struct {
 	trace.SpanContext
 	place int
 }
 
-// message is a message as one subscription sees it, by the id of its first publication.
+// message identifies a message on one subscription, by the ID of its first publication.
 type message struct{ topic, subscription, id string }
 
-// originOf returns the first publication of a message, which retries and dead letters name.
+// originOf returns the first publication of a message. Retries and dead letters name it in their properties.
 func originOf(msg pulsar.Message, subscription string) message {
 	props := msg.Properties()
 	if id := props[pulsar.SysPropertyOriginMessageID]; id != "" {
@@ -55,8 +55,8 @@ func (a *attempts) keep(msg pulsar.Message, subscription string, span trace.Span
 	a.next = (a.next + 1) % maxAttempts
 }
 
-// last returns the last attempt on a subscription. Before the first at a dead letter that is the last on the one that
-// gave it up.
+// last returns the last attempt at a message on a subscription. For a dead letter without an attempt there, it returns
+// the last attempt on the subscription that gave the message up.
 func (a *attempts) last(msg pulsar.Message, subscription string) trace.SpanContext {
 	key := originOf(msg, subscription)
 	a.mu.Lock()

@@ -21,8 +21,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Attempts of one subscription are not linked to those of another at the same message, and what succeeds on one is not
-// forgotten on the other. Dead letters are linked to the attempts of the subscription that they are of.
+// Attempts at a message on one subscription are not linked to those on another. A success on one subscription does not
+// forget the attempts on the other. Dead letters are linked to the attempts of the subscription that made them.
 func TestLinksOfSubscriptions(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithPropagator(propagation.TraceContext{}),
@@ -73,7 +73,7 @@ func TestLinksOfSubscriptions(t *testing.T) {
 		{"clerk", boom}, {"audit", boom}, {"clerk", nil}} {
 		handle(step.subscription, step.result)
 	}
-	var got []int // which span each is linked to
+	var got []int // the span that each attempt is linked to
 	spans := exporter.GetSpans()
 	for _, s := range spans {
 		linked := -1
@@ -89,8 +89,8 @@ func TestLinksOfSubscriptions(t *testing.T) {
 	assert.Equal(t, []int{-1, -1, 0, 1, 2, 4 /* sent to the dead letter topic */, 4, 4, 6}, got)
 }
 
-// Whatever failed between them, the newest attempts are remembered, also of a message that failed before, or was
-// settled between: only what is older than the last 10,000 is forgotten.
+// The newest 10,000 attempts are remembered, also those at messages that failed before or were settled meanwhile. Only
+// older ones are forgotten.
 func TestLinksToTheNewest(t *testing.T) {
 	const remembered = 10_000
 	exporter := tracetest.NewInMemoryExporter()
@@ -119,7 +119,7 @@ func TestLinksToTheNewest(t *testing.T) {
 		}
 		others(remembered - 2)
 		require.Equal(t, !settled, linked(boom, 0), settled)
-		others(2) // of which the last takes the place of the first attempt
+		others(2) // the last one takes the place of the first attempt
 		require.True(t, linked(boom, 0), settled)
 		others(remembered)
 		require.False(t, linked(boom, 0), settled)

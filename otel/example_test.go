@@ -19,8 +19,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Each attempt is a span. Without options Telemetry uses OpenTelemetry's global providers; here one that keeps spans in
-// memory.
+// Each attempt is a span. Without options, Telemetry uses OpenTelemetry's global providers; this example has a provider
+// that keeps spans in memory.
 func Example() {
 	broker, err := pulsartest.Start()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state has the sources of a subscription's gauges, over all of its Consumers here: sums, and of logs of attempts,
-// which several Consumers may follow, the largest figure. Package metrics has the same.
+// state has the sources of a subscription's gauges over all its Consumers in this process. Figures are sums, but those
+// of logs of attempts are the largest ones, since several Consumers may follow one log. Package metrics has the same.
 type state struct {
 	waiting, ready, buffered, blocked, unfinished     int64
 	oldest                                            float64
@@ -62,12 +62,12 @@ func number(is bool) int64 {
 type consumer struct {
 	*redelivery.Consumer
 	handlers atomic.Int64 // messages that Workers' handlers have
-	workers  sync.Map     // of *worker.Worker, of those that run
+	workers  sync.Map     // the running *worker.Workers
 }
 
-// gauges are read from the Consumers that are not closed when metrics are collected.
+// gauges reads the Consumers that are not closed whenever metrics are collected.
 type gauges struct {
-	consumers sync.Map // of *consumer by *redelivery.Consumer
+	consumers sync.Map // *consumer by *redelivery.Consumer
 	all       []gauge
 }
 

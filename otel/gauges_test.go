@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// figures returns the gauges and counters of this module by subscription and name. A counter has the cause behind its
-// name.
+// figures returns the gauges and counters of this module by subscription and name. The name of a counter is followed by
+// its cause.
 func figures(t *testing.T, reader *sdkmetric.ManualReader) map[string]map[string]float64 {
 	var rm metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(context.Background(), &rm))
@@ -56,8 +56,8 @@ func note[N int64 | float64](all map[string]map[string]float64, name string, poi
 	}
 }
 
-// Gauges are of the Consumers that are not closed, those of a subscription together. Only a subscription with a log of
-// attempts has its gauges.
+// Gauges add up the Consumers of a subscription that are not closed. Only a subscription with a log of attempts has the
+// gauges of the log.
 func TestGauges(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	telemetry, err := otelredelivery.New(otelredelivery.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))

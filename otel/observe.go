@@ -22,8 +22,8 @@ import (
 
 var system = messagingconv.SystemPulsar
 
-// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all spans and metrics but those of
-// Middleware and ObserveWorker. Any number of Consumers may share it.
+// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap that adds all spans and metrics except
+// those of Middleware and ObserveWorker. Any number of Consumers may share it.
 func (t *Telemetry) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{
 		Subscribed: func(c *redelivery.Consumer) { t.gauges.consumers.Store(c, &consumer{Consumer: c}) },
@@ -39,8 +39,8 @@ func (t *Telemetry) Observe() redelivery.Option {
 }
 
 // ObserveWorker returns an option for worker.New and worker.NewBatch that adds the gauges of Workers. Any number of
-// Workers may share it. They also need Observe for the Worker's Consumer. They end when Run returns or the Consumer is
-// closed.
+// Workers may share it. Gauges of a Worker also need Observe for its Consumer. They end when the Worker's Run returns
+// or the Consumer is closed.
 func (t *Telemetry) ObserveWorker() worker.Option {
 	of := func(c *redelivery.Consumer, do func(*consumer)) {
 		if x, ok := t.gauges.consumers.Load(c); ok {
@@ -66,7 +66,8 @@ func (t *Telemetry) delivered(e redelivery.Delivered) {
 	t.consumed.Add(context.Background(), 1, "receive", system, where(e.Event)...)
 }
 
-// settled makes metrics of an acknowledgement or a publishing, and a span of the latter.
+// settled records the metrics of an acknowledgement or a published message. For a published message it also makes a
+// span.
 func (t *Telemetry) settled(e redelivery.Settled) {
 	ctx, attrs := context.Background(), where(e.Event)
 	name, kind := "ack", messagingconv.OperationTypeSettle
@@ -77,7 +78,7 @@ func (t *Telemetry) settled(e redelivery.Settled) {
 			attrs = []attribute.KeyValue{semconv.MessagingDestinationName(valid(e.To))}
 		}
 	case redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut:
-		return // nothing is sent for it now
+		return // no command is sent for this outcome now
 	case redelivery.Acked, redelivery.Discarded:
 	}
 	if e.Err != nil {
@@ -119,7 +120,7 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 	span.End(trace.WithTimestamp(now))
 }
 
-// describe returns the text and the type of an error. Methods of an error may panic, as those of a nil pointer do.
+// describe returns the text and the type of an error, even if its methods panic, as those of a nil pointer do.
 func describe(err error) (text string, kind attribute.KeyValue) {
 	defer func() {
 		if recover() != nil {
@@ -131,8 +132,8 @@ func describe(err error) (text string, kind attribute.KeyValue) {
 	return valid(err.Error()), semconv.ErrorTypeKey.String(valid(kind.Value.AsString()))
 }
 
-// valid returns a text that can be exported. Errors may quote payloads, and Pulsar takes any bytes for a name; with one
-// text that is not UTF-8 exporters of OTLP fail, and drop all that they were to send with it.
+// valid returns a text that can be exported. Errors may quote payloads, and Pulsar accepts any bytes in a name. At one
+// text that is not UTF-8, OTLP exporters fail and drop everything that they were to send with it.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // producer returns ctx with the span of the message's producer.
@@ -167,7 +168,7 @@ func (t *Telemetry) Middleware() worker.Middleware {
 				switch {
 				case err == nil:
 					t.attempts.forget(msg, subscription)
-				case !worker.IsSnooze(err): // which is no failure
+				case !worker.IsSnooze(err): // a snooze is no failure
 					t.attempts.keep(msg, subscription, span.SpanContext())
 					text, kind := describe(err)
 					span.SetStatus(codes.Error, text)
@@ -188,7 +189,8 @@ func where(e redelivery.Event) []attribute.KeyValue {
 	return append(destination(e.Topic), semconv.MessagingDestinationSubscriptionName(valid(e.Subscription)))
 }
 
-// destination returns the attributes of a topic: the partition is not one of them, since metrics have them too.
+// destination returns the attributes of a topic. The partition is not one of them, since metrics have the same
+// attributes.
 func destination(topic string) []attribute.KeyValue {
 	return []attribute.KeyValue{semconv.MessagingDestinationName(valid(topicname.Base(topic)))}
 }

@@ -29,7 +29,7 @@ func (message) Topic() string                 { return "orders" }
 func (message) Properties() map[string]string { return nil }
 func (message) RedeliveryCount() uint32       { return 0 }
 
-// The methods of a nil pointer that is returned as an error may panic. Its span ends all the same.
+// A handler may return a nil pointer as an error whose methods panic. The span ends even so.
 func TestErrorThatPanics(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
@@ -37,7 +37,7 @@ func TestErrorThatPanics(t *testing.T) {
 	var path *fs.PathError
 	err = telemetry.Middleware()(func(context.Context, pulsar.Message) error { return path })(context.Background(),
 		message{})
-	assert.Equal(t, error(path), err) // for the Worker to judge
+	assert.Equal(t, error(path), err) // the Worker decides what it means
 	require.Len(t, exporter.GetSpans(), 1)
 	span := exporter.GetSpans()[0]
 	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "*fs.PathError, of which a method panics"},
@@ -45,8 +45,8 @@ func TestErrorThatPanics(t *testing.T) {
 	assert.Contains(t, span.Attributes, attribute.String("error.type", "*fs.PathError"))
 }
 
-// An error may quote a payload, of any bytes. OTLP has only UTF-8: with another text an exporter would drop all spans
-// that it was to send.
+// The text of an error may quote a payload, and so have any bytes. OTLP allows only UTF-8: at another text an exporter
+// would drop all spans that it was to send.
 func TestErrorThatIsNotText(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
@@ -59,8 +59,8 @@ func TestErrorThatIsNotText(t *testing.T) {
 	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "no order: \uFFFD"}, exporter.GetSpans()[0].Status)
 }
 
-// A Snooze is no failure: its span and its duration have no error, and the next attempt is linked to the one before
-// that failed.
+// A Snooze is no failure: its span and its duration have no error, and the next attempt is linked to the last one that
+// failed.
 func TestSnoozeIsNoError(t *testing.T) {
 	exporter, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))),

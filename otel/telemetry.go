@@ -5,16 +5,17 @@
 //	import otelredelivery "github.com/pulsar-redelivery/redelivery/otel"
 //
 // Middleware makes a span "process {topic}" each time a message is handled. Its parent is the span that the producer
-// put into the message's properties, so all attempts are one trace, those from the retry topic included. It links to
-// the span of the previous attempt on the same subscription; the span of a dead letter links to the last attempt on the
-// subscription that gave it up. There are only links to spans of this process. Middleware also makes the metric
-// messaging.process.duration. Observe makes a span "send {topic}" for each message that is published to the retry topic
-// or the dead letter topic, and the metrics messaging.client.consumed.messages, messaging.client.sent.messages and
-// messaging.client.operation.duration. Retries and dead letters keep the producer's trace context in their properties.
+// put into the message's properties, so all attempts are one trace, including those from the retry topic. The span
+// links to the previous attempt on the same subscription; that of a dead letter links to the last attempt on the
+// subscription that gave the message up. There are only links to spans of this process. Middleware also makes the
+// metric messaging.process.duration. Observe makes a span "send {topic}" for each message that is published to the
+// retry topic or the dead letter topic, and the metrics messaging.client.consumed.messages,
+// messaging.client.sent.messages and messaging.client.operation.duration. Retries and dead letters keep the producer's
+// trace context in their properties.
 //
-// Observe also makes the gauges of package metrics that are of Consumers, and ObserveWorker those of Workers, with a
-// dot in place of the first underscore in their names: redelivery.waiting_messages, and so on. OpenTelemetry's exporter
-// for Prometheus gives them the names that they have there. redelivery.losses counts the events of
+// Observe and ObserveWorker also make the gauges that package metrics has for Consumers and for Workers. Their names
+// have a dot in place of the first underscore: redelivery.waiting_messages, and so on. OpenTelemetry's exporter for
+// Prometheus turns them into the names of package metrics. redelivery.losses counts the events of
 // redelivery.Observer.Lost.
 package otelredelivery
 
@@ -34,8 +35,8 @@ import (
 
 const scope = "github.com/pulsar-redelivery/redelivery/otel"
 
-// Telemetry serves any number of Consumers and Workers. Make one for each meter provider: the gauges of a second one
-// would replace those of the first. It is safe for concurrent use.
+// Telemetry serves any number of Consumers and Workers. Make only one for each meter provider: the gauges of a second
+// one would replace those of the first. It is safe for concurrent use.
 type Telemetry struct {
 	settings
 	tracer   trace.Tracer
@@ -90,7 +91,7 @@ func WithPropagator(p propagation.TextMapPropagator) Option {
 	}
 }
 
-// isNil reports whether a provider is nil or a nil pointer: OpenTelemetry's own panic then.
+// isNil reports whether a provider is nil or a nil pointer, at which OpenTelemetry's own functions panic.
 func isNil(p any) bool {
 	v := reflect.ValueOf(p)
 	return p == nil || v.Kind() == reflect.Pointer && v.IsNil()
@@ -113,7 +114,7 @@ func New(options ...Option) (*Telemetry, error) {
 	}
 	t.tracer = t.tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
 	meter := t.meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
-	// the conventions'
+	// the boundaries of the conventions
 	seconds := metric.WithExplicitBucketBoundaries(.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10)
 	var err error
 	t.consumed, err = messagingconv.NewClientConsumedMessages(meter)

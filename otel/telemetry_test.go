@@ -27,9 +27,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// TestOneTrace has one message fail, be retried through the retry topic, become a dead letter, and be handled there:
-// all its spans are one trace, each attempt is linked to the one before, and the message's traceparent stays its
-// producer's.
+// A message fails, is retried through the retry topic, and becomes a dead letter, which is handled. All its spans are
+// one trace, each attempt is linked to the previous one, and the message keeps the traceparent of its producer.
 func TestOneTrace(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))

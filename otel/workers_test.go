@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// TestWorkers has the gauges of a Worker while a handler is stuck and its key waits, and none after Run.
+// A Worker has gauges while a handler is stuck and its key waits, but none after Run.
 func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := sdkmetric.NewManualReader()

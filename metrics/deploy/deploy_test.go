@@ -48,7 +48,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// query is an expression with Grafana's variables filled in.
+// query returns an expression with Grafana's variables filled in.
 func query(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "10s", "$subscription", ".*").Replace(expr)
 }
@@ -103,7 +103,7 @@ func TestExpressionsUseKnownMetrics(t *testing.T) {
 	}
 }
 
-// TestACriticalAlertIsOfMessagesThatAreNotSettled: what else fails has an alert of its own.
+// Only failures to settle messages cause a critical alert: other failures have an alert of their own.
 func TestACriticalAlertIsOfMessagesThatAreNotSettled(t *testing.T) {
 	assert.Contains(t, alerts(t)["RedeliveryCannotSettle"],
 		`redelivery_failures_total{operation=~"ack|reconsume|dead_letter|nack"}`)
@@ -112,7 +112,7 @@ func TestACriticalAlertIsOfMessagesThatAreNotSettled(t *testing.T) {
 	assert.Contains(t, alerts(t)["RedeliveryAttemptLog"], "redelivery_attempt_log_lag_seconds")
 }
 
-// TestTheFirstScrapeMayHaveDeadLetters has an instance count before its first scrape, which increase() leaves out.
+// An instance may count dead letters before its first scrape, which increase() leaves out.
 func TestTheFirstScrapeMayHaveDeadLetters(t *testing.T) {
 	dir := os.Getenv("PROMETHEUS_DIR")
 	if dir == "" {
@@ -214,7 +214,7 @@ func start(t *testing.T, program string, args ...string) {
 	})
 }
 
-// address returns one that nobody listens at.
+// address returns an address at which no program listens.
 func address(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -223,7 +223,7 @@ func address(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// prometheus is its query API.
+// prometheus is the query API of Prometheus.
 type prometheus struct {
 	*testing.T
 	url string
@@ -242,7 +242,7 @@ func (p *prometheus) ask(expr string) []series {
 	return answer.Data.Result
 }
 
-// history returns the last so much of an expression, in steps of a second.
+// history returns an expression's values for the last time back, in steps of a second.
 func (p *prometheus) history(expr string, back time.Duration) []series {
 	p.Helper()
 	var answer struct{ Data struct{ Result []series } }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// draw draws panels from what Prometheus has, as SVG: two in a row, lines or a heatmap each.
+// draw draws panels with the data of Prometheus, as SVG: two in a row, each with lines or a heatmap.
 func draw(p *prometheus, panels []panel, dark bool) []byte {
 	c := &canvas{ink: "#1f2328", faint: "#d0d7de", paper: "#ffffff",
 		lines: []string{"#0969da", "#bc4c00", "#1a7f37", "#8250df", "#cf222e"}}
@@ -49,7 +49,7 @@ type canvas struct {
 	lines             []string
 }
 
-// shown is how much of the past is drawn; the expressions need ten seconds before it.
+// shown returns the time span that is drawn. The expressions need ten seconds before it.
 func shown() time.Duration { return *scrape - 12*time.Second }
 
 type line struct {
@@ -57,7 +57,7 @@ type line struct {
 	values map[int64]float64
 }
 
-// lines returns what the targets of a panel have, and the moments.
+// lines returns the lines of a panel's targets, and the times of their points.
 func lines(p *prometheus, panel panel) (all []line, moments []int64, most float64) {
 	for _, target := range panel.Targets {
 		for _, s := range p.history(query(target.Expr), shown()) {
@@ -118,7 +118,7 @@ func (c *canvas) plot(p *prometheus, panel panel) {
 	}
 }
 
-// heatmap draws a row for each bucket: the counts of Prometheus's are cumulative.
+// heatmap draws a row for each bucket. The counts of Prometheus's buckets are cumulative.
 func (c *canvas) heatmap(p *prometheus, panel panel) {
 	all, moments, _ := lines(p, panel)
 	bound := func(l line) float64 {
@@ -166,13 +166,13 @@ func (c *canvas) heatmap(p *prometheus, panel panel) {
 		left, panelHeight-13, c.ink)
 }
 
-// axis is that of time.
+// axis draws the axis of time.
 func (c *canvas) axis() {
 	fmt.Fprintf(c, `<text x="%d" y="%d" fill="%s">%v ago</text><text x="%d" y="%d" text-anchor="end" fill="%s">now</text>`+"\n",
 		left, panelHeight-34, c.ink, shown(), panelWidth-right, panelHeight-34, c.ink)
 }
 
-// round returns the end of an axis that has four parts.
+// round returns a round end for an axis of four parts.
 func round(most float64) float64 {
 	if most == 0 {
 		return 1
@@ -186,7 +186,7 @@ func round(most float64) float64 {
 	return most
 }
 
-// label is a figure with its unit.
+// label returns a figure with its unit.
 func label(v float64, unit string) string {
 	switch {
 	case unit == "s" && v > 0 && v < 1:
