@@ -1,5 +1,5 @@
-// Acktimeout has a worker that hangs on some messages: it neither acknowledges nor nacks them. Each comes back when its
-// ack timeout and the backoff for its redelivery count are over (PIP-130).
+// Acktimeout shows ack timeouts: a worker hangs on some messages, so that it neither acknowledges nor nacks them. Each
+// comes back when its ack timeout and the backoff for its redelivery count are over (PIP-130).
 package main
 
 import (

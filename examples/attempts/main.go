@@ -1,6 +1,6 @@
 // Attempts handles an order that always fails, in processes that are killed one after another. WithAttemptLog keeps
-// redelivery counts and due times in a Pulsar topic, so each process goes on where the one before was killed, and the
-// fifth failure makes a dead letter. The subscription is Exclusive, where the broker counts nothing.
+// redelivery counts and due times in a Pulsar topic. So each process goes on where the previous one was killed, and the
+// fifth failure makes a dead letter. The subscription is Exclusive: the broker does not count redeliveries.
 package main
 
 import (
@@ -49,7 +49,7 @@ func run() error {
 		return err
 	}
 	defer producer.Close()
-	early, err := subscribe(client) // makes the subscription, before there is a message
+	early, err := subscribe(client) // creates the subscription before there is a message
 	if err != nil {
 		return err
 	}
@@ -70,9 +70,9 @@ func run() error {
 	return nil
 }
 
-// runAndKill has a process handle the order, and kills it after two failures.
+// runAndKill makes a process handle the order, and kills it after two failures.
 func runAndKill(process, delivery uint32, failed time.Time) (uint32, time.Time, error) {
-	cmd := exec.Command(os.Args[0], "-topic", *topic, "-url", demo.URL()) // what this program was started as
+	cmd := exec.Command(os.Args[0], "-topic", *topic, "-url", demo.URL()) // this program
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -99,7 +99,7 @@ func runAndKill(process, delivery uint32, failed time.Time) (uint32, time.Time, 
 			}
 		}
 		failed = time.Now()
-		switch time.Sleep(200 * time.Millisecond); { // its record is written within milliseconds
+		switch time.Sleep(200 * time.Millisecond); { // the log has the failure within milliseconds
 		case delivery == maxDeliveries:
 			then = "it fails, and is a dead letter"
 		case n == eachProcess-1:

@@ -1,5 +1,5 @@
-// Compare runs one program on plain pulsar-client-go and on this library, and shows what becomes of a batch of which
-// one message fails. The two differ in the line that subscribes.
+// Compare runs one program on plain pulsar-client-go and on this library. It shows what becomes of a batch in which one
+// message fails. The two runs differ in the line that subscribes.
 package main
 
 import (
@@ -37,7 +37,8 @@ var scenarios = []scenario{
 	{"Shared, 5,000 orders, 500 fail for 1.5s, 50 always", pulsar.Shared, 5000, some, 50},
 }
 
-// result counts calls of the handler, those for acknowledged orders, dead letters, and those of acknowledged orders.
+// result counts all calls of the handler, the calls for acknowledged orders, all dead letters, and the dead letters of
+// acknowledged orders.
 type result struct{ calls, again, dead, deadAcked int }
 
 func main() {
@@ -147,7 +148,7 @@ func (s scenario) play(client pulsar.Client, subscribe func(pulsar.ConsumerOptio
 
 func (s scenario) publish(client pulsar.Client, topic string) error {
 	producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, MaxPendingMessages: s.orders,
-		BatchingMaxPublishDelay: time.Minute}) // batches are full, on a slow machine too
+		BatchingMaxPublishDelay: time.Minute}) // so that batches are full even on a slow machine
 	if err != nil {
 		return err
 	}

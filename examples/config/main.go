@@ -16,7 +16,7 @@ import (
 )
 
 //go:embed redelivery.yaml
-var file []byte // config.Load reads one from a path
+var file []byte // with a path, use config.Load
 
 const name, fails = "billing", 5
 

@@ -1,6 +1,6 @@
-// Deadletter has a billing service with old tax rates. Orders that it cannot bill become dead letters; package
-// deadletter says why, and replays those of one cause once it is fixed. The command redelivery dlq does the same by
-// hand.
+// Deadletter runs a billing service with old tax rates. Orders that it cannot bill become dead letters. Package
+// deadletter groups them by cause, and replays those of one cause once that is fixed. The command redelivery dlq does
+// the same by hand.
 package main
 
 import (
@@ -42,7 +42,7 @@ func (b *billing) charge(_ context.Context, msg pulsar.Message) error {
 	return nil
 }
 
-// await waits until so many orders were billed, and so many became dead letters, since the program began.
+// await waits until at least these numbers of orders were billed and became dead letters since the program began.
 func (b *billing) await(ctx context.Context, what string, billed, dead uint64) error {
 	for b.Stats().Succeeded < billed || b.dead.Load() < dead {
 		select {

@@ -1,4 +1,4 @@
-// First is the README's program. It handles the messages of a topic; a message that failed comes back later each time.
+// First is the README's program. It handles the messages of a topic. A message that fails comes back, later each time.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Inbox transfers money between accounts in an SQLite database, while handlers crash at random. Each transfer happens
-// once: the sums are right at the end. The same without an Inbox runs beside it.
+// once: the sums are right at the end. For comparison, the program does the same without an Inbox.
 package main
 
 import (
@@ -104,7 +104,7 @@ func run(once bool) error {
 }
 
 // consume publishes the transfers to a broker in this process, and handles them until all are acknowledged. It returns
-// how many crashes there were.
+// the number of crashes.
 func consume(handler worker.Handler) (crashes uint64, err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	broker, err := pulsartest.Start()

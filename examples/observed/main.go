@@ -31,7 +31,7 @@ var (
 	topic  = flag.String("topic", demo.Topic("observed"), "`topic` of the orders")
 )
 
-// serve fails as its orders say.
+// serve fails in the way that the order names.
 func serve(_ context.Context, msg pulsar.Message) error {
 	first := msg.RedeliveryCount() == 0
 	switch kind := string(msg.Payload()); {

@@ -1,6 +1,6 @@
-// Pause plays the same outage twice: a database is down while orders arrive. With nacks alone their deliveries are used
-// up, and they become dead letters. With WithPauseOnFailure the Worker tries one order at a time until the database is
-// back.
+// Pause plays the same outage twice: a database is down while orders arrive. With nacks alone, the orders use up their
+// deliveries and become dead letters. With WithPauseOnFailure the Worker tries one order at a time until the database
+// is back.
 package main
 
 import (
@@ -55,7 +55,7 @@ func run() error {
 	return nil
 }
 
-// play has an outage, prints what became of the orders, and returns the number of dead letters.
+// play simulates an outage, prints what became of the orders, and returns the number of dead letters.
 func play(client pulsar.Client, name string, options ...worker.Option) (dead uint64, err error) {
 	topic := demo.Topic("pause")
 	consumer, err := redelivery.Subscribe(client,

@@ -1,5 +1,5 @@
-// Quickstart publishes messages of several kinds, fails some of them a few times, and shows when each came back:
-// planned by the policy and in fact.
+// Quickstart publishes messages of several kinds, fails some of them a few times, and shows when each was to come back
+// by the policy and when it did.
 package main
 
 import (
@@ -118,7 +118,7 @@ func publish(client pulsar.Client, topic string) error {
 				log.Printf("publishing: %v", err)
 			}
 		})
-		if i >= 3 { // the first four wait for each other
+		if i >= 3 { // the first four go out together
 			if err := producer.FlushWithCtx(context.Background()); err != nil {
 				return err
 			}

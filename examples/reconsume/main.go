@@ -59,7 +59,7 @@ func run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	fmt.Print(intro)
-	var failed, due time.Time // of the delivery before
+	var failed, due time.Time // of the previous delivery
 	for n := range 5 {
 		msg, err := consumer.Receive(ctx)
 		if err != nil {
@@ -70,7 +70,7 @@ func run() error {
 			return err
 		}
 		failed, due = now, now.Add(levels.Next(uint32(n)))
-		if err := consumer.ReconsumeLaterNext(ctx, msg); err != nil { // still ours: nack it, or try again
+		if err := consumer.ReconsumeLaterNext(ctx, msg); err != nil { // the message is still ours: nack it, or try again
 			return err
 		}
 	}

@@ -1,6 +1,5 @@
-// Snooze has an order that comes before its customer is known. That is no failure, so the handler returns
-// worker.Snooze: the order comes back later, and its redelivery count stays 0. Beside it is an order that fails, which
-// counts.
+// Snooze handles an order that comes before its customer is known. That is no failure, so the handler returns
+// worker.Snooze: the order comes back later, and its redelivery count stays 0. Another order fails, which counts.
 package main
 
 import (

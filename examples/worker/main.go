@@ -43,7 +43,7 @@ func serve(ctx context.Context, msg pulsar.Message) error {
 		return errors.New("spilled it") // comes back after 200 ms, then 400 ms …
 	case o.Drink == "coffee" && first:
 		return worker.RetryAfter(time.Second, errors.New("the machine cleans itself"))
-	case o.Drink == "punch": // takes three ack timeouts, which are renewed
+	case o.Drink == "punch": // takes three ack timeouts, but the Worker renews them
 		select {
 		case <-time.After(1500 * time.Millisecond):
 		case <-ctx.Done():
@@ -99,7 +99,7 @@ func run(ctx context.Context, stop func()) error {
 // unreadable is the order of a guest who cannot write.
 const unreadable = 4
 
-// publish is the guests.
+// publish publishes the orders of the guests.
 func publish(ctx context.Context, client pulsar.Client) error {
 	producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: *topic})
 	if err != nil {

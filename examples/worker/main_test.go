@@ -31,7 +31,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// Punch takes longer than this test's timeout allows.
+// Punch takes longer than the timeout of this test.
 func TestServeInTime(t *testing.T) {
 	setup := workertest.Setup{Worker: []worker.Option{worker.WithTimeout(time.Second)}, Attempts: 1}
 	got := setup.Run(t, serve, &pulsar.ProducerMessage{Payload: []byte(`{"id": 1, "drink": "punch"}`)})

@@ -20,7 +20,7 @@ import (
 
 const programVariable = "EXAMPLE_WORKER"
 
-// TestMain is the program itself in the processes that TestSIGTERM starts.
+// TestMain runs the program itself in the processes that TestSIGTERM starts.
 func TestMain(m *testing.M) {
 	if os.Getenv(programVariable) != "" {
 		main()
@@ -65,11 +65,11 @@ func TestSIGTERM(t *testing.T) {
 	subscription, err := client.Subscribe(pulsar.ConsumerOptions{Topic: name, SubscriptionName: "bar",
 		Type: pulsar.Shared})
 	require.NoError(t, err)
-	subscription.Close() // there is one to publish to
+	subscription.Close() // the topic has a subscription that keeps the orders
 	*topic, *guests = name, orders
 	require.NoError(t, publish(context.Background(), client))
 	runs := 0
-	for ; len(served) < orders-1 && runs < orders; runs++ { // one cannot be read
+	for ; len(served) < orders-1 && runs < orders; runs++ { // one order cannot be read
 		before := len(served)
 		run(func() bool { return len(served) >= min(before+eachRun, orders-1) })
 	}

@@ -23,8 +23,8 @@ var url = flag.String("url", os.Getenv("PULSAR_URL"),
 // URL returns the address of the broker that Connect found or started.
 func URL() string { return *url }
 
-// Connect parses the flags and returns a client of the broker that -url or PULSAR_URL names, or of one that it starts
-// in this process. Call close in the end.
+// Connect parses the flags and returns a client of the broker that -url or PULSAR_URL names, or of a broker that it
+// starts in this process. Call close in the end.
 func Connect() (client pulsar.Client, close func(), err error) {
 	flag.Parse()
 	stop := func() {}
@@ -48,7 +48,7 @@ func Connect() (client pulsar.Client, close func(), err error) {
 // Topic returns the name of a new topic.
 func Topic(example string) string { return fmt.Sprintf("%s-%08x", example, rand.Uint32()) }
 
-// Table prints when messages came, as they come.
+// Table prints a row for each message as it comes.
 type Table struct {
 	late  []time.Duration
 	began bool
