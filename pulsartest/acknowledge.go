@@ -7,7 +7,7 @@ import (
 // ack acknowledges the entries that m names. Their owner does not matter.
 func (s *subscription) ack(m *cmdAck) {
 	if m.AckType == wire.Cumulative {
-		if !s.individual() && len(m.IDs) == 1 { // on Shared it is ignored
+		if !s.individual() && len(m.IDs) == 1 { // on Shared, cumulative acknowledgements are ignored
 			s.ackCumulative(&m.IDs[0])
 		}
 	} else {
@@ -21,8 +21,8 @@ func (s *subscription) ack(m *cmdAck) {
 	s.dispatch()
 }
 
-// ackOne takes an entry from its consumer and acknowledges it: in vain after one in the same command that is past the
-// end, where the real broker gives up. Later ones come again when the consumer has gone.
+// ackOne takes an entry from its consumer and acknowledges it, unless inVain is set: the real broker gives up a command
+// at its first entry past the end. Then the later entries are sent again when the consumer has gone.
 func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {
@@ -70,7 +70,7 @@ func (s *subscription) ackCumulative(id *wire.MessageID) {
 	}
 }
 
-// markDelete is the position up to which everything is acknowledged.
+// markDelete returns the position up to which everything is acknowledged.
 func (s *subscription) markDelete() *wire.MessageID {
 	id := &wire.MessageID{Partition: -1, BatchIndex: -1}
 	switch log := s.topic.log; {

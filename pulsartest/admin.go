@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// version is that of the broker which this one behaves like.
+// version is the version of Pulsar that this broker behaves like.
 const version = "4.0.7"
 
 // adminHandler serves the part of the admin REST API that tests of clients need.
@@ -51,15 +51,15 @@ func (s *Server) adminHandler() http.Handler {
 		return nil
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if path := r.URL.EscapedPath(); strings.Contains(path, "+") { // which Pulsar reads as a blank
+		if path := r.URL.EscapedPath(); strings.Contains(path, "+") { // Pulsar reads a plus as a blank
 			r.URL.RawPath = strings.ReplaceAll(path, "+", "%20")
-			r.URL.Path, _ = url.PathUnescape(r.URL.RawPath) // was valid before
+			r.URL.Path, _ = url.PathUnescape(r.URL.RawPath) // net/http has checked it
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// A handler runs under the server's lock. An error is its answer.
+// A handler runs under the server's lock. If it returns an error, that is the answer.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 type handlers func(pattern string, f handler)
@@ -101,7 +101,7 @@ func statusOf(err error) int {
 	return http.StatusPreconditionFailed
 }
 
-// named is the topic of a request's path, in a namespace that exists.
+// named returns the topic of a request's path. Its namespace must exist.
 func (s *Server) named(r *http.Request) (topicName, error) {
 	n, err := parseTopic(r.PathValue("domain") + "://" + r.PathValue("tenant") + "/" + r.PathValue("ns") + "/" +
 		r.PathValue("topic"))
@@ -114,7 +114,7 @@ func (s *Server) named(r *http.Request) (topicName, error) {
 	return n, nil
 }
 
-// existing are the topic of a request's path, or its partitions.
+// existing returns the topic of a request's path, or its partitions. The topic must exist.
 func (s *Server) existing(r *http.Request) (topicName, []*topic, error) {
 	n, err := s.named(r)
 	if err != nil {

@@ -49,7 +49,7 @@ func (t *topic) internalStats() *internalStats {
 		if n := len(st.Ledgers); n == 0 || st.Ledgers[n-1].LedgerID != e.ledger {
 			st.Ledgers = append(st.Ledgers, ledgerStats{LedgerID: e.ledger})
 		}
-		if last := &st.Ledgers[len(st.Ledgers)-1]; e.ledger != t.ledger { // those of the last are counted when it ends
+		if last := &st.Ledgers[len(st.Ledgers)-1]; e.ledger != t.ledger { // the last is counted when it ends
 			last.Entries++
 			last.Size += len(e.data)
 		}
@@ -71,7 +71,7 @@ func entryText(id *wire.MessageID) string {
 	return fmt.Sprintf("%d:%d", int64(id.Ledger), int64(id.Entry))
 }
 
-// lastEntry is that of the last message; before the first there is entry -1.
+// lastEntry returns the position of the last entry, or that of entry -1 if there is none.
 func (t *topic) lastEntry() *wire.MessageID {
 	if len(t.log) == 0 {
 		return &wire.MessageID{Ledger: t.ledger, Entry: wire.Absent}
@@ -79,7 +79,7 @@ func (t *topic) lastEntry() *wire.MessageID {
 	return t.last()
 }
 
-// next is the position of an offset, which may be that of the next entry to come.
+// next returns the position of an offset, which may be that of the next entry to come.
 func (t *topic) next(offset int) string {
 	switch {
 	case offset < len(t.log):
@@ -90,7 +90,7 @@ func (t *topic) next(offset int) string {
 	return fmt.Sprintf("%d:0", t.ledger)
 }
 
-// spans are the acknowledged entries after the mark: after one and up to another, each within a ledger.
+// spans returns the acknowledged entries after the mark as ranges: after one entry and up to another, within a ledger.
 func (s *subscription) spans() string {
 	var spans []string
 	log := s.topic.log

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// The positions are those that Pulsar 4.0.7 shows after the same calls, but for the numbers of the ledgers.
+// The positions are those that Pulsar 4.0.7 shows after the same calls, except for the numbers of the ledgers.
 func TestInternalStats(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t, WithBatchIndexAcknowledgment())

@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// What the admin API answers about a partition of a topic that has none, or not so many. PULSAR_ADMIN_URL asks a real
-// broker.
+// The admin API refuses a partition of a topic that is not partitioned, or has fewer partitions. With PULSAR_ADMIN_URL
+// the test asks a real broker.
 func TestMissingPartitionsAreRefused(t *testing.T) {
 	url := os.Getenv("PULSAR_ADMIN_URL")
 	if url == "" {

@@ -162,7 +162,7 @@ func (s *subscription) stats() subscriptionStats {
 	return st
 }
 
-// rate is n per second since the server began.
+// rate returns n per second since the server began.
 func (s *Server) rate(n int) float64 {
 	return float64(n) / max(time.Since(s.began).Seconds(), 1)
 }

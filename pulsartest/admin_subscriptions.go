@@ -37,7 +37,7 @@ func (s *Server) adminSubscriptions(w http.ResponseWriter, r *http.Request) erro
 	return nil
 }
 
-// subscriptions are the one of a request's path, on each partition that has it.
+// subscriptions returns the subscription of a request's path, from each partition that has it.
 func (s *Server) subscriptions(r *http.Request) ([]*subscription, error) {
 	_, topics, err := s.existing(r)
 	if err != nil {
@@ -68,7 +68,7 @@ func readPosition(r *http.Request) position {
 	return p
 }
 
-// offset is the first entry at or after p, or after it if it is excluded.
+// offset returns the offset of the first entry at or after p, or after p if that is excluded.
 func (t *topic) offset(p position) int {
 	switch {
 	case p.LedgerID < 0:
@@ -126,8 +126,8 @@ func (s *Server) adminUnsubscribe(w http.ResponseWriter, r *http.Request) error 
 	return done(w)
 }
 
-// skip acknowledges entries behind the consumers' backs. Entries that they have stay theirs, and is counted, until they
-// go.
+// skip acknowledges entries behind the consumers' backs. Entries that a consumer has stay with it, and count as
+// unacknowledged, until it goes.
 func (s *subscription) skip(entries int) {
 	offset := s.cursor.mark
 	for ; offset < len(s.topic.log) && entries > 0; offset++ {

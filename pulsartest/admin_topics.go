@@ -140,7 +140,7 @@ func (s *Server) adminAddPartitions(w http.ResponseWriter, r *http.Request) erro
 	return done(w)
 }
 
-// decodePartitions reads a number, or an object with one and with properties.
+// decodePartitions reads a number of partitions, alone or in an object with properties.
 func decodePartitions(r *http.Request) (int, error) {
 	var raw json.RawMessage
 	if err := json.NewDecoder(r.Body).Decode(&raw); err != nil {
@@ -186,7 +186,7 @@ func (s *Server) adminTerminate(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// adminEntry returns an entry's payload, its metadata in headers.
+// adminEntry returns an entry's payload as the body, and its metadata in headers.
 func (s *Server) adminEntry(w http.ResponseWriter, r *http.Request) error {
 	_, topics, err := s.existing(r)
 	if err != nil {

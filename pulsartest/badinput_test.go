@@ -81,7 +81,7 @@ func TestBadInputClosesTheConnectionWithALogLine(t *testing.T) {
 	goesOn(t, s)
 }
 
-// goesOn shows that a client still gets its message.
+// goesOn checks that a client still gets its message.
 func goesOn(t testing.TB, s *Server) {
 	t.Helper()
 	c := newClient(t, s.URL())
@@ -90,7 +90,7 @@ func goesOn(t testing.TB, s *Server) {
 	require.Equal(t, "still here", string(receive(t, k).Payload()))
 }
 
-// feed plays in to the server as one connection, and waits until it is closed.
+// feed sends in to the server on one connection, and waits until that is closed.
 func feed(s *Server, in []byte) {
 	ours, theirs := net.Pipe()
 	closed := make(chan struct{})
@@ -128,7 +128,7 @@ func TestTenThousandRandomStreams(t *testing.T) {
 	}
 }
 
-// survives holds that all connections end, and that the server goes on.
+// survives checks that all connections end, and that the server goes on.
 func survives(t *testing.T, s *Server) {
 	checkInvariants(t, s)
 	for _, topic := range s.Topics() {
@@ -155,7 +155,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// checkInvariants holds what is counted against what is there.
+// checkInvariants compares the counters with what they count.
 func checkInvariants(t testing.TB, s *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,7 @@ func BenchmarkMessages(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 }
 
-// Start is to take less than 5 ms and 1 MB of heap.
+// Start should take less than 5 ms and 1 MB of heap.
 func BenchmarkStart(b *testing.B) {
 	before := heapAlloc()
 	s, err := Start()

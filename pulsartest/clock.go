@@ -8,9 +8,10 @@ type clock struct {
 	timers map[*timer]struct{}
 }
 
-// FastForward moves the server's clock by d: delayed messages, delays of Failover and messages of a rollback are as old
-// as if d had passed. When FastForward returns, the messages that became due are on their way. It does not change the
-// clocks of clients: a redelivery.Consumer keeps a retry of the retry topic until it is due by its own clock.
+// FastForward moves the server's clock forward by d. Delayed messages, delays of Failover and the age of messages (for
+// a subscription that starts some seconds back) change as if d had passed. When FastForward returns, the messages that
+// became due are on their way. The clocks of clients do not change: a redelivery.Consumer keeps a message from the
+// retry topic until it is due by its own clock.
 func (s *Server) FastForward(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -21,7 +22,7 @@ func (s *Server) FastForward(d time.Duration) {
 		}
 	}
 	for t := range s.clock.timers {
-		if t.timer.Stop() { // else it waits for the lock
+		if t.timer.Stop() { // if not, its goroutine waits for the lock
 			t.timer.Reset(t.at.Sub(s.now()))
 		}
 	}
@@ -32,12 +33,12 @@ func (s *Server) FastForward(d time.Duration) {
 	}
 }
 
-// now is the server's time.
+// now returns the server's time.
 func (s *Server) now() time.Time { return time.Now().Add(s.clock.ahead) }
 
 func (s *Server) millis() int64 { return s.now().UnixMilli() }
 
-// due is the first timer whose time has come, if any.
+// due returns the first timer whose time has come, if any.
 func (c *clock) due(now time.Time) (first *timer) {
 	for t := range c.timers {
 		if !t.at.After(now) && (first == nil || t.at.Before(first.at)) {
@@ -47,7 +48,7 @@ func (c *clock) due(now time.Time) (first *timer) {
 	return first
 }
 
-// timer is a time.Timer by the server's clock, whose function Close waits for. Server.mu guards it.
+// timer is a time.Timer by the server's clock. Server.Close waits for its function. Server.mu guards it.
 type timer struct {
 	server  *Server
 	at      time.Time
@@ -56,7 +57,7 @@ type timer struct {
 	stopped bool
 }
 
-// after runs f under the lock once d has passed, unless the server is closed or the timer stopped by then.
+// after runs f under the lock after d, unless the server is closed or the timer is stopped before.
 func (s *Server) after(d time.Duration, f func()) *timer {
 	t := &timer{server: s, at: s.now().Add(d), f: f}
 	s.clock.timers[t] = struct{}{}

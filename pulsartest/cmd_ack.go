@@ -4,7 +4,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// cmdAck acknowledges entries, messages of batches, or all up to one.
+// cmdAck acknowledges entries, messages of batches, or everything up to one message.
 type cmdAck struct {
 	Consumer uint64
 	AckType  wire.AckType
@@ -23,8 +23,7 @@ func (m *cmdAck) Fields(c *wire.Codec) {
 	c.Uint64(8, wire.Optional, wire.Absent, &m.Request)
 }
 
-// cmdAckResponse answers an Ack with a request. To clients a message is a
-// failure.
+// cmdAckResponse answers an Ack that has a request ID. If it has a Message, clients take it for a failure.
 type cmdAckResponse struct {
 	Consumer uint64
 	Error    wire.ServerError

@@ -19,7 +19,7 @@ func (m *cmdLookup) Fields(c *wire.Codec) {
 	c.Uint64(2, wire.Required, 0, &m.Request)
 }
 
-// cmdLookupResponse answers Lookup; the same holds for its Error.
+// cmdLookupResponse answers Lookup. To clients the presence of Error alone is a failure, so it is never UnknownError.
 type cmdLookupResponse struct {
 	URL           string
 	Response      wire.LookupType
@@ -27,7 +27,7 @@ type cmdLookupResponse struct {
 	Authoritative bool
 	Error         wire.ServerError
 	Message       string
-	ByServiceURL  bool // the client connects to where it asked
+	ByServiceURL  bool // the client connects to the address that it has asked
 }
 
 var typeLookupResponse = wire.Register[cmdLookupResponse](24, "LOOKUP_RESPONSE")
@@ -44,7 +44,8 @@ func (m *cmdLookupResponse) Fields(c *wire.Codec) {
 	c.Bool(8, wire.Optional, false, &m.ByServiceURL)
 }
 
-// handle answers that this broker is the one, at the address that the client has already: a proxy may be between them.
+// handle answers that this broker serves the topic, at the address that the client has already: a proxy may be between
+// them.
 func (m *cmdLookup) handle(c *session) error {
 	n, err := parseTopic(m.Topic)
 	if err != nil {

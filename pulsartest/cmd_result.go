@@ -30,7 +30,7 @@ func (m *cmdError) Fields(c *wire.Codec) {
 	c.String(3, wire.Required, &m.Message)
 }
 
-// result is the answer to a request that has nothing to return.
+// result returns the answer to a request that has nothing to return.
 func result(request uint64, err error) wire.Command {
 	if err != nil {
 		return &cmdError{Request: request, Error: codeOf(err), Message: err.Error()}

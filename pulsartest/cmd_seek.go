@@ -25,10 +25,10 @@ func (m *cmdSeek) Fields(c *wire.Codec) {
 	c.Uint64(4, wire.Optional, noTime, &m.PublishTime)
 }
 
-// noTime is a PublishTime that is not there: 0 is the time of a seek to all that is retained.
+// noTime is an absent PublishTime: 0 is a time, with which a client seeks to the oldest retained message.
 const noTime = math.MaxUint64
 
-// handle closes the consumers before it answers; they subscribe again.
+// handle closes the consumers before it answers; their clients subscribe again.
 func (m *cmdSeek) handle(c *session) error {
 	k, ok := c.consumers[m.Consumer]
 	if !ok {

@@ -15,7 +15,7 @@ type cmdSend struct {
 	HighestID uint64
 	Chunk     bool
 
-	entry *entry // its entry; nil if its checksum is wrong
+	entry *entry // nil if the checksum is wrong
 }
 
 var typeSend = wire.Register[cmdSend](6, "SEND")
@@ -99,7 +99,7 @@ func (m *cmdSend) handle(c *session) error {
 
 func (m *cmdSend) describe(c *session, d *Command) { d.setProducer(c, m.Producer) }
 
-// answer names the entry, or one that does not exist.
+// answer confirms the Send. If the entry was not stored, the receipt has an ID that does not exist.
 func (m *cmdSend) answer(err error) wire.Command {
 	if err != nil {
 		return &cmdSendError{Producer: m.Producer, Sequence: m.Sequence, Error: codeOf(err), Message: err.Error()}

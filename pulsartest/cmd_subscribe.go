@@ -98,7 +98,7 @@ func (m *cmdSubscribe) handle(c *session) error {
 	return nil
 }
 
-// subscription is the one that m names, created unless it exists.
+// subscription returns the subscription that m names, and creates it if needed.
 func (m *cmdSubscribe) subscription(t *topic) (*subscription, error) {
 	sub, known := t.subs[m.Subscription]
 	switch {

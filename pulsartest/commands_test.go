@@ -23,7 +23,7 @@ func descriptor(t testing.TB, name string) protoreflect.MessageDescriptor {
 	return d.(protoreflect.MessageDescriptor)
 }
 
-// sameFields holds every field of m against the client's descriptor.
+// sameFields compares every field of m with the client's descriptor.
 func sameFields(t *testing.T, d protoreflect.MessageDescriptor, m wire.Message) {
 	fields := wire.Describe(m)
 	for _, f := range fields {
@@ -55,7 +55,7 @@ func sameFields(t *testing.T, d protoreflect.MessageDescriptor, m wire.Message) 
 			require.EqualValues(t, def.Enum(), f.Def, fd.FullName())
 		}
 	}
-	for i := range d.Fields().Len() { // what the broker must not leave out
+	for i := range d.Fields().Len() { // fields that the broker must not leave out
 		fd := d.Fields().Get(i)
 		found := false
 		for _, f := range fields {
@@ -100,7 +100,7 @@ func TestServerErrorsMatchTheClients(t *testing.T) {
 	}
 }
 
-// Every command, empty and filled, is what the client's own decoder reads.
+// The client's own decoder reads every command, empty and filled, as it was written.
 func TestCommandsSurviveTheClientsCodec(t *testing.T) {
 	base := descriptor(t, "BaseCommand")
 	rnd := rand.New(rand.NewSource(1))
@@ -120,7 +120,7 @@ func TestCommandsSurviveTheClientsCodec(t *testing.T) {
 	}
 }
 
-// fill makes up bytes by m's description and decodes them into m, so that defaults apply as they do on the wire.
+// fill makes random bytes from m's description and decodes them into m, so that defaults apply as they do on the wire.
 func fill(t *testing.T, rnd *rand.Rand, m wire.Command) {
 	var build func(m wire.Message) []byte
 	build = func(m wire.Message) []byte {

@@ -15,9 +15,9 @@ type consumer struct {
 	epoch    uint64
 	keys     wire.KeySharedMeta
 	meta     []wire.KeyValue
-	permits  int // messages it may be sent; below 0 after a large batch
+	permits  int // how many messages may be sent to it; below 0 after a large batch
 	later    int // permits that came while it was blocked
-	unacked  int // messages, on Shared and Key_Shared
+	unacked  int // its unacknowledged messages, on Shared and Key_Shared
 	blocked  bool
 	ended    bool // it was notified that the topic has ended
 	traffic
@@ -58,11 +58,11 @@ func (c *consumer) flow(messages int) {
 	c.permits = min(c.permits+messages, math.MaxInt32)
 }
 
-// start is where a reader starts: at the entry that id names; its
-// client skips the messages that it has read. Past the end the initial position counts.
+// start returns the offset at which a reader starts: that of the entry that id names. The client skips the messages
+// that it has read. If id is past the end, the initial position decides.
 func (t *topic) start(id *wire.MessageID, position wire.InitialPosition) int {
 	i := len(t.log)
-	if id != nil && id.Ledger != math.MaxUint64 { // that is the earliest
+	if id != nil && id.Ledger != math.MaxUint64 { // not the earliest position
 		i, _ = t.find(id.Ledger, id.Entry)
 		if id.Entry == math.MaxUint64 {
 			i, _ = t.find(id.Ledger, 0)

@@ -4,9 +4,9 @@ import "math/bits"
 
 // cursor is how far a subscription has read and acknowledged.
 type cursor struct {
-	mark    int              // all offsets before are acknowledged
-	done    map[int]struct{} // acknowledged ones after it
-	partial map[int][]uint64 // of a batch: a bit for each message that is left
+	mark    int              // all offsets before it are acknowledged
+	done    map[int]struct{} // acknowledged offsets after mark
+	partial map[int][]uint64 // for a partly acknowledged batch: a bit for each message that is left
 	read    int              // the next offset to read
 }
 
@@ -63,8 +63,8 @@ func (c *cursor) advance() {
 	c.read = max(c.read, c.mark)
 }
 
-// ackIndexes keeps of a batch of n messages only those whose bit is set, and
-// reports how many are left. When none is, the entry is acknowledged.
+// ackIndexes acknowledges the messages of a batch of n whose bit in set is 0, and returns how many messages are left.
+// If none is left, it acknowledges the entry.
 func (c *cursor) ackIndexes(offset, n int, set []int64) int {
 	if c.acked(offset) {
 		return 0
@@ -92,8 +92,8 @@ func (c *cursor) ackIndexes(offset, n int, set []int64) int {
 	return count
 }
 
-// left is how many messages of an entry of n are not acknowledged, and which,
-// when only some are.
+// left returns how many messages of an entry of n are not acknowledged. If some are acknowledged, set has a bit for
+// each of the others.
 func (c *cursor) left(offset, n int) (count int, set []int64) {
 	words, ok := c.partial[offset]
 	if !ok {
@@ -106,5 +106,5 @@ func (c *cursor) left(offset, n int) (count int, set []int64) {
 	return count, set
 }
 
-// backlog is how many of the first size entries are not acknowledged.
+// backlog returns how many of the first size entries are not acknowledged.
 func (c *cursor) backlog(size int) int { return max(size-c.mark-len(c.done), 0) }

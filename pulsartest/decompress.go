@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// decompress returns the plain payload, and whether it could.
+// decompress returns the plain payload. It reports false if it cannot decompress the payload.
 func decompress(m *wire.Metadata, payload []byte) ([]byte, bool) {
 	switch m.Compression {
 	case wire.NoCompression:
@@ -30,7 +30,7 @@ func decompress(m *wire.Metadata, payload []byte) ([]byte, bool) {
 
 // lz4Block decompresses one LZ4 block to exactly size bytes.
 func lz4Block(in []byte, size int) ([]byte, bool) {
-	if size > 255*len(in) { // it compresses no better
+	if size > 255*len(in) { // LZ4 cannot compress better than that
 		return nil, false
 	}
 	out := make([]byte, size)

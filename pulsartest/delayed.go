@@ -7,14 +7,13 @@ import (
 
 // delayed are the entries of a subscription that are not due yet.
 //
-// The real broker is lax: it lets an entry go up to a tick early whenever it
-// looks, and looks only when something happens on the subscription or when its
-// timer, which runs on whole ticks, finds the first entry due.
+// The real broker is lax. It looks for due entries only when something happens on the subscription, or when its timer,
+// which runs on whole ticks, finds the first entry due. And it lets an entry go up to a tick early.
 type delayed struct {
 	heap  dueHeap
 	timer *timer
-	at    int64 // ms, when the timer was set for
-	ran   int64 // ms, when it ran last
+	at    int64 // ms, the time for which the timer is set
+	ran   int64 // ms, when the timer last ran
 }
 
 type due struct {
@@ -42,7 +41,7 @@ func (d *delayed) clear() {
 	d.timer, d.at = nil, 0
 }
 
-// cutoff is until when entries count as due.
+// cutoff returns the time, in ms, up to which entries count as due.
 func (s *subscription) cutoff() int64 {
 	if s.topic.server.strictDelay {
 		return s.topic.server.millis()
@@ -50,7 +49,7 @@ func (s *subscription) cutoff() int64 {
 	return s.topic.server.millis() + s.topic.server.delayTick.Milliseconds()
 }
 
-// delay puts e aside unless it is due.
+// delay keeps e back unless it is due, and reports whether it did.
 func (s *subscription) delay(offset int, e *entry) bool {
 	if e.deliverAt <= 0 || e.deliverAt <= s.cutoff() {
 		return false

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// whatDiffers has a test for each line of "What differs from the real broker", named by its first words. A test that
-// fails may be good news: then the line goes.
+// whatDiffers has a test for each item of "What differs from the real broker", named by the item's first words. A test
+// that fails may be good news: then remove the item.
 var whatDiffers = map[string]func(*testing.T){
 	"There is no TLS, authentication": func(t *testing.T) {
 		s := NewServer(t)

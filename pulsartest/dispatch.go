@@ -8,11 +8,11 @@ import (
 
 const (
 	readBatch  = 100  // entries that a dispatcher reads at a time
-	roundRobin = 20   // entries that a consumer of a Shared subscription is handed in its turn
+	roundRobin = 20   // entries that a consumer of a Shared subscription gets in its turn
 	lookAhead  = 2000 // entries that Key_Shared may step over in one pass because no consumer can take them now
 )
 
-// dispatch sends all entries that can be sent. It is called after every change that may let one through.
+// dispatch sends all entries that can be sent. It is called after every change that may allow more to be sent.
 func (s *subscription) dispatch() {
 	if s.topic.server.faults.holds(s.topic.name) {
 		return
@@ -35,7 +35,7 @@ func (s *subscription) dispatch() {
 	}
 }
 
-// dispatchActive sends as many entries as there are permits, though a batch takes several of them.
+// dispatchActive sends as many entries as there are permits, although a batch takes several permits.
 func (s *subscription) dispatchActive() {
 	for s.anyAvailable() {
 		offsets := s.read(min(s.active.permits, readBatch))
@@ -65,8 +65,9 @@ func (s *subscription) dispatchShared() {
 	}
 }
 
-// handOut gives entries to consumers by the number of messages that are left and their mean number in an entry. An
-// entry that none can take is replayed later. It reports whether there was any progress.
+// handOut gives entries to consumers, some to each in turn. Each share depends on the number of messages that are left
+// and their mean number in an entry. An entry that no consumer can take is replayed later. handOut reports whether it
+// gave out any.
 func (s *subscription) handOut(offsets []int) bool {
 	all := len(offsets)
 	var stuck []int
@@ -101,7 +102,7 @@ func (s *subscription) handOut(offsets []int) bool {
 	return len(stuck)+len(offsets) < all
 }
 
-// share is how many of the next entries c gets, whose batches have mean messages: at least one.
+// share returns how many of the next entries c gets, at least one. mean is the mean number of messages in an entry.
 func (c *consumer) share(messages, mean int) int {
 	n := min(messages, c.permits)
 	if limit, _ := c.sub.topic.unackedLimits(); limit > 0 {
@@ -110,12 +111,12 @@ func (c *consumer) share(messages, mean int) int {
 	return max(min(roundRobin, (n+mean-1)/mean), 1)
 }
 
-// dispatchKeyShared sends each entry to the consumer of its key, and steps over those who cannot be sent now.
+// dispatchKeyShared sends each entry to the consumer of its key, and steps over entries that cannot be sent now.
 func (s *subscription) dispatchKeyShared() {
 	var skipped []int
 	s.keys.begin()
 	for s.anyAvailable() && len(skipped) < lookAhead {
-		free := map[*consumer]int{} // entries that each may be sent in this pass, however many messages they have
+		free := map[*consumer]int{} // how many entries each consumer may get in this pass, whatever their size
 		all := 0
 		for _, c := range s.consumers {
 			if c.available() {
@@ -156,8 +157,8 @@ func (s *subscription) anyAvailable() bool {
 	return false
 }
 
-// read takes up to n entries whose turn it is: those to be sent again and those that are due; if there is none, and the
-// subscription is not blocked, unread ones.
+// read takes the next n entries at most: first those to be sent again and those that are due. If there is none, and the
+// subscription is not blocked, it takes unread ones.
 func (s *subscription) read(n int) (offsets []int) {
 	if s.individual() {
 		s.takeDue()
@@ -183,7 +184,7 @@ func (s *subscription) read(n int) (offsets []int) {
 	return offsets
 }
 
-// choose returns the consumer for e, or nil when it cannot take it now.
+// choose returns the consumer for e, or nil if that consumer cannot take e now.
 func (s *subscription) choose(e *entry) *consumer {
 	switch s.kind {
 	case wire.KeyShared:
@@ -206,8 +207,8 @@ func (s *subscription) choose(e *entry) *consumer {
 	}
 }
 
-// nextInTurn is the next available consumer of a Shared subscription: of a better priority than the one whose turn it
-// is, else of the same, else of a lower one. Consumers are sorted by priority.
+// nextInTurn returns the next available consumer of a Shared subscription. It prefers a better priority than that of
+// the consumer whose turn it is, then the same, then a lower one. Consumers are sorted by priority.
 func (s *subscription) nextInTurn() *consumer {
 	if s.turn >= len(s.consumers) {
 		s.turn = 0
@@ -229,7 +230,7 @@ func (s *subscription) nextInTurn() *consumer {
 	return nil
 }
 
-// deliver sends the rest of an entry to c.
+// deliver sends the unacknowledged messages of an entry to c.
 func (s *subscription) deliver(c *consumer, offset int) {
 	e := s.topic.log[offset]
 	n, set := s.cursor.left(offset, e.messages)

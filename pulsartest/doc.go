@@ -33,8 +33,8 @@
 //
 // [Server.Client] returns a client for the test. [Server.Publish] stores messages without a client. [Server.Await]
 // waits until a subscription is as the test wants it, and otherwise fails the test with the last state.
-// [Server.FastForward] moves the broker's clock: delayed messages are due now. [Server.Subscription],
-// [Server.Messages], [Server.Topics] and [Server.Subscriptions] look inside.
+// [Server.FastForward] moves the broker's clock, so that delayed messages are due at once. [Server.Subscription],
+// [Server.Messages], [Server.Topics] and [Server.Subscriptions] return what the broker has.
 //
 // # Faults
 //
@@ -74,17 +74,17 @@
 //
 //   - There is no TLS, authentication, authorization, transaction, cluster, replication, deduplication, compaction, or
 //     topic watcher. Transactions are refused; other requests for these features are ignored.
-//   - Policies are limits of unacknowledged messages of a topic, set by the admin API. There are no other policies,
-//     such as retention, expiry, backlog quotas or rates.
+//   - Policies are limits of unacknowledged messages only, set for a topic by the admin API. There are no other
+//     policies, such as retention, expiry, backlog quotas or rates.
 //   - Nothing is ever removed from a topic. The real broker may delete entries that all subscriptions have
-//     acknowledged, and a reader or a seek to the beginning then misses it.
+//     acknowledged, and a reader or a seek to the beginning then misses them.
 //   - A ledger ends only with Unload. The real broker also ends it by size and age.
 //   - Any two schemas of one type are compatible. The real broker judges the evolution of Avro, JSON and Protobuf
 //     schemas.
 //   - Topics load and unload instantly. The real broker takes up to some seconds, and clients back off meanwhile.
-//   - One thing happens after another. In the real broker a request may arrive while messages are being read: the
-//     broker may send a few more messages than a limit of unacknowledged messages allows, or a copy of a message that
-//     was acknowledged meanwhile.
+//   - One thing happens after another. In the real broker a request may arrive while messages are being read. So the
+//     real broker may send a few more messages than a limit of unacknowledged messages allows, or a copy of a message
+//     that was acknowledged meanwhile.
 //   - Error codes are Pulsar's; error messages, and the rates of the admin API, are not.
 //
 // # The client's own tests
@@ -97,14 +97,14 @@
 //   - TestProducerReconnectWhenBacklogQuotaExceed: it sets a backlog quota.
 //   - TestWithDeadLetterTopicDeadLetterTopicProducerName and TestWithoutDeadLetterTopicDeadLetterTopicProducerName:
 //     they read dead letters from the latest on, and may subscribe after the dead letter.
-//   - TestZeroQueueConsumer_Chan and TestPriorityConsumer: they are run through redelivery.Subscribe, which differs
-//     there on purpose.
+//   - TestZeroQueueConsumer_Chan and TestPriorityConsumer: they are run through redelivery.Subscribe, which behaves
+//     differently on purpose.
 //
 // The command is
 //
 //	go run ./test/upstream -all -on pulsartest -quick
 //
-// Three of those that run pass about every other time, with any broker that hashes keys as Pulsar does:
+// Three tests pass only about every other time, with any broker that hashes keys as Pulsar does:
 // TestConsumerKeyShared, TestConsumerKeySharedWithDelayedMessages and TestConsumerKeySharedWithOrderingKey want each of
 // two consumers with random names to get at least one of three keys, but two of the keys have neighboring hashes.
 package pulsartest

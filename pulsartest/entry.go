@@ -12,17 +12,16 @@ import (
 type entry struct {
 	ledger, id  uint64
 	data        []byte // as the client sent it: checksum, metadata, payload
-	messages    int    // of a batch; else 1
-	counted     int    // messages by the client's own number
-	batch       bool   // also of one
+	messages    int    // number of messages in a batch, else 1
+	counted     int    // number of messages that the client gave
+	batch       bool   // a batch, even if of one message
 	publishTime uint64 // ms
 	deliverAt   int64  // ms, 0 for at once
 	hash        uint32 // of the key, for Key_Shared
-	uuid        string // of the message that this is a chunk of
+	uuid        string // of the chunked message, if this is a chunk
 }
 
-// maxBatch is how many messages a batch may have: more than clients ever send,
-// few enough for a bit each.
+// maxBatch is the largest number of messages in a batch: more than clients ever send, but few enough for a bit each.
 const maxBatch = 1 << 20
 
 // newEntry checks the message after a SEND.
@@ -53,8 +52,8 @@ func newEntry(m *cmdSend, data []byte) (*entry, error) {
 	return e, nil
 }
 
-// stickyKey is the key that Key_Shared hashes: the ordering key, else the key, else
-// something that differs from message to message.
+// stickyKey returns the key that Key_Shared hashes: the ordering key, else the key, else something that differs from
+// message to message.
 func stickyKey(m *wire.Metadata) []byte {
 	switch {
 	case len(m.Key.Ordering) > 0:

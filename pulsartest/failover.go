@@ -9,10 +9,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// elect chooses the active consumer of an Exclusive or Failover subscription,
-// and reports whether it is another one. A new one starts at the first entry
-// that is not acknowledged: on Failover after a delay, so that the old one's
-// last acknowledgements arrive.
+// elect chooses the active consumer of an Exclusive or Failover subscription, and reports whether that has changed. A
+// new active consumer starts at the first entry that is not acknowledged. On Failover it starts after a delay, in which
+// the last acknowledgements of the previous one arrive.
 func (s *subscription) elect() bool {
 	if s.kind == wire.Failover {
 		slices.SortStableFunc(s.consumers, func(a, b *consumer) int {
@@ -53,8 +52,8 @@ func (s *subscription) notify(c *consumer) {
 	}
 }
 
-// candidate is the index of the consumer to be active: among those of the best
-// priority by the partition's number, without partitions by a hash ring.
+// candidate returns the index of the consumer that should be active. Among those of the best priority, the partition's
+// number decides, or a hash ring if the topic is not partitioned.
 func (s *subscription) candidate() int {
 	n := len(s.consumers)
 	for i, c := range s.consumers {

@@ -12,7 +12,7 @@ func (f *faults) holds(n topicName) bool {
 	return f.pausedAll || len(f.paused) > 0 && (f.paused[n] || f.paused[n.base()])
 }
 
-// pause notes that dispatch of a topic is paused, or not any more.
+// pause pauses dispatch of a topic, or ends the pause.
 func (f *faults) pause(topic string, pause bool) {
 	n, err := parseTopic(topic)
 	switch {
@@ -31,13 +31,13 @@ func (f *faults) pause(topic string, pause bool) {
 	}
 }
 
-// DropConnections closes all connections, as a crashing broker does. When it returns the broker has forgotten the
-// producers and consumers behind them. Clients reconnect, unless RefuseConnections keeps them out.
+// DropConnections closes all connections, as a crashing broker does. When it returns, the broker has forgotten their
+// producers and consumers. Clients reconnect, unless RefuseConnections keeps them out.
 func (s *Server) DropConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.sessions {
-		c.gone = true // so that nothing moves from one to another
+		c.gone = true // so that no message moves from one connection to another
 	}
 	for c := range s.sessions {
 		c.detach()

@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// nothing holds that no message comes for a while.
+// nothing checks that no message comes for a while.
 func nothing(t testing.TB, c pulsar.Consumer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -32,8 +32,8 @@ func pair(t testing.TB, s *Server) (pulsar.Client, pulsar.Consumer, pulsar.Produ
 		pulsar.ProducerOptions{Topic: "t", DisableBatching: true, SendTimeout: 500 * time.Millisecond})
 }
 
-// Each of these takes the consumers from a client that comes back by itself,
-// and what was not acknowledged comes again, as if for the first time.
+// Each fault takes away the consumers of a client that comes back by itself. Unacknowledged messages then come again,
+// as if for the first time.
 func TestClientsSurvive(t *testing.T) {
 	for name, fault := range map[string]func(s *Server){
 		"DropConnections": func(s *Server) { s.DropConnections() },
@@ -189,7 +189,7 @@ func TestInjectLosesAckResponses(t *testing.T) {
 	require.Zero(t, s.Subscription("t", "s").Backlog)
 }
 
-// A name that is written wrong is not a fault that never happens.
+// Inject panics at a misspelled name. Otherwise the fault would silently never happen.
 func TestInjectOfNothing(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
@@ -204,7 +204,7 @@ func TestTerminate(t *testing.T) {
 	c, k, p := pair(t, s)
 	send(t, p, "0")
 	s.Terminate("t")
-	// Not by p: the client may lose what it is sent while it learns that it is closed.
+	// not by p: its client may lose messages while it learns that p is closed
 	_, err := c.CreateProducer(pulsar.ProducerOptions{Topic: "t"})
 	require.ErrorContains(t, err, "TopicTerminated")
 	receive(t, k)

@@ -13,21 +13,21 @@ import (
 // A request is a command that a client may send.
 type request interface {
 	wire.Command
-	// handle carries it out, under the server's lock. A failure is its answer, unless it has none; any other error
-	// closes the connection.
+	// handle carries out the request, under the server's lock. If it returns a failure, that is the answer, if the
+	// request has one. Any other error closes the connection.
 	handle(c *session) error
 }
 
 // A command with data prepares itself before the lock is taken.
 type prepared interface{ prepare(data []byte) error }
 
-// An answered request has an answer that says no more than that it was done, or its error; nil if this one has none.
+// An answered request has an answer that says only that the request was done, or that it failed; nil if it wants none.
 type answered interface{ answer(err error) wire.Command }
 
-// An asking request has an answer of its own, and this one if it failed.
+// An asking request makes its answer in handle; refuse returns the answer if the request failed.
 type asking interface{ refuse(err error) wire.Command }
 
-// A described command gives a hook more than its type.
+// A described command tells hooks more than its type.
 type described interface{ describe(c *session, d *Command) }
 
 // handle carries out a command of the client. An error closes the connection.
@@ -58,7 +58,8 @@ func (c *session) handle(cmd wire.Command, data []byte) error {
 	return err
 }
 
-// answer says that cmd was done, or returns its error. It reports false if only doing it can show that.
+// answer sends an answer that cmd was done, or that it failed with err. It reports false if only carrying out cmd can
+// produce an answer.
 func (c *session) answer(cmd wire.Command, err error) bool {
 	var response wire.Command
 	switch m := cmd.(type) {

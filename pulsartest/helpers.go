@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Client returns a client of the server that is closed when the test ends. The client logs nothing, since a client logs
+// Client returns a client of the server, which is closed when the test ends. The client logs nothing, since clients log
 // much under faults. For a client with other options, use [Server.URL].
 func (s *Server) Client(t testing.TB) pulsar.Client {
 	t.Helper()
@@ -30,10 +30,10 @@ func (s *Server) Client(t testing.TB) pulsar.Client {
 	return client
 }
 
-// Publish stores messages in a topic, each as an entry of its own, and returns their ids. It takes Payload, Key,
-// OrderingKey, Properties, EventTime, DeliverAt and DeliverAfter of a message. On a partitioned topic a message with a
+// Publish stores messages in a topic, each as an entry of its own, and returns their IDs. Of each message it uses
+// Payload, Key, OrderingKey, Properties, EventTime, DeliverAt and DeliverAfter. On a partitioned topic a message with a
 // key goes to the partition that pulsar-client-go would choose, and others go to each partition in turn. Publish uses
-// no client, and hooks and faults do not apply. It fails the test if the topic takes no messages.
+// no client, and hooks and faults do not apply. It fails the test if the topic accepts no messages.
 func (s *Server) Publish(t testing.TB, topic string, messages ...*pulsar.ProducerMessage) []MessageID {
 	t.Helper()
 	s.mu.Lock()
@@ -106,7 +106,7 @@ func (s *Server) metadata(m *pulsar.ProducerMessage) *wire.Metadata {
 	return meta
 }
 
-// javaHash is how clients choose the partition of a key by default.
+// javaHash is the hash by which clients choose the partition of a key by default.
 func javaHash(key string) (h uint32) {
 	for _, b := range []byte(key) {
 		h = 31*h + uint32(b)
@@ -114,9 +114,9 @@ func javaHash(key string) (h uint32) {
 	return h
 }
 
-// Await waits until a subscription's state is as the test wants it, and returns that state. While there is no
-// subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0. If it takes longer than
-// within, Await fails the test and shows the states that it saw. On a partitioned topic the state is that of all
+// Await waits until the function until returns true for a subscription's state, and returns that state. While there is
+// no subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0. If it takes longer
+// than within, Await fails the test and shows the states that it saw. On a partitioned topic the state is that of all
 // partitions together.
 func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration,
 	until func(Subscription) bool) Subscription {
@@ -133,7 +133,7 @@ func (s *Server) Await(t testing.TB, topic, subscription string, within time.Dur
 			last = line
 			seen = append(seen, fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), line))
 			if len(seen) > most {
-				seen = slices.Delete(seen, 1, 2) // not the first
+				seen = slices.Delete(seen, 1, 2) // keeps the first state and the last ones
 			}
 		}
 		if time.Since(began) >= within {
@@ -145,7 +145,7 @@ func (s *Server) Await(t testing.TB, topic, subscription string, within time.Dur
 	}
 }
 
-// line is the whole state in one line.
+// line returns the whole state in one line.
 func (s *Subscription) line() string {
 	if s.Type == "" {
 		return "no such subscription"

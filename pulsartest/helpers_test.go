@@ -63,7 +63,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	panic(r)
 }
 
-// failure is the message with which f fails its test.
+// failureOf returns the message with which f fails its test.
 func failureOf(t *testing.T, f func(t testing.TB)) string {
 	r := &recorder{TB: t}
 	defer func() { _ = recover() }()

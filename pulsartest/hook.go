@@ -28,8 +28,8 @@ var (
 	Pass       = Verdict{}                   // the command goes on as if there were no hook
 	Drop       = Verdict{action: drop}       // the command is lost
 	Disconnect = Verdict{action: disconnect} // the connection is closed instead
-	// Confirm answers a client's command as if the broker had carried it out, and does nothing. A command that has no
-	// answer is lost. A command that asks for something, such as a lookup, passes.
+	// Confirm answers a client's command as if the broker had carried it out, but has no other effect. A command that
+	// has no answer is lost. A command that asks for something, such as a lookup, passes.
 	Confirm = Verdict{action: answer}
 )
 
@@ -57,7 +57,7 @@ func (v Verdict) After(d time.Duration) Verdict {
 // Command describes a command to a hook. Fields that the command does not have are zero.
 type Command struct {
 	Type         string // Pulsar's name: SEND, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES …
-	FromBroker   bool   // else the client sends it
+	FromBroker   bool   // the broker sends it; if not, the client does
 	Connection   string // the client's address
 	Topic        string // full name
 	Subscription string // name
@@ -73,14 +73,14 @@ type Command struct {
 // MessageID names an entry of a topic, or one message of a batch.
 type MessageID struct {
 	Ledger, Entry int64 // as in pulsar.MessageID
-	Partition     int   // -1 when the topic is not a partition
-	BatchIndex    int   // -1 when the message is not in a batch
+	Partition     int   // -1 if the topic is not a partition
+	BatchIndex    int   // -1 if the message is not in a batch
 }
 
 // SetHook sets a hook, which sees every command before it has an effect and decides on it. By default there is none.
 // SetHook replaces an earlier one; nil removes it. Commands under way may still go to the old one.
 //
-// Each connection calls the hook from two goroutines, one for each direction. It may block, which holds up that
+// Each connection calls the hook from two goroutines, one for each direction. The hook may block, which holds up that
 // direction of that connection. It may call the Server's methods except Close.
 func (s *Server) SetHook(hook func(Command) Verdict) {
 	if hook == nil {

@@ -28,7 +28,7 @@ func TestHookSeesAndDrops(t *testing.T) {
 		case seen <- c:
 		default:
 		}
-		s.Subscription("t", "s") // it may
+		s.Subscription("t", "s") // a hook may call the server's methods
 		if c.Type == "ACK" {
 			return Drop
 		}
@@ -168,7 +168,7 @@ func TestHookDelaysEndWithTheServer(t *testing.T) {
 	require.Less(t, time.Since(began), 10*time.Second)
 }
 
-// What the hook lets pass meets what was injected.
+// Injected verdicts apply to commands that the hook lets pass.
 func TestInjectAndHook(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)

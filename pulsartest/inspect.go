@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Subscription is the state of a subscription at one moment; on a partitioned topic, of all partitions together. If the
-// subscription does not exist, it is the zero value.
+// Subscription is the state of a subscription at one moment; on a partitioned topic, of all partitions together. The
+// zero value means that the subscription does not exist.
 type Subscription struct {
 	Type        string // Exclusive, Shared, Failover, Key_Shared, or None before the first consumer
 	Backlog     int    // entries not acknowledged
@@ -20,7 +20,7 @@ type Subscription struct {
 	Delivered   int    // messages sent since the topic's last unload, redeliveries included
 	Redelivered int    // of Delivered, those with a redelivery count above 0
 
-	// RedeliveryCounts has the entries whose count is above 0.
+	// RedeliveryCounts has the counts of the entries whose count is above 0.
 	RedeliveryCounts map[MessageID]uint32
 	// Consumers are in the order in which the broker serves them.
 	Consumers []Consumer
@@ -28,11 +28,11 @@ type Subscription struct {
 
 // Consumer is the state of a consumer at one moment.
 type Consumer struct {
-	Name      string // pulsar.ConsumerOptions.Name, or the one that the broker gave
+	Name      string // pulsar.ConsumerOptions.Name, or the name that the broker gave
 	Topic     string // full name, with the partition
 	Active    bool   // false for the inactive consumers of a Failover subscription
 	Permits   int    // messages that the broker may still send it; may be below 0 after a batch
-	Unacked   int    // messages
+	Unacked   int    // messages sent and not acknowledged
 	Delivered int    // messages sent, redeliveries included
 }
 
@@ -105,9 +105,8 @@ type Message struct {
 	OrderingKey []byte            // nil when it has none
 	Properties  map[string]string // nil when it has none
 	Payload     []byte            // decompressed, unless Opaque
-	// Opaque says that Payload is as the client sent it, because it is
-	// encrypted, or compressed with a codec that the broker does not know (it
-	// knows LZ4 and zlib). A batch is then one Message.
+	// Opaque says that Payload is as the client sent it, because it is encrypted, or compressed with another codec than
+	// LZ4 and zlib. A batch is then one Message.
 	Opaque    bool
 	BatchSize int // messages in its entry
 	Chunks    int // entries of the whole message; 0 when it is not chunked
@@ -143,7 +142,7 @@ func (e *entry) messageID(t *topic) MessageID {
 func (e *entry) unpack(id MessageID) []Message {
 	raw, payload, err := wire.Split(e.data)
 	if err != nil {
-		return nil // it was checked when it came
+		return nil // cannot happen: the entry was checked when it came
 	}
 	meta, err := wire.ParseMetadata(raw)
 	if err != nil {
@@ -174,7 +173,7 @@ func (e *entry) unpack(id MessageID) []Message {
 	return m.split(plain, e.messages)
 }
 
-// split returns the messages of a batch, which m describes as a whole.
+// split returns the messages of a batch. m describes the batch as a whole.
 func (m Message) split(payload []byte, n int) []Message {
 	var all []Message
 	for i := range n {

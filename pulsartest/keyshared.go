@@ -15,16 +15,15 @@ const (
 	ringPoints = 100 // of each consumer
 )
 
-// keySelector gives each key to one consumer of a Key_Shared subscription: by
-// a ring of hashes, or by the ranges that the consumers brought. A key whose
-// entries another consumer still holds waits until they are settled.
+// keySelector assigns each key to one consumer of a Key_Shared subscription, by a ring of hashes or by the ranges that
+// the consumers have asked for. If another consumer still has entries of a key, the key waits until these are settled.
 type keySelector struct {
 	sticky     bool
 	outOfOrder bool
 	ring       []ringPoint // sorted by slot
 	ranges     []keyRange
 	held       map[uint32]*holder
-	names      map[string]int      // consumers of each name, ever
+	names      map[string]int      // how many consumers of each name there have been
 	stopped    map[uint32]struct{} // slots that this pass has stepped over
 }
 
@@ -38,7 +37,7 @@ type keyRange struct {
 	consumer   *consumer
 }
 
-// holder is who has entries of a slot, and how many.
+// holder is the consumer that has entries of a slot, and their number.
 type holder struct {
 	consumer *consumer
 	entries  int
@@ -92,8 +91,8 @@ func (k *keySelector) remove(c *consumer) {
 // begin starts a pass over the entries in order.
 func (k *keySelector) begin() { clear(k.stopped) }
 
-// choose returns the consumer of a key's hash, or nil when it cannot take the
-// entry now; then it gets no later entry of that key in this pass either.
+// choose returns the consumer of a key's hash, or nil if that consumer cannot take the entry now. Then it gets no later
+// entry of that key in this pass either.
 func (k *keySelector) choose(hash uint32, free map[*consumer]int) *consumer {
 	slot := slotOf(hash)
 	if _, ok := k.stopped[slot]; ok {
@@ -151,11 +150,10 @@ func (k *keySelector) release(hash uint32) {
 	}
 }
 
-// slotOf is from 1 on; the real broker keeps 0 for none.
+// slotOf returns a slot from 1 on: in the real broker 0 means none.
 func slotOf(hash uint32) uint32 { return 1 + hash%(keySlots-1) }
 
-// keyHash is the 32-bit murmur3 of key with the sign bit off, as all of
-// Pulsar hashes keys.
+// keyHash returns the 32-bit murmur3 hash of key without its sign bit, which is Pulsar's hash of keys.
 func keyHash(key []byte) uint32 {
 	const c1, c2 = 0xcc9e2d51, 0x1b873593
 	h := uint32(0)

@@ -7,8 +7,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// topic returns the topic of that name, which it creates unless it may not.
-// A partition of a known partitioned topic is there as soon as it is named.
+// topic returns the topic of a name, and creates it if needed and allowed. A partition of a partitioned topic exists as
+// soon as it is named.
 func (s *Server) topic(name string, create bool) (*topic, error) {
 	n, err := parseTopic(name)
 	if err != nil {
@@ -33,8 +33,8 @@ func (s *Server) createTopic(n topicName) *topic {
 	return t
 }
 
-// matching are the topics that a name given to a method of Server means, in
-// the order of their names. The empty name means all.
+// matching returns the topics that a name given to a method of Server means, in the order of their names. The empty
+// name means all topics.
 func (s *Server) matching(name string) []*topic {
 	var found []*topic
 	n, err := parseTopic(name)
@@ -55,8 +55,8 @@ func (s *Server) matching(name string) []*topic {
 	return found
 }
 
-// CreatePartitionedTopic creates a partitioned topic. If topic is partitioned already, it raises the number of
-// partitions, and never lowers it.
+// CreatePartitionedTopic creates a partitioned topic. If the topic is partitioned already, CreatePartitionedTopic may
+// raise the number of partitions, but never lowers it.
 func (s *Server) CreatePartitionedTopic(topic string, partitions int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +79,7 @@ func (s *Server) CreatePartitionedTopic(topic string, partitions int) error {
 	return nil
 }
 
-// setPartitions creates the partitions too, with the subscriptions that the
-// first one has.
+// setPartitions sets the number of partitions, and creates the missing ones with the subscriptions of the first one.
 func (s *Server) setPartitions(n topicName, partitions int) {
 	s.partitions[n] = partitions
 	for i := range partitions {
@@ -96,7 +95,7 @@ func (s *Server) setPartitions(n topicName, partitions int) {
 	}
 }
 
-// topicsOf lists a namespace's topics, of partitioned ones each partition.
+// topicsOf lists a namespace's topics. A partitioned topic is listed by its partitions.
 func (s *Server) topicsOf(namespace string, mode wire.TopicsMode) []string {
 	names := []string{}
 	for n := range s.topics {

@@ -46,8 +46,8 @@ func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) { s.logger = logger }
 }
 
-// WithMaxMessageSize sets the largest message in bytes; by default 5 MiB, as
-// the real broker's. Clients learn it when they connect.
+// WithMaxMessageSize sets the size of the largest message, in bytes. By default it is 5 MiB, as in the real broker.
+// Clients learn it when they connect.
 func WithMaxMessageSize(bytes int) Option {
 	return func(s *settings) { s.maxMessageSize = bytes }
 }
@@ -59,9 +59,8 @@ func WithExactDelays() Option {
 	return func(s *settings) { s.strictDelay = true }
 }
 
-// WithFailoverDelay sets how long a new active consumer of a Failover
-// subscription waits for its first message; by default one second, as in the
-// real broker.
+// WithFailoverDelay sets how long a new active consumer of a Failover subscription waits for its first message. By
+// default it is one second, as in the real broker.
 func WithFailoverDelay(d time.Duration) Option {
 	return func(s *settings) { s.failoverDelay = d }
 }
@@ -74,16 +73,15 @@ func WithMaxUnacked(perConsumer, perSubscription int) Option {
 }
 
 // WithBatchIndexAcknowledgment lets consumers acknowledge single messages of a batch, as a broker with
-// acknowledgmentAtBatchIndexLevelEnabled=true does. By default, as in Pulsar, the server answers and ignores such
-// acknowledgements: a batch comes again as a whole until one client has acknowledged all of its messages. Clients need
+// acknowledgmentAtBatchIndexLevelEnabled=true does. By default, as in Pulsar, the server answers such acknowledgements
+// but ignores them: it sends the whole batch again until one client has acknowledged all of its messages. Clients need
 // pulsar.ConsumerOptions.EnableBatchIndexAcknowledgment, too.
 func WithBatchIndexAcknowledgment() Option {
 	return func(s *settings) { s.indexAcks = true }
 }
 
-// WithoutTopicCreation makes a lookup, producer or consumer of a topic that was
-// not created before fail with TopicNotFound. By default topics are created
-// on use.
+// WithoutTopicCreation makes a lookup, producer or consumer fail with TopicNotFound if its topic does not exist. By
+// default topics are created on use.
 func WithoutTopicCreation() Option {
 	return func(s *settings) { s.noAutoCreate = true }
 }

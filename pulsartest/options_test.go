@@ -19,7 +19,7 @@ func TestExactDelays(t *testing.T) {
 	_, k, p := pair(t, s)
 	due := map[string]time.Time{}
 	for _, delay := range []time.Duration{300 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
-		due[delay.String()] = time.Now().Add(delay).Truncate(time.Millisecond) // the wire has whole ones
+		due[delay.String()] = time.Now().Add(delay).Truncate(time.Millisecond) // the protocol has whole milliseconds
 		_, err := p.Send(context.Background(),
 			&pulsar.ProducerMessage{Payload: []byte(delay.String()), DeliverAfter: delay})
 		require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// limits are the policies of a topic that the broker knows.
+// limits are the policies that a topic may have.
 type limits struct{ consumer, subscription policy } // unacknowledged messages
 
 // policy is a number that may be absent.

@@ -15,9 +15,9 @@ type producer struct {
 	mode    wire.AccessMode
 	meta    []wire.KeyValue
 
-	// Of a producer that wants exclusive access:
-	topicEpoch uint64 // Absent, or the one that it had
-	request    uint64 // to be answered when it has it
+	// For a producer that wants exclusive access:
+	topicEpoch uint64 // the epoch that it had before, or Absent
+	request    uint64 // answered when the producer has access
 }
 
 // ready notifies the client that it may send.
@@ -26,14 +26,13 @@ func (p *producer) ready(request uint64, schema []byte) {
 		TopicEpoch: uint64(max(p.topic.epoch, 0)), Ready: true}, nil)
 }
 
-// addProducer lets p in, or makes it wait for its turn.
+// addProducer adds p to the topic, or makes it wait for exclusive access.
 func (t *topic) addProducer(p *producer) (ready bool, err error) {
 	if t.terminated {
 		return false, failf(wire.TopicTerminatedError, "Topic %s has already been terminated", t.name)
 	}
 	if old, ok := t.producers[p.name]; ok {
-		// A client may replace its own producer. One of a connection that is gone but not noticed is no hindrance
-		// either.
+		// A client may replace its own producer, or one of a connection that is gone.
 		if !(p.session == old.session && p.id == old.id && p.epoch > old.epoch) && !old.session.gone {
 			return false, failf(wire.ProducerBusy, "Producer with name '%s' is already connected to topic %s", p.name,
 				t.name)
@@ -79,7 +78,7 @@ func (t *topic) giveAccess(p *producer) error {
 	return nil
 }
 
-// fenceProducers takes the topic from all its producers, which learn so when they send.
+// fenceProducers removes all producers of the topic. They learn it when they send.
 func (t *topic) fenceProducers() {
 	for _, p := range t.waiting {
 		delete(p.session.producers, p.id)
@@ -108,7 +107,7 @@ func (t *topic) exclusiveProducer() *producer {
 	return nil
 }
 
-// removeProducer takes p away; the next that waits for exclusive access has it.
+// removeProducer removes p. Then the next producer that waits for exclusive access gets it.
 func (t *topic) removeProducer(p *producer) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(w *producer) bool { return w == p })
 	if t.producers[p.name] == p {
@@ -150,5 +149,5 @@ func sortedProducers(m map[string]*producer) []*producer {
 	return all
 }
 
-// noRequest is the request of a command that the broker sends of its own.
+// noRequest is the request ID of a command that does not answer a request.
 const noRequest = ^uint64(0)

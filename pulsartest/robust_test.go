@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A thousand connections that promise a large frame and send no more of it cost what they sent, not what they promised.
+// A thousand connections announce a large frame each and send only its beginning. They cost memory only for what they
+// have sent.
 func TestAThousandPromisesCostLittle(t *testing.T) {
 	s := NewServer(t, WithLogger(slog.New(slog.DiscardHandler)))
 	promise := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, 5<<20), 5<<20-4)

@@ -7,10 +7,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Inject gives a verdict to the next n commands of one type about one topic, to all of them if n is negative; 0 removes
-// the verdict. It replaces an earlier Inject of the same command and topic. The command has Pulsar's name, as in
-// [Command]; "" means every command, in both directions. The topic "" means all topics, and commands that are about
-// none. Inject panics if there is no such command.
+// Inject applies a verdict to the next n commands of one type for one topic, or to all of them if n is negative; 0
+// removes the verdict. It replaces an earlier Inject of the same command and topic. command is Pulsar's name, as in
+// [Command]; "" means every command, in both directions. The topic "" means every command, with any topic or none.
+// Inject panics if there is no such command.
 //
 //	s.Inject("SEND", "orders", 1, Drop)                                       // Send fails after its SendTimeout
 //	s.Inject("SEND", "orders", 1, Fail("TopicTerminatedError", "no more"))    // it fails at once
@@ -38,17 +38,17 @@ func (s *Server) Inject(command, topic string, n int, v Verdict) {
 	s.ruled.Store(len(s.rules) > 0)
 }
 
-// rules are those that Inject made. Server.mu guards them.
+// rules are the rules that Inject has made. Server.mu guards them.
 type rules []rule
 
 type rule struct {
-	command string    // its type; empty: every type
-	topic   topicName // with no namespace: every topic
-	left    int       // negative: no end
+	command string    // type of the commands; "" for all types
+	topic   topicName // without a namespace for all topics
+	left    int       // how many more commands; negative for no limit
 	verdict Verdict
 }
 
-// judge is the verdict of all rules that d meets.
+// judge returns the verdict of all rules that match d.
 func (rules rules) judge(d Command) Verdict {
 	v := Pass
 	name, _ := parseTopic(d.Topic)

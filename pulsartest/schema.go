@@ -7,9 +7,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// addSchema stores a schema unless the topic has it, and returns its version: eight bytes, counted from 0. Without a
-// schema there is none. The partitions of a topic share its schemas. A schema of another type than the newest is
-// refused; whether two of one type are compatible is not judged.
+// addSchema stores a schema unless the topic has it, and returns its version: eight bytes, counted from 0, or nil
+// without a schema. The partitions of a topic share its schemas. addSchema refuses a schema of another type than the
+// newest one. Two schemas of one type count as compatible.
 func (s *Server) addSchema(n topicName, schema *wire.Schema) ([]byte, error) {
 	if schema == nil {
 		return nil, nil
@@ -30,8 +30,8 @@ func (s *Server) addSchema(n topicName, schema *wire.Schema) ([]byte, error) {
 	return schemaVersion(len(all)), nil
 }
 
-// admitSchema is for a new consumer's schema. One that is the first of its topic is stored if no client has used the
-// topic without.
+// admitSchema checks the schema of a new consumer. It stores the first schema of a topic if no client has used the
+// topic without a schema.
 func (t *topic) admitSchema(schema *wire.Schema) error {
 	if schema == nil {
 		return nil
@@ -58,7 +58,7 @@ func (t *topic) admitSchema(schema *wire.Schema) error {
 
 func schemaVersion(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
 
-// schemaAt returns the schema of that version, by default the newest; nil if there is none.
+// schemaAt returns the schema of a version, or the newest one without a version; nil if there is none.
 func (s *Server) schemaAt(n topicName, version []byte) (*wire.Schema, int) {
 	all := s.schemas[n.base()]
 	i := uint64(len(all)) - 1

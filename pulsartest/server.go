@@ -18,18 +18,16 @@ import (
 // A Server is a Pulsar broker inside this process. It is safe for concurrent use. A hook ([Server.SetHook])
 // may call its methods, except Close.
 //
-// A topic may be given by its short name ("orders") or its full one
-// ("persistent://public/default/orders"). Where a method takes a topic, the
-// name of a partitioned topic means all its partitions.
+// Methods take a topic by its short name ("orders") or its full one ("persistent://public/default/orders"). The name of
+// a partitioned topic means all its partitions.
 type Server struct {
 	settings
 	listeners
-	began time.Time // the delayed delivery's ticks are counted from here
+	began time.Time // ticks of delayed delivery are counted from this time
 	tasks sync.WaitGroup
 
-	// mu guards everything below, and all topics, subscriptions, producers
-	// and consumers. Of a session it guards what session.go says. Nothing
-	// waits, and no hook is called, while it is held.
+	// mu guards everything below, all topics, subscriptions, producers and consumers, and a part of each session (see
+	// session.go). Nothing waits, and no hook is called, while it is held.
 	mu       sync.Mutex
 	closed   bool
 	sessions map[*session]struct{}
@@ -60,9 +58,8 @@ type catalog struct {
 	limits     map[topicName]limits        // by base name
 }
 
-// NewServer starts a server that is closed when the test ends and, unless
-// WithLogger is given, logs warnings to the test. It fails the test when it
-// cannot listen.
+// NewServer starts a server, which is closed when the test ends. Without WithLogger, the server logs warnings to the
+// test. NewServer fails the test if the server cannot listen.
 func NewServer(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	warnings := slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})
@@ -74,7 +71,7 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// Start starts a server for a program. The program must Close it. Start returns an error when it cannot listen.
+// Start starts a server for a program. The program must Close it. Start returns an error if the server cannot listen.
 func Start(opts ...Option) (*Server, error) {
 	s := &Server{
 		settings: defaults(),
@@ -152,7 +149,7 @@ func (s *Server) accept() {
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
 				s.logger.Warn("pulsartest: accept", "err", err)
-				time.Sleep(5 * time.Millisecond) // out of file descriptors, say
+				time.Sleep(5 * time.Millisecond) // for example, there are no file descriptors left
 				continue
 			}
 			return

@@ -70,7 +70,8 @@ func receive(t testing.TB, c pulsar.Consumer) pulsar.Message {
 	return m
 }
 
-// A fixed fault: the delay went on, and rewound the subscription of the next consumer.
+// The delay of Failover ends with the last consumer. Once it went on, and rewound the subscription of the next
+// consumer.
 func TestFailoverDelayEndsWithTheLastConsumer(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t, WithFailoverDelay(100*time.Millisecond))
@@ -85,8 +86,8 @@ func TestFailoverDelayEndsWithTheLastConsumer(t *testing.T) {
 	require.Equal(t, 1, s.Subscription("t", "s").Delivered)
 }
 
-// A consumer of the producer's own client must not have a message before the producer's callback knows its id:
-// upstream's TestBatchDelayMessage counts on it.
+// A consumer of the producer's own client must not get a message before the producer's callback has its ID: upstream's
+// TestBatchDelayMessage relies on that.
 func TestASendIsConfirmedBeforeItsMessageComes(t *testing.T) {
 	c := newClient(t, NewServer(t).URL())
 	p := newProducer(t, c, pulsar.ProducerOptions{Topic: "in", DisableBatching: true})

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// Billing is a service as it could be yours: it takes orders from one topic and sends an invoice for each to another.
-// An order that cannot be billed comes again.
+// Billing is a service like yours: it takes orders from one topic, and sends an invoice for each to another topic. An
+// order that cannot be billed comes again.
 type Billing struct {
 	orders   pulsar.Consumer
 	invoices pulsar.Producer
@@ -76,7 +76,7 @@ func (b *Billing) Stop() {
 	b.invoices.Close()
 }
 
-// From here on it is your test.
+// The rest of this file is your test.
 
 func newBilling(t *testing.T) *pulsartest.Server {
 	broker := pulsartest.NewServer(t)

@@ -24,24 +24,24 @@ type session struct {
 	// Guarded by server.mu.
 	connected bool
 	version   string // of the client
-	gone      bool   // its consumers get nothing more
+	gone      bool   // its consumers get no more messages
 	detached  bool
 	producers map[uint64]*producer
 	consumers map[uint64]*consumer
 	leftovers map[uint64]struct{} // producers that the broker has closed
 
-	// queue guards the commands to be sent. It may be taken while
-	// server.mu is held, never the other way round.
+	// queue has the commands to be sent, and a lock for them. The lock may be taken while server.mu is held, never the
+	// other way round.
 	queue struct {
 		sync.Mutex
-		wake   chan struct{} // of the writer, capacity 1
+		wake   chan struct{} // wakes the writer; capacity 1
 		room   *sync.Cond    // the reader waits here for a slow client
 		out    []outgoing
 		closed bool
 	}
 }
 
-// outgoing is a command, and the message that follows it.
+// outgoing is a command to be sent, and the message that follows it.
 type outgoing struct {
 	cmd    wire.Command
 	data   []byte
@@ -120,14 +120,14 @@ func (c *session) read() {
 	}
 }
 
-// answerInstead answers a command that is not carried out. It reports false for one that has to be.
+// answerInstead answers a command that is not carried out. It reports false if the command has to be carried out.
 func (c *session) answerInstead(cmd wire.Command, err error) bool {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	return c.answer(cmd, err)
 }
 
-// waitForRoom keeps a client that sends and does not read from filling memory.
+// waitForRoom keeps a client that sends but does not read from using up memory.
 func (c *session) waitForRoom() {
 	c.queue.Lock()
 	defer c.queue.Unlock()
@@ -139,7 +139,7 @@ func (c *session) waitForRoom() {
 func (c *session) write() {
 	defer c.server.tasks.Done()
 	defer c.close()
-	var w *bufio.Writer // a connection that says nothing sensible costs none
+	var w *bufio.Writer // made with the first command, so that useless connections cost little
 	var batch []outgoing
 	var head []byte
 	for {
@@ -182,7 +182,7 @@ func (c *session) write() {
 	}
 }
 
-// wait waits for d; it reports false when the session ends meanwhile.
+// wait waits for d. It reports false if the session ends meanwhile.
 func (c *session) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true

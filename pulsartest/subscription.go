@@ -7,39 +7,39 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// subscription is a cursor over a topic, the consumers behind it, and what
-// is between the two. Server.mu guards it all.
+// subscription is a cursor over a topic, with its consumers and the state of the entries that they get. Server.mu
+// guards all of it.
 type subscription struct {
 	topic     *topic
 	name      string
 	durable   bool
 	kind      wire.SubType
-	used      bool // some consumer has given it its kind since the topic was loaded
+	used      bool // a consumer has set kind since the topic was loaded
 	cursor    cursor
 	consumers []*consumer     // in the order they came; Failover sorts them
 	pending   map[int]pending // sent and not acknowledged, on Shared and Key_Shared
-	replay    offsets         // to be sent before anything that is not read yet
-	counts    map[int]uint32  // of redeliveries
+	replay    offsets         // entries to be sent again, before unread ones
+	counts    map[int]uint32  // redelivery counts
 	delayed   delayed
-	unacked   int // messages
+	unacked   int // messages sent and not acknowledged
 	blocked   bool
 	choice
-	gone traffic // of consumers that have gone
+	gone traffic // of consumers that were removed
 }
 
 // choice decides which consumer gets the next message.
 type choice struct {
-	turn     int                  // Shared: whose it is
-	chunks   map[string]*consumer // Shared: who has the first chunk
+	turn     int                  // Shared: index of the consumer whose turn it is
+	chunks   map[string]*consumer // Shared: the consumer that has the first chunk, by message
 	keys     keySelector          // Key_Shared
 	active   *consumer            // Exclusive, Failover
-	failover *timer               // until the active consumer is served
+	failover *timer               // runs until the active consumer gets messages
 }
 
 // traffic counts messages.
 type traffic struct {
-	out   int // sent, counting each time
-	again int // sent again
+	out   int // messages sent, redeliveries included
+	again int // redeliveries
 }
 
 func (t *traffic) include(other traffic) {
@@ -47,10 +47,10 @@ func (t *traffic) include(other traffic) {
 	t.again += other.again
 }
 
-// pending is an entry in a consumer's hands.
+// pending is an entry that a consumer has.
 type pending struct {
 	consumer *consumer
-	messages int // not acknowledged
+	messages int // unacknowledged messages of the entry
 }
 
 func newSubscription(t *topic, name string, durable bool, start int) *subscription {
@@ -72,7 +72,7 @@ func (s *subscription) forget() {
 	s.cursor.read = s.cursor.mark
 }
 
-// title is the subscription's type as the admin API names it.
+// title returns the subscription's type as the admin API names it.
 func (s *subscription) title() string {
 	if !s.used {
 		return "None"
@@ -80,12 +80,12 @@ func (s *subscription) title() string {
 	return s.kind.String()
 }
 
-// individual reports whether each consumer has messages of its own.
+// individual reports whether the broker assigns each entry to a consumer, as on Shared and Key_Shared.
 func (s *subscription) individual() bool {
 	return s.kind == wire.Shared || s.kind == wire.KeyShared
 }
 
-// add lets c in, unless others keep it out. Then added follows.
+// add adds c, unless the other consumers do not allow it. The caller then calls added.
 func (s *subscription) add(c *consumer, kind wire.SubType) error {
 	if len(s.consumers) > 0 {
 		if s.kind != kind {
@@ -107,7 +107,7 @@ func (s *subscription) add(c *consumer, kind wire.SubType) error {
 	return nil
 }
 
-// added starts the new consumer once it knows that it is one.
+// added begins to serve a new consumer, after its client was told that it has subscribed.
 func (s *subscription) added(c *consumer) {
 	if !s.individual() && !s.elect() {
 		s.notify(c)
@@ -115,8 +115,8 @@ func (s *subscription) added(c *consumer) {
 	s.dispatch()
 }
 
-// remove takes c away. Its messages go to the others, with the same counts;
-// with the last consumer all counts go.
+// remove removes c. Its messages go to the other consumers, with the same counts. When the last consumer is removed,
+// all counts are lost.
 func (s *subscription) remove(c *consumer) {
 	s.gone.include(c.traffic)
 	i := slices.Index(s.consumers, c)
@@ -146,7 +146,7 @@ func (s *subscription) remove(c *consumer) {
 	s.dispatch()
 }
 
-// unpend takes an entry from the consumer that has it.
+// unpend takes an entry away from the consumer that has it.
 func (s *subscription) unpend(offset int) {
 	if p, ok := s.pending[offset]; ok {
 		delete(s.pending, offset)
@@ -155,8 +155,7 @@ func (s *subscription) unpend(offset int) {
 	}
 }
 
-// closeConsumers makes all consumers but one, which may be nil, look the
-// topic up again.
+// closeConsumers closes all consumers but one, which may be nil. Their clients look the topic up again.
 func (s *subscription) closeConsumers(but *consumer) {
 	for _, c := range slices.Clone(s.consumers) {
 		if c == but {
@@ -175,7 +174,7 @@ func (s *subscription) closeConsumers(but *consumer) {
 // reset moves the subscription to offset.
 func (s *subscription) reset(offset int) {
 	if c := s.active; c != nil && len(s.consumers) > 1 {
-		// of Failover the active one alone; the next that comes begins an election
+		// on Failover only the active consumer is closed; the next new consumer causes an election
 		delete(c.session.consumers, c.id)
 		c.session.send(&cmdCloseConsumer{Consumer: c.id, Request: noRequest}, nil)
 		s.gone.include(c.traffic)
@@ -188,8 +187,8 @@ func (s *subscription) reset(offset int) {
 	s.cursor = newCursor(offset)
 }
 
-// redeliver sends entries again: on Shared and Key_Shared those that c has of
-// the ones named, each counted once; else everything not acknowledged.
+// redeliver sends entries again. On Shared and Key_Shared these are the entries, of those that m names, that c has;
+// each counts once. Otherwise redeliver sends everything that is not acknowledged.
 func (s *subscription) redeliver(c *consumer, m *cmdRedeliver) {
 	if !s.individual() {
 		if m.Epoch != wire.Absent {
@@ -219,7 +218,7 @@ func (s *subscription) redeliver(c *consumer, m *cmdRedeliver) {
 	back = slices.Compact(back)
 	for _, offset := range back {
 		s.unpend(offset)
-		if !s.cursor.acked(offset) { // or it was skipped meanwhile
+		if !s.cursor.acked(offset) { // not skipped meanwhile
 			s.counts[offset]++
 			s.replay.addAll([]int{offset})
 		}

@@ -7,9 +7,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// topic is a log of entries with its producers and subscriptions. Inside the
-// broker an entry is known by its offset in the log, from 0; nothing is ever
-// taken from the log. Server.mu guards it all.
+// topic is a log of entries with its producers and subscriptions. Inside the broker, the offset in the log, from 0,
+// identifies an entry. Nothing is ever removed from the log. Server.mu guards all of it.
 type topic struct {
 	server     *Server
 	name       topicName
@@ -19,7 +18,7 @@ type topic struct {
 	terminated bool
 	subs       map[string]*subscription
 	producers  map[string]*producer
-	waiting    []*producer // for exclusive access, in order
+	waiting    []*producer // producers that wait for exclusive access, in order
 	epoch      int64       // of exclusive access, -1 before the first
 	bytes      int         // of the log
 	loaded     int         // the first offset since the last unload
@@ -43,7 +42,7 @@ func (t *topic) newLedger() {
 	t.server.nextLedger++
 }
 
-// append stores e. Then deliver sends it on its way: in between its producer is notified, as a real broker does.
+// append stores e. The caller then confirms e to its producer and calls deliver, in the order of a real broker.
 func (t *topic) append(e *entry) {
 	if !t.name.persistent() {
 		return
@@ -64,18 +63,17 @@ func (t *topic) deliver(e *entry) {
 	}
 }
 
-// beforeFirst is entry -1: the position before a ledger's first entry, to which a client without batch-index acks
-// acknowledges when it is in the middle of that entry.
+// beforeFirst is entry -1, the position before a ledger's first entry. A client without batch-index acknowledgement
+// acknowledges up to this position while it is in the middle of the first entry.
 const beforeFirst = math.MaxUint64
 
-// find is the offset of the first entry at or after (ledger, id), and whether
-// it is exactly that one.
+// find returns the offset of the first entry at or after (ledger, id), and whether that entry is at (ledger, id).
 func (t *topic) find(ledger, id uint64) (int, bool) {
 	i := sort.Search(len(t.log), func(i int) bool { return !t.log[i].before(ledger, id) })
 	return i, i < len(t.log) && t.log[i].ledger == ledger && t.log[i].id == id
 }
 
-// findTime is the offset after the last entry published before ms.
+// findTime returns the offset after the last entry that was published before ms.
 func (t *topic) findTime(ms uint64) int {
 	for i := len(t.log); i > 0; i-- {
 		if t.log[i-1].publishTime < ms {
@@ -85,7 +83,7 @@ func (t *topic) findTime(ms uint64) int {
 	return 0
 }
 
-// last is the position of the newest entry as GET_LAST_MESSAGE_ID answers it.
+// last returns the position of the newest entry, as GET_LAST_MESSAGE_ID answers it.
 func (t *topic) last() *wire.MessageID {
 	if len(t.log) == 0 {
 		return &wire.MessageID{Ledger: math.MaxUint64, Entry: math.MaxUint64, Partition: t.name.partition,
@@ -99,7 +97,7 @@ func (t *topic) last() *wire.MessageID {
 	return id
 }
 
-// unload closes all producers and consumers and resets the counters. Entries that were acknowledged stay so.
+// unload closes all producers and consumers and resets the counters. Acknowledged entries stay acknowledged.
 func (t *topic) unload() {
 	t.closeProducers()
 	for name, sub := range t.subs {
@@ -133,7 +131,7 @@ func (t *topic) delete() {
 	delete(t.server.topics, t.name)
 }
 
-// unackedLimits are how many unacknowledged messages a consumer and a subscription may have; 0 is no limit.
+// unackedLimits returns how many unacknowledged messages a consumer and a subscription may have; 0 means no limit.
 func (t *topic) unackedLimits() (consumer, subscription int) {
 	limits := t.server.limits[t.name.base()]
 	return limits.consumer.or(t.server.maxUnackedConsumer), limits.subscription.or(t.server.maxUnackedSub)
@@ -146,8 +144,7 @@ func (t *topic) stop() {
 	}
 }
 
-// subscription returns the one of that name, created at position unless it
-// exists.
+// subscription returns the subscription of a name, and creates it at position if needed.
 func (t *topic) subscription(name string, position wire.InitialPosition) *subscription {
 	if sub, ok := t.subs[name]; ok {
 		return sub

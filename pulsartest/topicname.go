@@ -13,7 +13,7 @@ type topicName struct {
 	domain    string // persistent or non-persistent
 	namespace string // tenant/namespace
 	local     string // with the partition's suffix
-	partition int32  // -1 when it is not a partition
+	partition int32  // -1 if the topic is not a partition
 }
 
 // parseTopic reads a full name or a short one: topic, or tenant/namespace/topic.
@@ -54,7 +54,7 @@ func parseTopic(name string) (topicName, error) {
 
 func (t topicName) String() string { return t.domain + "://" + t.namespace + "/" + t.local }
 
-// base is the partitioned topic that t is a partition of, or t itself.
+// base returns the partitioned topic that t is a partition of, or t itself.
 func (t topicName) base() topicName {
 	if t.partition >= 0 {
 		t.local = t.local[:strings.LastIndex(t.local, partitionSuffix)]
@@ -63,7 +63,7 @@ func (t topicName) base() topicName {
 	return t
 }
 
-// at is partition n of t.
+// at returns partition n of t.
 func (t topicName) at(n int) topicName {
 	t.local += partitionSuffix + strconv.Itoa(n)
 	t.partition = int32(n)

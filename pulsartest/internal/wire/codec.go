@@ -1,8 +1,8 @@
 // Package wire is Pulsar's binary protocol as the test broker speaks it: frames, a registry of commands, and the
 // metadata of a message.
 //
-// Each message names its fields once, in its Fields method. The same list encodes it, decodes it and describes it to
-// the tests that compare it with the descriptors of the Go client.
+// Each message lists its fields once, in its Fields method. This list serves to encode the message, to decode it, and
+// to describe it to the tests that compare it with the descriptors of the Go client.
 package wire
 
 import (
@@ -46,16 +46,16 @@ type Field struct {
 
 // Codec is one pass over the fields of a message.
 //
-// Encoding emits required fields always and optional ones when they differ from their default. Decoding is called once
-// per field on the wire and takes the one whose number is num.
+// Encoding writes required fields always, and optional fields if they differ from their default. Decoding makes one
+// pass for each field on the wire, and reads the field whose number is num.
 type Codec struct {
 	mode mode
 	out  []byte // encoding
 
-	num   protowire.Number // decoding: the field at hand,
+	num   protowire.Number // decoding: the current field,
 	typ   protowire.Type
 	in    []byte // its bytes and those after it
-	taken int    // how many belong to it; 0 when no field took it
+	taken int    // how many bytes belong to it; 0 if the message has no such field
 	err   error
 
 	seen []Field // describing
@@ -84,7 +84,7 @@ func unmarshal(b []byte, m Message) error {
 		if c.err != nil {
 			return c.err
 		}
-		if c.taken == 0 { // not a field we know
+		if c.taken == 0 { // an unknown field
 			c.taken = protowire.ConsumeFieldValue(num, typ, b)
 			if c.taken < 0 {
 				return errTruncated
@@ -102,7 +102,7 @@ func Describe(m Message) []Field {
 	return c.seen
 }
 
-// Decoding reports whether the fields have been read by now.
+// Decoding reports whether this pass decodes, so that the fields before have been read.
 func (c *Codec) Decoding() bool { return c.mode == decoding }
 
 // here reports whether the field on the wire is num, with wire type typ.
@@ -126,7 +126,7 @@ func (c *Codec) take(n int) bool {
 	return true
 }
 
-// number handles every kind that is a varint; it reports whether v was set.
+// number handles every kind of field that is a varint. It reports whether it has set v.
 func (c *Codec) number(num protowire.Number, kind protoreflect.Kind, r Rule, def uint64, v *uint64) bool {
 	switch c.mode {
 	case encoding:
@@ -149,33 +149,33 @@ func (c *Codec) number(num protowire.Number, kind protoreflect.Kind, r Rule, def
 	return false
 }
 
-// Uint64 is a field of a number; def is its default.
+// Uint64 handles a field with a number; def is its default.
 func (c *Codec) Uint64(num protowire.Number, r Rule, def uint64, p *uint64) {
 	c.number(num, protoreflect.Uint64Kind, r, def, p)
 }
 
-// Int64 is such a field.
+// Int64 is Uint64 for another type.
 func (c *Codec) Int64(num protowire.Number, r Rule, def int64, p *int64) {
 	if v := uint64(*p); c.number(num, protoreflect.Int64Kind, r, uint64(def), &v) {
 		*p = int64(v)
 	}
 }
 
-// Uint32 is such a field.
+// Uint32 is Uint64 for another type.
 func (c *Codec) Uint32(num protowire.Number, r Rule, def uint32, p *uint32) {
 	if v := uint64(*p); c.number(num, protoreflect.Uint32Kind, r, uint64(def), &v) {
 		*p = uint32(v)
 	}
 }
 
-// Int32 is such a field.
+// Int32 is Uint64 for another type.
 func (c *Codec) Int32(num protowire.Number, r Rule, def int32, p *int32) {
 	if v := uint64(int64(*p)); c.number(num, protoreflect.Int32Kind, r, uint64(int64(def)), &v) {
 		*p = int32(v)
 	}
 }
 
-// Bool is such a field.
+// Bool is Uint64 for another type.
 func (c *Codec) Bool(num protowire.Number, r Rule, def bool, p *bool) {
 	v := protowire.EncodeBool(*p)
 	if c.number(num, protoreflect.BoolKind, r, protowire.EncodeBool(def), &v) {
@@ -183,14 +183,14 @@ func (c *Codec) Bool(num protowire.Number, r Rule, def bool, p *bool) {
 	}
 }
 
-// Enum is a field of an enumeration; its default is 0.
+// Enum handles a field with an enumeration; its default is 0.
 func Enum[T ~int32](c *Codec, num protowire.Number, r Rule, p *T) {
 	if v := uint64(int64(*p)); c.number(num, protoreflect.EnumKind, r, 0, &v) {
 		*p = T(v)
 	}
 }
 
-// String is a field of a string.
+// String handles a field with a string.
 func (c *Codec) String(num protowire.Number, r Rule, p *string) {
 	switch c.mode {
 	case encoding:
@@ -212,7 +212,7 @@ func (c *Codec) String(num protowire.Number, r Rule, p *string) {
 	}
 }
 
-// Bytes distinguishes an empty field (not nil) from an absent one (nil).
+// Bytes handles a field with bytes. It distinguishes an empty field (not nil) from an absent one (nil).
 func (c *Codec) Bytes(num protowire.Number, r Rule, p *[]byte) {
 	switch c.mode {
 	case encoding:
@@ -234,7 +234,7 @@ func (c *Codec) Bytes(num protowire.Number, r Rule, p *[]byte) {
 	}
 }
 
-// Strings is a repeated field.
+// Strings handles a repeated field with strings.
 func (c *Codec) Strings(num protowire.Number, p *[]string) {
 	switch c.mode {
 	case encoding:
@@ -256,7 +256,8 @@ func (c *Codec) Strings(num protowire.Number, p *[]string) {
 	}
 }
 
-// Int64s encodes one field per value, as proto2 does, and reads packed ones too.
+// Int64s handles a repeated field with numbers. It encodes one field per value, as proto2 does, and reads packed fields
+// too.
 func (c *Codec) Int64s(num protowire.Number, p *[]int64) {
 	switch c.mode {
 	case encoding:

@@ -15,7 +15,7 @@ type Command interface {
 	Type() Type // returned by Register
 }
 
-// commands are the registered ones.
+// commands are the registered commands.
 var commands = map[Type]registered{}
 
 type registered struct {
@@ -23,8 +23,8 @@ type registered struct {
 	make func() Command
 }
 
-// Register makes a command known by its number and name in Pulsar's BaseCommand. It is for the initialization of a
-// package.
+// Register registers a command with its number and its name in Pulsar's BaseCommand. Call it only while a package is
+// initialized.
 func Register[T any, C interface {
 	*T
 	Command
@@ -36,7 +36,7 @@ func Register[T any, C interface {
 	return number
 }
 
-// Commands has one of each registered command.
+// Commands returns a new value of each registered command.
 func Commands() []Command {
 	var all []Command
 	for _, r := range commands {
@@ -55,7 +55,7 @@ func Known(name string) bool {
 	return false
 }
 
-// String is the type's name in Pulsar's protocol.
+// String returns the type's name in Pulsar's protocol.
 func (t Type) String() string {
 	if r, ok := commands[t]; ok {
 		return r.name
@@ -92,7 +92,7 @@ func ParseCommand(b []byte) (Command, error) {
 	return cmd, nil
 }
 
-// split returns a command's type and body; nil if it has none.
+// split returns a command's type and its body, which is nil if it has none.
 func split(b []byte) (t Type, body []byte, err error) {
 	err = eachField(b, func(num protowire.Number, typ protowire.Type, value []byte) {
 		if num == 1 && typ == protowire.VarintType {
@@ -111,7 +111,7 @@ func split(b []byte) (t Type, body []byte, err error) {
 	return t, body, err
 }
 
-// eachField calls f with every field of a message, its value without the tag.
+// eachField calls f with every field of a message. value is the field without its tag.
 func eachField(b []byte, f func(num protowire.Number, typ protowire.Type, value []byte)) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

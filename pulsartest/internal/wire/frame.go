@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// FramePadding is how much longer than a message its frame may be.
+// FramePadding is how many bytes longer than a message its frame may be.
 const FramePadding = 10 * 1024
 
 // magic marks a checksum between a SEND or MESSAGE and its metadata.
@@ -17,10 +17,10 @@ const magic = 0x0e01
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrChecksum is a message whose checksum does not match its bytes.
+// ErrChecksum says that the checksum of a message does not match its bytes.
 var ErrChecksum = errors.New("checksum mismatch")
 
-// A Reader reads frames of at most Max bytes. One goroutine at a time.
+// A Reader reads frames of at most max bytes. Only one goroutine at a time may use it.
 type Reader struct {
 	r   *bufio.Reader
 	max int
@@ -32,8 +32,8 @@ func NewReader(r io.Reader, maxMessage int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 4<<10), max: maxMessage + FramePadding}
 }
 
-// Read returns the next command and the data after it in its frame: nil, or
-// for SEND the message, which belongs to the caller.
+// Read returns the next command and the data after it in its frame: for SEND the message, which belongs to the caller,
+// else nil.
 func (r *Reader) Read() (Command, []byte, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r.r, head[:4]); err != nil {
@@ -60,7 +60,7 @@ func (r *Reader) Read() (Command, []byte, error) {
 		return nil, nil, err
 	}
 	if cap(r.cmd) > 64<<10 {
-		r.cmd = nil // few are so large
+		r.cmd = nil // frees the buffer: few commands are so large
 	}
 	rest := total - 4 - size
 	if rest == 0 {
@@ -70,8 +70,8 @@ func (r *Reader) Read() (Command, []byte, error) {
 	return cmd, data, err
 }
 
-// readFull reads n bytes, into the space of buf if that is large enough. It allocates as bytes arrive: n is only a
-// promise.
+// readFull reads n bytes, into buf if that is large enough. It allocates memory as bytes arrive, since a client may
+// announce more bytes than it sends.
 func readFull(r io.Reader, buf []byte, n int) ([]byte, error) {
 	const first = 4 << 10
 	buf = buf[:0]
@@ -91,7 +91,7 @@ func readFull(r io.Reader, buf []byte, n int) ([]byte, error) {
 	return buf, nil
 }
 
-// unexpected makes an end inside a frame an error of its own.
+// unexpected turns io.EOF inside a frame into io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -99,8 +99,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// AppendFrame appends the frame of cmd up to a message of size bytes, which
-// the caller writes after it; 0 is none.
+// AppendFrame appends the frame of cmd, up to a message of size bytes that the caller writes after it; 0 means none.
 func AppendFrame(out []byte, cmd Command, size int) []byte {
 	start := len(out)
 	out = append(out, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -111,8 +110,8 @@ func AppendFrame(out []byte, cmd Command, size int) []byte {
 	return out
 }
 
-// Split checks a message as SEND carries it and returns its metadata and
-// its payload. A message without a checksum is accepted.
+// Split checks a message in the form of SEND, and returns its metadata and its payload. It accepts a message without a
+// checksum.
 func Split(data []byte) (metadata, payload []byte, err error) {
 	if len(data) >= 6 && binary.BigEndian.Uint16(data) == magic {
 		sum := binary.BigEndian.Uint32(data[2:])
@@ -131,7 +130,7 @@ func Split(data []byte) (metadata, payload []byte, err error) {
 	return data[4 : 4+size], data[4+size:], nil
 }
 
-// Join is the opposite of Split: a message with its checksum.
+// Join is the opposite of Split. It returns a message with a checksum.
 func Join(metadata *Metadata, payload []byte) []byte {
 	meta := marshal(nil, metadata)
 	data := make([]byte, 10, 10+len(meta)+len(payload))

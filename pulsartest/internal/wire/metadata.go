@@ -2,8 +2,8 @@ package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// Metadata is the part of a message's metadata that the broker, or a tool that looks into it, needs of
-// a message. The broker forwards the original bytes.
+// Metadata is the part of a message's metadata that the broker and its tools need. The broker forwards the original
+// bytes.
 type Metadata struct {
 	ProducerName  string
 	SequenceID    uint64
@@ -33,7 +33,7 @@ type Key struct {
 type Chunk struct {
 	UUID  string
 	Total int32
-	ID    int32 // -1 when it is not a chunk
+	ID    int32 // -1 if the entry is not a chunk
 }
 
 // Compression is the codec of a payload.
@@ -105,7 +105,7 @@ func ParseBatchMetadata(b []byte) (BatchMetadata, error) {
 	return m, err
 }
 
-// IsBatch reports whether metadata b says how many messages there are: then it is a batch, also of one.
+// IsBatch reports whether metadata b has a number of messages. Then the entry is a batch, even if of one message.
 func IsBatch(b []byte) (batch bool) {
 	_ = eachField(b, func(num protowire.Number, _ protowire.Type, _ []byte) { batch = batch || num == 11 })
 	return batch

@@ -5,8 +5,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// appendMessage writes m with its length before it. Most messages are shorter
-// than 128 bytes, so one byte is kept free for the length.
+// appendMessage writes m after its length. Most messages are shorter than 128 bytes, so it reserves one byte for the
+// length.
 func (c *Codec) appendMessage(num protowire.Number, m Message) {
 	c.out = protowire.AppendTag(c.out, num, protowire.BytesType)
 	start := len(c.out)
@@ -38,7 +38,7 @@ func (c *Codec) takeMessage(num protowire.Number, m Message) bool {
 	return true
 }
 
-// One is a single message field; nil is absent.
+// One handles a field with a message; nil means absent.
 func One[T any, M interface {
 	*T
 	Message
@@ -61,7 +61,7 @@ func One[T any, M interface {
 	}
 }
 
-// Many is a repeated message field.
+// Many handles a repeated field with messages.
 func Many[T any, M interface {
 	*T
 	Message

@@ -2,8 +2,7 @@ package wire
 
 import "slices"
 
-// Absent is the value of an Optional number that was not, or is not to be, sent
-// where 0 means something else.
+// Absent is the value of an Optional number that is not in the message, where 0 has a meaning of its own.
 const Absent = ^uint64(0)
 
 // MessageID names an entry, or one message of its batch.
@@ -48,7 +47,7 @@ type KeySharedMeta struct {
 	AllowOutOfOrder bool
 }
 
-// KeySharedMode is who divides the key hashes.
+// KeySharedMode says whether the broker or the consumers divide the key hashes.
 type KeySharedMode int32
 
 // The two modes.
@@ -63,7 +62,7 @@ func (m *KeySharedMeta) Fields(c *Codec) {
 	c.Bool(4, Optional, false, &m.AllowOutOfOrder)
 }
 
-// Schema is kept and compared, never judged.
+// Schema is a schema, which the broker keeps and compares but does not interpret.
 type Schema struct {
 	Name       string
 	Data       []byte
@@ -87,7 +86,7 @@ func (m *Schema) Fields(c *Codec) {
 	Many(c, 5, &m.Properties)
 }
 
-// FeatureFlags are the Optional parts of the protocol that a side knows.
+// FeatureFlags are the optional parts of the protocol that one side supports.
 type FeatureFlags struct {
 	AuthRefresh         bool
 	BrokerEntryMetadata bool
@@ -136,7 +135,7 @@ const (
 	Earliest InitialPosition = 1
 )
 
-// AckType is how far an acknowledgement reaches.
+// AckType says whether an acknowledgement covers earlier messages, too.
 type AckType int32
 
 // The acknowledgement types.
@@ -145,7 +144,7 @@ const (
 	Cumulative AckType = 1
 )
 
-// AccessMode is who else may produce to the topic.
+// AccessMode says which other producers a topic may have.
 type AccessMode int32
 
 // The access modes.
@@ -156,8 +155,7 @@ const (
 	AccessFencing          AccessMode = 3
 )
 
-// LookupType is the outcome of a lookup; Success of the partition metadata
-// and Redirect of a topic lookup share the zero.
+// LookupType is the outcome of a lookup. Zero means Success for partition metadata, but Redirect for a topic lookup.
 type LookupType int32
 
 // The lookup outcomes.
@@ -211,7 +209,7 @@ const (
 	ProducerFenced
 )
 
-// serverErrors are their names, in order.
+// serverErrors are the names of the error codes, in order.
 var serverErrors = []string{
 	"UnknownError", "MetadataError", "PersistenceError", "AuthenticationError", "AuthorizationError", "ConsumerBusy",
 	"ServiceNotReady", "ProducerBlockedQuotaExceededError", "ProducerBlockedQuotaExceededException", "ChecksumError",
@@ -222,7 +220,7 @@ var serverErrors = []string{
 	"ProducerFenced",
 }
 
-// ParseServerError returns the error code of a name.
+// ParseServerError returns the error code with a name.
 func ParseServerError(name string) (code ServerError, ok bool) {
 	i := slices.Index(serverErrors, name)
 	return ServerError(i), i >= 0
