@@ -36,16 +36,16 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.reason())
 }
 
-// Reasoned reports whether the text is of the form that Pulsar has.
+// Reasoned reports whether the text has the form of Pulsar's errors.
 func (e *Error) Reasoned() bool { return e.given() != "" }
 
 func (e *Error) given() string {
 	var answer struct{ Reason string }
-	_ = json.Unmarshal([]byte(e.Text), &answer) // else it has none
+	_ = json.Unmarshal([]byte(e.Text), &answer) // other texts have no reason
 	return answer.Reason
 }
 
-// reason is the broker's message, on one line, without the stack trace of a broker that failed.
+// reason returns the broker's message in one line, without the stack trace of an internal error.
 func (e *Error) reason() string {
 	text := e.Text
 	if given := e.given(); given != "" {
@@ -60,7 +60,7 @@ func (e *Error) reason() string {
 
 const maxReason = 500 // characters
 
-// NotFound reports whether err says that there is no such thing.
+// NotFound reports whether err is an answer with status 404.
 func NotFound(err error) bool { return HasStatus(err, http.StatusNotFound) }
 
 // HasStatus reports whether err is an answer with a status.
@@ -74,9 +74,9 @@ func Call(ctx context.Context, url, method, path string, body, answer any) error
 	return API{URL: url}.Call(ctx, method, path, body, answer)
 }
 
-// Call sends body as JSON, unless it is nil, to a path below /admin/v2 and reads the response into answer, unless that
-// is nil or nothing comes; a *[]byte gets it as it is. A topic's name in path is made the path that it has there. A
-// status of 300 or more is an *Error. No answer within Patience is an error too.
+// Call sends body as JSON, unless it is nil, to a path below /admin/v2, and decodes the response into answer, unless
+// answer is nil or the response is empty. A *[]byte gets the response as it is. If path has a topic's name, it is
+// turned into the form of the API. A status of 300 or more is an *Error. No answer within Patience is an error, too.
 func (a API) Call(ctx context.Context, method, path string, body, answer any) error {
 	silent, _ := ctx.Value(once{}).(*atomic.Bool)
 	noAnswer := fmt.Errorf("the admin API at %s did not answer within %v", a.URL, Patience)
@@ -97,11 +97,11 @@ func (a API) Call(ctx context.Context, method, path string, body, answer any) er
 
 type once struct{}
 
-// Once returns a context whose calls wait for a silent API once: after one had no answer within Patience, the others
-// fail at once.
+// Once returns a context in which only one call waits for a silent API: after a call without an answer within Patience,
+// the others fail at once.
 func Once(ctx context.Context) context.Context { return context.WithValue(ctx, once{}, &atomic.Bool{}) }
 
-// maxAnswer is far more than the names of a hundred thousand topics.
+// maxAnswer limits the bytes of an answer. It is far more than the names of a hundred thousand topics.
 const maxAnswer = 64 << 20
 
 func (a API) call(ctx context.Context, method, path string, body, answer any) error {
@@ -145,7 +145,7 @@ func (a API) call(ctx context.Context, method, path string, body, answer any) er
 	return nil
 }
 
-// WantURL is the wanted form of an address; "" if it can be that of an API: there is none behind a path.
+// WantURL returns the wanted form of an API's address, or "" if address has that form. An address has no path.
 func WantURL(address string) string {
 	u, err := url.Parse(address)
 	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
@@ -155,7 +155,7 @@ func WantURL(address string) string {
 	return "http://host:8080 or https://host:8443"
 }
 
-// Topic is the path of a topic, by its full name, which may have any character.
+// Topic returns the path of a topic. Its full name may have any character.
 func Topic(name string) string {
 	domain, rest, _ := strings.Cut(name, "://")
 	parts := strings.SplitN(rest, "/", 3)
@@ -165,7 +165,7 @@ func Topic(name string) string {
 	return domain + "/" + strings.Join(parts, "/")
 }
 
-// CursorName is the name that the broker gives to a subscription's cursor, by Java's URLEncoder.
+// CursorName returns the broker's name of a subscription's cursor, which Java's URLEncoder makes.
 func CursorName(subscription string) string {
 	return cursorNames.Replace(url.QueryEscape(subscription))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 )
 
-// A topic's path has each character as Pulsar reads it: there a plus is a blank, as in a query.
+// A topic's path encodes each character as Pulsar decodes it. Pulsar reads a plus as a blank, as in a query.
 func TestTopic(t *testing.T) {
 	for name, want := range map[string]string{"persistent://a/b/x": "persistent/a/b/x",
 		"persistent://a/b/x+y": "persistent/a/b/x%2By",
@@ -23,7 +23,7 @@ func TestTopic(t *testing.T) {
 	}
 }
 
-// An API that never answers is an error that names it; a caller's own deadline stays the caller's.
+// If an API never answers, the error names it. If the caller's own deadline ends the call, the error says that instead.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := API{URL: "http://nobody:8080", Client: &http.Client{Transport: wiretest.Silent{}}}
@@ -45,7 +45,7 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// What a broker says of an error of its own ends with a stack trace, which nobody needs.
+// A broker's text about an internal error ends with a stack trace, which Error leaves out.
 func TestErrorWithoutStackTrace(t *testing.T) {
 	reason := `{"reason":"\n --- An unexpected error occurred in the server ---\n\nMessage: For input string: \"x\"\n\nStacktrace:\n\njava.lang.NumberFormatException\n\tat java.base"}`
 	for text, want := range map[string]string{

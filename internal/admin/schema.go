@@ -10,12 +10,11 @@ import (
 // Schema is one version of a topic's schema, from the schema registry.
 type Schema struct {
 	Type       string            `json:"type"`       // AVRO, JSON, STRING …
-	Data       string            `json:"data"`       // its definition, if it has one
-	Properties map[string]string `json:"properties"` // its own, as the producer set them
+	Data       string            `json:"data"`       // the definition, if the schema has one
+	Properties map[string]string `json:"properties"` // of the schema, as the producer set them
 }
 
-// Schemas are those of a topic, which has its full name. One that was not found is not asked for again. They are safe
-// for concurrent use.
+// Schemas finds the schemas of a topic with a full name, and asks the API once for each. It is safe for concurrent use.
 type Schemas struct {
 	API   API
 	Topic string

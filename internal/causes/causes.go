@@ -1,4 +1,4 @@
-// Package causes says which errors are of one kind.
+// Package causes finds errors with the same cause.
 package causes
 
 import "regexp"
@@ -8,7 +8,7 @@ var (
 	numbers = regexp.MustCompile(`\d+(?:[.,:]\d+)*`)
 )
 
-// Mask puts <id> for ids and <n> for numbers, so that the texts of one cause are the same.
+// Mask replaces IDs by <id> and numbers by <n>, so that errors with the same cause have the same text.
 func Mask(text string) string {
 	return numbers.ReplaceAllString(ids.ReplaceAllString(text, "<id>"), "<n>")
 }

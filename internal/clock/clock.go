@@ -1,5 +1,5 @@
-// Package clock has a heap of timers; callers pass the time in. The machine of package partition has one for all its
-// delays, ack timeouts and requests; the trackers of packages nack and acktimeout have one each.
+// Package clock has a heap of timers; callers pass the time in. The machine of package partition has one heap for all
+// its delays, ack timeouts and requests; the trackers of packages nack and acktimeout have one each.
 package clock
 
 import "time"
@@ -30,7 +30,7 @@ type Clock[T any] struct {
 	order uint64
 }
 
-// Timers returns those that run, in no order. The caller must not change the slice, and not keep it.
+// Timers returns the running timers, in no order. The caller must neither change nor keep the slice.
 func (c *Clock[T]) Timers() []*Timer[T] { return c.heap }
 
 // Set starts t, or moves it if it runs.

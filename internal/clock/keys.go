@@ -2,14 +2,14 @@ package clock
 
 import "time"
 
-// Keys are timers by key, of moments. Its zero value has none.
+// Keys are timers by key, with points in time. The zero value has none.
 type Keys[K comparable] struct {
 	clock  Clock[K]
 	timers map[K]*Timer[K]
 	start  time.Time // of the clock
 }
 
-// Set has a key go off at a moment. If it is set, it moves.
+// Set makes a key go off at a time. If the key is set, its time changes.
 func (k *Keys[K]) Set(key K, at time.Time) {
 	if k.timers == nil {
 		k.timers, k.start = map[K]*Timer[K]{}, at

@@ -11,21 +11,22 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// DefaultSubscription is that of deadletter.Options.
+// DefaultSubscription is the default of deadletter.Options.Subscription.
 const DefaultSubscription = "redelivery"
 
-// documented is the subscription that the documents have users make.
+// documented is the name of the subscription that users create by the documentation.
 const documented = "inspect"
 
-// Subscription is one of a dead letter topic, and how many consumers it has.
+// Subscription is a subscription of a dead letter topic, with the number of its consumers.
 type Subscription struct {
 	Name      string
 	Consumers int
 }
 
-// Adopt returns the one subscription without a consumer, which keeps the letters for the tool, unless the tool has a
-// subscription of its own already. Of several it is the one with a journal, of an unfinished replay. Another topic's
-// subscription may be a service's that is down. Without such a subscription, Adopt returns "".
+// Adopt returns the only subscription without a consumer, which the tool can use for the letters that it keeps. If
+// there are several, it returns the one with the journal of an unfinished replay. It returns "" if there is none, or if
+// the tool has a subscription of its own. On another topic than a dead letter topic, it also returns "" unless the
+// subscription has the documented name: others may belong to a service that is down.
 func Adopt(topic string, anyTopic bool, all []Subscription, hasJournal func(subscription string) bool) string {
 	var idle []string
 	for _, s := range all {
@@ -47,7 +48,7 @@ func Adopt(topic string, anyTopic bool, all []Subscription, hasJournal func(subs
 
 var needsQuotes = regexp.MustCompile(`[^\w./:=@%+,-]`)
 
-// Quote returns a word of a shell's command line. Characters that are not printable become dots.
+// Quote returns word in the form of a shell's command line. Characters that are not printable become dots.
 func Quote(word string) string {
 	if word = Clean(word); word != "" && !needsQuotes.MatchString(word) {
 		return word
@@ -55,8 +56,8 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Clean puts a dot for each character that is not printable, so that a text changes no terminal and no order of
-// reading.
+// Clean replaces each character that is not printable by a dot, so that a text can neither control a terminal nor
+// change the direction of reading.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

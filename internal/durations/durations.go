@@ -1,4 +1,4 @@
-// Package durations finds durations without a unit, such as 10 for 10*time.Second, and writes durations in short.
+// Package durations finds durations without a unit, such as 10 for 10*time.Second, and formats durations in short.
 package durations
 
 import (
@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Wanted returns the values that an option allows in place of d, for an error; "" if d is right. zero says whether 0 is
-// allowed. A duration below a millisecond is refused: the broker counts in milliseconds, so its unit was forgotten.
+// Wanted returns, for an error, the values that an option allows in place of d; "" if d is allowed. zero says whether 0
+// is allowed. A duration below a millisecond is not allowed: the broker counts milliseconds, so its unit was probably
+// forgotten.
 func Wanted(d time.Duration, zero bool) string {
 	switch {
 	case d > 0 && d < time.Millisecond:

@@ -1,5 +1,5 @@
-// Package exploretest plays every short history of a small world, and removes rules from the code to see that a test
-// notices. Both serve the machine of a subscription and the log of attempts.
+// Package exploretest plays every short history of a small world, and removes rules from the code to check that a test
+// notices. The tests of the machine of a subscription and of the log of attempts use both.
 package exploretest
 
 import (
@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// World is a world in which anything can happen, in steps of type S. Check and Complete return the promise that is
-// broken, or "".
+// World describes a world in which anything can happen, in steps of type S. Check and Complete return the promise that
+// is broken, or "".
 type World[W, S any] struct {
 	New      func() W
-	Steps    func(W) []S    // that can be done now
+	Steps    func(W) []S    // returns the possible next steps
 	Do       func(W, S)     // does a step
-	Check    func(W) string // after a step
-	Complete func(W) string // goes on fairly until all is over
-	Hash     func(W) uint64 // of the state; equal states have the same future
+	Check    func(W) string // checks the world after a step
+	Complete func(W) string // continues fairly until everything is over
+	Hash     func(W) uint64 // returns a number of the state; equal states have the same future
 }
 
 // Exploration is the result of Explore.
 type Exploration[S any] struct {
-	States int // that were met
+	States int // number of states met
 	Found  []S // a history that breaks a promise; nil if none does
 	Fault  string
 }
@@ -34,8 +34,8 @@ func (x *Exploration[S]) String() string {
 	return x.Fault + b.String()
 }
 
-// Explore plays all histories that begin with prefix and go on for up to depth steps, shortest first. Of those that
-// lead to the same state it goes on with one. It ends with the first that breaks a promise.
+// Explore plays all histories that begin with prefix and go on for up to depth steps, the shortest first. Of histories
+// that lead to the same state it continues only one. It ends with the first history that breaks a promise.
 func Explore[W, S any](w World[W, S], prefix []S, depth int) *Exploration[S] {
 	met := map[uint64]struct{}{w.Hash(w.New()): {}}
 	level := [][]S{prefix}

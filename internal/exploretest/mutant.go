@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Mutant is a rule of the code.
+// Mutant is a rule of the code that a test removes.
 type Mutant struct {
 	Rule    string // in words
-	File    string // that has its code, once
-	With    string // the code
-	Without string // the code that stands there if the rule is removed
+	File    string // the file that has the code of the rule, once
+	With    string // the code of the rule
+	Without string // the code in its place if the rule is removed
 }
 
-// Check fails t if the code of the rule is not where the Mutant says, so that a change of the code changes the Mutant.
+// Check fails t if File does not have With exactly once, so that whoever changes the code must change the Mutant, too.
 func (m *Mutant) Check(t *testing.T) {
 	require.Equal(t, 1, strings.Count(m.code(t), m.With), "the code of this rule is not in %s once", m.File)
 }
@@ -30,8 +30,7 @@ func (m *Mutant) code(t *testing.T) string {
 	return string(code)
 }
 
-// Test runs the tests of this package without the rule, by go test with arguments. It fails t if they pass, and returns
-// their output.
+// Test runs go test with args on this package without the rule. It fails t if the tests pass, and returns their output.
 func (m *Mutant) Test(t *testing.T, args ...string) (output string) {
 	path, err := filepath.Abs(m.File)
 	require.NoError(t, err)

@@ -10,11 +10,11 @@ import (
 type Checker struct {
 	rules    Rules
 	messages map[string]*message
-	order    []*message // as they first appear
+	order    []*message // the messages, as they first appear
 	keys     map[string]*key
-	faults   map[string][]*Line // disconnected, killed and closed; "" is every consumer
+	faults   map[string][]*Line // by consumer: disconnected, killed and closed; "" means every consumer
 	drained  *Line
-	wake     int64 // of the last event since which consumers may need time to come back
+	wake     int64 // time of the last event after which consumers may need time to come back
 	running  map[string]bool
 	receives bool // the history says what consumers received
 	last     *Line
@@ -22,37 +22,37 @@ type Checker struct {
 	findings []Finding
 }
 
-// message is the state of a message. A nil line did not happen.
+// message is the state of a message. A nil line means that the event did not happen.
 type message struct {
 	name      string
 	published *Line
 	key       *key
-	number    int // of its key
+	number    int // among the messages of its key
 	delivered *Line
-	failures  []*Line // the last one of each consumer and copy that has not come to it since
-	counts    []*Line // the last delivery to each consumer of each copy
+	failures  []*Line // the last failure of each consumer and copy without a delivery since
+	counts    []*Line // the last delivery of each copy to each consumer
 	settled   *Line   // nil again after a double
-	done      bool    // was settled once
+	done      bool    // the message was settled once
 	acking    *Line
 	letter    *Line
 	retries   map[int][]*Line  // the reconsumed lines that asked for each retry
-	copies    map[int][]string // of each retry, in the order in which they first came
+	copies    map[int][]string // the copies of each retry, in the order in which they first came
 	moved     []*Line          // deliveries that went on to the retry topic
-	received  []*Line          // the first one of each consumer
-	came      int64            // since when it is due: published, or the end of its delay
-	waits     bool             // for a delivery
-	unsure    bool             // a call was refused, or nothing says which retry a delivery was
-	stuck     bool             // was found so
+	received  []*Line          // the first line of each consumer that received it
+	came      int64            // since when it is due: the time of publishing, or the end of its delay
+	waits     bool             // it waits for a delivery
+	unsure    bool             // a call was refused, or no line says which retry a delivery was
+	stuck     bool             // a finding says that it is stuck
 	handled   bool             // a handler was done with it
 }
 
 // key is the order of the messages of one key.
 type key struct {
 	published int
-	latest    *message // the last published one of those that were delivered
-	first     *Line    // its first delivery
-	handled   *message // the last published one of those that were handled
-	by        *Line    // its delivery that was handled
+	latest    *message // of the delivered messages, the one that was published last
+	first     *Line    // the first delivery of latest
+	handled   *message // of the handled messages, the one that was published last
+	by        *Line    // the delivery of handled
 }
 
 // New makes a Checker.
@@ -73,10 +73,10 @@ func Check(rules Rules, sources ...Source) (Summary, []Finding, error) {
 	return summary, findings, nil
 }
 
-// Add takes the next line. Times must not fall.
+// Add adds the next line. Its time must not be before that of the previous line.
 func (c *Checker) Add(l *Line) {
 	c.last = l
-	switch l.Kind { //nolint:exhaustive // the others are of messages
+	switch l.Kind { //nolint:exhaustive // the other kinds are about messages
 	case Started:
 		c.rouse(l)
 		c.running[l.Consumer] = true
@@ -96,7 +96,7 @@ func (c *Checker) Add(l *Line) {
 		return
 	}
 	m := c.message(l)
-	switch l.Kind { //nolint:exhaustive // the others are of consumers
+	switch l.Kind { //nolint:exhaustive // the other kinds are about consumers
 	case Published:
 		c.publish(m, l)
 	case Received:
@@ -243,7 +243,7 @@ func (c *Checker) Finish() (Summary, []Finding) {
 	return c.summary, c.findings
 }
 
-// lastAt is when the last line of a message was.
+// lastAt returns the time of a message's last line.
 func (m *message) lastAt() (at int64) {
 	for _, l := range append(m.failures, m.published, m.delivered) {
 		if l != nil {
@@ -253,7 +253,7 @@ func (m *message) lastAt() (at int64) {
 	return at
 }
 
-// find adds a finding, without the lines that are nil.
+// find adds a finding. It leaves out lines that are nil.
 func (c *Checker) find(fault Fault, m *message, text string, lines ...*Line) {
 	m.stuck = m.stuck || fault == Stuck
 	shown := slices.DeleteFunc(slices.Clone(lines), func(l *Line) bool { return l == nil })

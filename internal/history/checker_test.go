@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// texts checks the events, which have the times 1 s, 2 s and so on, and returns what is found.
+// texts checks events at 1 s, 2 s and so on, and returns the texts of the findings.
 func texts(rules history.Rules, t *testing.T, events ...history.Event) (found []string) {
 	t.Helper()
 	for i := range events {
@@ -89,7 +89,7 @@ func TestRefusedCallHasUnknownOutcome(t *testing.T) {
 		history.Event{Kind: history.Refused, Consumer: "a"}, nacked("a", 0), history.Event{Kind: history.Drained}))
 }
 
-// A message that the broker does not send to a consumer comes when another takes its place.
+// A message counts as stuck if the broker sends it only after another consumer has taken the place of the first.
 func TestMessageIsStuckThoughAnotherConsumerGetsIt(t *testing.T) {
 	events := []history.Event{{At: 0, Kind: history.Published, Message: "m"},
 		{At: 0, Kind: history.Delivered, Message: "m", Consumer: "a"},

@@ -2,8 +2,9 @@ package history
 
 import "slices"
 
-// A message that went through the retry topic has several copies at the broker: the original, and one for each retry,
-// or two where the connection was lost under a publication. Each copy has its own delay and its own count.
+// A message that went through the retry topic has several copies at the broker: the original, and one for each retry. A
+// retry has two copies if the connection was lost while it was published. Each copy has its own delay and its own
+// count.
 
 // isBeside reports whether two lines are about the same consumer and copy.
 func (l *Line) isBeside(other *Line) bool {
@@ -25,9 +26,9 @@ func (m *message) reconsume(l *Line) {
 	l.Retry = before.Retry
 }
 
-// checkCopy finds a copy that went on to the retry topic and comes again, a retry that is early, and a second copy of a
-// retry. A retry knows its own delay, so nothing excuses an early one. It reports whether the delivery is a double,
-// excused or not.
+// checkCopy finds a copy that comes again after it went on to the retry topic, a retry that is early, and a second copy
+// of a retry. A retry carries its own delay, so nothing excuses an early one. checkCopy reports whether the delivery is
+// a double, excused or not.
 func (c *Checker) checkCopy(m *message, l *Line) bool {
 	if l.Retry < 0 || m.retries == nil {
 		return false
@@ -55,8 +56,8 @@ func (c *Checker) checkCopy(m *message, l *Line) bool {
 	return true
 }
 
-// due returns the line that asked for a retry, and when this is due at the earliest. A retry's delay begins with its
-// publish time, of which the broker keeps milliseconds.
+// due returns the line that asked for a retry, and the earliest time at which the retry may come. A retry's delay
+// begins with its publish time, which the broker keeps in milliseconds.
 func (m *message) due(retry int) (asked *Line, at int64) {
 	for _, l := range m.retries[retry] {
 		if due := l.At - l.At%1000 + l.Delay; asked == nil || due < at {

@@ -1,6 +1,6 @@
-// Package history checks what a client did with messages. A history is JSON lines that any client writes, in any
-// language; docs/history.md describes the format. A Reader parses files and merges them by time, and a Checker finds
-// messages that were lost, early or doubled. Both stream: they keep the last lines of each message, not the files.
+// Package history checks what a client did with messages. A history is JSON lines that a client in any language writes;
+// docs/history.md describes the format. A Reader parses files and merges them by time, and a Checker finds messages
+// that were lost, early or doubled. Neither keeps whole files in memory, only the last lines of each message.
 package history
 
 import (
@@ -39,7 +39,7 @@ const Drained Kind = "drained"
 
 // Event is one line of a history.
 type Event struct {
-	At        int64 // microseconds by the clock of all files
+	At        int64 // microseconds, by one clock for all files
 	Kind      Kind
 	Message   string
 	Consumer  string
@@ -52,7 +52,7 @@ type Event struct {
 	Note      string // for people
 }
 
-// presence says whether a kind of event has a field.
+// presence says whether a kind of event has a field, or may have it.
 type presence int
 
 const (
@@ -61,10 +61,10 @@ const (
 	required
 )
 
-// shape says which fields a kind of event has beside at, event and note.
+// shape says which fields a kind of event has, apart from at, event and note.
 type shape struct{ message, consumer, key, delay, count, retry, copied, confirmed presence }
 
-// kinds are in the order of docs/history.md.
+// kinds are all kinds, in the order of docs/history.md.
 var kinds = []Kind{Published, Received, Delivered, Nacked, Snoozed, Reconsumed, Acking, Acked, Refused, DeadLettered,
 	Started, Disconnected, Killed,
 	Closed, Drained}
@@ -138,7 +138,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(l)
 }
 
-// String is the event as a line of a history.
+// String returns the event as a line of a history.
 func (e Event) String() string {
 	text, err := e.MarshalJSON()
 	if err != nil {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// forgets reports whether a consumer that failed on a message was gone when that was delivered. A lost connection is no
-// reason for the consumer itself to forget it.
+// forgets reports whether the consumer that failed on a message went away before the delivery l, so that the failure
+// may be forgotten. A lost connection is no reason for the consumer itself to forget its failure.
 func (c *Checker) forgets(failure, l *Line) bool {
 	return slices.ContainsFunc(c.ends(failure.Consumer, failure.At, l.At), func(end *Line) bool {
 		return end.Kind != Disconnected || failure.Consumer != l.Consumer
 	})
 }
 
-// isCounted reports whether a delivery's count has a failure.
+// isCounted reports whether a delivery's count includes a failure.
 func (m *message) isCounted(failure, l *Line) bool {
 	before := m.deliveryOf(failure)
 	return before != nil && before.Count >= 0 && l.Count > before.Count
@@ -27,8 +27,8 @@ func (m *message) deliveryOf(failure *Line) *Line {
 	return nil
 }
 
-// mayRestart reports whether a count that nothing keeps may begin again: another consumer has the message, or may have
-// had it.
+// mayRestart reports whether a count that does not outlive its consumer may begin again: another consumer has the
+// message, or may have had it.
 func (c *Checker) mayRestart(before, l *Line) bool {
 	if before.Consumer != l.Consumer {
 		return true
@@ -37,8 +37,8 @@ func (c *Checker) mayRestart(before, l *Line) bool {
 		func(end *Line) bool { return end.Kind != Disconnected || len(c.running) > 1 })
 }
 
-// mayBeSettled reports whether a message was perhaps acknowledged by a process that was killed, or perhaps never
-// published.
+// mayBeSettled reports whether a process that was killed may have acknowledged a message, or whether the message may
+// never have been published.
 func (c *Checker) mayBeSettled(m *message) bool {
 	switch {
 	case m.delivered == nil:
@@ -51,12 +51,12 @@ func (c *Checker) mayBeSettled(m *message) bool {
 	}
 }
 
-// fault reports whether a consumer lost its connection or was killed in a time.
+// fault reports whether a consumer lost its connection or was killed between two times.
 func (c *Checker) fault(consumer string, from, until int64) bool {
 	return slices.ContainsFunc(c.ends(consumer, from, until), func(l *Line) bool { return l.Kind != Closed })
 }
 
-// gone reports whether a consumer lost its connection, was killed or closed in a time.
+// gone reports whether a consumer lost its connection, was killed or was closed between two times.
 func (c *Checker) gone(consumer string, from, until int64) bool {
 	return len(c.ends(consumer, from, until)) > 0
 }
@@ -71,7 +71,7 @@ func (c *Checker) ends(consumer string, from, until int64) (found []*Line) {
 	return found
 }
 
-// anyFault reports whether any consumer was gone between two lines, and a window around them.
+// anyFault reports whether any consumer was gone between two lines, or within a window before or after.
 func (c *Checker) anyFault(from, until *Line) bool {
 	begin := until.At
 	if from != nil {

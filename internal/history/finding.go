@@ -11,15 +11,15 @@ type Fault string
 // What a Checker finds.
 const (
 	Lost       Fault = "lost"         // neither acknowledged nor a dead letter, and the broker has nothing left
-	Stuck      Fault = "stuck"        // was due for Rules.Patience, and did not come
+	Stuck      Fault = "stuck"        // due for longer than Rules.Patience without a delivery
 	Early      Fault = "early"        // delivered before its delay was over
 	Duplicated Fault = "duplicated"   // delivered after it was acknowledged or a dead letter
 	Disorder   Fault = "out of order" // first delivered after a later message of its key
 	Miscounted Fault = "miscounted"   // the redelivery count does not fit the failures
-	Letters    Fault = "letters"      // two dead letters, or one of an acknowledged message
+	Letters    Fault = "letters"      // two dead letters of a message, or one of an acknowledged message
 )
 
-// Faults are in the order of docs/history.md.
+// Faults are all faults, in the order of docs/history.md.
 var Faults = []Fault{Lost, Stuck, Early, Duplicated, Disorder, Miscounted, Letters}
 
 // Finding is a broken promise with the fewest lines that show it.
@@ -57,30 +57,30 @@ type Summary struct {
 	Settled    int `json:"settled"`  // messages that are acknowledged or dead letters
 	Letters    int `json:"letters"`
 	Doubles    int `json:"doubles"` // deliveries of settled messages, excused ones too
-	// failures that the next count does not have, since their consumer was gone
+	// failures that the next count does not include because their consumer was gone
 	Forgotten int `json:"forgotten"`
-	// messages that are not settled, and not lost as far as the history goes
+	// messages that are neither settled nor, as far as the history shows, lost
 	Unfinished int `json:"unfinished"`
 	Faults     int `json:"faults"` // lost connections and killed consumers
-	// wait for a message that was due, or from the last fault if that was later
+	// longest wait for a message, from its due time or, if that was later, from the last fault
 	Longest time.Duration `json:"-"`
 }
 
 // Rules are the promises of the client that a Checker may rely on.
 type Rules struct {
-	// Window is how long before a lost connection or a kill an acknowledgement may be lost, and a copy may be on its
-	// way to another consumer. A link may be dead for some keep-alive intervals before the client notices. 0 is
-	// DefaultWindow.
+	// Window is the time before a lost connection or a kill in which an acknowledgement may be lost, or a copy may be
+	// on its way to another consumer. A link may be dead for some keep-alive intervals before the client notices. 0
+	// means DefaultWindow.
 	Window time.Duration
 
-	// Patience is how long a message that is due may wait for a consumer. 0 is DefaultPatience.
+	// Patience is how long a due message may wait for a consumer. 0 means DefaultPatience.
 	Patience time.Duration
 
 	// Durable says that counts and delays outlive a consumer, as with redelivery.WithAttemptLog. Without it, they may
 	// start again after a fault.
 	Durable bool
 
-	// Serial says that a message of a key is handled after all that were published before it.
+	// Serial says that a message is handled after all earlier messages of its key.
 	Serial bool
 
 	// MaxDeliveries is how often a message may be delivered; 0 for no limit.

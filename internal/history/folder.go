@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// Create makes a file of a history in a folder, for one process. It stays open.
+// Create creates the file of one process in the folder of a history. The file stays open.
 func Create(dir, name string) (*Writer, error) {
 	file, err := os.Create(filepath.Join(dir, name+".jsonl"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// The highest numbers: JSON numbers are exact up to maxTime in all languages.
+// The highest numbers. JSON numbers are exact up to maxTime in all languages.
 const (
 	maxTime  = 1<<53 - 1
 	maxCount = 1<<31 - 1
@@ -47,8 +47,8 @@ func Parse(text []byte) (Event, error) {
 	return e, nil
 }
 
-// object returns the fields of a JSON object. Unlike json.Unmarshal it tells upper from lower case, and refuses a field
-// given twice.
+// object returns the fields of a JSON object. Unlike json.Unmarshal it distinguishes upper and lower case, and refuses
+// a field that is given twice.
 func object(text []byte) (map[string]json.RawMessage, error) {
 	bad := func(err error) error {
 		return fmt.Errorf("line is %s, want one JSON object: %w", quote(string(text)), err)
@@ -101,7 +101,7 @@ func (p *parser) fail(format string, args ...any) {
 	}
 }
 
-// take decodes a field into value. It leaves fields that the event does not have, for Parse to report.
+// take decodes a field into value. It does not take fields that the event must not have, so that Parse reports them.
 func (p *parser) take(name string, has presence, value any, want string) bool {
 	raw, given := p.fields[name]
 	switch {
@@ -130,7 +130,7 @@ func (p *parser) number(name string, has presence, highest int64) (n int64) {
 	return n
 }
 
-// count is -1 if the field is not given.
+// count takes a count, which is -1 if the field is not given.
 func (p *parser) count(name string, has presence) int {
 	if _, given := p.fields[name]; !given || has == absent {
 		return -1
@@ -169,7 +169,7 @@ func oneOf(kinds []Kind) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// String names the fields that there may be.
+// String lists the fields that an event may have.
 func (s shape) String() string {
 	names := []string{"only at", "event"}
 	for _, field := range []struct {

@@ -86,7 +86,7 @@ func TestFilesAreMergedByTime(t *testing.T) {
 	}
 }
 
-// FuzzParse has each line that parses mean the same after it was written again.
+// FuzzParse checks that each line that parses means the same after it is written and parsed again.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{`{"at":1,"event":"published","message":"m","key":"k"}`,
 		`{"at":1,"event":"disconnected"}`,

@@ -84,7 +84,7 @@ func TestPlantedFaultIsFound(t *testing.T) {
 				require.Equal(t, message, f.Message)
 				require.NotEmpty(t, f.Lines)
 				require.LessOrEqual(t, len(f.Lines), 4)
-				for _, l := range f.Lines { // what it shows concerns the message, or what it is compared with
+				for _, l := range f.Lines { // each line is about the message, or one that it is compared with
 					assert.True(t, l.Message == message || l.Kind == history.Drained || p.fault == history.Disorder ||
 						l == f.Lines[len(f.Lines)-1], l.Event)
 				}
@@ -109,7 +109,7 @@ func pick(t *rapid.T, events []history.Event, fits func(i int) bool) int {
 	return rapid.SampledFrom(all).Draw(t, "place")
 }
 
-// first returns the index of the first event from i on that is of the message and one of the kinds, or -1.
+// first returns the index of the message's first event from i on that is of one of the kinds, or -1.
 func first(events []history.Event, i int, message string, kinds ...history.Kind) int {
 	for ; i < len(events); i++ {
 		if events[i].Message == message && (len(kinds) == 0 || slices.Contains(kinds, events[i].Kind)) {
@@ -136,7 +136,8 @@ func plantUndelivered(t *rapid.T, events []history.Event, _ int64) ([]history.Ev
 		slices.DeleteFunc(slices.Clone(events[i+1:]), func(e history.Event) bool { return e.Message == m })), m
 }
 
-// again is the delivery that a failure leads to, if it is the next event of its message, and at the same consumer.
+// again returns the index of the delivery after a failure, if that is the message's next event and at the same
+// consumer.
 func again(events []history.Event, i int) int {
 	e := events[i]
 	if e.Kind != history.Nacked && e.Kind != history.Snoozed {
@@ -155,7 +156,7 @@ func plantEarly(t *rapid.T, events []history.Event, _ int64) ([]history.Event, s
 	return events, events[i].Message
 }
 
-// plantEarlyRetry has a retry come early, whatever faults are near and whoever gets it.
+// plantEarlyRetry makes a retry come early, whatever faults are near and whichever consumer gets it.
 func plantEarlyRetry(t *rapid.T, events []history.Event, _ int64) ([]history.Event, string) {
 	next := func(i int) int { return first(events, i+1, events[i].Message, history.Delivered) }
 	i := pick(t, events, func(i int) bool { return events[i].Kind == history.Reconsumed && next(i) >= 0 })
@@ -164,7 +165,7 @@ func plantEarlyRetry(t *rapid.T, events []history.Event, _ int64) ([]history.Eve
 	return events, events[i].Message
 }
 
-// plantTwin has a retry come a second time, as another copy.
+// plantTwin makes a retry come a second time, as another copy.
 func plantTwin(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Event, string) {
 	i := pick(t, events, func(i int) bool {
 		return events[i].At > calmFrom && events[i].Kind == history.Nacked && again(events, i) >= 0
@@ -198,7 +199,7 @@ func plantDouble(confirmed bool) planting {
 		e := events[i]
 		events[i].Confirmed = confirmed
 		at := e.At + rapid.Int64Range(1, window).Draw(t, "after")
-		for j := range events { // the broker still has it, then
+		for j := range events { // then the broker still has the message
 			if events[j].Kind == history.Drained {
 				events[j].At += 2 * window
 			}
@@ -211,7 +212,7 @@ func plantDouble(confirmed bool) planting {
 	}
 }
 
-// plantDisorder swaps two messages of a key where they are published.
+// plantDisorder swaps the published events of two messages of a key.
 func plantDisorder(t *rapid.T, events []history.Event, _ int64) ([]history.Event, string) {
 	next := func(i int) int {
 		for j := i + 1; j < len(events) && events[j].Kind == history.Published; j++ {
@@ -251,7 +252,7 @@ func plantLetter(of history.Kind) planting {
 	}
 }
 
-// plantStuck has a message of the calm come later than anyone should wait, and all that follows too.
+// plantStuck makes a message of the calm, and all later events, come after more than Patience.
 func plantStuck(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Event, string) {
 	i := pick(t, events, func(i int) bool {
 		return events[i].At > calmFrom && again(events, i) >= 0 &&

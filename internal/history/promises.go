@@ -14,7 +14,7 @@ func (c *Checker) checkStuck(m *message, l *Line) {
 	}
 }
 
-// wait is how long a message is due and could have come.
+// wait returns how long a message has been due while it could come.
 func (c *Checker) wait(m *message, now int64) time.Duration {
 	if !m.waits || m.done {
 		return 0
@@ -22,7 +22,7 @@ func (c *Checker) wait(m *message, now int64) time.Duration {
 	return micros(now - max(m.came, c.wake))
 }
 
-// origin is the line that says since when a message waits.
+// origin returns the line since which a message waits.
 func (m *message) origin() *Line {
 	if len(m.failures) > 0 {
 		return m.failures[len(m.failures)-1]
@@ -62,15 +62,16 @@ func (c *Checker) checkSerial(m *message, l *Line) {
 	m.key.handled, m.key.by = m, cmp.Or(m.deliveryOf(l), l)
 }
 
-// mayPass reports whether a consumer that was delivered a later message could have known of this one: it had received
-// it, or the history does not say what consumers received.
+// mayPass reports whether the consumer that got a later message before m could have handled m first: it had received m,
+// or the history does not say what consumers received.
 func (c *Checker) mayPass(m *message, later *Line) bool {
 	return !c.receives || slices.ContainsFunc(m.received,
 		func(r *Line) bool { return r.Consumer == later.Consumer && r.At <= later.At })
 }
 
-// onTheWay is how long an acknowledgement may take to the broker, which meanwhile may send the message to another
-// consumer, beside one of its batch that was asked for. Clients send acknowledgements together, every 0.1 s.
+// onTheWay is how long an acknowledgement may take to reach the broker: clients send acknowledgements together, every
+// 0.1 s. Meanwhile the broker may send the message to another consumer, together with a message of the same batch that
+// was requested.
 const onTheWay = time.Second
 
 // checkDouble finds a delivery after the line that settled the message, or that moved it to the retry topic.
@@ -89,7 +90,7 @@ func (c *Checker) checkDouble(m *message, s, l *Line) {
 	}
 	how := map[bool]string{true: "it was acknowledged, and the broker confirmed that",
 		false: "it was acknowledged, and no connection was lost"}[s.Confirmed]
-	switch s.Kind { //nolint:exhaustive // the others do not settle
+	switch s.Kind { //nolint:exhaustive // the other kinds do not settle
 	case DeadLettered:
 		how = "it was a dead letter"
 	case Reconsumed:
@@ -116,14 +117,14 @@ func (c *Checker) findEarly(m *message, due int64, asked, l *Line) {
 	c.find(Early, m, fmt.Sprintf("came %v before it was due", round(micros(due-l.At))), asked, l)
 }
 
-// checkCount compares the count with that of the delivery that failed.
+// checkCount compares the count with that of the previous delivery and its failure.
 func (c *Checker) checkCount(m *message, l *Line) {
 	if limit := c.rules.MaxDeliveries; limit > 0 && l.Count >= limit {
 		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at most %d, for %d deliveries", l.Count,
 			limit-1, limit), l)
 		return
 	}
-	if l.Count < 0 || m.unsure || len(m.counts) == 0 { // a client forgets the count of what it settled
+	if l.Count < 0 || m.unsure || len(m.counts) == 0 { // a client forgets the count of a settled message
 		return
 	}
 	before := m.delivered
@@ -137,7 +138,7 @@ func (c *Checker) checkCount(m *message, l *Line) {
 		}
 	}
 	switch {
-	case failure != nil && failure.Kind == Reconsumed: // another message at the broker
+	case failure != nil && failure.Kind == Reconsumed: // the retry is another message for the broker
 		return
 	case failure != nil && failure.Kind == Nacked && !c.forgets(failure, l):
 		low++

@@ -14,29 +14,29 @@ type Source struct {
 	io.Reader
 }
 
-// Line is an event with the place where it stands.
+// Line is an event with its place in a file.
 type Line struct {
 	File   string
 	Number int // from 1
 	Event
 }
 
-// Place is FILE:NUMBER.
+// Place returns FILE:NUMBER.
 func (l *Line) Place() string { return fmt.Sprintf("%s:%d", l.File, l.Number) }
 
 // Reader merges files by the time of their lines. Lines of the same time come in the order of the files.
 type Reader struct{ files []*file }
 
-// file reads the lines of a source, whose next one waits in next.
+// file reads the lines of a source, one ahead: the next line is in next.
 type file struct {
 	name   string
 	lines  *bufio.Reader
 	number int
-	at     int64 // of the line before
+	at     int64 // of the previous line
 	next   *Line // nil at the end
 }
 
-// maxLine is how long a line may be.
+// maxLine is how many bytes a line may have.
 const maxLine = 1 << 20
 
 // NewReader reads the first line of each source.
@@ -67,7 +67,7 @@ func (r *Reader) Next() (*Line, error) {
 	return line, first.advance()
 }
 
-// advance parses the next line that is not empty. It drops a last line that a killed process did not finish.
+// advance parses the next line that is not empty. It drops a last line without its end, which a killed process leaves.
 func (f *file) advance() error {
 	f.next = nil
 	for {

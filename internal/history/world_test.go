@@ -15,7 +15,7 @@ const (
 	second = 1000 * ms
 )
 
-// window is the tests' Rules.Window: their histories end with a calm of several.
+// window is Rules.Window in the tests. Their histories end with a calm that is several windows long.
 const window = 2 * second
 
 // world makes the history of clients that keep all promises: consumers fail, lose connections and are killed, and
@@ -50,7 +50,7 @@ func (w *world) add(e history.Event) {
 	w.events = append(w.events, e)
 }
 
-// life publishes messages of a key, and takes each to its end before the next.
+// life publishes messages of a key, and handles each to its end before the next one.
 func (w *world) life(calm bool) {
 	key := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(w.t, "key")
 	var names []string
@@ -111,7 +111,7 @@ func (w *world) handle(name string, calm bool) {
 	w.end(name, on, calm)
 }
 
-// trouble ends a consumer, or its connection, and returns another one.
+// trouble ends a consumer or its connection, and returns the consumer that takes over.
 func (w *world) trouble(on string, kinds ...history.Kind) string {
 	i := slices.Index(w.names, on)
 	kind := rapid.SampledFrom(kinds).Draw(w.t, "end")
@@ -123,7 +123,7 @@ func (w *world) trouble(on string, kinds ...history.Kind) string {
 	return w.names[len(w.names)-1]
 }
 
-// end settles a message in one of the ways, with a double that a lost connection excuses now and then.
+// end settles a message in one of the possible ways, sometimes with a double that a lost connection excuses.
 func (w *world) end(name, on string, calm bool) {
 	way := rapid.IntRange(0, 4).Draw(w.t, "end")
 	w.add(history.Event{Kind: history.Acking, Message: name, Consumer: on})
@@ -137,7 +137,7 @@ func (w *world) end(name, on string, calm bool) {
 		other := w.trouble(on, history.Disconnected, history.Killed)
 		w.add(history.Event{Kind: history.Delivered, Message: name, Consumer: other, Count: 1})
 		w.add(history.Event{Kind: history.Acked, Message: name, Consumer: other, Confirmed: true})
-	case way == 2 && !calm: // killed before it noted that Ack had returned
+	case way == 2 && !calm: // the process is killed before it notes that Ack has returned
 		w.add(history.Event{Kind: history.Killed, Consumer: on})
 		w.names = slices.DeleteFunc(w.names, func(n string) bool { return n == on })
 		w.start()
@@ -147,7 +147,7 @@ func (w *world) end(name, on string, calm bool) {
 	}
 }
 
-// cleanHistory has troubled lives, a pause longer than the window, calm lives, and the end.
+// cleanHistory returns a history with troubled lives, a pause longer than the window, calm lives, and the end.
 func cleanHistory(t *rapid.T) (events []history.Event, calmFrom int64) {
 	w := newWorld(t)
 	for range rapid.IntRange(1, 6).Draw(t, "troubled lives") {
@@ -162,7 +162,7 @@ func cleanHistory(t *rapid.T) (events []history.Event, calmFrom int64) {
 	return w.events, calmFrom
 }
 
-// sorted sorts events by time, and keeps the order of those of one time.
+// sorted sorts events by time. Events of the same time keep their order.
 func sorted(events []history.Event) []history.Event {
 	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
 	return events

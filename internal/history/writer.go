@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Writer writes a history. It gives each event its time, so that times never fall in a file. It may be used by many
-// goroutines.
+// Writer writes a history. It gives each event its time, so that times in a file never decrease. It is safe for
+// concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	to   io.Writer
@@ -19,8 +19,8 @@ type Writer struct {
 // its last line unfinished.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
-// Write writes an event, which happens now, and returns it with its time. Call it before Nack and before an
-// acknowledgement, and after Receive.
+// Write writes an event that happens now, and returns it with its time. Call it before a nack or an acknowledgement,
+// and after Receive.
 func (w *Writer) Write(e Event) Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package leaktest looks for goroutines that the tests of a package left, other than those that pulsar-client-go
-// leaves.
+// Package leaktest looks for goroutines that tests leave behind, except those that pulsar-client-go leaves.
 package leaktest
 
 import (
@@ -12,31 +11,32 @@ import (
 
 const client = "github.com/apache/pulsar-client-go/pulsar"
 
-// Unsubscribed are the functions of the goroutines that a consumer leaves after Unsubscribe, whose Close does nothing.
+// Unsubscribed are the functions of the goroutines that a consumer leaves after Unsubscribe: its Close then does
+// nothing.
 var Unsubscribed = []string{".(*partitionConsumer).runEventsLoop", ".(*partitionConsumer).dispatcher",
 	".newAckGroupingTracker.func1"}
 
 // Main runs the tests, and ends the process.
 func Main(m *testing.M) { goleak.VerifyTestMain(logtest.Quiet{M: m}, ignored(nil)...) }
 
-// Check is for one test: it fails t if t leaves goroutines that began after this call, other than those of functions
-// also. Call it before anything of t begins.
+// Check fails t if it leaves goroutines that began after this call, except those of the functions also. Call it at the
+// beginning of t.
 func Check(t testing.TB, also []string) {
 	options := append(ignored(also), goleak.IgnoreCurrent())
 	t.Cleanup(func() { goleak.VerifyNone(t, options...) })
 }
 
-// ignored are the goroutines that pulsar-client-go leaves, and those of functions also.
+// ignored returns options that ignore the goroutines of pulsar-client-go, and those of the functions also.
 func ignored(also []string) (options []goleak.Option) {
 	for _, function := range append([]string{
-		// Producers look for messages that timed out until the next time-out after they were closed.
+		// Closed producers still wait for the next timeout of a message.
 		".(*partitionProducer).failTimeoutMessages",
-		// Those of a terminated topic stay for good.
+		// Producers of a terminated topic stay for good.
 		".(*partitionProducer).reconnectToBroker",
 		".(*partitionProducer).runEventsLoop.func1",
 		// Consumers wait for a minute after each chunk.
 		".(*chunkedMsgCtxMap).discardChunkIfExpire",
-		// A connection that is requested while the client is closed is made, and never closed.
+		// A connection that is requested while the client closes is opened, and never closed.
 		"/internal.(*connection).run",
 		"/internal.(*connection).runPingCheck",
 		"/internal.(*connectionReader).readFromConnection",

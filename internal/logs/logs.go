@@ -1,4 +1,4 @@
-// Package logs lets an application's logger write for a library.
+// Package logs makes an application's logger safe for a library to use.
 package logs
 
 import (
@@ -7,8 +7,9 @@ import (
 	"log/slog"
 )
 
-// Safe returns a logger that writes to the handler of logger and does not panic if that does: much is logged by
-// goroutines that no caller else could recover in. It may be used concurrently if the handler may, as slog wants it.
+// Safe returns a logger that writes to the handler of logger, and does not panic if the handler does: the library logs
+// in goroutines of its own, in which no caller could recover. It is safe for concurrent use if the handler is, as slog
+// requires.
 func Safe(logger *slog.Logger) *slog.Logger {
 	if _, ok := logger.Handler().(safe); ok {
 		return logger

@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logs"
 )
 
-// broken is a handler that panics wherever it can.
+// broken is a handler whose methods all panic.
 type broken struct{}
 
 func (broken) Enabled(context.Context, slog.Level) bool  { panic("enabled") }
@@ -19,7 +19,7 @@ func (broken) Handle(context.Context, slog.Record) error { panic("handle") }
 func (broken) WithAttrs([]slog.Attr) slog.Handler        { panic("attrs") }
 func (broken) WithGroup(string) slog.Handler             { panic("group") }
 
-// careless is one that says it is enabled.
+// careless is a broken handler whose Enabled returns true.
 type careless struct{ broken }
 
 func (careless) Enabled(context.Context, slog.Level) bool { return true }

@@ -12,18 +12,18 @@ import (
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 )
 
-// Logger returns a logger of warnings and errors that writes to the output of t, which go test prints if t fails. Lines
-// that are logged after t has ended are dropped.
+// Logger returns a logger of warnings and errors that writes to the output of t, which go test prints if t fails. It
+// drops lines that are logged after t has ended.
 func Logger(t testing.TB) *slog.Logger {
 	out := &output{to: t.Output()}
 	t.Cleanup(out.end)
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// Client returns Logger as pulsar-client-go wants it.
+// Client returns Logger(t) as a logger of pulsar-client-go.
 func Client(t testing.TB) plog.Logger { return plog.NewLoggerWithSlog(Logger(t)) }
 
-// output is where a test writes until it ends. A write to t.Output panics afterwards.
+// output is the output of a test until the test ends. Afterwards, a write to t.Output would panic.
 type output struct {
 	mu sync.Mutex
 	to io.Writer
@@ -41,15 +41,15 @@ func (o *output) end() {
 	o.to = io.Discard
 }
 
-// Quiet runs the tests of a package, for TestMain. The warnings and errors of the default logger, which has no test,
-// are printed only if a test fails, and then only the last 20.
+// Quiet runs the tests of a package, for TestMain. Of the warnings and errors of the default logger, which belong to no
+// test, it prints the last 20 if a test fails, and else none.
 type Quiet struct{ *testing.M }
 
 // Run runs the tests and returns the exit code.
 func (q Quiet) Run() int {
 	last := &tail{}
 	slog.SetDefault(slog.New(slog.NewTextHandler(last, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	log.SetOutput(os.Stderr) // it went to the default logger: log.Fatal of an example must be seen
+	log.SetOutput(os.Stderr) // SetDefault redirects package log, but log.Fatal of an example must be seen
 	code := q.M.Run()
 	if code != 0 {
 		last.print()

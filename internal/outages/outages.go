@@ -1,5 +1,5 @@
-// Package outages says when failures are an outage, and how an outage is probed. A Worker goes by it, and so does the
-// simulation of one.
+// Package outages decides when failures are an outage, and how an outage is probed. A Worker and the simulation of a
+// Worker use it.
 package outages
 
 import (
@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// FreeProbes is how often a message may fail as a probe before its failures count as attempts, so that messages
-	// that always fail make room.
+	// FreeProbes is how often a message may fail as a probe before its failures count as attempts. These then make
+	// messages that always fail dead letters, so that others can be tried.
 	FreeProbes = 2
-	// Most is how many messages an outage looks at, and keeps where they cannot be given back.
+	// Most is how many messages an outage looks at, or keeps if they cannot be given back to the broker.
 	Most = 1000
-	// ShortPause is the longest pause for which messages are not given back, which takes some calls of the broker.
+	// ShortPause is the longest pause in which messages are not given back: that would take some calls of the broker.
 	ShortPause = time.Second
 
-	firstHarder = 2  // harder in an outage that does not follow another
-	mostHarder  = 20 // doublings
+	firstHarder = 2  // row.harder in an outage that does not soon follow another one
+	mostHarder  = 20 // limit of row.harder
 )
 
 // State says whether there is an outage.
@@ -42,26 +42,26 @@ type Result uint8
 const (
 	Succeeded Result = iota
 	Failed
-	Unclear // it says nothing about an outage: a permanent error, a snooze
+	Unclear // a permanent error or a snooze, which says nothing about an outage
 )
 
 // Attempt is one call of a handler with the message K.
 type Attempt[K comparable] struct {
 	Message K
 	Result  Result
-	Before  bool          // the message failed before, so that a failure says more about the message
+	Before  bool          // the message failed before, so that a failure may be its own fault
 	Probe   bool          // the message was tried in an outage
 	Asked   time.Duration // how long the failed message wants to wait; the next pause is at least as long
 }
 
-// Outage is closed, open or probing. It holds no clock and starts nothing: the caller reports how calls ended, waits
-// for the pauses, and says when it tries a message. It is not safe for concurrent use.
+// Outage is closed, open or probing. It has no clock and starts nothing: the caller reports how calls ended, waits for
+// the pauses, and calls Try when it tries a message. It is not safe for concurrent use.
 type Outage[K comparable] struct {
 	state  State
 	row    row
 	tries  uint32        // probes that failed
-	failed map[K]int     // how often each message that failed in this outage did so as a probe
-	asked  time.Duration // by the last failure
+	failed map[K]int     // for each message that failed in this outage, how often it failed as a probe
+	asked  time.Duration // the wait that the last failure asked for
 	pause  time.Duration // before this try or the next one; 0 while it is not known
 }
 
@@ -95,10 +95,10 @@ func (o *Outage[K]) Report(a Attempt[K]) {
 	case a.Probe && a.Result == Failed:
 		o.failed[a.Message]++
 		o.open(o.tries+1, a.Asked)
-	case a.Probe: // others come first
+	case a.Probe: // a counted failure: other messages are tried first from now on
 		o.failed[a.Message]++
 		o.open(o.tries, o.asked)
-	case a.Result == Failed: // its call began before the outage
+	case a.Result == Failed: // a call that began before the outage
 		o.failed[a.Message] += 0
 	}
 }
@@ -107,7 +107,7 @@ func (o *Outage[K]) open(tries uint32, asked time.Duration) {
 	o.state, o.tries, o.asked, o.pause = Open, tries, asked, 0
 }
 
-// TakesLong notes that a probe has not returned for long, so that another message is tried beside it.
+// TakesLong notes that a probe has not returned for a long time, so that another message is tried at the same time.
 func (o *Outage[K]) TakesLong() {
 	if o.state != Closed {
 		o.open(o.tries+1, o.asked)
@@ -117,7 +117,7 @@ func (o *Outage[K]) TakesLong() {
 // Close ends an outage without a success.
 func (o *Outage[K]) Close() { o.state = Closed }
 
-// Keeps reports whether a message that has just failed is to be tried again without counting an attempt.
+// Keeps reports whether a message that has just failed is kept to be tried again, without counting an attempt.
 func (o *Outage[K]) Keeps(message K) bool {
 	return o.state != Closed && o.failed[message] <= FreeProbes
 }
@@ -132,19 +132,20 @@ func (o *Outage[K]) Wait(policy time.Duration) time.Duration {
 	return o.pause
 }
 
-// Pause returns the pause that the next try waits for or, while a message is tried, waited for; 0 if it is not known
-// yet.
+// Pause returns the pause before the next try or, while a message is tried, the pause before this try; 0 if it is not
+// known yet.
 func (o *Outage[K]) Pause() time.Duration { return o.pause }
 
-// Try says that a message is tried now.
+// Try notes that a message is tried now.
 func (o *Outage[K]) Try() {
 	if o.state == Open {
 		o.state = Probing
 	}
 }
 
-// Looks returns how many messages that did not fail before are looked at to try the last of them: more each time, since
-// messages that always fail come in bunches, and more from the beginning in an outage soon after another.
+// Looks returns how many messages without a failure the caller looks at, to try the last one of them. It returns more
+// with each try, since messages that always fail come in bunches, and more from the beginning in an outage that soon
+// follows another one.
 func (o *Outage[K]) Looks() int {
 	return min(Most, 1<<min(2*uint(o.tries)+2*(o.row.harder-firstHarder), 10))
 }
@@ -159,9 +160,9 @@ func (o *Outage[K]) Probes(message K, before bool) int {
 	return n
 }
 
-// Next returns the place of the message to try next: the last one that did not fail before, since that distinguishes an
-// outage from messages that always fail, or else the first of those that were tried least. probes is Probes of a
-// message. Next returns -1 if there are no messages.
+// Next returns the place of the message to try next: the last one without a failure, since only such a message can
+// distinguish an outage from messages that always fail, or else the first of those that were tried least. probes
+// returns Probes of a message. Next returns -1 if there are no messages.
 func Next[T any](waiting []T, probes func(T) int) (place int) {
 	place, fewest := -1, 0
 	for i, t := range waiting {
@@ -172,19 +173,19 @@ func Next[T any](waiting []T, probes func(T) int) (place int) {
 	return place
 }
 
-// row counts failures in a row. A success says that the services that handlers need are there, however many others
+// row counts failures in a row. A success shows that the services that handlers need are up, however many messages
 // fail.
 type row struct {
 	window int  // messages without which there is no outage
 	need   int  // failures in a row that make an outage
 	seen   int  // messages since the last outage
-	failed int  // in a row
-	passed int  // likewise
+	failed int  // failures in a row
+	passed int  // successes in a row
 	harder uint // how often need is doubled
 }
 
-// note adds a message, and reports whether an outage begins. The next outage needs four times as many failures, until
-// as many windows of messages have succeeded in a row: an outage that begins again soon may be chance.
+// note adds a message, and reports whether an outage begins. The next outage then needs four times as many failures:
+// one that follows so soon may be chance. That ends when as many windows of messages have succeeded in a row.
 func (r *row) note(failed bool) (begins bool) {
 	r.seen++
 	if !failed {

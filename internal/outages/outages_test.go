@@ -21,7 +21,7 @@ func probe(message string, result outages.Result) outages.Attempt[string] {
 	return outages.Attempt[string]{Message: message, Result: result, Probe: true}
 }
 
-// in returns an Outage of two failures in a row in a state.
+// in returns an Outage in a state. Two failures in a row open it.
 func in(state outages.State) *outage {
 	o := outages.New[string](2, 1)
 	if state != outages.Closed {
@@ -129,7 +129,7 @@ func TestOutageSoonAfterAnotherIsHarder(t *testing.T) {
 		return n
 	}
 	o := outages.New[string](20, 0.9)
-	require.Equal(t, 20, failures(&o)) // a whole window has to be seen
+	require.Equal(t, 20, failures(&o)) // an outage needs a whole window of messages
 	require.Equal(t, 1, o.Looks())
 	succeeds := attempt("x", outages.Succeeded)
 	o.Report(succeeds)
@@ -167,7 +167,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Whatever is reported: an outage begins with a failure and ends with a success, a probe that is not kept has failed
+// With random reports, an outage begins with a failure and ends with a success, a probe that is not kept has failed
 // three times, and probes are counted.
 func TestRandomAttempts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -6,22 +6,23 @@ import (
 	"github.com/hamba/avro/v2"
 )
 
-// Anybody may have published the payload and registered the schema. A few bytes can stand for any number of values
-// without bytes, a schema of a line for any depth.
+// Limits, since anybody may have published the payload and registered the schema. A few bytes can stand for any number
+// of values that have no bytes, and a schema of one line for any depth.
 const (
 	maxValues = 1 << 18
 	maxDepth  = 500
 	maxScale  = 1000 // of a decimal
 )
 
-// avroReader reads a value within limits, which avro.Unmarshal does not have. A union is the value alone.
+// avroReader reads a value within the limits, which avro.Unmarshal does not have. A value of a union is returned
+// without its type.
 type avroReader struct {
 	*avro.Reader
 	size   int // of the payload
 	values int
 }
 
-// decodeAvro returns a value as JSON, which has no NaN.
+// decodeAvro returns a value as JSON. NaN is an error, since JSON does not have it.
 func decodeAvro(definition string, payload []byte) (json.RawMessage, error) {
 	schema, err := avro.Parse(definition)
 	if err != nil {
@@ -89,7 +90,7 @@ func (r *avroReader) value(schema avro.Schema, depth int) any {
 	return value
 }
 
-// blocks are those of an array or a map; the last is empty.
+// blocks reads the blocks of an array or a map, of which the last one is empty.
 func (r *avroReader) blocks(each func()) {
 	for {
 		n, _ := r.ReadBlockHeader()

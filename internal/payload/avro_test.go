@@ -27,7 +27,7 @@ func TestAvro(t *testing.T) {
 	require.Error(t, err)
 }
 
-// No payload and no schema takes much memory, or ends the process.
+// No payload and no schema takes much memory or ends the process.
 func TestHostileAvro(t *testing.T) {
 	long := []byte{0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40}
 	for name, c := range map[string]struct {

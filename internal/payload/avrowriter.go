@@ -15,18 +15,18 @@ import (
 	"github.com/hamba/avro/v2"
 )
 
-// avroWriter writes a value of JSON, in which a union is the value alone.
+// avroWriter writes a value of JSON. A value of a union has no type there.
 type avroWriter struct {
 	*avro.Writer
-	isJSON bool // the schema is of JSON: fields may be missing, and logical types are as their writers have them
-	values *int // that were tried
+	isJSON bool // a JSON schema: fields may be missing, and logical types have any form
+	values *int // number of values tried
 }
 
 func newWriter() avroWriter {
 	return avroWriter{Writer: avro.NewWriter(io.Discard, 512), values: new(int)}
 }
 
-// value writes a value. at is the path of it.
+// value writes a value. at is its path.
 func (w avroWriter) value(schema avro.Schema, v any, at string, depth int) error {
 	if *w.values++; *w.values > maxValues || depth > maxDepth {
 		return errors.New("the schema has too many values, or is too deep")
@@ -88,7 +88,7 @@ func shown(v any) string {
 	case []any:
 		return "an array"
 	}
-	text, _ := json.Marshal(v) // it came from JSON
+	text, _ := json.Marshal(v) // cannot fail: v came from JSON
 	if len(text) > 100 {
 		return string(text[:100]) + " …"
 	}
@@ -144,7 +144,7 @@ func (w avroWriter) blocks(n int, each func(int) error) error {
 	return nil
 }
 
-// union writes the only type that a value fits.
+// union writes a value as the only type of the union that it fits.
 func (w avroWriter) union(s *avro.UnionSchema, v any, at string, depth int) error {
 	found := -1
 	var data []byte
@@ -170,7 +170,7 @@ func (w avroWriter) union(s *avro.UnionSchema, v any, at string, depth int) erro
 	return err
 }
 
-// fixed writes an array of bytes, as JSON has it.
+// fixed writes a fixed value, which is an array of bytes in JSON.
 func (w avroWriter) fixed(s *avro.FixedSchema, v any) bool {
 	all, ok := v.([]any)
 	if !ok || len(all) != s.Size() || s.Logical() != nil {
@@ -232,7 +232,7 @@ func (w avroWriter) primitive(s *avro.PrimitiveSchema, v any) bool {
 	return isNumber && err == nil
 }
 
-// logicalValue is a value as the reader returns it, or nil if there is no such one.
+// logicalValue converts a value from the form that avroReader returns, or returns nil if it does not have that form.
 func logicalValue(of avro.LogicalType, v any) any {
 	text, _ := v.(string)
 	switch of {

@@ -13,9 +13,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// Encode returns the payload for a text that was edited: the text of a value that Decode returned for the payload
-// before. It has the form of that payload: Avro by the schema, JSON, or any text. JSON has to match its schema if the
-// payload before does. An error names the field.
+// Encode returns the payload for an edited text. The text was that of the value that Decode returned for the previous
+// payload, before. The result has the form of that payload: Avro by the schema, JSON, or any text. JSON must match its
+// schema if the previous payload does. An error names the field.
 func Encode(s *admin.Schema, before []byte, text string) ([]byte, error) {
 	switch value, ok := Decode(s, before); {
 	case !ok:
@@ -28,7 +28,7 @@ func Encode(s *admin.Schema, before []byte, text string) ([]byte, error) {
 		return nil, fmt.Errorf("a payload of schema %s cannot be edited", s.Type)
 	default:
 		_, isJSON := value.(json.RawMessage)
-		isText := !isJSON || !strings.ContainsAny(string(before[:1]), "{[") // or a number, which is text too
+		isText := !isJSON || !strings.ContainsAny(string(before[:1]), "{[") // a number may be text, too
 		if isText && (s == nil || s.Type != "JSON") {
 			return []byte(text), nil
 		}
@@ -46,7 +46,7 @@ func encodeJSON(s *admin.Schema, before, text string) ([]byte, error) {
 		return out.Bytes(), nil
 	}
 	schema, err := avro.Parse(s.Data)
-	// A schema that cannot be read says nothing about fields, nor does one that the letter itself does not have.
+	// A schema that cannot be read says nothing about fields, nor does one that the previous payload does not match.
 	if err == nil && checkJSON(schema, before) == nil {
 		return out.Bytes(), checkJSON(schema, text)
 	}
@@ -80,9 +80,9 @@ func encodeAvro(definition, text string) ([]byte, error) {
 	return w.Buffer(), w.Error
 }
 
-// parse returns a value with its numbers as they are written.
+// parse returns a value, in which numbers stay as they are written.
 func parse(text string) (value any, err error) {
-	if !json.Valid([]byte(text)) { // a decoder leaves the text after the value
+	if !json.Valid([]byte(text)) { // a Decoder would ignore text after the value
 		return nil, errors.New("the text is not JSON")
 	}
 	d := json.NewDecoder(strings.NewReader(text))

@@ -66,7 +66,7 @@ func TestEncodeKeepsTheForm(t *testing.T) {
 		{form, `{"n":1}`, `{"n":2,"s":"x"}`, `{"n":2,"s":"x"}`},
 		{form, `{"n":1}`, `{"n":"2"}`, `!n is "2", want int`},
 		{form, `{"n":1}`, `{"m":1}`, "!n is missing"},
-		{form, `{"m":1}`, `{"m":2}`, `{"m":2}`}, // it never matched
+		{form, `{"m":1}`, `{"m":2}`, `{"m":2}`}, // the previous payload did not match either
 	} {
 		got, err := Encode(c.schema, []byte(c.before), c.text)
 		if want, fails := strings.CutPrefix(c.want, "!"); fails {
@@ -78,7 +78,7 @@ func TestEncodeKeepsTheForm(t *testing.T) {
 	}
 }
 
-// A schema of a line, which anybody may have registered, cannot take long.
+// A schema of one line, which anybody may have registered, cannot make encoding take long.
 func TestHostileSchemaEndsEncoding(t *testing.T) {
 	a := `{"type":"record","name":"a","fields":[{"name":"x","type":["null","a",{"type":"record","name":"b","fields":[
 		{"name":"x","type":["null","a","b"]}]}]}]}`

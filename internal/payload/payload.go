@@ -8,14 +8,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// Decode returns a payload as a value that JSON can have: of Avro by the schema, JSON as it is, other text as a string.
-// ok is false for bytes that are none of these. A nil schema is none.
+// Decode returns a payload as a value that JSON can represent: Avro by the schema, JSON as it is, other text as a
+// string. ok is false for bytes that are none of these. s is nil if there is no schema.
 func Decode(s *admin.Schema, data []byte) (value any, ok bool) {
 	switch {
 	case s != nil && s.Type == "AVRO":
 		value, err := decodeAvro(s.Data, data)
 		return value, err == nil
-	case !utf8.Valid(data): // of which json.Valid says nothing
+	case !utf8.Valid(data): // json.Valid accepts it
 		return nil, false
 	case json.Valid(data):
 		return json.RawMessage(data), true

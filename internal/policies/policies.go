@@ -1,4 +1,4 @@
-// Package policies checks and measures policies of package backoff, and those of an application.
+// Package policies checks and measures policies of package backoff and of applications.
 package policies
 
 import (
@@ -20,7 +20,7 @@ type jitter interface {
 // Validate returns an error for a policy with a wrong value, also within a jitter.
 func Validate(b backoff.RedeliveryBackoff) (err error) {
 	defer func() {
-		if v := recover(); v != nil { // a nil *Exponential, say
+		if v := recover(); v != nil { // for example at a nil *Exponential
 			err = fmt.Errorf("backoff: policy %T: Validate panics: %v", b, v)
 		}
 	}()

@@ -1,5 +1,6 @@
-// Package publishing carries a note along with the publishing of a retry or a dead letter: the caller's reason,
-// and the publisher's decision. Observers get both. It also knows upstream's producers, for all packages that publish.
+// Package publishing has what the packages that publish share: upstream's producers, properties of retries, and a Note
+// that goes along with a retry or a dead letter. A Note has the caller's reason and the publisher's decision, for
+// observers.
 package publishing
 
 import (
@@ -7,7 +8,7 @@ import (
 	"time"
 )
 
-// Why a message became a dead letter, as redelivery.Reason has it.
+// Why a message became a dead letter: the values of redelivery.Reason.
 const (
 	MaxDeliveries = "max_deliveries"
 	Permanent     = "permanent"
@@ -16,18 +17,18 @@ const (
 	TTL           = "ttl"
 )
 
-// Note is written by the goroutine that publishes, and read once that is over. Methods of a nil Note do nothing.
+// Note is written by the goroutine that publishes, and read after it has published. Methods of a nil Note do nothing.
 type Note struct {
-	Topic  string        // that was published to
+	Topic  string        // topic that the message was published to
 	Delay  time.Duration // of a retry
-	Dead   bool          // it was a dead letter
+	Dead   bool          // the message was a dead letter
 	Reason string        // of a dead letter
-	Why    error         // likewise
+	Why    error         // error of a dead letter
 }
 
 type noteKey struct{}
 
-// With returns a context with a Note for the publishing of one message. Its reason is that of Because, or Explicit.
+// With returns a context with a Note for one message. The Note's reason is that of Because, or Explicit.
 func With(ctx context.Context) (context.Context, *Note) {
 	n := &Note{Reason: Explicit}
 	if reason, ok := ctx.Value(reasonKey{}).(string); ok {
@@ -47,20 +48,20 @@ func Of(ctx context.Context) *Note {
 
 type reasonKey struct{}
 
-// Because returns a context for a dead letter with a reason that its caller knows.
+// Because returns a context for a dead letter with a reason.
 func Because(ctx context.Context, reason string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, reason)
 }
 
 type begunKey struct{}
 
-// WhenBegun returns a context for a publication: begun is called once the message has its place in the order of those
-// that are published.
+// WhenBegun returns a context for publishing a message. begun is called once the message has its place in the order of
+// published messages.
 func WhenBegun(ctx context.Context, begun func()) context.Context {
 	return context.WithValue(ctx, begunKey{}, begun)
 }
 
-// Begun calls begun.
+// Begun calls the function begun of WhenBegun.
 func Begun(ctx context.Context) {
 	if begun, ok := ctx.Value(begunKey{}).(func()); ok {
 		begun()

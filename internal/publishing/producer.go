@@ -9,19 +9,19 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Large is the payload beyond which a batch may have no room for a message.
+// Large is the number of bytes above which a message may not fit into a batch.
 const Large = 1 << 20
 
-// SealedChunk is how much of an encrypted payload is published in one chunk. Where upstream takes a message to fit
-// without chunks, it leaves no room for the bytes that encryption adds, and refuses it then; of chunks it does not ask.
-// It is less than the 5 MiB that brokers allow by default; where they allow less, a few hundred bytes below their limit
-// remain that are refused.
+// SealedChunk is how many bytes of an encrypted payload are published in one chunk. If upstream publishes a message
+// without chunks because it just fits, it leaves no room for the bytes that encryption adds, and then refuses the
+// message. It does not check the size of chunks. SealedChunk is less than the 5 MiB that brokers allow by default. If a
+// broker allows less, payloads up to a few hundred bytes below its limit are still refused.
 const SealedChunk = 4 << 20
 
-// InitialSubscription has the broker create a subscription at the beginning of the topic whenever a producer connects
-// and there is none. Nothing else comes before a producer that connects again by itself, and by that creates a topic
-// that was deleted meanwhile. Upstream sets this option for its own dead letters; others cannot. It reports false if
-// upstream has it no longer.
+// InitialSubscription makes the broker create a subscription, at the beginning of the topic, whenever a producer
+// connects and there is no such subscription. Only this helps if the topic is deleted: a producer that reconnects by
+// itself creates the topic again, and could publish to it before it has a subscription. Upstream sets this private
+// option for its own dead letters. InitialSubscription reports false if upstream does not have the option any more.
 func InitialSubscription(p *pulsar.ProducerOptions, name string) bool {
 	field := reflect.ValueOf(p).Elem().FieldByName("initialSubscriptionName")
 	if !field.IsValid() || field.Kind() != reflect.String {
@@ -31,8 +31,8 @@ func InitialSubscription(p *pulsar.ProducerOptions, name string) bool {
 	return true
 }
 
-// SendAsync is a producer's own, whose panic is an error: a producer whose topic is terminated or deleted closes
-// itself, under the send of another goroutine.
+// SendAsync calls the producer's SendAsync, and returns a panic as an error: a producer whose topic is terminated or
+// deleted closes itself, even while another goroutine sends.
 func SendAsync(ctx context.Context, p pulsar.Producer, msg *pulsar.ProducerMessage,
 	answer func(pulsar.MessageID, error)) {
 	defer func() {

@@ -18,15 +18,15 @@ import (
 // Properties of retries. They are believed only of a message for which IsFrom reports that it came from the consumer's
 // own retry topic.
 const (
-	// of a retry that a nack was moved to: RECONSUMETIMES, a colon, and the redelivery count of the message
+	// on a retry for a nacked message: RECONSUMETIMES, a colon, and the redelivery count of the message
 	NackCount = "NACK_COUNT"
 	// how often the message was delivered before, over all retries, without snoozed deliveries
 	AttemptCount      = "ATTEMPT_COUNT"
-	OriginPublishTime = "ORIGIN_PUBLISH_TIME" // when the message was published first, in milliseconds since 1970
+	OriginPublishTime = "ORIGIN_PUBLISH_TIME" // when the message was first published, in milliseconds since 1970
 )
 
-// IsFrom reports whether a message came from a topic, whose name is whole, or from a partition of it. Asked for the
-// consumer's own retry topic, it says whether the properties of a retry are the consumer's own. On any other message
+// IsFrom reports whether a message came from a topic, given by its full name, or from a partition of it. For the
+// consumer's own retry topic, this means that the properties of a retry are the consumer's own. On any other message
 // they are another consumer's, or forged.
 func IsFrom(topic string, msg pulsar.Message) bool {
 	name := msg.Topic()
@@ -61,7 +61,7 @@ func DelayTime(msg pulsar.Message) (time.Duration, bool) {
 	return time.Duration(ms) * time.Millisecond, true
 }
 
-// RedeliveryCount returns the redelivery count of a nack that was moved to the retry topic, or 0.
+// RedeliveryCount returns the redelivery count of a nacked message that was moved to the retry topic, or 0.
 func RedeliveryCount(msg pulsar.Message) uint32 {
 	props := msg.Properties()
 	times, count, _ := strings.Cut(props[NackCount], ":")
@@ -86,7 +86,8 @@ func Attempts(retry pulsar.Message) uint32 {
 	return uint32(n)
 }
 
-// FirstPublished returns when the message of a retry was published first, as far as the retry says so.
+// FirstPublished returns when the message of a retry was first published, or when the retry was published if it does
+// not say.
 func FirstPublished(retry pulsar.Message) time.Time {
 	published, props := retry.PublishTime(), retry.Properties()
 	ms, err := strconv.ParseInt(props[OriginPublishTime], 10, 64)
@@ -97,17 +98,17 @@ func FirstPublished(retry pulsar.Message) time.Time {
 }
 
 // OutlivesTTL reports whether the broker may delete a message, by the time to live of its namespace, before a delay is
-// over; 0 for none.
+// over. A ttl of 0 means none.
 func OutlivesTTL(published time.Time, ttl, delay time.Duration) bool {
 	if ttl == 0 {
 		return false
 	}
-	const most = time.Minute // for clocks that differ, and to publish the dead letter
+	const most = time.Minute // for the difference of clocks, and to publish the dead letter
 	return time.Until(published.Add(ttl-min(ttl/10, most))) < delay
 }
 
-// TypeName returns the name of the first exported type in an error's chain, since the types of packages errors and fmt
-// say nothing, or else of the last one. A chain ends where a method panics.
+// TypeName returns the name of the first exported type in an error's chain, or else of the last type: the unexported
+// types of packages errors and fmt say nothing. If a method panics, the chain ends there.
 func TypeName(err error) (name string) {
 	defer func() {
 		if recover() != nil {
@@ -134,8 +135,8 @@ func TypeName(err error) (name string) {
 	}
 }
 
-// OriginID returns a message's id as its retries and dead letters name it, with the partition that its topic says:
-// pulsar-client-go's ids have 0 where a consumer subscribed to one partition.
+// OriginID returns a message's ID as its retries and dead letters name it. The partition is that of its topic's name:
+// in pulsar-client-go's IDs it is 0 if the consumer has subscribed to one partition.
 func OriginID(msg pulsar.Message) string {
 	id := msg.ID()
 	base := topicname.Base(msg.Topic())

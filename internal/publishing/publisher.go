@@ -7,14 +7,15 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Publisher has the steps of a reconsume.Reconsumer, for a Consumer, which does something between them.
+// Publisher has the steps of a reconsume.Reconsumer. A Consumer needs them one by one, since it does something in
+// between.
 type Publisher interface {
-	// Policy asks the policy how to reconsume a message: callers must not ask it while they publish.
+	// Policy asks the policy how to reconsume a message. Callers must not call it while they publish.
 	Policy(pulsar.Message) (Retry, error)
 	// Level returns how to reconsume a message with a delay level.
 	Level(level int) (Retry, error)
-	// StartLater begins to publish a retry, or a dead letter after too many. wait and the order are as in
-	// StartDeadLetter. It leaves the callback to the caller.
+	// StartLater begins to publish a retry, or a dead letter after too many retries. wait and the order are as in
+	// StartDeadLetter. StartLater does not call how.Callback: the caller does.
 	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry) (wait func() error)
 	// StartDeadLetter begins to publish a dead letter. It blocks until a producer has room for the message, and returns
 	// wait. The caller must call wait, which does the rest. Messages are published in the order of the calls of
@@ -22,7 +23,7 @@ type Publisher interface {
 	StartDeadLetter(context.Context, pulsar.ConsumerMessage, error) (wait func() error)
 }
 
-// MaxReconsumes is how often a message is reconsumed by default, as in all clients.
+// MaxReconsumes is how often a message is reconsumed at most by default, as in all clients.
 const MaxReconsumes = 16
 
 // Retry is how a message is reconsumed.
@@ -32,6 +33,6 @@ type Retry struct {
 	Nacked     bool // the retry carries the message's next redelivery count, so that its delays keep growing
 	Snoozed    bool // this delivery does not count
 	Properties map[string]string
-	Cause      error       // the error in the dead letter, if it comes to that
+	Cause      error       // the error that the retry, or the dead letter after too many retries, carries
 	Callback   func(error) // gets the outcome; nil if the caller waits for it
 }

@@ -14,11 +14,12 @@ const (
 	ReplayTopic = "REPLAY_TOPIC" // the topic that it was replayed to, without partition
 
 	EditedBy   = "EDITED_BY"   // who edited the payload before the replay
-	EditedTime = "EDITED_TIME" // when, in milliseconds
+	EditedTime = "EDITED_TIME" // when the edited payload was published, in milliseconds since 1970
 )
 
-// IsReplay reports whether a message was replayed to the topic that it came from. On any other message the properties
-// of a replay are about another topic, as when a service forwards them, or not of package deadletter, which sets both.
+// IsReplay reports whether a message was replayed to the topic that it came from. On any other message, the properties
+// of a replay are about another topic (a service may have forwarded them), or were not written by package deadletter,
+// which writes both.
 func IsReplay(msg pulsar.Message) bool {
 	props := msg.Properties()
 	return props[ReplayRun] != "" && topicname.Same(props[ReplayTopic], msg.Topic())

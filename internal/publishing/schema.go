@@ -19,8 +19,9 @@ func (Encoded) Decode([]byte, any) error            { return errEncoded }
 func (Encoded) Validate([]byte) error               { return nil }
 func (e Encoded) GetSchemaInfo() *pulsar.SchemaInfo { return e.Info }
 
-// SchemaOf asks the broker for the schema that a message was written with. Upstream does so to decode a message, ends
-// the process if it cannot read the definition, and has no public way to it; so this one looks into upstream's message.
+// SchemaOf asks the broker for the schema that a message was written with. Upstream does this only to decode a message,
+// and then ends the process if it cannot read the definition. It has no public function for the schema alone, so
+// SchemaOf reads private fields of upstream's message.
 func SchemaOf(msg pulsar.Message) (schema pulsar.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -49,7 +50,7 @@ func field(v reflect.Value, name string) reflect.Value {
 	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
 }
 
-// unwrapped returns the message in structs with a field Message, which is upstream's in the end.
+// unwrapped returns the innermost message of structs with a field Message, which is upstream's.
 func unwrapped(msg pulsar.Message) pulsar.Message {
 	for {
 		v := reflect.Indirect(reflect.ValueOf(msg))

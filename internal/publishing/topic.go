@@ -2,7 +2,7 @@ package publishing
 
 import "errors"
 
-// Addressed is a reason whose dead letter goes to a topic of its own.
+// Addressed is the reason of a dead letter that goes to a topic of its own.
 type Addressed struct {
 	error
 	topic string
@@ -13,7 +13,8 @@ func To(topic string, reason error) error { return &Addressed{reason, topic} }
 
 func (a *Addressed) Unwrap() error { return a.error }
 
-// TopicOf returns where the dead letter with a reason is to go, or else usual. Methods of an error may panic.
+// TopicOf returns the topic that the reason of a dead letter names, or else usual. It also returns usual if a method of
+// the reason panics.
 func TopicOf(reason error, usual string) (topic string) {
 	defer func() {
 		if recover() != nil {

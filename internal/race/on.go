@@ -3,5 +3,5 @@
 // Package race says whether the race detector is on, for tests.
 package race
 
-// Enabled says that the race detector is on.
+// Enabled says whether the race detector is on.
 const Enabled = true

@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Whatever is set, a simulation ends, no message is lost or settled twice, and nobody has more than it may.
+// With any setup, a simulation ends, no message is lost or settled twice, and no consumer exceeds a limit.
 func TestNothingIsLost(t *testing.T) {
 	for n := range 100 {
 		r := rand.New(rand.NewPCG(uint64(n), 0))
@@ -46,7 +46,7 @@ func TestNothingIsLost(t *testing.T) {
 			require.LessOrEqual(t, i.idle, s.Concurrency, "%+v", s)
 		}
 		require.Equal(t, unacked, w.together, "%+v", s)
-		again := 0 // on their way back to the broker
+		again := 0 // messages on their way back to the broker
 		for _, e := range w.events {
 			if e.kind == replayed {
 				again++
@@ -57,7 +57,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// What would take too long ends with an error that says how far it came.
+// A simulation that would take too long ends with an error that says how far it came.
 func TestTooManyEvents(t *testing.T) {
 	for name, change := range map[string]func(*Setup){
 		"calls": func(s *Setup) { s.Nack, s.MaxDeliveries, s.Handler = backoff.Fixed(0), 0, 1 },
@@ -77,7 +77,7 @@ func TestTooManyEvents(t *testing.T) {
 	}
 }
 
-// A delay or a pause that ends after everything is none that ended long ago.
+// A delay or a pause that is longer than the simulation does not overflow into the past.
 func TestEndlessDelays(t *testing.T) {
 	s := small()
 	s.Most, s.Nack = 100_000, backoff.Fixed(math.MaxInt64)
@@ -90,7 +90,7 @@ func TestEndlessDelays(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Messages that no handler had yet take no memory.
+// Messages that no handler has had take no memory.
 func TestMemory(t *testing.T) {
 	s := small()
 	s.Rate, s.Outage, s.Before, s.Longest = 100_000, 20*time.Second, time.Second, time.Second
@@ -117,7 +117,7 @@ func TestNoOutage(t *testing.T) {
 	require.Zero(t, r.After)
 }
 
-// A consumer with too many unacknowledged messages is sent no more until half of them are gone.
+// A consumer with too many unacknowledged messages gets no more until half of them are settled.
 func TestBlocked(t *testing.T) {
 	s := small()
 	s.MaxDeliveries, s.Nack, s.MaxUnacked = 0, backoff.Fixed(10*time.Second), 100

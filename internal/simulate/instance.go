@@ -6,15 +6,15 @@ import "github.com/pulsar-redelivery/redelivery/internal/outages"
 type instance struct {
 	*world
 	number  int
-	queue   fifo // prefetched
-	ready   fifo // due again, here
-	idle    int  // places for handlers
-	again   bool // the last delivered message had waited
-	unacked int  // at the broker
-	blocked bool // by them
+	queue   fifo // prefetched messages
+	ready   fifo // messages that waited here and are due
+	idle    int  // free places for handlers
+	again   bool // the last message was one from ready
+	unacked int  // unacknowledged messages, at the broker
+	blocked bool // it has too many unacknowledged messages
 	waits   map[*message]bool
 
-	last20 []bool // whether each failed; see the ledger's outcomes
+	last20 []bool // whether each of the last 20 messages failed
 
 	downtime // of WithPauseOnFailure
 }
@@ -24,8 +24,8 @@ func newInstance(w *world, number int) *instance {
 		downtime: downtime{outage: outages.New[*message](w.Window, w.Ratio)}}
 }
 
-// permits reports whether the broker may send a message. A consumer with too many unacknowledged ones is blocked until
-// half of them are gone.
+// permits reports whether the broker may send a message. A consumer with too many unacknowledged messages is blocked
+// until half of them are settled.
 func (i *instance) permits() bool {
 	switch {
 	case i.MaxUnacked == 0:
@@ -37,14 +37,14 @@ func (i *instance) permits() bool {
 	return !i.away && !i.blocked && i.queue.len() < i.Queue
 }
 
-// has changes the number of unacknowledged messages.
+// has adds to the number of unacknowledged messages.
 func (i *instance) has(more int) {
 	i.unacked += more
 	i.together += more
 }
 
-// get receives a message that the broker sends. If the message waited here before, it waits on. Another instance does
-// not know that it waited, or how often it failed.
+// get receives a message that the broker sends. If the message has waited in this instance, it continues to wait.
+// Another instance does not know that the message waited, nor how often it failed.
 func (i *instance) get(m *message) {
 	i.has(1)
 	switch {
@@ -58,7 +58,7 @@ func (i *instance) get(m *message) {
 	i.take()
 }
 
-// next is the next message: what comes back and what is new take turns. It is nil if there is none.
+// next returns the next message, or nil if there is none. Redelivered and new messages take turns.
 func (i *instance) next() *message {
 	i.again = i.queue.len() == 0 || i.ready.len() > 0 && !i.again
 	if i.again {
@@ -67,7 +67,7 @@ func (i *instance) next() *message {
 	return i.queue.pop()
 }
 
-// take fills the places.
+// take fills the free places with messages.
 func (i *instance) take() {
 	if i.isDown() {
 		i.look()
@@ -85,7 +85,7 @@ func (i *instance) take() {
 	}
 }
 
-// handle calls the handler; of is the kind of the event if it fails.
+// handle calls the handler. of is the kind of the event if the handler fails.
 func (i *instance) handle(m *message, of kind) {
 	i.idle--
 	if !i.call() {
@@ -112,7 +112,7 @@ func (i *instance) finish(m *message, of kind) {
 	i.take()
 }
 
-// settled notes what became of a message.
+// settled notes whether a message failed.
 func (i *instance) settled(failed bool) {
 	i.last20 = append(i.last20, failed)
 	if len(i.last20) > 20 {
@@ -128,7 +128,7 @@ func (i *instance) remember(m *message) {
 	m.counts[i.number] = m.count
 }
 
-// seemsBroken reports whether this instance seems to be what fails.
+// seemsBroken reports whether the instance itself seems to be the cause of failures.
 func (i *instance) seemsBroken() bool {
 	return count(i.last20) >= 18
 }
@@ -154,7 +154,7 @@ func (i *instance) nack(m *message) {
 	m.kept = false
 	if i.RetryFrom > 0 && delay >= i.RetryFrom {
 		i.waiting++
-		i.has(-1) // it is another message now
+		i.has(-1) // the retry is another message
 		i.retry = i.now
 		i.at(delay, retried, m, 0)
 		return
@@ -170,8 +170,8 @@ func (i *instance) wait(m *message) {
 	i.at(m.due-i.now, returns, m, i.number)
 }
 
-// back is a message whose delay is over: it is handled here, unless another instance may do better, or it was given
-// back.
+// back takes a message whose delay is over. This instance handles it, unless another instance may do better or the
+// message was given back.
 func (i *instance) back(m *message) {
 	if !i.waits[m] || m.due > i.now {
 		return

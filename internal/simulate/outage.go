@@ -2,18 +2,18 @@ package simulate
 
 import "github.com/pulsar-redelivery/redelivery/internal/outages"
 
-// downtime is what an instance knows of an outage, see worker/outage.go.
+// downtime is what an instance knows of an outage; see worker/outage.go.
 type downtime struct {
 	outage outages.Outage[*message]
 	era    int  // outages until now
-	aside  fifo // kept and not tried at present
-	away   bool // all is given back, until the pause is over
+	aside  fifo // messages that are kept, but not tried now
+	away   bool // all messages are given back until the pause is over
 
-	looks   int  // at how many more messages, to try the last of them
-	patient bool // more may come at once
+	looks   int  // how many more messages to look at before the last one is tried
+	patient bool // more messages may come at once
 }
 
-// report notes how a handler did, and reports whether its message stays here.
+// report notes whether a handler failed, and reports whether its message stays in the instance.
 func (i *instance) report(m *message, failed, probe bool) (keep bool) {
 	if i.Window == 0 {
 		return false
@@ -47,7 +47,7 @@ func (i *instance) nextTry() {
 	i.push(event{at: i.now + pause, kind: probes, of: i.number, era: i.era})
 }
 
-// rest gives everything back to the broker if no handler is at work and the pause is not short, see worker/giveback.go.
+// rest gives all messages back to the broker if no handler runs and the pause is not short; see worker/giveback.go.
 func (i *instance) rest() {
 	if !i.isDown() || i.idle < i.Concurrency || i.looks > 0 || i.outage.Pause() < outages.ShortPause {
 		return
@@ -71,7 +71,7 @@ func (i *instance) rest() {
 	i.work += i.replay.len()
 }
 
-// probe begins a try: the instance is there again, and is sent messages.
+// probe begins a try: the broker sends messages to the instance again.
 func (i *instance) probe(era int) {
 	if era == i.era && i.isDown() {
 		i.away, i.patient, i.looks = false, true, i.outage.Looks()
@@ -88,7 +88,7 @@ func (i *instance) looked(era int) {
 	}
 }
 
-// look puts messages aside, and tries one when there are enough, or no more.
+// look puts messages aside, and tries one when it has looked at enough, or when there are no more.
 func (i *instance) look() {
 	if i.looks == 0 || i.idle == 0 {
 		return
@@ -110,7 +110,7 @@ func (i *instance) look() {
 	i.handle(i.aside.take(outages.Next(i.aside.all[i.aside.head:], i.probed)), probed)
 }
 
-// probed is how often a message failed when it was tried, or -1 if it did not fail before.
+// probed returns how often a message failed as a probe, or -1 if it did not fail before.
 func (i *instance) probed(m *message) int {
 	return i.outage.Probes(m, m.kept || m.count > 0)
 }

@@ -18,23 +18,23 @@ type Setup struct {
 	Handler     time.Duration // the duration of a call, also of one that fails
 	Queue       int           // ReceiverQueueSize
 
-	Before  time.Duration // until the outage begins
-	Outage  time.Duration // its length
-	Partial float64       // the fraction of calls that fail meanwhile; 1 for all
+	Before  time.Duration // time until the outage begins
+	Outage  time.Duration // length of the outage
+	Partial float64       // the fraction of calls that fail in the outage; 1 for all
 
 	Nack          backoff.RedeliveryBackoff
 	MaxDeliveries uint32        // 0 for no limit
 	RetryFrom     time.Duration // nacks with this delay or a longer one go to the retry topic; 0 for none
-	Tick          time.Duration // of the broker, for the retry topic
+	Tick          time.Duration // of the broker's delayed delivery, for the retry topic
 
 	Window int // of WithPauseOnFailure; 0 for none
 	Ratio  float64
 	Pause  backoff.RedeliveryBackoff
 
-	MaxUnacked  int           // of a consumer, at the broker; 0 for no limit
-	MaxTogether int           // of all consumers; likewise
-	Longest     time.Duration // after the outage, if it does not recover
-	Most        int           // events, and messages that are sent; 0 for no limit
+	MaxUnacked  int           // limit of a consumer's unacknowledged messages; 0 for no limit
+	MaxTogether int           // limit of all consumers' unacknowledged messages; 0 for no limit
+	Longest     time.Duration // time after the outage at which the simulation ends if it does not recover
+	Most        int           // limit of events, and of messages sent; 0 for no limit
 }
 
 // Result has the figures of a simulation.
@@ -46,9 +46,9 @@ type Result struct {
 	Unsettled int           // the most messages that were neither acknowledged nor dead
 	Dead      int           // dead letters
 	Handled   int           // messages acknowledged
-	Recovered bool          // no more than a second's messages are unsettled
-	After     time.Duration // the outage, when it had recovered
-	Step      time.Duration // of Points
+	Recovered bool          // at most a second's messages are unsettled
+	After     time.Duration // time from the outage's end to the recovery
+	Step      time.Duration // between Points
 	Points    []Point       // from the beginning on
 }
 
@@ -59,32 +59,32 @@ type Point struct {
 	Dead             int // since the beginning
 }
 
-// Run simulates until all has recovered. It is an error if that takes too many events.
+// Run simulates until everything has recovered. It returns an error if that takes too many events.
 func Run(s Setup) (Result, error) {
 	w := newWorld(s)
 	err := w.run()
 	return w.result(), err
 }
 
-// message is one that is not settled.
+// message is a message that is not settled.
 type message struct {
-	number int            // in their order at the broker
-	count  uint32         // of redeliveries
-	known  uint32         // the broker's count, which other instances go by
-	counts map[int]uint32 // what instances remember that had it
-	at     int            // the instance that has it, or had it
-	due    time.Duration  // when it is to be handled again there
-	kept   bool           // it failed in an outage, and is there since
+	number int            // its place in the broker's order
+	count  uint32         // redelivery count
+	known  uint32         // the broker's count, which other instances get
+	counts map[int]uint32 // by instance that had it, the count that the instance remembers
+	at     int            // the instance that has it, or had it last
+	due    time.Duration  // when that instance handles it again
+	kept   bool           // it failed in an outage, and the instance has kept it since
 }
 
 // event is something that is due.
 type event struct {
 	at   time.Duration
-	seq  int // events of one moment are in order
+	seq  int // orders events of the same time
 	kind kind
 	msg  *message
 	of   int // instance
-	era  int // of probes and looked: which outage of the instance
+	era  int // for probes and looked: the number of the instance's outage
 }
 
 type kind uint8
@@ -96,10 +96,10 @@ const (
 	probed               // a handler that tried a message in an outage returns an error
 	returns              // a message that waits in memory is due
 	retried              // a message of the retry topic is due
-	ticked               // the broker sends one that is due
+	ticked               // the broker sends a due message of the retry topic
 	replayed             // the broker sends a message again
 	probes               // the pause of an outage is over
-	looked               // and messages have come meanwhile
+	looked               // after the pause, messages have had time to come
 )
 
 // events are a heap.
@@ -126,7 +126,7 @@ type fifo struct {
 func (f *fifo) len() int        { return len(f.all) - f.head }
 func (f *fifo) push(m *message) { f.all = append(f.all, m) }
 
-// pop returns nil if there is none.
+// pop returns the first message, or nil if there is none.
 func (f *fifo) pop() *message {
 	if f.len() == 0 {
 		return nil
@@ -140,14 +140,14 @@ func (f *fifo) pop() *message {
 	return m
 }
 
-// take takes one out, by its place.
+// take removes and returns the message at a place.
 func (f *fifo) take(place int) *message {
 	m := f.all[f.head+place]
 	f.all = slices.Delete(f.all, f.head+place, f.head+place+1)
 	return m
 }
 
-// sort puts them into the broker's order.
+// sort puts the messages into the broker's order.
 func (f *fifo) sort() {
 	slices.SortFunc(f.all[f.head:], func(a, b *message) int { return a.number - b.number })
 }

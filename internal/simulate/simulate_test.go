@@ -34,18 +34,19 @@ var cases = map[string]func(*Setup){
 	"pause": func(s *Setup) {
 		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Exponential{Min: 200 * time.Millisecond, Max: 900 * time.Millisecond}
 	},
-	"pause of a second": func(s *Setup) { // in which everything is given back to the broker
+	"pause of a second": func(s *Setup) { // all messages are given back to the broker
 		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Fixed(longestPause)
 	},
-	"pause, three in four fail": func(s *Setup) { // a success ends a row of failures: there is hardly a pause
+	"pause, three in four fail": func(s *Setup) { // successes end rows of failures, so there is hardly a pause
 		s.Partial, s.Window, s.Ratio, s.Pause = 0.75, 20, 0.7, backoff.Fixed(250*time.Millisecond)
 	},
 	"retry topic":             func(s *Setup) { s.Nack, s.RetryFrom = backoff.Fixed(2500*time.Millisecond), time.Second },
 	"too many unacknowledged": func(s *Setup) { s.Nack, s.MaxDeliveries, s.MaxTogether = backoff.Fixed(5*time.Second), 0, 200 },
 }
 
-// What is predicted is what Consumers and Workers do at the broker in process: calls, dead letters, what is unsettled, and the time to recover, within
-// a tenth, or what chance does. A busy machine has three tries. All cases run at once, since they mostly wait.
+// A simulation predicts, within a tenth or by chance, the figures of Consumers and Workers at the broker in this
+// process: calls, dead letters, unsettled messages, and the time to recover. On a busy machine each case has three
+// tries. All cases run at once, since they mostly wait.
 func TestAgainstARealRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a quarter of a minute")
@@ -106,7 +107,7 @@ func watchClock(t *testing.T) (isBusy func() bool) {
 	return func() bool { return 20*late.Load() > naps.Load() }
 }
 
-// longestPause is how much later a recovery may begin, since the outage ends anywhere in a pause.
+// longestPause is how much later a recovery may begin: the outage may end at any time within a pause.
 const longestPause = time.Second
 
 func near(want, got Result) bool {

@@ -14,35 +14,35 @@ type world struct {
 	events    events
 	seq       int
 	random    *rand.Rand
-	sent      int  // messages that had an instance; others are only numbers
-	replay    fifo // at the broker, to be sent again
+	sent      int  // messages that were sent to an instance; the others are only counted
+	replay    fifo // messages that the broker will send again
 	instances []*instance
-	turn      int           // whose turn it is to be sent a message
-	retry     time.Duration // when the broker last had to do with a retry
+	turn      int           // the instance that gets the next message
+	retry     time.Duration // when the broker last handled a retry
 	together  int           // unacknowledged messages of all instances
-	full      bool          // of them, so that nothing new is sent
+	full      bool          // together has reached its limit, so that nothing new is sent
 
 	published, handled, dead int
-	waiting                  int // for their redelivery
-	calls                    int // in the present step
+	waiting                  int // messages that wait for their redelivery
+	calls                    int // in the current step
 	during                   int // calls during the outage
 	points                   []Point
 	step                     time.Duration
-	recovered                time.Duration // 0 until then
+	recovered                time.Duration // when everything had recovered; 0 before
 	most                     Point
 	unsettledMost            int
 	peak                     int
-	work, visits             int // see Setup.Most; visits of the instances to find one that takes a message
+	work, visits             int // see Setup.Most; visits count how often an instance was asked to take a message
 }
 
 const (
-	steps = 240 // about so many
+	steps = 240 // approximate number of Points
 
-	// request is how long it takes until the broker sends a message again: half of the default resolution, and a round
+	// request is the time until the broker sends a requested message again: half of the default resolution, and a round
 	// trip.
 	request = 6 * time.Millisecond
 
-	visitsPerEvent = 100 // that take as long as one event
+	visitsPerEvent = 100 // this many visits take as long as one event
 )
 
 func newWorld(s Setup) *world {
@@ -55,7 +55,7 @@ func newWorld(s Setup) *world {
 	return w
 }
 
-// at has something happen after a while.
+// at makes an event happen after a while.
 func (w *world) at(after time.Duration, k kind, m *message, of int) {
 	w.push(event{at: w.now + after, kind: k, msg: m, of: of})
 }
@@ -91,14 +91,14 @@ func (w *world) run() error {
 	}
 }
 
-// bounded is a delay that ends after the simulation if it is a longer one, so that times do not overflow.
+// bounded limits a delay to the length of the simulation, so that times do not overflow.
 func (w *world) bounded(delay time.Duration) time.Duration {
 	return min(max(0, delay), w.Before+w.Outage+w.Longest)
 }
 
 func (w *world) unsettled() int { return w.published - w.handled - w.dead }
 
-// backlog is how many messages at the broker no instance had yet.
+// backlog returns how many messages at the broker were not sent to any instance yet.
 func (w *world) backlog() int { return w.published - w.sent }
 
 // point ends a step.
@@ -121,13 +121,13 @@ func (w *world) happen(e event) {
 		w.instances[e.of].finish(e.msg, e.kind)
 	case returns:
 		w.instances[e.of].back(e.msg)
-	case retried: // a busy broker sends it up to a tick early, and it is held back; an idle one looks once a tick
+	case retried: // a busy broker sends a retry up to a tick early, and it is held back; an idle one waits for a tick
 		if idle := w.now - w.retry; idle >= w.Tick && w.Tick > 0 {
 			w.at(w.Tick-w.now%w.Tick, ticked, e.msg, 0)
 		} else {
 			w.at(0, ticked, e.msg, 0)
 		}
-	case ticked: // by a topic of its own, with a queue of its own
+	case ticked: // the retry topic has a receiver queue of its own
 		w.retry = w.now
 		w.waiting--
 		e.msg.known = e.msg.count
@@ -155,8 +155,8 @@ func (w *world) down() bool {
 	return w.now >= w.Before && w.now < w.Before+w.Outage && (w.Partial >= 1 || w.random.Float64() < w.Partial)
 }
 
-// sendable is how many messages the broker may send. With too many unacknowledged ones it sends nothing new until half
-// of them are gone.
+// sendable returns how many messages the broker may send. If too many are unacknowledged, it sends nothing new until
+// half of them are settled.
 func (w *world) sendable() int {
 	switch {
 	case w.MaxTogether == 0:
@@ -171,7 +171,7 @@ func (w *world) sendable() int {
 	return w.backlog() + w.replay.len()
 }
 
-// dispatch sends messages to the instances in turn, first those that are sent again.
+// dispatch sends messages to the instances in turn, first those that were requested again.
 func (w *world) dispatch() {
 	for full := 0; full < len(w.instances) && w.sendable() > 0; {
 		i := w.instances[w.turn%len(w.instances)]

@@ -1,4 +1,4 @@
-// Package topicname knows the forms that names of topics have.
+// Package topicname handles the forms of topic names.
 package topicname
 
 import (
@@ -9,24 +9,24 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Persistent and NonPersistent begin whole names.
+// Persistent and NonPersistent are the beginnings of full names.
 const Persistent, NonPersistent = "persistent://", "non-persistent://"
 
-// AttemptsSuffix ends the names of topics that have logs of attempts.
+// AttemptsSuffix is the end of the names of topics with logs of attempts.
 const AttemptsSuffix = "-ATTEMPTS"
 
-// Retry returns the default retry topic of a topic and a subscription, as the Java and Go clients name it. A
-// partitioned topic has one.
+// Retry returns the default retry topic of a topic and a subscription, as the Java and Go clients name it. All
+// partitions of a topic share it.
 func Retry(topic, subscription string) string {
 	return Base(Full(topic)) + "-" + subscription + pulsar.RetryTopicSuffix
 }
 
-// DeadLetter returns the default dead letter topic of a topic and a subscription. A partitioned topic has one.
+// DeadLetter returns the default dead letter topic of a topic and a subscription. All partitions of a topic share it.
 func DeadLetter(topic, subscription string) string {
 	return Base(Full(topic)) + "-" + subscription + pulsar.DlqTopicSuffix
 }
 
-// Full returns the whole name of a topic.
+// Full returns the full name of a topic.
 func Full(name string) string {
 	switch {
 	case strings.Contains(name, "://"):
@@ -37,8 +37,8 @@ func Full(name string) string {
 	return Persistent + "public/default/" + name
 }
 
-// In returns the whole name of a topic. A short one is of the namespace of another topic, or of public/default if that
-// is "".
+// In returns the full name of a topic. A name without a namespace is in the namespace of the topic origin, or in
+// public/default if origin is "".
 func In(origin, name string) string {
 	if !IsShort(name) {
 		return Full(name)
@@ -53,15 +53,15 @@ func IsShort(name string) bool { return name != "" && !strings.Contains(name, "/
 // IsPersistent reports whether the broker keeps the messages of a topic until they are acknowledged.
 func IsPersistent(name string) bool { return !strings.HasPrefix(name, NonPersistent) }
 
-// Base returns the name of the partitioned topic that a topic is a partition of, or else its own.
+// Base returns the name of the partitioned topic that a topic is a partition of, or else the topic's own name.
 func Base(name string) string { return partition.ReplaceAllString(name, "") }
 
 var partition = regexp.MustCompile(`-partition-\d+$`)
 
-// Same reports whether two names, in whatever form, are of one topic or its partitions.
+// Same reports whether two names, in any form, name the same topic or partitions of it.
 func Same(a, b string) bool { return Base(Full(a)) == Base(Full(b)) }
 
-// Want is the wanted form of a topic name; "" if a topic can have this one. A topic of long ago has a cluster too.
+// Want returns the wanted forms of a topic name, or "" if name is valid. An old form, with a cluster, is valid too.
 func Want(name string) string {
 	if valid.MatchString(name) {
 		return ""
@@ -69,7 +69,8 @@ func Want(name string) string {
 	return "topic, tenant/namespace/topic or persistent://tenant/namespace/topic"
 }
 
-// WantNumber is the wanted form of a name with -partition- whose number pulsar-client-go cannot read; "" if it can.
+// WantNumber returns the wanted form of a name that has -partition- without a number that pulsar-client-go can read, or
+// "" if pulsar-client-go can read the name.
 func WantNumber(name string) string {
 	if _, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:]); err == nil ||
 		!strings.Contains(name, "-partition-") {

@@ -31,7 +31,7 @@ func TestWantNumber(t *testing.T) {
 	}
 }
 
-// A topic without its domain is persistent, also one of long ago whose namespace names a cluster.
+// A topic name without its domain is persistent, also in the old form with a cluster.
 func TestFull(t *testing.T) {
 	for name, want := range map[string]string{"x": "persistent://public/default/x", "a/b/x": "persistent://a/b/x",
 		"a/us/b/x":               "persistent://a/us/b/x",

@@ -19,8 +19,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Find returns the topic of a log, which is a partition if the topic has some. Its error is the admin API's: NotFound
-// of package admin says that there is no log. A client that asks for partitions, and a reader, would create it.
+// Find returns the topic of a log, or its first partition if it is partitioned. An error is the admin API's: if
+// admin.NotFound reports true for it, there is no log. Find does not ask a client: asking for partitions, or opening a
+// reader, would create the topic.
 func Find(ctx context.Context, api admin.API, topic string) (string, error) {
 	var metadata struct{ Partitions int }
 	err := api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil, &metadata)
@@ -49,7 +50,7 @@ func Open(ctx context.Context, client pulsar.Client, o attempts.Options) (*attem
 // Message is a record of the log.
 type Message struct {
 	Topic   string    `json:"topic"`
-	ID      string    `json:"id"` // with the index if the log has others of its batch
+	ID      string    `json:"id"` // with the index if the log has other messages of the batch
 	Count   uint32    `json:"deliveries"`
 	Crashes uint32    `json:"crashes,omitempty"`
 	Since   time.Time `json:"written"`
@@ -75,8 +76,8 @@ type Session struct {
 	Heard time.Time `json:"heard"`
 }
 
-// List returns the messages of a log, those that crashed consumers first, then those that were delivered most often;
-// and its sessions, the oldest first.
+// List returns the messages and the sessions of a log. Messages that crashed consumers come first, then those that were
+// delivered most often. Of the sessions, the oldest comes first.
 func List(log *attempts.Log) ([]Message, []Session) {
 	messages, sessions := []Message{}, []Session{}
 	names := map[attempts.SessionID]string{}
@@ -122,7 +123,7 @@ func stateOf(s attempts.Session) string {
 	return string(s.State)
 }
 
-// PartitionOf is the partition that a topic is, or 0.
+// PartitionOf returns the number of the partition that a topic is, or 0.
 func PartitionOf(topic string) int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Base(topic)), "-partition-"))
 	return n

@@ -2,10 +2,10 @@ package wiretest
 
 import "net/http"
 
-// Silent is a http.RoundTripper of a server that accepts requests and never answers.
+// Silent is a http.RoundTripper that stands for a server that accepts requests but never answers.
 type Silent struct{}
 
-// RoundTrip waits until the request is given up.
+// RoundTrip waits until the client gives up.
 func (Silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Wire is the network of a broker's clients: it takes its time, and may stand still.
+// Wire is a network between a broker and its clients. It delays data, and may stop.
 type Wire struct {
 	Addr   string // for clients
 	target string
@@ -21,8 +21,8 @@ type Wire struct {
 	gate chan struct{} // closed while data may pass
 }
 
-// New returns a wire with a round trip to a broker's host and port. If Addr is as long as these, it takes their place
-// in the broker's answers.
+// New returns a Wire to a broker's host and port, with a round trip. In the broker's answers, Addr replaces the host
+// and port if it has the same length.
 func New(t testing.TB, target string, roundTrip time.Duration) *Wire {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func New(t testing.TB, target string, roundTrip time.Duration) *Wire {
 	return w
 }
 
-// Stop lets nothing pass until the function that it returns is called.
+// Stop lets no data pass until goOn is called.
 func (w *Wire) Stop() (goOn func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +57,7 @@ func (w *Wire) Stop() (goOn func()) {
 	return func() { close(gate) }
 }
 
-// pass copies the bytes, each piece after the same time, however much is on its way.
+// pass copies bytes. Each piece takes the same time, however many bytes are on their way.
 func (w *Wire) pass(from, to net.Conn) {
 	type piece struct {
 		data []byte
@@ -76,7 +76,7 @@ func (w *Wire) pass(from, to net.Conn) {
 				break
 			}
 		}
-		for range pieces { // or the other end could not go on
+		for range pieces { // so that the reading goroutine can go on
 			continue
 		}
 	}()
