@@ -34,8 +34,8 @@ const (
 	dead   = origin + "-billing-DLQ"
 )
 
-// leaves are the goroutines that pulsar-client-go leaves in tests: the end of a replay or a purge removes a
-// subscription.
+// leaves are the goroutines that pulsar-client-go leaves in tests, by test: a replay or a purge removes a subscription
+// in the end.
 var leaves = map[string][]string{
 	"TestPurgeExportsFirst":                 leaktest.Unsubscribed,
 	"TestEditedLetterIsReplayedAndExported": leaktest.Unsubscribed,
@@ -44,7 +44,7 @@ var leaves = map[string][]string{
 	"TestOneChangeOfATopicAtATime":          leaktest.Unsubscribed,
 }
 
-// site is the pages on a broker in process, and a browser without JavaScript.
+// site has the pages, a broker in this process, and a browser without JavaScript.
 type site struct {
 	t       testing.TB
 	broker  *pulsartest.Server
@@ -55,7 +55,7 @@ type site struct {
 	log     *logtest.Buffer
 }
 
-// newSite starts them. The test fails if it leaves goroutines.
+// newSite starts a site. The test fails if it leaves goroutines.
 func newSite(t testing.TB, change func(*ui.Options)) *site {
 	leaktest.Check(t, leaves[t.Name()])
 	s := &site{t: t, broker: pulsartest.NewServer(t), log: &logtest.Buffer{}}
@@ -98,7 +98,7 @@ func (s *site) subscribe(topic, name string) {
 	c.Close()
 }
 
-// letters stores dead letters of the subscription billing of orders, with so many causes.
+// letters stores n dead letters of the subscription billing of orders, with so many causes.
 func (s *site) letters(n, causes int) {
 	s.subscribe(origin, "billing")
 	s.subscribe(retry, "billing")
@@ -146,7 +146,7 @@ func read(t testing.TB, resp *http.Response) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// await reads a page until it has a text.
+// await loads a page until it has a text.
 func (s *site) await(path, want string) string {
 	s.t.Helper()
 	body := ""
@@ -175,7 +175,7 @@ func (s *site) post(page, to string, form url.Values) (status int, body string) 
 
 var planID = regexp.MustCompile(`name="plan" value="(\w+)"`)
 
-// confirm makes the second click, and returns the page of the change.
+// confirm makes the second click, and returns the page of the job.
 func (s *site) confirm(page, plan string) (body string) {
 	s.t.Helper()
 	m := planID.FindStringSubmatch(plan)

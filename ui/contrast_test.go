@@ -27,7 +27,7 @@ func parseColor(t *testing.T, hex string) (c color) {
 	return c
 }
 
-// over is a color of an opacity on another.
+// over returns the color that c with an opacity makes on the color ground.
 func (c color) over(ground color, opacity float64) (mixed color) {
 	for i := range c {
 		mixed[i] = opacity*c[i] + (1-opacity)*ground[i]
@@ -35,7 +35,7 @@ func (c color) over(ground color, opacity float64) (mixed color) {
 	return mixed
 }
 
-// luminance and contrast are those of WCAG 2.
+// luminance returns the luminance of WCAG 2, and contrast its contrast.
 func (c color) luminance() float64 {
 	for i, x := range c {
 		if x <= 0.04045 {
@@ -52,7 +52,7 @@ func contrast(a, b color) float64 {
 	return max(x, y) / min(x, y)
 }
 
-// Text has a contrast of 4.5, and lines that mean something 3, as WCAG AA wants, light and dark.
+// Text has a contrast of 4.5, and lines with a meaning have 3, light and dark, as WCAG AA requires.
 func TestContrastOfEachColor(t *testing.T) {
 	data, err := files.ReadFile("static/style.css")
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestContrastOfEachColor(t *testing.T) {
 		for _, state := range []string{"bad", "warn", "good", "busy"} {
 			check(4.5, state, state+"-bg")
 			check(4.5, "text", state+"-bg")
-			if state == "busy" { // has no quiet text
+			if state == "busy" { // this state has no quiet text
 				continue
 			}
 			assert.GreaterOrEqual(t, contrast(of[state].over(of[state+"-bg"], 0.85), of[state+"-bg"]), 4.5,

@@ -35,23 +35,23 @@ func (h *Handler) setup(topic, subscription string) doctor.Setup {
 	return s
 }
 
-// moved are the names of the retry topic and the dead letter topic of a subscription, which need not exist.
+// moved returns the names of the retry topic and the dead letter topic of a subscription. The topics need not exist.
 func (h *Handler) moved(topic, subscription string) (retry, dead string) {
 	s := h.setup(topic, subscription)
 	return topicname.In(topic, cmp.Or(s.RetryTopic, topicname.Retry(topic, subscription))),
 		topicname.In(topic, cmp.Or(s.DeadLetterTopic, topicname.DeadLetter(topic, subscription)))
 }
 
-// examinations has the doctor's findings, by topic and subscription.
+// examinations holds the doctor's findings, by topic and subscription.
 type examinations struct {
-	room chan struct{} // for those that run
+	room chan struct{} // limits the running examinations
 
 	mu  sync.Mutex
 	all map[[2]string]*examination
 }
 
 type examination struct {
-	at       time.Time // zero before the first
+	at       time.Time // of the last findings; zero before the first
 	running  bool
 	findings []doctor.Finding
 }
@@ -60,7 +60,7 @@ const (
 	examineEvery = time.Minute // while a page is open
 	examineLimit = time.Minute
 	examiners    = 2
-	maxExamined  = 50 // subscriptions; others are examined when their page is opened
+	maxExamined  = 50 // subscriptions; further ones are examined only when their page is opened
 )
 
 // examined returns the last findings, and starts another examination if they are old. Beyond maxExamined a subscription
@@ -103,14 +103,15 @@ func (h *Handler) examine(ctx context.Context, e *examination, topic, subscripti
 	h.changed()
 }
 
-// wrong is a finding of a subscription that the overview has a line for.
+// wrong is a finding about a subscription, for a line of the overview.
 type wrong struct {
 	Topic, Subscription string
 	doctor.Finding
 	Others int // further findings of this subscription that are just as serious
 }
 
-// wrong returns the worst finding of each subscription, the worst first, and whether all were examined.
+// wrong returns the worst finding of each subscription, the worst first. asked reports whether all subscriptions were
+// examined.
 func (h *Handler) wrong(f *figures) (all []wrong, asked bool) {
 	asked = true
 	for _, sub := range f.Subs {

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/payload"
 )
 
-// planEdit checks an edited payload, and says what a replay with it would do.
+// planEdit checks an edited payload, and plans a replay with it.
 func (h *Handler) planEdit(
 	ctx context.Context, r *http.Request, x *letterIndex, p *plan, filter deadletter.Filter) error {
 	if len(filter.IDs) != 1 {
@@ -31,7 +31,7 @@ func (h *Handler) planEdit(
 	if err != nil {
 		return err
 	}
-	text := strings.ReplaceAll(r.PostFormValue("payload"), "\r\n", "\n") // as forms have it
+	text := strings.ReplaceAll(r.PostFormValue("payload"), "\r\n", "\n") // forms send \r\n
 	edited, err := payload.Encode(schema, l.Payload, text)
 	if err != nil {
 		return fmt.Errorf("the edited payload does not fit: %w", err)
@@ -51,7 +51,7 @@ func (h *Handler) planEdit(
 	if err := h.planReplay(ctx, r, x, p, deadletter.Filter{IDs: []string{l.ID}}, nil); err != nil || p.begin == nil {
 		return err
 	}
-	p.Command = "" // there is none
+	p.Command = "" // no command line edits a letter
 	if h.o.ExportDir != "" {
 		h.exportFirst(x, p, l.ID)
 	} else {

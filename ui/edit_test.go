@@ -23,7 +23,7 @@ import (
 
 var letterID = regexp.MustCompile(`name="id" value="([\d:]+)"`)
 
-// letterPage is the page of the only letter, and its id.
+// letterPage returns the page of the only letter, and the letter's ID.
 func (s *site) letterPage() (page, id string) {
 	s.t.Helper()
 	list := s.await("group?topic="+url.QueryEscape(dead), `name="id"`)
@@ -110,7 +110,7 @@ func TestHiddenPayloadIsNotEdited(t *testing.T) {
 
 func TestLetterShowsItsDeliveriesFromTheLog(t *testing.T) {
 	s := newSite(t, nil)
-	s.letters(1, 1) // which was message 7:0
+	s.letters(1, 1) // the letter was message 7:0
 	page, _ := s.letterPage()
 	_, body := s.get(page + "&attempts=1")
 	require.Contains(t, body, "There is no log of attempts of orders / billing")

@@ -23,7 +23,7 @@ type figures struct {
 	More int // topics that are not shown
 }
 
-// subscriptionFigures are those of one subscription of one topic, with its retry topic.
+// subscriptionFigures are the figures of one subscription of one topic, with its retry topic.
 type subscriptionFigures struct {
 	Topic, Name, Type string
 	Consumers         int
@@ -40,20 +40,20 @@ type subscriptionFigures struct {
 	DeadLost          bool
 }
 
-// serviceFigures are those of the consumers and workers of this process.
+// serviceFigures are the figures of the consumers and workers of this process.
 type serviceFigures struct {
 	Waiting, Ready, InFlight, Stuck int
 	Outage, Paused, Blocked         bool
 	Reconnecting                    int
 	Oldest                          time.Duration
 	Succeeded, Failed               uint64
-	Redelivered, Late               uint64  // Late ones came over a second after they were due
-	Rate                            float64 // handled a second, since the figures before
+	Redelivered, Late               uint64  // Late messages came over a second after they were due
+	Rate                            float64 // messages handled a second, since the previous figures
 	Held                            int
 	HasWorker                       bool
 }
 
-// deadFigures are those of a dead letter topic.
+// deadFigures are the figures of a dead letter topic.
 type deadFigures struct {
 	Topic         string
 	Letters       int // entries in the largest backlog
@@ -62,7 +62,7 @@ type deadFigures struct {
 	Subscriptions []string
 }
 
-// topics are those to show, and the dead letter topics that are known by their names.
+// topics returns the topics to show, and the dead letter topics that are recognized by their names.
 func (h *Handler) topics(ctx context.Context) (work, dead []string, err error) {
 	work = slices.Clone(h.o.Topics)
 	if len(work) == 0 {
@@ -168,7 +168,7 @@ func deadOf(topic string, s answer) deadFigures {
 	return d
 }
 
-// answer is the statistics of a topic, or why there are none.
+// answer has the statistics of a topic, or the error that says why there are none.
 type answer struct {
 	topicStats
 	err error
@@ -195,14 +195,14 @@ func (h *Handler) statsOf(ctx context.Context, topics []string) map[string]answe
 	return all
 }
 
-// has reports whether a service consumes a subscription. One of a pattern may consume any topic.
+// has reports whether a service consumes a subscription. A service of a pattern may consume any topic.
 func (h *Handler) has(s Service, topic, subscription string) bool {
 	topics := s.Consumer.Options().Topics
 	return s.Consumer.Subscription() == subscription &&
 		(len(topics) == 0 || slices.ContainsFunc(topics, func(t string) bool { return topicname.Same(t, topic) }))
 }
 
-// rates compares the services with those of older figures.
+// rates sets the rates of the services by comparison with older figures.
 func (f *figures) rates(old *figures) {
 	if old == nil || !f.At.After(old.At) {
 		return
@@ -219,7 +219,7 @@ func (f *figures) rates(old *figures) {
 	}
 }
 
-// serviceFigures are those of the services that have the subscription.
+// serviceFigures returns the figures of the services that consume the subscription.
 func (h *Handler) serviceFigures(topic, subscription string) *serviceFigures {
 	var f *serviceFigures
 	for _, s := range h.o.Services {

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// guard decides which requests may see the pages and change something.
+// guard decides which requests may see the pages, and which may change something.
 type guard struct {
 	token  string
 	hosts  []string
-	secret [32]byte // of this Handler: signs the tokens of forms
+	secret [32]byte // of this Handler; signs cookies and form tokens
 	origin *http.CrossOriginProtection
 }
 
@@ -31,8 +31,8 @@ func newGuard(o Options) guard {
 	return g
 }
 
-// isKnown reports whether a browser may use this host name. Pages of other sites cannot choose an IP address or
-// localhost as their own.
+// isKnown reports whether a browser may use this host name. IP addresses and localhost are safe: another site cannot
+// have them as its own name.
 func (g *guard) isKnown(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -42,7 +42,7 @@ func (g *guard) isKnown(host string) bool {
 		slices.ContainsFunc(g.hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
-// sign returns a text that only this Handler knows to be of value.
+// sign returns a signature of value that only this Handler can make.
 func (g *guard) sign(value string) string {
 	mac := hmac.New(sha256.New, g.secret[:])
 	mac.Write([]byte(value))
@@ -72,7 +72,7 @@ func (g *guard) signIn(w http.ResponseWriter, r *http.Request, token string) boo
 	return true
 }
 
-// setCookie sets a cookie of the pages' own path until the browser ends.
+// setCookie sets a cookie for the pages' own path, until the browser ends.
 func (g *guard) setCookie(w http.ResponseWriter, r *http.Request, name, value string) {
 	http.SetCookie(w, &http.Cookie{Name: name, Value: value, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil})
@@ -90,13 +90,14 @@ func (g *guard) formToken(w http.ResponseWriter, r *http.Request) string {
 	return g.sign("form " + text)
 }
 
-// isOwnForm reports whether a request was sent by a form of these pages, in the browser that it was made for.
+// isOwnForm reports whether a form of these pages sent a request, from the browser that the form was made for.
 func (g *guard) isOwnForm(r *http.Request) bool {
 	cookie, err := r.Cookie(cookieForms)
 	return err == nil && g.origin.Check(r) == nil && same(r.PostFormValue("csrf"), g.sign("form "+cookie.Value))
 }
 
-// headers forbid scripts and styles of other sites, frames, and guessing of types. No page needs them.
+// headers sets headers that forbid scripts and styles of other sites, frames, and guessing of types. No page needs
+// these.
 func headers(w http.ResponseWriter) {
 	header := w.Header()
 	header.Set("Content-Security-Policy",

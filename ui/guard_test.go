@@ -104,7 +104,7 @@ func TestHeadersForbidScriptsAndFrames(t *testing.T) {
 	}
 }
 
-// Whatever anybody published: it is never markup, and no page is large.
+// Hostile letters never become markup, and do not make a page large.
 func TestHostileLettersAreNeverMarkup(t *testing.T) {
 	s := newSite(t, nil)
 	s.subscribe(origin, "billing")

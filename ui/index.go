@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// letterIndexes has the dead letter topics whose pages were opened.
+// letterIndexes holds the dead letter topics whose pages were opened.
 type letterIndexes struct {
 	mu  sync.Mutex
 	all map[string]*letterIndex
@@ -19,12 +19,12 @@ type letterIndexes struct {
 
 const (
 	maxIndexes   = 20
-	maxSummaries = 200_000 // of a topic; further letters are counted, not listed
+	maxSummaries = 200_000 // for a topic; further letters are counted, not listed
 	bars         = 36      // of a sparkline
 )
 
-// letterIndex is the state of one dead letter topic. Letters are read once, in the background, and only a summary
-// of each is kept.
+// letterIndex is the state of one dead letter topic. It reads letters once, in the background, and keeps only a summary
+// of each.
 type letterIndex struct {
 	topic        string
 	subscription string // of replays and purges
@@ -35,23 +35,23 @@ type letterIndex struct {
 	mu      sync.Mutex
 	used    time.Time
 	reading bool
-	seen    int    // letters of the reading that is under way
-	wanted  string // the state of the topic that the reading began with, or the newest
+	seen    int    // letters that the current reading has read
+	wanted  string // the state of the topic for which to read: at the beginning of the reading, or newer
 	got     *snapshot
 	err     error
-	spent   bool // the last replay was a test whose letter died again: nothing of it is left to go on with
+	spent   bool // the last replay was a test whose letter died again, so that it cannot be continued
 }
 
 // snapshot is the result of one reading. It does not change.
 type snapshot struct {
-	state   string // of the topic, as its statistics say
+	state   string // of the topic, from its statistics
 	at      time.Time
 	total   int
 	by      deadletter.Grouping
 	groups  []*letterGroup // the largest first
 	byID    map[string]*letterGroup
 	letters []summary // in order
-	more    int       // letters that are counted and not listed
+	more    int       // letters that are counted, but not listed
 	from    time.Time // when the first letter died
 	to      time.Time
 }
@@ -115,8 +115,8 @@ func (h *Handler) index(ctx context.Context, topic string) (*letterIndex, error)
 	return x, nil
 }
 
-// look returns the last snapshot, or nil, and begins a reading if the topic has changed since. It waits a moment for
-// the first one.
+// look returns the last snapshot, if there is one, and begins a reading if the topic has changed since. It waits a
+// moment for the first snapshot.
 func (h *Handler) look(ctx context.Context, x *letterIndex) view {
 	state, err := h.deadState(ctx, x)
 	x.mu.Lock()
@@ -149,7 +149,7 @@ func (h *Handler) look(ctx context.Context, x *letterIndex) view {
 	return v
 }
 
-// How long a page waits for letters: for the first ones, and for newer ones.
+// How long a page waits for the first snapshot, and for a newer one.
 const (
 	firstPatience = 150 * time.Millisecond
 	againPatience = 100 * time.Millisecond
@@ -163,7 +163,7 @@ type view struct {
 	Err     string
 }
 
-// read reads all letters, again if the topic has changed meanwhile.
+// read reads all letters. If the topic has changed meanwhile, it reads them again.
 func (h *Handler) read(ctx context.Context, x *letterIndex, state string) {
 	got, err := h.readOnce(ctx, x, state)
 	x.mu.Lock()
@@ -177,7 +177,7 @@ func (h *Handler) read(ctx context.Context, x *letterIndex, state string) {
 
 func (h *Handler) readOnce(ctx context.Context, x *letterIndex, state string) (*snapshot, error) {
 	s := &snapshot{state: state, at: time.Now(), byID: map[string]*letterGroup{}}
-	reasons := map[string]string{} // one text for all letters that have it
+	reasons := map[string]string{} // so that letters with the same reason share its text
 	for l, err := range x.letters.Peek(ctx, 0) {
 		if errors.Is(err, deadletter.ErrNoTopic) {
 			break
@@ -221,7 +221,7 @@ func (s *snapshot) add(l *deadletter.Letter, reasons map[string]string) {
 		size: l.Size, replays: l.Replays})
 }
 
-// draw counts the letters of each group over time.
+// draw counts the letters of each group over time, for the sparklines.
 func (s *snapshot) draw() {
 	for _, of := range s.by.Groups() {
 		g := s.byID[of.ID]
@@ -241,7 +241,7 @@ func (s *snapshot) draw() {
 	}
 }
 
-// invalidate makes the next page read again.
+// invalidate makes the next page read the letters again.
 func (x *letterIndex) invalidate() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

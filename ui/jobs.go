@@ -15,15 +15,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// jobs are the changes that were confirmed. They go on when the page is closed.
+// jobs are the confirmed changes. They go on when the page is closed.
 type jobs struct {
 	mu  sync.Mutex
 	all []*job // the newest last
 }
 
-const maxJobs = 50 // that are over and are remembered
+const maxJobs = 50 // ended jobs that are remembered
 
-// job is a change.
+// job is a confirmed change.
 type job struct {
 	id     string
 	plan   *plan
@@ -34,7 +34,7 @@ type job struct {
 	report deadletter.Report
 	ended  time.Time
 	err    error
-	shown  time.Time // when pages were last asked to show the progress
+	shown  time.Time // when open pages were last made to show the progress
 }
 
 // begin runs a plan. It returns nil if the Handler is closed.
@@ -94,7 +94,7 @@ type jobView struct {
 	Done, Total                      int
 	Percent                          int
 	Rate                             float64
-	Left                             string // about how long
+	Left                             string // about how long it will take
 	Waiting                          string // the subscription that a canary waits for
 	Ended, Failed, Unfinished        bool
 	Err                              string
@@ -153,7 +153,7 @@ func (x *job) view() jobView {
 	return v
 }
 
-// list is all jobs, the newest first.
+// list returns all jobs, the newest first.
 func (j *jobs) list() []jobView {
 	return j.views(func(jobView) bool { return true })
 }
@@ -162,7 +162,7 @@ func (j *jobs) running() []jobView {
 	return j.views(func(v jobView) bool { return !v.Ended })
 }
 
-// of is the jobs of a topic that run, and the last one.
+// of returns the running jobs of a topic, and its last one.
 func (j *jobs) of(topic string) []jobView {
 	all := j.views(func(v jobView) bool { return v.Topic == topic })
 	for i, v := range all {
@@ -194,7 +194,7 @@ func (j *jobs) find(id string) *job {
 	return nil
 }
 
-// job is the one that a request names, or an answer was written.
+// job returns the job that a request names. If there is none, it answers the request and returns nil.
 func (h *Handler) job(w http.ResponseWriter, r *http.Request) *job {
 	x := h.jobs.find(r.FormValue("id"))
 	if x == nil {
@@ -221,7 +221,7 @@ func (h *Handler) stop(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// create makes the file of an export, which must not exist.
+// create creates the file of an export. The file must not exist.
 func (h *Handler) create(name string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(h.o.ExportDir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// letterView is a letter as its page shows it.
+// letterView is the data of a letter's page.
 type letterView struct {
 	Topic, Subscription string
 	deadletter.Letter
@@ -31,9 +31,9 @@ type letterView struct {
 	NoEdit     string // why the payload cannot be edited
 	Properties []property
 	History    []property
-	CanAsk     bool       // the log of attempts may have deliveries
-	Attempts   []property // from it
-	NoAttempts string     // why there are none
+	CanAsk     bool       // the log of attempts may have deliveries of the letter
+	Attempts   []property // from the log of attempts
+	NoAttempts string     // why there are no Attempts
 	Commands   []string
 	CanPurge   bool
 	Jobs       []jobView
@@ -74,7 +74,7 @@ func (h *Handler) letterPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, http.StatusOK, page{Title: "Letter " + l.ID, Name: "letter", Data: v})
 }
 
-// letter is the one that a request names, or an answer was written.
+// letter returns the letter that a request names. If there is none, it answers the request and reports false.
 func (h *Handler) letter(w http.ResponseWriter, r *http.Request, x *letterIndex) (*deadletter.Letter, bool) {
 	l, err := x.letters.Letter(r.Context(), r.FormValue("id"))
 	if errors.Is(err, deadletter.ErrNoLetter) {
@@ -89,7 +89,7 @@ func (h *Handler) letter(w http.ResponseWriter, r *http.Request, x *letterIndex)
 	return &l, true
 }
 
-// history reads the past of a letter from its properties, the first event first.
+// history returns the past of a letter from its properties, the first event first.
 func history(l *deadletter.Letter) (all []property) {
 	add := func(at time.Time, what string) {
 		if !at.IsZero() {
@@ -125,7 +125,7 @@ func history(l *deadletter.Letter) (all []property) {
 	return all
 }
 
-// payloadFile is the payload as it is, to be saved.
+// payloadFile serves the payload as it is, as a file.
 func (h *Handler) payloadFile(w http.ResponseWriter, r *http.Request) {
 	if h.o.HidePayloads {
 		h.fail(w, r, http.StatusForbidden, "Payloads are hidden.", "")
@@ -140,16 +140,16 @@ func (h *Handler) payloadFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	attachment(w, "letter-"+strings.ReplaceAll(l.ID, ":", "-")+".bin")
-	_, _ = w.Write(l.Payload) // the browser has gone
+	_, _ = w.Write(l.Payload) // fails only if the browser has gone
 }
 
-// attachment makes the browser save the response, and not show it.
+// attachment makes the browser save the response instead of showing it.
 func attachment(w http.ResponseWriter, name string) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
 }
 
-// exportFile is the letters of a group as redelivery dlq export writes them.
+// exportFile serves the letters of a group in the form of redelivery dlq export.
 func (h *Handler) exportFile(w http.ResponseWriter, r *http.Request) {
 	if h.o.HidePayloads {
 		h.fail(w, r, http.StatusForbidden, "Payloads are hidden, so there is no export.", "")
@@ -166,7 +166,7 @@ func (h *Handler) exportFile(w http.ResponseWriter, r *http.Request) {
 	attachment(w, exportName(x.topic))
 	if n, err := x.letters.Export(r.Context(), w, filter); err != nil {
 		h.log.Error("ui: an export was cut short; its file is not complete", "topic", x.topic, "letters", n, "err", err)
-		panic(http.ErrAbortHandler) // so that the browser sees it
+		panic(http.ErrAbortHandler) // so that the browser notices
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waiting"
 )
 
-// attempts reads the deliveries of a letter on its origin from the log of attempts, or says why there are none.
+// attempts returns the deliveries of a letter's message on its origin from the log of attempts, or why there are none.
 func (h *Handler) attempts(ctx context.Context, l *deadletter.Letter) (all []property, why string) {
 	var ledger, entry int64
 	partition := -1

@@ -94,7 +94,7 @@ func targets(all []deadletter.Target) string {
 	return " to " + strings.Join(names, ", ")
 }
 
-// about says where letters go, and which stay.
+// about adds to the plan where letters go, and which stay.
 func (p *plan) about(report deadletter.Report) {
 	for _, t := range report.Targets {
 		text := fmt.Sprintf("%s to %s", letters(t.Count), short(t.Topic))

@@ -23,7 +23,8 @@ func (h *Handler) topicsPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, http.StatusOK, page{Title: "Dead letters", Name: "letters", Live: true, Data: data})
 }
 
-// deadTopic is the index of the topic that a request names, or an answer was written.
+// deadTopic returns the index of the topic that a request names. If there is none, it answers the request and returns
+// nil.
 func (h *Handler) deadTopic(w http.ResponseWriter, r *http.Request) *letterIndex {
 	topic := r.FormValue("topic")
 	if topicname.Want(topic) != "" || !topicname.IsPersistent(topic) {
@@ -50,12 +51,12 @@ type lettersView struct {
 	Jobs                []jobView // of the topic
 
 	Group    *letterGroup
-	Gone     bool // no letter is in the group any more
+	Gone     bool // the group has no letters any more
 	Query    string
 	Deep     bool // payloads are searched
 	Letters  []summary
 	Found    int
-	Next     string // link of the next page, if there are more
+	Next     string // link to the next page; "" on the last page
 	Prev     string
 	Cut      bool
 	CanPurge bool
@@ -67,7 +68,7 @@ func (h *Handler) viewOf(r *http.Request, x *letterIndex) lettersView {
 		CanPurge: h.o.ExportDir != ""}
 }
 
-// Total and the others are for templates: a view without a snapshot has none.
+// Total and the following methods are for templates. A view without a snapshot has no letters.
 func (v lettersView) Total() int {
 	if v.snapshot == nil {
 		return 0
@@ -88,10 +89,10 @@ func (v lettersView) From() time.Time { return v.from }
 func (v lettersView) To() time.Time   { return v.to }
 func (v lettersView) ReadAt() string  { return v.at.Format("15:04:05") }
 
-// Cause is the type and the reason.
+// Cause returns the type and the reason.
 func (g *letterGroup) Cause() string { return cause(g.Type, g.Reason) }
 
-// Bars are the heights of the bars of a sparkline, from 0 to 20.
+// Bars returns the bars of a sparkline, with heights from 0 to 20.
 func (g *letterGroup) Bars() (all []bar) {
 	for i, n := range g.times {
 		if n > 0 {
@@ -127,10 +128,10 @@ const (
 	perPage    = 100
 	deepLimit  = 20 * time.Second // of a search in payloads
 	maxPayload = 64 << 10         // bytes that a page shows
-	maxValue   = 4 << 10          // of a property
+	maxValue   = 4 << 10          // bytes of a property that a page shows
 )
 
-// groupPage lists the letters of a group, or of the whole topic, that a search finds.
+// groupPage lists the letters of a group, or of the whole topic, that match a search.
 func (h *Handler) groupPage(w http.ResponseWriter, r *http.Request) {
 	x := h.deadTopic(w, r)
 	if x == nil {
@@ -144,7 +145,7 @@ func (h *Handler) groupPage(w http.ResponseWriter, r *http.Request) {
 	from = max(from, 0)
 	if v.snapshot != nil {
 		if v.Group = v.byID[id]; id != "" && v.Group == nil {
-			v.Gone, v.snapshot = !v.Reading, nil // while it is read, the group may be one of those that come
+			v.Gone, v.snapshot = !v.Reading, nil // during a reading, the group may still appear
 		}
 	}
 	pageFrom := func(n int) string {
@@ -181,7 +182,7 @@ func (h *Handler) groupPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, http.StatusOK, page{Title: "Letters", Name: "group", Live: !v.Deep, Data: v})
 }
 
-// search finds letters by id, key, and a text of the cause.
+// search finds letters by ID, by key, and by a text in the cause.
 func search(letters []summary, g *letterGroup, group, query string) (found []summary) {
 	query = strings.ToLower(query)
 	has := func(text string) bool { return strings.Contains(strings.ToLower(text), query) }
@@ -196,7 +197,7 @@ func search(letters []summary, g *letterGroup, group, query string) (found []sum
 	return found
 }
 
-// searchPayloads finds letters by a text of their payload or properties too. It reads the topic.
+// searchPayloads also finds letters by a text in their payload or properties. It reads the topic.
 func (h *Handler) searchPayloads(
 	ctx context.Context, x *letterIndex, v lettersView, group string) (found []summary, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deepLimit)
@@ -230,7 +231,7 @@ func (h *Handler) searchPayloads(
 	return found, nil
 }
 
-// command is a command line of redelivery dlq for the topic.
+// command returns a command line of redelivery dlq for the topic.
 func (x *letterIndex) command(verb string, flags ...string) string {
 	words := []string{"redelivery dlq", verb, dlqcommand.Quote(short(x.topic))}
 	if !x.adopted && x.subscription != dlqcommand.DefaultSubscription {

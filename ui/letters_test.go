@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// From the groups to one letter, and back to the queue.
+// A user looks at the groups and at a letter, and replays a group. The page shows the replay until it is done.
 func TestReplayOfGroupIsShownUntilItIsDone(t *testing.T) {
 	s := newSite(t, nil)
 	s.letters(120, 3)
@@ -95,7 +95,7 @@ func TestPurgeExportsFirst(t *testing.T) {
 	require.Equal(t, 5, strings.Count(file, "\n"))
 }
 
-// The replay is of the server: no page has to be open.
+// The server runs the replay, so no page has to be open.
 func TestReplayGoesOnWithoutAPage(t *testing.T) {
 	s := newSite(t, nil)
 	s.letters(60, 1)

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// heap is how much memory is in use after a collection.
+// heap returns how much memory is in use after a garbage collection.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -21,7 +21,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Each page begins within 300 ms on a calm machine, also while the letters are read, and their payloads are not kept.
+// Each page begins within 300 ms on a calm machine, even while letters are read. Payloads of letters are not kept.
 func TestPagesWithManyLettersAndWaitingMessages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("50,000 letters take seconds")

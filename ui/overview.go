@@ -11,14 +11,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// overview asks the broker while there is a page that shows it.
+// overview asks the broker for figures while a page shows them.
 type overview struct {
 	mu      sync.Mutex
 	visited time.Time
 	polling bool
 	got     *figures // nil before the first answer
 	err     error
-	since   time.Time // the first error of those in a row
+	since   time.Time // of the first of the last errors in a row
 	first   chan struct{}
 }
 
@@ -62,7 +62,7 @@ func (o *overview) look(ctx context.Context, h *Handler) *figures {
 	return o.got
 }
 
-// trouble says since when the broker does not answer.
+// trouble returns a text that says since when the broker does not answer; "" if it does.
 func (o *overview) trouble() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -105,7 +105,7 @@ func (o *overview) poll(ctx context.Context, h *Handler) {
 			h.changed()
 		}
 		select {
-		case <-time.After(max(pollEvery, 4*time.Since(begin))): // many topics are asked for less often
+		case <-time.After(max(pollEvery, 4*time.Since(begin))): // less often if there are many topics
 		case <-ctx.Done():
 			o.mu.Lock()
 			o.polling = false
@@ -115,7 +115,7 @@ func (o *overview) poll(ctx context.Context, h *Handler) {
 	}
 }
 
-// alike reports whether two overviews look the same but for their time.
+// alike reports whether two overviews look the same except for their time.
 func alike(a, b *figures) bool {
 	return a != nil && b != nil && a.More == b.More && reflect.DeepEqual(a.Subs, b.Subs) &&
 		reflect.DeepEqual(a.Dead, b.Dead)
@@ -125,7 +125,7 @@ func (h *Handler) overviewPage(w http.ResponseWriter, r *http.Request) {
 	data := struct {
 		Figures *figures
 		Wrong   []wrong
-		Asked   bool // the doctor has looked at all
+		Asked   bool // the doctor has examined all subscriptions
 	}{Figures: h.overview.look(r.Context(), h)}
 	if data.Figures != nil {
 		data.Wrong, data.Asked = h.wrong(data.Figures)

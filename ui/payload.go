@@ -12,15 +12,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/payload"
 )
 
-// laidOut is a payload for people.
+// laidOut is a payload in a form for people.
 type laidOut struct {
 	form   string // JSON, Avro, text, bytes, hidden …
-	text   string // whole, with all characters
+	text   string // all of it, with all characters
 	more   int    // bytes that text leaves out
 	noEdit string // why it cannot be edited; "" if it can
 }
 
-// layOut lays a payload out for people.
+// layOut returns a letter's payload in a form for people.
 func (h *Handler) layOut(ctx context.Context, x *letterIndex, l *deadletter.Letter) laidOut {
 	switch {
 	case h.o.HidePayloads:
@@ -62,7 +62,7 @@ func layOut(schema *admin.Schema, data []byte) (v laidOut) {
 		}
 		var out bytes.Buffer
 		if len(value) <= 1<<20 && json.Indent(&out, value, "", "  ") == nil && out.Len() <= 8<<20 {
-			// indenting can make more of it
+			// indenting may make it far longer
 			value = out.Bytes()
 		}
 		v.text = string(value)

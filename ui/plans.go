@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// plans are the changes that were asked for once and not confirmed yet.
+// plans are the changes that were requested and not confirmed yet.
 type plans struct {
 	mu  sync.Mutex
 	all map[string]*plan
@@ -21,15 +21,15 @@ type plans struct {
 
 const (
 	maxPlans  = 100
-	planFor   = 10 * time.Minute // then it has to be asked for again
-	planLimit = time.Minute      // of the dry run
+	planFor   = 10 * time.Minute // after this, a plan cannot be confirmed any more
+	planLimit = time.Minute      // for the dry run
 	maxChosen = 1000             // letters that are chosen one by one
 )
 
-// plan is a change that a second click makes.
+// plan is a change that a second click confirms.
 type plan struct {
 	ID      string
-	Action  string // of the audit log: replay, canary, edit, purge, forget, redeliver
+	Action  string // for the audit log: replay, canary, edit, purge, forget, redeliver
 	Topic   string
 	Button  string // names the change and the number of letters
 	About   []string
@@ -40,8 +40,8 @@ type plan struct {
 	made    time.Time
 	total   int
 	begin   func(ctx context.Context, progress func(deadletter.Report)) (deadletter.Report, error)
-	after   func() // a page looks again
-	file    string // of an export
+	after   func() // called after the change, so that pages look again
+	file    string // name of the export
 	edit    *deadletter.Edit
 }
 
@@ -62,7 +62,7 @@ func (p *plans) keep(x *plan) {
 	p.all[x.ID] = x
 }
 
-// take returns a plan once.
+// take returns a plan and forgets it, so that it is confirmed only once.
 func (p *plans) take(id string) *plan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *plans) take(id string) *plan {
 	return x
 }
 
-// planPage shows the effect of a change, with the button that makes it.
+// planPage shows the effect of a change, with the button that confirms it.
 func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
 	switch r.PostFormValue("action") {
 	case "forget":
@@ -135,7 +135,7 @@ func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, http.StatusOK, page{Title: "Confirm", Name: "plan", Data: p})
 }
 
-// do makes the change of a plan.
+// do begins the change of a confirmed plan.
 func (h *Handler) do(w http.ResponseWriter, r *http.Request) {
 	p := h.plans.take(r.PostFormValue("plan"))
 	if p == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// What a page may simulate: about a second of CPU.
+// Limits of a simulation: it takes about a second of CPU.
 const (
 	mostMessages = 500_000
 	mostEvents   = 3_000_000
@@ -35,7 +35,7 @@ type policy struct {
 	pause         func(*simulate.Setup)
 }
 
-// policies are those of the services and of the file, and the one of the page's own fields, which comes last.
+// policies returns the policies of the services and of the file, and last the one of the page's own fields.
 func (h *Handler) policies(custom backoff.RedeliveryBackoff, maxDeliveries int) (all []policy) {
 	for _, s := range h.o.Services {
 		o := s.Consumer.Options()
@@ -119,7 +119,7 @@ func (h *Handler) policiesPage(w http.ResponseWriter, r *http.Request) {
 	if i := slices.IndexFunc(all, func(p policy) bool { return p.Name == r.FormValue("policy") }); i >= 0 {
 		chosen = all[i]
 	}
-	for i := range load { // the policy's own value, if it has one, unless the form has another
+	for i := range load { // a value of the form counts, else that of the policy
 		if load[i].Name == "concurrency" && r.FormValue("concurrency") == "" && chosen.concurrency > 0 {
 			load[i].Value = min(float64(chosen.concurrency), load[i].Max)
 		}
@@ -156,8 +156,8 @@ func (h *Handler) policiesPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, http.StatusOK, page{Title: "Policies", Name: "policies", Data: data})
 }
 
-// schedule draws when a message comes back that fails each time: the time since the first failure to the right, the
-// delay up, both as logarithms.
+// schedule draws when a message comes back if it fails each time. The horizontal axis is the time since the first
+// failure, the vertical axis is the delay, both logarithmic.
 func schedule(p policy) (steps []step, line string) {
 	n := 15
 	if p.MaxDeliveries > 0 && p.MaxDeliveries <= 50 {
@@ -201,7 +201,7 @@ func schedule(p policy) (steps []step, line string) {
 	return steps, path.String()
 }
 
-// length writes a duration with the precision that a picture has.
+// length formats a duration with the precision of a picture.
 func length(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -214,7 +214,7 @@ func length(d time.Duration) string {
 	return durations.Short(d)
 }
 
-// outcome is a simulation as the page shows it.
+// outcome is the result of a simulation, for the page.
 type outcome struct {
 	simulate.Result
 	Recovery           string
@@ -226,7 +226,7 @@ type outcome struct {
 	Whole              string
 }
 
-// simulate plays an outage on the server, one at a time.
+// simulate simulates an outage on the server. Only one simulation runs at a time.
 func (h *Handler) simulate(r *http.Request, s simulate.Setup) (*outcome, string) {
 	if messages := s.Rate * (s.Before + s.Outage).Seconds(); messages > mostMessages {
 		return nil, fmt.Sprintf("These are %s messages, want at most %s: a shorter outage or fewer messages. "+
@@ -275,5 +275,5 @@ func (h *Handler) simulate(r *http.Request, s simulate.Setup) (*outcome, string)
 	return o, ""
 }
 
-// Width is that of the outage in the picture.
+// Width returns the width of the outage in the picture.
 func (o *outcome) Width() int { return max(o.OutageEnd-o.OutageX, 1) }

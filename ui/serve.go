@@ -14,7 +14,7 @@ import (
 //go:embed static templates
 var files embed.FS
 
-// pages are the pages by the last part of their path, so that the Handler works below any path. All links are relative.
+// pages are the pages, by the last element of their path. So the Handler works below any path, with relative links.
 var pages = map[string]func(*Handler, http.ResponseWriter, *http.Request){
 	"":          (*Handler).overviewPage,
 	"letters":   (*Handler).topicsPage,
@@ -79,7 +79,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// signIn takes the token from the address or the form, and else asks for it.
+// signIn takes the token from the address or the form. If it is missing, signIn asks for it.
 func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) {
 	given := r.PostFormValue("token")
 	if r.Method == http.MethodGet {
@@ -91,12 +91,12 @@ func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	if given != "" {
 		h.log.Warn("ui: a wrong token was sent", "from", r.RemoteAddr)
-		time.Sleep(time.Second) // guesses take long
+		time.Sleep(time.Second) // makes guessing slow
 	}
 	h.render(w, r, http.StatusUnauthorized, page{Title: "Sign in", Name: "signin", Data: given != ""})
 }
 
-// redirect is relative, since the path of the pages is not known here.
+// redirect answers with a relative redirect, since the Handler does not know the path of the pages.
 func redirect(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
@@ -106,12 +106,12 @@ func redirect(w http.ResponseWriter, to string) {
 type page struct {
 	Title string
 	Name  string // of the template
-	Live  bool   // changes by itself
+	Live  bool   // the page changes by itself
 	Data  any
 
 	CSRF    string
-	Changes bool // are allowed
-	Hidden  bool // payloads are
+	Changes bool // changes are allowed
+	Hidden  bool // payloads are hidden
 	Version uint64
 	Now     time.Time
 	Signed  bool
@@ -139,16 +139,16 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, status int, p p
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // the browser has gone
+	_, _ = w.Write(out.Bytes()) // fails only if the browser has gone
 }
 
-// layout has the page, and renders its part.
+// layout is the data of the layout template. It renders the page's own part.
 type layout struct {
 	page
 	h *Handler
 }
 
-// Part is the page's own part.
+// Part renders the page's own part.
 func (l layout) Part() (template.HTML, error) {
 	var out bytes.Buffer
 	err := templates.ExecuteTemplate(&out, l.Name, l.page)
@@ -173,7 +173,7 @@ func (h *Handler) static(w http.ResponseWriter, r *http.Request) {
 // events sends a number whenever pages may have changed. The script then loads its page again.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
-	_ = out.SetWriteDeadline(time.Time{}) // not every server has one
+	_ = out.SetWriteDeadline(time.Time{}) // not every server supports it
 	w.Header().Set("Content-Type", "text/event-stream")
 	ticker := time.NewTicker(eventEvery)
 	defer ticker.Stop()
@@ -185,7 +185,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 			last, silent = now, 0
 			_, err = fmt.Fprintf(w, "data: %d\n\n", now)
 		} else if silent++; silent%15 == 0 {
-			_, err = fmt.Fprint(w, ": \n\n") // so that a connection that is gone is noticed
+			_, err = fmt.Fprint(w, ": \n\n") // a comment, which shows whether the connection still works
 		}
 		if err != nil || out.Flush() != nil {
 			return

@@ -34,7 +34,8 @@ type topicStats struct {
 	}
 }
 
-// stats asks for them. A topic that does not exist is an error for admin.NotFound.
+// stats asks the broker for the statistics of a topic. If the topic does not exist, admin.NotFound reports true for the
+// error.
 func (h *Handler) stats(ctx context.Context, topic string) (s topicStats, err error) {
 	var metadata struct{ Partitions int }
 	if err := h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions", nil, &metadata); err != nil {
@@ -48,7 +49,8 @@ func (h *Handler) stats(ctx context.Context, topic string) (s topicStats, err er
 	return s, h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+path+query, nil, &s)
 }
 
-// consumers are how many different consumers a subscription has: each is listed with every partition.
+// consumersOf returns how many different consumers a subscription has. A consumer is listed with each of its
+// partitions.
 func consumersOf(all []struct{ ConsumerName string }) int {
 	names := map[string]bool{}
 	for _, c := range all {
@@ -57,7 +59,8 @@ func consumersOf(all []struct{ ConsumerName string }) int {
 	return len(names)
 }
 
-// deadSubscription is the subscription of replays and purges of a dead letter topic, as redelivery dlq chooses it.
+// deadSubscription returns the subscription for replays and purges of a dead letter topic. redelivery dlq chooses the
+// same one.
 func (h *Handler) deadSubscription(ctx context.Context, topic string) (name string, adopted bool, err error) {
 	s, err := h.stats(ctx, topic)
 	if admin.NotFound(err) {
@@ -77,7 +80,7 @@ func (h *Handler) deadSubscription(ctx context.Context, topic string) (name stri
 	return cmp.Or(name, dlqcommand.DefaultSubscription), name != "", nil
 }
 
-// deadState is a text that changes when letters come, are replayed or are purged.
+// deadState returns a text that changes when letters come, are replayed or are purged.
 func (h *Handler) deadState(ctx context.Context, x *letterIndex) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, statePatience)
 	defer cancel()
@@ -89,11 +92,11 @@ func (h *Handler) deadState(ctx context.Context, x *letterIndex) (string, error)
 	return fmt.Sprint(s.MsgInCounter, s.StorageSize, exists, sub.MsgBacklog), err
 }
 
-// statePatience is how long a page waits for a broker that may be gone.
+// statePatience is how long a page waits for a broker that may be away.
 const statePatience = 2 * time.Second
 
-// topicNames are the topics of the namespace, without partitions, that are no retry, dead letter or log topics and no
-// journals.
+// topicNames returns the names of the namespace's topics, without partitions. dead are the dead letter
+// topics. work are the others, except retry topics, logs, journals and Pulsar's own topics.
 func (h *Handler) topicNames(ctx context.Context) (work, dead []string, err error) {
 	var names []string
 	err = h.api.Call(ctx, http.MethodGet, admin.Topic(topicname.Persistent+h.o.Namespace), nil, &names)
@@ -122,7 +125,8 @@ func (h *Handler) topicNames(ctx context.Context) (work, dead []string, err erro
 	return work, dead, nil
 }
 
-// isJournal reports whether a topic is the journal of replays of another: its name with a subscription.
+// isJournal reports whether a topic is the journal of a dead letter topic: its name is that of a dead letter topic, a
+// dash and a subscription.
 func isJournal(names []string, name string) bool {
 	i := strings.Index(name, pulsar.DlqTopicSuffix+"-")
 	return i >= 0 && slices.Contains(names, name[:i+len(pulsar.DlqTopicSuffix)])

@@ -14,15 +14,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// functions are those of the templates.
+// functions are the functions for templates.
 var functions = template.FuncMap{
 	"show": show, "short": short, "ago": ago, "until": until, "clock": clock, "count": count, "letters": letters,
 	"link": link, "bytes": size,
 	"rate": rate, "lastOf": func(all []step) int { return len(all) - 1 }, "list": func(all ...any) []any { return all },
 }
 
-// show returns an untrusted text on one line, at most 500 characters of it. Characters that are not printable, and
-// those that turn the direction of reading, become dots.
+// show returns an untrusted text in one line of at most 500 characters. Characters that are not printable, or that
+// change the direction of reading, become dots.
 func show(text string) string { return cut(dlqcommand.Clean(text), 500) }
 
 // cut returns at most n characters.
@@ -35,7 +35,7 @@ func cut(text string, n int) string {
 	return text
 }
 
-// showLines is show for a text of lines, whole.
+// showLines is show for a whole text of several lines.
 func showLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\n' || r == '\t' {
@@ -50,7 +50,7 @@ func short(topic string) string {
 	return show(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Persistent), "public/default/"))
 }
 
-// span is a duration in one unit, as people say it.
+// span formats a duration in one unit, for people.
 func span(d time.Duration) string {
 	switch d = d.Abs(); {
 	case d < time.Minute:
@@ -84,7 +84,7 @@ func clock(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05 MST")
 }
 
-// count has commas: 1,234,567.
+// count formats a number with commas: 1,234,567.
 func count(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -122,7 +122,7 @@ func rate(perSecond float64) string {
 	return count(int(perSecond + 0.5))
 }
 
-// link is a page with its parameters, given by name and value.
+// link returns the address of a page with parameters, which are given as names and values.
 func link(page string, pairs ...string) string {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -131,7 +131,7 @@ func link(page string, pairs ...string) string {
 	return page + "?" + query.Encode()
 }
 
-// errorText is an error as a sentence of a page.
+// errorText returns the text of an error for a page.
 func errorText(err error) string {
 	text := err.Error()
 	for _, of := range []string{"attempts: ", "deadletter: "} {
@@ -140,7 +140,7 @@ func errorText(err error) string {
 	return cut(showLines(text), 2000)
 }
 
-// cause is a type of error and its reason, as they are shown.
+// cause returns an error's type and reason in one text, for a page.
 func cause(kind, reason string) string {
 	if kind == "" || reason == "" {
 		return cmp.Or(show(kind+reason), "no reason given")

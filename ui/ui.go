@@ -6,9 +6,9 @@
 //	defer pages.Close()
 //	http.Handle("/debug/redelivery/", pages)
 //
-// The pattern must end with a slash. The pages name topics, keys and payloads: serve them where only operators come, or
-// set Options.Token. Command redelivery ui serves the same pages. They need no JavaScript, but only with it they change
-// while one looks.
+// The pattern must end with a slash. The pages show topics, keys and payloads: serve them where only operators have
+// access, or set Options.Token. Command redelivery ui serves the same pages. They work without JavaScript; with it,
+// open pages follow changes.
 package ui
 
 import (
@@ -34,7 +34,7 @@ import (
 // Admin is a broker's admin REST API.
 type Admin struct {
 	URL string // its address, such as http://localhost:8080
-	// makes the requests, with authentication and TLS if the API needs them; nil for http.DefaultClient
+	// Client makes the requests, with authentication and TLS if the API needs them. Default: http.DefaultClient.
 	Client *http.Client
 }
 
@@ -45,14 +45,15 @@ type Options struct {
 	Client pulsar.Client
 	// Admin is the broker's admin API. Its URL is required.
 	Admin Admin
-	// Topics are those to show, with their retry and dead letter topics. Default: those of Services, or else all of
-	// Namespace.
+	// Topics are the topics to show, with their retry and dead letter topics. Default: those of Services, or else all
+	// of Namespace.
 	Topics []string
-	// Namespace is the one whose topics are shown if no topics are given. Default: public/default.
+	// Namespace is the namespace whose topics are shown if no topics are given. Default: public/default.
 	Namespace string
-	// Subscription is the only one of each topic to show. Default: all.
+	// Subscription is the only subscription to show of each topic. Default: all.
 	Subscription string
-	// Services are consumers and workers of this process. Their counters and options are shown too. Default: none.
+	// Services are consumers and workers of this process. The pages also show their counters and options. Default:
+	// none.
 	Services []Service
 	// Setup returns the policies, the worker and the load of a subscription, for the doctor's checks. The Handler
 	// adds the admin API, the client and the names. Default: the options of Services, or nothing.
@@ -60,17 +61,16 @@ type Options struct {
 	// Config has the policies that the page of policies begins with. Default: none.
 	Config *config.Config
 
-	// AllowChanges lets pages replay, purge, forget and redeliver. Default: false, they only show.
+	// AllowChanges lets pages replay, purge, forget and redeliver. Default: false, pages only show.
 	AllowChanges bool
-	// HidePayloads leaves payloads and exports out. Default: false.
+	// HidePayloads leaves out payloads and exports. Default: false.
 	HidePayloads bool
 	// Token is a password that each browser has to send once. Default: none.
 	Token string
-	// Hosts are host names, without port, by which browsers may reach the pages, beside localhost and IP addresses.
-	// Other names are refused, since a page of another site could have its own name resolve to this address. Default:
-	// none.
+	// Hosts are host names, without a port, by which browsers may reach the pages, besides localhost and IP addresses.
+	// Other names are refused, since another site could make its own name resolve to this address. Default: none.
 	Hosts []string
-	// ExportDir is the directory for the letters that a purge removes. Default: none, and nothing can be purged.
+	// ExportDir is the directory for the letters that a purge removes. Default: none; then no letters can be purged.
 	ExportDir string
 	// Encryption and Decryption are the keys of encrypted letters, as in package deadletter. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
@@ -79,7 +79,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Service is a consumer of this process, and its worker or nil.
+// Service is a consumer of this process, and its worker, which may be nil.
 type Service struct {
 	Consumer *redelivery.Consumer
 	Worker   *worker.Worker
@@ -97,7 +97,7 @@ type Handler struct {
 	jobs     jobs
 	doctor   examinations
 	logs     attemptLogs
-	changes  atomic.Uint64 // grows when a page may look otherwise than before
+	changes  atomic.Uint64 // grows when a page may have changed
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -144,8 +144,8 @@ func New(o Options) (*Handler, error) {
 	return h, nil
 }
 
-// Close ends replays and other tasks, and waits for them. A replay that it ends continues when it is begun again with
-// the same choice, here or by redelivery dlq.
+// Close ends replays and other tasks, and waits for them. To continue a replay that Close has ended, begin it again
+// with the same choice, on a page or with redelivery dlq.
 func (h *Handler) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -165,5 +165,5 @@ func (h *Handler) start(task func(context.Context)) bool {
 	return true
 }
 
-// changed makes open pages look again.
+// changed makes open pages load again.
 func (h *Handler) changed() { h.changes.Add(1) }

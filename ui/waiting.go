@@ -17,7 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waiting"
 )
 
-// attemptLogs has the logs of attempts whose pages are open. Each is followed until its page was closed for a while.
+// attemptLogs holds the logs of attempts whose pages are open. A log is followed until its page has been closed for a
+// while.
 type attemptLogs struct {
 	mu  sync.Mutex
 	all map[string]*attemptLog // by topic
@@ -27,14 +28,14 @@ type attemptLog struct {
 	topic   string
 	used    time.Time
 	opening bool
-	log     *attempts.Log // nil until it was read to its end, and after an error
+	log     *attempts.Log // nil until the log was read to its end, and after an error
 	err     error
 	tried   time.Time
 }
 
 const (
 	followFor   = 2 * time.Minute  // after the last look
-	openLimit   = 30 * time.Second // as redelivery attempts
+	openLimit   = 30 * time.Second // the same as in redelivery attempts
 	retryLog    = 10 * time.Second // after an error
 	maxWaiting  = 500              // rows of a page
 	maxLogs     = 20
@@ -45,7 +46,7 @@ const (
 // errNoLog says that the subscription has no log of attempts.
 var errNoLog = errors.New("there is no log of attempts: the consumer needs WithAttemptLog")
 
-// ownLog returns the log that a consumer of this process has of a subscription, or nil.
+// ownLog returns the log of a subscription that a consumer of this process has, or nil.
 func (h *Handler) ownLog(topic, subscription string) *attempts.Log {
 	for _, s := range h.o.Services {
 		if log := s.Consumer.AttemptLog(); log != nil && h.has(s, topic, subscription) {
@@ -55,7 +56,7 @@ func (h *Handler) ownLog(topic, subscription string) *attempts.Log {
 	return nil
 }
 
-// follow returns the log of a subscription once it was read. opening says that it is being read.
+// follow returns the log of a subscription after it was read. opening says that it is being read.
 func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening bool, err error) {
 	if log := h.ownLog(topic, subscription); log != nil {
 		return log, false, nil
@@ -83,7 +84,7 @@ func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening
 	return a.log, a.opening && a.log == nil, a.err
 }
 
-// followLog opens a log, and closes it when its page was closed for a while.
+// followLog opens a log, and closes it after its page has been closed for a while.
 func (h *Handler) followLog(ctx context.Context, a *attemptLog) {
 	log, err := h.openLog(ctx, a.topic, true)
 	h.logs.mu.Lock()
@@ -138,7 +139,7 @@ func (h *Handler) openLog(ctx context.Context, topic string, readOnly bool) (*at
 // waitingRow is a message for the page.
 type waitingRow struct {
 	waiting.Message
-	Key string // names it in a form
+	Key string // identifies the message in a form
 }
 
 func (h *Handler) waitingPage(w http.ResponseWriter, r *http.Request) {
@@ -194,7 +195,8 @@ func (f *figures) has(topic, subscription string) bool {
 		func(s subscriptionFigures) bool { return s.Topic == topic && s.Name == subscription })
 }
 
-// chosen is the subscription that a request names, or else the first one. It answers itself if there is no such one.
+// chosen returns the subscription that a request names, or else the first one. If there is no such subscription, it
+// answers the request and reports false.
 func (f *figures) chosen(h *Handler, w http.ResponseWriter, r *http.Request) (topic, subscription string, ok bool) {
 	topic, subscription = r.FormValue("topic"), r.FormValue("subscription")
 	switch {
@@ -212,7 +214,7 @@ func (h *Handler) noSubscription(w http.ResponseWriter, r *http.Request, topic, 
 	h.fail(w, r, http.StatusNotFound, "There is no subscription "+show(subscription)+" of "+short(topic)+".", remedy)
 }
 
-// attemptsCommand is a command line of redelivery attempts.
+// attemptsCommand returns a command line of redelivery attempts.
 func attemptsCommand(topic, subscription string, flags ...string) string {
 	words := []string{"redelivery attempts -subscription", dlqcommand.Quote(subscription)}
 	for _, flag := range flags {

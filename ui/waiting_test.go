@@ -22,7 +22,7 @@ import (
 
 var waitingOf = "waiting?" + url.Values{"topic": {origin}, "subscription": {"billing"}}.Encode()
 
-// failures writes a log of attempts in which the messages failed that have these entries.
+// failures writes a log of attempts in which the messages with these entries failed.
 func (s *site) failures(entries ...int64) *attempts.Log {
 	log, err := attempts.Open(s.client, attempts.Options{Topic: attempts.Topic(origin, "billing"),
 		Logger: logtest.Logger(s.t)})
@@ -81,7 +81,7 @@ func TestForgetOfUnknownSubscriptionChangesNothing(t *testing.T) {
 	require.Len(t, log.Records(), 1)
 }
 
-// service is a consumer of this process on which two messages failed. Its log has a topic of its own.
+// service returns a consumer of this process that has failed on two messages. Its log has a topic of its own.
 func (s *site) service() *redelivery.Consumer {
 	c, err := redelivery.Subscribe(s.client,
 		pulsar.ConsumerOptions{Topic: origin, SubscriptionName: "billing", Type: pulsar.Shared},

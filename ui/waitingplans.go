@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waiting"
 )
 
-// subscriptionOfForm returns the subscription that a form names. If the pages do not show it, the request is answered,
-// and ok is false.
+// subscriptionOfForm returns the subscription that a form names. If the pages do not show that subscription, it answers
+// the request and reports false.
 func (h *Handler) subscriptionOfForm(w http.ResponseWriter, r *http.Request) (topic, subscription string, ok bool) {
 	topic, subscription = r.PostFormValue("topic"), r.PostFormValue("subscription")
 	f := h.overview.look(r.Context(), h)
@@ -33,7 +33,7 @@ func (h *Handler) delayed(topic, subscription string) (n int) {
 	return n
 }
 
-// planRedeliver says how many messages would be delivered again now.
+// planRedeliver plans the immediate redelivery of messages that wait, and shows how many they are.
 func (h *Handler) planRedeliver(w http.ResponseWriter, r *http.Request) {
 	topic, subscription, ok := h.subscriptionOfForm(w, r)
 	if !ok {
@@ -61,7 +61,7 @@ func (h *Handler) planRedeliver(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, http.StatusOK, page{Title: "Confirm", Name: "plan", Data: p})
 }
 
-// planForget says which messages a log would forget.
+// planForget plans that a log forgets messages, and shows which.
 func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 	topic, subscription, ok := h.subscriptionOfForm(w, r)
 	if !ok {
@@ -90,7 +90,7 @@ func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(keys) > 1 {
-		flags = nil // the command forgets one at a time
+		flags = nil // the command line forgets only one message at a time
 	}
 	p := &plan{Action: "forget", Topic: topic, total: len(keys),
 		Button: "Forget " + plural(len(keys), "message") + " of " + short(topic),

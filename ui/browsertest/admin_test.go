@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// answers are those of a real broker to what the one in process does not know.
+// answers are a real broker's answers to requests that the broker in this process does not know.
 var answers = map[string]string{
 	"/namespaces/public/default":             `{"deduplicationEnabled": true, "delayed_delivery_policies": {"active": true, "tickTime": 1000}}`,
 	"/brokers/configuration/runtime":         `{"acknowledgmentAtBatchIndexLevelEnabled": "true", "maxMessageSize": "5242880"}`,
 	"/persistent/public/default/partitioned": `[]`,
 }
 
-// forward asks the broker's admin API. For the broker in this process it adds what only a real one knows.
+// forward forwards a request to the broker's admin API. For the broker in this process, it adds answers of a real one.
 func forward(s *site, w http.ResponseWriter, r *http.Request) {
 	inProcess := os.Getenv("PULSAR_URL") == ""
 	for path, answer := range answers {
@@ -30,7 +30,7 @@ func forward(s *site, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req.Header = r.Header
-	req.Header.Del("Accept-Encoding") // else the answer may be compressed
+	req.Header.Del("Accept-Encoding") // so that the answer is not compressed
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil { // the test has ended
 		panic(http.ErrAbortHandler)

@@ -18,10 +18,11 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of the documents, and not into a temporary directory")
 
-// mostBytes is how large a picture of the documents may be.
+// mostBytes is the largest size of a picture for the documents.
 const mostBytes = 150_000
 
-// TestPictures takes a picture of each page, light and dark, and looks that nothing is cut on a wide screen or a phone.
+// TestPictures takes a picture of each page, light and dark, and checks that nothing is cut off on a wide screen or a
+// phone.
 func TestPictures(t *testing.T) {
 	if os.Getenv("PULSAR_URL") != "" {
 		t.Skip("its names and rates would be others each time")

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// From an outage to an empty dead letter topic: the overview follows without a reload, a test letter dies again, the
-// service is mended, and the replay ends.
+// From an outage to an empty dead letter topic: the overview changes without a reload, a test letter dies again, the
+// service is fixed, and the replay ends.
 func TestFailingMessagesAreReplayedAfterTheFix(t *testing.T) {
 	s := newSite(t)
 	ctx := newBrowser(t)
@@ -54,7 +54,7 @@ func TestFailingMessagesAreReplayedAfterTheFix(t *testing.T) {
 	require.Eventually(t, func() bool { return s.handled.Load() >= 30 }, limit, 10*time.Millisecond)
 }
 
-// The page is closed in the middle, and another browser sees the end.
+// The page of a replay is closed in the middle, and another browser sees the end.
 func TestReplayGoesOnWhenItsPageIsClosed(t *testing.T) {
 	s := newSite(t)
 	s.broken.Store(false)
@@ -73,7 +73,7 @@ func TestReplayGoesOnWhenItsPageIsClosed(t *testing.T) {
 	s.text(second, "#job", "Done: 60 of 60")
 }
 
-// Two people begin a replay of one group: one wins, and the other's page says why it does not.
+// Two people begin a replay of one group. One replay begins, and the page of the other says why it does not.
 func TestSecondReplayOfAGroupSaysThatOneIsUnderWay(t *testing.T) {
 	s := newSite(t)
 	s.broken.Store(false)
@@ -95,7 +95,7 @@ func TestSecondReplayOfAGroupSaysThatOneIsUnderWay(t *testing.T) {
 	s.text(second, "#summary h1", "30 letters")
 }
 
-// A message that waits is forgotten by the log, and another is delivered again before its delay is over.
+// The log forgets a message that waits, and another message is delivered again before its delay is over.
 func TestWaitingMessagesAreForgottenAndRedelivered(t *testing.T) {
 	s := newSite(t)
 	for n := range 2 {
@@ -141,8 +141,8 @@ func TestKeyboardAloneReplays(t *testing.T) {
 	s.text(ctx, "#job", "Done: 6 of 6")
 }
 
-// A broker that goes away is named, the last figures stay, and the page recovers by itself. A replay that was under way
-// ends.
+// When the broker goes away, the page says so and keeps the last figures, and later recovers by itself. A replay that
+// was under way ends.
 func TestBrokerThatGoesAwayAndComesBack(t *testing.T) {
 	s := newSite(t)
 	s.broken.Store(false)
@@ -218,7 +218,7 @@ func TestHostileLettersRunNoScript(t *testing.T) {
 	}
 }
 
-// noScript looks that none of a message has run or became a part of the page.
+// noScript checks that no part of a message has run as a script or became markup of the page.
 func (s *site) noScript(ctx context.Context) {
 	s.t.Helper()
 	require.NotEqual(s.t, "owned", s.eval(ctx, "document.title"))
@@ -234,7 +234,7 @@ func mark(ctx context.Context, t *testing.T) {
 	require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate("window.mark = true", nil)))
 }
 
-// marked reports whether the page is the one that was marked.
+// marked reports whether the page is still the one that was marked, and was not loaded again.
 func marked(ctx context.Context, t *testing.T) (is bool) {
 	require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate("window.mark === true", &is)))
 	return is
@@ -252,7 +252,7 @@ func (s *site) wait(ctx context.Context, condition, what string) {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		var is bool
 		if err := chromedp.Run(ctx, chromedp.Evaluate("!!("+condition+")", &is)); err == nil && is {
-			// else the page is being loaded
+			// an error means that the page is being loaded
 			return
 		}
 	}
@@ -287,7 +287,8 @@ func (s *site) press(ctx context.Context, key string) {
 	require.NoError(s.t, chromedp.Run(ctx, chromedp.KeyEvent(key)))
 }
 
-// focus presses Tab until the part that is meant has the focus, and sees that the focus can be seen.
+// focus presses Tab until the condition is true for the element that has the focus, and checks that the focus is
+// visible.
 func (s *site) focus(ctx context.Context, condition string) {
 	s.t.Helper()
 	for range 60 {

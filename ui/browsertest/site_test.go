@@ -53,8 +53,8 @@ type site struct {
 	consumer *redelivery.Consumer
 }
 
-// newSite starts a service that consumes orders as billing, and the pages. The broker is the one of PULSAR_URL and
-// PULSAR_ADMIN_URL, or else one in this process.
+// newSite starts a service that consumes orders on the subscription billing, and the pages. The broker is that of
+// PULSAR_URL and PULSAR_ADMIN_URL, or else one in this process.
 func newSite(t *testing.T) *site {
 	s := &site{t: t, name: "orders", url: os.Getenv("PULSAR_URL"), adminURL: os.Getenv("PULSAR_ADMIN_URL")}
 	if s.url == "" {
@@ -103,8 +103,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// goAway ends the broker: a real one if PULSAR_NAME says that it is this test's own. Of another only the admin API
-// goes.
+// goAway ends the broker. A real one must be this test's own, which PULSAR_NAME says; otherwise goAway ends only the
+// admin API.
 func (s *site) goAway() {
 	s.away.Store(true)
 	switch {
@@ -136,7 +136,7 @@ func (s *site) script(args ...string) {
 	require.NoError(s.t, err, string(out))
 }
 
-// handle fails at once for good on some orders, and on the others while the service is broken.
+// handle fails permanently on some orders, and on the others while the service is broken.
 func (s *site) handle(_ context.Context, msg pulsar.Message) error {
 	var order struct {
 		Order int
@@ -157,7 +157,7 @@ func (s *site) handle(_ context.Context, msg pulsar.Message) error {
 	return nil
 }
 
-// serveAdmin is the broker's admin API with the rates that a real one has.
+// serveAdmin serves the broker's admin API, with the rates of a real broker.
 func (s *site) serveAdmin(w http.ResponseWriter, r *http.Request) {
 	if s.away.Load() {
 		panic(http.ErrAbortHandler)
@@ -185,7 +185,7 @@ func (s *site) publish(topic string, messages ...*pulsar.ProducerMessage) {
 	require.NoError(s.t, p.FlushWithCtx(context.Background()))
 }
 
-// order is a message of the service.
+// order returns a message for the service.
 func order(n int) *pulsar.ProducerMessage {
 	return &pulsar.ProducerMessage{Key: fmt.Sprintf("customer-%d", n%23),
 		Properties: map[string]string{"traceparent": fmt.Sprintf("00-4bf92f3577b34da6a3ce929d%08x-00f067aa0ba902b7-01",
@@ -193,12 +193,12 @@ func order(n int) *pulsar.ProducerMessage {
 		Payload: fmt.Appendf(nil, `{"order": %d, "customer": {"id": %d, "name": "Åsa Öberg"}, "total": "%d.90", "items": [{"sku": "A-%d", "n": 2}, {"sku": "B-7", "n": 1}]}`, n, n%23, n, n)}
 }
 
-// slow is an order that fails, and waits.
+// slow returns an order that fails and waits.
 func slow(n int) *pulsar.ProducerMessage {
 	return &pulsar.ProducerMessage{Key: "customer-9", Payload: fmt.Appendf(nil, `{"order": %d, "slow": true}`, 4711+n)}
 }
 
-// past stores dead letters that died in the hours before.
+// past stores n dead letters that died in the last hours.
 func (s *site) past(n int) {
 	causes := []struct{ kind, reason string }{
 		{"*net.OpError", "dial tcp 10.0.3.%d:5432: connect: connection refused"},
@@ -224,7 +224,7 @@ func (s *site) past(n int) {
 	s.publish(s.dead, all...)
 }
 
-// newBrowser is a headless Chromium.
+// newBrowser returns the context of a headless Chromium.
 func newBrowser(t *testing.T) context.Context {
 	path := os.Getenv("CHROMIUM")
 	if path == "" {
@@ -240,6 +240,6 @@ func newBrowser(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel = context.WithTimeout(ctx, 3*limit)
 	t.Cleanup(cancel)
-	require.NoError(t, chromedp.Run(ctx)) // a browser ends with the context that it was started by
+	require.NoError(t, chromedp.Run(ctx)) // starts the browser, which ends with ctx
 	return ctx
 }
