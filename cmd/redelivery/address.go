@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// setting is one of the places where an address can be given.
+// setting is a place where an address can be given, and its value there.
 type setting struct{ where, value string }
 
-// services are the schemes of an address and their ports.
+// services has the schemes of an address, with their ports.
 type services struct {
-	want  string // for those who write another
+	want  string // the wanted form, for errors
 	ports map[string]string
 }
 
@@ -27,8 +27,8 @@ var (
 	admins = services{"http://host:8080 or https://host:8443", map[string]string{"http": "80", "https": "443"}}
 )
 
-// first returns the first address that is set, which must be one of the services and end with its hosts: there is
-// nothing behind a path.
+// first returns the first address that is set. It must have one of the schemes, and must end with its hosts: brokers do
+// not serve below a path.
 func (s services) first(all ...setting) (string, error) {
 	i := slices.IndexFunc(all, func(x setting) bool { return x.value != "" })
 	address := strings.TrimSpace(all[i].value)
@@ -43,7 +43,7 @@ func (s services) first(all ...setting) (string, error) {
 	return "", err
 }
 
-// hosts are those of an address, with their ports: it may have several, separated by commas.
+// hosts returns the hosts of an address, with their ports. An address may have several, separated by commas.
 func (s services) hosts(address string) (all []string) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	rest, _, _ = strings.Cut(rest, "/")
@@ -56,7 +56,7 @@ func (s services) hosts(address string) (all []string) {
 	return all
 }
 
-// local reports whether an address is of this machine.
+// local reports whether an address is on this machine.
 func (s services) local(address string) bool {
 	for _, host := range s.hosts(address) {
 		name, _, _ := net.SplitHostPort(host)
@@ -67,12 +67,12 @@ func (s services) local(address string) bool {
 	return true
 }
 
-// dialPatience is how long a broker may take to accept a connection. Upstream would try for half a minute, and not say
-// where.
+// dialPatience is how long a broker may take to accept a connection. Upstream would try for half a minute, and its
+// error would not have the address.
 const dialPatience = 5 * time.Second
 
-// reach returns an error if no host of the broker's address accepts a connection, by TLS where that is its scheme.
-// connect comes before it.
+// reach returns an error if no host of the broker's address accepts a connection, with TLS if the scheme says so. Call
+// connect before.
 func (c *connection) reach(ctx context.Context) error {
 	var errs []error
 	for _, host := range brokers.hosts(c.url) {
@@ -85,8 +85,7 @@ func (c *connection) reach(ctx context.Context) error {
 	return fmt.Errorf("no connection to the broker at %s: %w", c.url, errors.Join(errs...))
 }
 
-// refusalTime is how long a broker may take to say that it wants another certificate than the client's, which it does
-// after the handshake.
+// refusalTime is how long a broker may take to refuse the client's certificate, which it does after the handshake.
 const refusalTime = 200 * time.Millisecond
 
 func (c *connection) dial(ctx context.Context, host string) (net.Conn, error) {
@@ -107,7 +106,7 @@ func (c *connection) dial(ctx context.Context, host string) (net.Conn, error) {
 	return conn, nil
 }
 
-// choose leaves one address of the admin API, if several are given: the first that accepts a connection.
+// choose reduces several addresses of the admin API to the first one that accepts a connection.
 func (c *connection) choose(ctx context.Context) error {
 	scheme, _, _ := strings.Cut(c.adminURL, "://")
 	hosts := admins.hosts(c.adminURL)
@@ -127,7 +126,7 @@ func (c *connection) choose(ctx context.Context) error {
 	return fmt.Errorf("no connection to the admin API at %s: %w", c.adminURL, errors.Join(errs...))
 }
 
-// locate adds the broker's address to upstream's error of a connection, which does not say where.
+// locate adds the broker's address to a connection error of upstream, which lacks it.
 func (c *connection) locate(err error) error {
 	if err != nil && strings.Contains(err.Error(), "connection error") {
 		return fmt.Errorf("no connection to the broker at %s: %w", c.url, err)

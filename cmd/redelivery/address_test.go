@@ -24,7 +24,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// An address that is none is named with the place that it comes from.
+// The error of a bad address names the address and the place that it comes from.
 func TestAddresses(t *testing.T) {
 	t.Setenv("PULSAR_URL", "localhost:6650")
 	code, _, stderr := dlqRun("", "peek", "a")
@@ -33,8 +33,8 @@ func TestAddresses(t *testing.T) {
 		"pulsar+ssl://host:6651\n", stderr)
 }
 
-// What follows the host of an address is refused, since brokers are not found behind a path; slashes and blanks around
-// it do no harm.
+// A path after the host of an address is refused, since brokers do not serve below a path. Slashes at the end, and
+// blanks around the address, are allowed.
 func TestPathAfterTheHostIsRefused(t *testing.T) {
 	server := inProcess(t)
 	const refused = "\", want http://host:8080 or https://host:8443"
@@ -52,7 +52,7 @@ func TestPathAfterTheHostIsRefused(t *testing.T) {
 	}
 }
 
-// A broker that is not there is named, and soon.
+// An error names a broker that cannot be reached, and comes soon.
 func TestUnreachable(t *testing.T) {
 	newBroker(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -120,7 +120,7 @@ func (f *attemptsFlags) parse(args []string) error {
 	return nil
 }
 
-// messageID has ledger, entry, partition and index; clients write -1 for the partition of a topic that has none.
+// messageID has ledger, entry, partition and index. Clients write -1 for the partition of an unpartitioned topic.
 var messageID = regexp.MustCompile(`^(\d+:\d+)(:(-1|\d+)(:\d+)?)?$`)
 
 func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -135,7 +135,7 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	topic, err := waiting.Find(ctx, api, f.log)
 	var refused *admin.Error
 	switch {
-	case err != nil && !errors.As(err, &refused): // it does not answer, so that the log may not be there
+	case err != nil && !errors.As(err, &refused): // the API does not answer, so the log may not exist
 		return err
 	case admin.NotFound(err):
 		return fmt.Errorf("there is no log %s, want a consumer with WithAttemptLog, or -log for another topic", f.log)
@@ -152,7 +152,7 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 		return f.show(log, stdout)
 	}
 	keys := f.forgotten(log)
-	if f.forget != "" && len(keys) == 0 { // and nothing is written
+	if f.forget != "" && len(keys) == 0 { // nothing was written
 		return fmt.Errorf("the log has no message %s", f.forget)
 	}
 	o.ReadOnly = false
@@ -164,7 +164,7 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	return f.forgets(ctx, writer, keys, stdout)
 }
 
-// forgotten are the messages to forget: those of several partitions or topics may have an id.
+// forgotten returns the messages to forget. Messages of several partitions or topics may have the same ID.
 func (f *attemptsFlags) forgotten(log *attempts.Log) (keys []attempts.Key) {
 	prefix := strings.Replace(f.forget, ":-1", ":0", 1) + ":"
 	for _, r := range log.Records() {

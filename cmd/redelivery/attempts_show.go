@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waiting"
 )
 
-// attemptsShown is the output for machines.
+// attemptsShown is the output of -json.
 type attemptsShown struct {
 	Log      string            `json:"log"`
 	Messages []waiting.Message `json:"messages"`
@@ -62,7 +62,7 @@ func (f *attemptsFlags) print(shown attemptsShown, stdout io.Writer) {
 	}
 }
 
-// fromNow says how far a moment is.
+// fromNow formats a time as its distance from now.
 func fromNow(t time.Time) string {
 	d := time.Until(t)
 	switch {

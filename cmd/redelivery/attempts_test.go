@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// The tool shows who waits and why, writes nothing for that, and forgets a message.
+// The tool shows which messages wait and why, without writing to the log, and forgets a message.
 func TestAttempts(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)
@@ -87,8 +87,8 @@ func TestAttemptsWantsOneTopic(t *testing.T) {
 	}
 }
 
-// Messages that crashed a consumer come first, then those that failed most often; those that only were in a handler are
-// not shown, unless that is asked for. An id is forgotten as it is shown, and all are at once.
+// Messages that crashed a consumer come first, then those that failed most often. Messages that only were in a handler
+// are shown only with -all. -forget accepts an ID as it is shown, and -forget-all forgets all messages at once.
 func TestAttemptsShowsSuspectsFirst(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// browse is "redelivery dlq" alone on a terminal: it asks for a topic, a group of its letters and a verb, and composes
-// the commands, which it shows. It needs no more of a terminal than lines.
+// browse is "redelivery dlq" without a verb, on a terminal. It asks for a topic, a group of its letters and a verb, and
+// shows and runs the commands for these. It uses only lines of the terminal.
 type browse struct {
 	in             *bufio.Scanner
 	stdout, stderr io.Writer
@@ -44,7 +44,7 @@ func (b *browse) run() int {
 	}
 }
 
-// topic asks for groups of letters until there is none, or the user wants no more.
+// topic asks for groups of letters until there is none, or until the user goes back.
 func (b *browse) topic(name string) {
 	for {
 		var groups []deadletter.Group
@@ -71,7 +71,7 @@ func (b *browse) topic(name string) {
 	}
 }
 
-// choose asks for one of several; false is for none.
+// choose asks the user to choose a line. It reports false if the user chooses none.
 func (b *browse) choose(what string, lines []string) (int, bool) {
 	fmt.Fprintln(b.stdout)
 	if len(lines) == 0 {
@@ -98,7 +98,7 @@ func (b *browse) ask(question string) (string, bool) {
 	return strings.TrimSpace(b.in.Text()), ok
 }
 
-// do runs a command that it shows.
+// do shows a command and runs it.
 func (b *browse) do(verb string, args ...string) int {
 	fmt.Fprintf(b.stdout, "\n$ redelivery dlq %s %s\n", verb, strings.Join(args, " "))
 	return dlqCommand(append([]string{verb}, args...), strings.NewReader(""), b.stdout, b.stderr)

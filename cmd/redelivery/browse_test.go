@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// From the list to a replay with a canary, and back, by numbers.
+// The user goes from the list to a replay with a canary, and back, by typing numbers.
 func TestBrowse(t *testing.T) {
 	b := newBroker(t)
 	deploy := b.invoices(t)

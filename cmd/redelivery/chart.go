@@ -86,7 +86,7 @@ func (p plan) write(b *strings.Builder) {
 	}
 }
 
-// deliveries is how often the message is delivered before it is dead; 0 if it never is.
+// deliveries returns how often the message is delivered before it is a dead letter; 0 if it never becomes one.
 func (p plan) deliveries() uint64 {
 	if p.MaxReconsumes > 0 {
 		return p.MaxReconsumes + 1
@@ -94,7 +94,7 @@ func (p plan) deliveries() uint64 {
 	return p.MaxDeliveries
 }
 
-// gap reports whether there are redeliveries that are not shown.
+// gap reports whether some redeliveries are not shown.
 func (p plan) gap() bool { return uint64(len(p.Redeliveries))+1 < p.deliveries() }
 
 func (p plan) title() string {
@@ -116,7 +116,7 @@ func shorten(name string) string {
 	return string(runes)
 }
 
-// align makes lines of rows, each cell as wide as the widest of its column.
+// align returns rows as lines, in which each cell is as wide as the widest one of its column.
 func align(table [][]string) []string {
 	widths := make([]int, len(table[0]))
 	for _, row := range table {
@@ -138,7 +138,7 @@ func align(table [][]string) []string {
 
 var eighths = []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
 
-// bar draws the delay of r. The longest delay of all fills room columns.
+// bar draws the delay of r. A delay of longest fills room columns.
 func bar(r redelivery, longest seconds, room int) string {
 	if longest == 0 {
 		return ""
@@ -157,7 +157,7 @@ func bar(r redelivery, longest seconds, room int) string {
 
 func formatFloat(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
-// formatDelay writes delays as 250ms, 11s, 1m30s, 2h, 3d4h, and >106751d for those that overflow.
+// formatDelay formats a delay as 250ms, 11s, 1m30s, 2h, 3d4h, or >106751d if it overflows.
 func formatDelay(s seconds) string {
 	const day = 24 * time.Hour
 	d := time.Duration(s)

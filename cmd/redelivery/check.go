@@ -37,7 +37,7 @@ Output:
 Exit codes: 0; 1 for a finding or an error; 2 for a wrong command line.
 `
 
-// checkFlags are one command line of redelivery check.
+// checkFlags are the flags of redelivery check.
 type checkFlags struct {
 	rules          history.Rules
 	files          []string

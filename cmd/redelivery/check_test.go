@@ -64,7 +64,7 @@ func TestCheckRefusesBadCommandLine(t *testing.T) {
 	assert.Contains(t, stderr, "no such file")
 }
 
-// docs/history.md has an example and what the command says of it.
+// docs/history.md has an example and the command's output for it.
 func TestCheckOutputOfDocumentedExample(t *testing.T) {
 	page, err := os.ReadFile("../../docs/history.md")
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 // errUsage is an error of the command line.
 type errUsage struct{ error }
 
-// parseAll parses flags before and after the other arguments, which it returns.
+// parseAll parses flags before and after the other arguments, and returns these.
 func parseAll(set *flag.FlagSet, args []string) (others []string, err error) {
 	for {
 		if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -26,7 +26,7 @@ func parseAll(set *flag.FlagSet, args []string) (others []string, err error) {
 	}
 }
 
-// ending is how the end of a command is printed.
+// ending says how to print the end of a command.
 type ending struct {
 	command, usage string
 	help           string // the text of -h
@@ -43,7 +43,7 @@ func (e ending) exit(err error) int {
 		fmt.Fprint(e.stdout, e.usage)
 		return 0
 	case errors.As(err, &usage):
-		// package flag says no more of a boolean flag
+		// for a boolean flag, package flag says only "parse error"
 		text := strings.Replace(err.Error(), ": parse error", ": want true or false", 1)
 		fmt.Fprintf(e.stderr, "redelivery %s: %s (-h shows %s)\n", e.command, text, e.help)
 		return 2
@@ -52,7 +52,7 @@ func (e ending) exit(err error) int {
 	for _, of := range []string{"attempts: ", "deadletter: "} {
 		text = strings.TrimPrefix(text, of)
 	}
-	for line := range strings.Lines(text) { // joined errors, one on each
+	for line := range strings.Lines(text) { // each is one of the joined errors
 		fmt.Fprintf(e.stderr, "redelivery %s: %s\n", e.command, clean(strings.TrimSuffix(line, "\n")))
 	}
 	return 1

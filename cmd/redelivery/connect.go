@@ -27,16 +27,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// connection is where the broker is and who we are. The names are those of Pulsar's own tools.
+// connection has the addresses of the broker and the client's credentials. Flags have the names of Pulsar's own tools.
 type connection struct {
 	url, adminURL           string
 	authPlugin, authParams  string
 	trustCert               string
-	cert, key               string // of the client; only client.conf names them
+	cert, key               string // of the client; set only by client.conf
 	insecure, verifyHost    bool
 	tls                     *tls.Config // set by connect, for the broker and the admin API
-	anyHost                 bool        // client.conf says that the admin API's certificate may be of another host
-	adminAlone              bool        // the broker is not needed
+	anyHost                 bool        // client.conf allows a certificate for another host
+	adminAlone              bool        // only the admin API is needed, not the broker
 	keyName, public, secret string      // of encrypted letters
 	talkative               bool        // the client logs to stderr
 }
@@ -66,7 +66,7 @@ func (c *connection) open(ctx context.Context, stderr io.Writer) (pulsar.Client,
 	return c.connect(c.logger(stderr))
 }
 
-// logger writes to stderr with -v, and else nowhere.
+// logger returns a logger that writes to stderr with -v, and else nowhere.
 func (c *connection) logger(stderr io.Writer) *slog.Logger {
 	if c.talkative {
 		return slog.New(slog.NewTextHandler(stderr, nil))
@@ -104,7 +104,7 @@ func (c *connection) complete() error {
 	if err != nil {
 		return err
 	}
-	// The one that is missing would be this machine's, and of another cluster.
+	// A missing address would default to this machine, which is another cluster.
 	switch {
 	case missing(adminURLs) && !brokers.local(c.url):
 		return errUsage{fmt.Errorf("the broker is %s and its admin API is not given, want -admin-url, "+
@@ -138,7 +138,7 @@ var confNames = []string{"brokerServiceUrl", "webServiceUrl", "authPlugin", "aut
 	"tlsCertificateFilePath", "tlsKeyFilePath",
 	"tlsAllowInsecureConnection", "tlsEnableHostnameVerification", "useKeyStoreTls", "proxyServiceUrl"}
 
-// checkNames returns an error if a name differs from one that is read by its case only: it would have no effect.
+// checkNames returns an error if a name differs only in case from one that is read: it would have no effect.
 func checkNames(path string, conf map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(conf)) {
 		for _, known := range confNames {
@@ -154,7 +154,7 @@ func missing(all []setting) bool {
 	return !slices.ContainsFunc(all, func(s setting) bool { return s.value != "" })
 }
 
-// authentication takes parameters as Pulsar's tools do: upstream takes JSON only.
+// authentication accepts the forms of parameters that Pulsar's tools accept: upstream accepts only JSON.
 func authentication(plugin, params string) (pulsar.Authentication, error) {
 	values := map[string]string{}
 	switch {
@@ -176,7 +176,7 @@ func authentication(plugin, params string) (pulsar.Authentication, error) {
 			values[name] = value
 		}
 	}
-	values["username"] = cmp.Or(values["username"], values["userId"]) // Java's name
+	values["username"] = cmp.Or(values["username"], values["userId"]) // userId is Java's name
 	data, _ := json.Marshal(values)                                   // cannot fail
 	return pulsar.NewAuthentication(plugin, string(data))
 }
@@ -189,11 +189,11 @@ type provider interface {
 	WithTransport(http.RoundTripper) error
 }
 
-// connect returns a client of the broker and one of its admin API. Both have the same TLS configuration: upstream's own
-// always wants the certificate to name the host, and writes its error to the log only.
+// connect returns a client of the broker and one of its admin API. Both have the same TLS configuration. Upstream's own
+// one always requires that the certificate names the host, and only logs its errors.
 func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error) {
 	api := admin.API{URL: c.adminURL}
-	config := &tls.Config{InsecureSkipVerify: c.insecure} //nolint:gosec // as the user wants it
+	config := &tls.Config{InsecureSkipVerify: c.insecure} //nolint:gosec // the user's choice
 	c.tls = config
 	if c.trustCert != "" {
 		pem, err := os.ReadFile(c.trustCert)
@@ -206,7 +206,7 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error)
 		}
 	}
 	if c.anyHost && !c.insecure {
-		config.InsecureSkipVerify = true //nolint:gosec // the issuer is verified, the host is not, as client.conf says
+		config.InsecureSkipVerify = true //nolint:gosec // client.conf says not to verify the host; the issuer is verified
 		config.VerifyConnection = func(state tls.ConnectionState) error {
 			o := x509.VerifyOptions{Roots: config.RootCAs, Intermediates: x509.NewCertPool()}
 			for _, certificate := range state.PeerCertificates[1:] {
@@ -216,7 +216,7 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error)
 			return err
 		}
 	}
-	for _, path := range []string{c.public, c.secret} { // upstream looks when a letter is encrypted
+	for _, path := range []string{c.public, c.secret} { // upstream reads them only when a letter is encrypted
 		if path == "" {
 			continue
 		}
@@ -263,7 +263,7 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error)
 	return client, api, err
 }
 
-// encryption are the keys of encrypted letters, if there are any.
+// encryption returns the keys of encrypted letters, if they are given.
 func (c *connection) encryption() (*pulsar.ProducerEncryptionInfo, *pulsar.MessageDecryptionInfo) {
 	if c.secret == "" {
 		return nil, nil

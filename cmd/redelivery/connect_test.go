@@ -37,7 +37,7 @@ func TestConnection(t *testing.T) {
 	t.Setenv("PULSAR_CLIENT_CONF", conf+"-none")
 	require.ErrorIs(t, (&connection{}).complete(), os.ErrNotExist)
 	os.Unsetenv("PULSAR_CLIENT_CONF")
-	// Not the admin API of this machine for a broker of another.
+	// the admin API does not default to this machine if the broker is on another one
 	require.ErrorContains(t, (&connection{}).complete(),
 		"the broker is pulsar://env and its admin API is not given, want -admin-url")
 	t.Setenv("PULSAR_URL", "")
@@ -50,7 +50,7 @@ func TestConnection(t *testing.T) {
 	assert.Equal(t, "http://localhost:8080", c.adminURL)
 }
 
-// The admin API is asked with the credentials of the broker.
+// Requests to the admin API have the credentials for the broker.
 func TestAuthentication(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("from-file\n"), 0o600))
@@ -80,7 +80,7 @@ func TestAuthentication(t *testing.T) {
 	assert.NotContains(t, stderr, "secret")
 }
 
-// A silent admin API is waited for once by a command, not by each of its calls.
+// A command waits for a silent admin API once, not with each of its calls.
 func TestDlqSilentAdmin(t *testing.T) {
 	newBroker(t)
 	patience := admin.Patience

@@ -21,7 +21,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// dlq is one command line.
+// dlq is one command line of redelivery dlq.
 type dlq struct {
 	connection
 	dlqFlags
@@ -30,12 +30,12 @@ type dlq struct {
 	client         pulsar.Client
 	api            admin.API
 	topic          string // the dead letter topic's full name
-	adopted        bool   // the subscription is not the tool's own, nor was it given
+	adopted        bool   // the subscription is neither the tool's own nor given
 	schemas        *admin.Schemas
 	letters        *deadletter.Topic
 }
 
-// dlqFlags are the flags of all verbs, beside those of the connection.
+// dlqFlags are the flags of all verbs, without those of the connection.
 type dlqFlags struct {
 	filter             deadletter.Filter
 	subscription, out  string
@@ -47,10 +47,10 @@ type dlqFlags struct {
 	replayFlags
 }
 
-// replayFlags are those of replay: where letters go, which of them, how fast, and when to stop.
+// replayFlags are the flags of replay: which letters go where, how fast, and when to stop.
 type replayFlags struct {
 	to, target, routing     string
-	namespaces              []string // that letters may go back to
+	namespaces              []string // to which letters may go back
 	others, fresh           bool
 	canary, max, maxReplays int
 	rate                    float64
@@ -75,7 +75,7 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return ending{"dlq", dlqUsage, "verbs and flags", stdout, stderr}.exit(err)
 }
 
-// hint adds the flag that helps.
+// hint adds the flag that helps to an error.
 func (d *dlq) hint(err error) error {
 	switch {
 	case errors.Is(err, deadletter.ErrNotDeadLetters):
@@ -97,7 +97,7 @@ func (d *dlq) hint(err error) error {
 func interrupted(verb string, fresh bool, err error) error {
 	said := []string{"interrupted"}
 	switch {
-	case verb == "replay" && fresh: // with -new it would publish messages under way again, and another canary
+	case verb == "replay" && fresh: // with -new, messages under way and a canary would be published once more
 		said = append(said, "the same command without -new goes on from here")
 	case verb == "replay" || verb == "purge":
 		said = append(said, "the same command goes on from here")
@@ -108,7 +108,7 @@ func interrupted(verb string, fresh bool, err error) error {
 	return errors.New(strings.Join(said, "; "))
 }
 
-// butCanceled are the errors that err joins, but for those of a context.
+// butCanceled returns the errors that err joins, except those of a context.
 func butCanceled(err error) (all []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	switch {
@@ -187,7 +187,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	return d.locate(do(d, ctx))
 }
 
-// export writes to a file that is not there yet, or to stdout. It removes a file that it could not finish.
+// export writes to a new file or to stdout. It removes a file that it could not finish.
 func (d *dlq) export(ctx context.Context) error {
 	w := d.stdout
 	var file *os.File
@@ -217,7 +217,7 @@ func (d *dlq) export(ctx context.Context) error {
 	return err
 }
 
-// purge goes on with a file that an interrupted one has begun.
+// purge continues the file of an interrupted purge.
 func (d *dlq) purge(ctx context.Context) error {
 	if !d.yes {
 		o := deadletter.PurgeOptions{Filter: d.filter, DryRun: true}
@@ -245,7 +245,7 @@ func (d *dlq) purge(ctx context.Context) error {
 		out := &lines{File: file}
 		o.Export = out
 		defer func() {
-			if missing != nil && !out.whole { // a purge that was refused leaves no file
+			if missing != nil && !out.whole { // a refused purge leaves no file
 				_ = os.Remove(d.out)
 			}
 		}()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mail has nine letters in batches of three, and subscriptions that keep them.
+// mail publishes nine letters in batches of three, for subscriptions that keep them.
 func (b *broker) mail(subscriptions ...string) (dlq string) {
 	dlq = origin + "-mail-DLQ"
 	b.subscribe(origin+"-mail-RETRY", "mail")
@@ -27,8 +27,8 @@ func (b *broker) mail(subscriptions ...string) (dlq string) {
 	return dlq
 }
 
-// The subscription that keeps the letters is the one that a replay empties: no other subscription is made, and no
-// backlog stays.
+// A replay empties the only subscription that keeps the letters. It creates no other subscription, and no backlog
+// stays.
 func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	b := newBroker(t)
 	dlq := b.mail("inspect", "service")
@@ -50,8 +50,8 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	require.Zero(t, b.server.Subscription(dlq, "inspect").Backlog)
 }
 
-// The tool goes on with its own subscription, if there is one, and shows what the other keeps. Of two idle
-// subscriptions it takes none, unless a replay on one is not finished.
+// The tool uses its own subscription, if there is one, and shows what the other one keeps. Of two idle subscriptions it
+// adopts none, unless a replay on one of them is not finished.
 func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 	for name, subscriptions := range map[string][]string{"its own": {"inspect", "redelivery"},
 		"two": {"inspect", "audit"}} {
@@ -69,7 +69,7 @@ func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 	}
 	b := newBroker(t)
 	dlq := b.mail("inspect", "audit")
-	// which leaves two of a batch
+	// leaves two letters of a batch
 	code, _, stderr := dlqRun("", "replay", "orders-mail-DLQ", "-yes", "-max", "1", "-subscription", "inspect")
 	require.Zero(t, code, stderr)
 	code, _, stderr = dlqRun("", "replay", "orders-mail-DLQ", "-yes")
@@ -78,8 +78,7 @@ func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 	require.Equal(t, []string{"audit", "inspect"}, b.server.Subscriptions(dlq))
 }
 
-// Every form of an id that is shown anywhere chooses the letter: as peek prints it, with a client's -1, and that of a
-// whole batch.
+// -id accepts every form of an ID: the one that peek prints, the one with a client's -1, and that of a whole batch.
 func TestDlqIDs(t *testing.T) {
 	b := newBroker(t)
 	b.mail("inspect")

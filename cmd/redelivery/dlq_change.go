@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
 )
 
-// unsubscribe removes a subscription, the tool's own or another.
+// unsubscribe removes the tool's own subscription, or that of -subscription.
 func (d *dlq) unsubscribe(ctx context.Context) error {
 	info, err := topicNamed(ctx, d.api, d.topic)
 	if err != nil {
@@ -30,7 +30,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 			found, keeps = true, s.Backlog
 		}
 	}
-	switch { // as Unsubscribe: the plan of a refused call is the refusal
+	switch { // the same refusals as Unsubscribe, before the plan is shown
 	case !found:
 		return fmt.Errorf("%w: %s has no subscription %s", deadletter.ErrNotSubscribed, d.topic, d.own())
 	case !d.anyTopic && d.own() != defaultSubscription && !strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix):
@@ -45,7 +45,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	}
 	what += ".\n"
 	if info.Bytes > 0 {
-		// also with an empty backlog: for other subscriptions, or since the broker deletes whole ledgers
+		// even with an empty backlog: letters stay for other subscriptions, or until the broker deletes their ledger
 		what += "A later replay or purge"
 		if d.own() != defaultSubscription {
 			what += " with -subscription " + clean(d.own())
@@ -87,10 +87,10 @@ func (d *dlq) imports(ctx context.Context) error {
 	return d.done("Imported", report, err)
 }
 
-// adopt takes the subscription that dlqcommand.Adopt chooses.
+// adopt sets the subscription to the one that dlqcommand.Adopt chooses.
 func (d *dlq) adopt(ctx context.Context) error {
 	info, err := topicNamed(ctx, d.api, d.topic)
-	if errors.Is(err, deadletter.ErrNoTopic) { // for the verb to say
+	if errors.Is(err, deadletter.ErrNoTopic) { // the verb reports it
 		return nil
 	}
 	if err != nil {
@@ -110,19 +110,19 @@ func (d *dlq) adopt(ctx context.Context) error {
 	return nil
 }
 
-// tellAdopted says which subscription was worked on.
+// tellAdopted prints which subscription was used, if it was adopted.
 func (d *dlq) tellAdopted() {
 	if d.adopted {
 		fmt.Fprintf(d.stdout, "On subscription %s, the only one without a consumer.\n", clean(d.own()))
 	}
 }
 
-// tellOthers names the subscriptions beside the tool's own that keep letters and have no consumer: it is not seen
-// elsewhere that they are never emptied.
+// tellOthers prints the other subscriptions that keep letters and have no consumer. Otherwise nobody would notice that
+// they are never emptied.
 func (d *dlq) tellOthers(ctx context.Context, advice string) {
 	info, err := topicNamed(ctx, d.api, d.topic)
 	if err != nil {
-		return // there is nothing to do
+		return // without the advice
 	}
 	for _, s := range info.Subscriptions {
 		if s.Name != d.own() && s.Backlog > 0 && s.Consumers == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was purged comes back, and what nobody needs any more goes.
+// import brings purged letters back, and unsubscribe removes a subscription.
 func TestDlqImportAndUnsubscribe(t *testing.T) {
 	b := newBroker(t)
 	const topic = "orders-refunds-DLQ"

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// check finds mistakes without asking a broker.
+// check finds mistakes in a command line without asking a broker.
 func (d *dlq) check(verb, topic string) error {
 	switch {
 	case !(d.rate >= 0):
@@ -59,7 +59,7 @@ func (d *dlq) check(verb, topic string) error {
 	return d.checkTarget(topicname.Full(topic))
 }
 
-// checkTarget looks at where a replay of the letters of a topic goes.
+// checkTarget checks the target of a replay of a topic's letters.
 func (d *dlq) checkTarget(topic string) error {
 	target := topicname.Base(topicname.In(topic, d.target))
 	switch {
@@ -73,7 +73,7 @@ func (d *dlq) checkTarget(topic string) error {
 	return persistent("-topic", d.target)
 }
 
-// namespaceName returns an error if a namespace's name is none.
+// namespaceName returns an error if a name cannot be a namespace's.
 func namespaceName(what, name string) error {
 	if strings.Count(name, "/") != 1 || topicname.Want(name+"/any") != "" {
 		return fmt.Errorf("%s is %q, want tenant/namespace", what, name)
@@ -81,7 +81,7 @@ func namespaceName(what, name string) error {
 	return nil
 }
 
-// wholeTopic returns an error if a topic's name is no name, or that of a partition.
+// wholeTopic returns an error if a name cannot be a topic's, or is that of a partition.
 func wholeTopic(what, name string) error {
 	if err := persistent(what, name); err != nil {
 		return err
@@ -92,7 +92,7 @@ func wholeTopic(what, name string) error {
 	return nil
 }
 
-// topicName returns an error if a name is that of no topic.
+// topicName returns an error if a name cannot be a topic's.
 func topicName(what, name string) error {
 	if want := topicname.Want(name); want != "" {
 		return fmt.Errorf("%s is %q, want %s", what, name, want)
@@ -107,8 +107,8 @@ func persistent(what, name string) error {
 	return topicName(what, name)
 }
 
-// none is an error if no letter has a given group, id or key: a mistyped one would look like one whose letters are
-// done.
+// none returns an error, for a command that found no letters, if groups, IDs or keys were given: without it, a mistyped
+// one would look like one whose letters are done.
 func (d *dlq) none() error {
 	var asked []string
 	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs,
@@ -124,7 +124,7 @@ func (d *dlq) none() error {
 	return fmt.Errorf("no letter has %s", strings.Join(asked, ", "))
 }
 
-// unchosen is an error if a report has no letter although groups, ids or keys were given.
+// unchosen returns an error if a report has no letter although groups, IDs or keys were given.
 func (d *dlq) unchosen(r deadletter.Report) error {
 	if r.Done > 0 || len(r.Left) > 0 || r.Resumed {
 		return nil

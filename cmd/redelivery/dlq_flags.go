@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// parse takes flags before and after the topic.
+// parse parses flags before and after the topic.
 func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set := flag.NewFlagSet("redelivery dlq", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
@@ -86,7 +86,7 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	return topic, err
 }
 
-// Where letters go.
+// The values of -to.
 const (
 	toRetry  = "retry"
 	toOrigin = "origin"
@@ -97,7 +97,7 @@ var routings = map[string]deadletter.Routing{"same": deadletter.SamePartition, "
 	"murmur3": deadletter.Murmur3Hash,
 	"go":      deadletter.GoStringHash}
 
-// flagsOf are the verbs that a flag is for. A purge must not take -max for a limit that it does not have.
+// flagsOf has the verbs of each flag. For example purge refuses -max, which would not limit it.
 var flagsOf = map[string]string{
 	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen,
 	"subscription": chosen + " import unsubscribe",
@@ -113,11 +113,12 @@ const (
 	changing = "replay purge import unsubscribe"
 )
 
-// moment reads a time, or how long ago it was. Whole minutes, so that the same command soon after means the same.
+// moment parses a time, or how long ago it was. A time ago is rounded to minutes, so that the same command means the
+// same time shortly afterwards.
 func moment(t *time.Time) func(string) error {
 	return func(s string) (err error) {
 		if ago, err := time.ParseDuration(s); err == nil {
-			if ago < 0 { // the future, before which all letters died
+			if ago < 0 { // a time in the future would choose all letters or none
 				return errors.New("want a time ago, 0 or more")
 			}
 			*t = time.Now().Add(-ago).Truncate(time.Minute)
@@ -126,7 +127,7 @@ func moment(t *time.Time) func(string) error {
 		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime,
 			time.DateOnly} {
 			*t, err = time.ParseInLocation(layout, s, time.Local)
-			if err == nil && !t.IsZero() { // which would choose everything
+			if err == nil && !t.IsZero() { // the zero time would choose everything
 				return nil
 			}
 		}

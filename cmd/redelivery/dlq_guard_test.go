@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On a topic that is not for dead letters nothing is done, and the dry run says so too.
+// On a topic that is not for dead letters the tool refuses to do anything, even a dry run.
 func TestDlqNotDeadLetters(t *testing.T) {
 	b := newBroker(t)
 	b.publish(origin, &pulsar.ProducerMessage{Payload: []byte("x")})
@@ -54,7 +54,7 @@ func TestDlqOtherNamespace(t *testing.T) {
 	const there = "persistent://public/shop/baskets"
 	b.subscribe(there, "billing")
 	b.subscribe(there+"-billing-RETRY", "billing")
-	const dlq = "all-dead-DLQ" // beside which there is no all-dead-RETRY
+	const dlq = "all-dead-DLQ" // there is no all-dead-RETRY
 	for _, from := range []string{origin, there, there} {
 		b.publish("persistent://public/default/"+dlq,
 			&pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{

@@ -21,7 +21,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// guarded is a real broker of the test's own that lets tokens do what it granted, and whoever has none do everything.
+// guarded is a real broker of the test's own. A role with a token may do what was granted to it; a client without a
+// token may do everything.
 type guarded struct {
 	url, admin string
 	secret     []byte
@@ -55,7 +56,7 @@ func startGuarded(t *testing.T) guarded {
 	return g
 }
 
-// token is a JWT, by HS256, in a file.
+// token returns the file of a JWT that is signed with HS256.
 func (g guarded) token(t *testing.T, role string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	claims := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode(fmt.Appendf(nil, `{"sub":%q}`, role))
@@ -66,7 +67,7 @@ func (g guarded) token(t *testing.T, role string) string {
 	return path
 }
 
-// guardedBroker is a guarded broker that the tool finds, and one who may do all there.
+// guardedBroker returns a guarded broker that the tool finds, and a client of it that may do everything.
 func guardedBroker(t *testing.T) (guarded, *broker) {
 	t.Helper()
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
@@ -81,7 +82,8 @@ func guardedBroker(t *testing.T) (guarded, *broker) {
 	return g, &broker{t: t, client: client}
 }
 
-// Who may not do something is told so, and nothing is changed; the grants in docs/deadletter.md are enough.
+// Without the permission for a command, the error says so, and nothing is changed. The grants in docs/deadletter.md are
+// enough.
 func TestDlqPermission(t *testing.T) {
 	g, b := guardedBroker(t)
 	const dlq, retry, journal = origin + "-billing-DLQ", origin + "-billing-RETRY", origin + "-billing-DLQ-audit"

@@ -24,7 +24,7 @@ var (
 	runID   = regexp.MustCompile(`run [0-9a-f]{12}`)
 )
 
-// Every verb's picture in docs/deadletter.md is what it prints.
+// The picture of each verb in docs/deadletter.md shows what the verb prints.
 func TestPictures(t *testing.T) {
 	b := newBroker(t)
 	dir := t.TempDir()
@@ -75,8 +75,8 @@ func TestPictures(t *testing.T) {
 	assert.Equal(t, 80, b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog)
 }
 
-// invoices has dead letters of two causes, and a consumer that gives up on all that come back, until its fix is
-// deployed.
+// invoices makes dead letters of two causes, and a consumer that gives up on all messages that come back, until deploy
+// is called.
 func (b *broker) invoices(t *testing.T) (deploy func()) {
 	const dlq, retry = origin + "-invoices-DLQ", origin + "-invoices-RETRY"
 	b.subscribe(dlq, "audit")
@@ -121,14 +121,14 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 		<-done
 		c.Close()
 	})
-	return func() { // a replay ends with the first letter of the canary that is dead again
+	return func() { // a replay ends when the first letter of the canary has died again
 		require.Eventually(t, func() bool { return b.server.Subscription(retry, "invoices").Backlog == 0 }, time.Minute,
 			time.Millisecond)
 		fixed.Store(true)
 	}
 }
 
-// failOn has a consumer of the refunds that gives up on the nth.
+// failOn makes a consumer of the refunds give up on the nth message.
 func (b *broker) failOn(t *testing.T, n int) {
 	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: origin + "-refunds-RETRY", SubscriptionName: "refunds",
 		Type: pulsar.Shared})

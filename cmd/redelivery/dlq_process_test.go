@@ -22,7 +22,7 @@ import (
 
 const toolVariable = "REDELIVERY_TEST_TOOL"
 
-// TestMain is the command line itself in the processes that tests start.
+// TestMain runs the command line itself in the processes that tests start.
 func TestMain(m *testing.M) {
 	if os.Getenv(toolVariable) != "" {
 		main()
@@ -30,13 +30,13 @@ func TestMain(m *testing.M) {
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
-// tool returns the command line, for what needs a process of its own: this binary, so that nothing is built for it.
+// tool returns the path of a command line for a process of its own. It is this test binary, so that no build is needed.
 func tool(t *testing.T) string {
 	t.Setenv(toolVariable, "1")
 	return os.Args[0]
 }
 
-// Ctrl-C ends a replay with exit code 1; the same command goes on, and no letter comes twice.
+// Ctrl-C ends a replay with exit code 1. The same command continues it, and no letter comes twice.
 func TestDlqInterrupted(t *testing.T) {
 	b := newBroker(t)
 	path := tool(t)
@@ -71,7 +71,7 @@ func TestDlqInterrupted(t *testing.T) {
 	require.Equal(t, 120, replayed())
 }
 
-// Ctrl-C ends an import, which says where to go on: nobody else remembers it.
+// Ctrl-C ends an import, which prints where to go on: it is not stored anywhere.
 func TestDlqImportInterrupted(t *testing.T) {
 	b := newBroker(t)
 	path, letters := tool(t), filepath.Join(t.TempDir(), "letters")
@@ -98,7 +98,7 @@ func TestDlqImportInterrupted(t *testing.T) {
 	require.Equal(t, want, errs.String())
 }
 
-// An interrupt ends the other commands too: what a doctor finds then is no problem of the broker's.
+// An interrupt ends the other commands too. The doctor does not report it as a problem of the broker.
 func TestInterrupted(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestInterrupted(t *testing.T) {
 			require.NoError(t, cmd.Start())
 			kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 			defer kill.Stop()
-			for range 2 { // to see whether it takes connections, and to ask the admin API
+			for range 2 { // the command tries the connection, and then asks the admin API
 				conn, err := silent.Accept()
 				require.NoError(t, err)
 				defer conn.Close()

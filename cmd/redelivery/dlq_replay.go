@@ -47,7 +47,7 @@ func (d *dlq) replay(ctx context.Context) error {
 	return d.finished(ctx, "Replayed", report, elsewhere(report, err))
 }
 
-// elsewhere names the flags that allow the namespaces of letters that were left out.
+// elsewhere adds to an error the flags that allow the namespaces of letters that were left out.
 func elsewhere(r deadletter.Report, err error) error {
 	if !errors.Is(err, deadletter.ErrOtherNamespace) {
 		return err
@@ -69,7 +69,7 @@ func elsewhere(r deadletter.Report, err error) error {
 	return errors.Join(errs...)
 }
 
-// finished reports the result, and who still keeps the letters.
+// finished reports the result, and which other subscriptions still keep letters.
 func (d *dlq) finished(ctx context.Context, verb string, report deadletter.Report, err error) error {
 	if err := d.done(verb, report, err); err != nil || d.asJSON {
 		return err
@@ -96,7 +96,8 @@ func (d *dlq) planned(verb string, plan deadletter.Report) error {
 	return nil
 }
 
-// ask names the subscriptions that get the messages beside those that the letters died on.
+// ask names the subscriptions that would get the messages although the letters did not die on them, and asks whether to
+// go on.
 func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 	asked := false
 	for _, t := range plan.Targets {
@@ -112,7 +113,7 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 	}
 	fmt.Fprint(d.stderr, "Go on? [y/N] ")
 	answered := make(chan string, 1)
-	go func() { // ends with the process at the latest: a terminal's read cannot be ended
+	go func() { // may last until the process ends: a read from a terminal cannot be canceled
 		answer, _ := bufio.NewReader(d.stdin).ReadString('\n')
 		answered <- answer
 	}()
@@ -132,7 +133,7 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 	return nil
 }
 
-// done reports the result, also of a part.
+// done reports the result, even if only a part was done.
 func (d *dlq) done(verb string, report deadletter.Report, err error) error {
 	if err == nil {
 		err = d.unchosen(report)
@@ -193,12 +194,12 @@ func consumers(n int) string {
 	return count(n) + " consumers"
 }
 
-// progress is a line on a terminal that is written again and again; elsewhere a line every ten seconds.
+// progress writes the progress: on a terminal as one line that changes, elsewhere as a line every ten seconds.
 type progress struct {
 	w        io.Writer
 	verb     string // for letters: replay, purge …
 	terminal bool
-	total    int // entries in the backlog at the start, 0 if that is not known
+	total    int // entries in the backlog at the start; 0 if not known
 	begin    time.Time
 	last     time.Time
 	width    int
@@ -241,7 +242,7 @@ func (p *progress) show(r deadletter.Report) {
 		fmt.Fprintln(p.w, line)
 		return
 	}
-	line = fit(line, screen(p.w)-1) // a longer one would not be written over
+	line = fit(line, screen(p.w)-1) // a longer line could not be overwritten
 	fmt.Fprintf(p.w, "\r%-*s", p.width, line)
 	p.width = len(line)
 }

@@ -57,10 +57,10 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 // defaultSubscription is package deadletter's.
 const defaultSubscription = dlqcommand.DefaultSubscription
 
-// own is the subscription of replays and purges.
+// own returns the subscription of replays and purges.
 func (d *dlq) own() string { return cmp.Or(d.subscription, defaultSubscription) }
 
-// scope says which letters are counted.
+// scope prints which letters are counted.
 func (d *dlq) scope(ctx context.Context) error {
 	info, err := topicNamed(ctx, d.api, d.topic)
 	if err != nil {
@@ -173,7 +173,7 @@ func (d *dlq) peek(ctx context.Context) error {
 	return nil
 }
 
-// table writes rows; the first is the heading.
+// table writes rows. The first one is the heading.
 func (d *dlq) table(rows [][]string) {
 	if len(rows) == 1 {
 		fmt.Fprintln(d.stdout, "No letters.")
@@ -189,7 +189,7 @@ func (d *dlq) schema(ctx context.Context, l *deadletter.Letter) (*admin.Schema, 
 	return d.schemas.Find(ctx, l.Schema)
 }
 
-// decode returns a payload as a value that JSON can have, if it is one.
+// decode returns a payload as a value that JSON can represent, if possible.
 func decode(s *admin.Schema, l *deadletter.Letter) (value any, ok bool) {
 	if l.Encrypted || l.Null {
 		return nil, false
@@ -197,7 +197,7 @@ func decode(s *admin.Schema, l *deadletter.Letter) (value any, ok bool) {
 	return payload.Decode(s, l.Payload)
 }
 
-// text is a payload on one line.
+// text returns a payload in one line.
 func text(s *admin.Schema, l *deadletter.Letter) string {
 	value, ok := decode(s, l)
 	switch {
@@ -224,7 +224,7 @@ func cause(kind, reason string) string {
 
 func orDash(s string) string { return cmp.Or(s, "-") }
 
-// short is a topic's name without the part that all names have.
+// short returns a topic's name without persistent:// and public/default.
 func short(topic string) string {
 	return clean(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Persistent), "public/default/"))
 }
@@ -245,7 +245,7 @@ func ago(t time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// count has commas: 1,234,567.
+// count formats a number with commas: 1,234,567.
 func count(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Columns are as wide as they are shown, whatever is in them.
+// The width of a column is that of its cells on a terminal, whatever characters they have.
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	rows := [][]string{{"KEY", ">BYTES", "CAUSE"}}
@@ -30,7 +30,7 @@ func TestTable(t *testing.T) {
 		"  a line that is longer than the columns\n"}, "\n"), out.String())
 }
 
-// What dlq shows is as wide as the screen.
+// Output of dlq fits the screen.
 func TestDlqWidth(t *testing.T) {
 	newBroker(t)
 	for columnsOf, whole := range map[string]bool{"60": false, "": false, "what": false, "200": true} {

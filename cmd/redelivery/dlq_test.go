@@ -25,7 +25,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// broker is one in this process, with dead letters.
+// broker is a broker in this process, with dead letters.
 type broker struct {
 	t      *testing.T
 	server *pulsartest.Server
@@ -75,7 +75,7 @@ func newBroker(t *testing.T) *broker {
 	return b
 }
 
-// statistics are those of the broker, with what it does not measure.
+// statistics serves the broker's statistics, and adds figures that this broker does not measure.
 func (b *broker) statistics(w http.ResponseWriter, r *http.Request) {
 	resp, err := http.Get(b.server.AdminURL() + r.URL.String())
 	if !assert.NoError(b.t, err) {
@@ -105,7 +105,7 @@ func (b *broker) publish(topic string, m *pulsar.ProducerMessage) {
 	b.server.Publish(b.t, topic, m)
 }
 
-// dlqRun runs a command line, with an answer to what it asks.
+// dlqRun runs a command line, with an answer to its question.
 func dlqRun(answer string, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = dlqCommand(args, strings.NewReader(answer), &out, &errs)
@@ -122,9 +122,9 @@ func TestDlqWrongCommandLines(t *testing.T) {
 		"flag provided but not":                              {"peek", "-what", "a"},
 		`"-1" for flag -n: want a whole number, 0 or more`:   {"peek", "-n", "-1", "a"},
 		`"-1" for flag -max: want a whole number, 1 or more`: {"replay", "-max", "-1", "a"},
-		// which would be no limit
+		// in ReplayOptions, 0 means no limit
 		`"0" for flag -max: want a whole number, 1 or more`: {"replay", "-max", "0", "a"},
-		// which would be 3
+		// in ReplayOptions, 0 means 3
 		`"0" for flag -max-replays: want a whole number, 1 or more`: {"replay", "-max-replays", "0",
 			"a"},
 		`"-2" for flag -canary: want a whole number, 0 or more`: {"replay", "-canary", "-2", "a"},
@@ -198,8 +198,7 @@ func TestDlqErrors(t *testing.T) {
 	require.NotContains(t, strings.Join(b.server.Topics(), " "), "nothing")
 }
 
-// A purge goes on with the file of one that was killed, or had no room for its last line. A file of something else
-// stays as it is.
+// A purge continues the file of a purge that was killed, or had no room for its last line. Another file stays as it is.
 func TestDlqPurgeGoesOn(t *testing.T) {
 	const done = `{"id":"1:0:0"}` + "\n"
 	for name, c := range map[string]struct {
@@ -237,7 +236,7 @@ func TestDlqPurgeGoesOn(t *testing.T) {
 	}
 }
 
-// Where others would get the messages too it asks, and takes silence for no.
+// If other subscriptions would get the messages too, replay asks. No answer means no.
 func TestDlqAsks(t *testing.T) {
 	b := newBroker(t)
 	for _, answer := range []string{"", "n\n", "what\n"} {
@@ -254,7 +253,7 @@ func TestDlqAsks(t *testing.T) {
 	require.Equal(t, 10, b.server.Subscription(origin, "shipping").Backlog)
 }
 
-// What a letter says does nothing to a terminal, and -json is JSON.
+// The text of a letter cannot control a terminal, and the output of -json is valid JSON.
 func TestDlqHostileLetters(t *testing.T) {
 	b := newBroker(t)
 	evil := "\x1b]0;owned\x07\r\n\u202e"
@@ -297,13 +296,13 @@ func TestDlqHostileLetters(t *testing.T) {
 	}
 }
 
-// Progress is one line on a terminal, and nothing is left of it.
+// Progress is one line on a terminal, which is erased in the end.
 func TestDlqProgress(t *testing.T) {
 	var out bytes.Buffer
 	p := &progress{w: &out, verb: "replayed", terminal: true, total: 1500, begin: time.Now().Add(-10 * time.Second)}
 	p.show(deadletter.Report{Seen: 1000, Done: 800})
 	require.Equal(t, "\r800 replayed, 1,000 read, 80/s, about 5s left", out.String())
-	p.show(deadletter.Report{Seen: 1001, Done: 1001}) // too soon
+	p.show(deadletter.Report{Seen: 1001, Done: 1001}) // too soon after the last one, so not shown
 	p.end()
 	require.True(t, strings.HasSuffix(out.String(), "left\r"+strings.Repeat(" ", 45)+"\r"), "%q", out.String())
 	out.Reset()
@@ -314,7 +313,7 @@ func TestDlqProgress(t *testing.T) {
 	p.end()
 }
 
-// An interrupt does not hide what else went wrong.
+// An interrupt does not hide other errors.
 func TestDlqInterruptedAndMore(t *testing.T) {
 	full := errors.New("disk full")
 	for want, err := range map[string]error{
@@ -323,7 +322,7 @@ func TestDlqInterruptedAndMore(t *testing.T) {
 	} {
 		assert.EqualError(t, interrupted("export", false, err), want)
 	}
-	// With -new a replay would send another canary, and again what was under way.
+	// with -new, a replay would send another canary, and the letters under way once more
 	assert.EqualError(t, interrupted("replay", true, context.Canceled),
 		"interrupted; the same command without -new goes on from here")
 }

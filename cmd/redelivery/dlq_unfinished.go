@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
 )
 
-// unfinished adds the command that continues an earlier replay to its error.
+// unfinished returns the error of an unfinished replay with the command that continues it.
 func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
 	o := earlier.Options
 	run := fmt.Errorf("%w: run %s of %s", deadletter.ErrUnfinished, earlier.Run, earlier.Started.Format(time.DateTime))
@@ -66,5 +66,5 @@ func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
 		strings.Join(command, " "))
 }
 
-// quoted is a word of a shell's command line.
+// quoted returns a word in the form of a shell's command line.
 func quoted(word string) string { return dlqcommand.Quote(word) }

@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// The command that the error names goes on with the unfinished replay.
+// The command in the error continues the unfinished replay.
 func TestDlqUnfinishedNamesTheCommandThatContinues(t *testing.T) {
 	for _, args := range []string{
 		"-key customer-3 -key customer-4 -property 'EXCEPTION_TYPE=*net.OpError' -after 2020-01-02 -before 2h",
@@ -55,7 +55,7 @@ func TestDlqUnfinishedEditIsContinuedOnItsPage(t *testing.T) {
 		"the same edit on the page of redelivery ui continues it; with -new your command abandons it")
 }
 
-// words are those of a command line with quotes around whole words.
+// words returns the words of a command line in which only whole words are quoted.
 func words(line string) (all []string) {
 	for word := range strings.FieldsSeq(line) {
 		all = append(all, strings.Trim(word, "'"))

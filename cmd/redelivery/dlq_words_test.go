@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A wrong argument is exit code 2, and is named as the command line has it, not as Go does.
+// A wrong argument causes exit code 2. The error names it as in the command line, not as in Go.
 func TestDlqWrongArguments(t *testing.T) {
 	newBroker(t)
 	for want, args := range map[string][]string{
@@ -45,7 +45,7 @@ func TestDlqWrongArguments(t *testing.T) {
 	require.NotContains(t, stderr, "Options")
 }
 
-// What has no room to write says so once, with the command's name.
+// A command that has no room to write says so once, with its name.
 func TestDiskFull(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -63,7 +63,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// A purge whose file has no room says so, and not that anything was purged.
+// A purge whose file has no room says so, and does not say that letters were purged.
 func TestDlqPurgeDiskFull(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full")
@@ -80,7 +80,7 @@ func TestDlqPurgeDiskFull(t *testing.T) {
 	}
 }
 
-// JSON has no character that a terminal acts on, and means the same.
+// JSON output has no character that could control a terminal, but means the same.
 func TestDlqHostileJSON(t *testing.T) {
 	b := newBroker(t)
 	const evil = "\u0085\u009b31m\u202e\u2066\u200f\u061c\x7f\U000e0041 ü 日本"
@@ -108,7 +108,8 @@ func TestDlqHostileJSON(t *testing.T) {
 	require.NotContains(t, string(text), "\u202e")
 }
 
-// A payload that looks like JSON may have bytes that are not UTF-8, which JSON cannot have, and some terminals act on.
+// A payload that looks like JSON may have bytes that are not UTF-8. These are not allowed in JSON, and could control
+// some terminals.
 func TestDlqPeekOfJSONThatIsNotText(t *testing.T) {
 	b := newBroker(t)
 	payloads := []string{"\"\x9b31m\"", "{\"a\": \"\xff\"}"}
@@ -135,7 +136,7 @@ func TestDlqPeekOfJSONThatIsNotText(t *testing.T) {
 	require.Contains(t, stdout, "  229b33316d22\n")
 }
 
-// Whoever may produce to the journal names the replay, which a terminal does not act on.
+// A forged name of a replay in the journal cannot control a terminal.
 func TestDlqHostileJournal(t *testing.T) {
 	b := newBroker(t)
 	journal := origin + "-refunds-DLQ-audit"
@@ -148,7 +149,7 @@ func TestDlqHostileJournal(t *testing.T) {
 	require.NotContains(t, stdout+stderr, "\x1b")
 }
 
-// A group, an id or a key that no letter has is an error: a mistyped one would look like one that is done.
+// A group, an ID or a key that no letter has is an error: otherwise a mistyped one would look like one that is done.
 func TestDlqUnknownLetters(t *testing.T) {
 	newBroker(t)
 	for _, args := range [][]string{{"groups"}, {"peek"}, {"replay"}, {"replay", "-yes"}, {"export"},
@@ -162,7 +163,7 @@ func TestDlqUnknownLetters(t *testing.T) {
 	}
 }
 
-// One letter, and the letters of a key.
+// A replay of one letter, and one of the letters of a key.
 func TestDlqChosenByIDAndKey(t *testing.T) {
 	b := newBroker(t)
 	_, stdout, _ := dlqRun("", "peek", "orders-billing-DLQ", "-n", "7", "-json")
@@ -187,7 +188,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A service without a retry topic is told how its letters can be replayed; what failed does not stand in the way.
+// Without a retry topic, the error says how the letters can be replayed. The failed attempt does not hinder that.
 func TestDlqNoRetryTopic(t *testing.T) {
 	b := newBroker(t)
 	b.subscribe(origin+"-mail-DLQ", "audit")
@@ -204,7 +205,7 @@ func TestDlqNoRetryTopic(t *testing.T) {
 	require.Contains(t, stdout, "Replayed 1 letter,")
 }
 
-// A topic without letters shows no empty table.
+// For a topic without letters, no empty table is shown.
 func TestDlqNoLetters(t *testing.T) {
 	b := newBroker(t)
 	b.publish(origin+"-calm-DLQ", &pulsar.ProducerMessage{Payload: []byte("{}"),

@@ -56,7 +56,7 @@ Exit codes: 0, also with warnings; 1 for a problem or an error; 2 for a wrong
 command line.
 `
 
-// doctorFlags are one command line of redelivery doctor.
+// doctorFlags are the flags of redelivery doctor.
 type doctorFlags struct {
 	connection
 	setup            doctor.Setup
@@ -89,7 +89,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := file.Options(f.consumer); err != nil { // the error names those that there are
+		if _, err := file.Options(f.consumer); err != nil { // the error lists the consumers of the file
 			return err
 		}
 		f.adoptFile(file, f.consumer)
@@ -100,7 +100,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 	}
 	defer client.Close()
 	f.setup.Admin = doctor.Admin(api)
-	if err := f.reach(ctx); err == nil { // upstream would try for long, and not say where
+	if err := f.reach(ctx); err == nil { // upstream would try for a long time, and not say where
 		f.setup.Client = client
 	} else {
 		c := doctor.Checks()[0]
@@ -109,7 +109,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 				Remedy: strings.ReplaceAll(c.Remedy, "`", ""), Link: c.Link()})
 	}
 	f.findings = append(f.findings, doctor.Examine(ctx, f.setup)...)
-	if ctx.Err() != nil { // an interrupted examination found no more than that
+	if ctx.Err() != nil { // the findings of an interrupted examination mean nothing
 		f.findings = nil
 		return errors.New("interrupted")
 	}
@@ -141,7 +141,7 @@ func (f *doctorFlags) write() {
 		plural(count[doctor.Warning], "warning"), plural(count[doctor.Problem], "problem"))
 }
 
-// wrapTo writes words in lines of a terminal's width, below each other after the beginning of the first line.
+// wrapTo writes text after begins, in lines of the terminal's width. Further lines are indented to the end of begins.
 func wrapTo(w io.Writer, begins, text string) {
 	column := utf8.RuneCountInString(begins)
 	line, at := begins, column

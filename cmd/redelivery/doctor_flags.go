@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// parse takes flags before and after the topic.
+// parse parses flags before and after the topic.
 func (f *doctorFlags) parse(args []string) error {
 	set := flag.NewFlagSet("redelivery doctor", flag.ContinueOnError)
 	set.SetOutput(io.Discard)

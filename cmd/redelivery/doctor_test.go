@@ -28,7 +28,8 @@ func inProcess(t *testing.T) *pulsartest.Server {
 	return server
 }
 
-// A fresh broker has no problem; what a file asks for and the broker cannot do is one, with its remedy and exit code 1.
+// A fresh broker has no problem. An option of a file that the broker cannot fulfill is a problem, with a remedy and
+// exit code 1.
 func TestDoctor(t *testing.T) {
 	server := inProcess(t)
 	code, stdout, stderr := examined("-subscription", "billing", "orders")
@@ -81,7 +82,7 @@ workers: {billing: {drainTimeout: 1m}}`), 0o600))
 	}
 }
 
-// Without a broker the doctor says so, and checks what needs none.
+// Without a broker the doctor says so, and runs the checks that need none.
 func TestDoctorWithoutABroker(t *testing.T) {
 	code, stdout, _ := examined("-url", "pulsar://127.0.0.1:1", "-admin-url", "http://127.0.0.1:1", "-subscription",
 		"s", "t")
@@ -121,8 +122,8 @@ func TestDoctorCommandLine(t *testing.T) {
 	}
 }
 
-// Who may not look something up is told so, and what may be is checked; who may not publish to the dead letter topic
-// has a problem.
+// If a role may not look something up, the finding says so, and the other checks run. A role that may not publish to
+// the dead letter topic has a problem.
 func TestDoctorPermission(t *testing.T) {
 	g, b := guardedBroker(t)
 	const dlq = origin + "-billing-DLQ"
@@ -152,7 +153,7 @@ func TestDoctorPermission(t *testing.T) {
 		}
 		t.Logf("%s:\n%s", role, stdout)
 	}
-	code, stdout, _ := examined("-subscription", "billing", origin) // the super user
+	code, stdout, _ := examined("-subscription", "billing", origin) // as the super user
 	assert.Zero(t, code, stdout)
 	assert.Contains(t, stdout, "0 unknown, 0 warnings, 0 problems")
 }

@@ -40,7 +40,8 @@ Output:
   -json                             as JSON, in seconds
 `
 
-// planFlags are the flags of redelivery plan. The flag package's own list of them would not fit a terminal.
+// planFlags are the flags of redelivery plan. The usage is written by hand, since package flag's would not fit a
+// terminal.
 type planFlags struct {
 	exponential, levels, config, consumer string
 	fixed, ackTimeout                     time.Duration
@@ -92,7 +93,7 @@ func (f *planFlags) show(stdout, stderr io.Writer) error {
 	}
 }
 
-// durationInto parses a flag as time.ParseDuration does. Its error of a plain number asks for a unit.
+// durationInto parses a flag as time.ParseDuration does. For a plain number, its error asks for a unit.
 func durationInto(d *time.Duration) func(string) error {
 	return func(s string) (err error) {
 		*d, err = time.ParseDuration(s)
@@ -139,7 +140,7 @@ func numberInto(n *float64) func(string) error {
 	}
 }
 
-// shareInto parses a number, which a policy checks if it is not too large to be one.
+// shareInto parses a fraction. A policy checks its range later; shareInto refuses only what is no number.
 func shareInto(n *float64) func(string) error {
 	return func(s string) error {
 		if numberInto(n)(s) != nil {
@@ -205,14 +206,14 @@ func (f *planFlags) plans(stderr io.Writer) ([]plan, []workerPlan, error) {
 	for i, c := range cases {
 		redeliveries := f.redeliveries
 		if !f.given["redeliveries"] && c.limit > 0 && c.limit <= 100 {
-			redeliveries = int(c.limit) // until it is dead
+			redeliveries = int(c.limit) // until the message is a dead letter
 		}
 		plans[i] = newPlan(c, redeliveries)
 	}
 	return plans, workers, nil
 }
 
-// failures are the flags of a policy.
+// failures returns the failures that the flags of a policy describe.
 func (f *planFlags) failures() ([]failure, error) {
 	var policy backoff.RedeliveryBackoff
 	var err error
@@ -224,7 +225,7 @@ func (f *planFlags) failures() ([]failure, error) {
 	case f.given["fixed"]:
 		policy = backoff.Fixed(f.fixed)
 	default:
-		policy = backoff.Fixed(0) // nothing but the ack timeout
+		policy = backoff.Fixed(0) // only the ack timeout delays
 	}
 	if err != nil {
 		return nil, err

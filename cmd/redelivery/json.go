@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// jsonWriter writes JSON without characters that a terminal acts on: one that is not printable becomes \u and four
-// digits, which means the same, since it can only be in a string.
+// jsonWriter writes JSON without characters that could control a terminal. A character that is not printable becomes \u
+// and four digits, which means the same: it can only be in a string.
 type jsonWriter struct {
 	w    io.Writer
-	part []byte // of a character that the last write ended in
+	part []byte // beginning of a character, if the last write ended within one
 }
 
 func (j *jsonWriter) Write(p []byte) (int, error) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// lines is a file of letters. The rest of a letter that an interrupted purge has begun is cut off, for it was not
-// acknowledged. That is done before the first line, when no other purge of the topic is under way.
+// lines is a file of letters. Before the first line is written, it cuts off the letter that an interrupted purge has
+// written only in part: that was not acknowledged. No other purge of the topic is under way then.
 type lines struct {
 	*os.File
 	whole bool
@@ -29,7 +29,7 @@ func (l *lines) cut() error {
 	if err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	file, err := os.Open(l.Name()) // l can only be written
+	file, err := os.Open(l.Name()) // l is open for writing only
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (l *lines) cut() error {
 		}
 		end = from
 	}
-	const letter = `{"id":"` // the beginning of each
+	const letter = `{"id":"` // the beginning of each line
 	head := make([]byte, min(int64(len(letter)), info.Size()-end))
 	if _, err := file.ReadAt(head, end); err != nil {
 		return err

@@ -14,11 +14,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/config"
 )
 
-// unknownDelay stands for a policy of a type that only its owner's program knows.
+// unknownDelay is the delay that is assumed for a custom policy type, which only the user's program knows.
 const unknownDelay = time.Minute
 
-// loadFile is config.Load for a file that may have custom policy types. It notes each policy of such a type: its delays
-// are not known here.
+// loadFile is config.Load for a file that may have custom policy types. It prints a note for each policy of such a
+// type, since the command does not know its delays.
 func loadFile(path, command string, stderr io.Writer) (*config.Config, error) {
 	var stands []config.Policy
 	var names, notes []string
@@ -45,8 +45,8 @@ func loadFile(path, command string, stderr io.Writer) (*config.Config, error) {
 
 type customPolicy struct{ name, kind string }
 
-// customPolicies are those of a type or class that package config does not have. Of a file that cannot be read there
-// are none: config.Load names the mistake.
+// customPolicies returns the policies of a type or class that package config does not have. For a file that cannot be
+// read it returns none: config.Load reports the mistake.
 func customPolicies(path string) (custom []customPolicy) {
 	var file struct {
 		Policies map[string]struct {

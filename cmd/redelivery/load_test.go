@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The owner of a file with a policy type of his own is not locked out: it is noted, once for each policy.
+// A file with a custom policy type can be used: the command prints a note for each such policy.
 func TestCustomPolicyTypeIsNoted(t *testing.T) {
 	inProcess(t)
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")

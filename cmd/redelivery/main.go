@@ -34,7 +34,7 @@ Commands:
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run returns the exit code: 0, 1 after an error, 2 if the command line is wrong.
+// run runs a command line and returns the exit code: 0, 1 after an error, 2 if the command line is wrong.
 func run(args []string, stdout, stderr io.Writer) int {
 	out := &output{w: stdout}
 	code := runCommand(args, out, stderr)
@@ -45,7 +45,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// output keeps the first error of writing to it.
+// output remembers its first write error.
 type output struct {
 	w   io.Writer
 	err error

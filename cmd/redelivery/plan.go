@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// maxRedeliveries is how far a plan looks ahead.
+// maxRedeliveries is how many redeliveries a plan looks ahead.
 const maxRedeliveries = 10_000
 
 // The ways in which an application fails on a message.
@@ -28,16 +28,16 @@ const (
 
 // failure is a message on which a consumer keeps failing in one way.
 type failure struct {
-	name    string // of the consumer or the policy, if there is one
+	name    string // of the consumer or the policy, if it has one
 	of      string
 	timeout time.Duration
 	policy  backoff.RedeliveryBackoff
-	limit   uint64 // of deliveries or, if it is reconsumed, of retries; 0 for none
+	limit   uint64 // of deliveries or, if the message is reconsumed, of retries; 0 for none
 	unread  bool   // the file names no subscription for dead letters
 }
 
-// fromFile has a file's options of the consumer and the worker of a name, or of all of them; if it has neither, its
-// policies.
+// fromFile returns the plans for a file's consumer and worker with the name only, or for all if that is "". If the file
+// has neither consumers nor workers, it returns the plans for its policies.
 func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, error) {
 	c, err := loadFile(path, "plan", stderr)
 	if err != nil {
@@ -64,8 +64,8 @@ func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, err
 	return cases, workers, nil
 }
 
-// ofConsumer has a failure for each way that the file says something about, and the default for nacks unless the
-// consumer has an ack timeout alone.
+// ofConsumer returns a failure for each way of failing that the file has options for. It adds the default for nacks,
+// unless the consumer has only an ack timeout.
 func ofConsumer(name string, c config.Consumer) []failure {
 	var cases []failure
 	fails := func(of string, timeout time.Duration, policy backoff.RedeliveryBackoff) {
@@ -93,7 +93,7 @@ func ofConsumer(name string, c config.Consumer) []failure {
 	return cases
 }
 
-// unread warns of dead letters without a subscription: the broker deletes them.
+// unread is the warning about dead letters without a subscription.
 const unread = "no initialSubscriptionName: the broker may delete dead letters"
 
 // plan is the life of a message. Its JSON is in seconds.
@@ -104,24 +104,25 @@ type plan struct {
 	Redeliveries  []redelivery `json:"redeliveries"`
 	MaxDeliveries uint64       `json:"maxDeliveries,omitempty"`
 	MaxReconsumes uint64       `json:"maxReconsumes,omitempty"`
-	Dead          *redelivery  `json:"dead,omitempty"` // in place of the next redelivery
+	Dead          *redelivery  `json:"dead,omitempty"` // the dead letter in place of the next redelivery
 	Warning       string       `json:"warning,omitempty"`
 }
 
 type redelivery struct {
 	Redelivery int     `json:"redelivery,omitempty"` // from 1; 0 if it is a dead letter
-	Delay      seconds `json:"delay"`                // since the failure before
+	Delay      seconds `json:"delay"`                // since the previous failure
 	Shortest   seconds `json:"shortest"`             // with jitter
 	Longest    seconds `json:"longest"`
-	Total      seconds `json:"total"` // since the first delivery, if each failure is at once
+	Total      seconds `json:"total"` // since the first delivery, if handlers fail at once
 }
 
 type seconds time.Duration
 
 func (s seconds) MarshalJSON() ([]byte, error) { return []byte(formatFloat(time.Duration(s))), nil }
 
-// newPlan looks at most the given number of redeliveries ahead. The last delivery's nack is a dead letter at once, its
-// timeout when it is over; a reconsumed message is one when it is reconsumed once more, at once.
+// newPlan looks at most the given number of redeliveries ahead. After the last delivery, a nack makes a dead letter at
+// once, and an ack timeout when it is over. A reconsumed message becomes a dead letter at once when it is reconsumed
+// after the last retry.
 func newPlan(c failure, redeliveries int) plan {
 	p := plan{Name: c.name, Of: c.of, AckTimeout: seconds(c.timeout), Redeliveries: []redelivery{}}
 	if c.of == reconsumed {
@@ -156,7 +157,7 @@ func newPlan(c failure, redeliveries int) plan {
 		case c.limit == 0:
 			return p
 		default:
-			next(n) // for the total
+			next(n) // adds to the total
 		}
 	}
 	return p

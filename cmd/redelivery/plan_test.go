@@ -83,7 +83,7 @@ func TestPIP130(t *testing.T) { // 10+1, 10+2 … 10+60, 10+60
 	}
 }
 
-// What adds up to more than can be shown is not shown as if that were all.
+// A total that is too long to be shown has a > before it.
 func TestMoreThanCanBeShown(t *testing.T) {
 	got := planOf(t, "-levels", "106751d", "-max-deliveries", "3")
 	assert.Contains(t, got, "         1  106751d   106751d  █")
@@ -91,7 +91,7 @@ func TestMoreThanCanBeShown(t *testing.T) {
 	assert.Contains(t, got, "Dead letter after delivery 3, more than 106751d after the first.")
 }
 
-// However long delays, names and numbers are, a line fits a terminal.
+// A line fits a terminal, however long delays, names and numbers are.
 func TestWidth(t *testing.T) {
 	long := filepath.Join(t.TempDir(), "long.yaml")
 	name := strings.Repeat("ü", 200)
@@ -182,7 +182,7 @@ func TestBadPolicy(t *testing.T) {
 	}
 }
 
-// A name of -consumer may be that of a worker alone.
+// The name of -consumer may be that of a worker without a consumer.
 func TestWorkerAlone(t *testing.T) {
 	got := planOf(t, "-config", "testdata/workers.yaml", "-consumer", "ordered")
 	assert.Contains(t, got, "ordered: worker\n")
@@ -199,7 +199,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// What could not be written is not a success.
+// A command that could not write its output does not succeed.
 func TestFullDisk(t *testing.T) {
 	newBroker(t)
 	for _, line := range []string{"help", "plan -h", "plan -fixed 1s", "plan -fixed 1s -json", "dlq -h", "dlq list",

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// conf writes a client.conf and has it used.
+// conf writes a client.conf and makes the tool use it.
 func conf(t *testing.T, lines ...string) string {
 	path := filepath.Join(t.TempDir(), "client.conf")
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
@@ -24,7 +24,7 @@ func conf(t *testing.T, lines ...string) string {
 	return path
 }
 
-// client.conf is a file of Java's properties, with all the spellings of those.
+// client.conf is a file of Java's properties, and may use every spelling of these.
 func TestClientConfSpellings(t *testing.T) {
 	for _, line := range []string{
 		"brokerServiceUrl=pulsar://localhost:1", "brokerServiceUrl = pulsar://localhost:1",
@@ -44,7 +44,7 @@ func TestClientConfSpellings(t *testing.T) {
 	require.EqualError(t, (&connection{}).complete(), path+`:2: \u is not followed by four hexadecimal digits`)
 }
 
-// What is not understood is an error, never localhost.
+// A mistake in client.conf is an error: the tool does not fall back to localhost.
 func TestClientConfMistakes(t *testing.T) {
 	for line, want := range map[string]string{
 		"brokerServiceUrl=a:6650":               `brokerServiceUrl of PATH is "a:6650", want pulsar://host:6650`,
@@ -66,7 +66,7 @@ func TestClientConfMistakes(t *testing.T) {
 	require.False(t, c.insecure)
 }
 
-// Of several addresses of the admin API the first that accepts a connection is asked, as Java does with each in turn.
+// Of several addresses of the admin API, the tool uses the first that accepts a connection.
 func TestSeveralAdminAddresses(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_,
@@ -84,8 +84,8 @@ func TestSeveralAdminAddresses(t *testing.T) {
 	require.Contains(t, stderr, "no connection to the admin API at http://127.0.0.1:1,127.0.0.1:2")
 }
 
-// A certificate for another host is taken where client.conf says so, which is what Pulsar ships, and nowhere else; its
-// issuer is always verified.
+// A certificate for another host is accepted only if client.conf says so, as the one that Pulsar ships does. The issuer
+// is always verified.
 func TestHostnameVerification(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_,

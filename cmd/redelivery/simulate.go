@@ -48,14 +48,14 @@ Output:
   -json                             as JSON, for programs
 `
 
-// Each variant takes some seconds and less than 2 GB.
+// Limits, with which a variant takes some seconds and less than 2 GB.
 const (
 	mostMessages = 10_000_000 // until the outage ends
 	mostEvents   = 20_000_000
 	longestTime  = 30 * 24 * time.Hour
 )
 
-// simulation is one command line.
+// simulation is one command line of redelivery simulate.
 type simulation struct {
 	simulate.Setup
 	config, consumer, svg string
@@ -63,7 +63,7 @@ type simulation struct {
 	given                 map[string]bool
 }
 
-// variant is a simulation and the option that differs in it.
+// variant is the result of a simulation. Its name says which option differs.
 type variant struct {
 	Name string `json:"name"`
 	simulate.Result
@@ -116,7 +116,7 @@ func (s *simulation) parse(args []string) error {
 	return nil
 }
 
-// daysInto parses a time that is not longer than any outage.
+// daysInto parses a duration of at most longestTime.
 func daysInto(d *time.Duration) func(string) error {
 	return func(s string) error {
 		if err := positiveInto(d)(s); err != nil {
@@ -172,7 +172,7 @@ func (s *simulation) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-// ignores are the keys of a worker without which the figures would be others.
+// ignores returns the keys of a worker that would change the figures, but are not simulated.
 func (s *simulation) ignores(w config.Worker) (keys []string) {
 	for _, x := range []struct {
 		key string
@@ -190,7 +190,7 @@ func (s *simulation) ignores(w config.Worker) (keys []string) {
 	return keys
 }
 
-// adopt takes over the file's options, and returns those of the worker.
+// adopt takes over the file's options, and returns the worker's.
 func (s *simulation) adopt(stderr io.Writer) (w config.Worker, err error) {
 	s.Nack, s.Longest = backoff.Fixed(nack.DefaultDelay), max(time.Hour, 4*s.Outage)
 	concurrency := 0
@@ -199,7 +199,7 @@ func (s *simulation) adopt(stderr io.Writer) (w config.Worker, err error) {
 		if err != nil {
 			return w, err
 		}
-		if _, err := file.Options(s.consumer); err != nil { // the error names those that there are
+		if _, err := file.Options(s.consumer); err != nil { // the error lists the consumers of the file
 			return w, err
 		}
 		c := file.Consumers[s.consumer]
@@ -223,7 +223,7 @@ type named struct {
 	simulate.Setup
 }
 
-// variants are the configuration, and those that differ from it in one thing.
+// variants returns the configuration, and variants that differ from it in one thing each.
 func (s *simulation) variants() []named {
 	vary := func(name string, change func(*simulate.Setup)) named {
 		v := named{name, s.Setup}

@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/simulate"
 )
 
-// write writes a table of all, and a chart of each.
+// write writes a table of all variants, and a chart of each.
 func (s *simulation) write(w io.Writer, all []variant) {
 	fmt.Fprintf(w, "%.4g messages a second for %d × %d handlers of %v; %s for %s\n\n", s.Rate, s.Instances,
 		s.Concurrency, s.Handler,
@@ -52,7 +52,7 @@ const chartColumns = 56
 
 var eighthsUp = []rune(" ▁▂▃▄▅▆▇█")
 
-// chart has a line for each figure over time, and one for the outage.
+// chart writes a line for each figure over time, and one for the outage.
 func (s *simulation) chart(w io.Writer, r simulate.Result) {
 	rate := 1 / r.Step.Seconds()
 	line := func(name string, of func(simulate.Point) float64) {
@@ -83,7 +83,7 @@ func (s *simulation) chart(w io.Writer, r simulate.Result) {
 		strings.Repeat(" ", from)+strings.Repeat("░", max(1, to-from)), formatDelay(seconds(whole)))
 }
 
-// squeeze makes at most as many columns of the points as there is room for: the most of each.
+// squeeze combines points into at most chartColumns columns, each with the largest figure of its points.
 func squeeze(points []simulate.Point, of func(simulate.Point) float64) []float64 {
 	n := min(chartColumns, len(points))
 	figures := make([]float64, n)

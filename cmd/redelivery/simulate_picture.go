@@ -19,7 +19,7 @@ const (
 	pictureWide, pictureTop = 760.0, 62.0
 )
 
-// pictureStyle follows the reader's light or dark page.
+// pictureStyle follows the light or dark mode of the reader's browser.
 const pictureStyle = `<style>
 text { fill: #1f2328 } .page { fill: #ffffff } .grid { stroke: #d1d9e0 } .outage { fill: #cf222e; fill-opacity: 0.12 }
 .calls { fill: #0969da; fill-opacity: 0.55 } .callsText { fill: #0969da } .unsettled { stroke: #bc4c00 } .unsettledText { fill: #bc4c00 }
@@ -70,10 +70,10 @@ func (s *simulation) picture(all []variant) []byte {
 	return b.Bytes()
 }
 
-// alike is how far the figures of two variants may be apart, as a fraction, to be shown in one panel.
+// alike is the largest difference, as a fraction, between the figures of two variants that share a panel.
 const alike = 0.05
 
-// different returns the variants that differ from all before them, and a line about each of the others.
+// different returns the variants that differ from all earlier ones, and a line of text about each of the others.
 func different(all []variant) (drawn []variant, left []string) {
 	for _, v := range all {
 		same := slices.IndexFunc(drawn, func(d variant) bool { return areAlike(d.Result, v.Result) })
@@ -94,7 +94,7 @@ func areAlike(a, b simulate.Result) bool {
 		near(a.After.Seconds(), b.After.Seconds())
 }
 
-// scales are those of all panels.
+// scales are the scales of all panels.
 type scales struct {
 	longest         time.Duration
 	calls, messages axis
@@ -104,10 +104,10 @@ func (s scales) x(t time.Duration) float64 {
 	return panelLeft + float64(t)/float64(s.longest)*panelWide
 }
 
-// axis is linear, from 0 to a multiple of step.
+// axis is a linear axis, from 0 to a multiple of step.
 type axis struct{ step, most float64 }
 
-// axisOf has two to five steps of 1, 2 or 5 times a power of ten.
+// axisOf returns an axis of two to five steps. A step is 1, 2 or 5 times a power of ten.
 func axisOf(most float64) axis {
 	step := math.Pow(10, math.Floor(math.Log10(max(most, 1))))
 	for _, divisor := range []float64{5, 2, 1} {
@@ -122,7 +122,7 @@ func axisOf(most float64) axis {
 	return axis{step, step * max(1, math.Ceil(most/step))}
 }
 
-// y is where a value is in a panel.
+// y returns the vertical place of a value in a panel.
 func (a axis) y(top, value float64) float64 { return top + panelHigh*(1-value/a.most) }
 
 func (s *simulation) drawPanel(b *bytes.Buffer, top float64, at scales, v variant) {
@@ -170,7 +170,7 @@ func (s *simulation) drawPanel(b *bytes.Buffer, top float64, at scales, v varian
 		formatDelay(seconds(at.longest)))
 }
 
-// withThousands writes 20000 as 20,000, and 0.5 as it is.
+// withThousands formats 20000 as 20,000, and 0.5 as 0.5.
 func withThousands(x float64) string {
 	text := fmt.Sprintf("%.12g", x)
 	for i := len(text) - 3; i > 0 && !strings.ContainsAny(text, ".e"); i -= 3 {

@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/simulate"
 )
 
-// What a file says is simulated, and what differs from it in one thing: numbers, a chart and a picture.
+// simulate shows a file's options, and variants that differ in one thing each, as numbers, a chart and a picture.
 func TestSimulate(t *testing.T) {
 	dir := t.TempDir()
 	file, picture := filepath.Join(dir, "redelivery.yaml"), filepath.Join(dir, "outage.svg")
@@ -79,7 +79,7 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 	}
 }
 
-// Axes are linear: all labels are as far apart, and none is between 0 and the first.
+// Axes are linear: the distance between labels is the same everywhere, also from 0 to the first one.
 func TestAxisOfPicture(t *testing.T) {
 	for most, want := range map[float64]axis{0.5: {0.2, 0.6}, 1: {0.2, 1}, 7: {2, 8}, 10: {2, 10}, 49: {10, 50},
 		51: {20, 60}, 1617: {500, 2000},
@@ -92,7 +92,7 @@ func TestAxisOfPicture(t *testing.T) {
 	assert.Equal(t, "0.5", withThousands(0.5))
 }
 
-// A variant whose figures are nearly those of another has no panel, but a line.
+// A variant whose figures are nearly those of another has no panel, but a line of text.
 func TestPictureLeavesOutWhatIsAlike(t *testing.T) {
 	a := variant{"a", simulate.Result{Calls: 100, Dead: 50, Unsettled: 10, Recovered: true, After: time.Minute}}
 	b, c := a, a
@@ -131,7 +131,7 @@ func TestSimulateCommandLine(t *testing.T) {
 	}
 }
 
-// What a worker has that is not simulated is named: with it the figures would be others.
+// Options of a worker that are not simulated are named, since they would change the figures.
 func TestSimulateSaysWhatItIgnores(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")
 	for worker, want := range map[string]string{
@@ -152,7 +152,7 @@ func TestSimulateSaysWhatItIgnores(t *testing.T) {
 	}
 }
 
-// What would take hours is refused, and the error says what to make smaller.
+// A simulation that would take hours is refused, and the error says what to make smaller.
 func TestSimulateTooMuch(t *testing.T) {
 	s := &simulation{given: map[string]bool{}}
 	require.NoError(t, s.parse([]string{"-rate", "10/s", "-outage", "24h"}))

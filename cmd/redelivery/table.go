@@ -14,10 +14,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
 )
 
-// width is that of a terminal, where it cannot be asked.
+// width is the assumed width of a terminal that cannot be asked.
 const width = 80
 
-// screen is the width of w: that of the terminal, or COLUMNS.
+// screen returns the width of w: that of the terminal, or COLUMNS.
 func screen(w io.Writer) int {
 	if file, ok := fileOf(w); ok {
 		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
@@ -44,8 +44,8 @@ func fileOf(w io.Writer) (*os.File, bool) {
 	return file, ok
 }
 
-// writeTable writes rows with columns that are as wide as they have to be, but for the last, which has the rest of the
-// screen. A head that begins with > is of numbers; a row with one cell is a line.
+// writeTable writes rows. Columns are as wide as their contents, except the last one, which gets the rest of the
+// screen. A column whose head begins with > has numbers. A row with one cell is a line of its own.
 func writeTable(w io.Writer, rows [][]string) {
 	widths, right := make([]int, len(rows[0])), make([]bool, len(rows[0]))
 	for i, head := range rows[0] {
@@ -81,7 +81,7 @@ func writeTable(w io.Writer, rows [][]string) {
 	}
 }
 
-// columns is how wide a terminal shows s.
+// columns returns how many columns s takes on a terminal.
 func columns(s string) int {
 	n := 0
 	for _, r := range s {
@@ -95,14 +95,14 @@ func column(r rune) int {
 	case textwidth.EastAsianWide, textwidth.EastAsianFullwidth:
 		return 2
 	default:
-		if unicode.In(r, unicode.Mn, unicode.Me) { // above or below the one before
+		if unicode.In(r, unicode.Mn, unicode.Me) { // a mark above or below the previous character
 			return 0
 		}
 		return 1
 	}
 }
 
-// clean has no character that a terminal would act on.
+// clean returns s without characters that could control a terminal.
 func clean(s string) string { return dlqcommand.Clean(s) }
 
 func fit(s string, width int) string {

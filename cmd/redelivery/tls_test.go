@@ -42,7 +42,7 @@ func certify(t *testing.T, host string, until time.Time) (tls.Certificate, strin
 	return tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: key}, file
 }
 
-// shake listens and shakes hands, but for a nil config, and returns the address.
+// shake starts a listener that makes TLS handshakes, or none with a nil config, and returns its address.
 func shake(t *testing.T, config *tls.Config) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func shake(t *testing.T, config *tls.Config) string {
 	return listener.Addr().String()
 }
 
-// Who cannot connect by TLS is told why, and soon: upstream tries for half a minute, and says so to its log only.
+// If TLS fails, the error says why, and comes soon. Upstream would try for half a minute, and only log the reason.
 func TestTLSSaysWhatIsWrong(t *testing.T) {
 	newBroker(t)
 	right, trusted := certify(t, "127.0.0.1", time.Now().Add(time.Hour))
@@ -99,7 +99,7 @@ func TestTLSSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// client.conf says whether the broker's certificate has to name the host, as for the admin API.
+// client.conf decides whether the broker's certificate has to name the host, as it does for the admin API.
 func TestTLSOfAnotherHost(t *testing.T) {
 	cert, trusted := certify(t, "broker.example", time.Now().Add(time.Hour))
 	address := shake(t, &tls.Config{Certificates: []tls.Certificate{cert}})

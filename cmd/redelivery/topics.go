@@ -38,8 +38,8 @@ type subscriptionInfo struct {
 	Consumers int       `json:"consumers"` // connected now
 }
 
-// topicsOf are the topics of a namespace whose names end in -DLQ or -RETRY, and those of other names for which also, if
-// it is not nil, says so.
+// topicsOf returns the topics of a namespace whose names end in -DLQ or -RETRY, and the other topics for which also
+// returns true, if also is not nil.
 func topicsOf(
 	ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo, error) {
 	var names []string
@@ -84,7 +84,7 @@ func topicsOf(
 	return all, nil
 }
 
-// topicNamed is a topic by its full name.
+// topicNamed returns the statistics of the topic with a full name.
 func topicNamed(ctx context.Context, api admin.API, topic string) (topicInfo, error) {
 	var metadata struct{ Partitions int }
 	err := api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions", nil, &metadata)
@@ -129,12 +129,12 @@ func statistics(ctx context.Context, api admin.API, topic string, partitions int
 	return info, err
 }
 
-// dead reports whether the first message of a topic is a dead letter, and not one that was replayed to there.
+// dead reports whether the first message of a topic is a dead letter, and not a letter that was replayed to the topic.
 func (d *dlq) dead(ctx context.Context, topic string) (bool, error) {
 	letters, err := deadletter.Open(d.client,
 		deadletter.Options{Topic: topic, Admin: deadletter.Admin(d.api), Subscription: d.own()})
 	if err != nil {
-		return false, nil // not one that can be opened
+		return false, nil // a topic that cannot be opened
 	}
 	for l, err := range letters.Peek(ctx, 1) {
 		if errors.Is(err, deadletter.ErrNoTopic) { // deleted meanwhile

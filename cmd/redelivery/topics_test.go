@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// list tells of topics that end in -DLQ or -RETRY, and of no others.
+// list shows topics that end in -DLQ or -RETRY, and no others.
 func TestDlqList(t *testing.T) {
 	b := newBroker(t)
 	require.NoError(t, b.server.CreatePartitionedTopic(origin+"-parts-DLQ", 2))
@@ -46,7 +46,7 @@ func TestDlqList(t *testing.T) {
 	require.Contains(t, stdout, "What subscription redelivery has not acknowledged.")
 }
 
-// A topic with a plus in its name is not the one with a blank there.
+// A topic with a plus in its name is not taken for the topic with a blank there.
 func TestPlusInATopicName(t *testing.T) {
 	server := inProcess(t)
 	server.Publish(t, origin+" b-DLQ", &pulsar.ProducerMessage{})
@@ -66,7 +66,7 @@ func TestPlusInATopicName(t *testing.T) {
 	require.Contains(t, stdout, "keeps 2 entries")
 }
 
-// What the admin API does not have, or refuses, is an error that says so.
+// If the admin API does not find something, or refuses it, the error says so.
 func TestDlqListErrors(t *testing.T) {
 	for want, status := range map[string]int{"403 Forbidden": http.StatusForbidden,
 		"no such namespace: public/default": http.StatusNotFound} {

@@ -55,7 +55,7 @@ Output:
   -v                                the client's log, on stderr
 `
 
-// uiFlags are one command line of redelivery ui.
+// uiFlags are the flags of redelivery ui.
 type uiFlags struct {
 	connection
 	ui.Options
@@ -152,7 +152,7 @@ func (f *uiFlags) run(ctx context.Context) error {
 	}
 }
 
-// takeToken reads or makes the token. A token that it made is also returned as a query, for the address to print.
+// takeToken reads or makes the token. If it makes one, it also returns it as a query, for the address that is printed.
 func (f *uiFlags) takeToken(address *net.TCPAddr) (query string, err error) {
 	switch {
 	case f.tokenFile != "":

@@ -31,7 +31,7 @@ func TestUIWrongCommandLines(t *testing.T) {
 	}
 }
 
-// The pages are open on loopback, and any other address has a token unless that is given up.
+// The pages need no token on a loopback address. On any other address they need one, unless -insecure-listen is given.
 func TestUIAsksForATokenBeyondLoopback(t *testing.T) {
 	b := newBroker(t)
 	for listen, want := range map[string]int{"127.0.0.1:0": http.StatusOK, "0.0.0.0:0": http.StatusUnauthorized,

@@ -9,7 +9,7 @@ import (
 
 const upstream = "github.com/apache/pulsar-client-go"
 
-// versionCommand says which build this is: of a release, or of a commit.
+// versionCommand prints the release or the commit of this build.
 func versionCommand(stdout io.Writer) int {
 	version, client := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// workerPlan has a file's options of a worker. Its JSON is in seconds and bytes; options that are not in the file are
-// left out.
+// workerPlan has a file's options of a worker. Its JSON is in seconds and bytes, without the options that the file does
+// not have.
 type workerPlan struct {
 	Name         string   `json:"name"`
 	Of           string   `json:"of"` // worker
@@ -53,7 +53,7 @@ type outage struct {
 	Pauses []seconds `json:"pauses"` // the first ones, without jitter
 }
 
-// ofWorkers has a file's options of the worker of one name, or of all of them.
+// ofWorkers returns a file's options of the worker with the name only, or of all workers if that is "".
 func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 	for _, name := range slices.Sorted(maps.Keys(c.Workers)) {
 		if only == "" || name == only {
