@@ -13,7 +13,7 @@ import (
 type Event struct {
 	Record
 	Name    string // of the session that wrote it; "" if the log does not say
-	Settled bool   // the message was settled or forgotten; Count, Due and Cause are 0
+	Settled bool   // the message was settled or forgotten; Count is 0, Cause is "", and Due is Written
 }
 
 // History reads the topic of a log, and returns the events of the messages for which of returns true, the oldest first.

@@ -265,7 +265,8 @@ func (l *Log) count() {
 
 func (l *Log) largest() int { return max(len(l.state.records), len(l.state.removed), len(l.own.of)) }
 
-// fit copies the maps after they had far more in them: Go's maps never shrink. The caller holds mu.
+// fit replaces the maps by copies when they have far less in them than before: Go's maps never shrink. The caller holds
+// mu.
 func (l *Log) fit() {
 	if n := l.largest(); n < l.most/4 {
 		l.state.records, l.state.removed, l.own.of = fitted(l.state.records), fitted(l.state.removed), fitted(l.own.of)

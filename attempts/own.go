@@ -9,7 +9,7 @@ import (
 // changes are the changes of this session that it has not read back from the topic yet.
 type changes struct {
 	of     map[place]*ownChange
-	unsent []place // in order
+	unsent []place // changes to send, in order
 	later  []place // removals that must not be written yet, in order of their time
 	sent   []sent  // frames that were not read back
 	resets bool    // the next frame removes all records first
@@ -47,7 +47,7 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 	x := c.next(p)
 	x.record, x.removed, x.from = r, true, from
 	if from > 0 {
-		if !x.queued { // gather postpones a queued one
+		if !x.queued { // if it is queued, gather postpones it
 			c.later = append(c.later, p)
 		}
 		return x
@@ -199,7 +199,7 @@ func (c *changes) echoed(number uint64) {
 	}
 }
 
-// lag returns how old the oldest change is that was not read back; 0 for none.
+// lag returns the age of the oldest change that was not read back; 0 for none.
 func (c *changes) lag(now int64) time.Duration {
 	oldest := now + 1
 	if len(c.sent) > 0 {

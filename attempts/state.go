@@ -40,7 +40,7 @@ type session struct {
 type clock struct {
 	shift   int64 // to add to its times for times of this machine's clock
 	known   bool
-	later   int   // frames in a row after which it seems set to an earlier time, or this machine's to a later one
+	later   int   // frames in a row that suggest that it was set back, or this machine's clock forward
 	nearest int64 // the smallest difference of these frames
 }
 
