@@ -60,7 +60,7 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	names := []string{r.t.o.Topic, r.t.retryTopic(), topic}
 	own := ReplayOptions{Namespaces: r.o.Namespaces}
 	if retry, left := r.t.back(&own, l, &Report{}); left == "" && !slices.Contains(names, retry) {
-		// the dead letter topic is in another namespace, or shared
+		// the letter's own retry topic, if the dead letter topic is in another namespace or shared
 		names = append(names, retry)
 	}
 	for _, name := range names {

@@ -13,7 +13,7 @@ type over struct {
 	e    *entry
 	l    *Letter
 	err  error
-	seen int // its index
+	seen int // index of the letter in its batch
 }
 
 // entry is a letter, or a batch of letters, that is acknowledged as a whole.
@@ -31,7 +31,7 @@ type entry struct {
 	written int // letters of a purge that are not counted as done yet
 }
 
-// entryOf returns the entry of l. It closes the previous entry, if that is another one.
+// entryOf returns the entry of l. If that is a new one, it closes the previous entry.
 func (w *walk) entryOf(l *Letter) *entry {
 	name := entryName(l.partition, l.pos)
 	if n := len(w.entries); n > 0 && w.entries[n-1].name == name && !w.entries[n-1].closed {
@@ -67,8 +67,8 @@ type acking struct {
 	written int
 }
 
-// flush begins to acknowledge the entries that are done, unless an acknowledgement is under way. That goes on for a
-// while after ctx is done: letters that are published should not be published again.
+// flush begins to acknowledge the entries that are done, unless an acknowledgement is under way. An acknowledgement
+// goes on for a while after ctx is done: letters that are published should not be published again.
 func (w *walk) flush(ctx context.Context) error {
 	if w.acking != nil {
 		select {

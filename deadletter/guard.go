@@ -14,9 +14,9 @@ import (
 // guardLetters is how many messages of a topic guard reads to find a dead letter.
 const guardLetters = 100
 
-// guard is called before anything is created. It returns the subscription that a replay or a purge will create, or ""
-// unless the admin API says that there is none yet. On a topic that is not for dead letters this subscription would
-// make the broker keep every later message, so such a topic is an error.
+// guard is called before anything is created. If the admin API says that the subscription does not exist yet, guard
+// returns its name, since a replay or a purge will create it. On a topic that is not for dead letters this subscription
+// would make the broker keep every later message, so such a topic is an error.
 func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 	names, err := t.subscriptions(ctx, t.o.Topic)
 	if err != nil {

@@ -223,7 +223,7 @@ func (i *importer) settle(ctx context.Context, most int) error {
 	return nil
 }
 
-// producer returns a producer for l. Before, it waits until the messages of the previous producer of the same partition
+// producer returns a producer for l. It first waits until the messages of the previous producer of the same partition
 // are stored, so that the order stays.
 func (i *importer) producer(ctx context.Context, l *Letter, schema pulsar.Schema) (pulsar.Producer, error) {
 	topic := i.t.o.Topic

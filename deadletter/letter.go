@@ -90,7 +90,7 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 			partition},
 	}
 	l.setOrigin(dlq)
-	l.ID = l.pos.id(partition) // upstream takes every partition for the first
+	l.ID = l.pos.id(partition) // upstream's ID names partition 0 for every partition
 	if l.batch > 1 {
 		l.ID += fmt.Sprintf(":%d", l.pos.Index)
 	}

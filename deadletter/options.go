@@ -51,7 +51,7 @@ type ReplayOptions struct {
 	Rate float64
 	// Canary is how many letters are replayed as a test before the others. The others wait until each subscription has
 	// acknowledged the canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison.
-	// It needs an admin API, and must not be more than Max. Default: 0, none.
+	// A canary needs an admin API, and must not be more than Max. Default: 0, none.
 	Canary int
 	// CanaryTimeout is how long Replay waits for the canary. Then it returns ErrUnprocessed with the subscription that
 	// it waited for; the next Replay with the same options waits again. Default: 10 minutes.

@@ -38,7 +38,7 @@ type publisher struct {
 	used     bool
 }
 
-// publisher returns a producer for l. Before, it waits until the letters of the previous producer of the same topic are
+// publisher returns a producer for l. It first waits until the letters of the previous producer of the same topic are
 // confirmed, so that the order stays.
 func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema pulsar.Schema) (*publisher, error) {
 	keeper, err := r.t.keeper(topic, l, &r.report)

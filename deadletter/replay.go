@@ -58,7 +58,7 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	case r.sent > 0 || r.report.Resumed:
 	case err != nil:
 		err = errors.Join(err, r.undo(ctx, creates != ""))
-	case creates != "": // there was none to publish
+	case creates != "": // no letter was to be published
 		err = t.unsubscribe(ctx)
 	}
 	return r.report, err

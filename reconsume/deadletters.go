@@ -88,8 +88,8 @@ func (t *letterTopic) startWhole(ctx context.Context, msg *pulsar.ProducerMessag
 	}
 }
 
-// of returns the producers for a topic of DeadLetterTo. name is the name that DeadLetterTo got, topic the whole one.
-// The error says why the letter of msg cannot go there.
+// of returns the producers for a topic of DeadLetterTo. name is the name that DeadLetterTo got, and topic is the full
+// name. The error says why the letter of msg cannot go there.
 func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic, err error) {
 	switch want := cmp.Or(topicname.Want(topic), topicname.WantNumber(topic)); {
 	case topic == d.o.DeadLetterTopic:
@@ -120,7 +120,7 @@ func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic
 }
 
 // DeadLetter publishes a message to the dead letter topic, or that of DeadLetterTo, with the reason in its properties,
-// and acknowledges it. If that is the topic of the message itself, DeadLetter returns an error.
+// and acknowledges it. If the dead letter topic is that of the message itself, DeadLetter returns an error.
 func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
 	return r.deadLetter(ctx, cm, reason)()
 }

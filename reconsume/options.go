@@ -49,8 +49,8 @@ type Options struct {
 	// MaxDeliveries is how often a message is reconsumed before it becomes a dead letter; Unlimited sets no limit.
 	// Default: 16.
 	MaxDeliveries uint32
-	// Backoff gives the delay of Later. Its redelivery count is how often the message was reconsumed before. Default:
-	// backoff.DefaultDelayLevels.
+	// Backoff gives the delay of Later. The redelivery count that it gets is how often the message was reconsumed
+	// before. Default: backoff.DefaultDelayLevels.
 	Backoff backoff.RedeliveryBackoff
 
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema
@@ -192,7 +192,7 @@ func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 // outlet has the producers of a topic.
 type outlet struct {
 	usual  *producer
-	single *producer // of messages that are large, or empty and not encrypted
+	single *producer // for messages that are large, or empty and not encrypted
 	sealed bool      // encrypted: upstream hands out an empty payload as ciphertext unless it is in a batch
 }
 
@@ -231,8 +231,8 @@ func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
 	return t.usual
 }
 
-// single publishes without batches, and so in chunks if a message is too large. It does not compress: upstream turns an
-// empty payload into one byte if it is compressed and not in a batch.
+// single returns options for publishing without batches, so that a message that is too large can be in chunks, and
+// without compression: upstream turns an empty payload into one byte if it is compressed and not in a batch.
 func single(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions {
 	return unnamed(func() pulsar.ProducerOptions {
 		p := options()
@@ -244,7 +244,7 @@ func single(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions
 	})
 }
 
-// unnamed leaves the name to another producer, since only one at a time may have it.
+// unnamed returns the options without the name, which only one producer at a time may have.
 func unnamed(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions {
 	return func() pulsar.ProducerOptions {
 		p := options()
@@ -253,7 +253,7 @@ func unnamed(options func() pulsar.ProducerOptions) func() pulsar.ProducerOption
 	}
 }
 
-// letters returns five letters, as the client names consumers.
+// letters returns five random letters, like the names that upstream gives to consumers.
 func letters() string {
 	name := make([]byte, 5)
 	for i := range name {

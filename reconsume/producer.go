@@ -28,7 +28,7 @@ type producer struct {
 	closed  context.Context
 
 	mu      sync.Mutex
-	made    *made // nil if the next call is to create one
+	made    *made // nil if the next call must create one
 	pause   time.Duration
 	next    time.Time      // earliest time of the next attempt
 	refused error          // of the last attempt; calls before next return it

@@ -24,7 +24,7 @@ const (
 	PropertyExceptionType    = "EXCEPTION_TYPE"    // the Go type of that error
 	// the topic, with its partition, that the dead letter was received from
 	PropertyOriginTopic     = "ORIGIN_TOPIC"
-	PropertyRedeliveryCount = "REDELIVERY_COUNT"  // how often it was redelivered before
+	PropertyRedeliveryCount = "REDELIVERY_COUNT"  // how often the message was redelivered before
 	PropertyDeadLetterTime  = "DEAD_LETTER_TIME"  // in milliseconds since 1970
 	PropertyDeadLetterTopic = "DEAD_LETTER_TOPIC" // the topic of DeadLetterTo, if the letter could not go there
 

@@ -34,9 +34,9 @@ var (
 	// finds out after five seconds without an answer. For a minute after that, it publishes no message that has this
 	// delay or a longer one and is as large or larger.
 	//
-	// Two callers get another answer. A Consumer of package redelivery that reads its own retry topic publishes the
-	// retry without a delay, and holds it back. A dead letter is published in two chunks, which the broker does not
-	// compare with maxMessageSize.
+	// There are two exceptions. A Consumer of package redelivery that reads its own retry topic publishes the retry
+	// without a delay, and holds it back. A dead letter is published in two chunks, which the broker does not compare
+	// with maxMessageSize.
 	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic " +
 		"(maxMessageSize) so large a message")
 
@@ -240,7 +240,7 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.settle(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))
 }
 
-// later publishes a retry with start, or a dead letter if the message was reconsumed often enough.
+// later publishes a retry with start, or a dead letter if the message was reconsumed MaxDeliveries times.
 func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how retry,
 	start starter) (wait func() error) {
 	if err := check(ctx, cm); err != nil {

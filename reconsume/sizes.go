@@ -24,7 +24,7 @@ type sizes struct {
 	accepted int           // the largest accepted size
 	delay    time.Duration // delay of the last refused message: the broker refused this or its size
 	refused  int           // size of that message
-	until    time.Time     // end of the refusal's memory
+	until    time.Time     // when the refusal stops to count
 }
 
 // begin reports whether a size was accepted before. If not, it waits until the message can be published alone, and the
