@@ -25,8 +25,8 @@ func TestClocksOfMachines(t *testing.T) {
 	}
 }
 
-// Whatever part of a millisecond a machine's clock, the broker's and this one are at, and however fast a frame is read,
-// no message is early.
+// No message is early, however fast a frame is read, and whatever fractions of a millisecond there are between the
+// clocks of the writer, the broker and this machine.
 func TestMillisecondsMakeNothingEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		off := time.Duration(rapid.Int64Range(-1e9, 1e9).Draw(t, "off"))
@@ -110,7 +110,7 @@ func TestClockThatIsSet(t *testing.T) {
 	}
 }
 
-// A machine whose clock is set keeps its delays: it counts by a clock that goes on evenly, as its times do.
+// If a machine's clock is set, the delays of its own messages do not change: their times have Go's monotonic reading.
 func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
 	l := openReady(t, testClient(t), testTopic(t), "a")
 	l.Failed(one, 1, time.Hour, "no coffee")

@@ -20,8 +20,8 @@ func (k *known) add(other known) {
 	}
 }
 
-// truths returns what the changes of a frame should say: for failures of this process what is true, for others what
-// they do say.
+// truths returns what the changes of a frame should say: what they do say, unless this process has seen more failures
+// of the message, or a later due time.
 func (p *process) truths(f *frame) (all []known) {
 	for _, c := range f.changes {
 		k := known{c.count, now() + c.delay}
@@ -82,10 +82,10 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 	}
 }
 
-// checkHandler checks that a message in a handler has crashed fewer processes than its limit. More are allowed in two
-// cases: each process that is too busy to record the message before it handles it; and, after a lost connection, one of
-// two processes that have it in a handler at once, since a record names one session. A settled message whose
-// acknowledgement a lost connection swallowed is a new message for the log.
+// checkHandler checks that a message in a handler has crashed fewer processes than its limit. Two kinds of crashes do
+// not count: that of a process that is too busy to record the message before it handles it; and, if two processes have
+// the message in a handler at once after a lost connection, that of one of them, since a record names only one session.
+// If a lost connection swallows the acknowledgement of a settled message, the message is a new one for the log.
 func (p *process) checkHandler(e, i int) {
 	w := p.w
 	if b := w.entries[e].before[i]; !b.settled && b.crashes >= w.limit+w.busy+b.beside {

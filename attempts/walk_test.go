@@ -195,7 +195,7 @@ func (x *walk) fields(v reflect.Value) {
 	}
 }
 
-// fields are those of a struct that matter.
+// fields has the fields of a struct that matter.
 type fields struct {
 	all        []field
 	isPosition bool // of the log

@@ -149,7 +149,8 @@ func TestALostSessionOfAWrongClock(t *testing.T) {
 	}
 }
 
-// A stall of the log that all handlers of a Worker wait for at once costs no more care than if one had waited.
+// If all handlers of a Worker wait at once for a log that has stalled, the session is careful no longer than if one
+// handler had waited.
 func TestCareComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

@@ -15,7 +15,7 @@ import (
 
 const tick = time.Second
 
-// kind is one such world.
+// kind describes a world before its first step, and what may happen in it.
 type kind struct {
 	name     string
 	options  partition.Options

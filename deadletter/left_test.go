@@ -95,8 +95,8 @@ func encryption(t *testing.T) *pulsar.ProducerEncryptionInfo {
 	return e
 }
 
-// If a run could not decrypt a letter, it does not publish it later either: letters after it were published, and a
-// broker that deduplicates would drop it.
+// A letter that a run could not decrypt is not published later in that run either: the letters after it were published,
+// so a broker that deduplicates would drop it.
 func TestUnreadableStaysSo(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -88,7 +88,7 @@ func TestImpossibleTopicsOfDeadLetterTo(t *testing.T) {
 	require.Equal(t, 101, fake.closed)
 }
 
-// A topic of DeadLetterTo that cannot be published to, by configuration, does not keep the letter.
+// If the broker refuses a producer for the topic of DeadLetterTo, the letter goes to the usual topic.
 func TestRefusedTopicOfDeadLetterTo(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.refuse = func(o pulsar.ProducerOptions) error {

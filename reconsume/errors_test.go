@@ -239,8 +239,7 @@ func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
 }
 
 // A broker that is silent for a while refuses nothing. When it is back, it answers every message, and has published
-// each
-// once.
+// each once.
 func TestASilentBrokerRefusesNothing(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		after := func(d time.Duration) error {
@@ -267,7 +266,7 @@ func TestASilentBrokerRefusesNothing(t *testing.T) {
 		time.AfterFunc(time.Second, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.away = silent // nor does it answer who asks
+			c.away = silent // the broker does not answer when it is asked either
 		})
 		err := r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Minute, nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -60,7 +60,7 @@ type producer struct {
 	pulsar.Producer
 	c      *client
 	topic  string
-	chunk  int      // messages that are longer are not lost: in chunks a broker takes them
+	chunk  int      // longer messages are not lost: the broker takes them in chunks
 	broken bool     // has lost a message, and with it all that follow
 	failed []func() // what Close does with those
 }

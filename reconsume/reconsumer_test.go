@@ -291,7 +291,7 @@ func TestProducerNames(t *testing.T) {
 	}
 }
 
-// A producer that takes the place of another may be created before that is closed.
+// A producer that replaces another one may be created before the other is closed.
 func TestTheNextProducerHasAnotherName(t *testing.T) {
 	o := reconsume.Options{ProducerOptions: pulsar.ProducerOptions{Encryption: &pulsar.ProducerEncryptionInfo{Keys: []string{"k"}}}}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// What becomes of retries and dead letters when something is with their topic: published, or an error and not
-// acknowledged.
+// Whatever happens to a retry topic or a dead letter topic, a message is published and acknowledged; or the call
+// returns an error, and the message is not acknowledged.
 func TestTopics(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, meanwhile func(b *broker, topic string)
@@ -32,7 +32,7 @@ func TestTopics(t *testing.T) {
 			if b.inProcess != nil { // which compares no schemas
 				b.inProcess.Inject("PRODUCER", topic, 1, pulsartest.Fail("IncompatibleSchema", "injected"))
 			}
-		}}, // published without a schema, since no later try would be taken with it
+		}}, // published without a schema, since the broker would refuse the schema at each later try, too
 	} {
 		for kind, publish := range map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) error{
 			"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
