@@ -21,8 +21,8 @@ func (s *subscription) ack(m *cmdAck) {
 	s.dispatch()
 }
 
-// ackOne takes an entry from its consumer and acknowledges it, unless inVain is set: the real broker gives up a command
-// at its first entry past the end. Then the later entries are sent again when the consumer has gone.
+// ackOne takes an entry from its consumer, and acknowledges it unless inVain is set. The real broker gives up a command
+// at its first entry past the end, and sends the later entries again when the consumer has gone.
 func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {

@@ -126,8 +126,8 @@ func (s *Server) adminUnsubscribe(w http.ResponseWriter, r *http.Request) error 
 	return done(w)
 }
 
-// skip acknowledges entries behind the consumers' backs. Entries that a consumer has stay with it, and count as
-// unacknowledged, until it goes.
+// skip acknowledges entries without the consumers' knowledge. If a consumer has a skipped entry, the entry stays with
+// it, and counts as unacknowledged, until the consumer is removed.
 func (s *subscription) skip(entries int) {
 	offset := s.cursor.mark
 	for ; offset < len(s.topic.log) && entries > 0; offset++ {

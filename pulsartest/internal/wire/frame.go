@@ -99,7 +99,8 @@ func unexpected(err error) error {
 	return err
 }
 
-// AppendFrame appends the frame of cmd, up to a message of size bytes that the caller writes after it; 0 means none.
+// AppendFrame appends the frame of cmd, without its message. The caller writes the message, of size bytes, after it; a
+// size of 0 means no message.
 func AppendFrame(out []byte, cmd Command, size int) []byte {
 	start := len(out)
 	out = append(out, 0, 0, 0, 0, 0, 0, 0, 0)
