@@ -224,8 +224,8 @@ func TestEnvironmentOfOwnPolicy(t *testing.T) {
 	assert.Equal(t, map[string]any{"attemptsPerDay": 5}, got)
 }
 
-// A variable whose section is in the singular is an error if it would set something in the plural. Others may belong to
-// another program.
+// A variable whose section is in the singular is an error if the same variable in the plural would set something.
+// Otherwise it may belong to another program.
 func TestEnvironmentInTheSingular(t *testing.T) {
 	const file = "policies: {gentle: {type: fixed, delay: 1s}}\nconsumers: {billing: }\nworkers: {billing: }"
 	for name, want := range map[string]string{

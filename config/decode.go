@@ -71,8 +71,8 @@ func (d *decoder) textLike(n *node, want string) string {
 // durationForm matches the form of a duration, even if its value is too large.
 var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ms|s|m|h))+$|^0*[1-9][0-9]*d$`)
 
-// duration reads a duration as time.ParseDuration does, in whole milliseconds, or one word of delay levels, which may
-// be in days.
+// duration reads a duration in whole milliseconds. It accepts the forms of time.ParseDuration, and those of a single
+// delay level, which may be in days.
 func (d *decoder) duration(n *node, least time.Duration) time.Duration {
 	if n == nil {
 		return 0

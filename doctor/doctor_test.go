@@ -60,8 +60,8 @@ const (
 	runtime    = "brokers/configuration/runtime"
 )
 
-// A setting that a topic does not have is its namespace's, or else the broker's. A broker without topic policies is
-// asked for the latter two.
+// A setting that a topic does not have is its namespace's, or else the broker's. If the broker has no policies of
+// topics, the doctor looks at the namespace and the broker.
 func TestWhereASettingIs(t *testing.T) {
 	limited := Setup{Policy: Policy{Nack: backoff.Fixed(time.Minute), MaxDeliveries: 3}}
 	for name, c := range map[string]struct {

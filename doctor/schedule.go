@@ -60,8 +60,8 @@ func add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// inPlace returns how long a message waits on its own topic, by nacks or ack timeouts. A message that goes to the retry
-// topic does not wait there any longer.
+// inPlace returns how long a message waits on its own topic, by nacks or ack timeouts. A wait on the retry topic does
+// not count.
 func (v *visit) inPlace() schedule {
 	s := schedule{ends: true}
 	for _, one := range v.schedules() {

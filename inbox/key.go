@@ -16,7 +16,7 @@ import (
 )
 
 // Key returns a text that identifies a message over redeliveries, retries and replays: the topic and the id under which
-// it was first published. It suits as the idempotency key of a call that no transaction covers, such as an HTTP
+// it was first published. Use this text as the idempotency key of a call that no transaction covers, such as an HTTP
 // request.
 //
 // Properties name the first message of a retry. Key believes them of a message in the default retry topic of the

@@ -229,7 +229,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// A Worker that is observed, of a Consumer that is not, has no metrics of the Consumer.
+// If only the Worker is observed, there are no metrics of its Consumer.
 func TestWorkerAlone(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, err := metrics.New(reg)

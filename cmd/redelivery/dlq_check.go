@@ -107,8 +107,8 @@ func persistent(what, name string) error {
 	return topicName(what, name)
 }
 
-// none returns an error, for a command that found no letters, if groups, IDs or keys were given: without it, a mistyped
-// one would look like one whose letters are done.
+// none returns an error, for a command that found no letters, if groups, IDs or keys were given. Otherwise a mistyped
+// group would look like a group whose letters are done.
 func (d *dlq) none() error {
 	var asked []string
 	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs,

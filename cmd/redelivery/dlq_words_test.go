@@ -149,7 +149,8 @@ func TestDlqHostileJournal(t *testing.T) {
 	require.NotContains(t, stdout+stderr, "\x1b")
 }
 
-// A group, an ID or a key that no letter has is an error: otherwise a mistyped one would look like one that is done.
+// A group, an ID or a key that no letter has is an error. Otherwise a mistyped one would look as if its letters were
+// done.
 func TestDlqUnknownLetters(t *testing.T) {
 	newBroker(t)
 	for _, args := range [][]string{{"groups"}, {"peek"}, {"replay"}, {"replay", "-yes"}, {"export"},

@@ -50,8 +50,8 @@ func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []docto
 }
 
 // Handler answers with the options and the doctor's findings, as JSON. The options contain no secrets; the answer names
-// topics and consumers, so serve it where only operators come. Each request examines again, which takes some seconds if
-// a consumer seems to do nothing.
+// topics and consumers, so serve it where only operators have access. Each request examines again, which takes some
+// seconds if a consumer seems to do nothing.
 func Handler(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

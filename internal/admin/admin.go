@@ -145,7 +145,7 @@ func (a API) call(ctx context.Context, method, path string, body, answer any) er
 	return nil
 }
 
-// WantURL returns the wanted form of an API's address, or "" if address has that form. An address has no path.
+// WantURL returns the wanted form of an API's address, or "" if address has that form. An address must not have a path.
 func WantURL(address string) string {
 	u, err := url.Parse(address)
 	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// FreeProbes is how often a message may fail as a probe before its failures count as attempts. These then make
-	// messages that always fail dead letters, so that others can be tried.
+	// FreeProbes is how often a message may fail as a probe before its failures count as attempts. Once they count, a
+	// message that always fails becomes a dead letter, so that others can be tried.
 	FreeProbes = 2
 	// Most is how many messages an outage looks at, or keeps if they cannot be given back to the broker.
 	Most = 1000

@@ -121,7 +121,9 @@ func (w *world) happen(e event) {
 		w.instances[e.of].finish(e.msg, e.kind)
 	case returns:
 		w.instances[e.of].back(e.msg)
-	case retried: // a busy broker sends a retry up to a tick early, and it is held back; an idle one waits for a tick
+	// A busy broker sends a retry up to a tick early, and the consumer keeps it until it is due. An idle broker sends
+	// it at the next tick.
+	case retried:
 		if idle := w.now - w.retry; idle >= w.Tick && w.Tick > 0 {
 			w.at(w.Tick-w.now%w.Tick, ticked, e.msg, 0)
 		} else {
