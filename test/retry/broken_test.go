@@ -59,8 +59,7 @@ func deadLetters(t *testing.T, n int, batched, plain bool) (dead, taken int) {
 	}
 	sendBatchesOf(b, opts.Topic, n, batched)
 	require.Eventually(t, func() bool {
-		s := b.Stats(opts.Topic, 0)
-		return s.Backlog == 0
+		return b.Stats(opts.Topic, 0).Backlog == 0
 	}, 15*time.Second, 50*time.Millisecond)
 	cancel()
 	working.Wait()
