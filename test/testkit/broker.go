@@ -22,10 +22,10 @@ import (
 
 // Broker is a broker under test and a client of it.
 type Broker struct {
-	T         testing.TB         // fails if the broker does, and closes all at its end
+	T         testing.TB         // the test: fails if the broker fails, and closes everything at its end
 	URL       string             // pulsar://host:port
 	AdminURL  string             // http://host:port
-	Client    pulsar.Client      // of URL
+	Client    pulsar.Client      // connected to URL
 	InProcess *pulsartest.Server // nil if the broker is a real one
 }
 
@@ -40,7 +40,7 @@ func NewBroker(t testing.TB, options ...pulsartest.Option) *Broker {
 	return b
 }
 
-// NewBrokerInProcess starts a broker in this process, and connects to it with options.
+// NewBrokerInProcess starts a broker with options in this process, and connects to it with o.
 func NewBrokerInProcess(t testing.TB, o pulsar.ClientOptions, options ...pulsartest.Option) *Broker {
 	server := pulsartest.NewServer(t, options...)
 	b := &Broker{T: t, URL: server.URL(), AdminURL: server.AdminURL(), InProcess: server}
@@ -48,7 +48,7 @@ func NewBrokerInProcess(t testing.TB, o pulsar.ClientOptions, options ...pulsart
 	return b
 }
 
-// Connect makes the client, with the other options of o.
+// Connect makes the client, with o except its URL and Logger.
 func (b *Broker) Connect(o pulsar.ClientOptions) {
 	o.URL, o.Logger = b.URL, logtest.Client(b.T)
 	var err error
@@ -57,7 +57,7 @@ func (b *Broker) Connect(o pulsar.ClientOptions) {
 	b.T.Cleanup(b.Client.Close)
 }
 
-// NewTopic returns the name of a new topic with so many partitions; 0 for none.
+// NewTopic returns the name of a new topic with the given number of partitions; 0 for an unpartitioned topic.
 func (b *Broker) NewTopic(partitions int) string {
 	name := fmt.Sprintf("persistent://public/default/t-%08x", rand.Uint32())
 	if partitions > 0 {
@@ -68,8 +68,8 @@ func (b *Broker) NewTopic(partitions int) string {
 	return name
 }
 
-// Admin asks the admin API for a topic, or for "namespaces/…", and asserts that it succeeds. It decodes the answer into
-// answer unless that is nil.
+// Admin calls the admin API for a topic, or for "namespaces/…", and asserts that the call succeeds. It decodes the
+// response into answer unless answer is nil.
 func (b *Broker) Admin(method, topic, path string, body, answer any) {
 	b.T.Helper()
 	require.NoError(b.T, admin.Call(context.Background(), b.AdminURL, method, topic+path, body, answer))
@@ -78,7 +78,7 @@ func (b *Broker) Admin(method, topic, path string, body, answer any) {
 // Unload closes a topic at the broker, so that all its clients reconnect.
 func (b *Broker) Unload(topic string) { b.Admin("PUT", topic, "/unload", nil, nil) }
 
-// SubscriptionStats is what the broker's stats say about the tests' subscription.
+// SubscriptionStats are the broker's statistics of the tests' subscription.
 type SubscriptionStats struct {
 	Backlog int `json:"msgBacklog"`
 	Unacked int `json:"unackedMessages"`
@@ -164,12 +164,12 @@ func (b *Broker) TrySubscribe(
 	return c, nil
 }
 
-// LogTo has a Consumer log to w.
+// LogTo makes a Consumer log to w.
 func LogTo(w io.Writer) redelivery.Option {
 	return redelivery.WithLogger(slog.New(slog.NewTextHandler(w, nil)))
 }
 
-// Namespace makes a namespace, and returns the beginning of the names of its topics.
+// Namespace creates a namespace, and returns the prefix of its topics' names.
 func (b *Broker) Namespace() string {
 	name := fmt.Sprintf("public/n-%08x", rand.Uint32())
 	b.Admin("PUT", "namespaces/"+name, "", nil, nil)
@@ -184,7 +184,7 @@ func (b *Broker) SubscribeEither(plain bool, opts pulsar.ConsumerOptions) pulsar
 	return b.Subscribe(opts)
 }
 
-// SubscribePlain returns a consumer of pulsar-client-go, which is closed with the test.
+// SubscribePlain returns a consumer of pulsar-client-go, which the test closes at its end.
 func (b *Broker) SubscribePlain(opts pulsar.ConsumerOptions) pulsar.Consumer {
 	b.T.Helper()
 	c, err := b.Client.Subscribe(opts)

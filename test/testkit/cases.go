@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// FromBroker has nacked messages wait at the broker.
+// FromBroker makes nacked messages wait at the broker.
 var FromBroker = redelivery.WithRedeliveryFrom(redelivery.FromBroker)
 
 // SubscriptionTypes are all of them, by name.
@@ -17,7 +17,7 @@ var SubscriptionTypes = map[string]pulsar.SubscriptionType{
 	"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared, "Failover": pulsar.Failover, "KeyShared": pulsar.KeyShared,
 }
 
-// Each runs a parallel subtest for each of cases, under its name.
+// Each runs a parallel subtest for each case, under the case's name.
 func Each[T any](t *testing.T, cases map[string]T, test func(*testing.T, T)) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

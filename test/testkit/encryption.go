@@ -14,21 +14,21 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 )
 
-// KeyReader has one pair of keys under two names, of which one is lost until it is found.
+// KeyReader has one pair of keys under two names. The key with the second name is lost until Found is set.
 type KeyReader struct {
 	public, private []byte
-	Found           *atomic.Bool  // set by the test: the lost key is there
-	Asked           *atomic.Int32 // how often it was asked for the lost one
+	Found           *atomic.Bool  // the test sets it: the lost key can be read
+	Asked           *atomic.Int32 // how often the lost key was asked for
 }
 
-// NewKeyReader returns the keys of the process, of which one is lost.
+// NewKeyReader returns the process's keys; the one named LostKeyName is lost.
 func NewKeyReader() KeyReader {
 	k := keys()
 	k.Found, k.Asked = new(atomic.Bool), new(atomic.Int32)
 	return k
 }
 
-// keys makes the keys, which takes a while, for the tests that need them.
+// keys makes the keys once, for the tests that need them: it takes a while.
 var keys = sync.OnceValue(func() KeyReader {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -65,17 +65,17 @@ func (k KeyReader) PrivateKey(name string, meta map[string]string) (*crypto.Encr
 	return crypto.NewEncryptionKeyInfo(name, k.private, meta), nil
 }
 
-// Encryption has a producer encrypt with a key.
+// Encryption makes a producer encrypt with a key.
 func (k KeyReader) Encryption(name string) *pulsar.ProducerEncryptionInfo {
 	return &pulsar.ProducerEncryptionInfo{KeyReader: k, Keys: []string{name}}
 }
 
-// Decryption has a consumer decrypt with both keys.
+// Decryption makes a consumer decrypt with both keys.
 func (k KeyReader) Decryption() *pulsar.MessageDecryptionInfo {
 	return &pulsar.MessageDecryptionInfo{KeyReader: k}
 }
 
-// SendAmong publishes "0" … "6", of which "3" needs the lost key.
+// SendAmong publishes "0" … "6"; "3" is encrypted with the lost key.
 func (b *Broker) SendAmong(k KeyReader, topic string) {
 	b.T.Helper()
 	for i := range 7 {

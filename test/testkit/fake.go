@@ -18,11 +18,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// Fake is a consumer without a broker: it delivers the messages of the test, and notes acknowledgements and requests.
+// Fake is a consumer without a broker: it delivers the test's messages, and records acknowledgements and requests.
 type Fake struct {
-	pulsar.Consumer                             // of a kind that the tests do not call
-	Channel         chan pulsar.ConsumerMessage // of Chan
-	Queue           chan pulsar.ConsumerMessage // what the test delivers
+	pulsar.Consumer                             // nil: the tests call none of its other methods
+	Channel         chan pulsar.ConsumerMessage // returned by Chan
+	Queue           chan pulsar.ConsumerMessage // the test puts messages here
 	Closed          chan struct{}               // closed by Close
 	once            sync.Once
 	Probes          atomic.Int32 // calls of Receive
@@ -31,8 +31,8 @@ type Fake struct {
 	acked  []pulsar.MessageID
 	asked  []pulsar.MessageID
 	ackErr error
-	Gate   chan struct{} // if not nil, an acknowledgement waits for it
-	Panics bool          // acknowledgements do
+	Gate   chan struct{} // if not nil, acknowledgements wait for it
+	Panics bool          // acknowledgements panic
 }
 
 // WrapFake runs a test with a Consumer around a fake one, in virtual time.
@@ -54,7 +54,7 @@ func WrapFake(
 	})
 }
 
-// SubscribeFake returns a Consumer around a fake one, of which it knows the subscription type.
+// SubscribeFake returns a Consumer around a fake one whose subscription type the Consumer knows.
 func SubscribeFake(
 	t testing.TB, kind pulsar.SubscriptionType, options ...redelivery.Option,
 ) (*redelivery.Consumer, *Fake) {
@@ -63,7 +63,7 @@ func SubscribeFake(
 	return c, inner
 }
 
-// SubscribeFakeWith returns a Consumer around inner, and the options with which it subscribed.
+// SubscribeFakeWith returns a Consumer around inner, and the options with which the Consumer subscribed.
 func SubscribeFakeWith(
 	t testing.TB, inner *Fake, opts pulsar.ConsumerOptions, options ...redelivery.Option,
 ) (*redelivery.Consumer, pulsar.ConsumerOptions) {
@@ -102,7 +102,7 @@ func NewFake() *Fake {
 	return &Fake{Channel: ch, Queue: ch, Closed: make(chan struct{})}
 }
 
-// Prefetch delivers to ch what the test puts into Queue, as upstream's dispatcher does.
+// Prefetch delivers the messages of Queue to ch, as upstream's dispatcher does.
 func (f *Fake) Prefetch(t testing.TB, ch chan pulsar.ConsumerMessage) {
 	f.Channel = ch
 	stop := make(chan struct{})
@@ -123,7 +123,7 @@ func (f *Fake) Prefetch(t testing.TB, ch chan pulsar.ConsumerMessage) {
 	}()
 }
 
-// ErrFakeClosed is the error of Receive of a closed Fake or StandIn.
+// ErrFakeClosed is returned by Receive of a closed Fake or StandIn.
 var ErrFakeClosed = errors.New("fake: closed")
 
 func (f *Fake) Name() string                           { return "fake" }
@@ -175,7 +175,7 @@ func (f *Fake) Receive(ctx context.Context) (pulsar.Message, error) {
 	}
 }
 
-// Requests returns the messages of which a redelivery was requested.
+// Requests returns the ids of the messages that the Consumer requested.
 func (f *Fake) Requests() []pulsar.MessageID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,7 +189,7 @@ func (f *Fake) Acks() []pulsar.MessageID {
 	return slices.Clone(f.acked)
 }
 
-// FailAcks has acknowledgements fail with err, or succeed if that is nil.
+// FailAcks makes acknowledgements fail with err, or succeed if err is nil.
 func (f *Fake) FailAcks(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,14 +203,14 @@ func (f *Fake) Forget() {
 	f.acked, f.asked = nil, nil
 }
 
-// Deliver sends entry n, unbatched, as it would come for the first or another time.
+// Deliver sends entry n, unbatched. It may send an entry several times.
 func (f *Fake) Deliver(n int64) pulsar.MessageID {
 	id := pulsar.NewMessageID(1, n, 0, 0)
 	f.Queue <- pulsar.ConsumerMessage{Consumer: f, Message: Message{MessageID: id}}
 	return id
 }
 
-// DeliverBatch sends the first message of entry n, a batch of size; unbatched if that is 0.
+// DeliverBatch sends the first message of entry n, a batch of the given size; unbatched if size is 0.
 func (f *Fake) DeliverBatch(n int64, size int32) {
 	id := pulsar.NewMessageID(1, n, 0, 0)
 	if size > 0 {

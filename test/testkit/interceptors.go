@@ -8,7 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Witness is an interceptor that notes the consumers that it is called with, and counts the calls. The zero value is
+// Witness is an interceptor that records the consumers that it is called with, and counts the calls. The zero value is
 // ready; any number of goroutines may use it.
 type Witness struct {
 	mu                      sync.Mutex
@@ -42,15 +42,15 @@ func (w *Witness) see(c pulsar.Consumer, what func()) {
 	what()
 }
 
-// Seen returns the consumers that the interceptor was called with, and how many messages were consumed and acknowledged
-// and consumers closed.
+// Seen returns the consumers that the interceptor was called with, and how many messages were consumed, how many
+// acknowledged, and how many consumers closed.
 func (w *Witness) Seen() (consumers []pulsar.Consumer, consumed, acked, closed int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Keys(w.consumers)), w.consumed, w.acked, w.closed
 }
 
-// Callbacks is an interceptor that calls Before before a message is consumed, unless that is nil.
+// Callbacks is an interceptor that calls Before, unless that is nil, before a message is consumed.
 type Callbacks struct {
 	Before func()
 }

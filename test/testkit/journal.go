@@ -8,17 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Journal notes what an application acknowledged. Any number of goroutines may use it.
+// Journal records which messages an application acknowledged. Any number of goroutines may use it.
 type Journal struct {
 	mu    sync.Mutex
 	acked map[string]int // payloads whose Ack returned nil, and how often
-	again []string       // payloads handed out after that
+	again []string       // payloads delivered after their acknowledgement
 }
 
 // NewJournal returns an empty Journal.
 func NewJournal() *Journal { return &Journal{acked: map[string]int{}} }
 
-// Taken notes that the application has a message, before it does anything with it.
+// Taken records that the application has a message. Call it before the application does anything with the message.
 func (j *Journal) Taken(msg pulsar.Message) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -27,14 +27,14 @@ func (j *Journal) Taken(msg pulsar.Message) {
 	}
 }
 
-// Done notes that Ack returned nil.
+// Done records that Ack returned nil.
 func (j *Journal) Done(msg pulsar.Message) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.acked[Name(msg)]++
 }
 
-// Complete asserts that all of n messages were acknowledged, and that none was handed out after that.
+// Complete asserts that all n messages were acknowledged, and that none was delivered after that.
 func (j *Journal) Complete(t testing.TB, n int) {
 	t.Helper()
 	j.mu.Lock()

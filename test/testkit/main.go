@@ -10,12 +10,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
-// Main runs the tests of a package, many of them at once, and looks for goroutines that they left.
-// It ends the process.
+// Main runs the tests of a package, many at once, reports goroutines that they leave behind, and ends the process.
 func Main(m *testing.M) {
 	parallel := "48" // tests against a broker mostly wait
 	if race.Enabled {
-		parallel = "12" // and otherwise take ten times as long
+		parallel = "12" // with the race detector they take ten times as long
 	}
 	_ = flag.Set("test.parallel", parallel)
 	if os.Getenv(leaking) != "" {

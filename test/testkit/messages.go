@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Message is a message of a Fake, with as much as the tests need; its payload is "payload".
+// Message is a message of a Fake with the fields that the tests need; its payload is "payload".
 type Message struct {
 	pulsar.Message
 	MessageID pulsar.MessageID
@@ -35,7 +35,7 @@ func (id *BatchID) BatchSize() int32 { return id.Size }
 
 // Item is a message that a StandIn delivers.
 type Item struct {
-	pulsar.Message // of which the tests need no more than what follows
+	pulsar.Message // nil: the tests need only the fields below
 	id             pulsar.MessageID
 	topic          string
 	payload        []byte
@@ -62,7 +62,7 @@ func Numbers(n int64) (all []int64) {
 	return all
 }
 
-// newID returns the id of a delivery of a message.
+// newID returns the id of a new delivery of a message.
 func newID(entry int64, index, size int32) pulsar.MessageID {
 	if size == 0 {
 		return pulsar.NewMessageID(1, entry, index, 0)
@@ -91,7 +91,7 @@ func (m *Item) PublishTime() time.Time                          { return time.Ti
 func (m *Item) EventTime() time.Time                            { return time.Time{} }
 func (m *Item) GetEncryptionContext() *pulsar.EncryptionContext { return nil }
 
-// EntryBatch returns a batch as upstream makes one: every payload is a piece of the one buffer that the broker sent.
+// EntryBatch returns a batch as upstream makes one: all payloads are parts of the one buffer that the broker sent.
 func EntryBatch(entry int64, messages, size int) (msgs []Item) {
 	buffer := make([]byte, messages*size)
 	for i := range messages {

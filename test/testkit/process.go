@@ -12,9 +12,9 @@ import (
 
 const leaking = "REDELIVERY_TEST_LEAKING"
 
-// InOwnProcess runs a test in a process of its own, where goroutines may leak: upstream's outlive Unsubscribe, and
-// Close of a pattern's consumer does not wait for the goroutine that looks for topics. It reports false in that
-// process.
+// InOwnProcess runs a test in a process of its own, where goroutines may leak: upstream's goroutines outlive
+// Unsubscribe, and Close of a pattern's consumer does not wait for the goroutine that looks for topics. In that process
+// it returns false.
 func InOwnProcess(t *testing.T) bool {
 	if os.Getenv(leaking) != "" {
 		return false
@@ -28,7 +28,7 @@ func InOwnProcess(t *testing.T) bool {
 }
 
 // StartProcess runs a test in a process of its own, with one more environment variable, and returns the first line that
-// it writes.
+// the process writes.
 func StartProcess(t *testing.T, test, variable string) (process *exec.Cmd, line string) {
 	process = exec.Command(os.Args[0], "-test.run=^"+test+"$") //nolint:gosec // the test itself
 	process.Env = append(os.Environ(), variable)
@@ -40,7 +40,7 @@ func StartProcess(t *testing.T, test, variable string) (process *exec.Cmd, line 
 	return process, line
 }
 
-// Kill kills a process, and waits until it has ended.
+// Kill kills a process, and waits until the process has ended.
 func Kill(t *testing.T, process *exec.Cmd) {
 	require.NoError(t, process.Process.Kill())
 	var exit *exec.ExitError

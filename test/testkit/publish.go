@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Send publishes the payloads "0" … "n-1", in one batch if batched, each with its payload as key.
+// Send publishes the payloads "0" … "n-1": one by one, each with its payload as key, or, if batched, in one batch
+// without keys.
 func (b *Broker) Send(topic string, n int, batched bool) {
 	b.T.Helper()
 	opts := pulsar.ProducerOptions{Topic: topic, DisableBatching: !batched}
 	if batched {
 		opts.BatchingMaxMessages, opts.BatchingMaxPublishDelay = uint(n), time.Minute
-		// one batch for each partition, whatever the keys
+		// one batch for each partition, whatever the keys are
 		opts.MessageRouter = func(m *pulsar.ProducerMessage, meta pulsar.TopicMetadata) int {
 			return int(m.Payload[len(m.Payload)-1]) % int(meta.NumPartitions())
 		}
@@ -51,7 +52,8 @@ func (b *Broker) Publish(o pulsar.ProducerOptions, msgs ...*pulsar.ProducerMessa
 	}
 }
 
-// SendBatches publishes the payloads "0" … "n-1", each with its payload as key: alone, or in batches of fifty.
+// SendBatches publishes the payloads "0" … "n-1", each with its payload as key: in batches of fifty if batched, else
+// one by one.
 func (b *Broker) SendBatches(topic string, n int, batched bool) {
 	b.T.Helper()
 	if !batched {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// StartPulsar starts a real broker of the test's own, with settings of standalone.conf.
+// StartPulsar starts a real broker for this test, with settings of standalone.conf.
 func StartPulsar(t *testing.T, name string, conf map[string]string) (url, admin string) {
 	env := append(os.Environ(), fmt.Sprintf("PULSAR_NAME=%s-%d", name, os.Getpid()))
 	for key, value := range conf {

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
-// Receive returns the next message, for which it waits fifteen seconds at most.
+// Receive returns the next message. It waits at most fifteen seconds.
 func Receive(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
@@ -23,7 +23,7 @@ func Receive(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	return msg
 }
 
-// Take takes a message from the channel, or by Receive.
+// Take receives a message from Chan if channel is set, else by Receive.
 func Take(ctx context.Context, c pulsar.Consumer, channel bool) (pulsar.Message, error) {
 	if !channel {
 		return c.Receive(ctx)
@@ -49,8 +49,8 @@ func ReceiveNothing(t testing.TB, c *redelivery.Consumer, d time.Duration) {
 // Patience is how long a test waits for a real broker that has just been started.
 const Patience = 30 * time.Second
 
-// Patiently receives more than once: upstream's zero-queue consumer may lose the permit of a Receive that begins while
-// it connects.
+// Patiently calls Receive repeatedly: if a Receive begins while upstream's zero-queue consumer connects, its permit may
+// be lost.
 func Patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < Patience; {
@@ -66,18 +66,17 @@ func Patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	return nil
 }
 
-// Name identifies a test's message among others: its payload up to the first blank.
-// It is "" if the message panics when asked.
+// Name identifies a test's message: its payload up to the first blank. It is "" if the message's Payload panics.
 func Name(msg pulsar.Message) (payload string) {
 	defer func() { _ = recover() }()
 	payload, _, _ = strings.Cut(string(msg.Payload()), " ")
 	return payload
 }
 
-// Drain hands every message to handle until none came for quiet.
+// Drain passes every message to handle until none has come for the time quiet.
 func Drain(t testing.TB, c *redelivery.Consumer, quiet time.Duration, handle func(pulsar.Message)) {
 	t.Helper()
-	if race.Enabled { // all is slower
+	if race.Enabled { // the race detector makes everything slower
 		quiet *= 3
 	}
 	for {
@@ -112,7 +111,7 @@ func ReceiveWithin(c *redelivery.Consumer, d time.Duration) (pulsar.Message, err
 	return c.Receive(ctx)
 }
 
-// Next returns the next message of any consumer, which it asserts to come in time.
+// Next returns the next message of any consumer, and asserts that it comes in time.
 func Next(t testing.TB, c pulsar.Consumer, within time.Duration) pulsar.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)

@@ -15,11 +15,11 @@ func NeedsRealBroker(t testing.TB, what string) {
 	}
 }
 
-// Long is set by -long: tests that take long run.
+// Long is set by the flag -long: slow tests run too.
 var Long = flag.Bool("long", false, "tests that take long run on the broker in process too")
 
-// TakesLong skips a test that waits for more than ten seconds, unless it is asked for or PULSAR_URL names a real
-// broker: the tests of a folder are as slow as the slowest of them.
+// TakesLong skips a test that waits for more than ten seconds, unless -long is set or PULSAR_URL names a real broker. A
+// package's tests take as long as the slowest of them.
 func TakesLong(t testing.TB) {
 	t.Helper()
 	if testing.Short() || !*Long && os.Getenv("PULSAR_URL") == "" {

@@ -13,13 +13,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// StandIn stands in for a prepared consumer of upstream (its dispatcher, the queue before that, the ticks of its nacks)
-// and for its broker.
+// StandIn stands in for a prepared consumer of upstream (the dispatcher, the queue before it, the tick of its nacks)
+// and for the broker.
 type StandIn struct {
-	pulsar.Consumer                        // of a kind that the tests do not call
-	Opts            pulsar.ConsumerOptions // with which it was subscribed
+	pulsar.Consumer                        // nil: the tests call none of its other methods
+	Opts            pulsar.ConsumerOptions // options with which it was subscribed
 	Window          int                    // how many messages the queue takes; 0 for any number
-	OnSeek          func()                 // what else a Seek does; may be nil
+	OnSeek          func()                 // a hook of Seek; may be nil
 	more            chan struct{}
 	emptied         chan struct{}
 	closed          chan struct{}
@@ -27,11 +27,11 @@ type StandIn struct {
 	dispatcher      sync.WaitGroup
 
 	mu       sync.Mutex
-	sent     []pulsar.ConsumerMessage // ever, in order
-	acked    map[Position]int         // how often each was acknowledged
-	backlog  []pulsar.ConsumerMessage // what the broker has to send now
+	sent     []pulsar.ConsumerMessage // all messages so far, in order
+	acked    map[Position]int         // how often each message was acknowledged
+	backlog  []pulsar.ConsumerMessage // messages that the broker will send next
 	queue    []pulsar.ConsumerMessage
-	Requests int // how often it asked for a redelivery
+	Requests int // how often the Consumer requested messages
 }
 
 // Position identifies a message, as the broker does.
@@ -94,16 +94,16 @@ func (s *StandIn) dispatch() {
 	}
 }
 
-// drop removes the first message, and lets go of it.
+// drop removes the first message, and sets its place to zero so that it can be freed.
 func drop(queue []pulsar.ConsumerMessage) []pulsar.ConsumerMessage {
 	queue[0] = pulsar.ConsumerMessage{}
 	return queue[1:]
 }
 
-// Publish has the broker send new messages.
+// Publish makes the broker send new messages.
 func (s *StandIn) Publish(msgs ...Item) { s.PublishBy(s, msgs...) }
 
-// PublishBy has the broker send new messages by one of several inner consumers.
+// PublishBy makes the broker send new messages through child, one of several inner consumers.
 func (s *StandIn) PublishBy(child pulsar.Consumer, msgs ...Item) {
 	s.mu.Lock()
 	for _, msg := range msgs {
@@ -122,7 +122,8 @@ func (s *StandIn) signal() {
 	}
 }
 
-// Redeliver has the broker send again what passes the filter, under new ids, before what it has to send anyway.
+// Redeliver makes the broker send again, under new ids, all sent messages that pass the filter. They come before the
+// backlog.
 func (s *StandIn) Redeliver(passes func(Position) bool) {
 	s.mu.Lock()
 	var again []pulsar.ConsumerMessage
@@ -135,13 +136,13 @@ func (s *StandIn) Redeliver(passes func(Position) bool) {
 	}
 	s.backlog = append(append([]pulsar.ConsumerMessage{}, again...), s.backlog...)
 	s.mu.Unlock()
-	for _, cm := range again { // received; sent to the queue later
+	for _, cm := range again { // they are received now, and sent to the queue later
 		s.Opts.Interceptors.BeforeConsume(cm)
 	}
 	s.signal()
 }
 
-// Truncate forgets what was sent, as if all of it were acknowledged.
+// Truncate forgets all sent messages, as if all were acknowledged.
 func (s *StandIn) Truncate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,17 +150,17 @@ func (s *StandIn) Truncate() {
 	clear(s.acked)
 }
 
-// unacked passes what was not acknowledged. The caller holds mu.
+// unacked passes messages that were not acknowledged. The caller holds mu.
 func (s *StandIn) unacked(at Position) bool { return s.acked[at] == 0 }
 
-// empty has the dispatcher forget what the queue holds. What the MessageChannel holds stays.
+// empty makes the dispatcher drop the queue's messages. Messages in the MessageChannel stay.
 func (s *StandIn) empty() {
 	<-s.emptied
 	<-s.emptied
 }
 
-// reconnect loses the connection, and the queue with it, and says as much as upstream does. The broker sends again what
-// passes the filter.
+// reconnect loses the connection and the queue, and calls the same hook as upstream. The broker sends again the
+// messages that pass the filter.
 func (s *StandIn) reconnect(passes func(Position) bool) {
 	if s.Opts.BackOffPolicyFunc != nil {
 		s.Opts.BackOffPolicyFunc()
@@ -168,7 +169,7 @@ func (s *StandIn) reconnect(passes func(Position) bool) {
 	s.Redeliver(passes)
 }
 
-// Reset has the operator move the cursor back to the beginning.
+// Reset moves the cursor back to the beginning, as an operator does.
 func (s *StandIn) Reset() {
 	s.mu.Lock()
 	clear(s.acked)
@@ -234,7 +235,7 @@ func (s *StandIn) settle(passes func(Position) bool) {
 
 func (s *StandIn) Nack(msg pulsar.Message) { s.NackID(msg.ID()) }
 
-// NackID asks for a message with the next tick. On Exclusive and Failover the broker rewinds.
+// NackID requests a message at the next tick. On Exclusive and Failover the broker rewinds.
 func (s *StandIn) NackID(id pulsar.MessageID) {
 	tick := s.Opts.NackRedeliveryDelay / 3
 	if s.Opts.NackBackoffPolicy != nil {

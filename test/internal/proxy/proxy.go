@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Proxy stands between clients and the broker. Clients look topics up by HTTP, where the broker's address is replaced
-// by the proxy's, so that the broker need not know. Many goroutines may use it.
+// Proxy stands between clients and the broker. Clients look topics up by HTTP; in the answers the Proxy replaces the
+// broker's address by its own, so the broker needs no setting. Many goroutines may use a Proxy.
 type Proxy struct {
 	URL    string // for pulsar.ClientOptions
 	target string
@@ -27,7 +27,7 @@ type Proxy struct {
 	links map[*link]bool
 	gate  chan struct{} // closed when data may pass
 	delay time.Duration // of every piece of data
-	rate  int           // bytes a second; 0 for all there is
+	rate  int           // bytes a second; 0 for no limit
 	away  string        // the topic that cannot be looked up
 }
 
@@ -62,7 +62,7 @@ func New(brokerURL, adminURL string) (*Proxy, error) {
 		if p.away != "" && strings.HasSuffix(req.URL.Path, p.away) {
 			req.URL.Host = "" // fails
 		}
-		req.Header.Del("Accept-Encoding") // so that the answer can be read
+		req.Header.Del("Accept-Encoding") // so that the Proxy can read the answer
 	}
 	lookups.ModifyResponse = p.redirect
 	lookups.ErrorHandler = func(w http.ResponseWriter, _ *http.Request,
@@ -149,7 +149,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// HalfOpen makes all connections swallow what is sent to them, as if the other side had vanished without closing them.
+// HalfOpen makes all connections swallow the data sent to them, as if the other side had vanished without closing them.
 func (p *Proxy) HalfOpen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +158,7 @@ func (p *Proxy) HalfOpen() {
 	}
 }
 
-// Stall lets nothing pass for d, and then all of it.
+// Stall holds all data back for d, and then lets it pass.
 func (p *Proxy) Stall(ctx context.Context, d time.Duration) {
 	gate := make(chan struct{})
 	p.mu.Lock()
@@ -185,7 +185,7 @@ func (p *Proxy) Hide(topic string) {
 	p.away = topic[strings.LastIndex(topic, "/")+1:]
 }
 
-// Close ends it, and all connections.
+// Close ends the Proxy and all connections.
 func (p *Proxy) Close() {
 	p.tcp.Close()
 	p.web.Close()
