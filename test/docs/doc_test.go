@@ -1,4 +1,4 @@
-// Package docs_test compares what is documented with what there is.
+// Package docs_test compares the documents with the code.
 package docs_test
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests speak of files as from the root.
+// The tests name files relative to the root.
 func TestMain(m *testing.M) {
 	if err := os.Chdir("../.."); err != nil {
 		panic(err)
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What go doc shows has documentation: packages, exported names, fields and methods.
+// Packages, exported names, fields and methods have documentation.
 func TestEverythingExportedIsDocumented(t *testing.T) {
 	for _, dir := range []string{".", "acktimeout", "attempts", "backoff", "config", "deadletter", "doctor", "metrics", "nack", "pulsartest", "reconsume", "worker"} {
 		t.Run(dir, func(t *testing.T) {
@@ -66,13 +66,13 @@ func TestEverythingExportedIsDocumented(t *testing.T) {
 
 func checkFuncs(t *testing.T, funcs []*doc.Func) {
 	for _, f := range funcs {
-		if f.Name != "Error" || f.Recv == "" { // which says what every Error does
+		if f.Name != "Error" || f.Recv == "" { // Error needs no comment
 			assert.NotEmpty(t, f.Doc, "%s %s", f.Recv, f.Name)
 		}
 	}
 }
 
-// checkValues accepts one comment for a group.
+// checkValues asserts that each exported value or its group has a comment.
 func checkValues(t *testing.T, values []*doc.Value) {
 	for _, v := range values {
 		for _, spec := range v.Decl.Specs {
@@ -84,7 +84,7 @@ func checkValues(t *testing.T, values []*doc.Value) {
 	}
 }
 
-// A package that is imported is mentioned where the ways between packages are drawn.
+// architecture.md mentions every package.
 func TestArchitectureNamesEveryPackage(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
 	require.NoError(t, err)
@@ -93,13 +93,13 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 		require.NoError(t, err)
 		for _, folder := range folders {
 			if sources, _ := filepath.Glob(filepath.Join(folder, "*.go")); len(sources) > 0 {
-				assert.True(t, strings.Contains(string(text), filepath.ToSlash(folder)), "%s is not in it", folder)
+				assert.True(t, strings.Contains(string(text), filepath.ToSlash(folder)), "%s is missing", folder)
 			}
 		}
 	}
 }
 
-// What differs from upstream is shown by tests, which are there.
+// migration.md names existing tests for each difference from upstream.
 func TestMigrationNamesTests(t *testing.T) {
 	text, err := os.ReadFile("docs/migration.md")
 	require.NoError(t, err)
@@ -123,8 +123,7 @@ func TestMigrationNamesTests(t *testing.T) {
 	}
 }
 
-// TestContributingNamesTests has each test of a promise in the package that is named with it, else in one of those that its
-// row names.
+// TestContributingNamesTests finds each test in the package that precedes its name, or else in a folder of its row.
 func TestContributingNamesTests(t *testing.T) {
 	text, err := os.ReadFile("docs/CONTRIBUTING.md")
 	require.NoError(t, err)

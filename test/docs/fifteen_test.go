@@ -26,7 +26,7 @@ const fifteenPage = "docs/fifteen-minutes.md"
 const mark = "=== next command"
 
 // TestFifteenMinutes writes the files of the page and runs its commands, in order and in one shell. The broker in
-// process takes the place of the one that the page starts, and this working tree that of the clone.
+// process replaces the broker that the page starts, and this working tree replaces the clone.
 func TestFifteenMinutes(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("the page needs curl")
@@ -38,7 +38,7 @@ func TestFifteenMinutes(t *testing.T) {
 	require.NoError(t, err)
 	port := fmt.Sprint(freePort(t))
 	script := "set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\ngit() { ln -s " + root + " redelivery; }\n"
-	var outputs []string // of the page
+	var outputs []string // in the page
 	for _, block := range regexp.MustCompile("(?s)(?:`([a-z_]+\\.go)`:\n\n)?```(\\w+)\n(.*?)```\n").FindAllStringSubmatch(page, -1) {
 		switch file, kind, text := block[1], block[2], block[3]; kind {
 		case "go":
@@ -82,7 +82,7 @@ func TestFifteenMinutes(t *testing.T) {
 	}
 }
 
-// freePort returns a port that nothing listens on. It is not one of those that the kernel gives to other tests while the page runs.
+// freePort returns an unused port. The kernel does not give ports of this range to other tests while the page runs.
 func freePort(t *testing.T) int {
 	for range 100 {
 		port := 20000 + rand.IntN(10000)
@@ -96,7 +96,7 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-// withOutputs is the page with what its commands printed.
+// withOutputs returns the page with the printed outputs after its commands.
 func withOutputs(page string, printed []string) string {
 	return regexp.MustCompile("(?s)```console\n.*?```\n").ReplaceAllStringFunc(page, func(block string) string {
 		text := "```console\n"
@@ -108,8 +108,8 @@ func withOutputs(page string, printed []string) string {
 	})
 }
 
-// masked is output without what differs from run to run: ids, ages, the order of letters, how many make a batch, and
-// the width of columns.
+// masked removes from an output whatever differs between runs: ids, ages, the order of letters, the sizes of batches,
+// and the widths of columns.
 func masked(output string) string {
 	output = regexp.MustCompile(`\b[0-9a-f]{12}\b|\b\d+(:\d+)+\b|\b\d+s\b|"id":\d+|\d+ entries`).ReplaceAllString(output, "#")
 	return regexp.MustCompile(` +`).ReplaceAllString(output, " ")

@@ -23,7 +23,7 @@ const (
 	checksPage     = "docs/checks.md"
 )
 
-// section returns the checks of docs/checks.md.
+// section returns the checks as docs/checks.md has them.
 func section() string {
 	var b strings.Builder
 	about := ""
@@ -39,7 +39,7 @@ func section() string {
 	return b.String() + "\n"
 }
 
-// sentence begins with a capital, unless it begins with code or a name, and ends with a full stop.
+// sentence gives text a capital at the beginning, unless it begins with code or a name, and a full stop.
 func sentence(text string) string {
 	if !strings.HasPrefix(text, "pulsar-client-go") {
 		text = strings.ToUpper(text[:1]) + text[1:]
@@ -106,7 +106,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestDoctorAndAlertsLinkToTheirPlaces has a place for each check on one page, and for each alert on the other.
+// TestDoctorAndAlertsLinkToTheirPlaces finds an anchor for each check in checks.md, and for each alert in
+// production.md.
 func TestDoctorAndAlertsLinkToTheirPlaces(t *testing.T) {
 	checks := placesOf(t, checksPage)
 	for _, c := range doctor.Checks() {

@@ -73,7 +73,7 @@ func snippetOfSubscribeWith(client pulsar.Client, opts pulsar.ConsumerOptions) e
 	return err
 }
 
-// Every Go snippet of these pages stands in this file or is examples/first, where the compiler sees it.
+// Every Go snippet of these pages is also in this file or in examples/first, so that it is compiled.
 func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippetOfSubscribe(nil, pulsar.ConsumerOptions{}))
 	assert.Error(t, snippetOfRetries(context.Background(), nil, pulsar.ConsumerOptions{}))
@@ -96,7 +96,7 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 	}
 }
 
-// The file of usage.md is one that Parse accepts.
+// Parse accepts the configuration file of usage.md.
 func TestUsageFile(t *testing.T) {
 	usage, err := os.ReadFile("docs/usage.md")
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file of more lines has a second noun in it.
+// A longer file should be split.
 const maxLines = 300
 
 func TestSizes(t *testing.T) {
