@@ -52,8 +52,7 @@ func (b *Broker) Publish(o pulsar.ProducerOptions, msgs ...*pulsar.ProducerMessa
 	}
 }
 
-// SendBatches publishes the payloads "0" … "n-1", each with its payload as key: in batches of fifty if batched, else
-// one by one.
+// SendBatches publishes the payloads "0" … "n-1": in batches of fifty without keys if batched, else as Send.
 func (b *Broker) SendBatches(topic string, n int, batched bool) {
 	b.T.Helper()
 	if !batched {
