@@ -1,6 +1,6 @@
 package fidelity
 
-// What acknowledgements do.
+// Acknowledgements.
 var ackScenarios = []scenario{
 	{name: "cumulative-acks", run: cumulativeAcks},
 	{name: "cumulative-acks-indexed", indexed: true, run: cumulativeAcks},
@@ -26,7 +26,7 @@ var ackScenarios = []scenario{
 		a.drain()
 		a.publish("2")
 		a.drain()
-		a.askAck(1, "Cumulative", id, id.at(1)) // it has to be one
+		a.askAck(1, "Cumulative", id, id.at(1)) // only one id is allowed
 		a.redeliver(1)
 		a.drain()
 	}},
@@ -146,7 +146,7 @@ func cumulativeAcks(s *script) {
 	a.ackUpTo(1, ids[2])
 	a.redeliver(1)
 	a.drain()
-	a.ackUpTo(1, ids[0]) // before what is acknowledged
+	a.ackUpTo(1, ids[0]) // already acknowledged
 	a.redeliver(1)
 	a.drain()
 	a.ackUpTo(1, ids[4].keep(0b1100, 4))
@@ -158,8 +158,8 @@ func cumulativeAcks(s *script) {
 	a.drain()
 }
 
-// A client without batch-index acks acknowledges up to the entry before the batch: entry -1 if it is the first of its
-// ledger.
+// A client without batch-index acks acknowledges up to the entry before the batch. If the batch is the first entry of
+// its ledger, that is entry -1.
 func cumulativeAckBeforeTheFirstEntry(s *script) {
 	a := s.ready()
 	a.subscribe(1, "Exclusive")
@@ -180,7 +180,7 @@ func cumulativeAckBeforeTheFirstEntry(s *script) {
 	second := a.publish("2")
 	a.listen(1, "Exclusive")
 	a.drain()
-	a.askAck(1, "Cumulative", second.at(-1)) // all of the ledger before
+	a.askAck(1, "Cumulative", second.at(-1)) // the whole ledger before
 	a.stats("acknowledged")
 	a.redeliver(1)
 	a.drain()

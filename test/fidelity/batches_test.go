@@ -26,7 +26,7 @@ var batchScenarios = []scenario{
 		a.ack(1, first)
 		a.drain()
 		s.stats("one left")
-		a.ack(1, second.keep(0, 1)) // a set without a message is a whole acknowledgement
+		a.ack(1, second.keep(0, 1)) // a set without messages acknowledges the whole batch
 		a.drain()
 		s.stats("an empty set")
 		a.redeliver(1)
@@ -117,7 +117,8 @@ func batchAcksOnExclusive(s *script) {
 	a.drain()
 }
 
-// As a client with EnableBatchIndexAcknowledgment does: each set is what is left, the last ack has none.
+// A client with EnableBatchIndexAcknowledgment does this: the set of each ack has the unacknowledged messages, and the
+// last ack has no set.
 func batchAckedOneByOne(s *script) {
 	a := s.ready()
 	a.listen(1, "Shared")
@@ -141,14 +142,14 @@ func permitsOfBatches(s *script) {
 	first := a.batch(5)
 	a.batch(5)
 	a.publish("single")
-	a.flow(1, 1) // the whole batch, 4 below zero
+	a.flow(1, 1) // sends the whole batch: permits are -4 then
 	a.drain()
 	a.flow(1, 4)
 	a.drain()
 	a.flow(1, 1)
 	a.drain()
 	a.ack(1, first.keep(0b11000, 5))
-	a.flow(1, 4) // up to 0
+	a.flow(1, 4) // permits are 0 then
 	a.drain()
 	s.stats("at zero")
 	a.flow(1, 2)
@@ -180,7 +181,7 @@ func batchGoesToASurvivor(s *script) {
 	b.drain()
 	b.ack(2, id.keep(0b1000, 4))
 	a.drain()
-	a.ack(1, id.keep(0b1000, 4)) // it is another's
+	a.ack(1, id.keep(0b1000, 4)) // another consumer has it
 	a.drain()
 	s.stats("b has it")
 	a.close()

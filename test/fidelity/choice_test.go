@@ -114,7 +114,7 @@ var choiceScenarios = []scenario{
 			a.batch(3)
 		}
 		a.publishMany(4)
-		a.flow(1, 4) // in messages; entries are counted by their mean size
+		a.flow(1, 4) // permits are in messages; the broker counts an entry by the mean size of batches
 		a.drain()
 		s.stats("four permits")
 		a.flow(1, 10)

@@ -7,8 +7,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// clientBatchNacks nack one message of a batch and acknowledge the others: on brokers with and without batch-index
-// acknowledgement, by clients with and without. What is acknowledged comes again unless both have it.
+// clientBatchNacks nack one message of a batch and acknowledge the others: on brokers and with clients that have
+// batch-index acknowledgement or not. Acknowledged messages come again unless both have it.
 func clientBatchNacks() []scenario {
 	var all []scenario
 	for _, broker := range []bool{false, true} {

@@ -15,14 +15,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// What an application sees, through the client.
+// These scenarios record what an application sees through the client.
 
 var (
 	ledgers = regexp.MustCompile(`\b\d+:(\d+:-?\d+)`)
 	code    = regexp.MustCompile(`[A-Z][A-Za-z]+`) // in an error's text
 )
 
-// see writes down a message as an application sees it.
+// see records a message as an application sees it.
 func (s *script) see(who string, m pulsar.Message) {
 	props := m.Properties()
 	var list []string
@@ -36,7 +36,7 @@ func (s *script) see(who string, m pulsar.Message) {
 		id.EntryID(), id.PartitionIdx(), id.BatchIdx(), m.Topic(), list)
 }
 
-// take receives until nothing comes for a while, or too much.
+// take receives until no message comes for a while, or too many came.
 func (s *script) take(who string, c pulsar.Consumer, each func(pulsar.Message)) {
 	for range 100 {
 		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
@@ -82,7 +82,7 @@ func (s *script) producer(c pulsar.Client, o pulsar.ProducerOptions) pulsar.Prod
 	return p
 }
 
-// publish sends n messages, in one batch if the producer makes any.
+// publish sends n messages, in one batch if the producer batches.
 func (s *script) publish(p pulsar.Producer, n int) {
 	for i := range n {
 		p.SendAsync(context.Background(),
@@ -99,7 +99,7 @@ func (s *script) ackAll(k pulsar.Consumer) func(pulsar.Message) {
 // single sends each message as an entry of its own.
 var single = pulsar.ProducerOptions{DisableBatching: true}
 
-// oneBatch sends what is published before a flush as one batch.
+// oneBatch sends the messages published before a flush as one batch.
 var oneBatch = pulsar.ProducerOptions{BatchingMaxPublishDelay: time.Minute}
 
 const soon = 300 * time.Millisecond // the delay of a negative acknowledgement
@@ -187,7 +187,7 @@ var clientScenarios = slices.Concat([]scenario{
 				s.ackAll(k)(m)
 			}
 		})
-		slices.SortStableFunc(s.trace[before:], strings.Compare) // partitions have no order
+		slices.SortStableFunc(s.trace[before:], strings.Compare) // there is no order between partitions
 	}},
 	{name: "client-chunks", run: func(s *script) {
 		c := s.client()
@@ -295,7 +295,7 @@ var clientScenarios = slices.Concat([]scenario{
 	}},
 }, clientBatchNacks())
 
-// backlog writes down what is not acknowledged.
+// backlog records the unacknowledged messages.
 func (s *script) backlog() {
 	before := len(s.trace)
 	s.stats("in the end")

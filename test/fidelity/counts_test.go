@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Redelivery counts after every way in which a consumer can go.
+// Redelivery counts after every way in which a consumer can leave.
 var countScenarios = slices.Concat([]scenario{
 	{name: "redelivery-counts", run: func(s *script) {
 		a := s.ready()
@@ -83,7 +83,7 @@ func countsOfBatches(s *script) {
 	a.listen(1, "Shared")
 	first, second := a.batch(3), a.batch(3)
 	a.drain()
-	a.redeliver(1, first, second.batchIndex(1), second.batchIndex(2)) // one request for two of its messages counts once
+	a.redeliver(1, first, second.batchIndex(1), second.batchIndex(2)) // for two of a batch: counts once
 	a.drain()
 	a.redeliver(1, second.batchIndex(0))
 	a.drain()
@@ -107,9 +107,9 @@ func rewinds(s *script, kind string) {
 	}
 	a.drain()
 	a.ack(1, ids[1])
-	a.redeliver(1, ids[2]) // everything that is not acknowledged
+	a.redeliver(1, ids[2]) // all unacknowledged messages
 	a.drain()
-	a.redeliver(1, ids[1]) // also for one that is
+	a.redeliver(1, ids[1]) // also with the id of an acknowledged message
 	a.drain()
 	a.redeliver(1)
 	a.drain()
@@ -117,8 +117,8 @@ func rewinds(s *script, kind string) {
 	a.subscribe(3, "Shared")
 }
 
-// countsAfter raises the counts of two messages of consumer 1, lets it go in some way, with and without a second
-// consumer, and looks at the counts of what the next one gets.
+// countsAfter raises the counts of two messages of consumer 1, makes it leave in some way, with and without a second
+// consumer, and records the counts of the messages that the next consumer gets.
 func countsAfter(kind string) []scenario {
 	ways := []struct {
 		name string

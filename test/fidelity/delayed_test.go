@@ -92,7 +92,7 @@ var delayedScenarios = []scenario{
 	{name: "delayed-in-the-order-of-time", run: func(s *script) {
 		a := s.ready()
 		a.listen(1, "Shared")
-		a.publish("in 6s", in(6*time.Second)) // further apart than brokers are lax
+		a.publish("in 6s", in(6*time.Second)) // further apart than the broker's tolerance
 		a.publish("in 2s", in(2*time.Second))
 		a.awaitMessage(time.Now())
 		a.awaitMessage(time.Now())
@@ -109,7 +109,7 @@ var delayedScenarios = []scenario{
 	}},
 }
 
-// awaitMessage waits for the next message, which drain will write down, and returns how long after start it came.
+// awaitMessage waits for the next message and returns how long after start it came. drain will record the message.
 func (c *conn) awaitMessage(start time.Time) time.Duration {
 	a := c.await(func(a arrival) bool { return a.name == "MESSAGE" })
 	if a.cmd == nil {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// electionIsOver waits until a Failover subscription serves its active consumer: a second after it was chosen.
+// electionIsOver waits until a Failover subscription serves its active consumer, a second after the choice.
 func (s *script) electionIsOver() { time.Sleep(1300 * time.Millisecond) }
 
-// Failover: who is active.
+// Failover: which consumer is active.
 var failoverScenarios = []scenario{
 	{name: "failover", run: func(s *script) {
 		one, two, three := s.failover()

@@ -21,14 +21,14 @@ import (
 
 // A scenario is a program whose trace should not depend on the broker.
 type scenario struct {
-	name string // of its trace, too
+	name string // also of its trace
 	run  func(*script)
-	// needs a broker with batch-index acknowledgement; else one without, as Pulsar is by default
+	// the scenario needs a broker with batch-index acknowledgement; if false, one without, Pulsar's default
 	indexed bool
-	differs map[string]string // why the trace of a version of Pulsar is another one than the judge's
+	differs map[string]string // by version of Pulsar: why its trace differs from the judge's
 }
 
-// judge is the version of Pulsar that the broker in process takes after.
+// judge is the version of Pulsar that the broker in process imitates.
 const judge = "4.0"
 
 var groups = []struct {
@@ -55,15 +55,15 @@ var update = flag.Bool("update", false, "write the traces of the broker at PULSA
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "24"); err != nil { // most of them wait most of the time
+	if err := flag.Set("test.parallel", "24"); err != nil { // the tests mostly wait
 		panic(err)
 	}
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
-// TestFidelity plays each scenario on the broker in process, and compares what happens with the trace that a real
-// Pulsar left in testdata. With PULSAR_URL and PULSAR_ADMIN_URL it plays those that are for such a broker on that one
-// too, and compares its trace as well.
+// TestFidelity plays each scenario on the broker in process, and compares the trace with the one of a real Pulsar in
+// testdata. With PULSAR_URL and PULSAR_ADMIN_URL it also plays the scenarios for such a broker there, and compares that
+// trace too.
 func TestFidelity(t *testing.T) {
 	broker := broker(t)
 	for _, g := range groups {
@@ -97,7 +97,7 @@ func compareReal(t *testing.T, sc scenario, broker real) {
 		require.NoError(t, os.WriteFile(file, []byte(trace), 0o666))
 		return
 	}
-	for range 2 { // a busy broker may be quiet for longer than that
+	for range 2 { // a busy broker may pause for longer than broker.quiet
 		if read(t, file) == trace {
 			break
 		}
@@ -107,7 +107,7 @@ func compareReal(t *testing.T, sc scenario, broker real) {
 	same(t, file, trace, "Pulsar "+broker.version)
 }
 
-// same compares a trace with the one in file, and shows where they part.
+// same compares a trace with the one in file, and shows where they begin to differ.
 func same(t *testing.T, file, trace, who string) {
 	t.Helper()
 	text := read(t, file)
@@ -125,7 +125,7 @@ func same(t *testing.T, file, trace, who string) {
 		strings.Join(want[i:min(i+12, len(want))], "\n  "), strings.Join(got[i:min(i+12, len(got))], "\n  "))
 }
 
-// traceFile has the judge's trace, or that of a version that differs.
+// traceFile names the file of the judge's trace, or of the trace of a version that differs.
 func traceFile(sc scenario, version string) string {
 	name := sc.name
 	if sc.differs[version] != "" {
@@ -144,11 +144,11 @@ func read(t *testing.T, file string) string {
 // real is a real broker.
 type real struct {
 	url, admin string
-	version    string // its first two numbers
+	version    string // such as 4.0
 	indexed    bool   // with batch-index acknowledgement
 }
 
-// broker is the one at PULSAR_URL, if any.
+// broker returns the broker at PULSAR_URL, or the zero value.
 func broker(t *testing.T) real {
 	r := real{url: os.Getenv("PULSAR_URL"), admin: os.Getenv("PULSAR_ADMIN_URL")}
 	if r.url == "" {

@@ -2,9 +2,9 @@ package fidelity
 
 import "fmt"
 
-// Key_Shared: who has a key, and who waits for it.
+// Key_Shared: which consumer has a key, and which waits for it.
 var keySharedScenarios = []scenario{
-	{name: "key-shared", differs: map[string]string{"3.0": "the points of its hash ring are others"},
+	{name: "key-shared", differs: map[string]string{"3.0": "the hash ring has other points"},
 		run: func(s *script) {
 			p := s.ready()
 			a, b := s.dial("a"), s.dial("b")
@@ -20,14 +20,14 @@ var keySharedScenarios = []scenario{
 			a.drain()
 			b.redeliver(2, gotB[0])
 			b.drain()
-			a.close() // what it had goes to b
+			a.close() // its messages go to b
 			b.drain()
 			b.ack(2, ids...)
 			p.publish("z", `ordering_key: "z"`)
 			b.drain()
 		}},
 	{name: "key-shared-waits-for-the-old-owner",
-		differs: map[string]string{"3.0": "the points of its hash ring are others"},
+		differs: map[string]string{"3.0": "the hash ring has other points"},
 		run: func(s *script) {
 			p := s.ready()
 			a, b := s.dial("a"), s.dial("b")
@@ -50,7 +50,7 @@ var keySharedScenarios = []scenario{
 			b.drain()
 		}},
 	{name: "key-shared-redelivery-goes-to-the-new-owner",
-		differs: map[string]string{"3.0": "the points of its hash ring are others"},
+		differs: map[string]string{"3.0": "the hash ring has other points"},
 		run: func(s *script) {
 			p := s.ready()
 			a, b := s.dial("a"), s.dial("b")
@@ -70,7 +70,7 @@ var keySharedScenarios = []scenario{
 			a.drain()
 			b.drain()
 		}},
-	{name: "key-shared-leave", differs: map[string]string{"3.0": "the points of its hash ring are others"},
+	{name: "key-shared-leave", differs: map[string]string{"3.0": "the hash ring has other points"},
 		run: func(s *script) {
 			p := s.ready()
 			a, b, c := s.dial("a"), s.dial("b"), s.dial("c")
@@ -92,7 +92,7 @@ var keySharedScenarios = []scenario{
 			a.drain()
 			c.drain()
 		}},
-	{name: "key-shared-out-of-order", differs: map[string]string{"3.0": "the points of its hash ring are others"},
+	{name: "key-shared-out-of-order", differs: map[string]string{"3.0": "the hash ring has other points"},
 		run: func(s *script) {
 			p := s.ready()
 			a, b := s.dial("a"), s.dial("b")
@@ -117,7 +117,7 @@ var keySharedScenarios = []scenario{
 		}
 		a.subscribe(1, "Key_Shared", ranges(0, 32767))
 		a.subscribe(2, "Key_Shared", ranges(32768, 65535))
-		a.subscribe(3, "Key_Shared", ranges(100, 200)) // taken
+		a.subscribe(3, "Key_Shared", ranges(100, 200)) // the range is taken
 		a.flow(1, 100)
 		a.flow(2, 100)
 		for i := range 12 {
@@ -142,8 +142,7 @@ var keySharedScenarios = []scenario{
 		a.subscribe(5, "Key_Shared", "keySharedMeta { keySharedMode: STICKY hashRanges { start: 0 end: 65535 } }")
 	}},
 	{name: "key-shared-modes-conflict",
-		differs: map[string]string{"3.0": "one that wants its keys in order and one that does not may share a " +
-			"subscription"},
+		differs: map[string]string{"3.0": "ordered and out-of-order consumers may share a Key_Shared subscription"},
 		run: func(s *script) {
 			a := s.ready()
 			a.subscribe(1, "Key_Shared", "keySharedMeta { keySharedMode: AUTO_SPLIT }")
@@ -155,7 +154,7 @@ var keySharedScenarios = []scenario{
 			a.subscribe(6, "Key_Shared", "keySharedMeta { keySharedMode: AUTO_SPLIT }")
 		}},
 	{name: "key-shared-a-blocked-key-lets-others-pass",
-		differs: map[string]string{"3.0": "the points of its hash ring are others"},
+		differs: map[string]string{"3.0": "the hash ring has other points"},
 		run: func(s *script) {
 			p := s.ready()
 			a, b := s.dial("a"), s.dial("b")
@@ -172,7 +171,7 @@ var keySharedScenarios = []scenario{
 			a.drain()
 			b.drain()
 		}},
-	{name: "key-shared-batches", differs: map[string]string{"3.0": "the points of its hash ring are others"},
+	{name: "key-shared-batches", differs: map[string]string{"3.0": "the hash ring has other points"},
 		run: func(s *script) {
 			p := s.ready()
 			a, b := s.dial("a"), s.dial("b")

@@ -50,7 +50,7 @@ var limitScenarios = []scenario{
 		a := s.limited("maxUnackedMessagesOnSubscription", 4)
 		a.subscribe(1, "Shared")
 		ids := a.publishMany(8)
-		a.flow(1, 6) // a read may go past the limit
+		a.flow(1, 6) // one read of the broker may exceed the limit
 		a.drain()
 		a.flow(1, 6)
 		a.drain()
@@ -70,7 +70,7 @@ var limitScenarios = []scenario{
 		a.flow(1, 100)
 		a.drain()
 		s.stats("blocked")
-		a.redeliver(1, ids[1]) // that goes on
+		a.redeliver(1, ids[1]) // a blocked consumer may still request
 		a.drain()
 		s.stats("one redelivered")
 	}},
@@ -82,7 +82,7 @@ var limitScenarios = []scenario{
 		a.flow(1, 4)
 		a.drain()
 		b.listen(2, "Shared")
-		b.drain() // blocked by what a has
+		b.drain() // a's messages block b
 		a.ack(1, ids[0], ids[1])
 		b.drain()
 		a.ack(1, ids[2])
@@ -131,11 +131,11 @@ func consumerLimit(s *script, kind string) {
 	s.stats("four acknowledged")
 }
 
-// limited is ready, with a policy of the topic.
+// limited sets a policy of the topic, and returns a connection as ready does.
 func (s *script) limited(policy string, n int) *conn {
 	a := s.ready()
 	s.rest("POST", policy, fmt.Sprint(n))
-	for range 100 { // until it holds
+	for range 100 { // until the policy is in force
 		if status, body := s.call("GET", policy, ""); status == 200 && string(body) == fmt.Sprint(n) {
 			break
 		}

@@ -27,7 +27,7 @@ var partitionScenarios = []scenario{
 		a.metadata()
 	}},
 	{name: "bounds-of-partitions",
-		differs: map[string]string{"3.0": "partitions have no bounds",
+		differs: map[string]string{"3.0": "partition numbers are not checked",
 			"4.2": "a producer or consumer of the whole partitioned topic is refused"},
 		run: func(s *script) {
 			a := s.dial("a")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Where reading starts, and how it is moved.
+// Initial positions and seeks.
 var positionScenarios = []scenario{
 	{name: "seek", run: func(s *script) { seeks(s, "Shared") }},
 	{name: "seek-on-exclusive", run: func(s *script) { seeks(s, "Exclusive") }},
@@ -29,7 +29,7 @@ var positionScenarios = []scenario{
 		a := s.ready()
 		a.ask(fmt.Sprintf(`seek { consumer_id: 9 message_id { %s } }`, earliest.text()))
 		a.subscribe(1, "Shared")
-		a.ask(`seek { consumer_id: 1 }`) // to nothing
+		a.ask(`seek { consumer_id: 1 }`) // to no position
 		a.drain()
 	}},
 	{name: "readers", run: func(s *script) {
@@ -92,7 +92,7 @@ var positionScenarios = []scenario{
 		time.Sleep(a.quiet)
 		a.listen(1, "Shared", temporary)
 		a.drain()
-		a.subscribe(2, "Shared") // durable, of the same name
+		a.subscribe(2, "Shared") // durable, with the same name
 		s.rest("PUT", "unload", "")
 		a.drain()
 		s.rest("GET", "subscriptions", "")

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Producers: access, fences and what is refused.
+// Producers: access, fences and refusals.
 var producerScenarios = []scenario{
 	{name: "producers", differs: map[string]string{"3.0": "a producer that waits for exclusive access is forgotten " +
-		"when the last shared one goes"},
+		"when the last shared producer closes"},
 		run: func(s *script) {
 			a := s.dial("a")
 			p := `producer_name: "p"`
@@ -54,7 +54,7 @@ var producerScenarios = []scenario{
 	}},
 	{name: "exclusive-producer-comes-too-late",
 		differs: map[string]string{"3.0": "a producer that waits for exclusive access is forgotten when the last " +
-			"shared one goes"},
+			"shared producer closes"},
 		run: func(s *script) {
 			a := s.dial("a")
 			a.newProducer(1)
@@ -97,7 +97,7 @@ var producerScenarios = []scenario{
 		a.closeProducer(1)
 		a.newProducer(2, "producer_access_mode: Exclusive")
 		a.closeProducer(2)
-		a.newProducer(1, "producer_access_mode: Exclusive", "topic_epoch: 0") // someone was here meanwhile
+		a.newProducer(1, "producer_access_mode: Exclusive", "topic_epoch: 0") // another producer came since
 		a.newProducer(3, "producer_access_mode: Exclusive", "topic_epoch: 1")
 	}},
 	{name: "producer-names", run: func(s *script) {
@@ -157,7 +157,7 @@ var producerScenarios = []scenario{
 	}},
 	{name: "message-too-large", run: func(s *script) {
 		a := s.ready()
-		a.trySend(1, strings.Repeat("x", 5*1024*1024-100)) // with its metadata below the limit
+		a.trySend(1, strings.Repeat("x", 5*1024*1024-100)) // below the limit, with the metadata
 		a.seq++
 		a.sendData(join(parse("MessageMetadata", `producer_name: "p1" sequence_id: 9 publish_time: 1`),
 			make([]byte, 5*1024*1024+1)),

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// Commands are written and read by the descriptors of the Go client, not by the codec of the broker in process, so that
-// a fault of that codec cannot hide behind itself.
+// The tests encode and decode commands by the descriptors of the Go client. The codec of the broker in process would
+// not notice its own faults.
 
 // parse reads messages of one kind of PulsarApi.proto in text form. Later ones replace fields of earlier ones.
 func parse(kind string, texts ...string) *dynamicpb.Message {
@@ -37,7 +37,7 @@ func parse(kind string, texts ...string) *dynamicpb.Message {
 	return sum
 }
 
-// body is the one command in a BaseCommand, whose type has its field's number.
+// body returns the command in a BaseCommand. The number of the command's field is the BaseCommand's type.
 func body(base protoreflect.Message) (name string, m protoreflect.Message) {
 	base.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if f.Message() != nil {
@@ -72,14 +72,14 @@ func number(m protoreflect.Message, name string) uint64 {
 	return 0
 }
 
-// noise are fields that brokers fill as they like.
+// noise are fields whose values differ between brokers.
 var noise = []protoreflect.Name{"request_id", "message", "error_message", "brokerServiceUrl",
 	"assignedBrokerServiceUrl", "topics_hash",
 	"address", "connectedSince", "msgRateOut", "msgThroughputOut", "msgRateRedeliver", "msgRateExpired",
 	"messageAckRate"}
 
-// render writes all fields of m that say something: required ones, those that differ from their default, and errors,
-// whose mere presence is a failure to clients.
+// render writes the required fields of m, the fields that differ from their defaults, and errors: for clients a present
+// error is a failure.
 func (s *script) render(m protoreflect.Message) string {
 	var out []string
 	fields := m.Descriptor().Fields()
@@ -142,7 +142,7 @@ func (s *script) scalar(f protoreflect.FieldDescriptor, v protoreflect.Value) st
 	return fmt.Sprint(v.Interface())
 }
 
-// messageID is a MessageIdData. Its zero value is no id; see newID.
+// messageID is a MessageIdData. The zero value is not an id; see newID.
 type messageID struct {
 	ledger, entry    uint64
 	partition, index int32
@@ -179,7 +179,7 @@ func (id messageID) text() string {
 	return out
 }
 
-// keep is the id of a batch of size messages of which only those in set are not acknowledged.
+// keep returns the id of a batch of size messages, with set as the unacknowledged ones.
 func (id messageID) keep(set int64, size int32) messageID {
 	id.left, id.size = []int64{set}, size
 	return id
@@ -199,7 +199,7 @@ func (id messageID) batchIndex(n int32) messageID {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// join is what follows a SEND: checksum, metadata and payload.
+// join returns the bytes after a SEND: checksum, metadata and payload.
 func join(metadata proto.Message, payload []byte) []byte {
 	meta, err := proto.MarshalOptions{AllowPartial: true}.Marshal(metadata)
 	if err != nil {

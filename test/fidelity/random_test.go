@@ -16,13 +16,13 @@ import (
 
 var (
 	randomRuns = flag.Int("random", 4, "how many random programs TestRandom plays")
-	randomSeed = flag.Uint64("random.seed", 1, "the seed of the first of them; the others have those after it")
+	randomSeed = flag.Uint64("random.seed", 1, "the seed of the first program; each next one adds 1")
 )
 
-// TestRandom plays random programs on the broker in process and on a real one, and compares the traces. A real one that
-// is slow is given more time before a difference counts. Known differences, which seeds beyond the first hundred may
-// meet: after a seek beyond acknowledged messages Pulsar's backlog is one too low; when the owner of a key leaves
-// without permits, Pulsar sends its messages with the next flow; on Exclusive it sometimes sends one entry more.
+// TestRandom plays random programs on the broker in process and on a real one, and compares the traces. A slow real
+// broker gets more time before a difference counts. Seeds beyond the first hundred may meet known differences: after a
+// seek beyond acknowledged messages, Pulsar's backlog is one too low; if the owner of a key leaves without permits,
+// Pulsar sends its messages with the next flow; on Exclusive, Pulsar sometimes sends one entry more.
 func TestRandom(t *testing.T) {
 	broker := broker(t)
 	if broker.url == "" {
@@ -66,9 +66,9 @@ type random struct {
 	clients   [2]*conn
 	producer  *conn
 	consumers []uint64
-	on        map[uint64]*conn // whose they are
+	on        map[uint64]*conn // the connection of each consumer
 	next      uint64
-	ids       []messageID // that were received
+	ids       []messageID // of received messages
 }
 
 func (r *random) play() {
@@ -172,12 +172,12 @@ func (r *random) subscribe() {
 	r.note("# subscribe %d on %s", r.next, c.name)
 	c.subscribe(r.next, r.kind)
 	r.elect()
-	if !strings.Contains(r.trace[len(r.trace)-1], "subscribe: ") { // it was not refused
+	if !strings.Contains(r.trace[len(r.trace)-1], "subscribe: ") { // accepted
 		r.consumers, r.on[r.next] = append(r.consumers, r.next), c
 	}
 }
 
-// elect waits until Failover has chosen.
+// elect waits until Failover has chosen an active consumer.
 func (r *random) elect() {
 	if r.kind == "Failover" {
 		time.Sleep(1200 * time.Millisecond)

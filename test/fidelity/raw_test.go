@@ -17,14 +17,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// conn is one connection to a broker. What comes on it is written down by drain, ask and the methods built on them.
+// conn is one connection to a broker. drain, ask and the methods built on these record the commands that it receives.
 type conn struct {
 	*script
 	name   string
 	net    net.Conn
 	write  sync.Mutex
 	in     chan arrival
-	held   []arrival // came while something else was awaited
+	held   []arrival // came while another command was awaited
 	nextID uint64
 	seq    uint64
 }
@@ -67,7 +67,7 @@ func (c *conn) read() {
 			return
 		}
 		name, m := body(base)
-		if name == "PING" { // or the broker takes the connection for dead
+		if name == "PING" { // otherwise the broker believes the connection dead
 			c.send(`pong {}`)
 			continue
 		}
@@ -75,7 +75,8 @@ func (c *conn) read() {
 	}
 }
 
-// send sends a command in the text form of BaseCommand. A request without a request_id is given one, which it returns.
+// send sends a command in the text form of BaseCommand. It gives a request without a request_id a new one, and returns
+// that.
 func (c *conn) send(text string, more ...string) uint64 {
 	return c.sendData(nil, text, more...)
 }
@@ -103,7 +104,7 @@ func (c *conn) nextRequest() uint64 {
 	return c.nextID
 }
 
-// await returns the next command that is one of those wanted, and holds the others. Without a filter any will do.
+// await returns the next wanted command, and holds the others. If wanted is nil, it returns any command.
 func (c *conn) await(wanted func(arrival) bool) arrival {
 	deadline := time.After(10 * time.Second)
 	for {
@@ -123,14 +124,14 @@ func (c *conn) await(wanted func(arrival) bool) arrival {
 	}
 }
 
-// ask sends a request and writes down its answer, also that there is none.
+// ask sends a request and records its answer, or that no answer came.
 func (c *conn) ask(text string, more ...string) arrival {
 	a := c.call(text, more...)
 	c.note("%s < %s", c.name, c.describe(a))
 	return a
 }
 
-// call is ask without a note. A topic that nobody has loaded is looked up, as clients do, and asked again.
+// call is ask without a record. If the topic is not loaded, call looks the topic up, as clients do, and asks again.
 func (c *conn) call(text string, more ...string) arrival {
 	for range 50 {
 		request := c.send(text, more...)
@@ -149,16 +150,16 @@ func (c *conn) call(text string, more ...string) arrival {
 	return arrival{name: "still not ready"}
 }
 
-// fence returns when the broker has handled all that was sent before.
+// fence returns when the broker has handled all commands sent before.
 func (c *conn) fence() {
 	c.send(`ping {}`)
 	c.await(func(a arrival) bool { return a.name == "PONG" })
 }
 
-// drain writes down all that comes until it is quiet: first the messages of each consumer in their order, then the rest
-// in its own. It returns the ids of the messages.
+// drain records all commands that come until a pause: first the messages of each consumer in order, then the other
+// commands in order. It returns the ids of the messages.
 func (c *conn) drain() []messageID {
-	for range 2 { // what one connection does reaches another
+	for range 2 { // an event of one connection reaches another
 		for _, other := range c.open {
 			other.fence()
 		}
@@ -207,7 +208,7 @@ func (c *conn) drain() []messageID {
 	return ids
 }
 
-// describe is one line for a command, with the payload of a message.
+// describe returns a line for a command, with the payload of a message.
 func (c *conn) describe(a arrival) string {
 	if a.cmd == nil {
 		return a.name
@@ -226,7 +227,7 @@ func (c *conn) describe(a arrival) string {
 	return fmt.Sprintf("%s %.40q", line, payload)
 }
 
-// close ends the connection as a crash of the client does.
+// close ends the connection like a crash of the client.
 func (c *conn) close() {
 	c.script.open = slices.DeleteFunc(c.script.open, func(o *conn) bool { return o == c })
 	_ = c.net.Close()

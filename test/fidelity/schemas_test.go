@@ -2,7 +2,7 @@ package fidelity
 
 import "fmt"
 
-// Schemas: which are refused. Of two schemas of one type only bytes that are equal are compared here.
+// Schemas: which the broker refuses. Two schemas of one type are equal here only if their bytes are.
 var schemaScenarios = []scenario{
 	{name: "schemas", run: func(s *script) {
 		a := s.ready()
@@ -66,7 +66,7 @@ var schemaScenarios = []scenario{
 	{name: "schema-of-a-json-topic", run: func(s *script) {
 		a := s.dial("a")
 		a.newProducer(1, schema(schemaJSON))
-		a.newProducer(2, schema(schemaJSON2)) // a field with a default more
+		a.newProducer(2, schema(schemaJSON2)) // one more field, with a default
 		a.ask(fmt.Sprintf(`getSchema { topic: %q }`, s.topic))
 		a.subscribe(1, "Shared", schema(schemaJSON))
 	}},

@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script drives a broker and writes down what it answers, with what differs from run to run made equal.
+// script drives a broker and records its answers. It normalizes values that differ between runs.
 type script struct {
 	t     testing.TB
 	url   string
 	admin string
-	quiet time.Duration // nothing more comes after that
-	topic string        // of this run alone
+	quiet time.Duration // a pause this long ends the answers
+	topic string        // used by this run only
 	open  []*conn
 
 	mu      sync.Mutex // guards what follows
@@ -35,8 +35,7 @@ func (s *script) note(format string, args ...any) {
 	s.trace = append(s.trace, fmt.Sprintf(format, args...))
 }
 
-// rest calls the admin API and writes down the status. The path is that of the script's topic unless it begins with a
-// slash.
+// rest calls the admin API and records the status. A path without a leading slash is below the script's topic.
 func (s *script) rest(method, path, body string) []byte {
 	status, answer := s.call(method, path, body)
 	if path == "" {
@@ -47,7 +46,7 @@ func (s *script) rest(method, path, body string) []byte {
 }
 
 func (s *script) call(method, path, body string) (int, []byte) {
-	for _, c := range s.open { // the admin API is another connection
+	for _, c := range s.open { // requests of the admin API may overtake commands
 		c.fence()
 	}
 	if !strings.HasPrefix(path, "/") {
@@ -88,7 +87,7 @@ type topicStats struct {
 	}
 }
 
-// left writes down the backlog alone.
+// left records only the backlog.
 func (s *script) left(when string) {
 	_, body := s.call(http.MethodGet, "stats", "")
 	var all topicStats
@@ -96,7 +95,7 @@ func (s *script) left(when string) {
 	s.note("%s: backlog %d", when, all.Subscriptions["s"].MsgBacklog)
 }
 
-// stats writes down what the topic's statistics say of its producers and of subscription s.
+// stats records the topic's statistics of producers and of subscription s.
 func (s *script) stats(when string) {
 	status, body := s.call(http.MethodGet, "stats", "")
 	require.Equal(s.t, http.StatusOK, status, string(body))
@@ -120,7 +119,7 @@ func (s *script) stats(when string) {
 	}
 }
 
-// id is a message id with the ledgers numbered as they appear.
+// id returns a message id; it numbers ledgers in the order of their appearance.
 func (s *script) id(id messageID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

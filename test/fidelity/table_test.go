@@ -13,13 +13,13 @@ import (
 
 var versions = []string{"3.0", judge, "4.2"}
 
-// TestTable holds what the documentation says of the scenarios against what they are; with -update it writes it.
+// TestTable compares the tables of scenarios in the documentation with the scenarios; with -update it writes them.
 func TestTable(t *testing.T) {
 	replace(t, "../../pulsartest/doc.go", `(?m)(^// scenarios leave the same trace:\n//\n)(?:^//\t.*\n)+`, "$1"+comment(table()))
 	replace(t, "README.md", `(?s)(<!-- differences -->\n).*(<!-- end -->)`, "${1}"+differences()+"$2")
 }
 
-// replace holds that a file is as if what matches were replaced.
+// replace asserts that a file does not change if matches of pattern are replaced; with -update it replaces them.
 func replace(t *testing.T, file, pattern, by string) {
 	t.Helper()
 	have := read(t, file)
@@ -33,7 +33,7 @@ func replace(t *testing.T, file, pattern, by string) {
 	}
 }
 
-// table has for each group how many of its scenarios leave the same trace in process and on a version of Pulsar.
+// table shows for each group how many scenarios leave the same trace in process as on a version of Pulsar.
 func table() string {
 	out := fmt.Sprintf("%-24s", "")
 	for _, v := range versions {
@@ -70,7 +70,7 @@ func comment(text string) string {
 	return out
 }
 
-// differences has a row for each reason why a version differs.
+// differences has a row for each difference of a version.
 func differences() string {
 	where := map[[2]string][]string{} // version and reason
 	for _, g := range groups {
@@ -85,7 +85,7 @@ func differences() string {
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s |\n", key[0], key[1], strings.Join(names, ", ")))
 	}
 	slices.Sort(rows)
-	return "| Pulsar | there | scenarios |\n|---|---|---|\n" + strings.Join(rows, "")
+	return "| Pulsar | difference | scenarios |\n|---|---|---|\n" + strings.Join(rows, "")
 }
 
 func TestNamesAreUnique(t *testing.T) {

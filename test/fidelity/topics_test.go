@@ -2,7 +2,7 @@ package fidelity
 
 import "fmt"
 
-// Topics: what becomes of them and of those who use them.
+// Topics: unloads, terminations, deletions, and their producers and consumers.
 var topicScenarios = []scenario{
 	{name: "terminate", run: func(s *script) {
 		a := s.ready()
@@ -129,13 +129,13 @@ var topicScenarios = []scenario{
 		a.flow(4, 10)
 		a.drain()
 	}},
-	{name: "unsubscribe", differs: map[string]string{"3.0": "force is not known"},
+	{name: "unsubscribe", differs: map[string]string{"3.0": "force is ignored"},
 		run: func(s *script) {
 			a, b := s.ready(), s.dial("b")
 			a.listen(1, "Shared")
 			b.subscribe(2, "Shared")
 			a.publish("0")
-			a.unsubscribe(1) // not alone
+			a.unsubscribe(1) // refused: there is another consumer
 			a.ask(`unsubscribe { consumer_id: 1 force: true }`)
 			a.drain()
 			b.drain()

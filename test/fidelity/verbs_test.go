@@ -9,9 +9,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The commands that most scenarios need. An argument more is in text form and replaces fields of the command.
+// This file has the commands that most scenarios need. The argument more is in text form and replaces fields of the
+// command.
 
-// ready is a connection with producer 1 of the script's topic.
+// ready returns a connection with producer 1 of the script's topic.
 func (s *script) ready() *conn {
 	c := s.dial("a")
 	c.produce(1)
@@ -25,7 +26,7 @@ func (c *conn) produce(id uint64, more ...string) {
 	require.Equal(c.t, "PRODUCER_SUCCESS", a.name, "%s", c.describe(a))
 }
 
-// newProducer creates a producer and writes down what the broker says.
+// newProducer creates a producer and records the broker's answer.
 func (c *conn) newProducer(id uint64, more ...string) {
 	c.ask(fmt.Sprintf(`producer { topic: %q producer_id: %d producer_name: "p%d" }`, c.topic, id, id),
 		wrap("producer", more)...)
@@ -62,7 +63,7 @@ func (c *conn) publishBy(producer uint64, payload string, batch int, more ...str
 	a := c.sendMessage(producer, payload, batch, more...)
 	require.Equal(c.t, "SEND_RECEIPT", a.name, "%s", c.describe(a))
 	id := readID(a.cmd.Get(field(a.cmd, "message_id")).Message())
-	c.id(id) // number the ledger
+	c.id(id) // numbers the ledger
 	return id
 }
 
@@ -81,13 +82,13 @@ func (c *conn) sendMessage(producer uint64, payload string, batch int, more ...s
 	})
 }
 
-// trySend sends a message and writes down the answer.
+// trySend sends a message and records the answer.
 func (c *conn) trySend(producer uint64, payload string, more ...string) {
 	c.note("%s < %s", c.name, c.describe(c.sendMessage(producer, payload, 0, more...)))
 }
 
-// subscribe creates consumer id of subscription s, from the earliest message on. It writes an answer down unless it is
-// a success.
+// subscribe creates consumer id of subscription s, from the earliest message on. It records an answer only if that is
+// not a success.
 func (c *conn) subscribe(id uint64, kind string, more ...string) {
 	a := c.call(fmt.Sprintf(`subscribe { topic: %q subscription: "s" subType: %s consumer_id: %d consumer_name: "c%d" initialPosition: Earliest }`,
 		c.topic, kind, id, id), wrap("subscribe", more)...)
@@ -98,7 +99,7 @@ func (c *conn) subscribe(id uint64, kind string, more ...string) {
 
 func (c *conn) flow(id uint64, n int) {
 	c.send(fmt.Sprintf(`flow { consumer_id: %d messagePermits: %d }`, id, n))
-	c.fence() // before another connection does something
+	c.fence() // until another connection may act
 }
 
 // listen subscribes and permits a hundred messages.
@@ -111,7 +112,7 @@ func (c *conn) ack(id uint64, ids ...messageID) { c.send(acks(id, "Individual", 
 
 func (c *conn) ackUpTo(id uint64, upTo messageID) { c.send(acks(id, "Cumulative", []messageID{upTo})) }
 
-// askAck acknowledges with a request, and writes the answer down.
+// askAck acknowledges with a request id, and records the answer.
 func (c *conn) askAck(id uint64, kind string, ids ...messageID) {
 	c.send(acks(id, kind, ids), fmt.Sprintf(`ack { request_id: %d }`, c.nextRequest()))
 	c.note("%s < %s", c.name, c.describe(c.await(func(a arrival) bool { return a.name == "ACK_RESPONSE" })))
@@ -125,7 +126,7 @@ func acks(id uint64, kind string, ids []messageID) string {
 	return text + " }"
 }
 
-// redeliver asks for ids again; without any, for all.
+// redeliver requests ids; without any, all messages.
 func (c *conn) redeliver(id uint64, ids ...messageID) {
 	text := fmt.Sprintf(`redeliverUnacknowledgedMessages { consumer_id: %d`, id)
 	for _, i := range ids {
@@ -134,7 +135,7 @@ func (c *conn) redeliver(id uint64, ids ...messageID) {
 	c.send(text + " }")
 }
 
-// A broker may still be at it after its answer to these.
+// After its answer to these commands a broker may still be working on them.
 
 func (c *conn) closeConsumer(id uint64) {
 	c.ask(fmt.Sprintf(`close_consumer { consumer_id: %d }`, id))
@@ -151,7 +152,7 @@ func (c *conn) unsubscribe(id uint64) {
 	time.Sleep(c.quiet)
 }
 
-// seek moves consumer id's subscription, and comes back to it as a client does.
+// seek moves the subscription of a consumer, and subscribes again as a client does.
 func (c *conn) seek(id uint64, kind, to string) {
 	c.ask(fmt.Sprintf(`seek { consumer_id: %d %s }`, id, to))
 	c.drain()
