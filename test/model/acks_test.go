@@ -8,7 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// AckID is upstream's ackIDCommon: the messages of a batch add up per delivery.
+// AckID is upstream's ackIDCommon: it counts the acknowledged messages of a batch for each delivery.
 func (p *modelPart) AckID(id pulsar.MessageID) error {
 	e := p.cons.entryOf(p, id)
 	if e == nil {
@@ -50,7 +50,7 @@ func (p *modelPart) AckID(id pulsar.MessageID) error {
 	return err
 }
 
-// confirmed has a command answered, and perhaps refused.
+// confirmed makes the broker answer a command. The broker may refuse it.
 func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 	c.answer = make(chan error, 1)
 	n := p.chance(e)
@@ -59,7 +59,7 @@ func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 	}
 	do, happens := c.do, n%18 == 0
 	c.do = func() error {
-		if happens { // and the answer says otherwise
+		if happens { // although the answer is a refusal
 			_ = do()
 		}
 		p.w.note("and refuses it")
@@ -67,8 +67,7 @@ func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 	}
 }
 
-// chance returns a number that depends on nothing but the entry and how often it was asked for; 1 if there is to be
-// none.
+// chance returns a random number that depends only on the entry and the number of calls for it; 1 if no ack fails.
 func (p *modelPart) chance(e *modelEntry) int {
 	if !p.cfg.AckErrors || e == nil || p.w.calm.Load() {
 		return 1
@@ -77,7 +76,7 @@ func (p *modelPart) chance(e *modelEntry) int {
 	return rand.New(rand.NewPCG(p.cfg.base(), uint64(e.pos*1000+e.chances))).IntN(1000)
 }
 
-// AckIDList is one command with AckWithResponse. Here some of its acknowledgements may fail.
+// AckIDList sends one command with AckWithResponse. In the model single acknowledgements of the list may fail.
 func (p *modelPart) AckIDList(ids []pulsar.MessageID) error {
 	if !p.cfg.Response {
 		for _, id := range ids {
@@ -136,13 +135,13 @@ func (p *modelPart) AckIDList(ids []pulsar.MessageID) error {
 	return nil
 }
 
-// AckIDCumulative acknowledges, in a batch without index acks, what is before the batch.
+// AckIDCumulative of a message of a batch without index acks acknowledges the entries before the batch.
 func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	if p.cfg.Kind == pulsar.Shared || p.cfg.Kind == pulsar.KeyShared {
 		return errors.New("model: cumulative acknowledgements are not for Shared")
 	}
-	c, ok := id.(*modelCopy)  // else of a whole entry, and an index that none of its messages has
-	_ = p.cons.entryOf(p, id) // it has to be this consumer's, or upstream's own
+	c, ok := id.(*modelCopy)  // otherwise the id names a whole entry by an index that no message has
+	_ = p.cons.entryOf(p, id) // checks that the id is this consumer's or upstream's
 	p.w.mu.Lock()
 	if p.state == gone {
 		p.w.mu.Unlock()
@@ -173,7 +172,7 @@ func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	return p.ackUpTo(id, c.entry, a, at)
 }
 
-// ackUpTo sends a cumulative acknowledgement of a, of which the answer depends on an entry. It unlocks the world.
+// ackUpTo sends the cumulative acknowledgement a, whose answer depends on entry e. It unlocks the world.
 func (p *modelPart) ackUpTo(id pulsar.MessageID, e *modelEntry, a modelAck, at modelPlace) (err error) {
 	if p.cfg.Response {
 		command := p.ackCommand([]modelAck{a}, true)

@@ -16,7 +16,7 @@ import (
 func (r *modelRun) act() {
 	held := r.all(func(m *modelExpected) bool { return m.stand == modelHeld && m.settling == 0 })
 	n := r.rng.IntN(100)
-	if r.cfg.UpTo > 0 && n >= 45 && n < 87 && n%4 > 0 { // which is done at once as a rule
+	if r.cfg.UpTo > 0 && n >= 45 && n < 87 && n%4 > 0 { // upTo acknowledges most messages at once
 		n = 0
 	}
 	if len(held) == 0 && n < 85 {
@@ -42,7 +42,7 @@ func (r *modelRun) act() {
 		if r.cfg.Cumulative {
 			r.ackCumulative()
 		}
-	case n < 87: // what waits may still be acknowledged, and what is settled again
+	case n < 87: // waiting and settled messages may be acknowledged too
 		m := r.one(r.all(func(m *modelExpected) bool { return m.msg != nil && m.stand != modelHeld }))
 		msg := r.some(m)
 		r.call(func() { r.ack(m, msg, "Ack of what waited") }, m)
@@ -65,7 +65,7 @@ func (r *modelRun) taking() int {
 	return r.takes
 }
 
-// all returns the messages for which ok holds, but none while a seek is under way.
+// all returns the messages for which ok is true, and none during a seek.
 func (r *modelRun) all(ok func(*modelExpected) bool) (all []*modelExpected) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *modelRun) one(of []*modelExpected) *modelExpected {
 	return of[r.rng.IntN(len(of))]
 }
 
-// some returns one of the deliveries of a message: to settle an earlier one counts.
+// some returns any delivery of a message: settling an earlier delivery counts too.
 func (r *modelRun) some(m *modelExpected) pulsar.Message {
 	if m == nil {
 		return nil
@@ -101,7 +101,7 @@ func (r *modelRun) some(m *modelExpected) pulsar.Message {
 	return m.msg
 }
 
-// call calls f in a goroutine of its own, to settle messages; nothing is done without any.
+// call calls f, which settles messages, in a new goroutine. It does nothing without messages.
 func (r *modelRun) call(f func(), messages ...*modelExpected) {
 	if len(messages) == 0 || slices.Contains(messages, nil) {
 		return
@@ -112,7 +112,7 @@ func (r *modelRun) call(f func(), messages ...*modelExpected) {
 	go f()
 }
 
-// done notes that a call is over.
+// done records that a call has ended.
 func (r *modelRun) done() {
 	r.mu.Lock()
 	r.calls--
@@ -134,12 +134,13 @@ func safely(f func() error) (err error) {
 	return f()
 }
 
-// modelPanic is what a callback panics with. It names the seed since nothing else does if nobody recovers it.
+// modelPanic is the value of a callback's panic. It has the seed: if no code recovers it, no other output names the
+// seed.
 type modelPanic struct{ seed uint64 }
 
 func (p modelPanic) Error() string { return fmt.Sprintf("model: a callback panics, seed %d", p.seed) }
 
-// allowed tells whether a call to settle may have failed.
+// allowed fails the run if a call to settle may not return err.
 func (r *modelRun) allowed(what string, err error) {
 	switch {
 	case err == nil, errors.As(err, new(modelPanic)), r.isClosed():
@@ -197,7 +198,7 @@ func (r *modelRun) nackBy(m *modelExpected, kind int, delay time.Duration) {
 	}()
 }
 
-// nackInVain nacks what the application does not have, or not any more in this delivery.
+// nackInVain nacks a message that the application does not have, or an earlier delivery.
 func (r *modelRun) nackInVain() {
 	m := r.one(r.all(func(m *modelExpected) bool {
 		return m.settling == 0 && !m.nacking && !m.loose && !m.unsure && (len(m.old) > 0 || m.msg != nil && m.stand != modelHeld)
@@ -232,7 +233,7 @@ func (r *modelRun) inProgress(m *modelExpected) {
 	held := m.stand == modelHeld
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.nacking { // a policy may take its time, and nobody knows who has it meanwhile
+	if m.nacking { // while a policy runs, the message may be held or waiting
 		return
 	}
 	r.calls++
@@ -251,8 +252,8 @@ func (r *modelRun) inProgress(m *modelExpected) {
 	}()
 }
 
-// isForgotten tells whether the Consumer does not know a message any more. It would ask the broker for it, if the
-// model's ids were pulsar-client-go's.
+// isForgotten reports whether the Consumer has forgotten a message. With ids of pulsar-client-go, in place of the
+// model's, the Consumer would request the message.
 func isForgotten(err error) bool {
 	return strings.Contains(err.Error(), "want a message's of pulsar-client-go")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// NackID asks for a message's entry, with a tick.
+// NackID requests a message's entry at a tick.
 func (p *modelPart) NackID(id pulsar.MessageID) {
 	e := p.cons.entryOf(p, id)
 	if e == nil {
@@ -18,10 +18,11 @@ func (p *modelPart) NackID(id pulsar.MessageID) {
 	if _, asked := p.requests[e]; asked || p.state == gone {
 		return
 	}
-	e.late = e.late || p.cons.lost.After(p.received) // it may have been this topic's connection: nobody can tell for how long
+	e.late = e.late || p.cons.lost.After(p.received) // the lost connection may be this topic's until a message arrives
 	isQueued := slices.ContainsFunc(p.queue, func(c *modelCopy) bool { return c.entry == e })
 	e.late = e.late || e.asked.Before(p.grabbed) && (isQueued || p.cons.isBuffered(e))
-	if !p.sub.rewinds() && !e.batch && isQueued && !e.late && !e.asked.After(e.taken) && !p.cfg.Breaks { // a window after a lost connection
+	// a lost connection leaves a window
+	if !p.sub.rewinds() && !e.batch && isQueued && !e.late && !e.asked.After(e.taken) && !p.cfg.Breaks {
 		p.w.fail("%v is asked for while its copy is in the queue: another consumer may get one too", e)
 	}
 	delay := p.cons.opts.NackRedeliveryDelay
@@ -38,9 +39,9 @@ func (p *modelPart) NackID(id pulsar.MessageID) {
 	p.requests[e] = due
 }
 
-// tickAt has what is due flushed with the next tick.
+// tickAt makes the next tick send the requests that are due.
 func (p *modelPart) tickAt(every time.Duration) {
-	since := time.Since(p.w.start) + every*time.Duration(1+p.index)/7 // they have a phase of their own
+	since := time.Since(p.w.start) + every*time.Duration(1+p.index)/7 // each part has its own phase
 	p.w.at(time.Now().Add(every-since%every), func() {
 		p.w.mu.Lock()
 		var entries []*modelEntry

@@ -6,7 +6,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// away is the topic that has no broker, nil if each has one.
+// away returns the topic that has no broker for a time, or nil.
 func (r *modelRun) away() *modelPart {
 	if !r.cfg.Away {
 		return nil
@@ -14,19 +14,19 @@ func (r *modelRun) away() *modelPart {
 	return r.cons.parts[r.cfg.base()%uint64(len(r.cons.parts))]
 }
 
-// goAway has a topic lose its connection. Until comeBack there is none.
+// goAway makes this topic lose its connection. It gets none until comeBack.
 func (r *modelRun) goAway() {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	p := r.away()
 	p.isAway = true
 	p.lose(true, 0, 0)
-	if p.state == live { // it had none at this moment
+	if p.state == live { // unless it had none already
 		r.w.fail("%v has its connection", p.sub.name)
 	}
 }
 
-// tryAgain has an attempt to connect fail now and then, as long as there is no broker.
+// tryAgain makes attempts to connect fail while there is no broker.
 func (p *modelPart) tryAgain() {
 	if p.isAway && p.state == reconnecting {
 		if p.backOff != nil {
@@ -36,16 +36,16 @@ func (p *modelPart) tryAgain() {
 	}
 }
 
-// isSilent reports whether nothing is published any more: a topic that is sent something may recover by that.
+// isSilent reports whether publishing has ended: a new message may make a topic recover.
 func (r *modelRun) isSilent() bool { return r.cfg.Away && r.steps <= 60 && r.cfg.base()%4 > 0 }
 
-// comeBack ends goAway, when all that the other topics have is settled.
+// comeBack ends goAway when all messages of the other topics are settled.
 func (r *modelRun) comeBack(limit time.Duration) {
 	p := r.away()
 	if p == nil {
 		return
 	}
-	if r.panics.Load() > 0 { // of a policy, perhaps: the delay is the default one then
+	if r.panics.Load() > 0 { // if a policy panicked, the delay is the default
 		limit += nack.DefaultDelay
 	}
 	if !r.w.run(limit, func() bool { return len(r.missing(1)) == 0 }) {
@@ -61,7 +61,7 @@ func (r *modelRun) comeBack(limit time.Duration) {
 	}
 }
 
-// checkMemory checks how much is kept.
+// checkMemory checks how many bytes the Consumer keeps.
 func (r *modelRun) checkMemory() {
 	limit := r.cfg.MemoryLimit
 	if !r.cfg.Deep || limit < 0 {
@@ -75,11 +75,10 @@ func (r *modelRun) checkMemory() {
 	}
 }
 
-// mostInARow is how many messages may be handed out again, one after another, while a new one is at the head of a
-// queue.
+// mostInARow is how many redeliveries may follow one another while a new message is at the head of a queue.
 const mostInARow = 100
 
-// checkTurn checks that new messages have their turn. The caller holds r.mu.
+// checkTurn checks that redeliveries do not starve new messages. The caller holds r.mu.
 func (r *modelRun) checkTurn(m *modelExpected, heads []*modelCopy) {
 	waits := false
 	for _, head := range heads {
@@ -95,7 +94,7 @@ func (r *modelRun) checkTurn(m *modelExpected, heads []*modelCopy) {
 	}
 }
 
-// heads returns the copies that the topics' dispatchers are about to deliver.
+// heads returns the next copy of each topic's dispatcher.
 func (r *modelRun) heads() (heads []*modelCopy) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()

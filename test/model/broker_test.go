@@ -8,34 +8,34 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelSub is a subscription of one topic at the broker. It does what docs and experiments say of Pulsar 4.0: sends
-// whole entries while there are permits, sends one of them again on Shared and everything on Exclusive and Failover if
-// asked, and everything to a consumer that connects.
+// modelSub is a subscription of one topic at the broker. By documents and experiments it behaves like Pulsar 4.0. It
+// sends whole entries while there are permits. At a request it sends one entry again on Shared, and everything on
+// Exclusive and Failover. It sends everything to a consumer that connects.
 type modelSub struct {
 	w    *modelWorld
 	cfg  *modelConfig
 	name string
 	rng  *rand.Rand
 
-	ledger    int64 // the first one
+	ledger    int64 // the topic's first ledger
 	entries   []*modelEntry
 	low       int // the first entry that is not done
-	next      int // to be read
+	next      int // the entry that the broker reads next
 	part      *modelPart
 	permits   int
 	other     *modelOther // another consumer, if there is one
-	inactive  bool        // it is the active one
-	disturbed time.Time   // when everything was last to be sent again
-	top       int         // the last entry that left the consumer's queue of what was sent since then
+	inactive  bool        // other is the active consumer
+	disturbed time.Time   // when the last rewind or disconnection was
+	top       int         // the furthest entry sent since then that left the consumer's queue
 	requests  int
-	acked     func(*modelEntry, int) // told of each message that was acknowledged
+	acked     func(*modelEntry, int) // called for each acknowledged message
 
-	// unrepeated is what was acknowledged cumulatively when the partition became another consumer's, which may move the
-	// cursor back: if that got lost, it is not made again.
+	// unrepeated is the last cumulative acknowledgement before the partition became another consumer's. If it was lost,
+	// the other consumer may move the cursor back, and the acknowledgement is not repeated.
 	unrepeated *modelPlace
 }
 
-// modelOwner has an entry and has not acknowledged it.
+// modelOwner says which consumer has an entry that it has not acknowledged.
 type modelOwner uint8
 
 const (
@@ -55,26 +55,26 @@ type modelEntry struct {
 	modelProgress
 }
 
-// modelProgress is what the subscription knows of an entry.
+// modelProgress is the subscription's state of an entry.
 type modelProgress struct {
 	acked    []bool // of each message
 	done     bool
 	doneAt   time.Time
-	skipped  bool // by setting the cursor
+	skipped  bool // by a reset of the cursor
 	owner    modelOwner
-	again    bool // to be sent again, on Shared
+	again    bool // the broker will send it again, on Shared
 	why      string
 	count    uint32
-	most     uint32    // count that was ever sent
-	lost     time.Time // when it was taken from our consumer, which knew nothing of it
+	most     uint32    // the highest count that the broker sent
+	lost     time.Time // when our consumer lost it without knowing
 	asked    time.Time // when it was last requested
 	sent     time.Time // when it was last sent to our consumer
-	otherGot bool      // since it was last sent to our consumer
-	otherDid bool      // acknowledged it
+	otherGot bool      // another consumer got it since it was last sent to ours
+	otherDid bool      // another consumer acknowledged it
 	taken    time.Time // when a copy last left our consumer's queue
-	late     bool      // a request for it was sent over the next connection, by which it came without one: one answer more is always on its way
-	unknown  []bool    // messages that the Consumer may have asked for and given up waiting for
-	mixed    bool      // some of it was settled, some not, when the cursor was set: deliveries from before still count
+	late     bool      // it was requested over a new connection, which sends it anyway: one more copy is coming
+	unknown  []bool    // messages whose requests the Consumer may have given up
+	mixed    bool      // partly settled at a reset of the cursor: earlier deliveries still count
 }
 
 func (s *modelSub) rewinds() bool {
@@ -91,7 +91,7 @@ func (s *modelSub) publish(size int, batch bool) {
 	s.dispatch()
 }
 
-// open returns how many messages are in entries that are not done.
+// open returns the number of messages in unfinished entries.
 func (s *modelSub) open() (n int) {
 	for _, e := range s.entries[s.low:] {
 		if !e.done {
@@ -101,7 +101,7 @@ func (s *modelSub) open() (n int) {
 	return n
 }
 
-// first returns the entry to be sent next.
+// first returns the entry that the broker sends next.
 func (s *modelSub) first() *modelEntry {
 	if !s.rewinds() {
 		for _, e := range s.entries[s.low:s.next] {
@@ -123,7 +123,7 @@ func (s *modelSub) dispatch() {
 	for e := s.first(); e != nil; e = s.first() {
 		can := s.part != nil && s.permits > 0 && !s.inactive
 		otherCan := s.other != nil && s.other.has < modelOtherQueue && (s.inactive || !s.rewinds())
-		if s.other != nil && s.cfg.Kind == pulsar.KeyShared { // keys have an owner, though others may be waiting for theirs
+		if s.other != nil && s.cfg.Kind == pulsar.KeyShared { // a key has one owner: a message waits for it
 			if e.pos*7%3 == 0 {
 				can = false
 			} else {
@@ -150,7 +150,7 @@ func (s *modelSub) taken(e *modelEntry) {
 	}
 }
 
-// givenUp notes that the Consumer may have forgotten the messages of an entry that it asked for.
+// givenUp records that the Consumer may have given up its requests of an entry.
 func (e *modelEntry) givenUp() { e.unknown = slices.Repeat([]bool{true}, e.size) }
 
 func (s *modelSub) send(e *modelEntry) {
@@ -177,7 +177,7 @@ func (s *modelSub) send(e *modelEntry) {
 	p.fromBroker(func() { p.arrive(d) })
 }
 
-// finish notes that nothing of an entry is left.
+// finish records that an entry is acknowledged.
 func (s *modelSub) finish(e *modelEntry) {
 	if e.done {
 		return
@@ -191,10 +191,10 @@ func (s *modelSub) finish(e *modelEntry) {
 	}
 }
 
-// modelAck acknowledges an entry, or those of its messages that are not left.
+// modelAck acknowledges an entry, except the messages in left.
 type modelAck struct {
 	entry *modelEntry
-	left  []bool // nil for none
+	left  []bool // unacknowledged messages; nil for none
 }
 
 // ack takes an acknowledgement of our consumer.

@@ -8,8 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// lose breaks the connection, which is noticed after detect. If nothing is to be lost with it, all that was
-// acknowledged reaches the broker first.
+// lose breaks the connection; upstream notices that after detect. If gently, all acknowledgements reach the broker
+// first.
 func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	if p.state != live {
 		return
@@ -25,7 +25,7 @@ func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	p.state = dead
 	p.epoch++
 	p.sub.disconnect()
-	for _, other := range p.cons.parts { // nobody says which topic the connection was of
+	for _, other := range p.cons.parts { // the Consumer does not know which topic lost its connection
 		for _, e := range other.sub.entries {
 			if starved := e.again && time.Since(e.asked) > time.Minute; starved || e.owner == others {
 				e.givenUp()
@@ -35,7 +35,7 @@ func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	p.w.at(time.Now().Add(detect), func() { p.reconnect(lookup) })
 }
 
-// deliverAcks has all acknowledgements that are grouped or on their way arrive now.
+// deliverAcks makes all acknowledgements that are grouped or on their way arrive now.
 func (p *modelPart) deliverAcks() {
 	for _, c := range p.outgoing {
 		if !c.isAck {
@@ -51,8 +51,7 @@ func (p *modelPart) deliverAcks() {
 	}
 }
 
-// reconnect is upstream's reconnectToBroker: what is in the queue goes on being dispatched until there is a broker
-// again.
+// reconnect is upstream's reconnectToBroker: the dispatcher goes on with the queue until there is a broker again.
 func (p *modelPart) reconnect(lookup time.Duration) {
 	p.w.mu.Lock()
 	if p.state == gone {
@@ -85,8 +84,7 @@ func (p *modelPart) reconnect(lookup time.Duration) {
 	}
 }
 
-// late has the goroutine that reads the lost connection receive what it had read: that is cleared before the next
-// connection.
+// late receives a message that upstream had read from the lost connection. The next connection clears it.
 func (p *modelPart) late() {
 	p.w.mu.Lock()
 	rng := rand.New(rand.NewPCG(p.cfg.Seed, uint64(p.cons.reconnects.Load())))
@@ -143,7 +141,7 @@ func (p *modelPart) grab() {
 			p.pump()
 			return
 		}
-		p.grant(p.cfg.Queue) // what is sent during the failover delay is sent again when that is over
+		p.grant(p.cfg.Queue) // after the failover delay the broker sends these messages again
 		p.pump()
 		if p.cfg.Kind == pulsar.Failover {
 			p.became(true)
@@ -153,8 +151,7 @@ func (p *modelPart) grab() {
 	}))
 }
 
-// forgotten notes that the Consumer may have forgotten what it asked for in vain, and what waits with that: nothing has
-// come for an hour.
+// forgotten records, if no message has come for an hour, that the Consumer may have given up its requests.
 func (p *modelPart) forgotten() {
 	asked := func(e *modelEntry) bool { return e.asked.After(p.received) }
 	if time.Since(p.received) < time.Hour || !slices.ContainsFunc(p.sub.entries, asked) {
@@ -165,7 +162,7 @@ func (p *modelPart) forgotten() {
 	}
 }
 
-// became has the listener told.
+// became calls the listener.
 func (p *modelPart) became(active bool) {
 	if p.cfg.Kind != pulsar.Failover {
 		return
@@ -173,7 +170,7 @@ func (p *modelPart) became(active bool) {
 	p.fromBroker(func() {
 		listener := p.cons.opts.EventListener
 		p.w.note("%v became active: %t", p.sub.name, active)
-		switch { // upstream tells by the goroutine that receives
+		switch { // upstream calls it on the goroutine that receives
 		case listener == nil:
 		case active:
 			listener.BecameActive(p, p.sub.name, 0)

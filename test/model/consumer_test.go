@@ -16,7 +16,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelConsumer is what client.Subscribe would return for the options: upstream's consumer of one topic or several.
+// modelConsumer models the consumer that client.Subscribe returns for the options, of one topic or several.
 type modelConsumer struct {
 	pulsar.Consumer
 	w          *modelWorld
@@ -26,13 +26,13 @@ type modelConsumer struct {
 	stop       chan struct{}
 	closed     sync.Once
 	reconnects atomic.Int32
-	lost       time.Time    // when a connection was last found to be, under the world's lock
-	copies     []*modelCopy // by their payload
-	puts       atomic.Int32 // into the channel, or its buffer
+	lost       time.Time    // when a connection was last found lost; guarded by the world's lock
+	copies     []*modelCopy // the index is the payload
+	puts       atomic.Int32 // copies put into the channel or its buffer
 	stage      modelStage
 }
 
-// had returns how many copies the Consumer has taken from the channel.
+// had returns the number of copies that the Consumer has taken from the channel.
 func (m *modelConsumer) had() int {
 	if m.stage.size > 0 {
 		return int(m.stage.gone.Load())
@@ -54,10 +54,10 @@ type modelCopy struct {
 	serial  int
 	epoch   int
 	taken   time.Time // when it left the queue
-	put     int       // as the how manieth
-	cleared bool      // it left it for nobody
+	put     int       // its number among the puts
+	cleared bool      // a reconnection removed it from the queue
 
-	received time.Time // when the Consumer got it; zero if nobody knows
+	received time.Time // when the Consumer got it; zero if unknown
 }
 
 func newModelConsumer(w *modelWorld, cfg *modelConfig, opts pulsar.ConsumerOptions, acked func(*modelEntry, int)) *modelConsumer {
@@ -134,14 +134,14 @@ func (m *modelConsumer) Close() {
 	})
 }
 
-// copy makes a message of a delivery.
+// copy returns a new copy of a message of a delivery.
 func (m *modelConsumer) copy(p *modelPart, d *modelDelivery, index int) *modelCopy {
 	c := &modelCopy{modelDelivery: d, part: p, index: index, serial: len(m.copies), epoch: p.epoch}
 	m.copies = append(m.copies, c)
 	return c
 }
 
-// entryOf returns the entry of an id that the Consumer has from p, or that upstream has made.
+// entryOf returns the entry of an id, which must be of a message of p or made by upstream.
 func (m *modelConsumer) entryOf(p *modelPart, id pulsar.MessageID) *modelEntry {
 	if c, ok := id.(*modelCopy); ok {
 		if c.part != p {
@@ -163,7 +163,7 @@ func (m *modelConsumer) entryOf(p *modelPart, id pulsar.MessageID) *modelEntry {
 	return nil
 }
 
-// partOf returns the topic's consumer that an id is for.
+// partOf returns the consumer of the id's topic.
 func (m *modelConsumer) partOf(id pulsar.MessageID) (*modelPart, error) {
 	if c, ok := id.(*modelCopy); ok {
 		return c.part, nil
@@ -236,12 +236,12 @@ func (p *modelPart) Name() string                               { return "model"
 func (p *modelPart) Subscription() string                       { return "model" }
 func (p *modelPart) Chan() <-chan pulsar.ConsumerMessage        { return p.cons.Chan() }
 
-// SeekByTime sets the cursor to the first entry of that time.
+// SeekByTime sets the cursor to the first entry published at t or later.
 func (m *modelConsumer) SeekByTime(t time.Time) error {
 	return m.seek(func(e *modelEntry) bool { return !e.published.Before(t) })
 }
 
-// Seek is for pulsar.EarliestMessageID.
+// Seek sets the cursor to the first entry, whatever the id.
 func (m *modelConsumer) Seek(pulsar.MessageID) error {
 	return m.seek(func(*modelEntry) bool { return true })
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelDeep is what a deep run has besides. Others have its zero value.
+// modelDeep has the extra settings of deep runs. It is zero in other runs.
 type modelDeep struct {
 	Deep      bool
-	Mix       bool // Receive and Chan by turns
+	Mix       bool // both Receive and Chan
 	Given     int  // the buffer of the application's MessageChannel; below 0 if it has none of its own
-	Buffer    int  // of the inner consumer's channel, if the library gives it none
-	UpTo      int  // one message of so many is acknowledged, cumulatively; 0 for as it comes
+	Buffer    int  // of the inner consumer's channel, if the library's channel has none
+	UpTo      int  // every n-th message is acknowledged, cumulatively; 0: no such rule
 	Faultless bool // the application fails on nothing
 	Away      bool // one topic has no broker until everything else is settled
 }
 
-// deepen draws that, from random numbers of their own.
+// deepen draws these settings from separate random numbers.
 func (c *modelConfig) deepen() {
 	rng := rand.New(rand.NewPCG(c.base(), 78))
 	often := func(percent int) bool { return rng.IntN(100) < percent }
@@ -31,7 +31,7 @@ func (c *modelConfig) deepen() {
 	c.Mix = often(40) && c.Chan
 	if given := []int{0, 1, 10}[rng.IntN(3)]; often(30) && c.Chan {
 		c.Given = given
-		c.Timeout = 0 // it would run while a message is in the channel, and nobody knows since when
+		c.Timeout = 0 // it would run while a message is in the channel, from an unknown time on
 	}
 	if upTo := []int{1, 1, 3, 20}[rng.IntN(4)]; often(70) && c.rewinds() {
 		c.UpTo, c.Workers, c.Cumulative = upTo, 1, true
@@ -41,7 +41,7 @@ func (c *modelConfig) deepen() {
 	}
 	c.Away = often(40) && c.Topics > 1 && !c.Abrupt
 	if c.Away {
-		c.Response, c.AckErrors = false, false // acknowledgements would wait for the broker
+		c.Response, c.AckErrors = false, false // with responses, acknowledgements would wait for the broker
 		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 100 * time.Millisecond}
 	}
 	if buffer := []int{1, 10, 64}[rng.IntN(3)]; often(30) {
@@ -51,13 +51,13 @@ func (c *modelConfig) deepen() {
 
 func (c *modelConfig) rewinds() bool { return c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover }
 
-// ordered reports whether the application gets the messages of a topic in their order.
+// ordered reports whether the application gets the messages of a topic in order.
 func (c *modelConfig) ordered() bool {
 	return c.rewinds() && c.Workers == 1 && !c.Others && !c.Seeks && !c.Resets && !c.Panics && !c.PanicsInside
 }
 
-// checkOrder checks that a message that is handed out for the first time is after all others of its topic. The caller
-// holds r.mu.
+// checkOrder checks that the first delivery of a message is after the first deliveries of all earlier ones of its
+// topic. The caller holds r.mu.
 func (r *modelRun) checkOrder(m *modelExpected) {
 	if m.stand != modelFresh {
 		return
@@ -70,7 +70,7 @@ func (r *modelRun) checkOrder(m *modelExpected) {
 	}
 }
 
-// upTo acknowledges one message of so many cumulatively, or nacks one now and then, as soon as it was handed out.
+// upTo acknowledges every n-th message cumulatively as soon as it is delivered, and nacks some.
 func (r *modelRun) upTo(msg pulsar.Message) {
 	o := r.origin(msg)
 	entries := r.entriesTo(o.copy.entry)
@@ -95,8 +95,8 @@ func (r *modelRun) upTo(msg pulsar.Message) {
 	}
 }
 
-// ackUpTo acknowledges up to a message. What is before it and the application never had is lost then. The caller holds
-// r.mu, which is released.
+// ackUpTo acknowledges cumulatively up to m. Earlier messages that the application never had would be lost. The caller
+// holds r.mu; ackUpTo unlocks it.
 func (r *modelRun) ackUpTo(m *modelExpected, msg pulsar.Message, entries []*modelEntry, byID bool) {
 	const how = "a cumulative acknowledgement at once"
 	upTo, never := r.upToIn(m, entries)
@@ -125,15 +125,15 @@ func (r *modelRun) ackUpTo(m *modelExpected, msg pulsar.Message, entries []*mode
 	}
 }
 
-// entriesTo returns the entries of a topic up to one.
+// entriesTo returns the entries of e's topic up to e.
 func (r *modelRun) entriesTo(e *modelEntry) []*modelEntry {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	return e.sub.entries[:e.pos+1]
 }
 
-// upToIn returns the messages of a topic up to one; never names one that the application never had. The caller holds
-// r.mu.
+// upToIn returns the messages in entries up to m; never names a message that the application never had. The caller
+// holds r.mu.
 func (r *modelRun) upToIn(m *modelExpected, entries []*modelEntry) (upTo []*modelExpected, never string) {
 	for _, e := range entries {
 		for i := range e.size {

@@ -1,3 +1,3 @@
-// Package model has TestModel: random applications, operators and connections, in virtual time, beside a model of the
-// broker and of what the Consumer promises. Each call is compared with the model.
+// Package model has TestModel: random applications, operators and connections, in virtual time. It compares each call
+// with a model of the broker and of the Consumer's promises.
 package model

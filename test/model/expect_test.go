@@ -10,40 +10,40 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelKey names a message. Ledgers are shared by a topic and its shadows.
+// modelKey identifies a message. A topic and its shadows share ledgers, so a key has the topic.
 type modelKey struct {
 	topic         string
 	ledger, entry int64
 	index         int32
 }
 
-// modelExpected is what the application may expect of one message.
+// modelExpected is the expected state of one message.
 type modelExpected struct {
 	key   modelKey
 	entry *modelEntry
 	stand modelStand
-	msg   pulsar.Message   // as it was handed out last
-	old   []pulsar.Message // as it was before
-	copy  *modelCopy       // that was handed out last
-	at    time.Time        // when
+	msg   pulsar.Message   // the last delivery
+	old   []pulsar.Message // earlier deliveries
+	copy  *modelCopy       // of the last delivery
+	at    time.Time        // when it was last delivered
 
-	waits    time.Time // since when, if it waits
-	due      time.Time // and when it may come
+	waits    time.Time // if it waits, since when
+	due      time.Time // when it may come
 	deadline time.Time // if the application has it and there is an ack timeout
-	count    uint32    // of the next hand-over
-	slack    uint32    // by which that may be more
-	settling int       // calls that are under way
-	nacking  bool      // one is under way
-	how      string    // it was settled
+	count    uint32    // of the next delivery
+	slack    uint32    // by how much that count may be higher
+	settling int       // running calls that settle it
+	nacking  bool      // a nack is running
+	how      string    // which call settled it
 	settled  time.Time
-	had      int // how many copies the Consumer had taken by then
-	takenBy  int // and the application
+	had      int // when it was settled: how many copies the Consumer had taken
+	takenBy  int // and how many messages the application had taken
 
-	refused bool // a cumulative acknowledgement of it failed
+	refused bool // a cumulative acknowledgement that covers it failed
 
-	unsure bool // a call to settle it failed, and the broker may have the acknowledgement nevertheless
-	either bool // it was settled shortly before an operator's reset, which may bring it back or not
-	loose  bool // a callback panicked, so that nobody knows when it is due
+	unsure bool // a call to settle it failed, but the broker may have the acknowledgement
+	either bool // it was settled shortly before an operator's reset: it may come back or not
+	loose  bool // a callback panicked: its due time is unknown
 }
 
 type modelStand uint8
@@ -76,7 +76,7 @@ func (m *modelExpected) String() string {
 
 func keyOf(e *modelEntry, i int) modelKey { return modelKey{e.sub.name, e.ledger, e.entry, int32(i)} }
 
-// of returns what is expected of a message. The caller holds r.mu.
+// of returns the expected state of a message. The caller holds r.mu.
 func (r *modelRun) of(e *modelEntry, i int) *modelExpected {
 	key := keyOf(e, i)
 	m := r.known[key]
@@ -88,13 +88,13 @@ func (r *modelRun) of(e *modelEntry, i int) *modelExpected {
 	return m
 }
 
-// forget makes a message a new one. The caller holds r.mu.
+// forget makes the model expect a message as a new one. The caller holds r.mu.
 func (r *modelRun) forget(m *modelExpected) {
 	delete(r.known, m.key)
 	r.order = slices.DeleteFunc(r.order, func(o *modelExpected) bool { return o == m })
 }
 
-// expire notes that the application has had m for too long. The caller holds r.mu.
+// expire makes m wait if its ack timeout is over. The caller holds r.mu.
 func (r *modelRun) expire(m *modelExpected) {
 	if m.stand == modelHeld && r.cfg.Timeout > 0 && !time.Now().Before(m.deadline) {
 		m.stand, m.waits, m.due = modelWaits, m.deadline, m.deadline
@@ -102,18 +102,17 @@ func (r *modelRun) expire(m *modelExpected) {
 	}
 }
 
-// modelPatience is how long the Consumer waits at least for what it asked for, until it takes it for another
-// consumer's.
+// modelPatience is the least time after which the Consumer gives a request up.
 const modelPatience = 6 * time.Second
 
-// modelOrigin is what the broker knows of a copy that was handed out.
+// modelOrigin is the broker's state of a delivered copy.
 type modelOrigin struct {
 	copy     *modelCopy
-	most     uint32    // the broker's count
-	shared   bool      // another consumer had it meanwhile
+	most     uint32    // the broker's highest count
+	shared   bool      // another consumer had it in between
 	another  bool      // another consumer has it, or has acknowledged it
-	told     time.Time // when the Consumer could know of that, if no copy has come since
-	givenUp  bool      // the Consumer may have forgotten it
+	told     time.Time // when the Consumer was notified of that; zero if a copy has come since
+	givenUp  bool      // the Consumer may have given its request up
 	taken    time.Time
 	grabbed  time.Time
 	epoch    int
@@ -136,11 +135,11 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 		e.unknown[c.index] = false
 	}
 	o.another = e.owner == others || e.otherDid
-	if o.taken.IsZero() { // the dispatcher has not got round to it yet
+	if o.taken.IsZero() { // the dispatcher has not recorded it yet
 		o.taken = time.Now()
 	}
 	received := c.received
-	if received.IsZero() || r.cfg.Given > 0 { // it may just have left a buffer
+	if received.IsZero() || r.cfg.Given > 0 { // it may have left a buffer just now
 		received = time.Now()
 	}
 	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && received.Before(p.doubt) {
@@ -150,8 +149,7 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	return o
 }
 
-// handed checks a message that the application has got just now.
-// It is loose if a policy panicked meanwhile.
+// handed checks a message that the application has just received. loose: a policy panicked during the call.
 func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	o := r.origin(msg)
 	if o.copy == nil {
@@ -166,7 +164,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 		r.w.fail("the message %v of %v is under the id %v of %v", c, c.part.sub.name, msg.ID(), topic)
 	}
 	if r.seeking || now.Equal(r.sought) {
-		return // nobody knows of which time it is
+		return // it may be from before or after the seek
 	}
 	if c.sent.Before(r.sought) {
 		r.w.fail("a stale message comes after a seek: %v, sent %v before it", c, r.sought.Sub(c.sent))
@@ -180,11 +178,10 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 		return // it was in the application's channel
 	}
 	if m.stand == modelSettled && r.cfg.Callbacks && !r.cfg.Chan && r.wasTaken(c, m) {
-		return // a callback took its time before Receive returned
+		return // a callback delayed the return of Receive
 	}
 	inPart := c.entry.batch && (m.stand == modelSettled && m.copy.epoch < c.epoch || !r.cfg.BrokerIndexAcks)
-	// A connection was lost with the acknowledgement, and another consumer had the message since; the broker has had
-	// time for it.
+	// A lost connection swallowed the acknowledgement, and another consumer has had the message since.
 	lost := m.stand == modelSettled && o.shared && m.copy.epoch < c.epoch && c.sent.Sub(m.settled) > 4*time.Second
 	if m.either || lost || r.mayBeUnsent(m) || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
 		r.forget(m)
@@ -193,18 +190,18 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	switch {
 	case m.stand == modelSettled && !now.Equal(m.settled):
 		r.w.fail("%v comes again: %v", m, r.because(m, o))
-	case m.stand == modelSettled: // both happened at once
+	case m.stand == modelSettled: // delivered and settled at the same time
 		return
 	case m.stand == modelHeld && !m.loose:
 		r.w.fail("%v is with the application and comes again: %v", m, r.because(m, o))
-	case m.stand == modelWaits && now.Before(m.due) && !m.loose: // else it may have timed out before it was nacked, after a minute
+	case m.stand == modelWaits && now.Before(m.due) && !m.loose: // if loose, it may have timed out before its nack
 		r.w.fail("%v is early by %v", m, m.due.Sub(now))
 	}
 	r.checkCount(m, o, count)
 	if m.stand != modelFresh && o.another {
 		r.doubles++
 		if o.told.After(m.waits) && now.After(o.told) {
-			r.w.fail("%v is handed out although another consumer has it, as the Consumer was told %v ago", m, now.Sub(o.told))
+			r.w.fail("%v is handed out although another consumer has it; the Consumer was notified %v ago", m, now.Sub(o.told))
 		}
 	}
 	if m.msg != nil {
@@ -214,16 +211,18 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	m.deadline = now.Add(r.cfg.Timeout + r.delay(count))
 }
 
-// mayBeUnsent reports whether a cumulative acknowledgement may not have reached the broker though the call returned nil.
-// After one that failed in the middle of a batch, upstream does not send another one for the entries before the batch.
+// mayBeUnsent reports whether a cumulative acknowledgement may not have reached the broker although the call returned
+// nil. After a cumulative acknowledgement in the middle of a batch failed, upstream does not repeat it for the entries
+// before the batch.
 func (r *modelRun) mayBeUnsent(m *modelExpected) bool {
 	return m.stand == modelSettled && m.refused && r.cfg.Batches && !r.cfg.IndexAcks
 }
 
-// checkCount checks the redelivery count: one more than the last or, of what is no batch, the broker's if that is more.
+// checkCount checks the redelivery count: one more than the last count, or the broker's count if that is higher and the
+// message is not of a batch.
 func (r *modelRun) checkCount(m *modelExpected, o modelOrigin, count uint32) {
 	least, most := m.count, m.count+m.slack
-	if m.stand == modelHeld { // and a callback panicked, so that nobody knows whether it timed out
+	if m.stand == modelHeld { // a callback panicked, so it may have timed out or not
 		least, most = m.count, m.count+1
 	}
 	if m.stand == modelFresh || !m.entry.batch {
@@ -237,17 +236,17 @@ func (r *modelRun) checkCount(m *modelExpected, o modelOrigin, count uint32) {
 	}
 }
 
-// acked is told of every message that the broker takes an acknowledgement of, under the world's lock.
+// acked checks a message that the broker records as acknowledged. It is called under the world's lock.
 func (r *modelRun) acked(e *modelEntry, i int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.known[keyOf(e, i)]
 	if !e.mixed && (m == nil || m.stand != modelSettled && m.settling == 0 && !m.unsure && !m.either) {
-		r.w.fail("%v.%d is lost: it was acknowledged, and the application did not settle it: %v", e, i, m)
+		r.w.fail("%v.%d is lost: it was acknowledged, but the application did not settle it: %v", e, i, m)
 	}
 }
 
-// begin notes that a call to settle messages begins. The caller holds r.mu.
+// begin records that a call to settle messages begins. The caller holds r.mu.
 func (r *modelRun) begin(messages ...*modelExpected) {
 	r.calls++
 	for _, m := range messages {
@@ -255,7 +254,7 @@ func (r *modelRun) begin(messages ...*modelExpected) {
 	}
 }
 
-// ended notes what a call to settle a message came to. The caller holds r.mu.
+// ended records the result of a call to settle a message. The caller holds r.mu.
 func (r *modelRun) ended(m *modelExpected, how string, err error) {
 	m.settling--
 	r.expire(m)

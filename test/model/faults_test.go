@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fault has something happen that the application has no part in.
+// fault makes an event of the broker, another consumer or the network happen.
 func (r *modelRun) fault() {
 	r.mu.Lock()
 	seeking := r.seeking
@@ -36,7 +36,7 @@ func (r *modelRun) fault() {
 	}
 }
 
-// outage returns how long it takes to find the broker again.
+// outage returns how long the next lookup of the broker takes.
 func (r *modelRun) outage() time.Duration {
 	d := time.Duration(1 + r.rng.Int64N(int64(50*time.Millisecond)))
 	switch r.rng.IntN(4) {
@@ -48,11 +48,11 @@ func (r *modelRun) outage() time.Duration {
 	return d
 }
 
-// modelForgotten is how long after the broker took an acknowledgement nobody can believe any more that it was lost.
+// modelForgotten is the time after which the Consumer is sure that the broker has an acknowledgement.
 const modelForgotten = 10 * time.Second
 
-// reset is an operator's cursor reset: what is settled for long is to be delivered as new, and what was settled lately
-// may be.
+// reset is an operator's cursor reset: messages settled long ago must come as new ones, messages settled lately may
+// come.
 func (r *modelRun) reset(p *modelPart, out time.Duration) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -96,7 +96,7 @@ func (r *modelRun) reset(p *modelPart, out time.Duration) {
 	}
 }
 
-// isOver tells whether an entry was acknowledged long ago, and no copy of it can be on its way. The caller holds both
+// isOver reports whether an entry was acknowledged long ago and no copy of it can be on its way. The caller holds both
 // locks.
 func (r *modelRun) isOver(e *modelEntry) bool {
 	if !e.done || time.Since(e.doneAt) <= modelForgotten || e.otherDid {
@@ -123,7 +123,7 @@ func (r *modelRun) isOver(e *modelEntry) bool {
 	return true
 }
 
-// publish sends a few messages if not too many are open already.
+// publish sends a few messages to each topic that has fewer than most open ones.
 func (r *modelRun) publish(most int) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *modelRun) publish(most int) {
 	}
 }
 
-// end lets the application take and acknowledge all there is, until there is nothing left.
+// end makes the application receive and acknowledge until no message is left.
 func (r *modelRun) end() {
 	r.w.note("drains")
 	r.w.calm.Store(true)
@@ -176,7 +176,7 @@ func (r *modelRun) end() {
 	quiet := func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.calls == 0 }
 	limit := 15*time.Minute + 4*r.cfg.MaxDelay + 4*r.cfg.Pace + 2*r.cfg.Timeout
 	if !r.w.run(limit, func() bool { return quiet() && len(r.missing(1)) == 0 }) {
-		r.w.fail("after %v of nothing but Receive and Ack messages are missing, %d calls under way: %v, %+v", limit,
+		r.w.fail("after %v of only Receive and Ack, with %d running calls, messages are missing: %v, %+v", limit,
 			r.calls, r.missing(10), r.c.Stats())
 		return
 	}
@@ -192,18 +192,20 @@ func (r *modelRun) end() {
 		}
 		return open
 	}
-	isWindow := r.cfg.Cumulative && !r.cfg.Response && r.cfg.Breaks // a cumulative acknowledgement that a connection swallowed is not repeated
-	// nor is one that was refused in the middle of a batch: see mayBeUnsent
+	// a swallowed cumulative acknowledgement is not repeated
+	isWindow := r.cfg.Cumulative && !r.cfg.Response && r.cfg.Breaks
+	// a cumulative acknowledgement that was refused in the middle of a batch is not repeated either: see mayBeUnsent
 	isUnsent := r.cfg.Cumulative && r.cfg.AckErrors && r.cfg.Batches && !r.cfg.IndexAcks
 	if !r.w.run(5*time.Minute, func() bool { return len(open()) == 0 }) && !isWindow && !isUnsent {
-		r.w.fail("all is settled, but not acknowledged at the broker are %v", open())
+		r.w.fail("all is settled, but not acknowledged at the broker: %v", open())
 		return
 	}
-	r.w.run(30*time.Minute, func() bool { return false }) // what went elsewhere is known by what does not come
+	// until the Consumer gives up requests of messages that went elsewhere
+	r.w.run(30*time.Minute, func() bool { return false })
 	r.w.run(time.Hour, func() bool { return r.c.Stats().Waiting == 0 })
 	over = true
 	gone := 0
-	if r.cfg.Others || isWindow { // a topic that sends nothing after a loss may be away: what was requested of it is not forgotten
+	if r.cfg.Others || isWindow { // a topic that sends nothing after a loss may be away: requests of it go on
 		gone = r.c.Stats().Ready
 	}
 	if s := r.c.Stats(); s.Waiting != gone || s.BufferedBytes != 0 {
@@ -214,7 +216,7 @@ func (r *modelRun) end() {
 	}
 }
 
-// close closes the Consumer, which must come to an end whatever is going on.
+// close closes the Consumer. Close must return in any state.
 func (r *modelRun) close() {
 	r.mu.Lock()
 	r.closed = true
@@ -237,10 +239,10 @@ func (r *modelRun) close() {
 	}
 	failed := r.w.failed()
 	patience := time.Minute
-	if r.cfg.Chan { // which Close does not close: the contexts of those who wait are done some time
+	if r.cfg.Chan { // Close does not close the channel: receivers wait until their contexts are done
 		patience += 2 * r.cfg.Pace
 	}
 	if !r.w.runOn(patience, over) && !failed {
-		r.w.fail("%v after Close %d calls and %d that receive are still under way", patience, r.calls, r.takes)
+		r.w.fail("%v after Close, %d calls and %d receivers are still running", patience, r.calls, r.takes)
 	}
 }

@@ -9,20 +9,20 @@ import (
 
 // modelGroup is upstream's ackGroupingTracker.
 type modelGroup struct {
-	entries map[*modelEntry][]bool // what is left of each
-	last    *modelPlace            // of cumulative acknowledgements
+	entries map[*modelEntry][]bool // the unacknowledged messages of each
+	last    *modelPlace            // the last cumulative acknowledgement
 	lastAck modelAck
-	news    bool // about last
+	news    bool // last is not sent yet
 }
 
-// modelPlace is a message's in its topic.
+// modelPlace is the position of a message in its topic.
 type modelPlace struct{ pos, index int }
 
 func (a modelPlace) compare(b modelPlace) int {
 	return cmp.Or(cmp.Compare(a.pos, b.pos), cmp.Compare(a.index, b.index))
 }
 
-// has tells whether upstream takes a message for a duplicate and drops it.
+// has reports whether upstream drops a message as a duplicate.
 func (g *modelGroup) has(p *modelPart, e *modelEntry, i int) bool {
 	if p.groupSize() <= 1 {
 		return false
@@ -73,7 +73,7 @@ func (g *modelGroup) addUpTo(p *modelPart, a modelAck, at modelPlace) {
 	}
 }
 
-// start has the group flushed with the next tick.
+// start makes the next tick flush the group.
 func (g *modelGroup) start(p *modelPart) {
 	every := p.groupTime()
 	if len(g.entries) > 0 || g.news || every <= 0 {

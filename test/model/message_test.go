@@ -36,12 +36,12 @@ func (a modelAck) String() string {
 	return fmt.Sprintf("%v but %v", a.entry, a.left)
 }
 
-// message returns what upstream puts into the channel.
+// message returns the ConsumerMessage that upstream puts into the channel.
 func (c *modelCopy) message() pulsar.ConsumerMessage {
 	return pulsar.ConsumerMessage{Consumer: c.part, Message: modelMessage{c}}
 }
 
-// modelMessage is a message of upstream's. Its payload names the delivery.
+// modelMessage is an upstream message. Its payload is the serial number of the copy.
 type modelMessage struct{ copy *modelCopy }
 
 func (m modelMessage) Topic() string                                   { return m.copy.part.sub.name }

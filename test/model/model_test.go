@@ -19,23 +19,23 @@ import (
 )
 
 var (
-	modelRuns  = flag.Int("model.runs", 0, "how many random runs TestModel makes in place of those of testdata/model.txt")
-	modelReset = flag.Bool("model.resets", false, "operators move the cursor too: what docs/reliability.md does not promise fails there")
-	modelSeeds = flag.String("model.seeds", "", "seeds of the runs that TestModel makes in place of random ones, with commas")
+	modelRuns  = flag.Int("model.runs", 0, "random runs that TestModel makes in place of those of testdata/model.txt")
+	modelReset = flag.Bool("model.resets", false, "operators also move the cursor: some runs fail (docs/reliability.md)")
+	modelSeeds = flag.String("model.seeds", "", "seeds of TestModel's runs, separated by commas")
 	modelTrace = flag.Int("model.trace", 100, "how many lines of a failed run's trace are shown")
 )
 
-// modelConfig is what a run is like.
+// modelConfig is the configuration of a run.
 type modelConfig struct {
 	Seed  uint64
-	Wide  bool // it has the options From, Resolution and other groups of acknowledgements too
+	Wide  bool // it also sets From, Resolution and further groups of acknowledgements
 	Kind  pulsar.SubscriptionType
 	Steps int
 
 	Topics, Queue   int
 	Latency         time.Duration
-	IndexAcks       bool // the client's
-	DefaultAcks     bool // these are as Subscribe has them by default: IndexAcks comes of that
+	IndexAcks       bool // at the client
+	DefaultAcks     bool // Subscribe's default decides IndexAcks
 	BrokerIndexAcks bool
 	Response        bool // acknowledgements are confirmed
 	Group           pulsar.AckGroupingOptions
@@ -45,35 +45,35 @@ type modelConfig struct {
 	Told            bool // the application has a BackOffPolicyFunc of its own
 
 	Chan           bool          // the application uses Chan
-	Pace           time.Duration // from one step of it to the next
-	Hands, Workers int           // how much it has at a time, and how many receive
+	Pace           time.Duration // mean time between its steps
+	Hands, Workers int           // how many messages it has at a time, and how many goroutines receive
 	Backlog        int
 	MaxDelay       time.Duration
-	Timeout        time.Duration // for acknowledging
+	Timeout        time.Duration // the ack timeout; 0 for none
 	MemoryLimit    int64         // below 0 for the default
 	DoneContexts   bool
 	Cumulative     bool
 	Seeks          bool
 	Callbacks      bool
 	Panics         bool
-	PanicsInside   bool // of interceptors
+	PanicsInside   bool // interceptors panic
 	AckErrors      bool
-	Abrupt         bool // it is closed while all is going on
-	Closes         bool // by a callback
+	Abrupt         bool // the Consumer is closed in the middle of the run
+	Closes         bool // a callback closes it
 
-	Breaks bool // connections do
-	Rough  bool // and acknowledgements are lost
-	Others bool // consumers
+	Breaks bool // connections break
+	Rough  bool // and swallow acknowledgements
+	Others bool // other consumers join and leave
 	Resets bool
-	Every  int // steps from one of these to the next
+	Every  int // mean number of steps between these events
 
 	modelDeep
 }
 
-// narrow is the number of seeds of which none is wide, and the number of those that are wide and not deep.
+// Seeds below narrow are neither wide nor deep, seeds below 2*narrow are wide, and the others are wide and deep.
 const narrow = 1_000_000_000
 
-// base is what the run's random numbers begin with.
+// base is the seed of the run's random numbers.
 func (c *modelConfig) base() uint64 { return c.Seed % narrow }
 
 func newModelConfig(seed uint64) *modelConfig {
@@ -121,7 +121,7 @@ func newModelConfig(seed uint64) *modelConfig {
 	c.Cumulative = c.rewinds() && often(40)
 	c.Seeks = c.Topics == 1 && often(15)
 	c.Callbacks = often(25)
-	_, _ = c.Callbacks && often(40), c.Callbacks && often(25) // numbers of earlier versions
+	_, _ = c.Callbacks && often(40), c.Callbacks && often(25) // earlier versions drew these numbers
 	c.AckErrors = c.Response && often(40)
 
 	if often(65) {
@@ -133,7 +133,7 @@ func newModelConfig(seed uint64) *modelConfig {
 	}
 	c.Closes = c.Callbacks && often(15)
 	c.Abrupt = c.Closes || often(10)
-	if c.Cumulative && !c.Response { // upstream drops what comes again before the last cumulative acknowledgement
+	if c.Cumulative && !c.Response { // upstream drops redeliveries before the last cumulative acknowledgement
 		c.Seeks, c.Resets = false, false
 	}
 	if seed >= 2*narrow {
@@ -145,8 +145,8 @@ func newModelConfig(seed uint64) *modelConfig {
 	return c
 }
 
-// Random operations of an application, a broker and a network, against what the application may see and when. A failing
-// run names its seed: run it again with
+// TestModel compares random operations of an application, a broker and a network with what the application may see at
+// each time. A failing run names its seed: run it again with
 //
 //	go test ./test/model -run TestModel -model.seeds=SEED
 func TestModel(t *testing.T) {
@@ -156,12 +156,13 @@ func TestModel(t *testing.T) {
 		seeds[i] = rand.Uint64N(3 * narrow)
 	}
 	if *modelSeeds == "" && *modelRuns == 0 {
-		list, err := os.ReadFile("testdata/model.txt") // so that a run that fails one day in a hundred does not hide a change that does
+		// fixed seeds: new random seeds would make a change fail by chance
+		list, err := os.ReadFile("testdata/model.txt")
 		if err != nil {
 			t.Fatal(err)
 		}
 		known := strings.Fields(string(list))
-		if race.Enabled && !*testkit.Long { // it takes ten times as long; without it, and each night, all are run
+		if race.Enabled && !*testkit.Long { // the race detector takes ten times as long
 			known = known[:len(known)/4]
 		}
 		*modelSeeds = strings.Join(known, ",")

@@ -9,10 +9,10 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
-// modelPart is what upstream makes of one topic of a consumer (partitionConsumer): a queue that the broker fills for
-// permits, a dispatcher that is blocked in sending its head to the consumer's channel, a loop that sends
-// acknowledgements and requests one after another, and a connection that breaks. It is also the topic's own consumer,
-// as ConsumerMessages have it.
+// modelPart models upstream's partitionConsumer, of one topic: a queue that the broker fills for permits, a dispatcher
+// that blocks while it sends the queue's head to the consumer's channel, a loop that sends acknowledgements and
+// requests one after another, and a connection that breaks. It is also the Consumer field of the topic's
+// ConsumerMessages.
 type modelPart struct {
 	pulsar.Consumer
 	w     *modelWorld
@@ -21,7 +21,7 @@ type modelPart struct {
 	index int
 	sub   *modelSub
 	rng   *rand.Rand
-	wake  chan struct{} // of the dispatcher
+	wake  chan struct{} // wakes the dispatcher
 
 	state    modelState
 	epoch    int // of the connection
@@ -32,15 +32,15 @@ type modelPart struct {
 	permits  int
 	seeking  bool
 
-	pending   []*modelCommand // in line
-	awaited   *modelCommand   // that the loop waits for
+	pending   []*modelCommand // commands that the loop will send
+	awaited   *modelCommand   // the command whose answer the loop waits for
 	acks      modelGroup
 	requests  map[*modelEntry]time.Time // when they are due
-	received  time.Time                 // when something arrived last
-	doubt     time.Time                 // when the Consumer was last told that what it has may be another's
+	received  time.Time                 // when a message last arrived
+	doubt     time.Time                 // when the Consumer was last notified that its messages may be another's
 	grabbed   time.Time                 // when the queue was last cleared
 	isAway    bool                      // it finds no broker
-	grabLater bool                      // it would have found one since
+	grabLater bool                      // it connects when isAway ends
 	backOff   backoff.Policy            // of the last reconnection
 }
 
@@ -48,7 +48,7 @@ type modelState uint8
 
 const (
 	live modelState = iota
-	dead            // which nobody has noticed yet
+	dead            // upstream has not noticed it yet
 	reconnecting
 	gone // closed
 )
@@ -59,16 +59,16 @@ type modelDelivery struct {
 	why      string
 	sent     time.Time
 	count    uint32
-	filtered []bool // messages that the broker knows to be acknowledged
-	left     []bool // messages that were not acknowledged of this delivery
-	prevDone bool   // what is before it was acknowledged cumulatively
-	otherGot bool   // another consumer had it before, which may have left: its count is the only one
+	filtered []bool // messages that the broker leaves out as acknowledged
+	left     []bool // unacknowledged messages of this delivery
+	prevDone bool   // the entries before it were acknowledged cumulatively
+	otherGot bool   // another consumer had it before: only the broker's count is known
 }
 
-// modelCommand is something for the broker.
+// modelCommand is a command for the broker.
 type modelCommand struct {
 	do     func() error // what the broker does
-	answer chan error   // nil if none is wanted
+	answer chan error   // nil if the command has no answer
 	isAck  bool
 	lost   bool
 }
@@ -83,7 +83,7 @@ func (p *modelPart) latency() time.Duration {
 	return p.cfg.Latency/2 + time.Duration(p.rng.Int64N(int64(p.cfg.Latency)))
 }
 
-// fromBroker has do called when what the broker sends now is here.
+// fromBroker calls do when data that the broker sends now has arrived.
 func (p *modelPart) fromBroker(do func()) {
 	p.lastIn = later(p.lastIn, time.Now().Add(p.latency()))
 	epoch := p.epoch
@@ -120,7 +120,7 @@ func (p *modelPart) toBroker(c *modelCommand) {
 
 func (p *modelPart) reaches(c *modelCommand) {
 	p.outgoing = p.outgoing[1:]
-	c.lost = true // in so far as it is not on its way any more
+	c.lost = true // it is no longer on its way
 	err := errModelConnection
 	if p.sub.part == p {
 		err = c.do()
@@ -138,7 +138,7 @@ func (p *modelPart) answered(c *modelCommand, err error) {
 	p.pump()
 }
 
-// put puts a command in line.
+// put queues a command.
 func (p *modelPart) put(c *modelCommand) {
 	p.pending = append(p.pending, c)
 	p.pump()
@@ -156,7 +156,7 @@ func (p *modelPart) pump() {
 	}
 }
 
-// flow gives the permits back that half a queue makes.
+// flow collects permits, and gives them to the broker when they are half a queue.
 func (p *modelPart) flow(permits int) {
 	p.permits += permits
 	if p.permits >= max(1, p.cfg.Queue/2) {
@@ -204,7 +204,7 @@ func (p *modelPart) arrive(d *modelDelivery) {
 	p.dispatch()
 }
 
-// dispatch tells the dispatcher to look again.
+// dispatch wakes the dispatcher.
 func (p *modelPart) dispatch() {
 	select {
 	case p.wake <- struct{}{}:
@@ -212,7 +212,7 @@ func (p *modelPart) dispatch() {
 	}
 }
 
-// dispatcher is upstream's goroutine of that name.
+// dispatcher is upstream's goroutine with this name.
 func (p *modelPart) dispatcher() {
 	for {
 		p.w.mu.Lock()
@@ -247,7 +247,7 @@ func (p *modelPart) dispatcher() {
 	}
 }
 
-// left notes that a copy left the queue. The caller holds mu.
+// left records that a copy left the queue. The caller holds mu.
 func (p *modelPart) left(c *modelCopy) {
 	c.taken, c.put = time.Now(), int(p.cons.puts.Add(1))
 	p.sub.took(c)

@@ -9,7 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// seek goes back, if nothing else is going on.
+// seek seeks to an earlier position, unless another call is running.
 func (r *modelRun) seek() {
 	p := r.cons.parts[0]
 	r.w.mu.Lock()
@@ -49,7 +49,7 @@ func (r *modelRun) seek() {
 	}()
 }
 
-// patience returns the context of a call that waits for a message, and what remains to be done with it.
+// patience returns the context of a call that waits for a message, its cancel function, and whether it is already done.
 func (r *modelRun) patience() (ctx context.Context, cancel func(), done bool) {
 	d := time.Duration(r.rng.Int64N(int64(2*r.cfg.Pace + time.Second)))
 	n := r.rng.IntN(20)
@@ -66,7 +66,7 @@ func (r *modelRun) patience() (ctx context.Context, cancel func(), done bool) {
 	return ctx, cancel, done
 }
 
-// take waits for a message.
+// take receives a message in a new goroutine.
 func (r *modelRun) take(ctx context.Context, cancel func(), done bool) {
 	r.mu.Lock()
 	r.takes++

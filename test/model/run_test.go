@@ -17,39 +17,39 @@ import (
 	policies "github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// modelRun is one application at work.
+// modelRun is one run of an application.
 type modelRun struct {
 	t      *testing.T
 	cfg    *modelConfig
-	rng    *rand.Rand // of the goroutine that makes things happen
+	rng    *rand.Rand // used only by the goroutine that runs the world's events
 	w      *modelWorld
 	cons   *modelConsumer
 	c      *redelivery.Consumer
 	policy policies.Exponential
 
-	mu      sync.Mutex // guards what follows; the Consumer is never called under it
+	mu      sync.Mutex // guards the fields up to head; the Consumer is never called under it
 	known   map[modelKey]*modelExpected
 	order   []*modelExpected
-	calls   int // under way, but for those that wait for a message
-	takes   int // those
+	calls   int // running calls, except those that receive
+	takes   int // running calls that receive
 	seeking bool
 	sought  time.Time
 	closed  bool
 	doubles int
-	renewed int                       // messages, by an operator
-	reached map[*modelSub]modelPlace  // the last message that was handed out
-	count   int                       // of messages that one was acknowledged cumulatively of
-	taken   int                       // of messages from the Consumer
-	again   int                       // messages in a row that were handed out again
-	head    map[*modelPart]*modelCopy // of each queue, when a message was last handed out
+	renewed int                       // messages that come as new after an operator's reset
+	reached map[*modelSub]modelPlace  // the furthest message delivered
+	count   int                       // messages seen by upTo
+	taken   int                       // messages received from the Consumer
+	again   int                       // redeliveries in a row
+	head    map[*modelPart]*modelCopy // of each queue at the last delivery
 
-	callbacks [4]atomic.Uint64 // of each kind
+	callbacks [4]atomic.Uint64 // calls of each kind
 	panics    atomic.Int32
-	told      atomic.Int32 // of reconnections
+	told      atomic.Int32 // calls of BackOffPolicyFunc
 	steps     int
 }
 
-// newModelRun subscribes.
+// newModelRun returns a run whose Consumer is subscribed.
 func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	r := &modelRun{t: t, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.base(), 2)), w: newModelWorld(),
 		known: map[modelKey]*modelExpected{}, reached: map[*modelSub]modelPlace{}, head: map[*modelPart]*modelCopy{}, steps: cfg.Steps,
@@ -59,7 +59,7 @@ func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	if cfg.Group != (pulsar.AckGroupingOptions{}) {
 		opts.AckGroupingOptions = &cfg.Group
 	}
-	if cfg.Topics == 1 { // so that a lost connection is that topic's
+	if cfg.Topics == 1 { // then a lost connection must be this topic's
 		opts.Topic = "persistent://public/default/model"
 	}
 	if cfg.Told {
@@ -80,7 +80,7 @@ func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	return r
 }
 
-// modelOptions are what a run's Consumer is made with.
+// modelOptions returns the options of a run's Consumer.
 func modelOptions(r *modelRun) []redelivery.Option {
 	options := []redelivery.Option{
 		redelivery.WithNackRedeliveryBackoff(modelPolicy{r, false}),
@@ -105,10 +105,10 @@ func modelOptions(r *modelRun) []redelivery.Option {
 	return options
 }
 
-// delay is what the policies say.
+// delay returns the delay of the run's policies.
 func (r *modelRun) delay(count uint32) time.Duration { return r.policy.Next(count) }
 
-// modelPolicy is a policy of the application's, which may call back and panic.
+// modelPolicy is a policy of the application that may call the Consumer and panic.
 type modelPolicy struct {
 	r       *modelRun
 	timeout bool
@@ -131,7 +131,7 @@ const (
 	modelBeforeConsume
 )
 
-// callback is what the application's own code does when it is called: it may call the Consumer, and panic.
+// callback runs in each function of the application that the Consumer calls. It may call the Consumer, and panic.
 func (r *modelRun) callback(kind int, panics bool) {
 	n := r.callbacks[kind].Add(1)
 	h := rand.New(rand.NewPCG(r.cfg.base(), uint64(1000+kind)+4*n)).IntN(1000)
@@ -165,7 +165,7 @@ func (r *modelRun) isClosed() bool {
 	return r.closed
 }
 
-// ackAnother acknowledges a message that the application has for longer than this moment.
+// ackAnother acknowledges a message that the application got before this moment.
 func (r *modelRun) ackAnother(h int) {
 	held := r.all(func(m *modelExpected) bool {
 		return m.stand == modelHeld && m.settling == 0 && m.at.Before(time.Now())

@@ -33,7 +33,7 @@ func (r *modelRun) ackList() {
 		if errors.As(err, &some) {
 			for id, err := range some {
 				if r.allowed("AckIDList", err); !slices.Contains(ids, id) {
-					r.w.fail("AckIDList has an error for %v, which it was not given", id)
+					r.w.fail("AckIDList has an error for %v, which was not in the list", id)
 				}
 			}
 		} else {
@@ -51,7 +51,7 @@ func (r *modelRun) ackList() {
 	}, all...)
 }
 
-// ackCumulative acknowledges up to a message, unless there is something before it that the application never had.
+// ackCumulative acknowledges up to a message, unless the application never had one of the messages before.
 func (r *modelRun) ackCumulative() {
 	settled := r.rng.IntN(3) == 0
 	m := r.one(r.all(func(m *modelExpected) bool { return m.msg != nil && (m.stand == modelSettled) == settled }))

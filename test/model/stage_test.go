@@ -7,23 +7,23 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelStage is the buffer of the inner consumer's channel, where the library gives it none: what it has when a
-// connection is lost goes to the library nevertheless, and comes again from the broker.
+// modelStage models a buffer of the inner consumer's channel, if the library's channel has none. When a connection is
+// lost, messages in the buffer still go to the library, and come again from the broker.
 type modelStage struct {
 	size  int // 0 for none
 	wake  chan struct{}
 	queue []*modelCopy // guarded by the world's mu
-	gone  atomic.Int32 // how many left it
+	gone  atomic.Int32 // how many copies left it
 }
 
 // begin sizes the buffer.
 func (s *modelStage) begin(cfg *modelConfig, ch chan pulsar.ConsumerMessage) {
-	if cap(ch) == 0 { // else that is the buffer
+	if cap(ch) == 0 { // otherwise the channel has its own buffer
 		s.size, s.wake = cfg.Buffer, make(chan struct{}, 1)
 	}
 }
 
-// forward puts what is in the buffer into the channel.
+// forward moves copies from the buffer into the channel.
 func (m *modelConsumer) forward() {
 	s := &m.stage
 	for {
@@ -53,7 +53,7 @@ func (m *modelConsumer) forward() {
 	}
 }
 
-// stageAll moves what fits from a topic's queue into the buffer. The caller holds mu.
+// stageAll moves as many copies as fit from a topic's queue into the buffer. The caller holds mu.
 func (p *modelPart) stageAll() {
 	s := &p.cons.stage
 	for len(p.queue) > 0 && !p.seeking && len(s.queue) < s.size {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// wasTaken reports whether the Consumer had taken a copy before the message was settled.
+// wasTaken reports whether the Consumer took a copy before the message was settled.
 func (r *modelRun) wasTaken(c *modelCopy, m *modelExpected) bool {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	return c.put > 0 && c.put <= m.had
 }
 
-// because guesses why a message that should not come came.
+// because guesses why an unexpected message came.
 func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 	c := o.copy
 	why := fmt.Sprintf("the copy was sent %v ago %v, over connection %d, left the queue %v ago; the one before was sent over %d",
@@ -35,7 +35,7 @@ func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 	return why + "; so " + guess
 }
 
-// missing returns some of the messages that are still to come or to be settled.
+// missing returns up to most messages that have not come, or are not settled.
 func (r *modelRun) missing(most int) (missing []string) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()

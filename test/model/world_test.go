@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// modelWorld is the clock of a model: what is to happen, in order of time. One goroutine makes it happen, and lets
-// everybody else come to rest in between, so that a seed is enough to run a model again.
+// modelWorld is the clock of a model: it has future events in order of time. One goroutine runs the events, and lets
+// all other goroutines come to rest in between, so that a seed reproduces a run.
 type modelWorld struct {
 	start time.Time
-	kick  chan struct{} // something was added
-	calm  atomic.Bool   // nothing goes wrong any more
+	kick  chan struct{} // an event was added
+	calm  atomic.Bool   // no more faults
 
 	mu     sync.Mutex // guards the broker and its consumer too; the Consumer is never called under it
 	events modelEvents
 	added  int
 
-	saying  sync.Mutex // guards what follows; nothing is called under it
+	saying  sync.Mutex // guards trace and failure; no function is called under it
 	trace   []string
 	failure string
 }
@@ -50,21 +50,21 @@ func newModelWorld() *modelWorld {
 	return &modelWorld{start: time.Now(), kick: make(chan struct{}, 1)}
 }
 
-// at has do called at a time, without mu. The caller holds mu.
+// at schedules a call of do, without mu. The caller holds mu.
 func (w *modelWorld) at(at time.Time, do func()) {
 	w.added++
 	heap.Push(&w.events, modelEvent{at, w.added, do})
 	w.nudge()
 }
 
-// after is at for a time from now. The caller does not hold mu.
+// after schedules a call of do after d. The caller does not hold mu.
 func (w *modelWorld) after(d time.Duration, do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.at(time.Now().Add(d), do)
 }
 
-// locked returns do for at and after where do needs mu.
+// locked returns a function for at and after that calls do with mu.
 func (w *modelWorld) locked(do func()) func() {
 	return func() {
 		w.mu.Lock()
@@ -80,13 +80,12 @@ func (w *modelWorld) nudge() {
 	}
 }
 
-// run lets things happen until over says that it is enough, which run reports, or the time is up, or the run has
-// failed.
+// run runs events until over returns true, and then returns true, or until limit is over or the run has failed.
 func (w *modelWorld) run(limit time.Duration, over func() bool) bool {
 	return w.runOn(limit, func() bool { return over() || w.failed() }) && !w.failed()
 }
 
-// runOn is run that does not end with a failure.
+// runOn is run, but goes on after a failure.
 func (w *modelWorld) runOn(limit time.Duration, over func() bool) bool {
 	end := time.Now().Add(limit)
 	for {
@@ -121,12 +120,12 @@ func (w *modelWorld) runOn(limit time.Duration, over func() bool) bool {
 	}
 }
 
-// note keeps what happened, to be shown if the run fails.
+// note adds a line to the trace, which is printed if the run fails.
 func (w *modelWorld) note(format string, args ...any) {
 	w.saying.Lock()
 	defer w.saying.Unlock()
 	if w.failure != "" {
-		return // what comes now is only the end
+		return // lines after the failure are only the shutdown
 	}
 	w.trace = append(w.trace, fmt.Sprintf("%14v ", time.Since(w.start).Round(time.Microsecond))+fmt.Sprintf(format, args...))
 	if len(w.trace) > 4000 {
