@@ -17,13 +17,13 @@ import (
 type randomApp struct {
 	*randomRun
 	c    *redelivery.Consumer
-	k    int // which consumer
+	k    int // index of the consumer
 	rng  *rand.Rand
-	list []*delivery // to be acknowledged together
+	list []*delivery // flush will acknowledge them together
 
-	pairs *rand.Rand             // of what only wide runs do
-	open  map[string][]*delivery // to be acknowledged cumulatively, by partition
-	count int                    // of messages that are
+	pairs *rand.Rand             // for choices that only wide runs make
+	open  map[string][]*delivery // will be acknowledged cumulatively; by partition
+	count int                    // of messages ever put into open
 }
 
 // delivery is a message that an application has.
@@ -31,7 +31,7 @@ type delivery struct {
 	msg     pulsar.Message
 	f       *fate
 	n, hand int
-	timeout time.Time // not before; zero if there is none
+	timeout time.Time // the earliest end of the ack timeout; zero without one
 }
 
 func (r *randomRun) work(ctx context.Context, c *redelivery.Consumer, k int, which uint64) {
@@ -65,7 +65,7 @@ func (r *randomRun) work(ctx context.Context, c *redelivery.Consumer, k int, whi
 	a.flushOpen()
 }
 
-// receive takes a message in one of the ways there are.
+// receive takes a message in the way of the configuration.
 func (a *randomApp) receive(ctx context.Context) (msg pulsar.Message, err error) {
 	channel := a.Chan && (!a.Mix || a.pairs.IntN(2) == 0)
 	err = a.calls(fmt.Sprint("Receive, by Chan: ", channel), func() (err error) {
@@ -75,7 +75,7 @@ func (a *randomApp) receive(ctx context.Context) (msg pulsar.Message, err error)
 	return msg, err
 }
 
-// nothing notes that there was nothing to receive.
+// nothing records that a call of Receive returned no message.
 func (a *randomApp) nothing() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,12 +84,12 @@ func (a *randomApp) nothing() {
 		return
 	}
 	q.calls++
-	if q.calls >= 3 && time.Now().After(q.last) { // of few no more may be said than that the machine is slow
+	if q.calls >= 3 && time.Now().After(q.last) { // fewer calls may mean a slow machine
 		q.last = time.Now()
 	}
 }
 
-// quietSince returns for how long after a time there was nothing to receive for any consumer. The caller holds mu.
+// quietSince returns how long after t no consumer could receive a message. The caller holds mu.
 func (r *randomRun) quietSince(t time.Time) time.Duration {
 	since := r.lulls[0].last.Sub(t)
 	for _, q := range r.lulls {
@@ -98,7 +98,7 @@ func (r *randomRun) quietSince(t time.Time) time.Duration {
 	return since
 }
 
-// take notes that the application has a message, which Receive was called for at a time.
+// take records that the application received a message by a call of Receive at the time began.
 func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fails bool) {
 	now, n, count := time.Now(), a.number(msg, "to the application"), uint32(0)
 	a.checkTopic(a.arranged(n), msg)
@@ -115,7 +115,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	if p := a.paused[a.k]; !p.IsZero() && began.Sub(p) > 20*time.Millisecond && a.Buffer == 0 {
 		a.wrongLocked("message %d comes although the consumer was paused %v before it was asked for: %v", n, began.Sub(p), f)
 	}
-	givenUp := f.dead && !a.Exact() // so that nothing of it waits, but its acknowledgement may be lost
+	givenUp := f.dead && !a.Exact() // it does not wait, but its acknowledgement may be lost
 	switch {
 	case f.consumer == a.k && !givenUp && now.Before(f.due) && !a.MayFork() && !(a.Wide && f.twice) && !a.MayTimeOutUnseen():
 		a.wrongLocked("message %d is early by %v: %v", n, f.due.Sub(now), f)
@@ -125,7 +125,8 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 		a.wrongLocked("message %d is late by %v in consumer %d: %v", n, now.Sub(f.due), a.k, f)
 	case f.dead && a.Exact():
 		a.wrongLocked("message %d comes as a dead letter: %v", n, f)
-	case a.Exact() && !a.Retry && a.Timeout == 0 && f.settled.IsZero() && int(count) != f.handled: // of a settled one an id alone says nothing
+	// RedeliveryCount does not know the count of a settled message
+	case a.Exact() && !a.Retry && a.Timeout == 0 && f.settled.IsZero() && int(count) != f.handled:
 		a.wrongLocked("message %d has count %d: %v", n, count, f)
 	}
 	a.lulls[a.k].calls = 0
@@ -134,7 +135,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	d = &delivery{msg: msg, f: f, n: n, hand: f.handled}
 	if a.Timeout > 0 {
 		d.timeout = began.Add(a.Timeout + a.TimeoutDelay)
-		if a.Buffer > 0 { // it runs since the message is in the channel
+		if a.Buffer > 0 { // it began when the message entered the channel
 			d.timeout = info.AckDeadline
 		}
 		f.due = d.timeout
@@ -152,7 +153,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	return d, fails
 }
 
-// later calls what has a message come again after a delay.
+// later calls a function after which a message comes again when delay is over.
 func (a *randomApp) later(d *delivery, delay time.Duration, call func() error) error {
 	set := func(due time.Time) {
 		a.mu.Lock()
@@ -163,7 +164,7 @@ func (a *randomApp) later(d *delivery, delay time.Duration, call func() error) e
 	}
 	due := time.Now().Add(delay)
 	if !d.timeout.IsZero() && d.timeout.Before(due) {
-		set(d.timeout) // which may be over before the call
+		set(d.timeout) // the ack timeout may be over before the call
 	} else {
 		set(due)
 	}
@@ -174,7 +175,7 @@ func (a *randomApp) later(d *delivery, delay time.Duration, call func() error) e
 	return err
 }
 
-// fail fails on a message in one of the ways there are.
+// fail fails on a message in a random way.
 func (a *randomApp) fail(d *delivery) {
 	var info redelivery.Delivery
 	msg := a.wrapToNack(d)
@@ -188,7 +189,7 @@ func (a *randomApp) fail(d *delivery) {
 	d.f.dead = a.MaxDeliveries > 0 && info.Last && d.f.handled == d.hand
 	a.mu.Unlock()
 	way := a.rng.IntN(8)
-	if d.f.stubborn { // each of the others may settle it, or take it to the broker
+	if d.f.stubborn { // other ways may settle it, or send it to the broker
 		way = 7
 	}
 	switch {
@@ -201,7 +202,7 @@ func (a *randomApp) fail(d *delivery) {
 			a.breaks("NackWithDelay of message %d: %v", d.n, err)
 			a.c.Nack(d.msg)
 		}
-	case way == 2 && a.Timeout > 0: // nothing is said
+	case way == 2 && a.Timeout > 0: // the application makes no call
 	case way == 3 && a.Timeout > 0:
 		_ = a.later(d, a.Timeout+a.TimeoutDelay, func() error { return a.c.InProgress(msg) })
 	case way == 4 && a.Retry && d.f.fails > 0:
@@ -217,7 +218,7 @@ func (a *randomApp) fail(d *delivery) {
 		_ = a.later(d, info.NackDelay, func() error { a.c.Nack(msg); return nil })
 		time.Sleep(time.Duration(a.rng.IntN(20)) * time.Millisecond)
 		a.c.Nack(d.msg)
-	case way == 6 && a.RetryFrom == 0 && d.f.fails > 0: // and thinks better of it
+	case way == 6 && a.RetryFrom == 0 && d.f.fails > 0: // a nack, then an acknowledgement
 		_ = a.later(d, info.NackDelay, func() error { a.c.Nack(msg); return nil })
 		time.Sleep(time.Duration(a.rng.IntN(10)) * time.Millisecond)
 		if !info.Last {
@@ -228,7 +229,7 @@ func (a *randomApp) fail(d *delivery) {
 	}
 }
 
-// wrapToNack returns what the application nacks a message by.
+// wrapToNack returns the message that the application passes to Nack.
 func (a *randomApp) wrapToNack(d *delivery) pulsar.Message {
 	if a.mayBeStale(d) {
 		return d.msg
@@ -236,8 +237,8 @@ func (a *randomApp) wrapToNack(d *delivery) pulsar.Message {
 	return a.wrap(d.msg)
 }
 
-// mayBeStale reports whether the ack timeout of a delivery may be over, so that another may have the message. Nobody
-// can tell of which hand-over a wrapper is, or an id.
+// mayBeStale reports whether the ack timeout of a delivery may be over, so that there may be a later delivery. A
+// wrapper or an id does not say which delivery it is of.
 func (a *randomApp) mayBeStale(d *delivery) bool {
 	return a.Timeout > 0 && time.Until(d.timeout) < 100*time.Millisecond
 }

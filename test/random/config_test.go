@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// randomConfig is what a random run is like.
+// randomConfig is the configuration of a random run.
 type randomConfig struct {
 	Seed                     uint64
 	Kind                     pulsar.SubscriptionType
@@ -38,10 +38,10 @@ type randomConfig struct {
 	randomPairs
 }
 
-// randomNarrow is the number of seeds of which none is wide.
+// Runs with seeds of randomNarrow or more are wide.
 const randomNarrow = 1 << 40
 
-// base is what the run's random numbers begin with.
+// base is the seed of the run's random numbers.
 func (c *randomConfig) base() uint64 { return c.Seed % randomNarrow }
 
 func newRandomConfig(seed uint64) *randomConfig {
@@ -68,7 +68,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	}
 	c.Response = often(30)
 	if c.Response && c.Queue > 0 {
-		c.Queue = 1000 // upstream may wait for its own queue with the answer behind it: see docs/reliability.md
+		c.Queue = 1000 // behind a full small queue, upstream may not read an answer: see docs/reliability.md
 	}
 	c.ZeroQueue = often(10) && !c.Response && c.Topics == 1 && c.Partitions == 0 && !c.Batches && !c.Chunks
 	c.Chan = often(30) && !c.ZeroQueue
@@ -101,7 +101,8 @@ func newRandomConfig(seed uint64) *randomConfig {
 	if !isShared && c.Consumers == 1 && !c.Retry && c.MaxDeliveries == 0 && often(40) {
 		c.Cumulative, c.Workers = true, 1
 	}
-	if often(40) && !c.Response { // upstream waits for each answer that is lost for its OperationTimeout, and sends nothing meanwhile
+	// upstream waits OperationTimeout for each lost answer, and sends nothing in that time
+	if often(40) && !c.Response {
 		c.Unloads = 1 + rng.IntN(3)
 	}
 	c.Observed = often(30)
@@ -111,19 +112,19 @@ func newRandomConfig(seed uint64) *randomConfig {
 	return c
 }
 
-// Multiple reports whether others may have what a consumer waits for.
+// Multiple reports whether another consumer may have a message that a consumer waits for.
 func (c *randomConfig) Multiple() bool { return c.Consumers > 1 }
 
-// Exact reports whether nothing happens that may have a message come twice, or burn an attempt. A lost connection, of
-// another topic too, may have one withdrawn that is on offer by Chan, and the broker counts that.
+// Exact reports whether no event may make a message come twice, or cost it an attempt. After a lost connection, also of
+// another topic, the Consumer may withdraw a message that Chan offers, and the broker counts that.
 func (c *randomConfig) Exact() bool {
 	return !c.Multiple() && c.Unloads == 0 && c.Scene != sceneAway && c.Scene != sceneVanishes && !c.MayTimeOutUnseen()
 }
 
-// MayFork reports whether a message may be in its topic and in the retry topic, since its acknowledgement was lost,
-// waits for those of its batch, or is on its way while a sibling is asked for, and another consumer does not know;
-// since an answer is behind more messages than the queue has room for; or since the application acknowledges a copy out
-// of its channel after another one was published.
+// MayFork reports whether a message may be both in its topic and in the retry topic. There are three reasons. Its
+// acknowledgement was lost, waits for the rest of its batch, or is on its way while a sibling is requested, and another
+// consumer does not know it. An answer is behind more messages than the queue takes. Or the application acknowledges a
+// copy from its channel after another copy was published.
 func (c *randomConfig) MayFork() bool {
 	small := c.Queue > 0 && c.Queue < 10
 	return c.Retry && (c.MayTimeOutUnseen() || small && c.From == redelivery.FromBroker || c.Multiple() &&
@@ -145,7 +146,7 @@ func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
 	}
 	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(c.policy()), redelivery.WithRedeliveryFrom(c.From)}
-	if c.Seed%2 == 0 { // else on, if acknowledgements are grouped
+	if c.Seed%2 == 0 { // otherwise they are on if acknowledgements are grouped
 		options = append(options, redelivery.WithoutBatchIndexAcks())
 	}
 	if c.MemoryLimit >= 0 {

@@ -1,3 +1,3 @@
-// Package random has TestRandomApplications: applications of random configuration on a broker. No message may be lost,
-// early or out of order.
+// Package random has TestRandomApplications: applications with random configurations on a broker. No message may be
+// lost, early or out of order.
 package random

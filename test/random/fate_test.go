@@ -11,24 +11,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fate is what has become of a message.
+// fate is the history and state of a message.
 type fate struct {
 	fails    int // how often the application fails on it; -1 for always
 	failures int
 	handled  int
-	consumer int       // that had it last
-	due      time.Time // not before; to that consumer
-	settled  time.Time // when it was told so; zero before
+	consumer int       // the last consumer that had it
+	due      time.Time // may not come to that consumer before
+	settled  time.Time // when a settling call returned; zero before
 	dead     bool      // its last delivery failed
-	letters  int       // in the dead letter topic
-	twice    bool      // it may be in the retry topic and in its own
+	letters  int       // its messages in the dead letter topic
+	twice    bool      // it may be both in the retry topic and in its own
 
-	stubborn  bool // the application fails on it as long as it must
+	stubborn  bool // the application fails on it as long as the scene wants
 	payload   string
 	partition string // its topic, with the partition
-	place     int    // in that
-	takes     int    // of all messages when it was settled
-	lost      bool   // it was acknowledged and never handed out
+	place     int    // its number in the partition
+	takes     int    // deliveries of all messages when it was settled
+	lost      bool   // it was acknowledged but never delivered
 	garbled   bool   // it came with another payload
 	refused   bool   // the application made it a dead letter
 }
@@ -47,17 +47,17 @@ func (f *fate) String() string {
 	return fmt.Sprintf("%s, dead %t, twice %t, number %d of %s", text, f.dead, f.twice, f.place, f.partition)
 }
 
-// checkDeadLetters asserts that each message that nobody could handle is a dead letter, and no other.
+// checkDeadLetters returns an error text unless the message is a dead letter exactly if no consumer could handle it.
 func (f *fate) checkDeadLetters(c *randomConfig) string {
 	switch {
 	case f.letters > 1 && c.Exact():
 		return "has several dead letters"
 	case f.refused && f.letters == 0:
-		return "was made a dead letter, and is none"
+		return "was refused, but is not a dead letter"
 	case f.letters > 0 && f.fails >= 0 && !f.refused && c.Exact() && c.Timeout == 0:
-		return "is a dead letter though the application fails on it seldom"
+		return "is a dead letter, but the application fails on it only a few times"
 	case f.letters == 0 && f.dead:
-		return "was given up, and is no dead letter"
+		return "failed at its last delivery, but is not a dead letter"
 	}
 	return ""
 }
@@ -73,7 +73,8 @@ func (r *randomRun) send(stream uint64, messages int) {
 				BatcherBuilderType: pulsar.KeyBasedBatchBuilder, CompressionType: pulsar.LZ4})
 		}
 		if r.Chunks {
-			if r.Wide && r.Cumulative { // what is between the chunks of another message would be acknowledged with that
+			// an acknowledgement of a chunked message would cover messages between its chunks
+			if r.Wide && r.Cumulative {
 				kinds = nil
 			}
 			kinds = append(kinds, pulsar.ProducerOptions{DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 600})

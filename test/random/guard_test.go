@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// guard is the test of a run that may hang: it knows which calls are under way, and gives up cleanups that do not
-// return.
+// guard is the testing.TB of a run that may hang: it knows the running calls, and gives up cleanups that do not return.
 type guard struct {
 	testing.TB
 	seed     uint64
-	patience time.Duration // with one call
-	over     atomic.Bool   // what is under way still does not count
+	patience time.Duration // the longest time of a call
+	over     atomic.Bool   // running calls no longer count
 
 	mu       sync.Mutex
 	calls    map[int]call
@@ -25,13 +24,13 @@ type guard struct {
 	cleanups []func()
 }
 
-// call is one of the library's.
+// call is a running call of the library.
 type call struct {
 	what  string
 	began time.Time
 }
 
-// begin notes that a call begins; end, that it is over.
+// begin records that a call begins; end records that it has returned.
 func (g *guard) begin(what string) (end func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,14 +44,14 @@ func (g *guard) begin(what string) (end func()) {
 	}
 }
 
-// Cleanup is testing.TB's. The function is called by clean.
+// Cleanup implements testing.TB. clean calls f.
 func (g *guard) Cleanup(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cleanups = append(g.cleanups, f)
 }
 
-// clean makes the cleanups, the last one first, and reports false if they do not return.
+// clean calls the cleanups, the last one first, and returns false if they do not return.
 func (g *guard) clean(patience time.Duration) bool {
 	done := make(chan struct{})
 	go func() {
@@ -72,13 +71,13 @@ func (g *guard) clean(patience time.Duration) bool {
 	}
 }
 
-// hanging names the calls that take too long.
+// hanging returns the names of calls that take too long.
 func (g *guard) hanging() (hang []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range g.calls {
 		patience := g.patience
-		if c.what == "Stats" { // it waits for nothing but a lock
+		if c.what == "Stats" { // it only waits for a lock
 			patience = 15 * time.Second
 		}
 		if d := time.Since(c.began); d > patience {
@@ -88,7 +87,7 @@ func (g *guard) hanging() (hang []string) {
 	return hang
 }
 
-// watched makes the run in a goroutine of its own, and fails if it hangs.
+// watched performs the run in a goroutine of its own, and fails if the run hangs.
 func (r *randomRun) watched() {
 	done := make(chan struct{})
 	go func() {
@@ -127,7 +126,7 @@ func (r *randomRun) watched() {
 	r.guard.clean(5 * time.Second)
 }
 
-// stacks returns what goroutines of the library do, some of them.
+// stacks returns the stacks of some goroutines of the library.
 func stacks() string {
 	buf := make([]byte, 1<<20)
 	var some []string

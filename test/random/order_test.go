@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// published says where a message is in its partition.
+// published is a message with its id, which gives its place in its partition.
 type published struct {
 	n  int
 	id pulsar.MessageID
@@ -22,7 +22,7 @@ func (p published) compare(other published) int {
 	return cmp.Or(cmp.Compare(a.LedgerID(), b.LedgerID()), cmp.Compare(a.EntryID(), b.EntryID()), cmp.Compare(a.BatchIdx(), b.BatchIdx()))
 }
 
-// arrange notes where each message is in its partition. The caller holds mu.
+// arrange records the place of each message in its partition. The caller holds mu.
 func (r *randomRun) arrange() {
 	for partition, all := range r.published {
 		slices.SortFunc(all, published.compare)
@@ -35,7 +35,7 @@ func (r *randomRun) arrange() {
 	}
 }
 
-// arranged waits until it is known where a message is, which it returns.
+// arranged waits until the place of message n is known, and returns n.
 func (r *randomRun) arranged(n int) int {
 	for {
 		r.mu.Lock()
@@ -48,8 +48,8 @@ func (r *randomRun) arranged(n int) int {
 	}
 }
 
-// checkOrder asserts that a message that is handed out for the first time comes before none of its partition that was
-// handed out already. The caller holds mu.
+// checkOrder asserts that the first delivery of a message is after the first deliveries of earlier messages of its
+// partition. The caller holds mu.
 func (r *randomRun) checkOrder(n int, f *fate) {
 	if f.handled > 0 {
 		return
@@ -62,7 +62,7 @@ func (r *randomRun) checkOrder(n int, f *fate) {
 	r.reached[f.partition] = max(reached, f.place)
 }
 
-// settleTo acknowledges cumulatively, one message of so many.
+// settleTo acknowledges every n-th message cumulatively.
 func (a *randomApp) settleTo(d *delivery) {
 	if a.owesBefore(d) {
 		a.ack(d, func() error { return a.c.Ack(a.wrap(d.msg)) })
@@ -75,7 +75,7 @@ func (a *randomApp) settleTo(d *delivery) {
 	}
 }
 
-// owesBefore reports whether a careful application is to get something again that is before a message.
+// owesBefore reports whether a careful application will get a message again that precedes d.
 func (a *randomApp) owesBefore(d *delivery) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,7 +87,7 @@ func (a *randomApp) owesBefore(d *delivery) bool {
 	return false
 }
 
-// flushOpen acknowledges what no cumulative acknowledgement was made for yet.
+// flushOpen acknowledges the messages in open.
 func (a *randomApp) flushOpen() {
 	for _, open := range a.open {
 		for len(open) > 0 {
@@ -103,7 +103,7 @@ func (a *randomApp) flushOpen() {
 	clear(a.open)
 }
 
-// ackTo acknowledges all messages of a partition up to one. What it covers and nobody was given is lost.
+// ackTo acknowledges all messages of a partition up to d. Covered messages that were never delivered are lost.
 func (a *randomApp) ackTo(d *delivery) {
 	err := a.calls("AckCumulative", func() error {
 		switch way := a.pairs.IntN(4); {
@@ -129,25 +129,25 @@ func (a *randomApp) ackTo(d *delivery) {
 		f := a.fates[p.n]
 		if f.handled == 0 && !f.lost && f.letters == 0 {
 			f.lost = true
-			a.wrongLocked("message %d is LOST: the cumulative acknowledgement of message %d covers it, and it was never handed out: %v", p.n, d.n, f)
+			a.wrongLocked("message %d is LOST: the cumulative acknowledgement of message %d covers it, but it was never handed out: %v", p.n, d.n, f)
 		}
 		a.settleLocked(f)
-		f.dead = false // if its ack timeout is not over, there is nothing left to give up
+		f.dead = false // its ack timeout is not over, so it is not given up
 	}
 	a.open[d.f.partition] = slices.DeleteFunc(a.open[d.f.partition], func(o *delivery) bool { return o.f.place <= d.f.place })
 }
 
-// weigh asserts that a consumer keeps as much in memory as it may.
+// weigh asserts that a consumer keeps no more in memory than its limit.
 func (r *randomRun) weigh(ctx context.Context, c *redelivery.Consumer, k int) {
 	limit := int64(redelivery.DefaultMemoryLimit)
 	if r.MemoryLimit >= 0 {
 		limit = r.MemoryLimit
 	}
 	if r.Retry || r.MaxDeliveries > 0 {
-		limit = max(limit, 1<<20) // for those that are to be published
+		limit = max(limit, 1<<20) // for messages that will be published
 	}
 	if r.Chan {
-		limit += 16 << 10 // for the one that the channel is offered, with its batch
+		limit += 16 << 10 // for the message that the channel is offered, with its batch
 	}
 	for told := false; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		end := r.guard.begin("Stats")

@@ -6,20 +6,20 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// randomPairs is what a wide run has besides, so that every pair of features is drawn. A narrow run has its zero value.
+// randomPairs has the extra settings of wide runs, so that every pair of features is drawn. It is zero in narrow runs.
 type randomPairs struct {
 	Wide      bool
-	Mix       bool // Receive and Chan by turns
+	Mix       bool // both Receive and Chan
 	Buffer    int  // of the application's MessageChannel
-	Every     int  // one message of so many is acknowledged, cumulatively; 0 if the way is drawn for each
-	Careful   bool // nothing is acknowledged cumulatively that is to come again
+	Every     int  // every n-th message is acknowledged, cumulatively; 0: a random way for each
+	Careful   bool // no cumulative acknowledgement covers a message that will come again
 	Faultless bool // the application fails on nothing
 	Wrap      wrapping
 	Scene     scene
 	Pauses    bool // the application pauses its consumers now and then
 }
 
-// widen draws the pairs, from random numbers of their own: what a narrow seed means does not change with them.
+// widen draws the pairs from separate random numbers, so that they do not change the runs of narrow seeds.
 func (c *randomConfig) widen() {
 	rng := rand.New(rand.NewPCG(c.base(), 77))
 	often := func(percent int) bool { return rng.IntN(100) < percent }
@@ -50,10 +50,10 @@ func (c *randomConfig) widen() {
 	c.Pauses = often(25) && c.Scene != sceneJoins
 }
 
-// MayTimeOutUnseen reports whether a message may be in the application's channel twice, as its ack timeout runs there.
+// MayTimeOutUnseen reports whether a message may be in the application's channel twice: its ack timeout runs there.
 func (c *randomConfig) MayTimeOutUnseen() bool { return c.Buffer > 0 && c.Timeout > 0 }
 
-// Ordered reports whether the application gets the messages of a partition in their order.
+// Ordered reports whether the application gets the messages of a partition in order.
 func (c *randomConfig) Ordered() bool {
 	return (c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover) && !c.Multiple() && c.Workers == 1
 }

@@ -19,13 +19,13 @@ import (
 )
 
 var (
-	randomRuns = flag.Int("random.runs", 0, "how many random runs TestRandomApplications makes in place of its own")
+	randomRuns = flag.Int("random.runs", 0, "random runs that TestRandomApplications makes in place of its fixed ones")
 	randomSeed = flag.Uint64("random.seed", 0, "the only seed of TestRandomApplications, or the first with -random.runs")
 )
 
-// Applications of random kinds work on a broker with random options: no message is lost, none comes early to the
-// consumer that failed on it, none comes after Ack where one consumer has the subscription, and one worker gets the
-// messages of a partition in their order.
+// TestRandomApplications runs random applications with random options on a broker. No message is lost, and none comes
+// early to the consumer that failed on it. With one consumer, none comes after Ack. A single worker gets the messages
+// of a partition in order.
 func TestRandomApplications(t *testing.T) {
 	t.Parallel()
 	for _, seed := range randomSeeds() {
@@ -37,7 +37,7 @@ func TestRandomApplications(t *testing.T) {
 	}
 }
 
-// randomSeeds are those of the runs to be made.
+// randomSeeds returns the seeds of the runs.
 func randomSeeds() (seeds []uint64) {
 	n := *randomRuns
 	switch {
@@ -60,11 +60,10 @@ func randomSeeds() (seeds []uint64) {
 	return seeds
 }
 
-// randomFixed are wide runs that are made each time, none of which takes long: each but the first few has shown a
-// defect.
+// randomFixed are seeds of short wide runs that are made each time. All but the first few have shown a defect.
 var randomFixed = []uint64{11, 15, 18, 23, 29, 32, 36, 39, 46, 52, 57, 71, 91, 98, 110, 122, 216}
 
-// randomRun is a random application at work.
+// randomRun is one run of a random application.
 type randomRun struct {
 	*randomConfig
 	t      *testing.T
@@ -75,36 +74,36 @@ type randomRun struct {
 	mu        sync.Mutex
 	fates     []*fate
 	published map[string][]published // by partition, in order
-	reached   map[string]int         // the last place of each partition that was handed out
-	takes     int                    // of messages, again too
+	reached   map[string]int         // the highest place delivered of each partition
+	takes     int                    // deliveries, also repeated ones
 	lulls     []lull                 // by consumer
 	paused    []time.Time            // by consumer: since when; zero if it is not
 	consumers []*redelivery.Consumer
-	complete  bool // everything was settled
-	again     int  // how many messages in a row were handed out again
-	fresh     int  // how many were not handed out yet
+	complete  bool // all messages were settled
+	again     int  // redeliveries in a row
+	fresh     int  // messages not delivered yet
 	began     time.Time
 	joined    time.Time
-	arrived   bool   // a message, at the consumer that joined
+	arrived   bool   // the consumer that joined got a message
 	away      string // the partition that has no broker
 	wrong     []string
 	trace     []string
 }
 
-// lull tells when an application was given nothing although it waited.
+// lull records when an application waited for messages and got none.
 type lull struct {
-	calls int       // of Receive, one after the other
-	last  time.Time // when there were enough of them
+	calls int       // calls of Receive in a row that returned no message
+	last  time.Time // when there were last enough of these
 }
 
 func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	g := &guard{TB: t, seed: c.Seed, calls: map[int]call{}, patience: 40 * time.Second}
-	if c.Response { // upstream waits for answers that were lost
+	if c.Response { // upstream waits for lost answers
 		g.patience = 2 * time.Minute
 	}
 	r := &randomRun{randomConfig: c, t: t, guard: g, published: map[string][]published{}, reached: map[string]int{},
 		lulls: make([]lull, c.Consumers), paused: make([]time.Time, c.Consumers)}
-	indexAcks := pulsartest.WithBatchIndexAcknowledgment() // as the real one has, or a batch may fork
+	indexAcks := pulsartest.WithBatchIndexAcknowledgment() // as the real broker has; without it a batch may fork
 	if c.Scene == sceneAway {
 		r.b = testkit.NewBrokerInProcess(g, pulsar.ClientOptions{}, indexAcks)
 	} else {
@@ -112,10 +111,12 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	}
 	switch {
 	case c.Scene == sceneVanishes:
-		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 2 * time.Second}) // for which upstream looks for the topic, Close or not
+		// so long upstream looks for the topic, even after Close
+		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
 		g.Cleanup(func() { time.Sleep(3 * time.Second) })
 	case c.Response:
-		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second}) // for which upstream waits for an answer that an unload lost, and does not connect again
+		// so long upstream waits for an answer that an unload lost, before it reconnects
+		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
 	}
 	for range c.Topics {
 		if c.Scene == sceneVanishes && len(r.topics) == 1 {
@@ -196,7 +197,7 @@ func (r *randomRun) run() {
 	}
 }
 
-// closes closes a consumer, which must not hang.
+// closes closes a consumer. Close must not hang.
 func (r *randomRun) closes(c *redelivery.Consumer) {
 	defer r.guard.begin("Close")()
 	c.Close()
@@ -207,7 +208,7 @@ func (r *randomRun) within(d time.Duration, reached func() bool) bool {
 		if reached() {
 			return true
 		}
-		if r.isWrong() { // which is enough to know
+		if r.isWrong() { // the run has failed already
 			d = min(d, 3*time.Second)
 		}
 	}
@@ -225,7 +226,7 @@ func (r *randomRun) isComplete() bool {
 	return true
 }
 
-// all are the topics of the subscription.
+// all returns the topics of the subscription.
 func (r *randomRun) all() (all []string) {
 	if r.Retry {
 		all = append(all, testkit.RetryTopic(r.topics[0]))
@@ -257,7 +258,7 @@ func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 	if r.Scene == sceneAway || r.Scene == sceneVanishes {
 		opts.BackOffPolicyFunc = newSoon
 	}
-	if r.Wide { // where much is refused
+	if r.Wide { // it logs many refusals
 		options = append(options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 	}
 	if r.Observed {

@@ -11,13 +11,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// report tells what went wrong.
+// report fails the test with the violations of the run.
 func (r *randomRun) report() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	early := len(r.wrong) > 0 && !r.complete
 	for n, f := range r.fates {
-		if early { // the run was not given its time
+		if early { // the run ended early
 			break
 		}
 		if !f.isOver() {
@@ -51,7 +51,7 @@ func (r *randomRun) wrongLocked(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
-// note writes down what a consumer did.
+// note adds an event of a consumer to the trace.
 func (r *randomRun) note(k int, what string, msg pulsar.Message, id pulsar.MessageID) {
 	n := ""
 	if msg != nil {
@@ -62,7 +62,7 @@ func (r *randomRun) note(k int, what string, msg pulsar.Message, id pulsar.Messa
 	r.trace = append(r.trace, fmt.Sprintf("%v %d %s: %s %v", time.Now().Format("05.000"), k, what, n, id))
 }
 
-// countDeadLetters counts the letters of each message.
+// countDeadLetters counts the dead letters of each message.
 func (r *randomRun) countDeadLetters(ctx context.Context, c pulsar.Consumer) {
 	for {
 		msg, err := c.Receive(ctx)

@@ -14,14 +14,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// scene is what happens in a wide run that takes a setting of its own.
+// scene is an event of a wide run that needs settings of its own.
 type scene int
 
 const (
 	sceneOrdinary scene = iota
-	sceneAway           // one partition has no broker, until all others are done
-	sceneBusy           // messages fail as long as there are new ones
-	sceneJoins          // another consumer joins, and is sent messages
+	sceneAway           // one partition has no broker until all others are finished
+	sceneBusy           // messages fail as long as new ones wait
+	sceneJoins          // another consumer joins, and must get messages
 	sceneVanishes       // a partitioned topic of a pattern is deleted
 )
 
@@ -47,7 +47,8 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 		if c.Topics == 1 && c.Partitions < 2 {
 			c.Partitions = 3
 		}
-		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 100 * time.Millisecond} // one by one, acknowledgements wait for the broker
+		// ungrouped acknowledgements would wait for the broker
+		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 100 * time.Millisecond}
 	case sceneBusy:
 		c.Messages = 100
 		c.Delay = time.Duration([]int{0, 1, 10}[rng.IntN(3)]) * time.Millisecond
@@ -60,13 +61,14 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 		c.Delay = time.Duration(300+rng.IntN(600)) * time.Millisecond
 		c.Retry, c.RetryFrom, c.MaxDeliveries, c.Timeout, c.TimeoutDelay = false, 0, 0, 0, 0
 		c.Slow = false
-		if c.Kind == pulsar.KeyShared && c.Group.MaxTime == 0 { // the broker waits for all acknowledgements of a key that moves, plain or not
+		// before a key moves, the broker waits for all its acknowledgements, also of plain consumers
+		if c.Kind == pulsar.KeyShared && c.Group.MaxTime == 0 {
 			c.Group.MaxTime = 100 * time.Millisecond
 		}
 		if c.Kind != pulsar.Failover {
 			c.Cumulative, c.Every = false, 0
 		}
-		if c.Kind == pulsar.KeyShared && c.From == redelivery.FromMemory { // which keeps its keys, and says so
+		if c.Kind == pulsar.KeyShared && c.From == redelivery.FromMemory { // FromMemory keeps its keys, as documented
 			c.From = redelivery.FromAuto
 		}
 	case sceneVanishes:
@@ -76,7 +78,7 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 	}
 }
 
-// stubborn reports whether the application fails on messages however often they came. The caller holds mu.
+// stubborn reports whether the application fails on messages, however often they came. The caller holds mu.
 func (r *randomRun) stubborn() bool {
 	switch {
 	case len(r.wrong) > 0:
@@ -89,11 +91,11 @@ func (r *randomRun) stubborn() bool {
 	return false
 }
 
-// joinKeys is how many keys there are when a consumer joins. The application fails on one message of each until that
-// has got something.
+// joinKeys is the number of keys when a consumer joins. The application fails on one message of each key until that
+// consumer has got a message.
 const joinKeys = 20
 
-// joins has another consumer join, and sends messages until it gets one.
+// joins makes another consumer join, and sends messages until that consumer gets one.
 func (r *randomRun) joins(rng *rand.Rand, starts func(*redelivery.Consumer)) {
 	time.Sleep(time.Duration(500+rng.IntN(1000)) * time.Millisecond)
 	c := r.subscribe(r.Consumers - 1)
@@ -102,7 +104,7 @@ func (r *randomRun) joins(rng *rand.Rand, starts func(*redelivery.Consumer)) {
 	r.joined = time.Now()
 	r.mu.Unlock()
 	starts(c)
-	mayGet := r.Kind != pulsar.Failover // which one is active does not depend on that
+	mayGet := r.Kind != pulsar.Failover // on Failover the new consumer may be inactive
 	arrived := func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -117,16 +119,16 @@ func (r *randomRun) joins(rng *rand.Rand, starts func(*redelivery.Consumer)) {
 	}
 }
 
-// most is how many messages may be handed out again, one after another, while new ones wait.
+// most is how many redeliveries may follow one another while new messages wait.
 const most = 50
 
-// checkTurn asserts that new messages have their turn. The caller holds mu.
+// checkTurn asserts that redeliveries do not starve new messages. The caller holds mu.
 func (a *randomApp) checkTurn(f *fate) {
 	if f.handled == 0 {
 		a.fresh--
 		a.again = 0
 	} else if a.again++; a.Scene == sceneBusy && a.again > most && a.fresh > 0 && time.Since(a.began) > 2*time.Second {
-		a.wrongLocked("%d messages in a row were handed out again, and %d new ones wait", a.again, a.fresh)
+		a.wrongLocked("%d messages in a row were handed out again while %d new ones wait", a.again, a.fresh)
 		a.again = 0
 	}
 	if a.Scene == sceneJoins && a.k == a.Consumers-1 {
@@ -134,7 +136,7 @@ func (a *randomApp) checkTurn(f *fate) {
 	}
 }
 
-// goAway keeps one partition from its broker until everything else is done.
+// goAway disconnects one partition until all others are finished.
 func (r *randomRun) goAway(rng *rand.Rand) {
 	all := slices.Sorted(maps.Keys(r.published))
 	topic := all[rng.IntN(len(all))]
@@ -153,20 +155,20 @@ func (r *randomRun) goAway(rng *rand.Rand) {
 	r.away = ""
 	for _, f := range r.fates {
 		if f.due.Before(time.Now()) && !f.due.IsZero() {
-			f.due = time.Now() // nobody could have it before
+			f.due = time.Now() // it could not come before
 		}
 	}
 }
 
-// vanishing is the topic that is deleted, of two partitions.
+// vanishing is the topic that is deleted. It has two partitions.
 func (r *randomRun) vanishing() string { return r.topics[0] + "-vanishes" }
 
-// pattern is that of the topics if one of them is to be deleted.
+// pattern makes a consumer subscribe by a pattern that also matches the topic that is deleted.
 func (r *randomRun) pattern(o *pulsar.ConsumerOptions) {
 	o.TopicsPattern, o.AutoDiscoveryPeriod = r.topics[0]+"(-other|-vanishes)?$", time.Second
 }
 
-// create makes a topic with so many partitions; 0 for none.
+// create creates a topic with the given number of partitions; 0 for an unpartitioned one.
 func create(b *testkit.Broker, name string, partitions int) string {
 	if partitions > 0 {
 		b.Admin("PUT", name, "/partitions", partitions, nil)
@@ -176,13 +178,13 @@ func create(b *testkit.Broker, name string, partitions int) string {
 	return name
 }
 
-// vanishes deletes a topic, which nothing was sent to.
+// vanishes deletes an empty topic.
 func (r *randomRun) vanishes(rng *rand.Rand) {
 	time.Sleep(time.Duration(rng.IntN(700)) * time.Millisecond)
 	r.b.Admin("DELETE", r.vanishing(), "/partitions?force=true", nil, nil)
 }
 
-// soon is a backoff that does not grow.
+// soon is a constant backoff of reconnections.
 type soon struct{}
 
 func (soon) Next() time.Duration       { return 200 * time.Millisecond }

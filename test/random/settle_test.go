@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// settle acknowledges a message in one of the ways there are.
+// settle acknowledges a message in a random way.
 func (a *randomApp) settle(d *delivery) {
 	switch way := a.rng.IntN(6); {
 	case a.Wide && a.MaxDeliveries > 0 && a.pairs.IntN(10) == 0:
@@ -42,10 +42,11 @@ func (a *randomApp) settled(d *delivery, err error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.settleLocked(d.f)
-		d.f.twice = d.f.twice || a.Retry && d.f.handled != d.hand // whoever had it after that may have moved it to the retry topic
+		// a later delivery may have moved it to the retry topic
+		d.f.twice = d.f.twice || a.Retry && d.f.handled != d.hand
 		return
 	}
-	if !errors.Is(err, redelivery.ErrClosed) { // it is to come again
+	if !errors.Is(err, redelivery.ErrClosed) { // it must come again
 		if a.Wide && !a.Response && a.Unloads == 0 {
 			a.breaks("settling message %d: %v", d.n, err)
 		}
@@ -56,14 +57,14 @@ func (a *randomApp) settled(d *delivery, err error) {
 	}
 }
 
-// settleLocked notes that a message is settled. The caller holds mu.
+// settleLocked records that a message is settled. The caller holds mu.
 func (a *randomApp) settleLocked(f *fate) {
 	if f.settled.IsZero() {
 		f.settled, f.takes = time.Now(), a.takes
 	}
 }
 
-// mayBeBuffered reports whether a message that is settled may still have been in the application's channel.
+// mayBeBuffered reports whether a settled message may still have been in the application's channel.
 func (r *randomRun) mayBeBuffered(f *fate) bool {
 	return r.Buffer > 0 && r.takes-f.takes <= r.Buffer+r.Workers+1
 }
@@ -73,13 +74,13 @@ func (a *randomApp) ack(d *delivery, call func() error) { a.settled(d, a.calls("
 // refuse makes a message a dead letter.
 func (a *randomApp) refuse(d *delivery) {
 	msg := a.wrap(d.msg)
-	if a.Wrap == hollow && a.MemoryLimit >= 0 { // there may be nothing to publish
+	if a.Wrap == hollow && a.MemoryLimit >= 0 { // the Consumer may not have the message to publish
 		msg = d.msg
 	}
 	err := a.calls("DeadLetter", func() error {
 		return a.c.DeadLetter(context.Background(), msg, errors.New("refused"))
 	})
-	if errors.Is(err, redelivery.ErrNotInFlight) { // it timed out, or was settled before
+	if errors.Is(err, redelivery.ErrNotInFlight) { // it has timed out, or is settled
 		a.ack(d, func() error { return a.c.Ack(d.msg) })
 		return
 	}
@@ -91,7 +92,7 @@ func (a *randomApp) refuse(d *delivery) {
 	a.settled(d, err)
 }
 
-// flush acknowledges what is to be acknowledged together.
+// flush acknowledges the messages in list together.
 func (a *randomApp) flush() {
 	list := a.list
 	a.list = nil

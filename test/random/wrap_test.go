@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// wrapping is what an application makes of a message before it gives it back.
+// wrapping is how an application wraps a message before it passes the message to the Consumer.
 type wrapping int
 
 const (
@@ -21,8 +21,8 @@ const (
 	renaming           // and another topic
 	byValue            // it is a pulsar.ConsumerMessage
 	panicking          // its payload panics
-	hollow             // it has nothing but the id
-	empty              // it has nothing at all, and is refused
+	hollow             // it has only the id
+	empty              // it has nothing, and is refused
 	wrappings
 )
 
@@ -52,7 +52,7 @@ func (renamedMessage) Topic() string              { return "persistent://public/
 func (panickingMessage) Payload() []byte          { panic("a payload of the application's") }
 func (m hollowMessage) ID() pulsar.MessageID      { return m.id }
 
-// wrap returns what the application gives to the Consumer for a message.
+// wrap returns the message that the application passes to the Consumer.
 func (a *randomApp) wrap(msg pulsar.Message) pulsar.Message {
 	switch a.Wrap {
 	case decoding:
@@ -70,7 +70,7 @@ func (a *randomApp) wrap(msg pulsar.Message) pulsar.Message {
 	}
 }
 
-// calls makes a call of the library, which must neither hang nor panic.
+// calls calls the library. The call must neither hang nor panic.
 func (a *randomApp) calls(what string, call func() error) (err error) {
 	defer a.guard.begin(what)()
 	defer func() {
@@ -82,7 +82,7 @@ func (a *randomApp) calls(what string, call func() error) (err error) {
 	return call()
 }
 
-// refused gives the Consumer a wrapper of nothing.
+// refused passes an empty wrapper to the Consumer, which must refuse it.
 func (a *randomApp) refused() {
 	if a.Wrap != empty || a.pairs.IntN(10) > 0 {
 		return
@@ -102,7 +102,7 @@ func (a *randomApp) refused() {
 	_ = a.calls("RedeliveryCount of an empty message", func() error { a.c.RedeliveryCount(nothing); return nil })
 }
 
-// number returns which message this is. It must be as it was published.
+// number returns the number of a message, and checks that the message is as it was published.
 func (r *randomRun) number(msg pulsar.Message, how string) int {
 	payload := string(msg.Payload())
 	text := payload
@@ -124,7 +124,7 @@ func (r *randomRun) number(msg pulsar.Message, how string) int {
 	return n
 }
 
-// checkTopic asserts that a message that was handed out names the topic that it was published to.
+// checkTopic asserts that a delivered message names the topic that it was published to.
 func (r *randomRun) checkTopic(n int, msg pulsar.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
