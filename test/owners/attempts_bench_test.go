@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// What the log of attempts costs, on a real broker with PULSAR_URL: of messages that do not fail, and of messages that
-// all fail once.
+// BenchmarkAttemptLog measures the cost of the log of attempts for messages that do not fail, and for messages that all
+// fail once. With PULSAR_URL it uses a real broker.
 func BenchmarkAttemptLog(b *testing.B) {
 	for _, fails := range []bool{false, true} {
 		for _, log := range []bool{false, true, false, true} {

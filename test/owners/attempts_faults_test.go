@@ -20,7 +20,7 @@ import (
 
 func attemptLog(topic string) string { return topic + "-" + testkit.Subscription + "-ATTEMPTS" }
 
-// logged returns options of a consumer with a log, and how often it was told that the log fails.
+// logged returns options of a consumer with a log, and a counter of the log's failures that its observer reports.
 func logged(log redelivery.AttemptLog) ([]redelivery.Option, *atomic.Int64) {
 	var failures atomic.Int64
 	return []redelivery.Option{redelivery.WithAttemptLog(log),
@@ -33,7 +33,7 @@ func logged(log redelivery.AttemptLog) ([]redelivery.Option, *atomic.Int64) {
 		}})}, &failures
 }
 
-// failAll nacks n messages until they are dead letters, and does something when each of them failed twice.
+// failAll nacks n messages until they are dead letters, and calls between when each has failed twice.
 func failAll(t *testing.T, b *testkit.Broker, topic string, c *redelivery.Consumer, dead pulsar.Consumer, n int, between func()) {
 	t.Helper()
 	counts := map[string]uint32{}
@@ -52,7 +52,7 @@ func failAll(t *testing.T, b *testkit.Broker, topic string, c *redelivery.Consum
 	}
 }
 
-// A log whose topic is unloaded, or deleted, is back a moment later with all that was known.
+// A log whose topic is unloaded or deleted is soon complete again.
 func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 	if race.Enabled {
 		t.Skip("pulsar-client-go's producer replaces its encryptor when it reconnects, while its other goroutine sends")
@@ -83,7 +83,7 @@ func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 			}
 			fail(2)
 			opts := b.Options(topic, pulsar.Shared)
-			require.Eventually(t, func() bool { // by a consumer that comes later
+			require.Eventually(t, func() bool { // a new consumer reads it
 				options, _ := logged(redelivery.AttemptLog{})
 				other, err := redelivery.Subscribe(b.Client, opts,
 					append(options, redelivery.WithLogger(logtest.Logger(t)))...)
@@ -98,8 +98,8 @@ func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 	}
 }
 
-// With a log that cannot be written to, Subscribe fails, or goes on without it if it is optional: nothing is lost or
-// stuck, and it is said.
+// If the log cannot be written, Subscribe fails. If the log is optional, Subscribe goes on without it: no message is
+// lost or stuck, and the failure is reported.
 func TestRefusedAttemptLogFailsSubscribeUnlessOptional(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
@@ -124,10 +124,10 @@ func TestRefusedAttemptLogFailsSubscribeUnlessOptional(t *testing.T) {
 	b.InProcess.SetHook(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
-	require.NoError(t, c.AttemptLog().Ready(ctx), "it is back")
+	require.NoError(t, c.AttemptLog().Ready(ctx), "the log is back")
 }
 
-// A log that is slow, or that loses what it is sent for a while, delays nothing.
+// A log that is slow, or loses messages for a while, delays no call.
 func TestSlowAttemptLogDelaysNothing(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]pulsartest.Verdict{"slow": pulsartest.Pass.After(250 * time.Millisecond),
@@ -156,8 +156,8 @@ func TestSlowAttemptLogDelaysNothing(t *testing.T) {
 	}
 }
 
-// newOther is a client of its own: the test's commands do not wait behind its slow ones. Its dead letters do, so it is
-// patient.
+// newOther returns a separate client, so that the test's commands do not wait behind its slow ones. Its dead letters
+// wait behind these, so its OperationTimeout is long.
 func newOther(t *testing.T, b *testkit.Broker) pulsar.Client {
 	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t),
 		OperationTimeout: 12 * time.Second})

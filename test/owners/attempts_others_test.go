@@ -15,13 +15,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// withLog returns the options of a consumer with a log whose messages come again after two seconds.
+// withLog returns the options of a consumer with a log and a nack delay of two seconds.
 func withLog() []redelivery.Option {
 	return []redelivery.Option{redelivery.WithAttemptLog(redelivery.AttemptLog{}),
 		redelivery.WithNackRedeliveryDelay(2 * time.Second)}
 }
 
-// nackAll nacks n messages, and returns by payload when they are due, once the log knows.
+// nackAll nacks n messages, waits until the log has them, and returns their due times by payload.
 func nackAll(t *testing.T, c *redelivery.Consumer, n int) map[string]time.Time {
 	t.Helper()
 	due := map[string]time.Time{}
@@ -35,7 +35,7 @@ func nackAll(t *testing.T, c *redelivery.Consumer, n int) map[string]time.Time {
 	return due
 }
 
-// ackDue receives and acknowledges the messages that were nacked once, none of them early.
+// ackDue receives and acknowledges messages that were nacked once, and asserts that none is early.
 func ackDue(t *testing.T, c *redelivery.Consumer, due map[string]time.Time) {
 	t.Helper()
 	for range due {
@@ -46,8 +46,8 @@ func ackDue(t *testing.T, c *redelivery.Consumer, due map[string]time.Time) {
 	}
 }
 
-// A batch of which some messages are settled and some failed goes on with the next consumer, whether or not the broker
-// knows what of it is acknowledged. Where it does not, what was settled comes again, and counts as new.
+// If some messages of a batch are settled and some failed, the counts of the failed ones go on with the next consumer.
+// If the broker does not know which messages are acknowledged, the settled ones come again as new messages.
 func TestAttemptsOfHalfSettledBatchGoOn(t *testing.T) {
 	t.Parallel()
 	for _, indexed := range []bool{false, true} {
@@ -92,7 +92,7 @@ func TestAttemptsOfHalfSettledBatchGoOn(t *testing.T) {
 	}
 }
 
-// A key that moves takes counts and due times along.
+// Counts and due times move with a key.
 func TestAttemptsMoveWithTheirKey(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -101,14 +101,14 @@ func TestAttemptsMoveWithTheirKey(t *testing.T) {
 	b.Send(topic, 8, false)
 	a := b.Subscribe(opts, withLog()...)
 	due := nackAll(t, a, 8)
-	other := b.Subscribe(opts, withLog()...) // some of the keys are its from now on
-	a.Close()                                // and now the others
+	other := b.Subscribe(opts, withLog()...) // it takes over some of the keys
+	a.Close()                                // now other has all keys
 	ackDue(t, other, due)
 	b.Settles(topic, 0)
 }
 
-// Two consumers have a message after an unload, and both fail on it: it has both counts, and waits for the later delay,
-// whichever of them gets it.
+// After an unload two consumers have a message, and both fail on it. Both failures count, and the message waits for the
+// later delay, whichever consumer gets it.
 func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -119,7 +119,7 @@ func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
 	had := testkit.Receive(t, first)
 	second := b.Subscribe(opts, withLog()...)
 	var has pulsar.Message
-	for tries := 0; has == nil; tries++ { // the broker may send it to the first one again
+	for tries := 0; has == nil; tries++ { // the broker may send it to the same consumer again
 		require.Less(t, tries, 50)
 		b.Unload(topic)
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
@@ -154,8 +154,8 @@ func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
 	require.EqualValues(t, 2, again.RedeliveryCount())
 }
 
-// Consumers without a log may come before, after and beside those with one. What they settle keeps its record, which
-// does no harm.
+// Consumers without a log may run before, after and beside consumers with one. The records of messages that they settle
+// remain, without harm.
 func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -172,7 +172,7 @@ func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	before.Close()
 	a := b.Subscribe(opts, withLog()...)
 	due := map[string]time.Time{}
-	for range 6 { // whatever the broker says of their count
+	for range 6 { // the broker's counts do not matter
 		msg := testkit.Receive(t, a)
 		due[string(msg.Payload())] = time.Now().Add(2 * time.Second)
 		a.Nack(msg)
@@ -182,7 +182,7 @@ func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	a.Close()
 	beside := plain()
 	for i := range 6 {
-		msg := testkit.Receive(t, beside) // at once: it does not know
+		msg := testkit.Receive(t, beside) // at once: this consumer does not know the delay
 		if i < 3 {
 			require.NoError(t, beside.Ack(msg))
 			delete(due, string(msg.Payload()))
@@ -237,6 +237,6 @@ func TestAttemptsOfShadowTopicAreItsOwn(t *testing.T) {
 	}
 	subscribe()
 	ackDue(t, consumers[0], due[0])
-	require.Len(t, consumers[1].AttemptLog().Records(), 3, "what the source settles is not settled in the shadow")
+	require.Len(t, consumers[1].AttemptLog().Records(), 3, "the shadow keeps its own records")
 	ackDue(t, consumers[1], due[1])
 }

@@ -21,9 +21,9 @@ import (
 const killedThenReset = "REDELIVERY_TEST_KILLED_THEN_RESET"
 
 // Twenty messages succeed at their third delivery, which is their last. Then their consumer's process is killed, and an
-// operator resets the cursor. Each comes again as a new message if the log of attempts was forgotten, before the reset
-// or after it, and without that if the process lived long enough to remove its records. Else each comes with its old
-// count, and its next failure makes a dead letter of it.
+// operator resets the cursor. The messages come again as new ones if the log was forgotten before or after the reset,
+// or if the process lived long enough to remove its records. Otherwise they come with their old counts, and the next
+// failure makes a message a dead letter.
 func TestCursorResetAfterKillKeepsUnforgottenCounts(t *testing.T) {
 	if how := os.Getenv(killedThenReset); how != "" {
 		succeedAtTheThird(t, strings.Fields(how))
@@ -32,7 +32,7 @@ func TestCursorResetAfterKillKeepsUnforgottenCounts(t *testing.T) {
 	t.Parallel()
 	const n = 20
 	for name, c := range map[string]struct {
-		lives                       time.Duration // after the last acknowledgement
+		lives                       time.Duration // how long the process lives after the last acknowledgement
 		forgetsBefore, forgetsAfter bool
 		count                       uint32
 		letters                     int
@@ -46,7 +46,7 @@ func TestCursorResetAfterKillKeepsUnforgottenCounts(t *testing.T) {
 			t.Parallel()
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
-			b.Subscribe(b.Options(topic, pulsar.Exclusive)).Close() // the subscription is there
+			b.Subscribe(b.Options(topic, pulsar.Exclusive)).Close() // creates the subscription
 			dead := b.SubscribeDeadLetters(topic)
 			before := time.Now().Add(-time.Minute)
 			b.Send(topic, n, false)
@@ -117,7 +117,7 @@ func subscribeThreeTimes(t *testing.T, client pulsar.Client, topic string) *rede
 	return c
 }
 
-// succeedAtTheThird says when all messages are acknowledged, and waits to be killed.
+// succeedAtTheThird handles the messages, prints a line when all are acknowledged, and waits to be killed.
 func succeedAtTheThird(t *testing.T, how []string) {
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: how[0], Logger: logtest.Client(t)})
 	require.NoError(t, err)

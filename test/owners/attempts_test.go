@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A message that failed is neither early nor counted again for the next consumer of the subscription, on every
-// subscription type, in a batch too, and its last delivery makes it a dead letter.
+// At the next consumer of the subscription, a failed message is not early, its count goes on, and its last delivery
+// makes it a dead letter. This holds on every subscription type, also in batches.
 func TestAttemptsOutliveTheConsumer(t *testing.T) {
 	t.Parallel()
 	for kind := range testkit.SubscriptionTypes {
@@ -89,7 +89,7 @@ func TestAttemptsOutliveTheWrappedConsumer(t *testing.T) {
 	}
 }
 
-// The options that a log needs, and those that it does not go together with.
+// Options that a log needs, and options that it excludes.
 func TestAttemptLogRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -123,7 +123,7 @@ func TestAttemptLogRefusesBadOptions(t *testing.T) {
 	require.ErrorContains(t, err, "WithClient")
 }
 
-// What pulsar-client-go logs goes to the application's log too, where an error at each start would be looked into.
+// pulsar-client-go logs to the application's log, where an error at each start would alarm operators.
 func TestStartWithAttemptLogLogsNoError(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -140,7 +140,7 @@ func TestStartWithAttemptLogLogsNoError(t *testing.T) {
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3,
 				InitialSubscriptionName: "inspect"}))
 		require.NoError(t, err)
-		t.Cleanup(c.Close) // upstream logs an error if it is closed before its dispatcher has begun
+		t.Cleanup(c.Close) // closed before its dispatcher has begun, upstream logs an error
 	}
 	require.Empty(t, log.String())
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// pair is what two consumers of one subscription have done with messages that fail twice.
+// pair records how two consumers of one subscription handled messages that fail twice.
 type pair struct {
 	delay time.Duration
 
@@ -23,18 +23,18 @@ type pair struct {
 	handled map[string]int
 	acked   map[string]time.Time
 	due     map[string]planned
-	busy    int       // handlings under way
-	last    time.Time // when the last ended
-	doubles int       // handled although a handling before was acknowledged
-	// likewise, but the broker forgot that: which messages of a batch are acknowledged does not outlive an unload
+	busy    int       // running handlings
+	last    time.Time // when the last handling ended
+	doubles int       // handlings after an acknowledged one
+	// the same after an unload, at which the broker forgets the acknowledged messages of a batch
 	forgot   int
-	unloaded time.Time // the last time
+	unloaded time.Time // when the topic was last unloaded
 	batched  bool
-	early    int // in the consumer that nacked
+	early    int // deliveries that were early at the consumer that nacked
 	earliest time.Duration
 }
 
-// planned says when a message is to come back to the consumer that nacked it.
+// planned is the time at which a message must come back to the consumer that nacked it.
 type planned struct {
 	consumer int
 	at       time.Time
@@ -76,7 +76,7 @@ func (p *pair) handle(consumer int, c pulsar.Consumer, msg pulsar.Message) {
 	p.mu.Unlock()
 }
 
-// rests waits until no message was at work for d, and reports whether n are acknowledged.
+// rests waits until no handler has run for d, and reports whether n messages are acknowledged.
 func (p *pair) rests(ctx context.Context, d time.Duration, n int) (complete bool) {
 	for ctx.Err() == nil {
 		p.mu.Lock()
@@ -91,13 +91,14 @@ func (p *pair) rests(ctx context.Context, d time.Duration, n int) (complete bool
 	return false
 }
 
-// run has two consumers work until n messages are acknowledged and no more come. Their topic is unloaded while messages
-// wait and none is at work, so that no acknowledgement is lost. The second consumer joins halfway, and takes over some.
+// run makes two consumers work until n messages are acknowledged and no more come. The topic is unloaded while messages
+// wait and no handler runs, so that no acknowledgement is lost. The second consumer joins halfway, and takes over some
+// messages.
 func (p *pair) run(b *testkit.Broker, topic string, n, unloads int, subscribe func(name string) pulsar.Consumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Second)
 	defer cancel()
 	p.handled, p.acked, p.due = map[string]int{}, map[string]time.Time{}, map[string]planned{}
-	p.last = time.Now().Add(2 * time.Second) // which it may take until the first message comes
+	p.last = time.Now().Add(2 * time.Second) // time until the first message comes
 	var working sync.WaitGroup
 	join := func(consumer int) {
 		c := subscribe(fmt.Sprint("consumer-", consumer))
@@ -129,8 +130,8 @@ func (p *pair) run(b *testkit.Broker, topic string, n, unloads int, subscribe fu
 	working.Wait()
 }
 
-// Two consumers of a subscription must not both handle a message because this library kept it for the one while the
-// broker gave it to the other.
+// Two consumers of a subscription must not both handle a message because this library kept it at one while the broker
+// sent it to the other.
 func TestTwoConsumersDoubleNoMoreThanPlain(t *testing.T) {
 	testkit.TakesLong(t)
 	var table strings.Builder
@@ -144,9 +145,9 @@ func TestTwoConsumersDoubleNoMoreThanPlain(t *testing.T) {
 		{"Key_Shared", pulsar.KeyShared, false},
 		{"Failover", pulsar.Failover, false},
 	} {
-		t.Run(c.name, func(t *testing.T) { // one after the other: a busy machine blurs what happens when
-			// Until a machine that stands still has noticed a lost connection, a message may be handed out that is
-			// another consumer's already. That is rare, where a defect was not: sixty doubles and more each time.
+		t.Run(c.name, func(t *testing.T) { // not parallel: a busy machine would distort the timing
+			// Before a stalled machine notices a lost connection, it may deliver a message that is another consumer's
+			// already. That is rare; a defect caused sixty doubles and more each time.
 			for attempt := 1; ; attempt++ {
 				plain, wrapped := compare(t, c.kind, c.batched)
 				fmt.Fprintf(&table, "%-16s doubles: plain %d, wrapped %d; forgotten by the broker: plain %d, wrapped %d; early: plain %d by up to %v, wrapped %d by up to %v\n", c.name,
@@ -162,7 +163,7 @@ func TestTwoConsumersDoubleNoMoreThanPlain(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// compare has a plain pair of consumers and a wrapped one handle the same at the same time.
+// compare makes a plain and a wrapped pair of consumers handle equal messages at the same time.
 func compare(t *testing.T, kind pulsar.SubscriptionType, batched bool) (plain, wrapped *pair) {
 	const n, unloads, delay, partitions = 2000, 5, 8 * time.Second, 4
 	var running sync.WaitGroup
@@ -183,7 +184,7 @@ func compare(t *testing.T, kind pulsar.SubscriptionType, batched bool) (plain, w
 				c, err = redelivery.Subscribe(b.Client, opts)
 			}
 			if err != nil {
-				panic(err) // it is not the test's goroutine
+				panic(err) // not on the test's goroutine
 			}
 			t.Cleanup(c.Close)
 			return c

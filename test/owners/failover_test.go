@@ -35,26 +35,26 @@ func publishSlowly(b *testkit.Broker, topic string) {
 	})
 }
 
-// number is the payload of the next message.
+// number returns the payload of a message as a number.
 func number(msg pulsar.Message) (n int) {
 	_, _ = fmt.Sscan(string(msg.Payload()), &n)
 	return n
 }
 
-// receives has entry n received, and delivers it.
+// receives makes the consumer receive entry n, and delivers it.
 func receives(f *testkit.Fake, opts pulsar.ConsumerOptions, n int64) {
 	cm := pulsar.ConsumerMessage{Consumer: f, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, n, 0, 0)}}
 	opts.Interceptors.BeforeConsume(cm)
 	f.Queue <- cm
 }
 
-// A consumer of Failover joins, and is told that it is not the active one before Subscribe has returned. When the
-// active one leaves, the broker sends it what is published meanwhile, and after the failover delay, when it tells, all
-// that is not acknowledged. That comes first.
+// A Failover consumer joins, and the broker reports that it is inactive before Subscribe has returned. When the active
+// consumer leaves, the broker first sends the new messages. After the failover delay it reports the change, and sends
+// all unacknowledged messages. The application must get the oldest of these first.
 func TestFailoverTakeoverBeginsWithTheOldest(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
-	topic := b.NewTopic(1) // of a partition the consumer with the first name is the active one
+	topic := b.NewTopic(1) // the consumer with the first name is active on a partition
 	join := func(name string) (pulsar.Consumer, func() int) {
 		opts := b.Options(topic, pulsar.Failover)
 		opts.Name = name
@@ -73,7 +73,7 @@ func TestFailoverTakeoverBeginsWithTheOldest(t *testing.T) {
 	}
 }
 
-// The same, with a consumer that is told during subscribe.
+// The broker reports that the consumer is inactive while it subscribes.
 func TestInactiveNoticeDuringSubscribeIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -96,8 +96,8 @@ func TestInactiveNoticeDuringSubscribeIsKept(t *testing.T) {
 	})
 }
 
-// What was received before a partition became this consumer's is taken afterwards: the broker sends it again, after
-// older messages.
+// A message was received before its partition became this consumer's, and is taken afterwards: the broker sends it
+// again, after older messages.
 func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -121,7 +121,7 @@ func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
 	})
 }
 
-// Failover, Chan, cumulative acks: another partition becomes inactive while a message is on offer and a nacked one is
+// Failover, Chan, cumulative acks: another partition becomes inactive while Chan offers a message and a nacked one is
 // due.
 func TestInactivePartitionSparesOtherOffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -158,8 +158,8 @@ func TestInactivePartitionSparesOtherOffers(t *testing.T) {
 	})
 }
 
-// What is not acknowledged at the broker when a partition or a key changes its owner is handled twice, so that
-// acknowledgements are sent sooner than pulsar-client-go does where owners change.
+// If a partition or key changes its owner before an acknowledgement reaches the broker, the message is handled twice.
+// So on these subscription types acknowledgements are sent sooner than by pulsar-client-go.
 func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

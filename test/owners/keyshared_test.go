@@ -15,11 +15,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A consumer joins Key_Shared while another fails on a message of each key, again and again. It gets those of the keys
-// that are its own from now on.
+// A consumer joins Key_Shared while another fails again and again on a message of each key. The new consumer gets the
+// messages of the keys that it takes over.
 func TestJoiningConsumerGetsFailingKeys(t *testing.T) {
 	t.Parallel()
-	const keys, atLeast = 50, 10 // half of them move
+	const keys, atLeast = 50, 10 // half of the keys move
 	for _, name := range []string{"wrapped", "plain"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +49,7 @@ func TestJoiningConsumerGetsFailingKeys(t *testing.T) {
 					}
 				}
 			})
-			for range 2 * keys { // so that all of them have failed
+			for range 2 * keys { // so that all messages have failed
 				waittest.Next(t, had)
 			}
 			second, begin, seen := subscribe(opts), time.Now(), map[string]bool{}
@@ -66,7 +66,7 @@ func TestJoiningConsumerGetsFailingKeys(t *testing.T) {
 	}
 }
 
-// Messages wait while another consumer joins, which takes over some of their keys.
+// Messages wait while another consumer joins and takes over some of their keys.
 func TestJoiningConsumerGetsNoKeyEarly(t *testing.T) {
 	t.Parallel()
 	const n, delay = 60, 3 * time.Second
@@ -74,7 +74,7 @@ func TestJoiningConsumerGetsNoKeyEarly(t *testing.T) {
 	topic := b.NewTopic(0)
 	b.Send(topic, n, false)
 	first := b.Subscribe(b.Options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(delay))
-	var due sync.Map // of time.Time by name
+	var due sync.Map // time.Time by payload
 	for range n {
 		msg := testkit.Receive(t, first)
 		due.Store(testkit.Name(msg), time.Now().Add(delay))
@@ -108,7 +108,7 @@ func TestJoiningConsumerGetsNoKeyEarly(t *testing.T) {
 		})
 	}
 	consuming.Wait()
-	t.Logf("%d came to the first, %d to the second, early by up to %v", came[0].Load(), came[1].Load(),
+	t.Logf("%d messages came to the first, %d to the second, early by up to %v", came[0].Load(), came[1].Load(),
 		time.Duration(earliest.Load()))
 	require.Zero(t, early[0].Load(), "early in the consumer that nacked")
 	require.Zero(t, early[1].Load(), "early in the consumer that joined")

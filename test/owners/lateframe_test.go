@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// slowKeys are keys that somebody far away has: the lost key comes when slow is closed.
+// slowKeys is a slow key reader: it returns the lost key when slow is closed.
 type slowKeys struct {
 	testkit.KeyReader
 	once        *sync.Once
@@ -30,8 +30,8 @@ func (k slowKeys) PrivateKey(name string, meta map[string]string) (*crypto.Encry
 	return k.KeyReader.PrivateKey(name, meta)
 }
 
-// Upstream reads on for a while after it has noticed that a connection is lost, here since a key takes long. What it
-// reads is cleared before the next connection, and what comes by that is handed out all the same.
+// After upstream has noticed a lost connection, it reads on for a while: in this test because a key takes long. The
+// next connection clears these messages. Messages that come over the next connection must still be delivered.
 func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
@@ -46,8 +46,8 @@ func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 			opts.Decryption = &pulsar.MessageDecryptionInfo{KeyReader: slow}
 			c := b.Subscribe(opts)
 			b.Send(topic, n, false)
-			require.NoError(t, c.Ack(testkit.Receive(t, c))) // on Failover it is the active one now
-			by := &testkit.Broker{T: t, URL: b.URL}          // whose connection is read meanwhile
+			require.NoError(t, c.Ack(testkit.Receive(t, c))) // so on Failover the consumer is active
+			by := &testkit.Broker{T: t, URL: b.URL}          // a client with a connection of its own
 			by.Connect(pulsar.ClientOptions{})
 			by.Publish(pulsar.ProducerOptions{Topic: topic, Encryption: k.Encryption(testkit.LostKeyName)},
 				&pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n))})
@@ -56,9 +56,9 @@ func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 			b.InProcess.RefuseConnections(true)
 			b.InProcess.DropConnections()
 			acked := 1
-			for noticed := false; !noticed; { // by writing
+			for noticed := false; !noticed; { // upstream notices the loss when it writes
 				ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-				if msg, err := c.Receive(ctx); err == nil { // else the loss is noticed already
+				if msg, err := c.Receive(ctx); err == nil { // otherwise the loss is noticed already
 					require.NoError(t, c.Ack(msg))
 					acked++
 				}
@@ -71,7 +71,7 @@ func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 				require.Less(t, acked, n/2)
 			}
 			close(slow.slow)
-			time.Sleep(50 * time.Millisecond) // it is read, and waits behind others, as the application is at work
+			time.Sleep(50 * time.Millisecond) // it is read, and waits behind others while the application is busy
 			b.InProcess.RefuseConnections(false)
 			require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, testkit.Patience,
 				time.Millisecond)

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// losses are what an observer is told of them.
+// losses records the events of Observer.Lost.
 type losses struct {
 	mu   sync.Mutex
 	told []redelivery.Lost
@@ -36,7 +36,7 @@ func (l *losses) all() []redelivery.Lost {
 	return append([]redelivery.Lost(nil), l.told...)
 }
 
-// isNow waits for what Reclaim says in the end.
+// isNow waits until Reclaim returns the wanted error.
 func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -53,7 +53,7 @@ func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error)
 }
 
 // After a lost connection another consumer may have a message on Shared and Key_Shared. Reclaim gives it back: if it is
-// this consumer's after all, it is delivered again, and that does not count. On Exclusive nobody else can have it.
+// this consumer's after all, it is delivered again without a count. On Exclusive no other consumer can have it.
 func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
@@ -93,7 +93,7 @@ func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 	}
 }
 
-// A message that is not upstream's, and has no topic, is nobody's.
+// Reclaim refuses a message that is not upstream's and has no topic.
 func TestReclaimOfForeignMessageIsRefused(t *testing.T) {
 	c, opts := testkit.SubscribeFakeWith(t, testkit.NewFake(), pulsar.ConsumerOptions{Type: pulsar.Shared})
 	opts.BackOffPolicyFunc() // a connection is lost
@@ -102,7 +102,7 @@ func TestReclaimOfForeignMessageIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, redelivery.ErrNotInFlight)
 }
 
-// identified is a message of which there is no more than an id.
+// identified is a message with nothing but an id.
 type identified struct {
 	pulsar.Message
 	id pulsar.MessageID
@@ -110,8 +110,8 @@ type identified struct {
 
 func (m identified) ID() pulsar.MessageID { return m.id }
 
-// Another consumer becomes the active one of a Failover partition: what the first one has is the other's, and it is
-// told so.
+// Another consumer becomes active on a Failover partition: the first consumer's messages are the other's, and its
+// observer is notified.
 func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := testkit.NewBroker(t), &losses{}
@@ -123,7 +123,7 @@ func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	msg := testkit.Receive(t, c)
 	next := c.NextLoss()
 	go func() { _, _ = c.Receive(t.Context()) }()
-	opts.Name = "a" // the first name has the first partition
+	opts.Name = "a" // the consumer with the first name is active on the first partition
 	other := b.Subscribe(opts)
 	waittest.Next(t, next)
 	isNow(t, c, msg, redelivery.ErrNotInFlight)
@@ -133,8 +133,8 @@ func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 		Why: redelivery.LostPartition}, l.all()[0])
 }
 
-// The connection of an Exclusive consumer breaks, and another one has subscribed before it is back: what the first one
-// has is told to be lost with the Consumer, which gives up, and is the other's.
+// The connection of an Exclusive consumer breaks, and another consumer subscribes before it is back. The first Consumer
+// gives up. Its messages are the other's, and its observer reports them lost with the Consumer.
 func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second}), &losses{}
@@ -147,7 +147,7 @@ func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	go func() { _, _ = c.Receive(t.Context()) }()
 	b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 		if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
-			// the other one was faster
+			// the other consumer was faster
 			return pulsartest.Fail("ConsumerBusy", "Exclusive consumer is already connected")
 		}
 		return pulsartest.Pass
@@ -155,7 +155,7 @@ func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	next := c.NextLoss()
 	b.Unload(topic)
 	waittest.Next(t, next)
-	_, err := c.Reclaim(msg) // nobody else has an Exclusive consumer's messages, as far as it knows
+	_, err := c.Reclaim(msg) // an Exclusive consumer does not know of another one
 	require.True(t, err == nil || errors.Is(err, redelivery.ErrNotInFlight) || errors.Is(err, redelivery.ErrClosed),
 		err)
 	opts.Name, opts.MaxReconnectToBroker = "second", nil
@@ -166,7 +166,7 @@ func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	require.ErrorIs(t, err, redelivery.ErrClosed)
 	require.Error(t, c.Ack(msg))
 	require.Eventually(t, func() bool { return len(l.all()) > 0 && l.all()[len(l.all())-1].Why == redelivery.LostConsumer }, 5*time.Second, time.Millisecond)
-	for _, e := range l.all()[:len(l.all())-1] { // it may give up before that is told
+	for _, e := range l.all()[:len(l.all())-1] { // the Consumer may give up before the observer is called
 		require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Why: redelivery.LostConnection}, e)
 	}
 }

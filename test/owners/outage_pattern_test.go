@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Messages of one topic come back after another one that matches the pattern was deleted, with its three partitions.
+// Messages of one topic come back after another topic of the pattern was deleted, with its three partitions.
 func TestPatternOutlivesDeletedPartitionedTopic(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Exclusive", "Shared"} {
@@ -28,7 +28,7 @@ func TestPatternOutlivesDeletedPartitionedTopic(t *testing.T) {
 			b.Send(stays, 1, false)
 			msg := testkit.Receive(t, c)
 			if b.InProcess != nil {
-				// which would create the partitions again; each begins to reconnect before one gives up
+				// a lookup would create the partitions again; each begins to reconnect before one gives up
 				b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 					if command.Type == "LOOKUP" && strings.HasPrefix(command.Topic, vanishes+"-partition") {
 						return pulsartest.Fail("TopicNotFound", "TopicNotFound").After(300 * time.Millisecond)
@@ -44,7 +44,8 @@ func TestPatternOutlivesDeletedPartitionedTopic(t *testing.T) {
 	}
 }
 
-// A topic whose subscription somebody else has taken is lost to the consumer, the others that match are not.
+// If another consumer has taken the subscription of one topic, a pattern's consumer loses that topic, but not the
+// others.
 func TestPatternOutlivesBusyTopic(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pattern", "plain pattern", "topics"} {

@@ -17,8 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// lookups is a broker whose client asks by way of a proxy which broker has a topic. The proxy loses what it is asked of
-// one topic.
+// lookups is a broker behind a proxy that loses the lookups of one topic.
 type lookups struct {
 	*testkit.Broker
 	direct string                 // the broker's own URL
@@ -50,7 +49,7 @@ func newLookups(t testing.TB) *lookups {
 	return l
 }
 
-// pass passes a client's commands on, each of which begins with two sizes and its type.
+// pass passes a client's commands on. Each command begins with two sizes and its type.
 func (l *lookups) pass(client, broker net.Conn) {
 	const typeAt, typeLookup = 9, 23
 	defer broker.Close()
@@ -73,14 +72,14 @@ func (l *lookups) pass(client, broker net.Conn) {
 	}
 }
 
-// cut ends the connections of a topic, which cannot be looked up any more.
+// cut ends the connections of a topic, and makes its lookups fail.
 func (l *lookups) cut(topic string) {
 	l.lost.Store(&topic)
 	l.Unload(topic)
 	time.Sleep(time.Second) // until clients have noticed
 }
 
-// twoTopics are ways to consume a topic that stays healthy and one that does not. Each returns the two.
+// twoTopics are ways to consume a healthy and a broken topic. Each returns both names.
 var twoTopics = map[string]func(*lookups, *pulsar.ConsumerOptions) (healthy, broken string){
 	"topics": func(l *lookups, o *pulsar.ConsumerOptions) (healthy, broken string) {
 		healthy, broken = l.NewTopic(0), l.NewTopic(0)
@@ -98,7 +97,7 @@ var twoTopics = map[string]func(*lookups, *pulsar.ConsumerOptions) (healthy, bro
 	},
 }
 
-// What is nacked or times out of one topic comes back while another topic, partition or the retry topic cannot
+// Nacked or timed out messages of one topic come back while another topic, partition or the retry topic cannot
 // reconnect.
 func TestTopicThatCannotReconnectSparesOthers(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// What was asked for on Shared may go to another consumer, which nobody tells the first.
+// A message that was requested on Shared may go to another consumer without a notice to the first.
 func TestWaitingStatForgetsMessagesOfOtherConsumers(t *testing.T) {
 	testkit.TakesLong(t) // ten requests in vain; internal/partition has them in virtual time
 	t.Parallel()
@@ -54,9 +54,9 @@ func TestWaitingStatForgetsMessagesOfOtherConsumers(t *testing.T) {
 	consuming.Wait()
 }
 
-// Two consumers have a subscription when the topic is unloaded. Each message that the first one has is either still its
-// own, as Reclaim says, or comes again to one of the two. It is handled once, but for a few that the first one requested
-// just before the broker sent them again: a window in the comment of internal/partition.
+// Two consumers have a subscription when the topic is unloaded. Each message of the first consumer is either still its
+// own, as Reclaim reports, or comes again to one of the two. It is handled once, except a few messages that the first
+// consumer requested right before the broker sent them again: a known window of internal/partition.
 func TestReclaimedMessagesOfTwoConsumersComeToOne(t *testing.T) {
 	t.Parallel()
 	const n = 20

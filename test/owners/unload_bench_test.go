@@ -13,10 +13,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// BenchmarkUnloadBeside has messages of four partitions wait, one due every 5 ms, and unloads one of the partitions. It
-// says how late the messages of the other three are that are due in the two seconds before the unload, and in the two
-// seconds after it. One message in ten fails, or all of them: then Shared and Key_Shared ask the broker for them.
-// Run it with -benchtime 5x.
+// BenchmarkUnloadBeside makes messages of four partitions wait, one due every 5 ms, and unloads one partition. It
+// reports how late the messages of the other three are, separately for those due in the two seconds before the unload
+// and in the two seconds after it. Either one message in ten fails, or all fail: then Shared and Key_Shared request
+// them from the broker. Run it with -benchtime 5x.
 func BenchmarkUnloadBeside(b *testing.B) {
 	for name, kind := range testkit.SubscriptionTypes {
 		for which, each := range map[string]int{"some fail": 10, "all fail": 1} {
@@ -38,7 +38,7 @@ func BenchmarkUnloadBeside(b *testing.B) {
 	}
 }
 
-// unloadBeside has messages fail once of which one in each is counted, and adds how late each came to late.
+// unloadBeside makes one message in each fail once, and adds its lateness to late.
 func unloadBeside(b *testing.B, kind pulsar.SubscriptionType, each int, late map[string][]time.Duration) {
 	const failing, partitions, every = 800, 4, 5 * time.Millisecond
 	broker := testkit.NewBroker(b)
@@ -46,7 +46,7 @@ func unloadBeside(b *testing.B, kind pulsar.SubscriptionType, each int, late map
 	c := broker.Subscribe(broker.Options(topic, kind))
 	n := failing * each
 	broker.Send(topic, n, false)
-	begin := time.Now().Add(2 * time.Second) // when the first is due
+	begin := time.Now().Add(2 * time.Second) // when the first message is due
 	unloaded := begin.Add(failing / 2 * every)
 	away := testkit.PartitionsOf(topic, partitions)[0]
 	time.AfterFunc(time.Until(unloaded), func() { broker.Unload(away) })

@@ -17,7 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// What waits over an unload comes once more, on time, and counts on; what was acknowledged does not come.
+// A message that waits during an unload comes once more, on time and with the next count; acknowledged messages do not
+// come.
 func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 	t.Parallel()
 	const n, rounds, delay = 30, 3, 2 * time.Second
@@ -27,8 +28,8 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s batched=%t", name, kind, batched), func(t *testing.T) {
 					t.Parallel()
 					b := testkit.NewBroker(t)
-					// A copy's acknowledgement that an unload leaves without an answer keeps upstream from reconnecting
-					// for that long.
+					// If an unload swallows the answer to a copy's acknowledgement, upstream does not reconnect for
+					// this long.
 					b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
 					topic := b.NewTopic(0)
 					b.Send(topic, n, batched)
@@ -48,7 +49,7 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 							seen[which], last[which], due[which] = true, msg, now.Add(delay)
 							way.Fail(c, msg)
 						}
-						for which := range seen { // a third is acknowledged after all
+						for which := range seen { // a third is acknowledged now
 							if len(acked) < n/rounds*int(round+1) {
 								acks(b, c, last[which])
 								acked[which] = true
@@ -64,8 +65,7 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 	}
 }
 
-// acks acknowledges a message at a broker that was just unloading its topic: a busy one may leave an acknowledgement
-// without an answer.
+// acks acknowledges a message right after an unload of its topic: a busy broker may not answer.
 func acks(b *testkit.Broker, c *redelivery.Consumer, msg pulsar.Message) {
 	b.T.Helper()
 	err := c.Ack(msg)
@@ -76,7 +76,7 @@ func acks(b *testkit.Broker, c *redelivery.Consumer, msg pulsar.Message) {
 	require.NoError(b.T, err)
 }
 
-// Every message is nacked three times with delays of its own and then acknowledged, while the topic is unloaded.
+// Every message is nacked three times, each with its own delays, and then acknowledged, while the topic is unloaded.
 func TestCountsAreExactOverUnloads(t *testing.T) {
 	t.Parallel()
 	const n, nacks = 200, 3
@@ -120,7 +120,7 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 						due[i] = time.Now().Add(delay)
 						require.NoError(t, c.NackWithDelay(msg, delay))
 					}
-					// An unload may have lost acks: the copies are acknowledged as they come, if somebody receives.
+					// An unload may have lost acks: copies are acknowledged as they come, as long as the test receives.
 					for begin := time.Now(); time.Since(begin) < 15*time.Second; {
 						testkit.ReceiveNothing(t, c, 200*time.Millisecond)
 						if s := b.Stats(topic, 0); time.Since(begin) > time.Second && s.Backlog == 0 && s.Unacked <= 0 {
@@ -136,8 +136,8 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 	}
 }
 
-// Upstream groups acknowledgements for up to 100 ms, and requests go ahead of them: the broker, which rewinds, sends
-// what was acknowledged again.
+// Upstream groups acknowledgements for up to 100 ms, and a request may reach the broker before them. The broker then
+// rewinds and sends the acknowledged messages again. The Consumer must not deliver these.
 func TestRequestAheadOfGroupedAcksRedeliversNothing(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
@@ -170,8 +170,8 @@ func TestRequestAheadOfGroupedAcksRedeliversNothing(t *testing.T) {
 	}
 }
 
-// What was between upstream and the Consumer when a partition was unloaded may be another consumer's by now: no more
-// than with a plain consumer, whose channel has ten. Of a topic without partitions nothing of it is handed out.
+// When a partition is unloaded, messages between upstream and the Consumer may be another consumer's: at most ten, the
+// size of a plain consumer's channel. Without partitions the Consumer delivers none of them.
 func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]int{"partition": 1, "no partitions": 0}, func(t *testing.T, partitions int) {
@@ -192,11 +192,11 @@ func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 		require.NoError(t, err)
 		defer second.Close()
 
-		var subscribes atomic.Bool // it has cleared its queue by then
+		var subscribes atomic.Bool // by then upstream has cleared its queue
 		b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 			if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
 				subscribes.Store(true)
-				return pulsartest.Pass.After(2 * time.Second) // the second one gets all
+				return pulsartest.Pass.After(2 * time.Second) // the second consumer gets all
 			}
 			return pulsartest.Pass
 		})

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// What waits of one topic is asked for although another topic has vanished, to which there is no connection any more.
+// Waiting messages of one topic are requested although another topic has vanished and has no connection.
 func TestVanishedTopicSparesWaitingMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pattern", "topics"} {
