@@ -22,20 +22,20 @@ import (
 // broker is a broker and its admin API.
 type broker struct {
 	url, admin string
-	inProcess  *pulsartest.Server // nil if it is a real one
-	members    []*member          // nil if it is alone
+	inProcess  *pulsartest.Server // nil if the broker is a real one
+	members    []*member          // the brokers of a cluster; nil if there is one broker
 }
 
 // startInProcess starts a broker in this process.
 func startInProcess() (*broker, func(), error) {
-	server, err := pulsartest.Start(pulsartest.WithBatchIndexAcknowledgment()) // as test/scripts/pulsar has it
+	server, err := pulsartest.Start(pulsartest.WithBatchIndexAcknowledgment()) // as test/scripts/pulsar sets it
 	if err != nil {
 		return nil, nil, err
 	}
 	return &broker{url: server.URL(), admin: server.AdminURL(), inProcess: server}, server.Close, nil
 }
 
-// openBroker returns the one that a run works on.
+// openBroker returns the broker of a run.
 func openBroker(ctx context.Context, on string) (*broker, func(), error) {
 	switch on {
 	case "pulsartest":
@@ -54,16 +54,16 @@ func openBroker(ctx context.Context, on string) (*broker, func(), error) {
 	}
 }
 
-// has reports whether a fault can be made here.
+// has reports whether a fault can be made on a kind of broker.
 func has(on string, needs place) bool {
-	switch needs { //nolint:exhaustive // the others are started for it, or are any
+	switch needs { //nolint:exhaustive // trials start the other brokers, or use any
 	case killable, guarded, clustered:
 		return on == "own"
 	}
 	return true
 }
 
-// startBroker starts a broker of test/scripts/pulsar unless it runs.
+// startBroker starts a broker of test/scripts/pulsar, unless that runs already.
 func startBroker(ctx context.Context, env []string, args ...string) (*broker, error) {
 	out, err := scriptWith(ctx, env, args...)
 	if err != nil {
@@ -109,8 +109,8 @@ func (b *broker) rest(ctx context.Context, method, path string, body, answer any
 	return admin.Call(ctx, b.admin, method, path, body, answer)
 }
 
-// patiently makes or unloads a topic. A broker that was killed and started again refuses that now and then, for a
-// while.
+// patiently calls do, which creates or unloads a topic, until it succeeds. A broker that was killed and started again
+// sometimes refuses that for a while.
 func patiently(ctx context.Context, do func() error) (err error) {
 	for range 20 {
 		if err = do(); err == nil || ctx.Err() != nil {
@@ -121,11 +121,11 @@ func patiently(ctx context.Context, do func() error) (err error) {
 	return err
 }
 
-// state returns the broker's statistics of the subscriptions of a topic.
+// state has the broker's statistics of the subscriptions of a topic.
 type state struct {
 	backlog int // messages that are not acknowledged
 	unacked int // of these, sent to consumers
-	permits int // that consumers gave and the broker did not use
+	permits int // permits that consumers gave and the broker did not use
 	out     int // messages sent until now
 
 	consumers int
@@ -136,8 +136,8 @@ func (s state) String() string {
 		s.backlog, s.unacked, s.out, s.permits, s.consumers)
 }
 
-// isStuck reports whether the broker could send something and does not, or has no consumer left although the client
-// believes it has one. It happens to every client now and then.
+// isStuck reports whether the broker does not send messages although it could, or has no consumer although the client
+// believes to be one. This sometimes happens to every client.
 func (s state) isStuck() bool {
 	return s.backlog > 0 && s.unacked <= 0 && (s.permits > 0 || s.consumers == 0)
 }
@@ -149,7 +149,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// state asks for it; ok is false if there is no subscription to ask about.
+// state asks the broker for the sum over a topic's partitions; ok is false if there is no subscription.
 func (b *broker) state(ctx context.Context, topic string) (sum state, ok bool) {
 	var stats struct {
 		Subscriptions map[string]struct {

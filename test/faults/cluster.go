@@ -15,7 +15,7 @@ type member struct {
 	admin string
 }
 
-// startCluster starts two brokers. The process of the first one has ZooKeeper and the bookie as well.
+// startCluster starts two brokers. The process of the first broker also has ZooKeeper and the bookie.
 func startCluster(ctx context.Context) (*broker, func(), error) {
 	name := cmp.Or(os.Getenv("PULSAR_NAME"), "faults") + "-cluster"
 	first := &member{env: []string{"PULSAR_NAME=" + name, "PULSAR_CLUSTER=yes"}}
@@ -35,13 +35,14 @@ func startCluster(ctx context.Context) (*broker, func(), error) {
 		}
 		m.admin = one.admin
 	}
-	// By HTTP, since to others the first broker, which is a standalone one, says that it has all topics.
+	// Clients look topics up by HTTP: to other lookups the first broker, a standalone one, answers that it has all
+	// topics.
 	b.url, b.admin = first.admin+","+strings.TrimPrefix(second.admin, "http://"), first.admin
 	return b, stop, nil
 }
 
-// moveTopics moves all topics to the other broker 15 times. At the third time it kills the one that has them, which
-// then starts again.
+// moveTopics moves all topics to the other broker 15 times. At the third time it kills the broker that has them, and
+// starts it again.
 func moveTopics(ctx context.Context, t *trial) error {
 	var back chan error
 	for i := range 15 {
@@ -72,7 +73,7 @@ func moveTopics(ctx context.Context, t *trial) error {
 	return ctx.Err()
 }
 
-// move moves all topics to a broker. A bundle that cannot move now moves the next time.
+// move moves all topics to a broker, except bundles that cannot move now.
 func (t *trial) move(ctx context.Context, to *member) {
 	t.broke("topics move")
 	var bundles struct{ Boundaries []string }

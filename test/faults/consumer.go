@@ -18,7 +18,7 @@ import (
 // consumer is an application. work.App chooses how it handles messages.
 type consumer struct {
 	*redelivery.Consumer
-	plain     pulsar.Consumer // in its place, of plain pulsar-client-go
+	plain     pulsar.Consumer // a consumer of plain pulsar-client-go in place of the Consumer
 	client    pulsar.Client
 	logClient pulsar.Client // nil without a log
 	work      work
@@ -32,7 +32,7 @@ type consumer struct {
 	failures map[int]int // of each message
 }
 
-// startConsumer subscribes and begins to work.
+// startConsumer subscribes and starts the application.
 func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
 	c := &consumer{client: client, work: w, policy: w.policy(), failures: map[int]int{}}
 	if c.record, err = newRecord(w.Dir, w.Name); err != nil {
@@ -46,7 +46,7 @@ func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
 	options = append(options, redelivery.WithObserver(redelivery.Observer{Lost: func(l redelivery.Lost) {
 		c.note(history.Event{Kind: history.Disconnected, Note: string(l.Why)})
 	}}))
-	switch w.App { //nolint:exhaustive // the others note it themselves
+	switch w.App { //nolint:exhaustive // the other apps record deliveries themselves
 	case byKey:
 		options = append(options, c.observeSettled(), c.observeReceived())
 	case poisoned, service:
@@ -93,8 +93,9 @@ func (c *consumer) begin() error {
 	return nil
 }
 
-// cumulate acknowledges every tenth message of a partition and, when nothing has come for a while, the last one. The
-// history has only delivered messages as settled: one that an acknowledgement covered undelivered counts as lost.
+// cumulate acknowledges every tenth message of a partition cumulatively and, when no message has come for a while, the
+// last one. The history records only delivered messages as settled: if an acknowledgement covers an undelivered
+// message, that counts as lost.
 func (c *consumer) cumulate() {
 	open := make([][]pulsar.Message, c.work.apart()) // of each partition
 	ack := func(partition int) {
@@ -138,13 +139,13 @@ func (c *consumer) close() {
 	}
 }
 
-// note writes an event of the consumer.
+// note records an event of the consumer.
 func (c *consumer) note(e history.Event) {
 	e.Consumer = c.work.Name
 	c.record.note(e)
 }
 
-// about writes an event of a message.
+// about records an event of a message.
 func (c *consumer) about(msg pulsar.Message, e history.Event) {
 	e.Message, e.Copy = fmt.Sprint(number(msg.Payload())), msg.ID().String()
 	c.note(e)
@@ -153,9 +154,9 @@ func (c *consumer) about(msg pulsar.Message, e history.Event) {
 // staleNote says that another consumer may have had a message when it was handled.
 const staleNote = "stale"
 
-// deliver notes that the application has a message.
+// deliver records that the application has a message.
 func (c *consumer) deliver(msg pulsar.Message, count int, stale bool) {
-	retry, _ := strconv.Atoi(msg.Properties()["RECONSUMETIMES"]) // 0 if there is none
+	retry, _ := strconv.Atoi(msg.Properties()["RECONSUMETIMES"]) // 0 if it is missing
 	c.about(msg, history.Event{Kind: history.Delivered, Count: count, Retry: retry,
 		Note: map[bool]string{true: staleNote}[stale]})
 }
@@ -171,7 +172,7 @@ func (c *consumer) handle(msg pulsar.Message) {
 	}
 	c.mu.Lock()
 	failures := c.failures[n]
-	if c.work.Processes > 0 { // the others' count too, else the last messages take minutes
+	if c.work.Processes > 0 { // failures at other processes count too, otherwise the last messages take minutes
 		failures = max(failures, count)
 	}
 	fails := failures < n%4
@@ -189,7 +190,7 @@ func (c *consumer) handle(msg pulsar.Message) {
 	}
 }
 
-// fail fails on a message in one of the ways there are.
+// fail fails on a message in one of the app's ways.
 func (c *consumer) fail(msg pulsar.Message, n int) {
 	delay := c.policy.Next(c.RedeliveryCount(msg))
 	later := func(kind history.Kind, delay time.Duration) {
@@ -202,14 +203,14 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 		c.NackID(msg.ID())
 	case way == 1 && !c.work.NackAll:
 		later(history.Nacked, ackTimeout+delay)
-		if err := c.InProgress(msg); err != nil { // its time was over already
+		if err := c.InProgress(msg); err != nil { // its ack timeout was over already
 			c.about(msg, history.Event{Kind: history.Refused})
 		}
 	case way == 2 && c.work.Reconsume:
 		later(history.Reconsumed, reconsumeDelay)
 		if err := c.ReconsumeLaterAfter(c.ctx, msg, reconsumeDelay, nil); err != nil {
 			c.about(msg, history.Event{Kind: history.Refused})
-			later(history.Nacked, 0) // it comes sooner if its ack timeout is over by now
+			later(history.Nacked, 0) // it may come sooner: its ack timeout may be over
 			c.Nack(msg)
 		}
 	default:
@@ -218,7 +219,7 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 	}
 }
 
-// settle acknowledges messages, all by the last.
+// settle acknowledges messages by one call for the last.
 func (c *consumer) settle(ack func(pulsar.Message) error, msgs ...pulsar.Message) {
 	for _, msg := range msgs {
 		c.about(msg, history.Event{Kind: history.Acking})

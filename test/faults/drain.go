@@ -9,18 +9,17 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// stuckError says that the broker does not send its backlog, although it could.
+// stuckError reports that the broker does not send its backlog although it could.
 type stuckError struct{ state }
 
 func (e *stuckError) Error() string {
 	return fmt.Sprintf("the broker has %v, and sends nothing", e.state)
 }
 
-// patience is how long the broker may do nothing with its backlog: pulsar-client-go waits up to a minute before it
-// connects again.
+// patience is how long the backlog may stay unchanged: pulsar-client-go waits up to a minute before it connects again.
 const patience = 75 * time.Second
 
-// drain waits until the broker has nothing left, and then for messages that might come twice.
+// drain waits until the broker has no messages left, and then for messages that might come twice.
 func (t *trial) drain(ctx context.Context) error {
 	for _, topic := range t.drained() {
 		last, since := state{}, time.Now()
@@ -45,7 +44,7 @@ func (t *trial) drain(ctx context.Context) error {
 	return nil
 }
 
-// drained are the topics that have nothing left in the end.
+// drained returns the topics that must be empty at the end.
 func (t *trial) drained() []string {
 	topics := t.work.topics()
 	if t.work.Reconsume {
@@ -57,7 +56,7 @@ func (t *trial) drained() []string {
 	return topics
 }
 
-// isOver reports whether the broker has nothing left.
+// isOver reports whether the broker has no messages left.
 func (t *trial) isOver(ctx context.Context) bool {
 	return !slices.ContainsFunc(t.drained(), func(topic string) bool {
 		s, ok := t.broker.state(ctx, topic)

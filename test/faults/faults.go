@@ -10,25 +10,25 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// fault is a fault, with the work that it disturbs.
+// fault is a fault with the work that it disturbs.
 type fault struct {
 	set        set
 	name, what string
 	types      []pulsar.SubscriptionType
 	work       work
-	also       [][]string // the whole run makes it with these variants too, where they fit
-	short      bool       // takes a few seconds
-	needs      place      // where it can be made
-	tells      bool       // the log of attempts has to say that it fails
+	also       [][]string // further trials of a run have these variants, if they fit
+	short      bool       // a trial takes a few seconds
+	needs      place      // the kind of broker
+	tells      bool       // the log of attempts must report a failure
 	make       func(context.Context, *trial) error
 }
 
-// set is a group of faults that a run makes.
+// set is a group of faults.
 type set string
 
 const (
 	chaos  set = "chaos"  // brokers, connections and consumers die under an application that fails in all ways
-	kill   set = "kill"   // processes die whose failures and crashes are in a log of attempts, or restart in order
+	kill   set = "kill"   // processes with a log of attempts die, or restart normally
 	owners set = "owners" // partitions and keys change their owners
 )
 
@@ -37,9 +37,9 @@ type place string
 
 const (
 	anywhere  place = ""
-	killable  place = "killable" // one of test/scripts/pulsar, which the trial may kill or change for all topics
-	guarded   place = "guarded"  // one of its own that asks consumers for their role
-	clustered place = "cluster"  // two of its own, in a cluster
+	killable  place = "killable" // of test/scripts/pulsar: the trial may kill it, or change settings of all topics
+	guarded   place = "guarded"  // started for the trial; checks the roles of consumers
+	clustered place = "cluster"  // two brokers started for the trial
 	inProcess place = "pulsartest"
 )
 
@@ -54,7 +54,7 @@ var (
 	away     = work{Messages: 1000, Min: time.Second, Partitions: 3}
 )
 
-// variants are the ways to do the same work that are drawn at random. Not all fit each work.
+// variants are other ways to do the same work, drawn at random. Not all fit each work.
 var variants = []struct {
 	name string
 	fits func(work) bool
@@ -90,9 +90,9 @@ var chaosFaults = []fault{
 	{set: chaos, name: "connections cut", what: "all connections are cut every 200 ms, for 10 s",
 		types: allTypes, work: mixed, short: true, make: repeat(50, 200*time.Millisecond, cut),
 		also: [][]string{{"chan", "wrap", "partitions"}, {"cumulative"}, {"cumulative", "chan", "wrap"}}},
-	{set: chaos, name: "retries cut", what: "the same, with reconsumes",
+	{set: chaos, name: "retries cut", what: "connections cut, with reconsumes",
 		types: shared, work: retrying, make: repeat(50, 200*time.Millisecond, cut), also: [][]string{{"wrap"}}},
-	{set: chaos, name: "stalled", what: "nothing passes for three keep-alive intervals, and then all of it",
+	{set: chaos, name: "stalled", what: "all data is held back for three keep-alive intervals",
 		types: allTypes, work: mixed, make: func(ctx context.Context, t *trial) error {
 			sleep(ctx, time.Second)
 			t.broke("stalled")
@@ -105,7 +105,7 @@ var chaosFaults = []fault{
 			t.proxy.HalfOpen()
 			return nil
 		}), also: [][]string{{"cumulative"}}},
-	{set: chaos, name: "slow link", what: "20 ms more for all that is sent, and 100 kB/s, all the time",
+	{set: chaos, name: "slow link", what: "all data takes 20 ms more, at 100 kB/s",
 		types: allTypes, work: mixed, make: func(_ context.Context, t *trial) error {
 			t.proxy.Slow(20*time.Millisecond, 100_000)
 			return nil
@@ -124,7 +124,7 @@ var chaosFaults = []fault{
 			return eachTopic(ctx, t, "POST", "/terminate")
 		})},
 	{set: chaos, name: "subscription deleted",
-		what:  "it is deleted by force with all messages waiting for a nack, and made again by the consumer",
+		what:  "it is deleted by force with all messages waiting for a nack; the consumer creates it again",
 		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
 			return eachTopic(ctx, t, "DELETE", "/subscription/"+subscription+"?force=true")
 		})},
@@ -144,7 +144,7 @@ var chaosFaults = []fault{
 		"closed or, in turn, killed",
 		types: allTypes[:3], work: processes(1), make: join, also: [][]string{{"cumulative"}}},
 	{set: chaos, name: "ack responses lost",
-		what:  "the broker acknowledges but its answer is lost, for 5 of them; in process",
+		what:  "the broker's answers to 5 acknowledgements are lost; in process",
 		types: only, needs: inProcess, short: true,
 		work: work{Messages: 200, Min: 200 * time.Millisecond, AckWithResponse: true},
 		make: func(_ context.Context, t *trial) error {
@@ -155,7 +155,7 @@ var chaosFaults = []fault{
 		types: allTypes, work: work{Messages: 500, Min: 200 * time.Millisecond, Queue: 1},
 		make: repeat(20, 200*time.Millisecond, cut)},
 	{set: chaos, name: "50,000 waiting",
-		what:  "as many as the broker hands out unacknowledged, all waiting for a nack, and one cut",
+		what:  "all messages that the broker's limit allows wait for a nack; one cut",
 		types: only, work: work{Messages: 50_000, Min: 20 * time.Second, NackAll: true},
 		make: onceAllWait(cut)},
 }
@@ -166,7 +166,7 @@ func processes(n int) work {
 	return w
 }
 
-// repeat does something again and again.
+// repeat calls a function repeatedly.
 func repeat(
 	times int, every time.Duration, do func(context.Context, *trial) error) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
@@ -181,7 +181,7 @@ func repeat(
 	}
 }
 
-// onceAllWait does something when each message has failed.
+// onceAllWait calls a function when each message has failed.
 func onceAllWait(do func(context.Context, *trial) error) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
 		err := t.until(ctx, "until all wait", func(n counts) bool { return n.failed >= t.work.Messages })
@@ -205,7 +205,7 @@ func replace(_ context.Context, t *trial) error {
 	return t.startProcess()
 }
 
-// eachTopic calls the admin API for the topic or each of its partitions.
+// eachTopic calls the admin API for the topic, or for each of its partitions.
 func eachTopic(ctx context.Context, t *trial, method, path string) error {
 	return t.each(ctx, t.work.topics(), method, path)
 }
@@ -220,7 +220,7 @@ func (t *trial) each(ctx context.Context, topics []string, method, path string) 
 	return nil
 }
 
-// hideOne has one partition move to where it cannot be found. The others must not wait for it.
+// hideOne makes the lookups of one partition fail. The other partitions must not wait for it.
 func hideOne(ctx context.Context, t *trial) error {
 	const hidden = 1
 	sleep(ctx, time.Second)
@@ -256,7 +256,7 @@ func join(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// fillRetryTopic has the retries exceed a quota, until some of them failed for it.
+// fillRetryTopic makes the retries exceed a quota until some have failed.
 func fillRetryTopic(ctx context.Context, t *trial) error {
 	return overQuota(ctx, t, 10_000, "until reconsumes are refused", func(n counts) bool { return n.refused > 0 })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// maxDeliveries is how often a message is handled that becomes a dead letter.
+// maxDeliveries is how often a message is handled before it becomes a dead letter.
 const maxDeliveries = 4
 
 var (
@@ -28,15 +28,15 @@ var killFaults = []fault{
 	{set: kill, name: "poison", what: "one message ends the process that handles it, which starts again", types: only,
 		work: with(poisoning, 3),
 		also: [][]string{{"alone"}}, make: poison},
-	{set: kill, name: "poison in one process", what: "the same", types: []pulsar.SubscriptionType{pulsar.Exclusive},
-		work: poisoning, make: poison},
+	{set: kill, name: "poison in one process", what: "poison, on Exclusive",
+		types: []pulsar.SubscriptionType{pulsar.Exclusive}, work: poisoning, make: poison},
 	{set: kill, name: "restarted",
 		what: "SIGTERM of each of three processes in turn when half of the messages are settled; another takes its " +
 			"place",
 		types: only, work: serving, make: restart,
 		also: [][]string{{"no index acks"}, {"one process"}, {"one process", "no index acks"}}},
 	{set: kill, name: "brokers move",
-		what:  "all topics move between two brokers 15 times; at the third time the one that has them is killed",
+		what:  "all topics move between two brokers 15 times; at the third time the broker that has them is killed",
 		types: allTypes, work: with(doomed, 2), needs: clustered, make: moveTopics},
 }
 
@@ -45,7 +45,7 @@ func with(w work, processes int) work {
 	return w
 }
 
-// killUntilOver kills the process until the broker has no message left, for a minute and a half at most.
+// killUntilOver kills the process repeatedly until the broker has no message left, for at most a minute and a half.
 func killUntilOver(ctx context.Context, t *trial) error {
 	for end := time.Now().Add(90 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
 		sleep(ctx, 2500*time.Millisecond)
@@ -59,7 +59,7 @@ func killUntilOver(ctx context.Context, t *trial) error {
 	return ctx.Err()
 }
 
-// poison publishes the message that ends its process, and restarts what it ends until it is a dead letter.
+// poison publishes a message that ends its process, and restarts the process until the message is a dead letter.
 func poison(ctx context.Context, t *trial) error {
 	if t.work.Alone {
 		if err := t.drain(ctx); err != nil {
@@ -95,8 +95,8 @@ func poison(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// restart replaces each process in order when half of the messages are settled. The next one goes when its substitute
-// has subscribed.
+// restart replaces each process when half of the messages are settled, one after the other: each ends when the
+// substitute of the previous one has subscribed.
 func restart(ctx context.Context, t *trial) error {
 	begin := 0
 	err := t.untilBroker(ctx, func(s state) bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
-// logged is work with a log of attempts, in which all goes wrong but the log.
+// logged is the work with a log of attempts that faults of the log disturb.
 var logged = work{Messages: 1000, Min: time.Second, Log: true}
 
 var logFaults = []fault{
@@ -69,7 +69,7 @@ func (t *trial) log(ctx context.Context, method, path string, body any) error {
 	return patiently(ctx, func() error { return t.broker.rest(ctx, method, t.work.logTopic()+path, body, nil) })
 }
 
-// overQuota gives the topics' namespace a quota that something exceeds, until that shows and for five seconds more.
+// overQuota sets a quota of the topics' namespace below its use until shows is true, and for five seconds more.
 func overQuota(ctx context.Context, t *trial, bytes int, what string, shows func(counts) bool) error {
 	const path = "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage"
 	quota := map[string]any{"limitSize": bytes, "limitTime": -1, "policy": "producer_exception"}
@@ -103,9 +103,9 @@ func (c *consumer) withLog(w work) ([]redelivery.Option, error) {
 		}})}, nil
 }
 
-// logIsBack waits until the log has nothing left either, of a trial whose messages are all settled.
+// logIsBack waits, after all messages are settled, until the log is empty too.
 func (t *trial) logIsBack(ctx context.Context) error {
-	if !t.work.Log || t.local == nil { // other processes have their logs for themselves
+	if !t.work.Log || t.local == nil { // the logs of other processes cannot be read
 		return nil
 	}
 	for end := time.Now().Add(time.Minute); ; sleep(ctx, 100*time.Millisecond) {
@@ -123,7 +123,7 @@ func (t *trial) logIsBack(ctx context.Context) error {
 	return nil
 }
 
-// role is that of the consumer on a guarded broker, where it may do what is allowed.
+// role is the consumer's role on a guarded broker.
 const role = "app"
 
 var allowed = []string{"produce", "consume"}

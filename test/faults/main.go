@@ -1,6 +1,6 @@
-// Command faults breaks connections, brokers and consumers while messages are at work. Each trial is a fault with a
-// workload, and writes a history, which internal/history checks; docs/history.md describes both. It is what
-// docs/reliability.md, attempts.md and performance.md were filled in with.
+// Command faults breaks connections, brokers and consumers while messages are handled. Each trial is a fault with a
+// workload. It writes a history, which internal/history checks; docs/history.md describes both. The figures in
+// docs/reliability.md, attempts.md and performance.md come from this command.
 //
 //	go run ./test/faults                    every fault of the set chaos on each subscription type it is made for
 //	go run ./test/faults kill               processes that die, with a log of attempts
@@ -9,14 +9,14 @@
 //	go run ./test/faults -fault unloads     one; -list has their names
 //	go run ./test/faults -for 1h            faults and variants of the work chosen at random, for an hour
 //
-// It works on the broker of test/scripts/pulsar, which it starts, kills and starts again; PULSAR_NAME chooses which.
-// With -on env it works on that of PULSAR_URL and PULSAR_ADMIN_URL, with -on pulsartest on one in this process, and
-// leaves out faults that cannot be made there.
+// It starts, kills and restarts a broker of test/scripts/pulsar; PULSAR_NAME names the broker. With -on env it uses the
+// broker of PULSAR_URL and PULSAR_ADMIN_URL, with -on pulsartest one in this process, and leaves out faults that cannot
+// be made there.
 //
-// "stuck" are messages that the broker did not send although a consumer wanted them, and that came when another
-// consumer took its place: plain consumers meet that as often. "elsewhere" are deliveries that were early at another
-// consumer than the one that failed: without a log of attempts it cannot know the delay, and the broker sends a batch
-// whole. The exit status is 1 if a trial has another finding than a stuck message.
+// The column stuck counts messages that the broker did not send to a waiting consumer, and sent when another consumer
+// took its place. Plain consumers meet that as often. The column elsewhere counts deliveries that were early at another
+// consumer than the one that failed: without a log of attempts that consumer cannot know the delay, and the broker
+// sends batches whole. The exit status is 1 if a trial has any finding but stuck messages.
 package main
 
 import (
@@ -68,7 +68,7 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&s.short, "short", false, "only the faults that take a few seconds")
 	flag.DurationVar(&s.soak, "for", 0, "choose faults at random for so `long`")
 	flag.DurationVar(&s.during, "during", 30*time.Second, "how `long` owners change in each trial")
-	flag.Uint64Var(&s.seed, "seed", 0, "of what is drawn at random: with -short the variants, with -for the faults too")
+	flag.Uint64Var(&s.seed, "seed", 0, "seed of random choices: with -short of variants, with -for also of faults")
 	flag.StringVar(&s.dir, "history", "",
 		"write the history of each trial to a folder in this `folder`; redelivery check reads it")
 	list := flag.Bool("list", false, "list the faults")
@@ -93,7 +93,7 @@ func run(ctx context.Context) error {
 	return s.try(ctx, next)
 }
 
-// choose returns a function that returns the trials one after the other, and nil after the last.
+// choose returns a function that returns one trial after the other, and nil after the last.
 func (s *settings) choose(faults []fault) (next func(i int) *trial, err error) {
 	var chosen []*trial
 	for i := range faults {
@@ -112,7 +112,7 @@ func (s *settings) choose(faults []fault) (next func(i int) *trial, err error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no fault %q for type %q of %v on %s; -list shows what there is", s.fault, s.kind,
+		return nil, fmt.Errorf("no fault %q for type %q of %v on %s; -list shows all", s.fault, s.kind,
 			s.sets, s.on)
 	}
 	drawn := s.seed != 0 || s.soak > 0
@@ -139,7 +139,7 @@ func (s *settings) choose(faults []fault) (next func(i int) *trial, err error) {
 	}, nil
 }
 
-// trials are those of a fault on a type, each with a set of variants.
+// trials returns the trials of a fault on a type, each with a set of variants.
 func (s *settings) trials(f *fault, kind pulsar.SubscriptionType) (all []*trial) {
 	w := f.work
 	w.Type = kind
@@ -167,8 +167,7 @@ func (s *settings) trials(f *fault, kind pulsar.SubscriptionType) (all []*trial)
 const header = `| fault | subscription | sent | processed | deliveries | most | forgotten | duplicates | stuck | lost | early | elsewhere | counts | disorder | longest stall | took |
 |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|`
 
-// try makes trials until next has no more, and prints a row for each. Without a folder it keeps only the histories that
-// have a finding.
+// try runs the trials of next, and prints a row for each. Without -history it keeps only histories with findings.
 func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 	dir := s.dir
 	if dir == "" {
@@ -176,7 +175,7 @@ func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 		if dir, err = os.MkdirTemp("", "faults"); err != nil {
 			return err
 		}
-		defer func() { _ = os.Remove(dir) }() // if it is empty
+		defer func() { _ = os.Remove(dir) }() // succeeds if it is empty
 	}
 	broker, stop, err := openBroker(ctx, s.on)
 	if err != nil {
@@ -233,7 +232,7 @@ func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 	return ctx.Err()
 }
 
-// child is a consumer in a process of its own. Another one may have the subscription for a while.
+// child runs a consumer in a process of its own. At first another consumer may have the subscription.
 func child(ctx context.Context, text string) error {
 	var w work
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
@@ -252,7 +251,7 @@ func child(ctx context.Context, text string) error {
 		sleep(ctx, 50*time.Millisecond)
 	}
 	if err != nil {
-		return nil // it was to end before it had the subscription
+		return nil // ended before it had the subscription
 	}
 	<-ctx.Done()
 	c.close()

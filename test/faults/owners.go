@@ -9,7 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// turning is the work of Workers that come and go. Its messages are published meanwhile.
+// turning is the work of Workers that join and leave while messages are published.
 var turning = work{App: byKey, Ordered: true, Min: 200 * time.Millisecond, Processes: 2}
 
 var ownerFaults = []fault{

@@ -7,7 +7,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// plain is a variant that is not drawn: its findings are those of another client.
+// plain is a variant that is never drawn: its findings are not this library's.
 const plain = "plain"
 
 // beginPlain does a Worker's work with plain pulsar-client-go: eight goroutines receive, and acknowledge or nack.

@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// publisher publishes messages in the order of their numbers: every other hundred in batches of ten, or none where keys
-// have an order.
+// publisher publishes messages in the order of their numbers: every other hundred in batches of ten, but without
+// batches if keys are ordered.
 type publisher struct {
 	work   work
 	record *record
@@ -22,7 +22,7 @@ type publisher struct {
 	ten    pulsar.Producer
 
 	mu     sync.Mutex
-	failed error // the first one
+	failed error // the first error
 }
 
 func newPublisher(url string, w work, r *record) (p *publisher, err error) {
@@ -48,9 +48,9 @@ func newPublisher(url string, w work, r *record) (p *publisher, err error) {
 	return p, nil
 }
 
-// send publishes a message. The two producers would not publish in order without a wait between them.
+// send publishes a message. It waits when it changes between its two producers, which would not keep the order.
 func (p *publisher) send(ctx context.Context, n int) error {
-	// one key in a batch
+	// a batch has one key
 	msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%06d%100s", n, ""), Key: fmt.Sprint(n / 10 % 10)}
 	published := history.Event{Kind: history.Published, Message: fmt.Sprint(n)}
 	producer := p.single
@@ -63,7 +63,7 @@ func (p *publisher) send(ctx context.Context, n int) error {
 	case n/100%2 == 1:
 		producer = p.ten
 	}
-	if p.work.Cumulative { // else failed messages are overtaken, and four goroutines take them
+	if p.work.Cumulative { // otherwise there is no order: messages overtake failed ones, and four goroutines receive
 		published.Key = fmt.Sprint("partition ", n%p.work.apart())
 	}
 	p.record.note(published)
@@ -78,7 +78,7 @@ func (p *publisher) send(ctx context.Context, n int) error {
 	return nil
 }
 
-// flush waits for the broker. It returns an error if a message could not be published.
+// flush waits until the broker has all messages. It returns an error if a message could not be published.
 func (p *publisher) flush(ctx context.Context) error {
 	err := errors.Join(p.single.FlushWithCtx(ctx), p.ten.FlushWithCtx(ctx))
 	p.mu.Lock()
@@ -94,7 +94,7 @@ func (p *publisher) close() {
 
 func (w work) letterTopic() string { return w.Topic + "-" + subscription + pulsar.DlqTopicSuffix }
 
-// readLetters notes dead letters until it is ended.
+// readLetters records dead letters until end is called.
 func (t *trial) readLetters() (end func(), err error) {
 	if t.work.MaxDeliveries == 0 {
 		return func() {}, nil
@@ -113,7 +113,8 @@ func (t *trial) readLetters() (end func(), err error) {
 			if err != nil {
 				return
 			}
-			if id := msg.ID().String(); !t.record.read[id] { // an unload sends again what is not acknowledged yet
+			// after an unload the broker sends unacknowledged letters again
+			if id := msg.ID().String(); !t.record.read[id] {
 				t.record.read[id] = true
 				t.record.note(history.Event{Kind: history.DeadLettered, Message: fmt.Sprint(number(msg.Payload()))})
 			}

@@ -8,12 +8,12 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// own is a message type of an application: it is decoded, and the received message is inside.
+// own is a message type of an application: decoded, with the received message inside.
 type own struct{ pulsar.Message }
 
 func (m own) Payload() []byte { return append(m.Message.Payload()[:6:6], " decoded"...) }
 
-// next takes a message in the way that the work asks for.
+// next takes a message by Chan or Receive, as the work says.
 func (c *consumer) next(ctx context.Context) (msg pulsar.Message, err error) {
 	if c.work.Chan {
 		select {

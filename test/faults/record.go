@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// record is one file of a trial's history, and how far its messages are.
+// record is one file of a trial's history, with the progress of its messages.
 type record struct {
 	*history.Writer
 	failed      atomic.Int64
@@ -24,7 +24,7 @@ type record struct {
 	read               map[string]bool // ids of dead letters
 }
 
-// newRecord makes the file of a name.
+// newRecord creates a file of the history.
 func newRecord(dir, name string) (*record, error) {
 	w, err := history.Create(dir, name)
 	return &record{Writer: w, read: map[string]bool{}, delivered: map[string]bool{}, settled: map[string]bool{}}, err
@@ -46,7 +46,7 @@ func (r *record) note(e history.Event) {
 	}
 }
 
-// counts are how far the messages are.
+// counts are the progress of messages.
 type counts struct {
 	delivered, settled           int // messages
 	failed, refused, logFailures int // events
@@ -87,7 +87,7 @@ func (t *trial) settledBeside(partition int) (n int) {
 	return n
 }
 
-// named is the work of one more consumer.
+// named returns the work for a new consumer.
 func (t *trial) named() work {
 	w := t.work
 	t.started++
@@ -95,26 +95,26 @@ func (t *trial) named() work {
 	return w
 }
 
-// broke notes that all consumers may have lost their connections.
+// broke records that all consumers may have lost their connections.
 func (t *trial) broke(why string) {
 	t.faults++
 	t.record.note(history.Event{Kind: history.Disconnected, Note: why})
 }
 
-// result is the verdict on the history of a trial.
+// result is the result of checking a trial's history.
 type result struct {
 	history.Summary
 	found    map[history.Fault]int
 	findings []history.Finding
-	// early deliveries to another consumer than the one that failed, which without a log cannot know the delay
+	// early deliveries to another consumer than the one that failed: without a log it cannot know the delay
 	elsewhere int
-	most      int // deliveries of one message
-	// messages that were settled, and handled again by a Worker that knew that another consumer may have them
+	most      int // the most deliveries of one message
+	// settled messages that a Worker handled again although it knew that another consumer may have them
 	stale int
 }
 
-// isElsewhere reports whether a finding is an early delivery to another consumer. The broker sends a batch whole, also
-// for one message of it.
+// isElsewhere reports whether a finding is an early delivery to another consumer. The broker sends a whole batch for
+// one of its messages.
 func isElsewhere(f history.Finding) bool {
 	return f.Fault == history.Early && f.Lines[0].Kind == history.Nacked &&
 		f.Lines[0].Consumer != f.Lines[len(f.Lines)-1].Consumer
@@ -126,7 +126,7 @@ func (t *trial) finish() (r result, err error) {
 	deliveries, settled := map[string]int{}, map[string]bool{}
 	err = history.ReadFolder(t.work.Dir, func(l *history.Line) {
 		c.Add(l)
-		switch l.Kind { //nolint:exhaustive // the others count nothing
+		switch l.Kind { //nolint:exhaustive // other kinds do not matter
 		case history.Delivered:
 			deliveries[l.Message]++
 			r.most = max(r.most, deliveries[l.Message])

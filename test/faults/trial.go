@@ -16,24 +16,24 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/internal/proxy"
 )
 
-// trial is one fault, made while messages are at work.
+// trial is one fault, made while messages are handled.
 type trial struct {
 	fault     *fault
 	work      work
-	with      []string      // the variants
-	during    time.Duration // of faults that go on while messages are published
+	with      []string      // names of variants
+	during    time.Duration // how long the owners change
 	random    *rand.Rand
 	broker    *broker
 	proxy     *proxy.Proxy
-	logProxy  *proxy.Proxy // of the log's own client
+	logProxy  *proxy.Proxy // before the log's client
 	publisher *publisher
 	letters   func()  // ends the reader of dead letters
-	record    *record // what the trial does itself
-	faults    int     // that may have broken connections
-	started   int     // consumers
+	record    *record // events of the trial itself
+	faults    int     // faults that may have broken connections
+	started   int     // number of consumers
 	local     *consumer
 	others    []process
-	said      []string // what the fault counted
+	said      []string // notes of the fault, for the row
 }
 
 // process is a consumer in a process of its own.
@@ -43,10 +43,10 @@ type process struct {
 	over chan struct{} // closed when the process has ended
 }
 
-// name is the fault's and those of the variants.
+// name returns the names of the fault and the variants.
 func (t *trial) name() string { return strings.Join(append([]string{t.fault.name}, t.with...), " +") }
 
-// add makes the named variant, if it fits.
+// add applies the named variant, if it fits.
 func (t *trial) add(name string) {
 	for _, v := range variants {
 		if v.name == name && v.fits(t.work) {
@@ -56,7 +56,7 @@ func (t *trial) add(name string) {
 	}
 }
 
-// run makes the fault and follows every message to its end.
+// run makes the fault, and waits until every message is finished.
 func (t *trial) run(ctx context.Context, own *broker) (result, error) {
 	b, stop, err := t.place(ctx, own)
 	if err != nil {
@@ -86,7 +86,7 @@ func (t *trial) run(ctx context.Context, own *broker) (result, error) {
 	}
 	err = t.drain(ctx)
 	var stuck *stuckError
-	if errors.As(err, &stuck) { // whether they are lost another consumer shows
+	if errors.As(err, &stuck) { // another consumer shows whether messages are lost
 		_ = t.stop()
 		if err = t.start(ctx); err == nil {
 			err = t.drain(ctx)
@@ -97,14 +97,14 @@ func (t *trial) run(ctx context.Context, own *broker) (result, error) {
 		t.record.note(history.Event{Kind: history.Drained})
 		err = t.logIsBack(ctx)
 	}
-	err = errors.Join(err, t.stop()) // so that all is written
+	err = errors.Join(err, t.stop()) // completes the history
 	r, checkErr := t.finish()
 	return r, errors.Join(err, checkErr)
 }
 
-// place returns the broker that the fault needs, which is the run's own or one for it alone.
+// place returns the broker that the fault needs: the run's, or one started for this trial.
 func (t *trial) place(ctx context.Context, own *broker) (b *broker, stop func(), err error) {
-	switch t.fault.needs { //nolint:exhaustive // the others take the run's
+	switch t.fault.needs { //nolint:exhaustive // other faults use the run's
 	case guarded:
 		b, stop, t.work.Token, err = startGuarded(ctx)
 		return b, stop, err
@@ -118,7 +118,8 @@ func (t *trial) place(ctx context.Context, own *broker) (b *broker, stop func(),
 	return own, func() {}, nil
 }
 
-// connect puts proxies between the consumers and the broker. A cluster has none: its clients have to find both brokers.
+// connect puts proxies between the consumers and the broker. A cluster has no proxies: its clients must find both
+// brokers.
 func (t *trial) connect(b *broker) (err error) {
 	t.broker = b
 	if t.proxy, err = proxy.New(b.url, b.admin); err != nil {
@@ -134,7 +135,7 @@ func (t *trial) connect(b *broker) (err error) {
 	return nil
 }
 
-// prepare makes the topic, with its messages.
+// prepare creates the topic and publishes its messages.
 func (t *trial) prepare(ctx context.Context) error {
 	return patiently(ctx, func() (err error) {
 		t.work.Topic = fmt.Sprintf("persistent://public/default/faults-%08x", rand.Uint32())
@@ -215,7 +216,7 @@ func (t *trial) startProcess() error {
 	return nil
 }
 
-// end ends the oldest consumer that has a process of its own: by os.Kill as a crash does, by os.Interrupt in order.
+// end ends the process of the oldest consumer: os.Kill is like a crash, os.Interrupt is a normal end.
 func (t *trial) end(by os.Signal) error {
 	oldest := t.others[0]
 	t.others = t.others[1:]
@@ -242,7 +243,7 @@ func (t *trial) stop() (err error) {
 	return err
 }
 
-// until waits for a state of the messages, and shows how far they are.
+// until waits for a state of the messages, and shows their progress.
 func (t *trial) until(ctx context.Context, what string, reached func(counts) bool) error {
 	for {
 		n := t.progress()

@@ -14,12 +14,12 @@ import (
 type app string
 
 const (
-	mixedApp app = ""         // fails on some messages in all ways, and acknowledges them in the end
+	mixedApp app = ""         // fails on some messages, in all ways, and finally acknowledges them
 	failing  app = "failing"  // nacks each message until it is a dead letter
 	poisoned app = "poisoned" // a Worker with a crash limit; one message ends its process
-	// the README's service: a Worker, of which one message in ten fails twice and one in a hundred always
+	// the README's service: a Worker; one message in ten fails twice, one in a hundred always
 	service app = "service"
-	// a Worker, of which some messages of each key fail, and each key fails for three seconds now and then
+	// a Worker; some messages of each key fail, and sometimes each key fails for three seconds
 	byKey app = "by key"
 )
 
@@ -30,29 +30,29 @@ type work struct {
 	Type            pulsar.SubscriptionType
 	Messages        int
 	Processes       int           // consumers in processes of their own; 0 for one in this process
-	Min             time.Duration // of the backoff; Max is ten times as much
+	Min             time.Duration // of the backoff; its Max is ten times Min
 	Queue           int           // ReceiverQueueSize; 0 for the default
 	AckWithResponse bool
-	NackAll         bool      // every message fails once, by a nack; else some in every way there is, up to three times
-	Ordered         bool      // of the app of keys: with key order
-	Healed          time.Time // of the app of keys: no key fails from then on
-	Reconsume       bool      // some go through the retry topic
-	Partitions      int       // 0 for a topic without; message n is in partition n%Partitions
-	Chan            bool      // from Chan in place of Receive
-	Wrap            bool      // the handler has messages of its own
-	Log             bool      // there is a log of attempts, with a client of its own by LogURL
-	Durable         bool      // the checker expects what the log promises
+	NackAll         bool      // every message fails once, by a nack; otherwise some fail up to three times, in all ways
+	Ordered         bool      // app byKey: with key order
+	Healed          time.Time // app byKey: no key fails after this time
+	Reconsume       bool      // some messages go through the retry topic
+	Partitions      int       // 0 for an unpartitioned topic; message n is in partition n%Partitions
+	Chan            bool      // use Chan in place of Receive
+	Wrap            bool      // the handler wraps messages in its own type
+	Log             bool      // use a log of attempts, with a client of its own for LogURL
+	Durable         bool      // the checker expects the log's promises
 	MaxDeliveries   int       // 0 without dead letters
-	LogURL, Token   string    // Token says who the consumer is, if the broker asks
-	Dir, Name       string    // of the history, and of the consumer in it
-	Plain           bool      // with plain pulsar-client-go, beside which to see this library
-	Alone           bool      // the poison comes when all others are handled
+	LogURL, Token   string    // Token authenticates the consumer at a guarded broker
+	Dir, Name       string    // the history's folder, and the consumer's name in the history
+	Plain           bool      // plain pulsar-client-go, for comparison
+	Alone           bool      // the poison comes when all other messages are handled
 	WholeBatches    bool      // no batch-index acknowledgements
-	// one goroutine, of which no message fails, acknowledges every tenth with what is before it
+	// one goroutine acknowledges every tenth message cumulatively; no message fails
 	Cumulative bool
 }
 
-// topics are the topic's partitions, or the topic that has none.
+// topics returns the topic's partitions, or the topic itself if it has none.
 func (w work) topics() []string {
 	names := []string{w.Topic}
 	for i := range w.Partitions {
@@ -61,7 +61,7 @@ func (w work) topics() []string {
 	return names
 }
 
-// partition is where a message goes.
+// partition returns the partition of message n.
 func (w work) partition(n int) int {
 	if w.App == byKey {
 		n %= keys
@@ -69,7 +69,7 @@ func (w work) partition(n int) int {
 	return n % w.apart()
 }
 
-// apart is how far the numbers of a partition's messages are apart.
+// apart is the difference between the numbers of successive messages of a partition.
 func (w work) apart() int { return max(1, w.Partitions) }
 
 const (
@@ -77,7 +77,7 @@ const (
 	ackTimeout     = 3 * time.Second
 	reconsumeDelay = 2 * time.Second
 	keepAlive      = 5 * time.Second
-	// of each message that cannot fail, so that there is work while the fault is made
+	// time in the handler of each message that cannot fail, so that handlers run during the fault
 	pace = 10 * time.Millisecond
 )
 
@@ -90,8 +90,8 @@ func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		Topic: w.Topic, SubscriptionName: subscription, Type: w.Type, ReceiverQueueSize: w.Queue,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: w.AckWithResponse,
 		RetryEnable: w.Reconsume,
-		// Else a batch goes from one to the other until one of them has acknowledged all of it, which takes minutes.
-		// The service leaves it to Subscribe, which does not rely on a broker that may not keep them.
+		// Without index acks a batch goes from one process to the other until one has acknowledged all of it, which
+		// takes minutes. The service leaves the option to Subscribe, which does not rely on the broker.
 		EnableBatchIndexAcknowledgment: w.Processes > 0 && (w.App != service || w.Plain) && !w.WholeBatches,
 	}
 	if w.Reconsume {

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// crashLimit is how often the poison may end a process.
+// crashLimit is the Worker's crash limit for the poison.
 const crashLimit = 3
 
 // crashed is the exit status of a process that the poison ended.
@@ -42,7 +42,7 @@ func (c *consumer) beginWorker() error {
 	return nil
 }
 
-// noted writes what a Worker does with a message. It acknowledges the message when the handler has returned nil.
+// noted records a Worker's handling of a message. The Worker acknowledges the message when the handler returns nil.
 func (c *consumer) noted(handle worker.Handler) worker.Handler {
 	return func(ctx context.Context, msg pulsar.Message) error {
 		count, stale := int(msg.RedeliveryCount()), false
@@ -60,7 +60,7 @@ func (c *consumer) noted(handle worker.Handler) worker.Handler {
 	}
 }
 
-// observeSettled notes that the Worker's acknowledgement has returned.
+// observeSettled records that the Worker's acknowledgement has returned.
 func (c *consumer) observeSettled() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{Settled: func(s redelivery.Settled) {
 		if s.Outcome == redelivery.Acked && s.Err == nil && s.Message != nil {
@@ -69,7 +69,7 @@ func (c *consumer) observeSettled() redelivery.Option {
 	}})
 }
 
-// observeReceived notes messages when the Consumer receives them, before a handler does.
+// observeReceived records messages when the Consumer receives them, before a handler gets them.
 func (c *consumer) observeReceived() redelivery.Option {
 	received := func(e redelivery.Event) {
 		if e.Message != nil {
@@ -80,7 +80,7 @@ func (c *consumer) observeReceived() redelivery.Option {
 		Delivered: func(d redelivery.Delivered) { received(d.Event) }})
 }
 
-// handlePoison ends the process at the message that follows the others.
+// handlePoison ends the process at the message numbered after all others.
 func (c *consumer) handlePoison(_ context.Context, msg pulsar.Message) error {
 	if number(msg.Payload()) == c.work.Messages {
 		c.note(history.Event{Kind: history.Killed})
@@ -98,7 +98,7 @@ func (c *consumer) serve(_ context.Context, msg pulsar.Message) error {
 	return nil
 }
 
-// keys are how many there are.
+// keys is the number of keys.
 const keys = 50
 
 func (c *consumer) handleKey(_ context.Context, msg pulsar.Message) error {
