@@ -17,14 +17,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// requests counts requests for redelivery, as the inner consumer sends them.
+// requests counts the requests for redelivery that the inner consumer sends.
 type requests struct{ n atomic.Int32 }
 
 func (r *requests) BeforeConsume(pulsar.ConsumerMessage)                   {}
 func (r *requests) OnAcknowledge(pulsar.Consumer, pulsar.MessageID)        {}
 func (r *requests) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) { r.n.Add(1) }
 
-// Upstream and the Java client answer with 300 to 4,600 deliveries.
+// With upstream and the Java client these nacks cause 300 to 4,600 deliveries.
 func TestBatchNackedOneByOneIsRequestedOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -87,7 +87,8 @@ func TestThousandWaitingMessagesOutliveUnloads(t *testing.T) {
 		b := testkit.NewBroker(t)
 		topic := b.NewTopic(0)
 		c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(8*time.Second),
-			redelivery.WithRedeliveryFrom(redelivery.FromMemory)) // though all of them fail here
+			// by default these would wait at the broker, since all fail
+			redelivery.WithRedeliveryFrom(redelivery.FromMemory))
 		b.Send(topic, n, false)
 		due := map[string]time.Time{}
 		for range n {
@@ -100,7 +101,7 @@ func TestThousandWaitingMessagesOutliveUnloads(t *testing.T) {
 			pulsar.Message
 			at time.Time
 		}
-		received := make(chan arrival, 10*n) // copies are held while somebody receives
+		received := make(chan arrival, 10*n) // the Consumer holds copies only while the test receives
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() {
@@ -135,17 +136,17 @@ func TestThousandWaitingMessagesOutliveUnloads(t *testing.T) {
 		stats := c.Stats()
 		t.Logf("%d copies were buffered", stats.Buffered)
 		if stats.Buffered == 3*n {
-			// the broker's counter restarts with each unload: messages from then on were not requested again
+			// the broker's counter restarts with each unload: no message was requested after the last one
 			require.Equal(t, n, b.Stats(topic, 0).Out)
 		}
-		require.NotZero(t, stats.Buffered+stats.Dropped) // those that come while a connection is missing are dropped
+		require.NotZero(t, stats.Buffered+stats.Dropped) // copies that come while a connection is missing are dropped
 		require.Zero(t, stats.Waiting)
 		cancel()
 		waittest.Next(t, done)
 	})
 }
 
-// One message of a batch fails a few times, while its siblings are handled, or still wait to be, or long after.
+// One message of a batch fails a few times: while its siblings are handled, before that, or long after.
 func TestGoodSiblingsOfBadMessageAreHandledOnce(t *testing.T) {
 	t.Parallel()
 	const n, consumers, tries = 40, 3, 4

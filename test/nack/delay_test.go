@@ -64,8 +64,8 @@ func TestEarlyCopyIsHeldUntilDue(t *testing.T) {
 	})
 }
 
-// Where a nacked message waits: in memory, from which it comes back on time, or at the broker, which is asked for it
-// then.
+// A nacked message waits in memory, or at the broker. When it is due, it comes from memory, or is requested from the
+// broker.
 func TestNackedMessageWaitsInMemoryOrAtTheBroker(t *testing.T) {
 	const memory, broker = true, false
 	for name, test := range map[string]struct {
@@ -101,7 +101,7 @@ func TestNackedMessageWaitsInMemoryOrAtTheBroker(t *testing.T) {
 				again := testkit.Receive(t, c)
 				require.Equal(t, 500*time.Millisecond, time.Since(start).Truncate(5*time.Millisecond))
 				require.EqualValues(t, 1, again.RedeliveryCount())
-				c.Nack(msg) // of the first hand-over: too late
+				c.Nack(msg) // of the first delivery: too late
 				require.Zero(t, c.Stats().Waiting)
 				require.NoError(t, c.Ack(again))
 				time.Sleep(time.Hour)
@@ -112,7 +112,7 @@ func TestNackedMessageWaitsInMemoryOrAtTheBroker(t *testing.T) {
 	}
 }
 
-// Late counts redeliveries that were late, not those that nobody took.
+// Late counts redeliveries that were late, but not those that waited for the application.
 func TestLateStatIgnoresSlowApplication(t *testing.T) {
 	t.Parallel()
 	for kind := range testkit.SubscriptionTypes {
@@ -126,7 +126,7 @@ func TestLateStatIgnoresSlowApplication(t *testing.T) {
 			for range 5 {
 				c.NackID(testkit.Receive(t, c).ID())
 			}
-			time.Sleep(3 * time.Second) // all of them are here long before that
+			time.Sleep(3 * time.Second) // all messages are received long before
 			for range 5 {
 				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			}
@@ -135,7 +135,7 @@ func TestLateStatIgnoresSlowApplication(t *testing.T) {
 	}
 }
 
-// Half of the messages are in one batch, and some do not fit the memory limit: those come from the broker.
+// Half of the messages are in one batch. Messages that do not fit the memory limit come from the broker.
 func TestRedeliverNowDeliversWhatWaits(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {

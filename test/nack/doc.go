@@ -1,3 +1,3 @@
-// Package nack has the tests of nacks, ack timeouts and snoozes: never early, exact, counted, one message of a batch
-// alone, and bounded memory.
+// Package nack has the tests of nacks, ack timeouts and snoozes: redeliveries are never early, exact and counted, a
+// message of a batch comes back alone, and memory is bounded.
 package nack

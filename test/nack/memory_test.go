@@ -16,8 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// One message of each batch waits, and keeps the whole batch alive: the limit is for what is kept, and a batch counts
-// once however many of its messages wait.
+// A waiting message keeps its whole batch in memory. So the whole batch counts towards the limit, and counts once,
+// however many of its messages wait.
 func TestMemoryLimitCountsWaitingBatchWhole(t *testing.T) {
 	t.Parallel()
 	const batches, messages, size = 20, 50, 10_000
@@ -39,7 +39,7 @@ func TestMemoryLimitCountsWaitingBatchWhole(t *testing.T) {
 		var held int64
 		require.Eventually(t, func() bool { held = c.Stats().BufferedBytes; return held > all*9/10 }, testkit.Patience,
 			10*time.Millisecond)
-		t.Logf("%d KiB count as held", held>>10)
+		t.Logf("BufferedBytes is %d KiB", held>>10)
 		require.Less(t, held, int64(all*3/2))
 	}
 	for range batches * messages {
@@ -67,7 +67,7 @@ func TestMemoryDoesNotGrowWithHandledMessages(t *testing.T) {
 			}
 			return msg
 		}
-		// Of each thousand, which take a second, one hundred are nacked and come again.
+		// Of each thousand messages, which take a second, one hundred are nacked and come again.
 		work := func(messages int) {
 			var nacked []pulsar.MessageID
 			for range messages {
@@ -104,7 +104,7 @@ func TestMemoryDoesNotGrowWithHandledMessages(t *testing.T) {
 		work(10_000)
 		before := heap()
 		rounds := 10
-		if *testkit.Long { // each night it is a million messages
+		if *testkit.Long { // nightly, with a million messages
 			rounds = 100
 		}
 		for range rounds {
@@ -147,7 +147,7 @@ func TestMemoryLimitCountsProperties(t *testing.T) {
 	})
 }
 
-// The keys of a message stay in memory with it, so they count as its payload does.
+// The keys of a message stay in memory with it, so they count like its payload.
 func TestMemoryLimitCountsKeys(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The answer to a request waits behind a minute of work; meanwhile it must not be asked for again.
+// The answer to a request waits behind a minute of work. In that time the Consumer must not repeat the request.
 func TestSlowApplicationIsAnsweredByOneRequest(t *testing.T) {
 	for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
 		"Nack":   (*redelivery.Consumer).Nack,
@@ -45,7 +45,8 @@ func TestSlowApplicationIsAnsweredByOneRequest(t *testing.T) {
 	}
 }
 
-// The broker does not send what it knows to be acknowledged: to ask for it is in vain, and a rewind for all the others.
+// The broker does not send an acknowledged message again: a request for it would be in vain, and rewind all other
+// messages.
 func TestNackAfterAckRequestsAtMostOnce(t *testing.T) {
 	for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
 		"Nack":   (*redelivery.Consumer).Nack,
@@ -72,8 +73,8 @@ func TestNackAfterAckRequestsAtMostOnce(t *testing.T) {
 	}
 }
 
-// What this library needs of pulsar-client-go beyond what that promises. When one of these fails after an update, the
-// way that the inner consumer is driven has to be thought over: see consumerOptions.
+// The following test checks undocumented behaviour of pulsar-client-go. If it fails after an update, reconsider how the
+// Consumer requests messages.
 
 type flushes chan time.Time
 

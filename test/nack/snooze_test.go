@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A snooze is no attempt: not for the count, not for the backoff, and not for MaxDeliveries.
+// A snooze is not an attempt for the count, the backoff and MaxDeliveries.
 func TestSnoozeDoesNotCount(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
@@ -44,13 +44,13 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 							assert.Equal(t, 300*time.Millisecond, d.NackDelay)
 							assert.False(t, d.Last)
 							require.NoError(t, c.Snooze(msg, 100*time.Millisecond))
-							require.NoError(t, c.Snooze(msg, time.Hour), "a second one changes nothing")
+							require.NoError(t, c.Snooze(msg, time.Hour), "a second snooze changes nothing")
 						}
 					}
 					for range n {
 						c.Nack(testkit.Receive(t, c))
 					}
-					for range n { // now on its last delivery, which a snooze does not end
+					for range n { // each is at its last delivery, which a snooze does not use up
 						msg := testkit.Receive(t, c)
 						assert.EqualValues(t, 1, c.RedeliveryCount(msg))
 						require.NoError(t, c.Snooze(msg, 100*time.Millisecond))
@@ -68,7 +68,7 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 	})
 }
 
-// What does not fit the memory limit comes from the broker, which counts it on Shared and Key_Shared.
+// A message that does not fit the memory limit comes from the broker, which counts it on Shared and Key_Shared.
 func TestSnoozeBeyondMemoryLimitComesFromBroker(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
@@ -91,7 +91,8 @@ func TestSnoozeBeyondMemoryLimitComesFromBroker(t *testing.T) {
 	})
 }
 
-// Where long snoozes move to the retry topic, more messages can be snoozed than the broker allows to be unacknowledged.
+// If long snoozes move messages to the retry topic, more messages can be snoozed than the broker allows to be
+// unacknowledged.
 func TestSnoozesMayExceedTheLimitOfUnackedMessages(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// NackID of an id that nothing is known of, on one topic.
+// NackID gets an id that the Consumer does not know, of its only topic.
 func TestNackIDBeforeFirstReceiveSparesOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
@@ -25,12 +25,12 @@ func TestNackIDBeforeFirstReceiveSparesOthers(t *testing.T) {
 		require.NoError(t, c.AckID(pulsar.NewMessageID(1, 2, 0, 0)))
 		_, err := testkit.ReceiveWithin(c, time.Minute)
 		if err == nil {
-			t.Error("came after AckID returned nil")
+			t.Error("a message came after AckID returned nil")
 		}
 	})
 }
 
-// A nack of an earlier hand-over, by the ConsumerMessage that Chan gave.
+// The application nacks an earlier delivery, by a ConsumerMessage from Chan.
 func TestStaleNackOfConsumerMessageIsIgnored(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-func TestAckTimeoutBackoffFollowsPIP130(t *testing.T) { // its table divided by 50
+func TestAckTimeoutBackoffFollowsPIP130(t *testing.T) { // the PIP's delays divided by 50
 	t.Parallel()
 	const n = 40
 	b := testkit.NewBroker(t)
@@ -44,12 +44,12 @@ func TestAckTimeoutBackoffFollowsPIP130(t *testing.T) { // its table divided by 
 	}
 	b.Settles(topic, 0)
 	slices.Sort(late)
-	t.Logf("%d redeliveries, late by p50 %v, p99 %v, max %v", len(late), late[len(late)/2], late[len(late)*99/100],
+	t.Logf("lateness of %d redeliveries: p50 %v, p99 %v, max %v", len(late), late[len(late)/2], late[len(late)*99/100],
 		late[len(late)-1])
 }
 
-// The broker lets a consumer have 50,000 messages unacknowledged.
-func TestFiftyThousandMessagesTimeOut(t *testing.T) { // not beside others: it has to be fast enough
+// 50,000 is the broker's limit of unacknowledged messages of a consumer.
+func TestFiftyThousandMessagesTimeOut(t *testing.T) { // not parallel: it must be fast enough
 	testkit.TakesLong(t)
 	b := testkit.NewBroker(t)
 	n, others, timeout := 50_000, 2000, 20*time.Second

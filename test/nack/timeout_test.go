@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The ack timeout of one message does not have the broker send all others again, of which the application has copies.
+// The ack timeout of one message does not make the broker rewind and send the application's other messages again.
 func TestAckTimeoutDoesNotRewind(t *testing.T) {
 	t.Parallel()
 	const n = 100
@@ -119,7 +119,7 @@ func TestAckTimeoutIsExact(t *testing.T) {
 				for n, seconds := range c.want {
 					inner.Channel <- pulsar.ConsumerMessage{Consumer: inner,
 						Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: uint32(n)}}
-					time.Sleep(20 * time.Second) // prefetched: no clock runs
+					time.Sleep(20 * time.Second) // the prefetched message's ack timeout does not run
 					start := time.Now()
 					require.EqualValues(t, n, c2.RedeliveryCount(testkit.Receive(t, c2)))
 					time.Sleep(time.Duration(seconds)*time.Second - 1)
@@ -195,7 +195,7 @@ func TestInProgressRenewsTheAckTimeout(t *testing.T) {
 	})
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
-		require.NoError(t, c.InProgress(testkit.Receive(t, c)), "without an ack timeout there is nothing to do")
+		require.NoError(t, c.InProgress(testkit.Receive(t, c)), "InProgress without an ack timeout")
 	})
 }
 
