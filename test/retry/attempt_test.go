@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// attemptOf returns which attempt the Consumer takes a message for.
+// attemptOf returns the Consumer's number of the attempt.
 func attemptOf(t *testing.T, c *redelivery.Consumer, msg pulsar.Message) uint32 {
 	d, err := c.Delivery(msg)
 	require.NoError(t, err)
@@ -35,14 +35,14 @@ func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, 0) },
 		func(msg pulsar.Message) error { return c.ReconsumeLaterNext(bg, msg) },
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, 0) },
-		// which moves it to the retry topic
+		// the nack moves it to the retry topic
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, time.Second) },
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, time.Second) },
 		func(msg pulsar.Message) error { return c.ReconsumeLaterNext(bg, msg) },
 		c.Ack,
 	} {
 		want := uint32(attempt) + 1
-		if attempt > 1 { // the snooze counted nothing
+		if attempt > 1 { // the snooze did not count
 			want--
 		}
 		msg := testkit.Receive(t, c)
@@ -62,11 +62,11 @@ func TestAttemptOfForeignRetryCountsItsReconsumes(t *testing.T) {
 	msg := &pulsar.ProducerMessage{Payload: []byte("tea"), Properties: retry}
 	b.Publish(pulsar.ProducerOptions{Topic: topic + "-" + opts.SubscriptionName + "-RETRY"}, msg)
 	require.EqualValues(t, 4, attemptOf(t, c, testkit.Receive(t, c)))
-	b.Publish(pulsar.ProducerOptions{Topic: topic}, msg) // somebody forwarded it: it is no retry here
+	b.Publish(pulsar.ProducerOptions{Topic: topic}, msg) // forwarded to this topic, it is not a retry
 	require.EqualValues(t, 1, attemptOf(t, c, testkit.Receive(t, c)))
 }
 
-// A message that is delivered three times has been redelivered twice, whichever way it becomes a dead letter.
+// However a message becomes a dead letter, REDELIVERY_COUNT after three deliveries is 2.
 func TestRedeliveryCountOfDeadLetterIsThatOfItsLastDelivery(t *testing.T) {
 	t.Parallel()
 	bg := context.Background()

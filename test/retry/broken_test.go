@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// One of two consumers fails on everything, the other on nothing. What the first has nacked is to have its chance with
-// the second: there are not many more dead letters than without the library.
+// One of two consumers fails on everything, the other on nothing. The second consumer must get messages that the first
+// nacked: there are not many more dead letters than with plain consumers.
 func TestBrokenConsumerSparesMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	const n = 400
@@ -23,13 +23,13 @@ func TestBrokenConsumerSparesMessagesOfOthers(t *testing.T) {
 		for i, plain := range []bool{true, false} {
 			dead[i], handled[i] = deadLetters(t, n, batched, plain)
 		}
-		t.Logf("dead of %d: plain %d, wrapped %d; taken: plain %d, wrapped %d", n, dead[0], dead[1], handled[0],
+		t.Logf("dead letters of %d: plain %d, wrapped %d; deliveries: plain %d, wrapped %d", n, dead[0], dead[1], handled[0],
 			handled[1])
 		require.LessOrEqual(t, dead[1], dead[0]*3/2+n*3/10)
 	})
 }
 
-// deadLetters returns how many of n messages become dead letters, and how often messages are taken.
+// deadLetters returns how many of n messages become dead letters, and the number of deliveries.
 func deadLetters(t *testing.T, n int, batched, plain bool) (dead, taken int) {
 	b := testkit.NewBroker(t)
 	opts := b.Options(b.NewTopic(0), pulsar.Shared)
@@ -76,7 +76,7 @@ func deadLetters(t *testing.T, n int, batched, plain bool) (dead, taken int) {
 	}
 }
 
-// sendBatchesOf publishes n messages, twenty in a batch if batched.
+// sendBatchesOf publishes n messages, in batches of twenty if batched.
 func sendBatchesOf(b *testkit.Broker, topic string, n int, batched bool) {
 	b.T.Helper()
 	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// There is no delivery left to wait for, whether anybody receives or not.
+// The last delivery was nacked, so the dead letter is published even if no goroutine receives.
 func TestNackOfLastDeliveryIsDeadLetterAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -93,7 +93,7 @@ func TestDeadLetterIsLoggedWithTheErrorUnlessOmitted(t *testing.T) {
 	}
 }
 
-// What is not handed out again, but becomes a dead letter, does not count as redelivered.
+// A message that becomes a dead letter without another delivery does not count as redelivered.
 func TestDeadLettersAreNotRedelivered(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]pulsar.SubscriptionType{"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared},

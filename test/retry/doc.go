@@ -1,2 +1,2 @@
-// Package retry has the tests of the retry topic and of dead letters, those of the Java client included.
+// Package retry has the tests of the retry topic and of dead letters, also together with the Java client.
 package retry

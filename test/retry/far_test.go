@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// behind returns the broker as clients see it through a wire with this round trip.
+// behind returns the broker behind a wire with this round trip.
 func behind(t testing.TB, b *testkit.Broker, roundTrip time.Duration) (*testkit.Broker, *wiretest.Wire) {
 	t.Helper()
 	target := strings.TrimPrefix(b.URL, "pulsar://")
@@ -29,7 +29,7 @@ func behind(t testing.TB, b *testkit.Broker, roundTrip time.Duration) (*testkit.
 	return &far, w
 }
 
-// A broker that is silent for seven seconds gets each retry once, and nobody is told that it refused one.
+// A broker that is silent for seven seconds gets each retry once, and no refusal is reported.
 func TestSilentBrokerGetsEachRetryOnce(t *testing.T) {
 	testkit.TakesLong(t)
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestSilentBrokerGetsEachRetryOnce(t *testing.T) {
 	for range n + 1 {
 		msgs = append(msgs, testkit.Receive(t, c))
 	}
-	require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msgs[n], time.Second, nil)) // there is a producer
+	require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msgs[n], time.Second, nil)) // creates the producer
 	goOn := wire.Stop()
 	var calls sync.WaitGroup
 	for _, msg := range msgs[:n] {
@@ -66,7 +66,7 @@ func TestSilentBrokerGetsEachRetryOnce(t *testing.T) {
 }
 
 // TestReconsumesAreAsFastAsUpstream compares the rates at a round trip of 100 ms, from the first call to the last
-// acknowledgement. It counts the best of a few attempts, as TestPublishesAreAsFastAsUpstream.
+// acknowledgement. The best of a few attempts counts, as in TestPublishesAreAsFastAsUpstream.
 func TestReconsumesAreAsFastAsUpstream(t *testing.T) {
 	testkit.NeedsRealBroker(t, "its speed is compared")
 	b := testkit.NewBroker(t)
@@ -83,7 +83,7 @@ func TestReconsumesAreAsFastAsUpstream(t *testing.T) {
 	}
 }
 
-// reconsumesFar returns how long it takes until the backlog of 2,000 messages is empty and all of them are retries.
+// reconsumesFar returns how long it takes until all of 2,000 messages are acknowledged and published as retries.
 func reconsumesFar(b *testkit.Broker, name string) time.Duration {
 	const n = 2000
 	topic := b.NewTopic(0)
@@ -126,7 +126,7 @@ func reconsumesFar(b *testkit.Broker, name string) time.Duration {
 		time.Sleep(10 * time.Millisecond)
 	}
 	took := time.Since(began)
-	b.T.Logf("%s: the calls %v, all published and acknowledged %v", name, calls, took)
+	b.T.Logf("%s: the calls took %v; all was published and acknowledged after %v", name, calls, took)
 	if name == "callback" {
 		require.Eventually(b.T, func() bool { return published.Load() == 0 }, time.Second, 10*time.Millisecond)
 	}

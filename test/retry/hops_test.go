@@ -29,7 +29,8 @@ func forged(topic string) map[string]string {
 	}
 }
 
-// A message of the consumer's own topic starts at the first retry, with the first delay, whatever its properties say.
+// Whatever the properties of a message from the consumer's own topic are, its first retry has number 1 and the first
+// delay.
 func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -59,8 +60,8 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	require.Equal(t, "reconsumed 1 times", letter.Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A consumer of a dead letter topic with retries of its own begins at the first one, and its dead letter is of that
-// topic.
+// A consumer of a dead letter topic with its own retry topic begins at the first retry, and its dead letters name the
+// dead letter topic as their origin.
 func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -87,8 +88,7 @@ func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	require.Equal(t, letters, props["REAL_TOPIC"])
 }
 
-// A service that forwards the properties of what it received does not have its name in the dead letters of the next
-// service.
+// A service forwards a message with its properties. The dead letters of the next service do not name the first one.
 func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
 	b := testkit.NewBroker(t)
 	orders, ship := b.NewTopic(0), b.NewTopic(0)
@@ -114,7 +114,7 @@ func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
 	}
 }
 
-// The age of a message counts from its own publication, not from that of its retries.
+// The age of a message counts from its first publication, not from a retry's.
 func TestMaxAgeCountsFromFirstPublication(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -138,8 +138,8 @@ func TestMaxAgeCountsFromFirstPublication(t *testing.T) {
 	require.Equal(t, props["RECONSUMETIMES"], props["ATTEMPT_COUNT"], "each retry was delivered once")
 }
 
-// A name without a namespace is of the namespace of the consumer's topic, in every option that has one. In DLQPolicy it
-// is of public/default, as in pulsar-client-go.
+// In every option, a topic name without a namespace belongs to the namespace of the consumer's topic. In DLQPolicy it
+// belongs to public/default, as in pulsar-client-go.
 func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	b := testkit.NewBroker(t)
 	namespace := b.Namespace()
@@ -188,8 +188,7 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	require.Contains(t, second.String(), "as in pulsar-client-go, it is of public/default; write the whole name")
 }
 
-// A message that was published with the properties of a retry's origin, but empty, is retried as any other: neither
-// early nor for ever.
+// A message published with empty REAL_… and ORIGIN_… properties is retried like any other: neither early nor for ever.
 func TestRetryOfMessageWithEmptyOriginIsNotEarly(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	delay := 100 * time.Millisecond

@@ -19,8 +19,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A Java consumer with enableRetry on the same subscription reads our retries and dead letters, and we read its: of
-// batches, with keys, ordering keys and event times.
+// A Java consumer with enableRetry on the same subscription reads this library's retries and dead letters, and this
+// library reads Java's: from batches, with keys, ordering keys and event times.
 func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -42,7 +42,7 @@ func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 	policy := redelivery.WithReconsumeBackoff(backoff.Fixed(0))
 	c := b.Subscribe(opts, policy)
 	origins := map[string]string{}
-	var first []pulsar.Message // all, before the first is moved: its copy comes at once, and may come before the others
+	var first []pulsar.Message // received before the first is moved: its retry may come before the others
 	for range 6 {
 		first = append(first, testkit.Receive(t, c))
 	}
@@ -71,7 +71,7 @@ func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 			[]string{props["REAL_TOPIC"], props["REAL_SUBSCRIPTION"], props["own"], msg.Key(), msg.OrderingKey()})
 		require.Equal(t, "100"+i, strconv.FormatInt(msg.EventTime().UnixMilli(), 10))
 		require.NotEmpty(t, props["ORIGIN_MESSAGE_IDY_TIME"])
-		if origin := origins[i]; origin == "" { // Java was the first
+		if origin := origins[i]; origin == "" { // Java had it first
 			require.Equal(t, "1", props["RECONSUMETIMES"])
 		} else {
 			require.Equal(t, "2", props["RECONSUMETIMES"])
@@ -104,7 +104,8 @@ func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 	}
 }
 
-// java returns what runs a program of testdata/java with the broker's address and other arguments, or skips the test.
+// java returns a function that runs a program of testdata/java with the broker's address and further arguments, or
+// skips the test.
 func java(b *testkit.Broker) (run func(program string, args ...string) (said string)) {
 	b.T.Helper()
 	for _, program := range []string{"java", "mvn"} {
@@ -133,7 +134,7 @@ func java(b *testkit.Broker) (run func(program string, args ...string) (said str
 
 var javaClient sync.Once
 
-// sendBatch publishes messages that have everything that a message can have, in one batch.
+// sendBatch publishes messages with all fields set, in one batch.
 func sendBatch(b *testkit.Broker, topic string, from, to int) {
 	b.T.Helper()
 	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{Topic: topic, BatchingMaxPublishDelay: time.Minute})

@@ -15,8 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// What docs/migration.md lists as different from the Java client: keys that pulsar-client-go cannot write, and the form
-// of ids.
+// Differences from the Java client in docs/migration.md: keys that pulsar-client-go cannot write, and the form of ids.
 func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -28,7 +27,7 @@ func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	}
 	said := java("Forms", "show", testkit.RetryTopic(topic))
 	for _, want := range []string{
-		// Java has base64=true: it is the same text, and no longer the same bytes
+		// Java has base64=true: the text is the same, but not the bytes
 		"bytes of " + testkit.RetryTopic(topic) + " hasKey=true key=AQLI base64=false",
 		"empty of " + testkit.RetryTopic(topic) + " hasKey=false key=null", // Java has hasKey=true
 		"string of " + testkit.RetryTopic(topic) + " hasKey=true key=k base64=false",
@@ -36,11 +35,11 @@ func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	} {
 		require.Contains(t, said, want)
 	}
-	require.Regexp(t, `origin=\d+:\d+:0:0\n`, said) // Java has no index of what is in no batch, and -1 for no partition
+	require.Regexp(t, `origin=\d+:\d+:0:0\n`, said) // Java writes no index outside a batch, and -1 for no partition
 }
 
-// The retry topic of several topics: pulsar-client-go's is that of the first as listed, Java's that of the first in
-// order.
+// With several topics pulsar-client-go names the retry topic after the first in the list, Java after the alphabetically
+// first.
 func TestRetryTopicOfSeveralTopicsIsThatOfTheFirst(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -107,7 +106,7 @@ func TestJavaLimitsAreOneLess(t *testing.T) {
 	}
 }
 
-// Java's dead letter topics of partitions, whose names pulsar-client-go cannot open, and what their letters say.
+// Java has a dead letter topic for each partition. pulsar-client-go cannot open topics with such names.
 func TestJavaDeadLettersOfPartitionsAreRead(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

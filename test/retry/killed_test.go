@@ -22,8 +22,8 @@ import (
 
 const killed = "REDELIVERY_TEST_KILLED"
 
-// Processes are killed at random moments while their messages become retries or dead letters: none is lost, and one
-// that was published but not acknowledged comes again, and is published by another process a second time.
+// Processes are killed at random moments while their messages become retries or dead letters. No message is lost. A
+// message that was published but not acknowledged comes again, and another process publishes it a second time.
 func TestKillWhilePublishingLosesNothing(t *testing.T) {
 	if how := os.Getenv(killed); how != "" {
 		toBeKilled(t, strings.Fields(how))
@@ -34,14 +34,14 @@ func TestKillWhilePublishingLosesNothing(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			b := testkit.NewBroker(t)
-			const n = 300 // messages for each
+			const n = 300 // messages in each case
 			kills := 3
 			if *testkit.Long || os.Getenv("PULSAR_URL") != "" {
 				kills = 10
 			}
 			topic := b.NewTopic(0)
 			keeper := b.Subscribe(b.Options(topic, pulsar.Shared))
-			keeper.Close() // the subscription is there
+			keeper.Close() // creates the subscription
 			published := map[string]string{"reconsume": testkit.RetryTopic(topic),
 				"dead": testkit.DeadLetterTopic(topic), "move": testkit.RetryTopic(topic)}[how]
 			out := subscribeReader(b, published)
@@ -90,7 +90,7 @@ func TestKillWhilePublishingLosesNothing(t *testing.T) {
 	}
 }
 
-// publishes has a consumer publish all that it gets.
+// publishes makes a consumer publish every message that it gets.
 func publishes(t *testing.T, client pulsar.Client, how, topic, by string) *redelivery.Consumer {
 	opts := pulsar.ConsumerOptions{Topic: topic, SubscriptionName: testkit.Subscription, Type: pulsar.Shared,
 		RetryEnable: how != "dead",

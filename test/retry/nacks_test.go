@@ -91,16 +91,16 @@ func TestReconsumeWhileBrokerIsDownFails(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: time.Second})
 	topic := b.NewTopic(0)
 	opts := b.RetryOptions(topic, 3)
-	opts.AckWithResponse = true // or an acknowledgement may be lost with the connection
+	opts.AckWithResponse = true // otherwise the lost connection may swallow an acknowledgement
 	c := b.Subscribe(opts)
 	b.Send(topic, 2, false)
 	first, second := testkit.Receive(t, c), testkit.Receive(t, c)
-	require.NoError(t, c.ReconsumeLaterAfter(context.Background(), first, time.Hour, nil)) // the producer is there
+	require.NoError(t, c.ReconsumeLaterAfter(context.Background(), first, time.Hour, nil)) // creates the producer
 	b.InProcess.RefuseConnections(true)
 	b.InProcess.DropConnections()
 	for _, call := range []func(context.Context) error{
 		func(ctx context.Context) error { return c.ReconsumeLaterNext(ctx, second) },
-		// there is no producer yet
+		// the producer does not exist yet
 		func(ctx context.Context) error { return c.DeadLetter(ctx, second, errors.New("bad")) },
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
@@ -116,7 +116,7 @@ func TestReconsumeWhileBrokerIsDownFails(t *testing.T) {
 		"a second is short on a busy machine")
 }
 
-// A process that is killed leaves its retries to the next one.
+// The retries of a killed process come to the next process.
 func TestRetriesOutliveTheProcess(t *testing.T) {
 	const n, levels = 200, "3s 4s 5s 6s"
 	if topic := os.Getenv("REDELIVERY_TEST_VICTIM"); topic != "" {
@@ -124,7 +124,7 @@ func TestRetriesOutliveTheProcess(t *testing.T) {
 		l, err := backoff.ParseDelayLevels(levels)
 		require.NoError(t, err)
 		opts := b.RetryOptions(topic, 99)
-		opts.AckWithResponse = true // an acknowledgement that waits to be grouped would be lost
+		opts.AckWithResponse = true // the kill would lose grouped acknowledgements
 		c := b.Subscribe(opts, redelivery.WithReconsumeBackoff(l))
 		for i := 0; i < n; {
 			msg := testkit.Receive(t, c)
@@ -168,8 +168,8 @@ func TestRetriesOutliveTheProcess(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// Nacks that are moved to the retry topic are limited by MaxDeliveries alone, and the reason of the last one is in the
-// dead letter.
+// Only MaxDeliveries limits nacks that move a message to the retry topic. The dead letter has the reason of the last
+// nack.
 func TestMovedNacksAreNotReconsumes(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -191,8 +191,8 @@ func TestMovedNacksAreNotReconsumes(t *testing.T) {
 		"inspect").Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A snooze for long goes to the retry topic, so that it does not count as unacknowledged at the broker, and does not
-// count as a delivery.
+// A long snooze moves the message to the retry topic, so that it is not unacknowledged at the broker. It does not count
+// as a delivery.
 func TestLongSnoozeMovesToTheRetryTopicUncounted(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

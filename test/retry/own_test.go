@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Who names the consumer's own topic for its retries or dead letters is told, in whatever form the name is: they would
-// come again and never end.
+// The consumer's own topic is refused as its retry or dead letter topic, in every form of the name: the messages would
+// come again without end.
 func TestOwnTopicInAnyFormIsRefused(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	full := "persistent://public/default/bills"
@@ -46,7 +46,7 @@ func TestOwnTopicInAnyFormIsRefused(t *testing.T) {
 	}
 }
 
-// A Reconsumer may have its retries published where the consumer reads them.
+// The consumer may read a Reconsumer's retry topic.
 func TestReconsumerMayPublishWhereTheConsumerReads(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	r, err := reconsume.New(b.Client, reconsume.Options{Topic: "orders", Subscription: testkit.Subscription})
@@ -57,8 +57,8 @@ func TestReconsumerMayPublishWhereTheConsumerReads(t *testing.T) {
 	b.Subscribe(opts, redelivery.WithReconsumer(r))
 }
 
-// Wrap does not know what its consumer reads. With a Reconsumer whose dead letters would come there again, none is
-// published, and that is told.
+// Wrap does not know which topics its consumer reads. If a Reconsumer's dead letters would go to such a topic, none is
+// published, and the error is logged.
 func TestWrapWithReconsumerOfItsOwnTopicPublishesNothing(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	for _, name := range []string{"bills", "persistent://public/default/bills", "bills-partition-0"} {
@@ -80,8 +80,8 @@ func TestWrapWithReconsumerOfItsOwnTopicPublishesNothing(t *testing.T) {
 	}
 }
 
-// A name that no topic has is refused at once, not with the first dead letter; short names and those of long ago are
-// names.
+// An invalid topic name is refused at once, not with the first dead letter. Short names and names of the old form are
+// valid.
 func TestBadDeadLetterTopicIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -106,7 +106,7 @@ func TestBadDeadLetterTopicIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// A consumer does not publish to the topic that it reads, where that would come again and never end.
+// A consumer does not publish to a topic that it reads: the messages would come again without end.
 func TestOwnTopicIsRefusedByEachOption(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -17,11 +17,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// TestRetriesKeepEveryPayload compares what comes back and what becomes a dead letter with what was sent, by default
-// options and with others.
+// TestRetriesKeepEveryPayload compares retries and dead letters with the messages that were sent, with default and
+// other options.
 func TestRetriesKeepEveryPayload(t *testing.T) {
 	t.Parallel()
-	large := make([]byte, 12<<20) // more than a message can have
+	large := make([]byte, 12<<20) // more than a single message may have
 	_, _ = rand.NewChaCha8([32]byte{}).Read(large)
 	payloads := map[string][]byte{"null": nil, "empty": {}, "small": []byte("x"), "large": large}
 	for name, o := range map[string]pulsar.ProducerOptions{
@@ -73,7 +73,7 @@ func TestRetriesKeepEveryPayload(t *testing.T) {
 	}
 }
 
-// Options may allow but one producer of a topic.
+// Options may allow only one producer of a topic.
 func TestExclusiveRetryProducersPublish(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -89,7 +89,7 @@ func TestExclusiveRetryProducersPublish(t *testing.T) {
 	testkit.Next(t, dead, 15*time.Second)
 }
 
-// The retry topic may be a partition of a topic: its retries are not early either.
+// The retry topic may be a partition: its retries are not early either.
 func TestRetryTopicThatIsAPartitionIsNotEarly(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -105,8 +105,8 @@ func TestRetryTopicThatIsAPartitionIsNotEarly(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), time.Second)
 }
 
-// Producers make topics again that were deleted under them, and with these the subscriptions that keep what is
-// published: the Consumer's, which subscribes again at the end, and the initial one of dead letters.
+// Producers create their deleted topics again, with the subscriptions that keep the messages: the Consumer's, which
+// subscribes again at the end, and the initial subscription of dead letters.
 func TestDeletedRetryTopicsAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	require.True(t, publishing.InitialSubscription(&pulsar.ProducerOptions{}, ""), "upstream's option has another name")
@@ -121,7 +121,7 @@ func TestDeletedRetryTopicsAreMadeAgain(t *testing.T) {
 	for range 4 {
 		msgs = append(msgs, testkit.Receive(t, c))
 	}
-	require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msgs[0], 0, nil)) // there are producers
+	require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msgs[0], 0, nil)) // creates the producers
 	require.NoError(t, c.Ack(testkit.Receive(t, c)))
 	require.NoError(t, c.DeadLetter(context.Background(), msgs[1], errors.New("bad")))
 
@@ -141,13 +141,13 @@ func TestDeletedRetryTopicsAreMadeAgain(t *testing.T) {
 	require.GreaterOrEqual(t, b.Stats(dlq, 0).Backlog, 1)
 }
 
-// What the broker has taken as one message may be too large with the properties of a retry or a dead letter, and for a
-// batch. It is published in chunks then, whatever the broker's limit is, and with what encryption adds.
+// A message that the broker accepted may be too large with the properties of a retry or a dead letter, or for a batch.
+// Then it is published in chunks, at any limit of the broker, also if encryption makes it larger.
 func TestLargestRetriesArePublishedInChunks(t *testing.T) {
 	t.Parallel()
 	type scene struct {
 		limit     int
-		below     []int // how far below the limit payloads are
+		below     []int // how many bytes payloads are below the limit
 		encrypted bool
 		chunked   bool
 	}
@@ -169,7 +169,7 @@ func TestLargestRetriesArePublishedInChunks(t *testing.T) {
 		}
 		c, dead := b.Subscribe(opts), b.SubscribePlain(to)
 		for _, below := range s.below {
-			payload := make([]byte, s.limit-below) // which compresses to no less
+			payload := make([]byte, s.limit-below) // random: compression does not help
 			_, _ = rand.NewChaCha8([32]byte{}).Read(payload)
 			b.Publish(from, &pulsar.ProducerMessage{Payload: payload})
 			for _, delay := range []time.Duration{0, 100 * time.Millisecond} {

@@ -18,10 +18,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// counted counts the acknowledgements that a consumer sends, and closes it in one of them if it is to.
+// counted counts the acknowledgements that a consumer sends, and may close the consumer in one of these calls.
 type counted struct {
 	acks  atomic.Int32
-	close atomic.Int32 // at which
+	close atomic.Int32 // the number of that call; 0 for none
 }
 
 func (*counted) BeforeConsume(pulsar.ConsumerMessage)                   {}
@@ -32,8 +32,8 @@ func (x *counted) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID) {
 	}
 }
 
-// Many are published at the same time: dead letters in the order of their nacks, and messages that are moved to the
-// retry topic, where their delays order them, in any.
+// Many messages are published at the same time. Dead letters keep the order of their nacks. Retries need no order:
+// their delays decide when they come.
 func TestManyPublishesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]bool{"dead letters": false, "moves": true} {
@@ -65,7 +65,7 @@ func TestManyPublishesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// The delay is over before the dead letter is published.
+// The delay is 0, so it is over before the dead letter is published.
 func TestReasonOfNackIsInTheDeadLetter(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -103,7 +103,7 @@ func TestRefusedDeadLettersArePaced(t *testing.T) {
 	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
 	b.Send(topic, 1, false)
 	c.Nack(testkit.Receive(t, c))
-	go func() { _, _ = c.Receive(context.Background()) }() // it is given up again by whoever would receive it
+	go func() { _, _ = c.Receive(context.Background()) }() // its Receive tries to publish the dead letter again
 	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, 10*time.Millisecond)
 	failed := c.Stats().Failed
 	time.Sleep(3 * time.Second)
@@ -112,7 +112,7 @@ func TestRefusedDeadLettersArePaced(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// publishingConsumer returns a consumer whose first nack of a message publishes it, and one of where to.
+// publishingConsumer returns a consumer whose first nack of a message publishes it, and a consumer of that topic.
 func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...redelivery.Option) (c *redelivery.Consumer, out pulsar.Consumer) {
 	b.T.Helper()
 	opts := b.Options(topic, pulsar.Shared)
@@ -127,7 +127,7 @@ func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...r
 	return b.Subscribe(opts, options...), subscribeReader(b, published)
 }
 
-// The Consumer is closed in a callback of one of many publishes: what was not acknowledged is still the broker's.
+// The Consumer is closed in a callback of one of many publishes: the broker keeps the unacknowledged messages.
 func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -143,7 +143,7 @@ func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	for range n {
 		msg, err := c.Receive(t.Context())
 		if err != nil {
-			break // it is closed by now
+			break // the Consumer is closed
 		}
 		c.Nack(msg)
 	}
@@ -159,9 +159,9 @@ func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	}
 }
 
-// The Consumer is closed while many dead letters have no answer: what is published is acknowledged too, so that no
-// message becomes two dead letters.
-func TestCloseWaitsForPublishes(t *testing.T) { // alone: it waits half a second at most
+// The Consumer is closed while many dead letters have no answer: published ones are acknowledged, so that no message
+// becomes two dead letters.
+func TestCloseWaitsForPublishes(t *testing.T) { // not parallel: Close waits half a second at most
 	const n = 500
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)
@@ -182,7 +182,7 @@ func TestCloseWaitsForPublishes(t *testing.T) { // alone: it waits half a second
 	})
 }
 
-// Publishes have no answer for a while: what waits for it is bounded, and all become dead letters.
+// Publishes have no answer for a while: a bounded number waits for it, and all messages become dead letters.
 func TestUnansweredPublishesAreBounded(t *testing.T) {
 	t.Parallel()
 	const n = 3000
@@ -210,17 +210,17 @@ func TestUnansweredPublishesAreBounded(t *testing.T) {
 	}
 	require.LessOrEqual(t, sent.Load(), int32(1000))
 	answers.Store(true)
-	b.InProcess.DropConnections()                 // the producer sends again what has no answer
-	go func() { _, _ = c.Receive(t.Context()) }() // what was not kept is asked for
+	b.InProcess.DropConnections()                 // the producer sends unanswered messages again
+	go func() { _, _ = c.Receive(t.Context()) }() // messages not in memory are requested
 	seen := map[string]bool{}
 	for len(seen) < n {
-		seen[string(testkit.Next(t, out, time.Minute).Payload())] = true // requests are looked after every few seconds
+		seen[string(testkit.Next(t, out, time.Minute).Payload())] = true // requests are repeated every few seconds
 	}
 	b.Settles(topic, 0)
 }
 
-// TestPublishesAreAsFastAsUpstream compares with upstream's own dead letters. It counts the best of a few attempts: other
-// packages' tests use the same broker and the same processors.
+// TestPublishesAreAsFastAsUpstream compares with upstream's own dead letters. The best of a few attempts counts, since
+// other packages' tests use the same broker and processors.
 func TestPublishesAreAsFastAsUpstream(t *testing.T) {
 	testkit.NeedsRealBroker(t, "its speed is compared")
 	b := testkit.NewBroker(t)
@@ -229,7 +229,7 @@ func TestPublishesAreAsFastAsUpstream(t *testing.T) {
 		for _, name := range []string{"plain", "dead letters", "moves", "plain again"} {
 			took[name] = publishTime(b, name)
 		}
-		t.Logf("3,000 messages from the first to the last: %v", took)
+		t.Logf("3,000 messages took %v", took)
 		if plain := max(took["plain"], took["plain again"]); max(took["dead letters"], took["moves"]) < 2*plain {
 			return
 		}
@@ -237,7 +237,7 @@ func TestPublishesAreAsFastAsUpstream(t *testing.T) {
 	}
 }
 
-// publishTime returns how long 3,000 dead letters or moves take from the first to the last.
+// publishTime returns the time from the first to the last of 3,000 dead letters or moves.
 func publishTime(b *testkit.Broker, name string) time.Duration {
 	const n = 3000
 	topic := b.NewTopic(0)
@@ -273,7 +273,7 @@ func publishTime(b *testkit.Broker, name string) time.Duration {
 	return time.Since(begin)
 }
 
-// subscribeReader returns a consumer of all of a topic.
+// subscribeReader returns a consumer of all messages of a topic.
 func subscribeReader(b *testkit.Broker, topic string) pulsar.Consumer {
 	b.T.Helper()
 	c, err := b.Client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "out",

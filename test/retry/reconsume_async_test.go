@@ -25,7 +25,7 @@ type farBroker struct {
 	roundTrip time.Duration
 	mu        sync.Mutex
 	sent      []string
-	err       error // of all answers
+	err       error // the error in all answers
 }
 
 func (f *farBroker) CreateProducer(pulsar.ProducerOptions) (pulsar.Producer, error) {
@@ -69,8 +69,8 @@ func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*re
 	return c, inner, msgs
 }
 
-// The methods of pulsar.Consumer do not wait for the broker, as upstream's do not: two round trips for 2,000 messages,
-// in order.
+// Like upstream's, the methods of pulsar.Consumer do not wait for the broker: 2,000 messages take two round trips, in
+// order.
 func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 	}
 }
 
-// What cannot be published is said and comes back.
+// If a message cannot be published, that is reported, and the message comes back.
 func TestReconsumeLaterThatFailsIsNacked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &farBroker{roundTrip: 100 * time.Millisecond, err: errors.New("no")}
@@ -119,7 +119,7 @@ func TestReconsumeLaterThatFailsIsNacked(t *testing.T) {
 	})
 }
 
-// The callback is told once, and may do what it likes.
+// The callback is called once, and may call the Consumer.
 func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 	after := func(ctx context.Context, c *redelivery.Consumer, msg pulsar.Message, done func(error)) error {
 		return c.ReconsumeLaterAfter(ctx, msg, time.Minute, nil, redelivery.WithCallback(done))
@@ -241,7 +241,7 @@ func (m early) Properties() map[string]string {
 		"DELAY_TIME": strconv.FormatInt(m.delay.Milliseconds(), 10)}
 }
 
-// A retry is held back for days, where the namespace delays nothing.
+// If the namespace does not delay messages, the Consumer holds a retry back, for days if necessary.
 func TestLongDelaysAreHeldBack(t *testing.T) {
 	t.Parallel()
 	for _, delay := range []time.Duration{25 * time.Hour, 7 * 24 * time.Hour} {

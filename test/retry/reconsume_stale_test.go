@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A handler that fails after its ack timeout does not publish what another has by now, which may succeed: the message
-// would come once more after Ack had returned nil. As long as nobody has it, it may be published.
+// After its ack timeout a failed handler must not publish a message that another handler has: that one may succeed, and
+// the message would come again after Ack had returned nil. While no handler has the message, it may be published.
 func TestReconsumeOfStaleDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*redelivery.Consumer, pulsar.Message) error{

@@ -35,7 +35,7 @@ func TestRefusedDelayIsWaitedForInTheConsumer(t *testing.T) {
 	require.Equal(t, "1", retry.Properties()["RECONSUMETIMES"])
 }
 
-// A dead letter that its topic refuses for its size comes in chunks.
+// A dead letter that its topic refuses for its size is published in chunks.
 func TestDeadLetterRefusedForItsSizeIsChunked(t *testing.T) {
 	b := testkit.NewBroker(t)
 	if b.InProcess != nil {
@@ -47,7 +47,7 @@ func TestDeadLetterRefusedForItsSizeIsChunked(t *testing.T) {
 	c := b.Subscribe(b.Options(topic, pulsar.Shared),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
 	payload := make([]byte, 20_000)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(payload) // which does not compress
+	_, _ = rand.NewChaCha8([32]byte{}).Read(payload) // random: it does not compress
 	time.Sleep(time.Second)                          // the policy takes effect
 	b.Publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: payload, Key: "k"})
 	require.NoError(t, c.DeadLetter(t.Context(), testkit.Next(t, c, 10*time.Second), errors.New("no luck")))
@@ -57,7 +57,7 @@ func TestDeadLetterRefusedForItsSizeIsChunked(t *testing.T) {
 	require.Equal(t, "no luck", letter.Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A topic of DeadLetterTo that is not there, or takes no more messages, does not keep the letter.
+// If the topic of DeadLetterTo does not exist or takes no messages, the letter goes to the usual topic.
 func TestDeadLetterForUnusableTopicGoesToTheUsualOne(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic, closed := b.NewTopic(0), b.NewTopic(0)

@@ -141,7 +141,7 @@ func TestFailingMessageIsDeadLetterAtItsLimit(t *testing.T) {
 	}
 }
 
-// No topic is named: they are upstream's, whose names have a namespace and no topic.
+// Without configured names, upstream's default names for a pattern have a namespace and no topic.
 func TestPatternHasOneRetryAndOneDeadLetterTopic(t *testing.T) {
 	if testkit.InOwnProcess(t) {
 		return
@@ -197,7 +197,7 @@ func TestTerminatedRetryTopicFailsReconsume(t *testing.T) {
 	calls.Wait()
 	require.Equal(t, 10, b.Stats(topic, 0).Backlog, "nothing is acknowledged")
 	require.Zero(t, c.Stats().Waiting)
-	b.Unload(topic) // the application still has them: copies are held
+	b.Unload(topic) // the application still has the messages: the Consumer holds their copies
 	testkit.ReceiveNothing(t, c, time.Second)
 }
 

@@ -15,8 +15,8 @@ import (
 
 const record = `{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"string"}`
 
-// A consumer with one version of an Avro schema retries and gives up messages of another one, and damaged ones. Java
-// reads them.
+// A consumer with one version of an Avro schema publishes retries and dead letters of messages with another version,
+// and of damaged messages. Java reads these.
 func TestRetriesKeepOtherSchemaVersions(t *testing.T) {
 	t.Parallel()
 	older := pulsar.NewAvroSchema(record+"]}", nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A seek with a retry topic resets the main topic. What waits in the retry topic stays, and so does what the
-// application has of it.
+// A seek with a retry topic resets the main topic. Messages in the retry topic stay, and so do the application's
+// messages from the retry topic.
 func TestSeekWithRetryTopicResetsTheMainTopic(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared, "Exclusive": pulsar.Exclusive} {
@@ -72,7 +72,7 @@ func TestSeekWithRetryTopicResetsTheMainTopic(t *testing.T) {
 	}
 }
 
-// Where a seek with a retry topic is not possible the error says so.
+// A seek of two topics with a retry topic is impossible, and the error says so.
 func TestSeekOfTwoTopicsWithRetryTopicIsRefused(t *testing.T) {
 	b := testkit.NewBroker(t)
 	opts := b.Options("", pulsar.Shared)

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A message that came back before it could be moved to the retry topic is the application's.
+// A message that came back before it could be moved to the retry topic belongs to the application.
 func TestRedeliveredMessageIsNotMoved(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -35,7 +35,7 @@ func TestRedeliveredMessageIsNotMoved(t *testing.T) {
 		}
 		return pulsartest.Pass
 	})
-	for range 2 { // the first waits for a producer for a second, in which the second comes back
+	for range 2 { // the first message waits a second for a producer; in that time the second comes back
 		c.Nack(testkit.Receive(t, c))
 	}
 	second := testkit.Receive(t, c)
@@ -50,7 +50,7 @@ func TestRedeliveredMessageIsNotMoved(t *testing.T) {
 	assert.EqualValues(t, 1, c.Stats().Failed)
 }
 
-// As with upstream.
+// RetryEnable without DLQ makes dead letters, as with upstream.
 func TestRetryEnableHasDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

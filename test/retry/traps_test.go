@@ -16,7 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Nothing is published: nobody would read it, and the broker deletes a topic that nobody reads.
+// Without a retry topic no message is published: no consumer would read it, and the broker deletes messages of a topic
+// without subscriptions.
 func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]func(topic string) pulsar.ConsumerOptions{
@@ -38,7 +39,7 @@ func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 			require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msg), redelivery.ErrNoRetryTopic)
 			require.ErrorIs(t, c.ReconsumeLaterAfter(context.Background(), msg, time.Second, nil),
 				redelivery.ErrNoRetryTopic)
-			c.ReconsumeLater(msg, time.Hour) // which has no error to return
+			c.ReconsumeLater(msg, time.Hour) // it returns no error
 			require.EqualValues(t, 1, c.RedeliveryCount(testkit.Receive(t, c)), "nacked instead")
 			require.Error(t, admin.Call(context.Background(), b.AdminURL, "GET", testkit.RetryTopic(topic)+"/stats",
 				nil, nil), "no such topic")
@@ -46,8 +47,8 @@ func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 	}
 }
 
-// The consumer has not seen the batch before: the broker counts the batch, and sends the acknowledged ones of it
-// too.
+// A consumer gets a batch that it has not seen before: the broker counts deliveries of the batch, and sends its
+// acknowledged messages too.
 func TestBatchWithOneBadMessageIsNotDead(t *testing.T) {
 	t.Parallel()
 	const n, bad = 10, "3"
@@ -124,7 +125,7 @@ func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 	}
 }
 
-// There is a reconsume backoff and no DLQ policy, as PIP-94 has it.
+// With a reconsume backoff and no DLQ policy, the last delay repeats, as in PIP-94.
 func TestLastDelayOfLadderRepeats(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
