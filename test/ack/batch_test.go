@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Upstream is told of each acknowledgement of a batch, and by its id. If it has an error, the message is the
-// application's still.
+// Each acknowledgement of a message of a batch reaches upstream, with the message's id. If upstream returns an error,
+// the application still has the message.
 func TestAckOfEachMessageOfABatchReachesUpstream(t *testing.T) {
 	var outcomes []redelivery.Outcome
 	c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithObserver(redelivery.Observer{
@@ -36,7 +36,7 @@ func TestAckOfEachMessageOfABatchReachesUpstream(t *testing.T) {
 	}
 	for i, ack := range acks {
 		inner.FailAcks(errors.New("refused"))
-		if i != 2 { // a fake's list has no errors
+		if i != 2 { // the fake's AckIDList returns no errors
 			require.EqualError(t, ack(), "refused")
 			d, err := c.Delivery(msgs[i])
 			require.NoError(t, err)
@@ -48,14 +48,14 @@ func TestAckOfEachMessageOfABatchReachesUpstream(t *testing.T) {
 		require.NoError(t, ack())
 		require.Equal(t, ids[:i+1], inner.Acks()[:i+1])
 		require.Equal(t, []redelivery.Outcome{redelivery.Acked}, outcomes)
-		n := len(inner.Acks()) // what was refused is acknowledged as a whole in the end
+		n := len(inner.Acks()) // with the last message the batch is acknowledged whole
 		require.NoError(t, ack(), "it is settled")
 		require.Len(t, inner.Acks(), n)
 	}
 	require.Zero(t, c.Stats().Unfinished)
 }
 
-// What upstream refused to note comes back by a nack.
+// A message whose acknowledgement upstream refused comes back after a nack.
 func TestNackAfterFailedAckRedelivers(t *testing.T) {
 	c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
 	for i := range int32(2) {
@@ -72,8 +72,8 @@ func TestNackAfterFailedAckRedelivers(t *testing.T) {
 	require.EqualValues(t, 1, again.RedeliveryCount())
 }
 
-// A batch ends acknowledged by whatever verbs and in whatever order its messages are settled, and though the first of
-// them are not delivered, after a seek into its middle.
+// A batch ends acknowledged, by whatever methods and in whatever order its messages are settled, and also if its first
+// messages are not delivered after a seek into its middle.
 func TestBatchEndsAcknowledgedByAnyVerb(t *testing.T) {
 	t.Parallel()
 	const n = 10
@@ -104,7 +104,7 @@ func TestBatchEndsAcknowledgedByAnyVerb(t *testing.T) {
 					msg := testkit.Receive(t, c)
 					require.NoError(t, verbs[i%len(verbs)](c, msg))
 				}
-				// what was nacked
+				// the nacked messages
 				testkit.Drain(t, c, time.Second, func(msg pulsar.Message) { require.NoError(t, c.Ack(msg)) })
 				b.Settles(topic, 0)
 			})
@@ -157,11 +157,11 @@ func TestBatchEndsAcknowledgedByAnyVerb(t *testing.T) {
 	})
 }
 
-// What is published while the Consumer is being closed ends its batch: the siblings that were acknowledged before do
-// not come again.
+// A message that is published during Close completes its batch: siblings that were acknowledged before do not come
+// again.
 //
 // Close waits half a second for the receipt. If this machine stalled for longer than that, the batch may come again,
-// and it is tried again.
+// and the test repeats the attempt.
 func TestBatchEndsAcknowledgedDuringClose(t *testing.T) {
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"reconsume": func(c *redelivery.Consumer, msg pulsar.Message) error {
@@ -185,8 +185,8 @@ func TestBatchEndsAcknowledgedDuringClose(t *testing.T) {
 	}
 }
 
-// closeWhilePublishing closes a Consumer while it publishes the last message of a batch, and returns the backlog after
-// that.
+// closeWhilePublishing closes a Consumer while it publishes the last message of a batch, and returns the backlog
+// afterwards.
 func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsar.Message) error) (inTime bool, backlog int) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)
@@ -218,7 +218,7 @@ func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsa
 	return true, b.InProcess.Subscription(topic, testkit.Subscription).Backlog
 }
 
-// Of a message that is settled, and of no batch, it does not say that its batch is begun, whatever came before it.
+// Delivery.Begun is false for a settled message that is not of a batch, whatever came before it.
 func TestSettledSingleMessageIsOfNoBegunBatch(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -13,12 +13,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// wholeOf is the id of the batch that a message is of.
+// wholeOf returns the id of a message's batch.
 func wholeOf(id pulsar.MessageID) pulsar.MessageID {
 	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
 }
 
-// staysSettled wants all messages settled, and none to come again.
+// staysSettled asserts that all messages are settled, and that none comes again.
 func staysSettled(t *testing.T, b *testkit.Broker, c *redelivery.Consumer, topic string) {
 	b.Settles(topic, 0)
 	testkit.ReceiveNothing(t, c, 2*time.Second)
@@ -33,7 +33,8 @@ var ackByID = map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
 	},
 }
 
-// The id of a whole batch, which an application may have made, acknowledges all of it, whatever became of its messages.
+// An application may make the id of a whole batch. An acknowledgement of this id settles all messages of the batch,
+// whatever their states are.
 func TestAckOfBatchIDSettlesAllMessages(t *testing.T) {
 	t.Parallel()
 	for name, ack := range ackByID {
@@ -52,7 +53,7 @@ func TestAckOfBatchIDSettlesAllMessages(t *testing.T) {
 	}
 }
 
-// So it does if the batch's first message was acknowledged before, and never came here.
+// The same holds if the batch's first message was acknowledged before and never came to this consumer.
 func TestAckOfBatchIDWithoutFirstMessageSettlesTheRest(t *testing.T) {
 	t.Parallel()
 	for name, ack := range ackByID {
@@ -79,7 +80,7 @@ func TestAckOfBatchIDWithoutFirstMessageSettlesTheRest(t *testing.T) {
 	}
 }
 
-// NackID of the id of a whole batch nacks what the application has of it.
+// NackID of the id of a whole batch nacks the messages that the application has.
 func TestNackOfBatchIDRedeliversAllMessages(t *testing.T) {
 	t.Parallel()
 	for _, acked := range []int{0, 1} {
@@ -101,7 +102,7 @@ func TestNackOfBatchIDRedeliversAllMessages(t *testing.T) {
 				whole = wholeOf(msg.ID())
 			}
 			c.NackID(whole)
-			c.NackID(whole) // of nothing that it has
+			c.NackID(whole) // the application has none now
 			for range want {
 				msg := testkit.Receive(t, c)
 				require.EqualValues(t, 1, msg.RedeliveryCount())

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// endlessConsumer delivers one message after the other and takes every acknowledgement.
+// endlessConsumer delivers messages without end and accepts every acknowledgement.
 type endlessConsumer struct {
 	pulsar.Consumer
 	ch chan pulsar.ConsumerMessage
@@ -26,7 +26,7 @@ func (e *endlessConsumer) Chan() <-chan pulsar.ConsumerMessage { return e.ch }
 func (e *endlessConsumer) Close()                              {}
 func (e *endlessConsumer) AckID(pulsar.MessageID) error        { return nil }
 
-// idOf returns the id of message n of a topic whose entries are batches of that size, or single messages.
+// idOf returns the id of message n of a topic whose entries are batches of the given size, or single messages.
 func idOf(n int, batch int32) pulsar.MessageID {
 	if batch == 0 {
 		return pulsar.NewMessageID(1, int64(n), 0, 0)
@@ -34,7 +34,7 @@ func idOf(n int, batch int32) pulsar.MessageID {
 	return &testkit.BatchID{MessageID: pulsar.NewMessageID(1, int64(n)/int64(batch), int32(n)%batch, 0), Size: batch}
 }
 
-// BenchmarkConsumer has what this library adds to receiving and acknowledging a message.
+// BenchmarkConsumer measures the time that this library adds to receiving and acknowledging a message.
 func BenchmarkConsumer(b *testing.B) {
 	for name, of := range map[string]struct {
 		batch   int32
@@ -85,7 +85,7 @@ func BenchmarkAckCumulativeBesideOthers(b *testing.B) {
 	}
 }
 
-// Acknowledging each message cumulatively costs what acknowledging one does, not more with all that was settled before.
+// The cost of a cumulative acknowledgement does not grow with the number of messages settled before.
 func BenchmarkAckCumulative(b *testing.B) {
 	c, inner := testkit.SubscribeFake(b, pulsar.Exclusive)
 	n := int64(0)

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The broker counts a batch whole until all of it is acknowledged: one message of each of 50 batches that waits keeps
-// 50,000 unacknowledged.
+// The broker counts a whole batch as unacknowledged until its last message is acknowledged: one waiting message in each
+// of 50 batches counts as 50,000.
 func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 	t.Parallel()
 	for name, index := range map[string]bool{"by entry": false, "with batch-index acks": true} {
@@ -36,7 +36,7 @@ func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 							require.NoError(t, c.Ack(msg))
 						}
 						if i%20 == 19 {
-							s.Truncate() // or each ack looks through the whole batch
+							s.Truncate() // otherwise each ack looks through the whole batch
 						}
 					}
 				}
@@ -61,7 +61,7 @@ func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 	}
 }
 
-// Who waits in vain beside very many messages that are unacknowledged is told, once each time.
+// If a receiver waits in vain while very many messages are unacknowledged, the Consumer reports it, once each time.
 func TestBlockedConsumerIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,6 +93,6 @@ func TestBlockedConsumerIsReportedOnce(t *testing.T) {
 		inner.Deliver(many)
 		c.Nack(testkit.Receive(t, c))
 		waits(10 * time.Second)
-		require.Len(t, blocked, 1, "it came to that again")
+		require.Len(t, blocked, 1, "it is blocked a second time")
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The child that owns a message closes while its acknowledgement fails: it is tried with the whole consumer the next
-// time.
+// The child that owns a message closes while its acknowledgement fails: the next try acknowledges by the whole
+// consumer.
 func TestAckOfVanishedTopicIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -33,12 +33,13 @@ func TestAckOfVanishedTopicIsTriedAgain(t *testing.T) {
 		inner.Gate <- struct{}{}
 		require.ErrorIs(t, <-first, gone)
 		inner.Gate = nil
-		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()})) // as the stand-in answers
+		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()})) // the fake returns no error
 		require.ErrorIs(t, c.Ack(msg), gone)
 	})
 }
 
-// Acknowledgements that are sent in groups of a number alone are never sure, as those that wait for very long.
+// If acknowledgements are grouped by number only, or for a very long time, the Consumer is never sure that they were
+// sent.
 func TestAcksGroupedByNumberAreNeverSure(t *testing.T) {
 	t.Parallel()
 	for name, longest := range map[string]time.Duration{"0": 0, "the longest": math.MaxInt64} {

@@ -19,10 +19,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// BenchmarkReceiveAck has what a message that is received and acknowledged costs, of a plain consumer and of this
-// library's, as medians of b.N rounds in which each consumer gets as many messages in turn: CPU time of this process,
-// how many times that of the plain consumer of the same round it is, throughput beside it, and allocations. It needs a
-// broker, else that one's work is in it, and is not disturbed much by other processes: run it with -benchtime 5x.
+// BenchmarkReceiveAck measures the cost of receiving and acknowledging a message with a plain consumer and with this
+// library. In each of b.N rounds both consumers get the same number of messages. It reports medians of the process's
+// CPU time, of the ratios to the plain consumer of the same round, and of allocations. Use a real broker, since the
+// work of the broker in process would count. Other processes disturb it little: run it with -benchtime 5x.
 func BenchmarkReceiveAck(b *testing.B) {
 	const messages = 50_000
 	m, err := metrics.New(prometheus.NewRegistry())
@@ -71,10 +71,10 @@ func BenchmarkReceiveAck(b *testing.B) {
 	}
 }
 
-// cost is what a message took.
+// cost is the cost of a message.
 type cost struct{ cpu, wall, allocs float64 }
 
-// costOf has n messages published, receives and acknowledges them and closes the consumer.
+// costOf publishes n messages, receives and acknowledges them, and closes the consumer.
 func costOf(b *testing.B, broker *testkit.Broker, c pulsar.Consumer, topic string, n int, batched bool) cost {
 	defer c.Close()
 	if batched {

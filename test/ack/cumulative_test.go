@@ -36,8 +36,8 @@ func TestCumulativeAckEndsDelaysOfItsTopic(t *testing.T) {
 	}, testkit.FromBroker)
 }
 
-// A cumulative acknowledgement covers what the application has had. The message that Chan offers next is not among
-// that: it is handed out, and in its turn.
+// A cumulative acknowledgement covers messages that the application has received. It does not cover the next message
+// that Chan offers: that must be delivered, in order.
 func TestCumulativeAckSparesWhatChanOffers(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
@@ -67,8 +67,7 @@ func TestCumulativeAckSparesWhatChanOffers(t *testing.T) {
 	}
 }
 
-// An id that was stored may be of a partition that has sent nothing yet: no message of another partition is settled by
-// it.
+// A stored id may be of a partition that has sent no message yet: it settles no message of another partition.
 func TestCumulativeAckOfStoredIDSparesOtherPartitions(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -97,7 +96,7 @@ func TestCumulativeAckOfStoredIDSparesOtherPartitions(t *testing.T) {
 	require.Equal(t, partitions[0], testkit.Receive(t, c).Topic())
 }
 
-// Within a batch upstream sends nothing for a cumulative acknowledgement before that of the last message.
+// In the middle of a batch upstream sends no cumulative acknowledgement of the batch until that of its last message.
 func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]bool{"one by one": false, "a batch": true} {
@@ -116,7 +115,7 @@ func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 			}
 			b.InProcess.Inject("ACK", "", 1, pulsartest.Fail("PersistenceError", "injected"))
 			require.ErrorContains(t, c.AckCumulative(msgs[1]), "injected")
-			require.NoError(t, c.InProgress(msgs[1]), "it is still the application's")
+			require.NoError(t, c.InProgress(msgs[1]), "the application still has the message")
 			require.NoError(t, c.AckCumulative(msgs[2]))
 			require.NoError(t, c.AckCumulative(testkit.Receive(t, c)))
 			b.Settles(topic, 0)
@@ -125,8 +124,9 @@ func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	}
 }
 
-// A connection swallows a cumulative acknowledgement. It is not repeated, which is a known window; but what follows is
-// handed out, and the next acknowledgement is for all. If the process ends before, the next consumer gets the messages.
+// A connection swallows a cumulative acknowledgement. It is not repeated, which is a known window. But later messages
+// are delivered, and the next acknowledgement covers all. If the process ends before, the next consumer gets the
+// messages.
 func TestSwallowedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	t.Parallel()
 	const n = 30
@@ -183,7 +183,7 @@ func TestSeekAfterCumulativeAckRedelivers(t *testing.T) {
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
 			o := b.Options(topic, kind)
-			// upstream drops it all if it has sent the acknowledgement
+			// upstream drops all redeliveries if it has sent the acknowledgement
 			o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: n, MaxTime: time.Hour}
 			c := b.Subscribe(o)
 			b.Send(topic, n, false)
@@ -204,9 +204,9 @@ func TestSeekAfterCumulativeAckRedelivers(t *testing.T) {
 	}
 }
 
-// Another consumer of the subscription may seek too, which breaks this one's connection. What this one acknowledged
-// some time ago is not acknowledged again where upstream does not drop what comes again: where the broker has answered,
-// and where acknowledgements are not grouped.
+// A seek by another consumer of the subscription breaks this consumer's connection. Messages that this consumer
+// acknowledged some time ago must come again. Upstream would drop them if acknowledgements were grouped and without
+// responses, so neither case has both.
 func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 	t.Parallel()
 	const n = 10
@@ -218,7 +218,7 @@ func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 		topic := b.NewTopic(1)
 		o := b.Options(topic, pulsar.Failover)
 		set(&o)
-		o.Name = "a" // the first name has the first partition
+		o.Name = "a" // the consumer with the first name is active
 		c := b.Subscribe(o)
 		o.Name = "b"
 		other := b.Subscribe(o)
@@ -229,12 +229,12 @@ func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 		}
 		require.NoError(t, c.AckCumulative(last))
 		b.Settles(topic, 1)
-		testkit.ReceiveNothing(t, c, settledForSure) // an application that does not wait shows nothing
+		testkit.ReceiveNothing(t, c, settledForSure) // an application that is not receiving gives no evidence
 		require.NoError(t, other.SeekByTime(time.Unix(0, 0)))
 		idle := func() bool { return c.Stats().Reconnecting+other.Stats().Reconnecting == 0 }
 		require.Eventually(t, idle, testkit.Patience, 10*time.Millisecond)
 		time.Sleep(time.Second)
-		require.Equal(t, n, b.Stats(topic, 1).Backlog, "what the other one moved back to is still to come")
+		require.Equal(t, n, b.Stats(topic, 1).Backlog, "the messages after the new cursor must still come")
 		got := map[string]bool{}
 		for range n {
 			msg, err := firstOf(t, c, other)
@@ -245,10 +245,11 @@ func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 	})
 }
 
-// settledForSure is how long after an acknowledgement a copy is taken for an operator's reset, and not for a lost one.
+// settledForSure is the time after an acknowledgement from which a copy means that an operator moved the cursor, not
+// that the acknowledgement was lost.
 const settledForSure = 8 * time.Second
 
-// firstOf receives from the consumer that has a message.
+// firstOf receives from the first consumer that has a message.
 func firstOf(t *testing.T, consumers ...*redelivery.Consumer) (msg pulsar.Message, err error) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < testkit.Patience; {
@@ -262,7 +263,7 @@ func firstOf(t *testing.T, consumers ...*redelivery.Consumer) (msg pulsar.Messag
 	return nil, err
 }
 
-// A cumulative ack settles what came before its message, whatever became of the message itself.
+// A cumulative ack settles the messages before its message, whatever the state of that message is.
 func TestCumulativeAckOfSettledMessageSettlesEarlierOnes(t *testing.T) {
 	t.Parallel()
 	const waiting, held, last = 3, 3, 6
@@ -295,8 +296,8 @@ func TestCumulativeAckOfSettledMessageSettlesEarlierOnes(t *testing.T) {
 	}
 }
 
-// besides returns a Consumer of two partitions, of one of which so many messages wait, and a function that acknowledges
-// the other's next message cumulatively.
+// besides subscribes to two partitions, makes messages of one wait, and returns a function that acknowledges the
+// other's next message cumulatively.
 func besides(tb testing.TB, waiting int) (ack func()) {
 	c, s := testkit.NewStandIn(tb, pulsar.ConsumerOptions{Type: pulsar.Exclusive},
 		redelivery.WithNackRedeliveryDelay(time.Hour))
@@ -310,7 +311,7 @@ func besides(tb testing.TB, waiting int) (ack func()) {
 	for n := range int64(waiting) {
 		c.Nack(take("waiting", n))
 	}
-	n := int64(waiting) // ids of their own, so that nothing else matters
+	n := int64(waiting) // new ids
 	return func() {
 		n++
 		if err := c.AckCumulative(take("acknowledged", n)); err != nil {
@@ -319,8 +320,8 @@ func besides(tb testing.TB, waiting int) (ack func()) {
 	}
 }
 
-// What waits in another partition does not matter. The bound is wide: looking at all of it takes a hundred times as
-// long.
+// Waiting messages of another partition do not slow it down. The bound is wide: looking at all of these takes a hundred
+// times as long.
 func TestCumulativeAckBesideWaitingPartitionIsCheap(t *testing.T) {
 	cost := func(waiting int) time.Duration {
 		ack := besides(t, waiting)

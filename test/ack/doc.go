@@ -1,3 +1,3 @@
-// Package ack has the tests of acknowledgements: they are final, a batch ends acknowledged, cumulative and
-// transactional acknowledgements, foreign IDs.
+// Package ack has the tests of acknowledgements: they are final, and a batch ends acknowledged; also of cumulative and
+// transactional acknowledgements, and of foreign ids.
 package ack

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Bad input is answered with an error that names it, or a warning and a count, and never with a panic.
+// Bad input leads to an error that names it, or to a warning and a count, but never to a panic.
 func TestBadMessagesAndIDsAreRefused(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, log *bytes.Buffer) {
 		var (
@@ -58,7 +58,7 @@ func TestBadMessagesAndIDsAreRefused(t *testing.T) {
 
 		inner.Deliver(1)
 		msg := testkit.Receive(t, c)
-		assert.ErrorContains(t, c.Ack(idless), "want") // it is of the inner consumer's type now
+		assert.ErrorContains(t, c.Ack(idless), "want") // the inner consumer has delivered this type now
 		c.ReconsumeLater(msg, 0)                       // there is no retry topic: the message is nacked
 		assert.Contains(t, log.String(), redelivery.ErrNoRetryTopic.Error())
 		assert.Equal(t, 1, c.Stats().Waiting)
@@ -88,10 +88,10 @@ func TestNackIDOfUnknownMessageWaitsByPolicy(t *testing.T) {
 	})
 }
 
-// foreignID is a message id of somebody's own.
+// foreignID is an application's own type of message id.
 type foreignID struct{ pulsar.MessageID }
 
-// Bytes of somebody else name a batch of a size that there is no memory for.
+// Forged bytes name a batch of an enormous size.
 func TestIDOfHugeBatchTakesNoMemory(t *testing.T) {
 	var data []byte
 	for field, v := range map[protowire.Number]uint64{1: 1, 2: 1, 4: 0, 6: 1<<31 - 1} {
@@ -104,7 +104,7 @@ func TestIDOfHugeBatchTakesNoMemory(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Failed)
 }
 
-// incomparable is an id that is no key of a map.
+// incomparable is an id that cannot be a key of a map.
 type incomparable struct {
 	pulsar.MessageID
 	_ []byte
@@ -119,8 +119,8 @@ func TestIncomparableIDIsRefusedInLists(t *testing.T) {
 	require.NoError(t, c.AckID(id))
 }
 
-// An id is found in its partition, though it came from somewhere else and the message is forgotten, or another one was
-// nacked by an id that the Consumer does not know.
+// The Consumer finds the partition of an id even if the id came from elsewhere and the message is forgotten, or if
+// another message was nacked by an unknown id.
 func TestIDOfForgottenMessageIsFoundInItsPartition(t *testing.T) {
 	t.Parallel()
 	t.Run("cumulative", func(t *testing.T) {
@@ -179,7 +179,7 @@ func shadow(b *testkit.Broker, source string) string {
 	name := source + "-shadow"
 	b.Admin("PUT", name, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
 	b.Admin("PUT", source, "/shadowTopics", []string{name}, nil)
-	require.Eventually(b.T, func() bool { // it begins with what is published from then on
+	require.Eventually(b.T, func() bool { // the shadow begins with messages published from then on
 		var stats struct{ Cursors map[string]any }
 		b.Admin("GET", source, "/internalStats", nil, &stats)
 		return len(stats.Cursors) > 0
@@ -187,7 +187,7 @@ func shadow(b *testkit.Broker, source string) string {
 	return name
 }
 
-// A message and its shadow have one id and are two messages.
+// A message and its shadow have the same id but are two messages.
 func TestShadowTopicIsNotItsSource(t *testing.T) {
 	t.Parallel()
 	testkit.NeedsRealBroker(t, "shadow topics")
@@ -200,7 +200,7 @@ func TestShadowTopicIsNotItsSource(t *testing.T) {
 			shadow := shadow(b, source)
 			opts := b.Options(source, testkit.SubscriptionTypes[kind])
 			opts.Topic, opts.Topics = "", []string{source, shadow}
-			opts.ReceiverQueueSize = 5 // so that each of the two goes on while the other's messages are at work
+			opts.ReceiverQueueSize = 5 // so that each topic goes on while the other's messages are handled
 			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
 			b.Send(source, n, false)
 			failed, acked := map[string]bool{}, map[string]int{}
@@ -224,7 +224,7 @@ func TestShadowTopicIsNotItsSource(t *testing.T) {
 	}
 }
 
-// An id says how large its batch is, and anybody can make one up.
+// An id contains the size of its batch, and can be forged.
 func TestNackIDOfHugeBatchIndexIsCheap(t *testing.T) {
 	c, _ := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
 	var before, after runtime.MemStats
@@ -235,7 +235,7 @@ func TestNackIDOfHugeBatchIndexIsCheap(t *testing.T) {
 	require.Less(t, allocated, uint64(16), "MiB")
 }
 
-// Ledger ids are unique in a topic, not in a cluster: a shadow topic has its source's.
+// Ledger ids are unique in a topic, but not in a cluster: a shadow topic has its source's.
 func TestEqualIDsOfTwoTopicsAreTwoMessages(t *testing.T) {
 	for name, kind := range testkit.SubscriptionTypes {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Subscribe switches batch-index acknowledgement on where many acknowledgements are sent in one command.
+// Subscribe switches batch-index acknowledgement on if upstream sends many acknowledgements in one command.
 func TestSubscribeSwitchesIndexAcksOn(t *testing.T) {
 	b := testkit.NewBroker(t)
 	type options = pulsar.ConsumerOptions
@@ -50,7 +50,7 @@ func TestSubscribeSwitchesIndexAcksOn(t *testing.T) {
 }
 
 // After a consumer left in the middle of a batch, its successor gets the rest if the broker keeps batch-index
-// acknowledgements, else all of the batch. Its Stats say which.
+// acknowledgements, and the whole batch otherwise. Its Stats say whether the broker keeps them.
 func TestRestOfBatchComesAfterRestart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

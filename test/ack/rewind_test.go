@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A rewind sends again what upstream's queue still holds, and a slow application meets the copies long after its own
-// acknowledgements.
+// A rewind makes the broker send messages again that are still in upstream's queue. A slow application reaches the
+// copies long after it has acknowledged the messages.
 func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -49,8 +49,8 @@ func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
 	}
 }
 
-// What the MessageChannel holds while the consumer reconnects is acknowledged afterwards, when the broker has sent it
-// again.
+// Messages that are in the MessageChannel during a reconnection are acknowledged afterwards, when the broker has sent
+// them again.
 func TestReconnectSparesWhatTheMessageChannelHeld(t *testing.T) {
 	t.Parallel()
 	const n = 60
@@ -70,7 +70,7 @@ func TestReconnectSparesWhatTheMessageChannelHeld(t *testing.T) {
 					taken++
 					if taken == 20 {
 						b.Unload(topic)
-						time.Sleep(time.Second) // it has reconnected, and has its queue again
+						time.Sleep(time.Second) // until it has reconnected and filled its queue
 					}
 					time.Sleep(20 * time.Millisecond)
 					require.NoError(t, c.Ack(msg))

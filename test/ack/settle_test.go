@@ -14,7 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Two acks at once, the first is refused, the message is nacked meanwhile: Chan.
+// Two acks run at once, and the message is nacked during the first, which is refused. Chan then offers the message, and
+// the second ack settles it.
 func TestSecondAckAfterRefusedFirstSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
@@ -32,7 +33,7 @@ func TestSecondAckAfterRefusedFirstSettles(t *testing.T) {
 		slow <- struct{}{}
 		require.Error(t, <-acked)
 		inner.FailAcks(nil)
-		time.Sleep(2 * time.Second) // it is due, and on offer
+		time.Sleep(2 * time.Second) // it is due, and Chan offers it
 		synctest.Wait()
 		slow <- struct{}{}
 		require.NoError(t, <-acked)
@@ -45,7 +46,7 @@ func TestSecondAckAfterRefusedFirstSettles(t *testing.T) {
 	})
 }
 
-// Of two calls that settle a message one waits for the other, and tries by itself if that fails.
+// Of two calls that settle a message, one waits for the other, and tries again if that fails.
 func TestAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"Ack":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
@@ -88,7 +89,7 @@ func TestPanicDuringAckReleasesTheMessage(t *testing.T) {
 	})
 }
 
-// Nothing is redelivered that was acknowledged cumulatively, nacked afterwards or not.
+// A cumulatively acknowledged message is not redelivered, even if it is nacked afterwards.
 func TestNackAfterCumulativeAckIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
@@ -106,7 +107,7 @@ func TestNackAfterCumulativeAckIsIgnored(t *testing.T) {
 	})
 }
 
-// The copy that was asked for comes while an Ack is under way that fails.
+// The requested copy comes during an Ack that fails.
 func TestCopyReceivedDuringFailedAckIsRequestedAtOnce(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)

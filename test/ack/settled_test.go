@@ -34,7 +34,7 @@ func TestDeliveryReportsWaitingAndSettled(t *testing.T) {
 	require.Equal(t, [2]bool{false, true}, state(nacked))
 }
 
-// A message that is acknowledged several times, at once too, is reported once.
+// A message that is acknowledged several times, also at once, is reported once.
 func TestRepeatedAckIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -56,7 +56,7 @@ func TestRepeatedAckIsReportedOnce(t *testing.T) {
 	require.EqualValues(t, 2*n, acked.Load())
 }
 
-// A message waits in memory as the application has it.
+// If the application changes a message, the message waits in memory with the changes.
 func TestMessageChangedByTheApplicationWaitsAsItIs(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -16,11 +16,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// transaction stands for one; the fake does not look at it.
+// transaction is a placeholder: the fake does not use it.
 type transaction struct{ pulsar.Transaction }
 
-// An abort makes the broker send the message again, and nothing tells: what comes after AckWithTxn is the
-// application's.
+// After an abort the broker sends the message again without a notice. So a copy that comes after AckWithTxn must be
+// delivered.
 func TestMessagesOfAbortedTransactionAreRedelivered(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
@@ -36,8 +36,8 @@ func TestMessagesOfAbortedTransactionAreRedelivered(t *testing.T) {
 	}, testkit.FromBroker)
 }
 
-// With batch-index acknowledgement the broker refuses the last message of a batch that a transaction acknowledges, and
-// the transaction cannot end. Where it was switched on by default, AckWithTxn refuses messages of batches before.
+// With batch-index acknowledgement the broker refuses the transaction's acknowledgement of a batch's last message, and
+// the transaction cannot end. If the library switched the option on, AckWithTxn refuses messages of batches.
 func TestAckWithTxnOfABatchIsRefusedWithDefaultIndexAcks(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -51,7 +51,7 @@ func TestAckWithTxnOfABatchIsRefusedWithDefaultIndexAcks(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Upstream panics for a transaction that is not its own.
+// Upstream panics at a transaction of a foreign type; the Consumer returns an error.
 func TestForeignTransactionIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -64,7 +64,7 @@ func TestForeignTransactionIsRefused(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Transactions need a real broker, and one of their own: where they are on, every topic waits for what they left.
+// Transactions need a real broker of their own: if they are enabled, every topic waits for unfinished ones.
 func TestTransactionsCommitAndAbort(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("PULSAR_URL") == "" {
@@ -82,7 +82,7 @@ func TestTransactionsCommitAndAbort(t *testing.T) {
 			c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(200*time.Millisecond),
 				redelivery.WithAckTimeout(time.Minute))
 			b.Send(topic, 4, false)
-			for range 2 { // two are redelivered first, so that the Consumer remembers them
+			for range 2 { // two messages are redelivered first, so that the Consumer knows them
 				c.Nack(testkit.Receive(t, c))
 			}
 			for _, commit := range []bool{false, true} {
@@ -102,7 +102,7 @@ func TestTransactionsCommitAndAbort(t *testing.T) {
 			b.Settles(topic, 0)
 			assert.Zero(t, c.Stats().Failed)
 			assert.Zero(t, c.Stats().Waiting)
-			const n = 5 // of a batch, which is acknowledged with its last message, whichever are by a transaction
+			const n = 5 // the batch's size; any of its messages may be in the transaction
 			for _, in := range [][]int{{0}, {2}, {n - 1}, {1, 3}, {0, n - 1}, {0, 1, 2, 3, 4}} {
 				txn, err := b.Client.NewTransaction(time.Minute)
 				require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestTransactionsCommitAndAbort(t *testing.T) {
 					}
 				}
 				require.NoError(t, txn.Commit(ctx))
-				// the broker counts one of a whole batch
+				// the batch is acknowledged with its last message
 				require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 0 }, testkit.Patience,
 					50*time.Millisecond, "%v", in)
 			}

@@ -13,10 +13,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// asReceived is a message as an application may have it.
+// asReceived is an application's wrapper of a message.
 type asReceived struct{ pulsar.Message }
 
-// unwrappable is a message as an application may have it, with the method by which the Consumer finds its delivery.
+// unwrappable is a wrapper with the method Unwrap, by which the Consumer finds the delivery.
 type unwrappable struct{ asReceived }
 
 func (m unwrappable) Unwrap() pulsar.Message { return m.Message }
@@ -31,7 +31,7 @@ func TestStaleWrappedDeliveryIsRefused(t *testing.T) {
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5}))
 		b.Send(topic, 1, false)
 		first := unwrappable{asReceived{testkit.Receive(t, c)}}
-		again := unwrappable{asReceived{testkit.Receive(t, c)}} // since the ack timeout of the first is over
+		again := unwrappable{asReceived{testkit.Receive(t, c)}} // the first delivery's ack timeout is over
 		require.NoError(t, c.InProgress(again))
 		require.ErrorIs(t, c.InProgress(first), redelivery.ErrNotInFlight)
 		require.ErrorIs(t, c.DeadLetter(context.Background(), first, errors.New("late")), redelivery.ErrNotInFlight)

@@ -28,12 +28,12 @@ func TestNackAfterCloseIsRefused(t *testing.T) {
 	c.Close()
 	require.ErrorIs(t, c.NackWithDelay(msg, 0), redelivery.ErrClosed)
 	require.ErrorIs(t, c.NackWithReason(msg, nil), redelivery.ErrClosed)
-	c.Nack(msg) // the broker sends it again in any case
+	c.Nack(msg) // the broker sends it again without the nack
 	c.NackID(msg.ID())
 	require.Zero(t, c.Stats().Failed)
 }
 
-// busy are consumers whose Close has most to wait for.
+// busy are kinds of consumer whose Close waits for most.
 var busy = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 	"acks grouped": func(*testkit.Broker, *pulsar.ConsumerOptions) {},
 	"acks at once": func(_ *testkit.Broker, o *pulsar.ConsumerOptions) {
@@ -50,9 +50,10 @@ var busy = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 	"zero-queue": func(_ *testkit.Broker, o *pulsar.ConsumerOptions) { o.EnableZeroQueueConsumer = true },
 }
 
-const closes = 8 // of each, 56 together
+const closes = 8 // of each kind; 56 in all
 
-// Upstream can deadlock in Close and in what is called at the same time. The load is this test's own: the others wait.
+// Upstream can deadlock in Close and in concurrent calls. The test makes its own load, so it runs beside tests that
+// wait.
 func TestCloseUnderLoadReturns(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, busy, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
@@ -73,7 +74,7 @@ func TestCloseUnderLoadReturns(t *testing.T) {
 			c.Close()
 			within := 2 * time.Second
 			if race.Enabled {
-				within *= 5 // a request that nobody answers would take 30 s
+				within *= 5 // an unanswered request would take 30 s
 			}
 			assert.Less(t, time.Since(begin), within)
 			finishes(t, &workers, testkit.Patience)
@@ -137,14 +138,14 @@ func finishes(t *testing.T, calls *sync.WaitGroup, within time.Duration) {
 	}
 }
 
-// What goes on at the same time may fail, but it returns.
+// Concurrent calls may fail, but they return.
 func TestAllVerbsAtOnceReturn(t *testing.T) {
 	t.Parallel()
 	for name, adjust := range busy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := testkit.NewBroker(t)
-			// An ack that meets a seek is not answered, and holds up everything else for as long as this.
+			// During a seek an ack gets no answer, and holds up everything else for this long.
 			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t),
 				OperationTimeout: 3 * time.Second})
 			require.NoError(t, err)
@@ -213,7 +214,8 @@ func TestUnsubscribeOfBusyConsumerReturns(t *testing.T) {
 	}
 }
 
-// A consumer that gave up reconnecting has closed itself. Why is told for each of its topics, also for the last one.
+// A consumer that gave up reconnecting has closed itself. The reason is reported for each of its topics, also for the
+// last one.
 func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 	t.Parallel()
 	once := uint(1)
@@ -264,7 +266,7 @@ func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 	})
 }
 
-// Upstream unsubscribes from several topics one after the other, and waits for ever for one that is closed.
+// Upstream unsubscribes from several topics one after the other, and waits for ever if one is closed.
 func TestCloseDuringUnsubscribeReturns(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {
@@ -356,7 +358,7 @@ func TestCloseInInterceptorsOfPartitionsReturns(t *testing.T) {
 	}
 }
 
-// Where somebody closes the client what was prefetched is not handed out any more: it could not be acknowledged.
+// When the client is closed, prefetched messages are not delivered: they could not be acknowledged.
 func TestCloseOfClientEndsTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, topics := range map[string]int{"one topic": 1, "two topics": 2} {
@@ -381,10 +383,10 @@ func TestCloseOfClientEndsTheConsumer(t *testing.T) {
 			select {
 			case <-c.Done():
 			case <-time.After(5 * time.Second):
-				require.Fail(t, "nobody is told")
+				require.Fail(t, "Done is not closed")
 			}
 			_, err = c.Receive(t.Context())
-			require.ErrorContains(t, err, "ConsumerClosed", "as upstream's own says")
+			require.ErrorContains(t, err, "ConsumerClosed", "as upstream's error says")
 			require.Error(t, c.Ack(msg))
 			_, err = c.Delivery(msg)
 			require.ErrorIs(t, err, redelivery.ErrClosed)
@@ -392,7 +394,7 @@ func TestCloseOfClientEndsTheConsumer(t *testing.T) {
 	}
 }
 
-// What upstream's own tests found to differ from client.Subscribe; see test/upstream.
+// Upstream's own tests found the following differences from client.Subscribe; see test/upstream.
 
 func TestAckIDListAfterCloseReportsEachMessage(t *testing.T) {
 	c, inner := testkit.SubscribeFake(t, pulsar.Shared)

@@ -1,2 +1,2 @@
-// Package close has the tests of Close, Unsubscribe and GiveBack: they return, lose nothing and leave no goroutine.
+// Package close has the tests of Close, Unsubscribe and GiveBack: they return, lose no message and leave no goroutine.
 package close

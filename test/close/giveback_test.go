@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// What the last nack has published elsewhere, and is not acknowledged yet, is waited for.
+// GiveBack waits until published dead letters and retries are acknowledged.
 func TestGiveBackWaitsForDeadLetters(t *testing.T) {
 	t.Parallel()
 	t.Run("dead letter", func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestGiveBackWaitsForDeadLetters(t *testing.T) {
 		require.NoError(t, dead.Ack(testkit.Next(t, dead, 10*time.Second)))
 		testkit.ReceiveNothing(t, c, 2*time.Second)
 		b.Settles(topic, 0)
-		b.Settles(testkit.DeadLetterTopic(topic), 0) // there is one
+		b.Settles(testkit.DeadLetterTopic(topic), 0) // there is exactly one letter
 	})
 	t.Run("retry topic", func(t *testing.T) {
 		t.Parallel()
@@ -51,7 +51,7 @@ func TestGiveBackWaitsForDeadLetters(t *testing.T) {
 	})
 }
 
-// A subscription that was deleted is not made again.
+// GiveBack does not create a deleted subscription again.
 func TestGiveBackAfterUnsubscribeIsRefused(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]func(*redelivery.Consumer) error{
@@ -75,7 +75,7 @@ func TestGiveBackAfterUnsubscribeIsRefused(t *testing.T) {
 	})
 }
 
-// What is in the buffer of the application's own channel goes back too.
+// Messages in the buffer of the application's own channel go back too.
 func TestGiveBackEmptiesTheMessageChannel(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -94,7 +94,7 @@ func TestGiveBackEmptiesTheMessageChannel(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Whoever is told that there is a Consumer may give back, at once.
+// An observer may call GiveBack as soon as it gets the Consumer.
 func TestGiveBackInObserverReturns(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -114,8 +114,7 @@ func TestGiveBackInObserverReturns(t *testing.T) {
 	require.Eventually(t, func() bool { return len(channel) == 3 }, testkit.Patience, time.Millisecond)
 }
 
-// A subscription of several topics that fails after GiveBack is logged in a line, without the stack that upstream's
-// error has.
+// If subscribing to several topics fails after GiveBack, one line is logged, without the stack of upstream's error.
 func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -143,7 +142,8 @@ func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	require.NotContains(t, fmt.Sprintf("%+v", told[0]), ".go:")
 }
 
-// A message that was asked for before GiveBack is in time afterwards: no answer to that comes by the next consumer.
+// A message that was requested before GiveBack comes in time afterwards, although the next consumer gets no answer to
+// that request.
 func TestRequestBeforeGiveBackIsInTime(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -151,7 +151,7 @@ func TestRequestBeforeGiveBackIsInTime(t *testing.T) {
 	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithAckTimeout(200*time.Millisecond))
 	b.Send(topic, 1, false)
 	testkit.Receive(t, c)
-	time.Sleep(400 * time.Millisecond) // it is asked for, and nobody receives
+	time.Sleep(400 * time.Millisecond) // it is requested while no goroutine receives
 	require.NoError(t, c.GiveBack())
 	testkit.Receive(t, c)
 	begin := time.Now()

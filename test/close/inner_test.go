@@ -38,7 +38,7 @@ func TestCloseRedeliversNothing(t *testing.T) {
 	})
 }
 
-// slowToClose takes a second to close.
+// slowToClose is a fake whose Close takes a second.
 type slowToClose struct{ *testkit.Fake }
 
 func (s slowToClose) Close() {
@@ -46,7 +46,7 @@ func (s slowToClose) Close() {
 	s.Fake.Close()
 }
 
-// Upstream's Seek hangs when somebody else takes messages, and so does a zero-queue consumer's Close.
+// Upstream's Seek hangs while another goroutine receives, and so does a zero-queue consumer's Close.
 func TestInnerConsumerClosesWithoutReceivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -76,7 +76,7 @@ func TestReceiveReturnsWhenInnerConsumerIsGone(t *testing.T) {
 	})
 }
 
-// The probe may take a message, and then it is not known whose.
+// A probe, a call of Receive, may take a message whose topic is then unknown.
 func TestHealthyInnerConsumerIsNotProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
