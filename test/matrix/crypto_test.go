@@ -28,7 +28,7 @@ func TestDecryptedMessagesAreNotPublishedAsPlainText(t *testing.T) {
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
-// good receives and acknowledges all but "3".
+// good receives and acknowledges all messages but "3".
 func good(t testing.TB, c *redelivery.Consumer) {
 	t.Helper()
 	for _, i := range []int{0, 1, 2, 4, 5, 6} {
@@ -46,7 +46,8 @@ var cryptoKinds = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 	},
 }
 
-// Upstream nacks it by itself, without end; nobody can, so the policy holds for it as for any other.
+// Upstream nacks an undecryptable message by itself, without end. The Consumer's policy holds for it as for any other
+// message.
 func TestUndecryptableComesBackByPolicy(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, cryptoKinds, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
@@ -81,8 +82,8 @@ func TestUndecryptableComesBackByPolicy(t *testing.T) {
 	})
 }
 
-// encryptedDeadLetters subscribes to a topic whose messages are encrypted, as their dead letters are after two
-// deliveries, and to these.
+// encryptedDeadLetters subscribes to a topic with encrypted messages, and to their dead letters, which are encrypted
+// too. A dead letter is made after two deliveries.
 func encryptedDeadLetters(b *testkit.Broker, k testkit.KeyReader, topic string, options ...redelivery.Option) (c *redelivery.Consumer, dead pulsar.Consumer) {
 	b.T.Helper()
 	opts := b.Options(topic, pulsar.Shared)
@@ -98,7 +99,8 @@ func encryptedDeadLetters(b *testkit.Broker, k testkit.KeyReader, topic string, 
 	return c, dead
 }
 
-// It counts as delivered, but no copy goes to the dead letters that could be read by whoever has no key.
+// An undecryptable message counts as delivered. It becomes a dead letter only once it is decrypted, and so can be
+// encrypted again.
 func TestUndecryptableIsDeadLetterOnceDecrypted(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -116,18 +118,18 @@ func TestUndecryptableIsDeadLetterOnceDecrypted(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Early copies are held, and the application cannot read them any more than the others.
+// The Consumer holds early copies of an undecryptable message back, and the application gets none.
 func TestUndecryptableMessageIsHeldOverUnload(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
 	topic := b.NewTopic(0)
 	opts := b.Options(topic, pulsar.Shared)
-	opts.Decryption, opts.AckWithResponse = k.Decryption(), true // or an acknowledgement may be lost with the topic
+	opts.Decryption, opts.AckWithResponse = k.Decryption(), true // otherwise an unload may lose an acknowledgement
 	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(2*time.Second))
 	b.SendAmong(k, topic)
 	good(t, c)
 	goodAgain := func(d time.Duration) {
-		// the broker may forget an acknowledgement that it has answered, when it unloads
+		// at an unload the broker may forget an acknowledgement that it has answered
 		ctx, cancel := context.WithTimeout(context.Background(), d)
 		defer cancel()
 		for {
@@ -151,7 +153,7 @@ func TestUndecryptableMessageIsHeldOverUnload(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// A zero-queue consumer does not tell what it could not decrypt, and would end the program.
+// A zero-queue consumer does not report messages that it could not decrypt. A nack by upstream would end the program.
 func TestUndecryptableOfZeroQueueConsumerStaysAtTheBroker(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -181,7 +183,7 @@ func TestUndecryptableOfZeroQueueConsumerStaysAtTheBroker(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Without Decryption every encrypted message is one that nobody can decrypt.
+// Without Decryption every encrypted message is undecryptable.
 func TestUndecryptableWithoutDecryptionStaysAtTheBroker(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -241,7 +243,7 @@ func TestCryptoFailureActionsAreKept(t *testing.T) {
 		})
 }
 
-// Published with other keys, or none, it would be lost.
+// An undecrypted message must not become a dead letter: published with other keys, or none, it would be lost.
 func TestUndecryptedIsNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -263,11 +265,11 @@ func TestUndecryptedIsNoDeadLetter(t *testing.T) {
 	}
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 	require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 1 }, 10*time.Second, 10*time.Millisecond,
-		"it is still there")
+		"the message stays")
 	require.NotZero(t, c.Stats().Failed)
 }
 
-// An empty message comes out of the dead letter topic empty, and not as its ciphertext.
+// The dead letter of an empty encrypted message is empty, and not the ciphertext.
 func TestEmptyEncryptedDeadLetterStaysEmpty(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()

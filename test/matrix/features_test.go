@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// feature is what a consumer of every kind is tried with. All its messages are acknowledged in the end.
+// feature is a test for consumers of every kind. At its end all messages are acknowledged.
 type feature struct {
 	options []redelivery.Option
 	dlq     func(*pulsar.ConsumerOptions) // sets DLQ
@@ -42,7 +42,7 @@ var features = map[string]feature{
 			x.failTwice(func(msg pulsar.Message, count uint32) time.Time {
 				due := time.Now().Add(200*time.Millisecond + growing.Next(count))
 				if err := x.c.InProgress(msg); errors.Is(err, redelivery.ErrNotInFlight) {
-					return time.Time{} // on a slow machine it is over already
+					return time.Time{} // on a slow machine the ack timeout is over already
 				}
 				return due
 			})
@@ -107,7 +107,8 @@ var features = map[string]feature{
 
 const cellMessages = 6
 
-// failTwice fails on every message twice and acknowledges it then. fail returns when it may come again.
+// failTwice fails on every message twice, and then acknowledges it. fail returns the time when the message may come
+// again.
 func (x *cell) failTwice(fail func(msg pulsar.Message, count uint32) time.Time) {
 	x.t.Helper()
 	x.publish(cellMessages, false)
@@ -139,7 +140,7 @@ func (x *cell) failUntilDead() {
 	}
 	receiving, stop := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
-	go func() { // who does not receive gets no dead letters either
+	go func() { // without a receiver no dead letters are made
 		defer close(stopped)
 		if x.opts.MessageChannel == nil {
 			msg, err := x.c.Receive(receiving)

@@ -17,18 +17,18 @@ import (
 
 // consumerKind is a kind of consumer that upstream can make.
 type consumerKind struct {
-	topics     int // 1 if not set
+	topics     int // 0 means 1
 	partitions int // of each topic; 0 for none
 	pattern    bool
 	compacted  bool
 	options    func(*pulsar.ConsumerOptions)
 	producer   func(*pulsar.ProducerOptions)
-	message    func(payload string) *pulsar.ProducerMessage // the default has the payload for a key too
-	payload    func(*testing.T, pulsar.Message) string      // of such a message
-	unbatched  bool                                         // there is no batch of such messages
-	change     func(*cell)                                  // happens to the topics after Subscribe
-	check      func(*cell)                                  // at the end
-	refused    map[string]string                            // features that Subscribe has this error for
+	message    func(payload string) *pulsar.ProducerMessage // default: key and payload are the text
+	payload    func(*testing.T, pulsar.Message) string      // decodes such a message
+	unbatched  bool                                         // such messages cannot be batched
+	change     func(*cell)                                  // changes the topics after Subscribe
+	check      func(*cell)                                  // called at the end
+	refused    map[string]string                            // features for which Subscribe returns this error
 }
 
 var consumerKinds = map[string]consumerKind{
@@ -112,7 +112,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// cell is a consumer of a kind, and a feature that is tried with it.
+// cell is a test of a feature with a kind of consumer.
 type cell struct {
 	*testkit.Broker
 	t       *testing.T
@@ -122,9 +122,9 @@ type cell struct {
 	opts    pulsar.ConsumerOptions
 	c       *redelivery.Consumer
 
-	published bool // before Subscribe
+	published bool // the messages were published before Subscribe
 	received  int
-	last      pulsar.Message // of the topic
+	last      pulsar.Message // the message with the highest id of the topic
 }
 
 func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
@@ -168,7 +168,7 @@ func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
 	}
 	f.test(x)
 	x.nothing()
-	if kind.compacted { // what was compacted away cannot be acknowledged one by one
+	if kind.compacted { // compacted messages cannot be acknowledged one by one
 		require.NoError(t, c.AckCumulative(x.last))
 	}
 	for _, topic := range x.topics {
@@ -193,7 +193,7 @@ func (x *cell) addTopic() {
 }
 
 // publish publishes messages with the payloads "0" … "n-1": one by one to all topics and partitions in turn, or as a
-// batch to the last.
+// batch to the last topic.
 func (x *cell) publish(n int, batched bool) {
 	x.t.Helper()
 	if x.published {
@@ -233,7 +233,7 @@ func (x *cell) publish(n int, batched bool) {
 	}
 }
 
-// text is what a message was published with, decoded.
+// text returns the decoded payload of a message.
 func (x *cell) text(msg pulsar.Message) string {
 	x.t.Helper()
 	if x.kind.payload != nil {
@@ -247,7 +247,7 @@ func (x *cell) receive() pulsar.Message {
 	x.received++
 	if x.opts.MessageChannel == nil {
 		msg := testkit.Patiently(x.t, x.c)
-		for slices.Contains(x.removed, msg.Topic()) { // it was here already
+		for slices.Contains(x.removed, msg.Topic()) { // it had arrived before its topic was removed
 			msg = testkit.Patiently(x.t, x.c)
 		}
 		if x.last == nil || msg.Topic() == x.topics[0] && msg.ID().EntryID() > x.last.ID().EntryID() {
@@ -265,7 +265,7 @@ func (x *cell) receive() pulsar.Message {
 	}
 }
 
-// nothing asserts that nothing else comes.
+// nothing asserts that no other message comes.
 func (x *cell) nothing() {
 	x.t.Helper()
 	if x.opts.MessageChannel == nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// compact publishes what the feature will publish, before that another value for each key, and has the latter compacted
-// away.
+// compact publishes another value for each key, then the feature's messages, and compacts the topic, which removes the
+// first values.
 func (x *cell) compact(f feature) {
 	n := cellMessages
 	if f.batched {
 		n = 3
 	}
-	if x.InProcess == nil { // the other one does not compact
+	if x.InProcess == nil { // the broker in process does not compact
 		x.kind.message = func(string) *pulsar.ProducerMessage { return &pulsar.ProducerMessage{Payload: []byte("old")} }
 		x.publish(n, false)
 		x.kind.message = nil
@@ -35,12 +35,12 @@ func (x *cell) compact(f feature) {
 	}
 }
 
-// What happens to topics while the consumer runs.
+// The functions below change topics while the consumer runs.
 
 func discovering(o *pulsar.ConsumerOptions) { o.AutoDiscoveryPeriod = time.Second }
 
-// The period is longer than a real broker takes to add partitions: where a new partition cannot be subscribed yet,
-// upstream closes the others, and does not tell.
+// The period is longer than a real broker needs to add partitions: if upstream cannot subscribe to a new partition yet,
+// it closes the others without a notice.
 func discoveringSlowly(o *pulsar.ConsumerOptions) {
 	o.AutoDiscoveryPeriod = time.Second
 	if os.Getenv("PULSAR_URL") != "" {
@@ -48,7 +48,7 @@ func discoveringSlowly(o *pulsar.ConsumerOptions) {
 	}
 }
 
-// found waits for all topics: the broker may not list one that is new.
+// found waits until all topics are subscribed: the broker may not list a new topic at once.
 func found(x *cell) {
 	for _, topic := range x.topics {
 		x.subscribed(topic)
@@ -69,7 +69,7 @@ func appear(x *cell) {
 	}
 }
 
-// vanish removes topics of which messages are unacknowledged and nacked.
+// vanish removes a topic with unacknowledged and nacked messages.
 func vanish(x *cell) {
 	found(x)
 	x.publish(3*2, false)
@@ -77,7 +77,7 @@ func vanish(x *cell) {
 		msg := x.receive()
 		seen[x.text(msg)] = true
 		switch i := x.text(msg)[0] - '0'; {
-		case i%3 != 2: // of a topic that stays
+		case i%3 != 2: // its topic stays
 			require.NoError(x.t, x.c.Ack(msg))
 		case i == 2:
 			require.NoError(x.t, x.c.NackWithDelay(msg, 200*time.Millisecond))
@@ -87,7 +87,7 @@ func vanish(x *cell) {
 	x.removed, x.topics = x.topics[2:], x.topics[:2]
 }
 
-// subscribed waits until the tests' subscription is there.
+// subscribed waits until the topic's subscription has a consumer.
 func (x *cell) subscribed(topic string) {
 	x.t.Helper()
 	require.Eventually(x.t, func() bool {

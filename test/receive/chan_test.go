@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Receive and Chan have the same messages, as upstream's have.
+// Like upstream's, Receive and Chan share the messages.
 func TestReceiveBesideChanSharesMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]chan pulsar.ConsumerMessage{"Chan": nil,
@@ -34,7 +34,7 @@ func TestReceiveBesideChanSharesMessages(t *testing.T) {
 				redelivery.WithAckTimeout(time.Minute))
 			b.Send(topic, 3, false)
 			ch := c.Chan()
-			time.Sleep(200 * time.Millisecond) // the first waits in the channel, or all do
+			time.Sleep(200 * time.Millisecond) // the first message waits in the channel, or all do
 			for _, want := range []string{"0", "1"} {
 				msg := testkit.Receive(t, c)
 				require.Equal(t, want, string(msg.Payload()))
@@ -84,7 +84,7 @@ func TestChanHasNoBuffer(t *testing.T) {
 	require.Zero(t, cap(c.Chan()))
 }
 
-// Several consumers may have one MessageChannel: what is there of others stays, in its order.
+// Several consumers may share a MessageChannel: messages of other consumers stay in it, in order.
 func TestSharedMessageChannelKeepsMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {
@@ -126,7 +126,7 @@ func TestSharedMessageChannelKeepsMessagesOfOthers(t *testing.T) {
 	}
 }
 
-// The redelivery is ready for whoever reads the channel next, and then its message is acknowledged.
+// Chan offers a redelivery, and the message is acknowledged before the application takes it.
 func TestChanDropsRedeliveryAckedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for how, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
@@ -165,10 +165,10 @@ func TestChanDropsRedeliveryAckedMeanwhile(t *testing.T) {
 	}
 }
 
-// A goroutine acknowledges a message that Chan offers once more, or seeks. After that call has returned, the channel
-// does not have the message.
+// While Chan offers a message, a goroutine acknowledges the message or seeks. After that call has returned, Chan no
+// longer offers the message.
 func TestChanDropsOfferSettledBefore(t *testing.T) {
-	// the more threads, the more often one is interrupted at a bad moment
+	// with more threads, more are interrupted at a bad moment
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	const readers = 20
 	rounds := map[string]int64{"Seek": 1500, "Ack": 500}
@@ -233,5 +233,5 @@ func TestUpstreamReturnsTheChannelItGot(t *testing.T) {
 	require.NoError(t, err)
 	defer inner.Close()
 	require.Equal(t, (<-chan pulsar.ConsumerMessage)(opts.MessageChannel), inner.Chan(),
-		"it is how SubscribeWith knows its consumer")
+		"SubscribeWith recognizes its consumer by the channel")
 }

@@ -1,3 +1,3 @@
-// Package receive has the tests of Receive, Chan, Pause and Seek: order, turns, contexts, zero-queue consumers and the
-// cursor that an operator moves.
+// Package receive has the tests of Receive, Chan, Pause and Seek: order, fairness, contexts, zero-queue consumers, and
+// resets of the cursor by an operator.
 package receive

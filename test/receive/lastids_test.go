@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Upstream asks for a backoff to query a topic, as it does to reconnect: what waits goes on waiting.
+// Upstream asks for a backoff when it queries a topic, as it does when it reconnects: waiting messages go on waiting.
 func TestLastMessageIDsKeepWaitingMessages(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{
@@ -31,7 +31,7 @@ func TestLastMessageIDsKeepWaitingMessages(t *testing.T) {
 	}
 }
 
-// To ask upstream's consumer for the last ids is no lost connection, which what was prefetched would be dropped for.
+// GetLastMessageIDs is not a lost connection, at which prefetched messages would be dropped.
 func TestLastMessageIDsLosePrefetchedNothing(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

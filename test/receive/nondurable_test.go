@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The broker forgets a subscription that is not durable with its connection: only what waits here comes back.
+// The broker forgets a non-durable subscription with its connection: only messages that wait in memory come back.
 func TestNonDurableConsumerRedeliversFromMemory(t *testing.T) {
 	t.Parallel()
 	for kind := range testkit.SubscriptionTypes {
@@ -61,7 +61,7 @@ func TestNonDurableConsumerRedeliversFromMemory(t *testing.T) {
 	}
 }
 
-// A retry topic is made again without a subscription that would last, which the Consumer could not subscribe to.
+// A deleted retry topic is created again without a durable subscription, to which the Consumer could not subscribe.
 func TestNonDurableRetriesOutliveTheirTopic(t *testing.T) {
 	t.Parallel()
 	for how, breaks := range map[string]func(*testkit.Broker, string){
@@ -77,11 +77,11 @@ func TestNonDurableRetriesOutliveTheirTopic(t *testing.T) {
 			c := b.Subscribe(o)
 			b.Send(topic, 2, false)
 			msg, other := testkit.Receive(t, c), testkit.Receive(t, c)
-			require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 0, nil)) // there is a producer
+			require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 0, nil)) // creates the producer
 			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			for range 3 {
 				breaks(b, testkit.RetryTopic(topic))
-				// until both are connected: the broker forgets what nobody has subscribed to
+				// until producer and consumer are connected: without a subscription the broker drops messages
 				time.Sleep(2 * time.Second)
 				require.Eventually(t, func() bool {
 					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Every message is handed out, the first time in order, whatever becomes of the connection and with cumulative
+// Every message is delivered, and the first deliveries are in order, despite lost connections and with cumulative
 // acknowledgements.
 func TestFirstDeliveriesAreInOrder(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func inOrder(t *testing.T, kind pulsar.SubscriptionType, way string, every, unlo
 			}
 		}
 		if unloads > 0 {
-			time.Sleep(time.Millisecond) // so that there are some left
+			time.Sleep(time.Millisecond) // so that some messages are left
 		}
 		if handed%every == every-1 {
 			testkit.Returns(t, func() error { return c.AckCumulative(msg) })

@@ -31,7 +31,7 @@ func permits(b *testkit.Broker, topic string) (sum int) {
 	return sum
 }
 
-// A pause that begins while a message is on its way to the channel keeps it.
+// A pause that begins while a message is on its way to the channel holds the message back.
 func TestPauseKeepsMessageOnItsWayToTheChannel(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -52,7 +52,7 @@ func TestPauseKeepsMessageOnItsWayToTheChannel(t *testing.T) {
 	}
 }
 
-// While a Consumer is paused neither what is new nor what is due is handed out, and nothing is lost or taken twice.
+// A paused Consumer delivers neither new nor due messages. No message is lost or delivered twice.
 func TestPausedConsumerDeliversNothing(t *testing.T) {
 	for name, take := range map[string]func(context.Context, *redelivery.Consumer) (pulsar.Message, error){
 		"Receive": func(ctx context.Context, c *redelivery.Consumer) (pulsar.Message, error) { return c.Receive(ctx) },
@@ -71,14 +71,14 @@ func TestPausedConsumerDeliversNothing(t *testing.T) {
 				inner.Deliver(1)
 				msg, err := take(context.Background(), c)
 				require.NoError(t, err)
-				inner.Deliver(2) // on offer by now
+				inner.Deliver(2) // Chan offers it
 				synctest.Wait()
 				c.Pause()
 				c.Pause()
 				c.Nack(msg)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 				_, err = take(ctx, c)
-				require.ErrorIs(t, err, context.DeadlineExceeded, "nothing while it is paused")
+				require.ErrorIs(t, err, context.DeadlineExceeded, "no message during the pause")
 				cancel()
 				got := make(chan pulsar.Message)
 				go func() {
@@ -106,18 +106,18 @@ func TestPausedConsumerDeliversNothing(t *testing.T) {
 	}
 }
 
-// Whoever waits in Receive returns when a paused Consumer is closed, and Done tells.
-// Of a non-persistent topic, too, nothing is on offer in a pause; afterwards it is, since nobody else has it.
+// Chan offers no message of a non-persistent topic during a pause. It offers the message afterwards, since no other
+// consumer has it.
 func TestPauseOfNonPersistentTopicOffersNothing(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	opts := b.Options(fmt.Sprintf("non-persistent://public/default/t-%08x", rand.Uint32()), pulsar.Shared)
 	c := b.Subscribe(opts)
 	channel := c.Chan()
-	// or the broker drops the messages
+	// without permits the broker drops the messages
 	require.Eventually(t, func() bool { return permits(b, opts.Topic) > 0 }, testkit.Patience, 5*time.Millisecond)
 	b.Send(opts.Topic, 2, false)
-	time.Sleep(500 * time.Millisecond) // it is on offer
+	time.Sleep(500 * time.Millisecond) // until Chan offers a message
 	c.Pause()
 	select {
 	case <-channel:
@@ -136,6 +136,7 @@ func TestPauseOfNonPersistentTopicOffersNothing(t *testing.T) {
 	c.Close()
 }
 
+// A Receive that waits returns when its paused Consumer is closed, and Done is closed.
 func TestCloseOfPausedConsumerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := testkit.SubscribeFake(t, pulsar.Shared)
@@ -145,7 +146,7 @@ func TestCloseOfPausedConsumerReturns(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-c.Done():
-			t.Fatal("it is not closed")
+			t.Fatal("Done is closed before Close")
 		default:
 		}
 		go c.Close()
@@ -154,7 +155,7 @@ func TestCloseOfPausedConsumerReturns(t *testing.T) {
 	})
 }
 
-// A Seek of a paused consumer returns, and what was before it does not come afterwards.
+// A Seek of a paused consumer returns, and messages from before the Seek do not come afterwards.
 func TestSeekOfPausedConsumerForgets(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -37,14 +37,14 @@ func TestReceiveReturnsWhenItsContextEnds(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, _ *testkit.Fake, _ *bytes.Buffer) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		go func() { _, _ = c.Receive(context.Background()) }() // has the turn
+		go func() { _, _ = c.Receive(context.Background()) }() // receives first
 		synctest.Wait()
 		_, err := c.Receive(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
 
-// A worker that was canceled takes nothing any more.
+// A canceled worker takes no more messages.
 func TestReceiveWithDoneContextTakesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -62,7 +62,7 @@ func TestReceiveWithDoneContextTakesNothing(t *testing.T) {
 			adjust(&opts)
 			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
 			c.Nack(testkit.Receive(t, c))
-			time.Sleep(500 * time.Millisecond) // messages are ready, and the redelivery as well
+			time.Sleep(500 * time.Millisecond) // messages are ready, and a redelivery too
 			canceled, cancel := context.WithCancel(context.Background())
 			cancel()
 			expired, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
@@ -85,7 +85,7 @@ func TestReceiveWithDoneContextTakesNothing(t *testing.T) {
 	}
 }
 
-// Workers that were canceled take nothing either while seeks bring the messages back again and again.
+// Canceled workers take no messages while seeks bring messages back again and again.
 func TestReceiveWithDoneContextDuringSeeksTakesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 200
@@ -121,7 +121,7 @@ func TestReceiveWithDoneContextDuringSeeksTakesNothing(t *testing.T) {
 	j.Complete(t, n)
 }
 
-// A Receive that is under way gives way to a Seek, and still heeds its context.
+// A running Receive lets a Seek pass, and still returns when its context ends.
 func TestReceiveDuringSeekReturnsWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{})

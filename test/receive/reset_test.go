@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// An operator moves the cursor back long after everything was acknowledged: all of it is to be handled again, however
-// often it was redelivered before.
+// An operator moves the cursor back long after all messages were acknowledged: all must be handled again, however often
+// they were redelivered before.
 func TestCursorResetRedeliversAll(t *testing.T) {
 	if testing.Short() {
 		t.Skip("20 seconds")
@@ -48,7 +48,7 @@ func TestCursorResetRedeliversAll(t *testing.T) {
 					j.Complete(t, n)
 					b.Settles(topic, 0)
 					if round == 0 {
-						time.Sleep(10 * time.Second) // and two that nothing came
+						time.Sleep(10 * time.Second) // after two seconds without messages
 						b.Admin("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", testkit.Subscription,
 							before.UnixMilli()), nil, nil)
 					}
@@ -58,7 +58,7 @@ func TestCursorResetRedeliversAll(t *testing.T) {
 	}
 }
 
-// What was acknowledged twelve seconds ago is new to the application's operator, who moved the cursor back.
+// Messages that were acknowledged twelve seconds before an operator moves the cursor back come again as new ones.
 func TestCursorResetInVirtualTimeRedeliversAll(t *testing.T) {
 	for which, kind := range testkit.SubscriptionTypes {
 		t.Run(which, func(t *testing.T) {

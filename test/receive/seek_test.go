@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// What was received before a seek is gone from the application's own channel too, as upstream has it.
+// As with upstream, a seek also removes earlier messages from the application's own channel.
 func TestSeekEmptiesTheMessageChannel(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -31,7 +31,7 @@ func TestSeekEmptiesTheMessageChannel(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// Of a consumer that gives up meanwhile, too, upstream may wait for ever: Seek returns, though nobody calls Close.
+// If a consumer gives up during a Seek, upstream may wait for ever. The Consumer's Seek returns, even without Close.
 func TestSeekOfConsumerThatGivesUpReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Topic: "orders"})
@@ -48,7 +48,7 @@ func TestSeekOfConsumerThatGivesUpReturns(t *testing.T) {
 	})
 }
 
-// A partition becomes inactive during a Seek, while a message is offered.
+// A partition becomes inactive during a Seek, while Chan offers a message.
 func TestSeekWhilePartitionBecomesInactiveReturns(t *testing.T) {
 	for range 300 {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Failover})
@@ -67,7 +67,7 @@ func TestSeekForgetsWaitingMessages(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		c.Nack(testkit.Receive(t, c))
-		go func() { _, _ = c.Receive(context.Background()) }() // gives way
+		go func() { _, _ = c.Receive(context.Background()) }() // lets the Seek pass
 		synctest.Wait()
 		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
 		require.Zero(t, c.Stats().Waiting)
@@ -76,14 +76,14 @@ func TestSeekForgetsWaitingMessages(t *testing.T) {
 	})
 }
 
-// What was asked for before a Seek is sent after it, and its answer may come after the message was acknowledged.
+// A request made before a Seek is sent after it, and its answer may come after the message was acknowledged.
 func TestAnswerToRequestBeforeSeekIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared},
 			redelivery.WithRedeliveryResolution(5*time.Second))
 		s.Publish(testkit.Entries(1)...)
-		require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), 0)) // asked for; sent with the next tick
+		require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), 0)) // requested; sent at the next tick
 		synctest.Wait()
 		s.OnSeek = func() { go s.Redeliver(func(testkit.Position) bool { return true }) }
 		require.NoError(t, c.SeekByTime(time.Time{}))
@@ -95,7 +95,7 @@ func TestAnswerToRequestBeforeSeekIsDropped(t *testing.T) {
 	})
 }
 
-// A handler that had a message for the second time fails on it just after a Seek.
+// A handler that had the second delivery of a message fails on it right after a Seek.
 func TestNackOfDeliveryBeforeSeekIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive)
@@ -116,8 +116,8 @@ func TestNackOfDeliveryBeforeSeekIsIgnored(t *testing.T) {
 	})
 }
 
-// Copies of settled messages that are still to be acknowledged again when the subscription is reset are to be handed
-// out.
+// A Seek resets the subscription while copies of settled messages still wait to be acknowledged again: these
+// acknowledgements must not be sent.
 func TestSeekEndsRepeatedAcks(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		for range 2 {
@@ -143,11 +143,11 @@ func TestSeekEndsRepeatedAcks(t *testing.T) {
 		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
 		close(inner.Gate)
 		synctest.Wait()
-		require.Len(t, inner.Acks(), acked+1, "one was under way")
+		require.Len(t, inner.Acks(), acked+1, "one acknowledgement was running")
 	}, testkit.FromBroker)
 }
 
-// All that is retained is from after 1970.
+// All messages are newer than time zero, 1970.
 func TestSeekToTimeZeroRedeliversAll(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -163,7 +163,7 @@ func TestSeekToTimeZeroRedeliversAll(t *testing.T) {
 	}
 }
 
-// Upstream stops dispatch for an id that is not a message's.
+// Upstream would stop dispatching for an id that is not of a message.
 func TestSeekToLastMessageIDIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -13,10 +13,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Messages that fail again and again share the application's time with those that it has not had yet.
+// Messages that fail again and again share the application's time with new messages.
 func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 	t.Parallel()
-	const bad, all, work = 120, 320, 10 * time.Millisecond // the bad ones alone take more than their delay
+	const bad, all, work = 120, 320, 10 * time.Millisecond // handling all bad ones takes longer than their delay
 	for _, kind := range []string{"KeyShared", "Exclusive"} {
 		for _, way := range []string{"Receive", "Chan", "plain"} {
 			t.Run(kind+" "+way, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 					wrapped := b.Subscribe(opts)
 					c, take = wrapped, func(ctx context.Context) (pulsar.Message, error) { return testkit.Take(ctx, wrapped, way == "Chan") }
 				}
-				// if they starve, no time is enough
+				// starving messages would never come
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				begin, good, failed := time.Now(), map[int]bool{}, 0
@@ -51,13 +51,13 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 					good[i] = true
 					require.NoError(t, c.Ack(msg))
 				}
-				t.Logf("%v, in which others failed %d times", time.Since(begin), failed)
+				t.Logf("%v, with %d failures of the others", time.Since(begin), failed)
 			})
 		}
 	}
 }
 
-// A message that is due comes before the backlog, even where it comes back through the broker.
+// A due message comes before the backlog, even if it comes back through the broker.
 func TestDueMessageOvertakesTheBacklog(t *testing.T) {
 	t.Parallel()
 	const n, delay, work = 400, 100 * time.Millisecond, 10 * time.Millisecond

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Upstream's panics.
+// The Chan of upstream's zero-queue consumer panics.
 func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -34,8 +34,8 @@ func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Of upstream's each Receive whose context ends leaves a permit at the broker, and so would whatever wakes one that
-// waits.
+// In upstream's zero-queue consumer, each Receive whose context ends leaves a permit at the broker, and so would each
+// event that wakes a waiting one.
 func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -58,9 +58,9 @@ func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// zeroQueue is a consumer without a queue: one call at a time, as upstream's.
+// zeroQueue is a consumer without a queue: like upstream's, it allows one call at a time.
 type zeroQueue struct {
-	pulsar.Consumer // of a kind that the test does not call
+	pulsar.Consumer // nil: the test calls none of its other methods
 	turn            chan struct{}
 	messages        chan pulsar.Message
 	closed          chan struct{}
@@ -93,7 +93,7 @@ func (z *zeroQueue) Receive(ctx context.Context) (pulsar.Message, error) {
 	}
 }
 
-// A Seek gets its turn although a Receive waits, and however many have just returned.
+// A Seek proceeds although a Receive waits, and however many have just returned.
 func TestZeroQueueConsumerSeeksBetweenReceives(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(*redelivery.Consumer) error{

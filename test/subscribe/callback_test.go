@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// interceptor is callbacks that are told what they are called about; those that are nil do nothing.
+// interceptor calls the functions that are not nil.
 type interceptor struct {
 	testkit.Callbacks
 	acked, nacked func(pulsar.Consumer, []pulsar.MessageID)
@@ -34,7 +34,7 @@ func (i interceptor) OnNegativeAcksSend(c pulsar.Consumer, ids []pulsar.MessageI
 	}
 }
 
-// An interceptor may acknowledge the message once more that it is told of.
+// An interceptor may acknowledge its message once more.
 func TestAckInInterceptorReturns(t *testing.T) {
 	t.Parallel()
 	for name, settle := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
@@ -66,7 +66,7 @@ func TestAckInInterceptorReturns(t *testing.T) {
 	}
 }
 
-// Of a message in chunks upstream tells by the ids of these, while it is being settled.
+// For a chunked message upstream calls interceptors with the ids of the chunks while the message is being settled.
 func TestAckInInterceptorOfChunksReturns(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -114,7 +114,7 @@ func TestReconsumePolicyMayCallTheConsumer(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Whatever the feeder of Chan calls may close the Consumer.
+// Each function of the application that the feeder of Chan calls may close the Consumer.
 func TestCloseInPolicyOrInterceptorOfChanReturns(t *testing.T) {
 	for name, subscribe := range map[string]func(close func()) (pulsar.ConsumerOptions, []redelivery.Option){
 		"policy": func(close func()) (pulsar.ConsumerOptions, []redelivery.Option) {

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A consumer of a file redelivers at the same moments as one of options.
+// A consumer configured by a file redelivers at the same times as one configured by options.
 func TestConfigRedeliversAsOptionsDo(t *testing.T) {
 	file, err := config.Parse([]byte(`
 policies:
@@ -49,7 +49,8 @@ consumers:
 	}
 }
 
-// redeliveries are the delays after which a message is asked for again, nacked and left alone by turns.
+// redeliveries returns the delays after which a message is requested. The application nacks it and lets it time out in
+// turn.
 func redeliveries(t *testing.T, options []redelivery.Option) (delays []time.Duration) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		for n := range 10 {
@@ -71,7 +72,7 @@ func redeliveries(t *testing.T, options []redelivery.Option) (delays []time.Dura
 	return delays
 }
 
-// untilAsked waits for request n, two minutes at most, and returns how long that was.
+// untilAsked waits for request n, at most two minutes, and returns the time since start.
 func untilAsked(inner *testkit.Fake, n int, start time.Time) time.Duration {
 	for time.Since(start) < 2*time.Minute {
 		synctest.Wait()

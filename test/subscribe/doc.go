@@ -1,3 +1,3 @@
-// Package subscribe has the tests of Subscribe, SubscribeWith and Wrap, of options and configuration, and of the
-// observers, interceptors, policies and loggers that they take.
+// Package subscribe has the tests of Subscribe, SubscribeWith and Wrap, of options and configuration, and of observers,
+// interceptors, policies and loggers.
 package subscribe

@@ -54,8 +54,8 @@ func TestUpstreamRefusesZeroQueueWithRetries(t *testing.T) {
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
-// A method that upstream adds to its Consumer is missing here until it is written: nothing promotes it from an embedded
-// field, past the ledger. TestANewMethodOfUpstreamFailsToCompile of test/upstream tries it.
+// The Consumer has no embedded field that would promote a new upstream method past its bookkeeping, so the method is
+// missing until it is written. TestANewMethodOfUpstreamFailsToCompile of test/upstream tries that.
 func TestConsumerEmbedsNothing(t *testing.T) {
 	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
 	consumer := reflect.TypeFor[redelivery.Consumer]()
@@ -64,7 +64,7 @@ func TestConsumerEmbedsNothing(t *testing.T) {
 	}
 }
 
-// No topic of several may be non-persistent where there are retries or dead letters.
+// With retries or dead letters none of several topics may be non-persistent.
 func TestNonPersistentTopicAmongOthersIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

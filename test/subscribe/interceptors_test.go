@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// calledOnce calls a function in one of an interceptor's methods, the first time.
+// calledOnce calls a function at the first call of one of the interceptor's methods.
 type calledOnce struct {
 	in     string
 	call   func(pulsar.Consumer)
@@ -36,8 +36,8 @@ func (x *calledOnce) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID)
 }
 func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.is("OnConsumerClose", c) }
 
-// An interceptor gets the Consumer, and may close it. In the others it must not, as with a plain consumer:
-// pulsar-client-go waits for the goroutines that call them.
+// These methods of an interceptor get the Consumer, and may close it. BeforeConsume must not, as with a plain consumer:
+// pulsar-client-go waits for the goroutines that call it.
 func TestCloseInInterceptorReturns(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"OnAcknowledge", "OnNegativeAcksSend", "OnConsumerClose"} {
@@ -53,7 +53,7 @@ func TestCloseInInterceptorReturns(t *testing.T) {
 				}}}
 				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), testkit.FromBroker)
 				b.Send(topic, 2, false)
-				for n := range 4 { // until the interceptor was called, or is to be called by Close
+				for n := range 4 { // until the interceptor was called, unless only Close calls it
 					msg, err := testkit.ReceiveWithin(c, 2*time.Second)
 					if err != nil {
 						break
@@ -71,7 +71,7 @@ func TestCloseInInterceptorReturns(t *testing.T) {
 	}
 }
 
-// The interceptor that is called for one message of AckIDList acknowledges them all.
+// An interceptor that is called for one message of AckIDList acknowledges all of them.
 func TestInterceptorOfAckIDListMayAckTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, topics := range []int{1, 2} {
@@ -102,7 +102,7 @@ func TestInterceptorOfAckIDListMayAckTheOthers(t *testing.T) {
 	}
 }
 
-// An interceptor that never returns takes a goroutine of pulsar-client-go's. Verbs and observers go on.
+// An interceptor that never returns blocks a goroutine of pulsar-client-go. Methods and observers still work.
 func TestBlockedInterceptorDelaysNoVerb(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -120,7 +120,7 @@ func TestBlockedInterceptorDelaysNoVerb(t *testing.T) {
 	b.Send(topic, 4, false)
 	c.Nack(testkit.Receive(t, c))
 	require.Equal(t, redelivery.Nacked, waittest.Next(t, outcomes))
-	time.Sleep(300 * time.Millisecond) // the interceptor blocks by now
+	time.Sleep(300 * time.Millisecond) // until the interceptor blocks
 	msg := testkit.Receive(t, c)
 	testkit.Returns(t, func() error { return c.ReconsumeLaterAfter(context.Background(), msg, time.Hour, nil) })
 	require.Equal(t, redelivery.Reconsumed, waittest.Next(t, outcomes))

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// callsBack is a handler that calls the application's code once, for a line that begins so.
+// callsBack is a handler that calls a function of the application at the first log line with this beginning.
 type callsBack struct {
 	slog.Handler
 	line string
@@ -28,13 +28,13 @@ func (h callsBack) Handle(ctx context.Context, r slog.Record) error {
 		select {
 		case call := <-h.call:
 			call()
-		default: // it did
+		default: // called already
 		}
 	}
 	return h.Handler.Handle(ctx, r)
 }
 
-// A logger may call the Consumer, and may end the goroutine that calls it, whatever is logged by whom.
+// A logger may call the Consumer, whichever line is logged.
 func TestLoggerMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	once := uint(1)

@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Upstream has no topic with -partition- in its name unless a number follows the last dash. A name that is made of such
-// a subscription or topic would fail with the first dead letter, or when the log was waited for in vain.
+// Upstream cannot open a topic with -partition- in its name unless a number follows the last dash. A name derived from
+// such a subscription or topic would fail only at the first dead letter, or after a long wait for the log.
 func TestNamesThatUpstreamRefusesAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// told notes what an Observer is told. Any number of goroutines may use it.
+// told records the events of an Observer. Any number of goroutines may use it.
 type told struct {
 	mu        sync.Mutex
 	events    []string
@@ -32,7 +32,7 @@ func (x *told) note(format string, args ...any) {
 	x.events = append(x.events, fmt.Sprintf(format, args...))
 }
 
-// observer notes everything but requests, which the broker may answer before they are told.
+// observer records all events but requests, which the broker may answer before they are reported.
 func (x *told) observer() redelivery.Observer {
 	event := func(what string) func(redelivery.Event) {
 		return func(redelivery.Event) { x.note("%s", what) }
@@ -62,7 +62,7 @@ func (x *told) observer() redelivery.Observer {
 	}
 }
 
-// are waits until the Observer was told what is wanted, in any order: goroutines of the Consumer tell it too.
+// are waits until the Observer has got the wanted events, in any order: several goroutines report events.
 func (x *told) are(t testing.TB, want ...string) {
 	t.Helper()
 	assert.EventuallyWithT(t, func(t *assert.CollectT) {
@@ -93,7 +93,7 @@ func TestObserverSeesEachVerb(t *testing.T) {
 		"ack": {act: func(t *testing.T, c *redelivery.Consumer) {
 			msg := testkit.Receive(t, c)
 			require.NoError(t, c.Ack(msg))
-			require.NoError(t, c.Ack(msg)) // settled before
+			require.NoError(t, c.Ack(msg)) // already settled
 		}, want: []string{"delivered 0 ", "acked after 1"}},
 		"ack by id": {act: func(t *testing.T, c *redelivery.Consumer) {
 			require.NoError(t, c.AckID(testkit.Receive(t, c).ID()))
@@ -149,7 +149,7 @@ func TestObserverSeesEachVerb(t *testing.T) {
 			"dead_lettered after 1: max_deliveries: reconsumed 1 times"}},
 		"nack to the retry topic": {change: longRetries, options: []redelivery.Option{redelivery.WithNackRetryTopic(25 * time.Millisecond)},
 			act: func(t *testing.T, c *redelivery.Consumer) {
-				// which a busy machine may need to move it
+				// a busy machine may need a second to move the message
 				require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), time.Second))
 				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 1 retry_topic", "acked after 2"}},
@@ -211,7 +211,7 @@ func TestObserverSeesEachVerb(t *testing.T) {
 	}
 }
 
-// Moments are exact, in virtual time.
+// In virtual time the times of events are exact.
 func TestObserverTimesAreExact(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -227,8 +227,8 @@ func TestObserverTimesAreExact(t *testing.T) {
 		assert.True(t, due.Equal(x.delivered[1].Due))
 		assert.Equal(t, time.Second, x.delivered[1].Lateness)
 		time.Sleep(time.Second)
-		require.NoError(t, c.InProgress(msg)) // its ack timeout starts again
-		time.Sleep(11 * time.Second)          // 10 s after that it is over
+		require.NoError(t, c.InProgress(msg)) // restarts the ack timeout
+		time.Sleep(11 * time.Second)          // it is over after 10 s
 		synctest.Wait()
 		assert.Equal(t, redelivery.TimedOut, x.settled[1].Outcome)
 		assert.Equal(t, 11*time.Second, x.settled[1].Duration)
@@ -249,7 +249,7 @@ func durations(settled []redelivery.Settled) (all []time.Duration) {
 	return all
 }
 
-// The first delivery here has a count: the broker sent the message before, to another consumer.
+// The first delivery at this consumer has a count: the broker has sent the message to another consumer before.
 func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -261,7 +261,7 @@ func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// Messages may wait in a channel: the application has them from the moment in which it takes them.
+// Messages may wait in a channel: the application has a message from the time when it takes it.
 func TestObserverTimesStartWhenTakenFromChan(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {

@@ -23,7 +23,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// After an acknowledgement that failed the message is still the application's.
+// After a failed acknowledgement the application still has the message.
 func TestObserverSeesFailedAck(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -37,7 +37,7 @@ func TestObserverSeesFailedAck(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// Each function calls Close, and all else that waits: nothing hangs.
+// Each function of the Observer calls Close and all other methods that wait: none hangs.
 func TestObserverMayCloseTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]func(func(*redelivery.Consumer)) redelivery.Observer{
@@ -119,7 +119,7 @@ func onOutcome(outcome redelivery.Outcome) func(func(*redelivery.Consumer)) rede
 	}
 }
 
-// Each decision is a line at Debug, each dead letter one at Info, and a payload is never logged.
+// Each decision is logged at Debug and each dead letter at Info, and no payload is logged.
 func TestDecisionsAreLogged(t *testing.T) {
 	t.Parallel()
 	// delivered, nacked, delivered, dead letter, delivered, acked
@@ -147,7 +147,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}
 }
 
-// Deliveries that the application does not get are reported, and requests.
+// Copies that the application does not get are reported, and so are requests.
 func TestObserverSeesCopiesAndRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit int64
@@ -181,12 +181,12 @@ func TestObserverSeesCopiesAndRequests(t *testing.T) {
 	}
 }
 
-// errorThat is an error whose text takes a call to make.
+// errorThat is an error whose Error method calls a function.
 type errorThat func()
 
 func (e errorThat) Error() string { e(); return "no coffee" }
 
-// What is acknowledged while its failure is being recorded leaves no record.
+// If a message is acknowledged while its failure is being recorded, no record remains.
 func TestAckDuringFailureLeavesNoRecord(t *testing.T) {
 	t.Parallel()
 	for _, batched := range []bool{false, true} {

@@ -113,7 +113,8 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "client is nil")
 }
 
-// Dead letters by DeadLetter and Permanent alone, and a ladder whose last level repeats, have no limit.
+// A policy without limits is accepted for dead letters by DeadLetter and Permanent only, and for a ladder whose last
+// level repeats.
 func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
 	for _, o := range []redelivery.Option{
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: reconsume.Unlimited}),
@@ -131,7 +132,7 @@ func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Upstream refuses a policy without topic, which the Reconsumer has.
+// Upstream refuses a policy without a topic. With a Reconsumer, which has the topic, SubscribeWith accepts it.
 func TestSubscribeWithLeavesDeadLettersToTheReconsumer(t *testing.T) {
 	prepared, err := testkit.PreparedOptions(pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
 		redelivery.WithReconsumer(&reconsume.Reconsumer{}))
@@ -139,7 +140,7 @@ func TestSubscribeWithLeavesDeadLettersToTheReconsumer(t *testing.T) {
 	require.Nil(t, prepared.DLQ)
 }
 
-// What will not do what somebody may expect of it is logged once.
+// An option without the expected effect is logged once.
 func TestOptionWithoutEffectIsLogged(t *testing.T) {
 	dlq := &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}
 	kept := &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead", InitialSubscriptionName: "inspect"}
@@ -181,7 +182,7 @@ func TestOptionWithoutEffectIsLogged(t *testing.T) {
 	}
 }
 
-// A policy of the application's is not called before there is a message: it may panic, or count its calls.
+// Subscribe does not call the application's policies: a policy may panic, or count its calls.
 func TestSubscribeCallsNoPolicy(t *testing.T) {
 	policy := backoff.Func(func(uint32) time.Duration { panic("called") })
 	opts := pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
@@ -193,7 +194,7 @@ func TestSubscribeCallsNoPolicy(t *testing.T) {
 	consumer.Close()
 }
 
-// The topics of retries and dead letters are named by it, and the broker keeps nothing there.
+// The topics of retries and dead letters would be named after it, and the broker would keep no message there.
 func TestNonPersistentTopicsHaveNoDeadLetters(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	opts := b.Options("non-persistent://public/default/t", pulsar.Shared)
@@ -221,7 +222,8 @@ func TestSubscribeWithLeavesTheCallersOptionsAlone(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, opts.Topics)
 }
 
-// Upstream's interface grows. A new method would reach the inner consumer unseen, so somebody has to decide about it.
+// For each method of upstream's interface, this list says whether the Consumer implements it or passes it on. A new
+// method needs a decision.
 func TestEveryMethodOfUpstreamIsListed(t *testing.T) {
 	const ours, inner = "ours", "passed on"
 	decided := map[string]string{

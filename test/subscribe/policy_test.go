@@ -14,14 +14,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A policy that is asked about a message which is given up may call the Consumer, whoever asks.
+// A policy that is asked for the delay of a message at its last delivery may call the Consumer, from Receive, Chan or
+// an ack timeout.
 func TestPolicyMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	seek := func(c *redelivery.Consumer) { _ = c.SeekByTime(time.Now().Add(-time.Hour)) }
 	for name, test := range map[string]struct {
 		call   func(*redelivery.Consumer)
 		chanOf bool // the application uses Chan
-		// the last delivery times out, else it is nacked by id, so that it is given up when it comes again
+		// if not 0, the last delivery times out; otherwise it is nacked by id, and given up when it comes again
 		timeout time.Duration
 	}{
 		"Close, by Receive":     {call: (*redelivery.Consumer).Close},
@@ -49,7 +50,7 @@ func TestPolicyMayCallTheConsumer(t *testing.T) {
 			if test.timeout > 0 {
 				options = append(options, redelivery.WithAckTimeout(test.timeout))
 			} else {
-				options = append(options, redelivery.WithMemoryLimit(0)) // or it is given up at once
+				options = append(options, redelivery.WithMemoryLimit(0)) // with memory it would be given up at once
 			}
 			c = b.Subscribe(opts, options...)
 			b.Send(topic, 1, false)
@@ -73,7 +74,7 @@ func TestPolicyMayCallTheConsumer(t *testing.T) {
 	}
 }
 
-// closing calls the application's code when its consumer closes.
+// closing calls a function in OnConsumerClose.
 type closing struct {
 	testkit.Callbacks
 	call func(pulsar.Consumer)
@@ -81,7 +82,7 @@ type closing struct {
 
 func (x closing) OnConsumerClose(c pulsar.Consumer, _ error) { x.call(c) }
 
-// OnConsumerClose may receive: later calls return all the same.
+// OnConsumerClose may call Receive: later calls return too.
 func TestOnConsumerCloseMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(pulsar.Consumer){

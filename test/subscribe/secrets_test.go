@@ -27,7 +27,7 @@ const (
 	secretKey      = "KEY-19ac63"
 )
 
-// talk is all that the library said: its log and the errors that it returned.
+// talk has everything that the library logged and the errors that it returned.
 type talk struct {
 	*testkit.Broker
 	log  logtest.Buffer
@@ -38,7 +38,7 @@ func (k *talk) logger() redelivery.Option {
 	return redelivery.WithLogger(slog.New(slog.NewTextHandler(&k.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
-// failed notes errors of what must fail.
+// failed records errors, and asserts that none is nil.
 func (k *talk) failed(errs ...error) {
 	k.T.Helper()
 	for i, err := range errs {
@@ -68,13 +68,13 @@ func (k *talk) publish(topic string, n int) {
 	}
 }
 
-// talkative is a message id that has more to it than its numbers.
+// talkative is a message id with a secret beside its numbers.
 type talkative struct {
 	pulsar.MessageID
 	secret string
 }
 
-// own is a message of somebody's own.
+// own is an application's own type of message.
 type own struct {
 	pulsar.Message
 	id pulsar.MessageID
@@ -124,7 +124,7 @@ var secretScenes = map[string]func(*talk, string){
 		msg := testkit.Receive(k.T, c)
 		k.failed(c.DeadLetter(context.Background(), msg, errors.New(secretPayload)))
 		c.Nack(msg)
-		for range 50 { // a dead letter is made of what the application would have received
+		for range 50 { // receiving makes the dead letter
 			if testkit.ReceiveNothing(k.T, c, 200*time.Millisecond); strings.Contains(k.log.String(),
 				"dead letter failed") {
 				break
@@ -193,7 +193,7 @@ var secretScenes = map[string]func(*talk, string){
 		_, err = redelivery.Subscribe(k.Client, opts, k.logger())
 		k.failed(err)
 		opts.NackRedeliveryDelay, opts.Topic = 0, "persistent://no/such/topic"
-		if k.InProcess == nil { // the other one makes what there is not
+		if k.InProcess == nil { // the broker in process would create it
 			_, err = redelivery.Subscribe(k.Client, opts, k.logger())
 			k.failed(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// While Observer.Subscribed runs the Consumer works already: what the inner consumer tells is heard.
+// The Consumer works already while Observer.Subscribed runs: it handles the inner consumer's events.
 func TestObserverSubscribedMayUseTheConsumer(t *testing.T) {
 	t.Run("receive, acknowledge, close", func(t *testing.T) {
 		b := testkit.NewBroker(t)

@@ -28,11 +28,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// secured is a real broker that wants TLS and a token.
+// secured is a real broker that requires TLS and a token.
 type secured struct {
 	url, admin  string
 	certificate string // file
-	secret      []byte // that tokens are signed with
+	secret      []byte // signs tokens
 }
 
 func startSecured(t *testing.T) secured {
@@ -58,9 +58,9 @@ func startSecured(t *testing.T) secured {
 	return s
 }
 
-// certificate writes a certificate for 127.0.0.1, signed by itself, and its key.
+// certificate writes a self-signed certificate for 127.0.0.1, and its key.
 func certificate(t *testing.T) (certFile, keyFile string) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048) // Pulsar 3.0 loads no other
+	key, err := rsa.GenerateKey(rand.Reader, 2048) // Pulsar 3.0 loads no other kind
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "127.0.0.1"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
@@ -79,7 +79,7 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 	return write("cert.pem", "CERTIFICATE", cert), write("key.pem", "PRIVATE KEY", private)
 }
 
-// token returns a JWT, by HS256.
+// token returns a JWT signed by HS256.
 func token(secret []byte) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	claims := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode([]byte(`{"sub":"tester"}`))

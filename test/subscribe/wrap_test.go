@@ -60,7 +60,7 @@ func TestWrapOfPlainConsumerRedelivers(t *testing.T) {
 	})
 }
 
-// traced is a consumer as tracing libraries wrap it.
+// traced wraps a consumer as tracing libraries do.
 type traced struct{ pulsar.Consumer }
 
 func TestSubscribeWithRedeliversAndPublishes(t *testing.T) {
@@ -132,7 +132,7 @@ func TestSubscribeWithRefusesBadConsumers(t *testing.T) {
 	c.Close()
 }
 
-// A wrapped consumer that has a client publishes retries and dead letters, to topics that the broker tells.
+// With a client, a wrapped consumer publishes retries and dead letters. It asks the broker for their topics.
 func TestWrapWithClientPublishesRetries(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -140,7 +140,7 @@ func TestWrapWithClientPublishesRetries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			topic := b.NewTopic(partitions)
 			opts := b.Options(topic, pulsar.Shared)
-			opts.RetryEnable = true // which has upstream subscribe to the retry topic
+			opts.RetryEnable = true // upstream then subscribes to the retry topic
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
 			inner, err := b.Client.Subscribe(opts)
 			require.NoError(t, err)
@@ -214,8 +214,8 @@ func TestWrapWithClientPublishesRetries(t *testing.T) {
 	})
 }
 
-// Messages that the application received before Wrap may be acknowledged and nacked with the Consumer; what needs more
-// than their ids is an error that says why.
+// Messages that the application received before Wrap may be acknowledged and nacked by the Consumer. Methods that need
+// more than an id return an error that says why.
 func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -256,7 +256,8 @@ func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// What is prefetched and lost with the connection of the only topic comes again, so that there may be more of it.
+// If no other consumer can get the messages of a lost connection, the buffer of the inner consumer's channel may be
+// larger: a sixteenth of its queue.
 func TestBufferOfInnerConsumerFitsItsQueue(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
