@@ -108,7 +108,7 @@ func (c *consumer) handle(msg pulsar.Message) {
 		count = c.wrapped.RedeliveryCount(msg)
 	}
 	n, _ := strconv.Atoi(name)
-	again, _ := strconv.Atoi(msg.Properties()["RECONSUMETIMES"]) // 0 without it
+	again, _ := strconv.Atoi(msg.Properties()["RECONSUMETIMES"]) // 0 if missing
 	note := func(e history.Event) {
 		e.Message, e.Consumer, e.Copy = name, c.job.Name, msg.ID().String()
 		c.to.Write(e)

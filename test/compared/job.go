@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// job is what a consumer's process gets as a line of JSON on standard input. It says "ready" when it is subscribed,
-// appends to the file of its history, and ends in order when standard input ends.
+// job is a line of JSON that a consumer's process gets on standard input. The process prints "ready" when it is
+// subscribed, appends to the history's file, and ends normally when standard input ends.
 type job struct {
 	URL      string `json:"url"`
 	Topic    string `json:"topic"`
 	Workload string `json:"workload"`
-	Best     bool   `json:"best"` // with the options that help, instead of the defaults
-	Name     string `json:"name"` // of the consumer in the history
+	Best     bool   `json:"best"` // use the options that help, instead of the defaults
+	Name     string `json:"name"` // the consumer's name in the history
 	File     string `json:"file"`
 }
 
 const subscription = "compared"
 
-// What all consumers do, in milliseconds where it is a time. The programs in other languages have these too.
+// Settings of all consumers. The programs in other languages have the same, with times in milliseconds.
 const (
-	failures   = 2                // of a message that fails
+	failures   = 2                // how often a failing message fails in each process
 	firstDelay = time.Second      // of nacks: 1 s, 2 s, 4 s
 	maxDelay   = 4 * time.Second  // of nacks
 	ackTimeout = 10 * time.Second // the least that the Python client allows

@@ -1,4 +1,4 @@
-// Command compared has four clients do the same work under the same faults, checks the histories that they write, and
+// Command compared makes four clients do the same work under the same faults, checks the histories that they write, and
 // writes docs/compared.md.
 //
 //	eval "$(../scripts/pulsar start)"
@@ -7,8 +7,8 @@
 //	go run . -page ../../docs/compared.md     the page, from all results
 //
 // A cell is client/workload/fault. The clients are go (plain pulsar-client-go), java, python and redelivery (this
-// library), each as it is by default, and with "+" with the options that help. The workloads are nack, batch, timeout
-// and retry, the faults none, unload, cut and kill.
+// library), each with its defaults, and with "+" also with the options that help. The workloads are nack, batch,
+// timeout and retry, the faults none, unload, cut and kill.
 package main
 
 import (
@@ -33,7 +33,7 @@ var (
 	faults    = []string{"none", "unload", "cut", "kill"}
 )
 
-// missing says why a client cannot do a workload.
+// missing returns why a client cannot do a workload, or "".
 func missing(client, workload string) string {
 	switch name := strings.TrimSuffix(client, "+"); {
 	case workload == timeout && name == "go":
@@ -54,9 +54,9 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	only := flag.String("only", "", "only the `cells` that begin so, as in java+/nack; several with commas")
-	side := flag.Int("parallel", 4, "cells at a time")
-	page := flag.String("page", "", "write the page to this `file`, and run nothing")
+	only := flag.String("only", "", "only `cells` with these prefixes, such as java+/nack, separated by commas")
+	side := flag.Int("parallel", 4, "number of cells at a time")
+	page := flag.String("page", "", "write the page to this `file` without running cells")
 	consumer := flag.String("consume", "", "be a consumer of this `client`")
 	flag.Parse()
 	switch {
@@ -129,7 +129,7 @@ func (b broker) runAll(
 	return results, first
 }
 
-// keep adds results to those of the version.
+// keep adds results to the file of the version.
 func keep(version string, results map[string]result) error {
 	path := filepath.Join("results", version+".json")
 	all := map[string]result{}
@@ -149,7 +149,7 @@ func keep(version string, results map[string]result) error {
 	return os.WriteFile(path, append(text, '\n'), 0o600)
 }
 
-// version asks for the broker's.
+// version asks the broker for its version.
 func (b broker) version(ctx context.Context) (v string, err error) {
 	var text []byte
 	err = admin.Call(ctx, b.admin, "GET", "brokers/version", nil, &text)

@@ -6,30 +6,32 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// result counts the events of a history, with no fault as an excuse.
+// result counts the events of a history. Faults excuse none of them.
 type result struct {
 	Lost       int           `json:"lost"`       // never acknowledged, and the broker has nothing left
 	Unfinished int           `json:"unfinished"` // not acknowledged, and still at the broker when the run ended
-	Early      int           `json:"early"`      // deliveries before the delay that was asked for
-	Earliest   time.Duration `json:"earliest"`   // by how much at most
+	Early      int           `json:"early"`      // deliveries before their delay was over
+	Earliest   time.Duration `json:"earliest"`   // the most by which one was early
 	Doubles    int           `json:"doubles"`    // deliveries of messages whose ack had returned without an error
-	Confirmed  int           `json:"confirmed"`  // of these, after an ack that the broker had answered
-	// deliveries of acknowledged messages of a batch of which another one failed
+	// of doubles and siblings, those after an ack that the broker had answered
+	Confirmed int `json:"confirmed"`
+	// deliveries of acknowledged messages that did not fail, but another one of their batch did
 	Siblings int           `json:"siblings"`
 	Counts   int           `json:"counts"` // deliveries whose redelivery count is not the number of nacks before
-	Latest   time.Duration `json:"latest"` // the longest time from when a failed message was due until it came
+	Latest   time.Duration `json:"latest"` // the longest time from due until delivered
 }
 
-// life is the past of a message.
+// life is the history of a message.
 type life struct {
 	acked, confirmed, fails bool
 	nacks                   int
 	copies                  map[string]*history.Line
-	asked                   map[int]*history.Line // the first line that asked for each retry
-	retry                   int                   // of the newest delivery
+	asked                   map[int]*history.Line // the first reconsumed line of each retry
+	retry                   int                   // the highest retry delivered
 }
 
-// measure reads the history of a run. The Checker says what is lost; the rest is counted without its excuses.
+// measure reads the history of a run. The Checker finds lost messages; the other events are counted without its
+// excuses.
 func measure(dir, workload string) (r result, err error) {
 	checker, lives := history.New(history.Rules{Patience: 24 * time.Hour}), map[string]*life{}
 	err = history.ReadFolder(dir, func(l *history.Line) {
@@ -42,7 +44,7 @@ func measure(dir, workload string) (r result, err error) {
 			m = &life{copies: map[string]*history.Line{}, asked: map[int]*history.Line{}}
 			lives[l.Message] = m
 		}
-		switch l.Kind { //nolint:exhaustive // the others count nothing
+		switch l.Kind { //nolint:exhaustive // other kinds do not matter
 		case history.Delivered:
 			r.deliver(m, l, workload)
 		case history.Nacked:

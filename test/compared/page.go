@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// text is the page but for the tables, which replace the line TABLES.
+// text is the page without the tables, which replace the line TABLES.
 //
 //go:embed compared.md
 var text string
@@ -24,7 +24,7 @@ var titles = map[string]string{
 	retry:   "Retry topic",
 }
 
-// onPage is the version of Pulsar whose tables are on the page. Those of others are in results/VERSION.md.
+// onPage is the version of Pulsar whose tables are on the page. Tables of other versions are in results/VERSION.md.
 const onPage = "4.0.7"
 
 // writePage writes the tables of all results.
@@ -82,10 +82,10 @@ func writeTables(to *bytes.Buffer, version string, results map[string]result) {
 	}
 }
 
-// notable is the lateness from which a cell names it.
+// notable is the least lateness that a cell shows.
 const notable = 2 * time.Second
 
-// String names the figures that are not 0.
+// String returns the figures that are not 0.
 func (r result) String() string {
 	var figures []string
 	add := func(n int, format string, more ...any) {

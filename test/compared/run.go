@@ -24,17 +24,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/internal/proxy"
 )
 
-// cell is a place in the table.
+// cell is a cell of the tables.
 type cell struct{ client, workload, fault string }
 
 func (c cell) String() string { return c.client + "/" + c.workload + "/" + c.fault }
 
 type broker struct{ url, admin string }
 
-// messages are published in each run; of the batches one in ten fails.
+// messages is how many messages are published in each run. In the workload batch one in ten fails.
 const messages = 200
 
-// patience is how long a run waits after the last fault for messages that are not acknowledged.
+// patience is how long a run waits after the last fault for unacknowledged messages.
 const patience = 60 * time.Second
 
 // trial is a run of a cell.
@@ -50,7 +50,7 @@ type trial struct {
 	started  int
 }
 
-// process is a consumer that runs.
+// process is a running consumer.
 type process struct {
 	*exec.Cmd
 	name string
@@ -129,7 +129,7 @@ func (t *trial) start(ctx context.Context) error {
 	return errors.New("the consumer ended before it was subscribed")
 }
 
-// stop ends the consumer in order, or after five seconds by force.
+// stop ends the consumer normally, or after five seconds by force.
 func (t *trial) stop() {
 	if t.consumer == nil {
 		return
@@ -172,7 +172,7 @@ func (t *trial) publish(ctx context.Context) error {
 	return nil
 }
 
-// breaks makes the fault three times, while messages wait for their delays.
+// breaks makes the fault three times while messages wait for their delays.
 func (t *trial) breaks(ctx context.Context) error {
 	every := 1500 * time.Millisecond
 	if t.workload == timeout {
@@ -206,7 +206,7 @@ func (t *trial) breaks(ctx context.Context) error {
 	return nil
 }
 
-// drain waits until the broker has no message left for two seconds, and reports whether that came.
+// drain waits until the broker has had no message left for two seconds, and reports whether that happened.
 func (t *trial) drain(ctx context.Context) bool {
 	topics := []string{t.topic}
 	if t.workload == retry {

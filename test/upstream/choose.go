@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// test is one of upstream's that subscribes.
+// test is one of upstream's tests.
 type test struct {
 	name      string
-	leftOut   string // why it is not run; "" if it is
+	leftOut   string // why it is not run; "" if it is run
 	keyShared bool   // the keys of a consumer depend on its name, which is random
 }
 
-// facts are what a function does, itself or by what it calls.
+// facts say what a function does, itself or through functions that it calls.
 type facts struct {
 	subscribes, docker, transactions, internals, quotas, secured, keyShared, skips bool
 	calls                                                                          []string
@@ -49,7 +49,7 @@ func (f *facts) leftOut() string {
 	return ""
 }
 
-// tests returns those that subscribe, or all.
+// tests returns the tests that subscribe, or all.
 func (s *suite) tests(everything bool) []test {
 	functions := map[string]facts{}
 	for _, f := range s.files {

@@ -1,16 +1,16 @@
-// Upstream runs pulsar-client-go's own tests through redelivery.Subscribe, and prints what passes.
+// Upstream runs pulsar-client-go's own tests through redelivery.Subscribe, and prints which pass.
 //
 //	go run ./test/upstream                              on the broker in process, and on that of PULSAR_URL
 //	go run ./test/upstream -upstream master             with the newest commit of pulsar-client-go
 //	go run ./test/upstream -run 'TestDLQ|TestRLQ'       some of them
 //	go run ./test/upstream -quick                       each wrapped, and plain only where that fails
 //
-// The module is copied from the module cache to a temporary folder; nothing of it is kept. In the copy every
-// client.Subscribe of the tests goes through a variable, which a test file that is added sets to redelivery.Subscribe
-// when the test binary is told to. Each test is a process of its own, plain and wrapped, with topics of its own.
+// It copies the module from the module cache to a temporary folder. In the copy every client.Subscribe of the tests
+// goes through a variable. An added test file sets the variable to redelivery.Subscribe if an environment variable asks
+// for that. Each test runs in a process of its own, once plain and once wrapped, with its own topics.
 //
-// It fails if a test passes plain and not wrapped, and is not one of the exceptions that docs/migration.md explains.
-// The broker needs maxMessageSize=1048576: a chunk of 5 MiB does not fit into an entry of the bookie.
+// The command fails if a test passes plain but not wrapped, unless docs/migration.md explains the exception. The broker
+// needs maxMessageSize=1048576: a chunk of 5 MiB does not fit into an entry of the bookie.
 package main
 
 import (
@@ -31,10 +31,10 @@ func main() {
 	version := flag.String("upstream", "",
 		"version, branch or commit of pulsar-client-go, or a folder with it; the one in go.mod if empty")
 	run := flag.String("run", ".", "regular expression of the tests to run")
-	quick := flag.Bool("quick", false, "run a test plain only where it fails wrapped")
+	quick := flag.Bool("quick", false, "run a test plain only if it fails wrapped")
 	parallel := flag.Int("parallel", 2, "tests at a time")
 	on := flag.String("on", "", "only this broker: pulsartest or pulsar")
-	all := flag.Bool("all", false, "also tests that do not subscribe: they show how much of a broker pulsartest is")
+	all := flag.Bool("all", false, "also run tests that do not subscribe: they show how complete pulsartest is")
 	list := flag.Bool("list", false, "only list the tests that subscribe, and why some are left out")
 	out := flag.String("out", "", "file for the table; standard output if empty")
 	flag.Parse()

@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var long = flag.Bool("long", false, "the test that compiles pulsar-client-go runs too")
+var long = flag.Bool("long", false, "also run the test that compiles pulsar-client-go")
 
-// A method that upstream adds to its Consumer must not be promoted from the inner consumer, past the ledger: whoever
-// compiles against such an upstream is told that redelivery.Consumer lacks it.
+// A new method of upstream's Consumer must not be promoted from the inner consumer. Against such an upstream, the
+// compiler reports that redelivery.Consumer lacks the method.
 func TestANewMethodOfUpstreamFailsToCompile(t *testing.T) {
 	if !*long {
-		t.Skip("it compiles pulsar-client-go: run it with -long")
+		t.Skip("compiles pulsar-client-go: run it with -long")
 	}
 	ctx := context.Background()
 	upstream, err := fetch(ctx, "")

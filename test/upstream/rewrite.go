@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// suite has the test files of a package, as parsed.
+// suite has the parsed test files of a package.
 type suite struct {
 	fset  *token.FileSet
 	files []*file
@@ -36,7 +36,7 @@ type edit struct {
 	with     string
 }
 
-// parseSuite reads the test files that are built by default, and makes the edits.
+// parseSuite reads the test files that are built by default, and records the edits.
 func parseSuite(dir string) (*suite, error) {
 	s := &suite{fset: token.NewFileSet()}
 	paths, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
@@ -92,8 +92,8 @@ func (f *file) rewritten() []byte {
 	return append(out, f.text[at:]...)
 }
 
-// edit sends subscriptions through the variable, addresses to the broker that is there, questions for the type of a
-// consumer to the one below, and gives each run topics of its own.
+// edit makes subscriptions go through the variable, replaces addresses by the test's broker, makes type assertions see
+// the inner consumer, and gives each run its own topics.
 func (f *file) edit() {
 	f.redirect()
 	for _, d := range f.ast.Decls {
@@ -127,7 +127,7 @@ func subscription(call *ast.CallExpr) *ast.SelectorExpr {
 	return sel
 }
 
-// consumerType returns the name of the unexported type that a variable with a consumer is asserted to have.
+// consumerType returns the name of the unexported type in a type assertion of a consumer.
 func consumerType(n *ast.TypeAssertExpr) string {
 	star, ok := n.Type.(*ast.StarExpr)
 	if !ok {
@@ -148,7 +148,7 @@ func consumerType(n *ast.TypeAssertExpr) string {
 
 var local = regexp.MustCompile(`localhost:(6650|8080)\b`)
 
-// redirect replaces addresses; the constants that have them become variables.
+// redirect replaces addresses; constants that contain addresses become variables.
 func (f *file) redirect() {
 	found := func(n ast.Node) (lits []*ast.BasicLit) {
 		ast.Inspect(n, func(n ast.Node) bool {
@@ -170,7 +170,7 @@ func (f *file) redirect() {
 	})
 }
 
-// redirectConstants does so in a file that is no test.
+// redirectConstants does the same in a file that is not a test.
 func redirectConstants(path string) error {
 	s := &suite{fset: token.NewFileSet()}
 	f, err := s.parse(path)
@@ -186,8 +186,8 @@ func redirectConstants(path string) error {
 
 var topicIdent = regexp.MustCompile(`(?i)topic`)
 
-// freshTopics adds the suffix of the run to topic names that are constants: what is assigned to a variable named after
-// a topic or given as an option, and wherever else the function writes that name.
+// freshTopics adds the suffix of the run to constant topic names: to names that are assigned to a variable called a
+// topic or given as an option, and wherever else the function writes these names.
 func (f *file) freshTopics(fn *ast.FuncDecl) {
 	names := map[string]bool{}
 	add := func(e ast.Expr) {
@@ -238,13 +238,13 @@ func (f *file) freshTopics(fn *ast.FuncDecl) {
 	})
 }
 
-// fixedTopics find the name in that of a topic, and in a pattern its beginning.
+// fixedTopics match the name in a full topic name, and its beginning in a pattern.
 var fixedTopics = []*regexp.Regexp{
 	regexp.MustCompile(`^(?:(?:non-)?persistent://public/default/)?([A-Za-z][A-Za-z0-9_-]*[A-Za-z0-9])$`),
 	regexp.MustCompile(`^persistent://public/default/([A-Za-z][A-Za-z0-9_-]*-)\.\*$`),
 }
 
-// cutName cuts text behind a topic's name, if it is one or has it as a part of a path.
+// cutName cuts text after a topic's name, if the text is the name or a path that contains it.
 func cutName(text, name string) (before, after string, ok bool) {
 	i := strings.Index(text, name)
 	if i < 0 || i > 0 && text[i-1] != '/' {

@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// broker is where tests run: one that is there, or one in process for each test.
+// broker is the broker of tests: a running one, or one in process for each test.
 type broker struct {
 	name         string
 	url, adminAt string // host and port; "" in process
@@ -54,7 +54,7 @@ func brokersFor(on string) ([]broker, error) {
 	return brokers, nil
 }
 
-// maxMessageSize is that of upstream's own test broker: the chunk tests count on it.
+// maxMessageSize is that of upstream's own test broker: the chunk tests need it.
 const maxMessageSize = 1 << 20
 
 // start returns the addresses of a broker for one test.
@@ -70,7 +70,7 @@ func (b broker) start() (url, admin string, stop func(), err error) {
 	return strings.TrimPrefix(s.URL(), "pulsar://"), strings.TrimPrefix(s.AdminURL(), "http://"), s.Close, nil
 }
 
-// result is what became of a test on a broker, plain or wrapped.
+// result is the outcome of a test on a broker, plain or wrapped.
 type result struct {
 	passed, runs int
 	failure      string // of the last run that failed
@@ -127,12 +127,12 @@ func (r *runner) runAll(ctx context.Context, tests []test, brokers []broker, par
 
 const (
 	again = 3 // runs of a test both ways, if it passed only one way
-	// runs of a Key_Shared test at most; one passes in about every second, so that by chance none fails in all
+	// the most runs of a Key_Shared test: half of them pass, so no test fails in all by chance
 	draws = 40
 )
 
-// compare runs a test both ways. One run decides where both pass or both fail. The keys of a Key_Shared consumer, and
-// so whether it gets any, depend on its random name: such a test is repeated until it passes, both ways.
+// compare runs a test both ways. One run decides if both pass or both fail. A Key_Shared test is repeated until it
+// passes, both ways: which keys a consumer gets, if any, depends on its random name.
 func (r *runner) compare(ctx context.Context, t test, b broker) {
 	began := time.Now()
 	wrapped, plain := r.run(ctx, t, b, true, result{}), result{}
@@ -161,7 +161,7 @@ func (r *runner) compare(ctx context.Context, t test, b broker) {
 
 const timeout = 2 * time.Minute
 
-// run runs a test once more.
+// run runs a test once more and adds the outcome to so.
 func (r *runner) run(ctx context.Context, t test, b broker, wrapped bool, so result) result {
 	so.runs++
 	url, admin, stop, err := b.start()
@@ -207,7 +207,7 @@ var (
 	logged    = regexp.MustCompile(`(?m)^    (\S+_test.go:\d+: .+)$`)
 )
 
-// why finds what the reader of a log would look for.
+// why returns the most telling line of a failed test's log.
 func why(out []byte, err error) string {
 	switch {
 	case timedOut.Match(out):

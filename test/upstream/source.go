@@ -17,7 +17,7 @@ const (
 	ourModule      = "github.com/pulsar-redelivery/redelivery"
 )
 
-// Files that are added to the copy: in package pulsar's tests, beside them, and in package admin.
+// Files that are added to the copy: to package pulsar's tests, to its external tests, and to package admin.
 var (
 	//go:embed testdata/inside_test.go.txt
 	inside string
@@ -70,7 +70,8 @@ func explain(err error) error {
 	return err
 }
 
-// prepare copies what the tests need of a module, rewrites it, and returns the tests that subscribe, or all.
+// prepare copies the files of a module that the tests need, rewrites them, and returns the tests that subscribe, or
+// all.
 func prepare(src module, dir string, everything bool) ([]test, error) {
 	for _, folder := range []string{"oauth2", "pulsar", "pulsaradmin", "integration-tests"} {
 		// The copy is writable, unlike the module cache.
@@ -104,7 +105,7 @@ func prepare(src module, dir string, everything bool) ([]test, error) {
 	return suite.tests(everything), writeModule(src, dir)
 }
 
-// writeModule makes the copy a main module that depends on this library, as it is in the working folder.
+// writeModule makes the copy a main module that depends on this library in the working folder.
 func writeModule(src module, dir string) error {
 	ours, err := filepath.Abs(".")
 	if err != nil {

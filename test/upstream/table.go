@@ -6,33 +6,34 @@ import (
 	"strings"
 )
 
-// exceptions are the tests that do not pass wrapped, by decision; docs/migration.md explains each.
+// exceptions are the tests that fail wrapped by decision; docs/migration.md explains each.
 var exceptions = map[string]string{
-	"TestZeroQueueConsumer_Chan": "`Chan` of a zero-queue consumer panics upstream, and works here",
+	"TestZeroQueueConsumer_Chan": "`Chan` of a zero-queue consumer panics upstream, and works with this library",
 	"TestPriorityConsumer":       "counts on the ten messages that upstream prefetches beyond ReceiverQueueSize",
 	"TestConsumerWithInterceptors": "expects OnNegativeAcksSend for a nack, and a message that comes back from " +
 		"memory is not requested",
 }
 
-// notInProcess are the tests that need what the broker in process does not have, or that it is too fast for.
+// notInProcess are the tests that need a feature which the broker in process lacks, or for which it is too fast.
 var notInProcess = map[string]string{
 	"TestProducerReconnectWhenBacklogQuotaExceed": "backlog quotas",
 
-	// They subscribe to the dead letters after the last nack, from the latest message on. Here that is published at
-	// once.
+	// These tests subscribe to the dead letters after the last nack, from the latest message on. The broker in process
+	// has the letter before.
 	"TestWithDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead " +
 		"letter",
 	"TestWithoutDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead " +
 		"letter",
 }
 
-// verdict is what the results of a test on a broker mean.
+// verdict is the conclusion from the results of a test on a broker.
 type verdict struct {
 	plain, wrapped, broken bool
 	note                   string
 }
 
-// judge compares. A test that passes wrapped in most of its runs holds, and the note says that it does not in all.
+// judge compares plain and wrapped results. A test that passes wrapped in most of its runs counts as passed, with a
+// note.
 func judge(t test, b broker, plain, wrapped result) verdict {
 	switch {
 	case t.leftOut != "":
@@ -43,7 +44,7 @@ func judge(t test, b broker, plain, wrapped result) verdict {
 		return verdict{note: "exception: " + exceptions[t.name]}
 	}
 	passes := plain.ok() || t.keyShared && plain.passed > 0
-	if plain.runs == 0 { // it passed wrapped at once, or later if it is repeated
+	if plain.runs == 0 { // with -quick it was not run plain, since it passed wrapped
 		passes = wrapped.passed > 0
 	}
 	switch {
@@ -59,7 +60,7 @@ func judge(t test, b broker, plain, wrapped result) verdict {
 	return verdict{plain: true, broken: true, note: b.name + ", wrapped: " + wrapped.failure}
 }
 
-// report writes the table and returns the tests that pass plain and not wrapped, and are no exception.
+// report writes the table, and returns the tests that pass plain but not wrapped and are not exceptions.
 func report(w io.Writer, title string, tests []test, brokers []broker, results map[key]result,
 	quick bool) (broken []string) {
 	fmt.Fprintf(w, "%s\n\n| test |", title)
@@ -97,7 +98,7 @@ func report(w io.Writer, title string, tests []test, brokers []broker, results m
 	fmt.Fprintf(w, "\n%d tests, %d of them left out.\n", len(tests), left)
 	for i, b := range brokers {
 		if quick {
-			fmt.Fprintf(w, "On %s %d pass wrapped; plain they were run only where that failed.\n", b.name, wrapped[i])
+			fmt.Fprintf(w, "On %s %d pass wrapped; only the others were run plain.\n", b.name, wrapped[i])
 		} else {
 			fmt.Fprintf(w, "On %s %d pass plain, and %d of these wrapped.\n", b.name, plain[i], wrapped[i])
 		}
