@@ -219,7 +219,7 @@ func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsa
 }
 
 // Delivery.Begun is false for a settled message that is not of a batch, whatever came before it.
-func TestSettledSingleMessageIsOfNoBegunBatch(t *testing.T) {
+func TestSettledSingleMessageIsNotBegun(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

@@ -144,7 +144,7 @@ func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 
 // A message that was requested before GiveBack comes in time afterwards, although the next consumer gets no answer to
 // that request.
-func TestRequestBeforeGiveBackIsInTime(t *testing.T) {
+func TestMessageRequestedBeforeGiveBackIsNotLate(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

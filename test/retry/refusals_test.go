@@ -16,7 +16,7 @@ import (
 )
 
 // A retry whose delay the namespace refuses is published without one, and the Consumer that reads it holds it back.
-func TestRefusedDelayIsWaitedForInTheConsumer(t *testing.T) {
+func TestRefusedDelayIsHeldByTheConsumer(t *testing.T) {
 	b := testkit.NewBroker(t)
 	if b.InProcess != nil {
 		t.Skip("the broker in process allows every delay")

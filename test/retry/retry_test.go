@@ -201,7 +201,7 @@ func TestTerminatedRetryTopicFailsReconsume(t *testing.T) {
 	testkit.ReceiveNothing(t, c, time.Second)
 }
 
-func TestRetriesOfTwoTopicsOnePartitioned(t *testing.T) {
+func TestRetriesOfPartitionedAndPlainTopicComeBack(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	first, second := b.NewTopic(2), b.NewTopic(0)
