@@ -140,8 +140,8 @@ var chaosFaults = []fault{
 		what:  "SIGKILL of the older of two consumers; another takes its place, three times",
 		types: []pulsar.SubscriptionType{pulsar.Failover}, work: processes(2), make: repeat(3, 2*time.Second, replace),
 		also: [][]string{{"cumulative"}}},
-	{set: chaos, name: "joins", what: "a consumer joins every 2 s, six times; with every other one the oldest is " +
-		"closed or, in turn, killed",
+	{set: chaos, name: "joins", what: "a consumer joins every 2 s, six times; at every second join the oldest is " +
+		"closed or killed, in turn",
 		types: allTypes[:3], work: processes(1), make: join, also: [][]string{{"cumulative"}}},
 	{set: chaos, name: "ack responses lost",
 		what:  "the broker's answers to 5 acknowledgements are lost; in process",

@@ -24,7 +24,7 @@ type script struct {
 	topic string        // used by this run only
 	open  []*conn
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	ledgers map[uint64]int
 	trace   []string
 }

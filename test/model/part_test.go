@@ -67,7 +67,7 @@ type modelDelivery struct {
 
 // modelCommand is a command for the broker.
 type modelCommand struct {
-	do     func() error // what the broker does
+	do     func() error // executes the command at the broker
 	answer chan error   // nil if the command has no answer
 	isAck  bool
 	lost   bool

@@ -86,7 +86,7 @@ func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 			waittest.Next(t, next)
 			_, err = c.Reclaim(msg)
 			require.ErrorIs(t, err, redelivery.ErrClosed)
-			told := l.all() // Close may skip what is pending
+			told := l.all() // Close may skip pending events
 			require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Why: redelivery.LostConsumer},
 				told[len(told)-1])
 		})

@@ -35,8 +35,7 @@ type Fake struct {
 	Panics bool          // acknowledgements panic
 }
 
-// WrapFake runs a test with a Consumer around a fake one, in virtual time.
-// The buffer has what the Consumer logs.
+// WrapFake runs a test with a Consumer around a fake one, in virtual time. The buffer gets the Consumer's log.
 func WrapFake(
 	t *testing.T, test func(*testing.T, *redelivery.Consumer, *Fake, *bytes.Buffer), options ...redelivery.Option,
 ) {

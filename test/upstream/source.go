@@ -61,7 +61,7 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// explain adds what a command wrote to its error.
+// explain adds a command's output to its error.
 func explain(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(exit.Stderr) > 0 {

@@ -109,7 +109,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// pass copies what arrives from one side to the other, until either is closed.
+// pass copies data from one side to the other, until either is closed.
 func (p *Proxy) pass(l *link, from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()
