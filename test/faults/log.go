@@ -33,7 +33,7 @@ var logFaults = []fault{
 			return overQuota(ctx, t, 500, "until the log fails", func(n counts) bool { return n.logFailures > 0 })
 		}},
 	{set: chaos, name: "log slow",
-		what: "the log's data takes 1.5 s more, at 20 kB/s, until each message is delivered, and for at least 10 s",
+		what:  "the log's data takes 1.5 s more, at 20 kB/s, until each message is delivered, and for at least 10 s",
 		types: allTypes, work: logged, tells: true, make: func(ctx context.Context, t *trial) error {
 			t.logProxy.Slow(1500*time.Millisecond, 20_000)
 			sleep(ctx, 10*time.Second)
