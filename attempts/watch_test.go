@@ -207,7 +207,7 @@ func TestAQuietLogIsTidied(t *testing.T) {
 	})
 }
 
-// Every session forgets records of which nothing was heard for long, whichever session tidies.
+// Every session forgets old records, whichever session tidies.
 func TestEverySessionForgetsOldRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
