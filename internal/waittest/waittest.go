@@ -32,6 +32,6 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-// ForZeroQueue waits until a consumer without a queue, which was just subscribed, takes messages. pulsar-client-go drops
-// a message that comes before the consumer's dispatcher has noticed the connection, and gives no sign of that.
+// ForZeroQueue waits until a zero-queue consumer that was just subscribed takes messages. pulsar-client-go drops a
+// message that comes before the consumer's dispatcher has noticed the connection, and gives no sign of that.
 func ForZeroQueue() { time.Sleep(500 * time.Millisecond) }

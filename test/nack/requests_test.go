@@ -73,7 +73,7 @@ func TestNackAfterAckRequestsAtMostOnce(t *testing.T) {
 	}
 }
 
-// The following test checks undocumented behaviour of pulsar-client-go. If it fails after an update, reconsider how the
+// The following test checks undocumented behavior of pulsar-client-go. If it fails after an update, reconsider how the
 // Consumer requests messages.
 
 type flushes chan time.Time

@@ -119,7 +119,7 @@ func (b *Broker) Settles(topic string, partitions int) {
 	var s SubscriptionStats
 	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		s = b.Stats(topic, partitions)
-		if s.Backlog == 0 { // the broker's Unacked stays too large where it acknowledges a message twice, see upstream.md
+		if s.Backlog == 0 { // Unacked may stay too large: see test/compared/upstream.md
 			return
 		}
 	}

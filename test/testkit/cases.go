@@ -33,7 +33,8 @@ type Way struct {
 	Fail   func(*redelivery.Consumer, pulsar.Message)
 }
 
-// Ways returns the ways in which an application fails on a message, by name. The message is delivered again after delay.
+// Ways returns the ways in which an application fails on a message, by name. After delay the message is delivered
+// again.
 func Ways(delay time.Duration) map[string]Way {
 	nack := redelivery.WithNackRedeliveryDelay(delay)
 	return map[string]Way{
