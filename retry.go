@@ -26,15 +26,15 @@ func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 // its way. done is called once with the outcome, by a goroutine of its own; it may call any method of the Consumer,
 // Close included. If the method returns an error, nothing was published and done is not called.
 //
-// Messages are published in the order of the calls. At most a thousand are under way, and only one of them is larger
-// than 4 KiB and than all messages before it. A call for one more waits until there is room, or until its context ends.
-// The context also ends the publishing. Close waits half a second for messages under way; for those without an answer
-// by then done gets ErrClosed, possibly after Close has returned.
+// Messages are published in the order of the calls. At most a thousand are under way, among them at most one that is
+// larger than 4 KiB and than every earlier message. A call for one more waits until there is room, or until its context
+// ends. The context also ends the publishing. Close waits half a second for messages under way. For each that is still
+// unanswered then, done is called with ErrClosed, possibly after Close has returned.
 func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg).
-// The broker delivers it from there after the next delay of the reconsume policy. After MaxReconsumes retries
-// (WithDeadLetterPolicy; MaxDeliveries of DLQ) the message goes to the dead letter topic instead. See
+// The broker delivers it from there after the next delay of the reconsume policy. After MaxReconsumes retries,
+// or DLQ.MaxDeliveries without WithDeadLetterPolicy, the message goes to the dead letter topic instead. See
 // reconsume.Reconsumer.Later.
 //
 // On an error the message is not acknowledged and still the application's: nack it or try again. After
@@ -69,8 +69,8 @@ func after(how publishing.Retry) func(pulsar.Message) (publishing.Retry, error) 
 }
 
 // ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It does not wait until the message is
-// published: see WithCallback. It waits only until there is a producer, and until there is room among the messages
-// under way, which WithCallback limits. If the message cannot be published, ReconsumeLater logs the error, counts it in
+// published: see WithCallback. It waits only until there is a producer, and until fewer messages are under way than the
+// limits that WithCallback describes. If the message cannot be published, ReconsumeLater logs the error, counts it in
 // Stats and nacks the message.
 func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 	c.ReconsumeLaterWithCustomProperties(msg, nil, delay)
@@ -107,7 +107,7 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 	if err != nil {
 		return err
 	}
-	how, err := policy(x.msg) // before the message is being settled: it may call back
+	how, err := policy(x.msg) // before settling begins: a policy may call the Consumer
 	if err != nil {
 		return err
 	}
@@ -221,8 +221,8 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 // publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.
 type publication func(context.Context, pulsar.ConsumerMessage) (wait func() error)
 
-// leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. Without an error
-// finish must be called: it waits until that is over.
+// leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. If err is nil, the
+// caller must call finish, which waits for the outcome.
 func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (finish func() error, err error) {
 	if err := c.enter(); err != nil {
 		return nil, err

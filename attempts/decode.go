@@ -91,7 +91,8 @@ func (d *decoder) small(limit uint64) uint32 {
 	return uint32(n)
 }
 
-// moment reads a difference of moments; the sum of two does not overflow.
+// moment reads a difference between two moments, in milliseconds. It refuses one so large that adding two of them could
+// overflow.
 func (d *decoder) moment() int64 {
 	n := d.int()
 	if n > math.MaxInt64/4 || n < math.MinInt64/4 {
@@ -105,7 +106,7 @@ func (d *decoder) moment() int64 {
 func pick[T any](d *decoder, table []T) (t T) {
 	n := d.uint()
 	if n >= uint64(len(table)) {
-		d.fail(fmt.Errorf("it names number %d of %d", n, len(table)))
+		d.fail(fmt.Errorf("it names entry %d of a table that has %d", n, len(table)))
 		return t
 	}
 	return table[n]

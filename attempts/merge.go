@@ -25,6 +25,7 @@ type record struct {
 // join merges two records of a message. The order does not matter:
 //   - counts only grow,
 //   - if the counts are equal, the later due time holds,
+//   - of the times when they were written, the later one holds,
 //   - all other fields are those of the record with the higher count, else with more crashes, else of the later frame.
 func join(a, b record) record {
 	if a.isBefore(b) {
@@ -56,7 +57,7 @@ func (r record) isBefore(other record) bool {
 	return r.at.before(other.at)
 }
 
-// isStale reports whether nothing was heard of a message for as long as records are kept.
-func (r record) isStale(now int64, retention time.Duration) bool {
+// isExpired reports whether a record was written, and its message was due, longer ago than records are kept.
+func (r record) isExpired(now int64, retention time.Duration) bool {
 	return now-max(r.due, r.written) > retention.Milliseconds()
 }

@@ -41,8 +41,8 @@ func TestJoin(t *testing.T) {
 func TestRetention(t *testing.T) {
 	day := (24 * time.Hour).Milliseconds()
 	r := record{due: 1000, written: 10}
-	require.False(t, r.isStale(1000+day, defaultRetention))
-	require.True(t, r.isStale(1001+day, defaultRetention))
+	require.False(t, r.isExpired(1000+day, defaultRetention))
+	require.True(t, r.isExpired(1001+day, defaultRetention))
 }
 
 // Two sessions tidy at once. One began before a message was removed, and the other overtakes it: the copies of the

@@ -236,7 +236,7 @@ func (s *state) move(by int64, of func(record) bool) {
 
 // sweep forgets records and sessions of which no process has written anything for the retention.
 func (s *state) sweep(now int64, retention time.Duration) {
-	maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.isStale(now, retention) })
+	maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.isExpired(now, retention) })
 	maps.DeleteFunc(s.sessions, func(_ SessionID, x *session) bool {
 		return (x.isGone(now) || x.lease == 0) && now-x.heard > retention.Milliseconds()
 	})

@@ -17,7 +17,7 @@ type tidying struct {
 	mark   position // position of the mark once it is written
 	todo   []place  // records that are yet to be copied
 	copied bool     // todo was made
-	forced bool     // needed since the topic may be another one, without the earlier frames
+	forced bool     // needed: the topic may have been deleted and created again, without the earlier frames
 	since  position // the checkpoint when tidying was forced
 }
 
@@ -26,8 +26,8 @@ const (
 	tidyMin   = 1000 // changes
 )
 
-// begins reports whether to write a mark now, or when to look again.
-func (t *tidying) begins(s *state, now int64, sessions int) (now_ bool, at int64) {
+// begins reports whether to write a mark now. If not, at is when to ask again; 0 for no time.
+func (t *tidying) begins(s *state, now int64, sessions int) (due bool, at int64) {
 	if t.number > 0 || t.mark != (position{}) {
 		return false, 0
 	}

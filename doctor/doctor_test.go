@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// look runs one check on an admin API with the given answers by path: a number is a status.
+// look runs one check on an admin API with the given answers by path: a number of three digits is a status.
 func look(t *testing.T, name string, s Setup, answers map[string]string) Finding {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -162,7 +162,7 @@ func TestNoNamespace(t *testing.T) {
 }
 
 // If producers batch, and the setup does not say whether the client acknowledges single messages, the finding is
-// Unknown. So is that of a grace period that is not known.
+// Unknown. The finding about a drain is Unknown too if the grace period is not known.
 func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	stats := map[string]string{ordersPath + "/partitions": `{"partitions": 0}`,
 		runtime:               `{"acknowledgmentAtBatchIndexLevelEnabled": "true"}`,
@@ -188,7 +188,7 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	slow.Load.Concurrency = 8
 	assert.Equal(t, Finding{Check: "queue", Status: OK, Found: "1000 messages, 8 at a time, take 2.5s"},
 		look(t, "queue", slow, nil))
-	slow.Worker.Concurrency, slow.Load.Concurrency = 8, 2 // the flag counts more than the file
+	slow.Worker.Concurrency, slow.Load.Concurrency = 8, 2 // Load overrides Worker
 	assert.Equal(t, "1000 messages, 2 at a time, take 10s", look(t, "queue", slow, nil).Found)
 	f = look(t, "drain", Setup{Worker: &Worker{DrainTimeout: time.Minute}}, nil)
 	assert.Equal(t, Finding{Check: "drain", Status: Unknown,
@@ -281,8 +281,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	assert.Empty(t, alarms(Examine(t.Context(), setup)))
 }
 
-// On Exclusive and Failover the broker does not count the messages that a consumer has. They are no idle backlog if all
-// messages were sent.
+// On Exclusive and Failover the broker does not count the messages that a consumer has. If
+// the broker has sent everything, these messages are no idle backlog.
 func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		server := pulsartest.NewServer(t)
@@ -305,7 +305,7 @@ func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, alarms(Examine(t.Context(), setup)))
 		publish(100)                       // most are not sent, since no consumer receives
-		assert.Eventually(t, func() bool { // once the last of the other messages is sent
+		assert.Eventually(t, func() bool { // once the broker has sent as many as the queue takes
 			_, found := alarms(Examine(t.Context(), setup))["idle-consumer"]
 			return found
 		}, 20*time.Second, 10*time.Millisecond)
@@ -313,7 +313,7 @@ func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	}
 }
 
-// The address of another server, or of Pulsar's with a path, is not an admin API.
+// A server that answers otherwise than Pulsar does is reported as no admin API.
 func TestAnotherServerIsNoAdminAPI(t *testing.T) {
 	for answer, want := range map[string]Status{"404 page not found": Problem, `{"reason": "HTTP 404 Not Found"}`: OK} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
@@ -361,7 +361,7 @@ func TestASilentBrokerIsAskedOnce(t *testing.T) {
 	}
 }
 
-// Names, questions and remedies are complete, and each name is an anchor in docs/checks.md.
+// Names, questions and remedies are complete, and each name can be an anchor in docs/checks.md.
 func TestChecks(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range Checks() {

@@ -25,10 +25,10 @@ const (
 	Unlimited = math.MaxUint32
 )
 
-// Options configures a Reconsumer. Fields that pulsar.DLQPolicy also has are named as there. But MaxDeliveries of
-// Options limits reconsumes, as MaxReconsumes of redelivery.DeadLetterPolicy does, while that of DLQPolicy limits
-// deliveries. A topic name without a namespace, such as orders-DLQ, is of the namespace of Topic, or of public/default
-// without Topic; in DLQPolicy it is always of public/default.
+// Options configures a Reconsumer. Fields that pulsar.DLQPolicy also has are named as there. One differs: MaxDeliveries
+// of Options limits reconsumes, and DLQPolicy.MaxDeliveries limits deliveries. (redelivery.DeadLetterPolicy has
+// MaxReconsumes for the former.) A topic name without a namespace, such as orders-DLQ, is of the namespace of Topic, or
+// of public/default without Topic; in DLQPolicy it is always of public/default.
 type Options struct {
 	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the
 	// default topics, without -partition-N, and of the dead letter producer's name. Required, unless RetryLetterTopic
@@ -54,15 +54,15 @@ type Options struct {
 	Backoff backoff.RedeliveryBackoff
 
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema
-	// are replaced. Retries are batched by key (BatcherBuilderType is always KeyBasedBatchBuilder), so that a
-	// Key_Shared consumer gets only its own keys. Dead letters are published one per batch, unless you set a batching
-	// option here. pulsar-client-go writes no ordering key on a batch, so retries with one are not batched, nor are
-	// dead letters with one, unless there is a Schema. Messages of more than 1 MiB, properties included, and empty ones
-	// without encryption have producers of their own, with chunking and without batching and compression. If
+	// are replaced. Retries without a delay are batched by key (BatcherBuilderType is always KeyBasedBatchBuilder), so
+	// that a Key_Shared consumer gets only its own keys. Dead letters are published one per batch, unless you set a
+	// batching option here. pulsar-client-go writes no ordering key on a batch, so messages that have an ordering key
+	// are not batched, except dead letters if there is a Schema. Messages of more than 1 MiB, properties included, and
+	// empty ones without encryption have producers of their own, with chunking and without batching and compression. If
 	// ProducerAccessMode allows only one producer, that one publishes all messages; then only one of several replicas
 	// can publish, and a warning is logged. With Encryption, pulsar-client-go returns an empty payload as ciphertext
-	// unless the message was in a batch. So consumers get ciphertext from an empty retry, since delayed messages are
-	// not batched, and with DisableBatching also from an empty dead letter. Default: LZ4 compression.
+	// unless the message was in a batch. So an empty delayed retry arrives as ciphertext, and so does an empty dead
+	// letter with DisableBatching. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
 	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it. A second
 	// one, for example in another replica of a service, gets the name with a suffix, and a warning is logged. The same
@@ -196,7 +196,7 @@ type outlet struct {
 	sealed bool      // encrypted: upstream hands out an empty payload as ciphertext unless it is in a batch
 }
 
-// standsIn makes t's usual producer publish for each other producer of the outlets that cannot be created because the
+// standsIn makes t's usual producer publish in place of a producer of the outlets that cannot be created, since the
 // topic has as many producers as the namespace allows.
 func (t *outlet) standsIn(others ...outlet) {
 	for _, other := range others {
@@ -277,9 +277,9 @@ func WithCause(err error) LaterOption {
 
 // WithCallback (default: none, so that the call waits) lets the call return as soon as the message is on its way. done
 // is called once with the outcome, by a goroutine of its own. If the call returns an error, done is not called.
-// Messages are published in the order of the calls. A call waits, until its context ends, while
-// ProducerOptions.MaxPendingMessages messages (default: 1000) have no answer. A call with a message larger than 4 KiB,
-// and larger than any before, also waits until the previous such message is answered.
+// Messages are published in the order of the calls. While ProducerOptions.MaxPendingMessages messages (default: 1000)
+// have no answer, a call waits, at most until its context ends. A call with a message larger than 4 KiB, and larger
+// than any before, also waits until the previous such message is answered.
 func WithCallback(done func(error)) LaterOption {
 	return func(r *retry) { r.Callback = done }
 }

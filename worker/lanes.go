@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lanes hand messages out in the order of their keys. A slot that wants a message gets one that waited and may be
+// lanes keep the order of messages within each key. A slot that wants a message gets one that waited and may be
 // taken, or takes one from the Consumer, one slot at a time.
 type lanes struct {
 	*run
@@ -17,7 +17,7 @@ type lanes struct {
 	room       room
 	cancelPull context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
 	idle       int                // slots that wait for wake
-	triedLast  bool               // the message taken last had failed before
+	triedLast  bool               // the message taken last had failed before, and no pull followed
 
 	wake chan struct{} // has one of the idle slots look again
 }
@@ -69,7 +69,8 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 	}
 }
 
-// step decides. Messages that wait and new ones take turns, or keys that always fail would keep the others waiting.
+// step decides. Messages that wait and new ones take turns after one that failed before:
+// otherwise keys that always fail would keep the others waiting.
 func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +90,7 @@ func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context)
 	case free && !full:
 		pull, l.cancelPull = context.WithCancel(ctx)
 		if len(l.keys.ready) > 0 {
-			go l.cancelPull() // so that only messages that are there already are taken first
+			go l.cancelPull() // so that Receive takes only what is there already, and does not wait
 		}
 		return stepPull, t, pull
 	default:
@@ -131,8 +132,8 @@ func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	return t, out && (t.lane == nil || l.mayBegin(t)), err
 }
 
-// isHeld reports whether the Consumer still holds a message. If not, a handler that took too long has settled it, and
-// it had come again meanwhile.
+// isHeld reports whether the Consumer still holds a message. If not, the message came again while a slow
+// handler still had it, and that handler has settled it.
 func (l *lanes) isHeld(t task) bool {
 	if l.consumer.InProgress(t.msg) == nil {
 		return true
@@ -141,7 +142,7 @@ func (l *lanes) isHeld(t task) bool {
 	return false
 }
 
-// keep has a message that failed wait until it is tried again, and its key with it.
+// keep makes a failed message, and its key, wait until its next try.
 func (l *lanes) keep(t task, o outcome) {
 	d, err := l.consumer.Delivery(t.counted())
 	if err == nil {
@@ -165,8 +166,8 @@ func (l *lanes) keep(t task, o outcome) {
 	}
 }
 
-// wait puts a message that is out back, and has its key wait: if an earlier one comes meanwhile, that is the next. It
-// reports false if the Run has ended.
+// wait puts a message back into its lane, and delays the lane. If an earlier message of the key arrives meanwhile, that
+// one goes first. It reports false if the Run has ended.
 func (l *lanes) wait(t task, d time.Duration, fits bool) bool {
 	defer l.notifyRoom()
 	l.mu.Lock()

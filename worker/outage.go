@@ -20,7 +20,7 @@ const probeLimit = 30 * time.Second
 type outage struct {
 	*run
 	probing turn // of the slot that waits to try a message, or tries it
-	// the last one that was looked at, if the memory limit has no room for it; guarded by probing
+	// the message looked at last, if it exceeds the memory limit; guarded by probing
 	unfit pulsar.Message
 
 	mu     sync.Mutex // guards the fields below
@@ -108,7 +108,7 @@ func (o *outage) markAway(outcomes []outcome) {
 	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
 		return
 	}
-	_, longest := policies.Bounds(o.pause, o.tries()) // without an outage the first pause, since one may begin
+	_, longest := policies.Bounds(o.pause, o.tries()) // without an outage, of the first pause: one may begin now
 	for i := range outcomes {
 		outcomes[i].away = outcomes[i].delay > longest
 	}
@@ -149,7 +149,8 @@ func (o *outage) abandon() {
 	}
 }
 
-// putAside keeps messages until they are tried, or the outage is over. It reports false if it is.
+// putAside keeps messages until they are tried, or the outage is over. If it is over already, it keeps nothing and
+// reports false.
 func (o *outage) putAside(tasks []task) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,7 +158,7 @@ func (o *outage) putAside(tasks []task) bool {
 		return false
 	}
 	for _, t := range tasks {
-		t.waited, t.retries = true, 0 // a batch of messages that were put aside has its local retries together
+		t.waited, t.retries = true, 0 // they may be batched anew, and a batch counts its local retries together
 		o.aside = append(o.aside, t)
 	}
 	o.pauser.interrupt() // a slot that waits for a message to try has one now

@@ -18,12 +18,12 @@ func (g *Group) beginEpoch(now time.Duration) {
 	g.lossAt = now
 }
 
-// Connected notes that all partitions have a connection. A copy of a new epoch does not show that: upstream may read it
-// late from the connection that was lost.
+// Connected notes that all partitions have a connection. A copy that arrives in the new epoch does not prove it:
+// upstream may read one late from the lost connection.
 func (g *Group) Connected() { g.connected = g.epoch }
 
-// GiveBack notes that the broker is about to send everything again, to any consumer. Messages that are with the
-// application are delivered again, and the delivery that it has now does not count.
+// GiveBack notes that the broker is about to send everything again, to any consumer. Messages that the
+// application has are delivered again, unless a call settles them, and the delivery that it has now does not count.
 func (g *Group) GiveBack(now time.Duration) {
 	g.Lost(now)
 	for _, p := range g.partitions {
@@ -54,8 +54,8 @@ func (m *message) isStale() bool {
 	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())
 }
 
-// Sent notes that the broker sent a message. It is called before the message can be read, so that Arrive follows later;
-// it may still be due for messages that upstream received before.
+// Sent notes that the broker sent a message. It is called before the message can be read: Arrive of this message
+// follows later, and Arrive of earlier ones may still follow.
 func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 	p := g.partition(id.Topic, source)
 	if p.sent != g.epoch {
@@ -73,9 +73,9 @@ func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 	}
 }
 
-// isComing reports whether a copy of a message is in upstream's queue that the broker sent after the last loss.
-// Upstream clears its queue when it is connected again. So a copy is not in the queue any more if a later one was read,
-// or if the application waited for a while and got nothing.
+// isComing reports whether upstream's queue has a copy of a message, sent by the broker after the last loss. It is
+// false where no other consumer can have the message. Upstream clears its queue when it is connected again, and does
+// not report that. It shows in two ways: a later copy was read, or the application waited for a while and got nothing.
 func (p *Partition) isComing(at place) bool {
 	c, sent := p.coming[at]
 	return sent && p.sent == p.group.epoch && p.group.o.hasOthers() && p.isQueued(c)
@@ -127,9 +127,9 @@ func (p *Partition) requestDropped(now time.Duration) {
 	}
 }
 
-// dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker sends it again,
-// after older ones, but not if it had begun to send before the listener reported. So the message is awaited, and
-// requested if it does not come.
+// dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker sends the
+// copy again, after older messages, unless it had begun to send before the listener reported this consumer active. So
+// the message is awaited, and requested if it does not come.
 func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 	if m.state == Unseen {
 		m.id, m.count = c.Object, c.count(0)
@@ -180,9 +180,9 @@ func (p *Partition) isAfterGap(at place, object any) bool {
 	return true
 }
 
-// afterReset forgets the sure ids once the application has read as far as an operator's reset: object is the
-// first message that the broker sent again though it surely had its acknowledgement. Other settled messages may
-// have been acknowledged since.
+// afterReset forgets the sure ids once the application has read as far as an operator's reset. A reset shows when the
+// broker sends a message again whose acknowledgement it surely had; object is the first such message. Ids that are not
+// sure stay: their messages may have been acknowledged after the reset.
 func (p *Partition) afterReset(object any) {
 	if p.resets.reached(object) {
 		p.resets = marks{}
