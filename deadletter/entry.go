@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -179,14 +180,18 @@ func (w *walk) flushAll(ctx context.Context) error {
 	return w.finish(ctx)
 }
 
-// acknowledge returns when the broker has acknowledged ids. It tries again while the broker is away.
+// closedText is part of the error of a consumer that is closed. pulsar-client-go has no type for it.
+const closedText = "consumer state is closed"
+
+// acknowledge returns when the broker has acknowledged ids. It tries again while the broker is away, but not after the
+// client was closed.
 func acknowledge(ctx context.Context, consumer pulsar.Consumer, ids []pulsar.MessageID) error {
 	for {
 		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, consumer.AckIDList(ids) }, nil)
 		if err == nil {
 			return nil
 		}
-		if sleep(ctx, 200*time.Millisecond) != nil {
+		if strings.Contains(err.Error(), closedText) || sleep(ctx, 200*time.Millisecond) != nil {
 			return fmt.Errorf("deadletter: %d letters are done, but could not be acknowledged: %w", len(ids), err)
 		}
 	}
