@@ -39,6 +39,10 @@ func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) 
 	return o, err
 }
 
+// maxName is more bytes than a topic's name has. A request to the admin API with a longer name, escaped, may exceed the
+// 8 KiB that Pulsar reads of it: then Pulsar resets the connection.
+const maxName = 2 << 10
+
 // back returns the topic that a letter goes back to, its origin or the default retry topic of its origin, or why there
 // is none. Any publisher can forge a letter's properties, so the topic must be in an allowed namespace.
 func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string) {
@@ -60,7 +64,7 @@ func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string
 	case name != namespace(t.o.Topic) && !slices.Contains(o.Namespaces, name):
 		r.foreign(name)
 		return "", "came from another namespace"
-	case namespace(topic) != name: // the subscription's name has a slash
+	case namespace(topic) != name, len(topic) > maxName: // the subscription's name has a slash
 		return "", "has an origin that is no topic name"
 	case t.reserved(origin) || t.reserved(topic):
 		return "", "came from this topic, or from a journal"
