@@ -158,7 +158,7 @@ func (o *outage) putAside(tasks []task) bool {
 		return false
 	}
 	for _, t := range tasks {
-		t.waited, t.retries = true, 0 // they may be batched anew, and a batch counts its local retries together
+		t.waited, t.retries = true, 0 // their batches may differ, and a batch counts its local retries together
 		o.aside = append(o.aside, t)
 	}
 	o.pauser.interrupt() // a slot that waits for a message to try has one now
