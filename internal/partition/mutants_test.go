@@ -3,9 +3,12 @@ package partition
 import (
 	"flag"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 )
@@ -28,7 +31,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a lower index is another delivery", "entryack.go", "index <= a.last || epoch != a.epoch", "epoch != a.epoch"},
 	{"a new epoch is another delivery", "entryack.go", "index <= a.last || epoch != a.epoch", "index <= a.last"},
 	{"more of the current entry may come", "ack.go", "	case e == p.current && e.in[Settled] > 0: // more of it may be on its way\n		return\n", ""},
-	{"what came of an entry before makes it one that came twice", "arrive.go", "				e.ack.again = true\n", ""},
+	{"an entry of which a part was settled before counts as one that came twice", "arrive.go", "				e.ack.again = true\n", ""},
 	{"a busy message is not handed out when its time is over", "group.go", "		case t.Of.message.busy > 0:\n			t.Of.message.overdue = true\n", ""},
 	{"a busy message is not taken", "take.go", "m.state != Ready || m.busy > 0:", "m.state != Ready:"},
 	{"a message that was ready and busy is queued again", "ack.go", "	case m.state == Ready:\n		g.makeReady(now, m)\n", ""},
@@ -37,24 +40,24 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a retry that was never handed out waits", "arrive.go", "!m.delivered || c.Tries > m.count+1", "c.Tries > m.count+1"},
 	{"and is requested again if it is not settled", "ack.go", "	case m.state == Asked && m.overdue:\n		r := g.requestOf(m.entry)\n		r.open = false\n		g.send(now, r)\n", ""},
 	{"a stale message is not handed out from memory", "connection.go", "	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())\n", "	_ = p\n	return false\n"},
-	{"a connection makes what others may have stale", "connection.go", "	if g.o.hasOthers() {\n		g.floor = g.epoch\n	}\n", ""},
+	{"a connection makes messages stale that others may have", "connection.go", "	if g.o.hasOthers() {\n		g.floor = g.epoch\n	}\n", ""},
 	{"and nothing where no other can have it", "connection.go", "	if g.o.hasOthers() {\n		g.floor = g.epoch\n	}\n", "	g.floor = g.epoch\n"},
 	{"a partition that becomes inactive is stale", "connection.go", "		p.floor = g.epoch\n", ""},
-	{"Take passes what is stale", "take.go", "		case m.isStale():\n			g.ask(now, m)\n", ""},
-	{"what was sent before a partition became active is dropped", "connection.go", "	if p.reads < p.active { //", "	if false { //"},
+	{"Take passes a stale message", "take.go", "		case m.isStale():\n			g.ask(now, m)\n", ""},
+	{"a copy that was sent before a partition became active is dropped", "connection.go", "	if p.reads < p.active { //", "	if false { //"},
 	{"an operator's mark is awaited again in each epoch", "marks.go", "	if m.epoch != epoch {", "	if len(m.objects) == 0 {"},
-	{"what was sent before it became inactive is dropped too", "connection.go", "	p.active, p.gap = g.epoch, gap{}\n", "	if active {\n		p.active, p.gap = g.epoch, gap{}\n	}\n"},
+	{"a copy that was sent before it became inactive is dropped too", "connection.go", "	p.active, p.gap = g.epoch, gap{}\n", "	if active {\n		p.active, p.gap = g.epoch, gap{}\n	}\n"},
 	{"and requested", "connection.go", "		m.id, m.count = c.Object, c.count(0)\n		g.expect(now, m)\n", ""},
 	{"a request makes a batch stale", "request.go", "			m.epoch = 0\n", "			m.epoch += 0\n"},
-	{"what the broker sends again by itself is requested if it does not come", "request.go", "		r.open, r.mark = true, g.reading.at(now)\n		g.clock.Set(&r.timer, now+r.pause())\n", ""},
-	{"what is in the queue is not requested", "request.go", " && !r.partition.isComing(m.place())", ""},
+	{"a message that the broker sends again by itself is requested if it does not come", "request.go", "		r.open, r.mark = true, g.reading.at(now)\n		g.clock.Set(&r.timer, now+r.pause())\n", ""},
+	{"a message in the queue is not requested", "request.go", " && !r.partition.isComing(m.place())", ""},
 	{"nor handed out twice", "connection.go", "p.isComing(at) || ", ""},
 	{"unless a later copy was read before it", "connection.go", "return c.number > p.read ", "return c.number > 0 "},
 	{"or none came for a while", "connection.go", " && p.group.reading.idleAt < c.at+idleTime", ""},
 	{"a copy that a later one passed is requested", "connection.go", "	if passed {\n		p.requestDropped(now)\n	}\n", "	_ = passed\n"},
-	{"what follows a gap is dropped where the broker rewinds", "connection.go", " || p.isAfterGap(at, object)", ""},
+	{"a copy that follows a gap is dropped where the broker rewinds", "connection.go", " || p.isAfterGap(at, object)", ""},
 	{"also if it was dropped since it was sent before the partition became active", "connection.go", "		p.gap.widen(at)\n		p.gap.last = at\n", ""},
-	{"and what the broker sent before it rewound", "connection.go", "	if newer, sent := p.coming[at]; x.open && sent && p.isQueued(newer) {\n", "	if false {\n"},
+	{"and a copy that the broker sent before it rewound", "connection.go", "	if newer, sent := p.coming[at]; x.open && sent && p.isQueued(newer) {\n", "	if false {\n"},
 	{"and one that did not come while none came", "turn.go", "		p.requestDropped(now)\n", ""},
 	{"and waits until then", "request.go", "		r.open = false\n		g.await(now, r)\n", "		g.await(now, r)\n"},
 	{"then it is requested", "request.go", " && !r.isMissing()", ""},
@@ -67,7 +70,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"an answer begins with a message that is not after the last", "request.go", "		r.begun = r.open\n", "		r.begun = false\n"},
 	{"a request ends with its last message", "request.go", "	r.tries = 0\n	if r.asked() == 0 {\n		r.end()\n	}\n", "	r.tries = 0\n"},
 	{"pauses begin again with each answer", "request.go", "	r.tries = 0\n	if r.asked()", "	if r.asked()"},
-	{"what is requested in vain is forgotten", "request.go", "	case r.tries >= inVain && p.isAnswering():\n		g.giveUpAsked(now, r)\n", ""},
+	{"a message that is requested in vain is forgotten", "request.go", "	case r.tries >= inVain && p.isAnswering():\n		g.giveUpAsked(now, r)\n", ""},
 	{"not while its partition may be away", "request.go", "r.tries >= inVain && p.isAnswering():", "r.tries >= inVain:"},
 	{"a nack of an earlier hand-over is ignored", "nack.go", "	if !m.isWith(f.Hand) {", "	if !m.isWith(AnyHand) {"},
 	{"hand-overs have numbers from the second on", "take.go", "		m.hand = g.hands\n", ""},
@@ -76,9 +79,9 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a snoozed one does not", "take.go", "		if !m.uncounted {\n", "		if true {\n"},
 	{"the broker's count counts if it is larger", "take.go", "		m.count = max(m.count, m.broker)\n", ""},
 	{"but of no batch", "arrive.go", "	if !m.entry.isBatch() {\n", "	if true {\n"},
-	{"what was never delivered is not counted", "take.go", "	if m.delivered {\n		if !m.uncounted", "	if true {\n		if !m.uncounted"},
+	{"a message that was never delivered is not counted", "take.go", "	if m.delivered {\n		if !m.uncounted", "	if true {\n		if !m.uncounted"},
 	{"a message that may not come yet waits", "arrive.go", "		if c.Wait <= 0 {", "		if true {"},
-	{"what did not fail stays", "take.go", "m.fails() && g.isBetter", "g.isBetter"},
+	{"a message that did not fail stays", "take.go", "m.fails() && g.isBetter", "g.isBetter"},
 	{"an ack timeout sends a message to another consumer", "take.go", "	return m.timedOut || ", "	return "},
 	{"so does the last delivery", "take.go", "g.o.isLast(m.count+1) || ", ""},
 	{"and an application that mostly fails", "take.go", " || g.outcomes.mostlyFail()", ""},
@@ -107,8 +110,8 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a bare id of a shared ledger is refused", "group.go", "	if known && p == nil {\n		return nil, ErrAmbiguous\n	}\n", "	if known && p == nil {\n		for _, p = range g.partitions {\n			return p, nil\n		}\n	}\n"},
 	{"memory is limited", "memory.go", "	if g.memory+needs > g.o.MemoryLimit {\n		return\n	}\n", ""},
 	{"a batch counts once", "memory.go", "	if e.kept == 0 {\n		needs += c.Buffer\n	}\n", "	needs += c.Buffer\n"},
-	{"what is settled needs no memory", "ack.go", "	g.drop(m)\n	m.move(Settled)", "	m.move(Settled)"},
-	{"nor does what is asked", "request.go", "	g.drop(m)\n	g.clock.Stop", "	g.clock.Stop"},
+	{"a settled message needs no memory", "ack.go", "	g.drop(m)\n	m.move(Settled)", "	m.move(Settled)"},
+	{"nor does a requested one", "request.go", "	g.drop(m)\n	g.clock.Stop", "	g.clock.Stop"},
 	{"the last delivery that times out is given up here", "nack.go", "	if d.Last && m.body != nil && !m.isStale() {", "	if false {"},
 	{"a transaction that is aborted keeps the delay", "arrive.go", "		case now < m.due: // it was aborted, and its delay goes on\n			g.wait(now, m, m.due)\n", ""},
 	{"and hands the message out again", "arrive.go", "		case !m.undecided || m.busy > 0:\n", "		case true:\n"},
@@ -116,6 +119,19 @@ var mutants = []struct{ rule, file, with, without string }{
 }
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (Test\S+)`)
+
+func TestReadmeListsTheRules(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	var listed, rules []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (.+) \| .+ \|$`).FindAllStringSubmatch(string(text), -1)[1:] {
+		listed = append(listed, row[1])
+	}
+	for _, m := range mutants {
+		rules = append(rules, m.rule)
+	}
+	require.Equal(t, rules, listed)
+}
 
 // TestMutants removes each rule and sees that another test of this package fails. It prints which one did.
 func TestMutants(t *testing.T) {
