@@ -275,6 +275,19 @@ func TestRequestsInVainEndOnceThePartitionIsConnected(t *testing.T) {
 	assert.False(t, ok, "nothing is left to do")
 }
 
+func TestMessageRequestedInVainIsKeptIfTheConnectionIsLostThen(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Asked)
+	f.Wait(f.now)
+	for range inVain - 1 { // reach has sent the first request
+		f.passes()
+	}
+	f.Lost(f.now)
+	f.Wait(f.now)
+	f.passes()
+	assert.Equal(t, Asked, f.state(), "the broker sends it again")
+}
+
 // The application may still acknowledge it.
 func TestRequestsInVainGoOnWhileAnotherConsumerIsActive(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
@@ -618,6 +631,7 @@ func TestOperatorsResetIsToldFromALostAck(t *testing.T) {
 		{"acknowledged in doubt, the queue is never empty", []func(*fixture){settles(settled), lost, sends(other), func(f *fixture) {
 			for range 10 {
 				f.now += ackedAfter
+				f.Connected()
 				f.due()
 			}
 		}, lost, sends(settled)}, Settled},
