@@ -87,7 +87,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"and an application that mostly fails", "take.go", " || g.outcomes.mostlyFail()", ""},
 	{"which it does too when messages are published elsewhere", "ack.go", "outcome == Moved)", "false)"},
 	{"and a key that has failed for long", "take.go", " ||\n		g.o.Kind == KeyShared && m.firstFailed > 0 && now-m.firstFailed >= readyKeyShared", ""},
-	{"and a message that nobody takes", "take.go", "	if g.o.hasOthers() {\n		g.clock.Set(&m.timer, now+g.readyTime())\n	}\n", ""},
+	{"and a message that the application does not take", "take.go", "	if g.o.hasOthers() {\n		g.clock.Set(&m.timer, now+g.readyTime())\n	}\n", ""},
 	{"but no snoozed message", "take.go", "g.o.hasOthers() && !m.fromHere && ", "g.o.hasOthers() && "},
 	{"and no batch with a message at work", "take.go", "e.in[Held] == 0 && e.busy == 0 && ", ""},
 	{"and no batch with a message that is being settled", "take.go", " && e.busy == 0 && ", " && "},
