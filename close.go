@@ -105,18 +105,17 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	if c.inner.leaving.Load() || c.isOver() {
 		return
 	}
-	vanished := c.isVanished(err)
+	c.polls.Store(true)
 	now := c.lock()
 	c.group.Leave(child)
-	last := !vanished && c.open.Add(-1) == 0
-	if !vanished && !last && err != nil { // under the lock, or the last one might end the Consumer before
+	switch {
+	case c.isVanished(err):
+	case c.open.Add(-1) == 0:
+		go c.giveUpReceiving(err)
+	case err != nil: // under the lock, or the last one might end the Consumer before
 		c.told.add(c, func() { c.fail("receive", "staying connected to one of the topics", err) })
 	}
 	c.unlockInside(now)
-	c.polls.Store(true)
-	if last {
-		go c.giveUpReceiving(err)
-	}
 }
 
 // giveUpReceiving ends the Consumer, whose inner consumer has closed itself. err is nil if other code closed that, or
