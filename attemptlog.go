@@ -55,7 +55,6 @@ func WithAttemptLog(log AttemptLog) Option {
 		if err := checkName("WithAttemptLog's topic", log.Topic); err != nil {
 			return err
 		}
-		log.OpenTimeout = cmp.Or(log.OpenTimeout, defaultOpenTimeout)
 		s.attempts = &log
 		return nil
 	}
@@ -99,7 +98,7 @@ func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, er
 		return nil, fmt.Errorf("%w: WithAttemptLog: %w", ErrInvalidOption, err)
 	}
 	a.Log = log
-	ctx, cancel := context.WithTimeout(context.Background(), s.attempts.OpenTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.attempts.OpenTimeout, defaultOpenTimeout))
 	defer cancel()
 	if err := log.Ready(ctx); err != nil && !s.attempts.Optional {
 		log.Close()

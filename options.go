@@ -19,7 +19,8 @@ const DefaultMemoryLimit = 16 << 20
 
 // Option configures a Consumer. It is checked when Subscribe, SubscribeWith or Wrap applies it: an error satisfies
 // errors.Is with ErrInvalidOption. A duration below a millisecond is such an error, since its unit was forgotten, as in
-// WithAckTimeout(10). If an option is given twice, the last one counts.
+// WithAckTimeout(10). If an option is given twice, the last one counts. An Option may be used for several Consumers,
+// also concurrently.
 type Option func(*settings) error
 
 // WithNackRedeliveryBackoff (default: that of pulsar.ConsumerOptions, or one minute) delays a negatively acknowledged
@@ -192,8 +193,8 @@ const (
 // Consumer then drops them, and delivers them if the broker sends them again. Clearing or skipping a backlog at the
 // broker does not affect messages in memory that FromAuto does not return to it.
 func WithRedeliveryFrom(source Source) Option {
+	source = cmp.Or(source, FromAuto)
 	return func(s *settings) error {
-		source = cmp.Or(source, FromAuto)
 		if source != FromAuto && source != FromMemory && source != FromBroker {
 			return invalid("WithRedeliveryFrom", source, "FromAuto, FromMemory or FromBroker")
 		}

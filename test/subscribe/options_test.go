@@ -3,10 +3,12 @@ package subscribe
 import (
 	"bytes"
 	"cmp"
+	"log/slog"
 	"math"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -246,3 +248,38 @@ func TestEveryMethodOfUpstreamIsListed(t *testing.T) {
 type noClient struct{ pulsar.Client }
 
 func (noClient) TopicPartitions(string) ([]string, error) { return nil, nil }
+
+// A service often makes its options once and gives them to several consumers. The race detector fails the test if an
+// option writes to what its two uses share.
+func TestOptionsAreUsedForConsumersAtOnce(t *testing.T) {
+	policy := backoff.Fixed(time.Second)
+	for name, option := range map[string]redelivery.Option{
+		"WithNackRedeliveryBackoff":       redelivery.WithNackRedeliveryBackoff(policy),
+		"WithNackRedeliveryDelay":         redelivery.WithNackRedeliveryDelay(time.Second),
+		"WithAckTimeout":                  redelivery.WithAckTimeout(time.Second),
+		"WithAckTimeoutRedeliveryBackoff": redelivery.WithAckTimeoutRedeliveryBackoff(policy),
+		"WithReconsumeBackoff":            redelivery.WithReconsumeBackoff(policy),
+		"WithNackRetryTopic":              redelivery.WithNackRetryTopic(time.Second),
+		"WithClient":                      redelivery.WithClient(noClient{}),
+		"WithReconsumer":                  redelivery.WithReconsumer(&reconsume.Reconsumer{}),
+		"WithRedeliveryResolution":        redelivery.WithRedeliveryResolution(time.Second),
+		"WithRedeliveryFrom":              redelivery.WithRedeliveryFrom(""),
+		"WithMemoryLimit":                 redelivery.WithMemoryLimit(1),
+		"WithObserver":                    redelivery.WithObserver(redelivery.Observer{}),
+		"WithLogger":                      redelivery.WithLogger(slog.Default()),
+		"WithoutChecks":                   redelivery.WithoutChecks(),
+		"WithoutBatchIndexAcks":           redelivery.WithoutBatchIndexAcks(),
+		"WithAttemptLog":                  redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+		"WithDeadLetterPolicy":            redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "dead"}),
+		"WithDeadBeforeTTL":               redelivery.WithDeadBeforeTTL(time.Minute),
+	} {
+		var uses sync.WaitGroup
+		for range 2 {
+			uses.Go(func() {
+				_, err := redelivery.Subscribe(noClient{}, pulsar.ConsumerOptions{}, option, redelivery.WithMemoryLimit(-1))
+				assert.ErrorContains(t, err, "WithMemoryLimit is -1", name)
+			})
+		}
+		uses.Wait()
+	}
+}
