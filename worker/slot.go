@@ -103,7 +103,7 @@ func (s *slot) call(n int) {
 // tries are read without mu.
 func (s *slot) begin(n int) []task {
 	since := s.now()
-	s.setAckTimeouts(s.tasks[:n], s.began.Add(since).Add(s.timeout))
+	s.setAckTimeouts(s.tasks[:n], since)
 	s.errs, s.whole = s.errs[:0], true
 	for range n {
 		s.errs = append(s.errs, errExited)
@@ -117,8 +117,13 @@ func (s *slot) begin(n int) []task {
 	return s.tasks[:n]
 }
 
-// setAckTimeouts renews the ack timeouts of the handler's messages: until its timeout, or, without one, once.
-func (s *slot) setAckTimeouts(tasks []task, until time.Time) {
+// setAckTimeouts renews the ack timeouts of the messages of a handler that is called at since: until its timeout, or,
+// without one, once.
+func (s *slot) setAckTimeouts(tasks []task, since time.Duration) {
+	var until time.Time
+	if s.timeout > 0 {
+		until = s.began.Add(since).Add(s.timeout)
+	}
 	for i := range tasks {
 		switch t := &tasks[i]; {
 		case s.timeout > 0 && t.beat == nil:
