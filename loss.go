@@ -73,25 +73,25 @@ func (c *Consumer) lose(topic string, why Loss) {
 	}
 }
 
-// Reclaim reports whether a message that the application has still belongs to this Consumer. It returns ErrNotInFlight
-// if the application no longer has the message, or if another consumer may have it since a loss (Delivery.Lost). Do not
+// Reclaim returns nil if a message that the application has still belongs to this Consumer. It returns ErrNotInFlight if
+// the application no longer has the message, or if another consumer may have it since a loss (Delivery.Lost). Do not
 // begin to work on it then. The Consumer asks the broker for such a message: if it belongs to this Consumer after all,
-// it is delivered again, by count unchanged.
+// it is delivered again, with an unchanged count.
 //
 // To keep the order of a key, reclaim its oldest message first, and if that returns ErrNotInFlight the later ones too.
 //
 // Reclaim returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message. It
-// returns true for every message of a non-persistent topic, and for every message after Wrap, which does not see lost
+// returns nil for every message of a non-persistent topic, and for every message after Wrap, which does not see lost
 // connections.
-func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
+func (c *Consumer) Reclaim(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case c.isOver():
-		return false, ErrClosed
+		return ErrClosed
 	case !c.loss.any.Load() || !topicname.IsPersistent(n.topic):
-		return true, nil
+		return nil
 	}
 	now := c.lock()
 	i, _, err := c.group.Find(n.ID, n.hand)
@@ -102,7 +102,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
 	if err == nil && (!i.Current || i.Stale && !i.Busy) {
 		err = fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
 	}
-	return err == nil, err
+	return err
 }
 
 // Keep announces that the application will hold msg for a long time, for instance in a queue of its own, and reports

@@ -12,7 +12,7 @@ import (
 
 // isOurs reports whether a message still belongs to the Consumer. If the Consumer is closed its next call returns that.
 func (r *run) isOurs(t task) bool {
-	_, err := r.consumer.Reclaim(t.counted())
+	err := r.consumer.Reclaim(t.counted())
 	return err == nil || errors.Is(err, redelivery.ErrClosed)
 }
 

@@ -39,17 +39,7 @@ func (l *losses) all() []redelivery.Lost {
 // isNow waits until Reclaim returns the wanted error.
 func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		ours, err := c.Reclaim(msg)
-		if want != nil {
-			require.False(t, ours)
-			return err != nil
-		}
-		require.NoError(t, err)
-		return ours
-	}, 20*time.Second, 50*time.Millisecond)
-	_, err := c.Reclaim(msg)
-	require.ErrorIs(t, err, want)
+	require.Eventually(t, func() bool { return errors.Is(c.Reclaim(msg), want) }, 20*time.Second, 50*time.Millisecond)
 }
 
 // After a lost connection another consumer may have a message on Shared and Key_Shared. Reclaim gives it back: if it is
@@ -67,7 +57,7 @@ func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 			next := c.NextLoss()
 			b.Unload(topic)
 			waittest.Next(t, next)
-			if ours, err := c.Reclaim(msg); !ours {
+			if err := c.Reclaim(msg); err != nil {
 				require.ErrorIs(t, err, redelivery.ErrNotInFlight)
 				require.NotEqual(t, pulsar.Exclusive, kind)
 				require.NotEqual(t, pulsar.Failover, kind)
@@ -84,8 +74,7 @@ func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 			next = c.NextLoss()
 			c.Close()
 			waittest.Next(t, next)
-			_, err = c.Reclaim(msg)
-			require.ErrorIs(t, err, redelivery.ErrClosed)
+			require.ErrorIs(t, c.Reclaim(msg), redelivery.ErrClosed)
 			told := l.all() // Close may skip pending events
 			require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Why: redelivery.LostConsumer},
 				told[len(told)-1])
@@ -97,9 +86,7 @@ func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 func TestReclaimOfForeignMessageIsRefused(t *testing.T) {
 	c, opts := testkit.SubscribeFakeWith(t, testkit.NewFake(), pulsar.ConsumerOptions{Type: pulsar.Shared})
 	opts.BackOffPolicyFunc() // a connection is lost
-	ours, err := c.Reclaim(identified{id: pulsar.NewMessageID(1, 1, 0, 0)})
-	require.False(t, ours)
-	require.ErrorIs(t, err, redelivery.ErrNotInFlight)
+	require.ErrorIs(t, c.Reclaim(identified{id: pulsar.NewMessageID(1, 1, 0, 0)}), redelivery.ErrNotInFlight)
 }
 
 // identified is a message with nothing but an id.
@@ -155,15 +142,14 @@ func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	next := c.NextLoss()
 	b.Unload(topic)
 	waittest.Next(t, next)
-	_, err := c.Reclaim(msg) // an Exclusive consumer does not know of another one
+	err := c.Reclaim(msg) // an Exclusive consumer does not know of another one
 	require.True(t, err == nil || errors.Is(err, redelivery.ErrNotInFlight) || errors.Is(err, redelivery.ErrClosed),
 		err)
 	opts.Name, opts.MaxReconnectToBroker = "second", nil
 	other := b.Subscribe(opts)
 	require.Equal(t, msg.Payload(), testkit.Receive(t, other).Payload())
 	waittest.Next(t, c.Done())
-	_, err = c.Reclaim(msg)
-	require.ErrorIs(t, err, redelivery.ErrClosed)
+	require.ErrorIs(t, c.Reclaim(msg), redelivery.ErrClosed)
 	require.Error(t, c.Ack(msg))
 	require.Eventually(t, func() bool { return len(l.all()) > 0 && l.all()[len(l.all())-1].Why == redelivery.LostConsumer }, 5*time.Second, time.Millisecond)
 	for _, e := range l.all()[:len(l.all())-1] { // the Consumer may give up before the observer is called
