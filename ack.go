@@ -36,14 +36,15 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 // aborted, the broker sends the message again at once, and the Consumer hands it out with its old redelivery count,
 // when its delay is over.
 //
-// That does not hold for messages of a batch: if its other messages are acknowledged, the broker does not send those of
-// an aborted transaction again, with batch-index acknowledgement or without, to plain consumers neither. Producers of
-// messages that are acknowledged in transactions should set DisableBatching. Without batch-index acknowledgement,
-// pulsar-client-go sends nothing until the last message of the batch is acknowledged; then the transaction of that last
-// message acknowledges the whole batch. With it (EnableBatchIndexAcknowledgment) the broker refuses the last message of
-// a batch of which others were acknowledged in a transaction, and the transaction cannot end. So Subscribe does not
-// switch it on if the client has EnableTransaction. Where Subscribe and SubscribeWith do not see that, because the
-// client is wrapped or not known, use WithoutBatchIndexAcks: else AckWithTxn returns an error for messages of batches.
+// That does not hold for messages of a batch: once its other messages are acknowledged, the broker does not send those
+// of an aborted transaction again, with batch-index acknowledgement or without. Plain consumers have the same limit.
+// Producers of messages that are acknowledged in transactions should set DisableBatching. Without batch-index
+// acknowledgement, pulsar-client-go sends nothing until the last message of the batch is acknowledged; then the
+// transaction of that last message acknowledges the whole batch. With batch-index acknowledgement
+// (EnableBatchIndexAcknowledgment), a transaction that has acknowledged other messages of a batch cannot acknowledge
+// the last one: the broker refuses that, and the transaction cannot end. So Subscribe does not switch it on if the
+// client has EnableTransaction. If the client is wrapped or unknown, Subscribe and SubscribeWith do not see that: use
+// WithoutBatchIndexAcks, or AckWithTxn returns an error for messages of batches.
 func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -57,7 +58,7 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 			"client with EnableTransaction", n.object, size)
 	}
 	return c.ack(n, msg, partition.Undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) (err error) {
-		defer func() { // pulsar-client-go's for a transaction that is not its own
+		defer func() { // pulsar-client-go panics on a transaction that is not its own
 			if v := recover(); v != nil {
 				err = fmt.Errorf("redelivery: AckWithTxn: %v", v)
 			}
@@ -66,7 +67,7 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 	})
 }
 
-// ackBy acknowledges by upstream.
+// ackBy is upstream's method that acknowledges.
 type ackBy func(pulsar.Consumer, pulsar.MessageID) error
 
 // ack takes a message out of redelivery by acknowledging its newest delivery.
@@ -113,7 +114,7 @@ func ackID(a *partition.Ack) pulsar.MessageID {
 	return upstream.Whole(a.Object.(pulsar.MessageID))
 }
 
-// endAck ends what BeginAck began.
+// endAck reports to the group how the acknowledgement of BeginAck ended.
 func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome) {
 	if err != nil {
 		outcome = partition.Failed
@@ -126,8 +127,8 @@ func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome
 	}
 }
 
-// ackAgain acknowledges another delivery of a settled message. Nobody waits for that. If it fails, another copy will
-// come.
+// ackAgain acknowledges another delivery of a settled message, in a goroutine of the Consumer. If that fails, another
+// copy will come.
 func (c *Consumer) ackAgain(a partition.Again) {
 	id := a.Object.(pulsar.MessageID)
 	if a.Whole {
@@ -189,8 +190,7 @@ func (c *Consumer) ackCumulative(n name) error {
 	return err
 }
 
-// acked reports that a message was acknowledged, or could not be. One that is not known is left out, unless its topic
-// is non-persistent.
+// acked reports the outcome of an acknowledgement to observers. It leaves out unknown messages of persistent topics.
 func (c *Consumer) acked(n name, msg pulsar.Message, d *partition.Delivery, began time.Duration, err error) {
 	if c.observer.Settled == nil {
 		return

@@ -16,7 +16,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	names := make([]name, len(ids))
 	for i, id := range ids {
 		n, err := nameOfID(id)
-		if err == nil && !reflect.TypeOf(id).Comparable() { // as keys of an AckError are
+		if err == nil && !reflect.TypeOf(id).Comparable() { // AckError has ids as keys
 			err = fmt.Errorf("redelivery: message id is a %T, only comparable ids are accepted, such as those of "+
 				"pulsar-client-go", id)
 		}

@@ -19,10 +19,10 @@ import (
 
 // AttemptLog configures the log of attempts; see WithAttemptLog. A zero field means its default.
 type AttemptLog struct {
-	// Topic is the topic of the log, the same for all consumers of the subscription, and of no other subscription:
-	// their counts would be mixed up. It must exist, unless the broker creates topics on use. A name without a
-	// namespace is of the namespace of the first topic. Default: <topic>-<subscription>-ATTEMPTS, of the first topic,
-	// without -partition-N.
+	// Topic is the topic of the log: the same for all consumers of the subscription, and another one for each
+	// subscription, or their counts would be mixed up. It must exist, unless the broker creates topics on use. A name
+	// without a namespace is of the namespace of the first topic. Default: <topic>-<subscription>-ATTEMPTS, of the
+	// first topic, without -partition-N.
 	Topic string
 	// OpenTimeout is how long Subscribe and Wrap may take to read the log. Default: 30 s.
 	OpenTimeout time.Duration
@@ -73,12 +73,12 @@ func (c *Consumer) AttemptLog() *attempts.Log {
 // attemptLog is the log of a Consumer; nil for none.
 type attemptLog struct {
 	*attempts.Log
-	outer atomic.Pointer[Consumer] // nil until it is made
+	outer atomic.Pointer[Consumer] // nil until the Consumer is made
 }
 
-// openLog opens the log of attempts of a subscription, with WithAttemptLog, and reads it.
+// openLog opens and reads the log of attempts of a subscription. It returns nil without WithAttemptLog.
 func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, error) {
-	if s.attempts == nil || topic == "" || subscription == "" { // for which client.Subscribe has an error
+	if s.attempts == nil || topic == "" || subscription == "" { // client.Subscribe returns the error
 		return nil, nil
 	}
 	name := topicname.In(topic, cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(topic), subscription)))
@@ -128,7 +128,7 @@ func (p *preparation) openLog() (*attemptLog, error) {
 	return openLog(s, topic, p.opts.SubscriptionName, p.opts.Name)
 }
 
-// logOf opens the log of attempts of a consumer that Wrap got.
+// logOf opens the log of attempts for a consumer given to Wrap.
 func logOf(s *settings, consumer pulsar.Consumer) (*attemptLog, error) {
 	if s.attempts == nil {
 		return nil, nil
@@ -162,7 +162,7 @@ func (a *attemptLog) close() {
 	}
 }
 
-// flush waits until other consumers know the records of this one, for as long as Close does. The log reports failures.
+// flush waits up to a second until other consumers can read this one's records. The log reports failures.
 func (a *attemptLog) flush() {
 	if a != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -171,7 +171,7 @@ func (a *attemptLog) flush() {
 	}
 }
 
-// failed reports to observers that the log cannot be used. The log has logged it.
+// failed reports to observers that the log cannot be used. The log itself has logged the error.
 func (a *attemptLog) failed(err error) {
 	if c := a.outer.Load(); c != nil {
 		c.failures.Add(1)
@@ -181,7 +181,7 @@ func (a *attemptLog) failed(err error) {
 	}
 }
 
-// recall adds the log's record of an arriving message.
+// recall adds the log's record of an arriving message to cp.
 func (a *attemptLog) recall(msg pulsar.Message, cp *partition.Copy) {
 	if r, ok := a.Arrive(attempts.KeyOf(msg)); ok {
 		cp.Tries = r.Count
@@ -189,7 +189,7 @@ func (a *attemptLog) recall(msg pulsar.Message, cp *partition.Copy) {
 	}
 }
 
-// count adds the count that another consumer has written of a message since.
+// count raises d.Count to the log's count of the message, which another consumer may have written since.
 func (a *attemptLog) count(d *partition.Delivery) {
 	if a == nil || d.ID.Topic == "" {
 		return
@@ -199,8 +199,8 @@ func (a *attemptLog) count(d *partition.Delivery) {
 	}
 }
 
-// stands reports whether a message is handed out again now. Otherwise it waits: another consumer has failed on it
-// since, or a handler of that may be working on it.
+// stands reports whether a message is handed out again now. Otherwise the message waits, because another consumer has
+// failed on it since, or may be handling it.
 func (c *Consumer) stands(d *partition.Delivery) bool {
 	if c.attempts == nil || !d.Again && !d.FromMemory { // recall has looked at a new copy
 		return true
@@ -210,7 +210,7 @@ func (c *Consumer) stands(d *partition.Delivery) bool {
 		return true
 	}
 	wait := time.Until(r.Due)
-	if !r.Due.After(c.start.Add(d.Due)) { // it has waited for that, or was not to wait any longer
+	if !r.Due.After(c.start.Add(d.Due)) { // the message has waited that long already
 		wait = 0
 	}
 	if r.Count <= d.Count && wait <= 0 {
@@ -226,7 +226,8 @@ func keyOf(id partition.ID) attempts.Key {
 	return attempts.Key{Topic: id.Topic, Ledger: id.Ledger, Entry: id.Entry, Index: max(0, id.Index)}
 }
 
-// noteFailure notes that the application failed on a message. It may have acknowledged it since.
+// noteFailure writes to the log that the application failed on a message, and removes the record if the message was
+// settled in the meantime.
 func (c *Consumer) noteFailure(d *partition.Delivery, delay time.Duration, how nacking) {
 	if c.attempts == nil {
 		return
@@ -246,7 +247,7 @@ func (c *Consumer) noteFailure(d *partition.Delivery, delay time.Duration, how n
 	}
 }
 
-// causeOf returns an error as the log records it. Its text may quote the payload.
+// causeOf returns the text of an error for the log, or with OmitCause only its type: the text may quote the payload.
 func (c *Consumer) causeOf(reason error) (cause string) {
 	if reason == nil {
 		return ""

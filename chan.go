@@ -9,11 +9,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// channel is the channel of Chan, and the goroutine that feeds it, if one does.
+// channel is the channel of Chan.
 type channel struct {
 	messages chan pulsar.ConsumerMessage
-	given    bool // it is the application's MessageChannel
-	fed      atomic.Bool
+	given    bool        // it is the application's MessageChannel
+	fed      atomic.Bool // a goroutine feeds it
 }
 
 // Chan returns a channel of messages; the Consumer field of each is this Consumer. If pulsar.ConsumerOptions had a
@@ -54,8 +54,8 @@ type offer struct {
 	over      chan struct{} // closed when it has ended
 }
 
-// withdraw ends an offer that does not hold any more, and reports whether it is one. The caller holds the Consumer's
-// mu.
+// withdraw ends the offer if its delivery is no longer current, and reports whether it did. The caller holds the
+// Consumer's mu.
 func (o *offer) withdraw(g *partition.Group) bool {
 	if i, _, _ := g.Find(o.id, o.hand); i.Current {
 		return false
@@ -97,7 +97,7 @@ func (c *Consumer) offer(d *partition.Delivery, msg pulsar.Message) (sent bool) 
 		on, changed := c.pause.state()
 		messages := c.channel.messages
 		switch {
-		case on && d.Object != nil: // it may be settled, or become another consumer's
+		case on && d.Object != nil: // until Resume the message may be settled, or become another consumer's
 			return false
 		case on:
 			messages = nil
@@ -131,8 +131,8 @@ func (c *Consumer) receiveFed(ctx context.Context) (pulsar.Message, error) {
 	return nil, c.receiveError(ctx, ErrClosed)
 }
 
-// empty takes messages out of the application's own channel that it has not taken. Messages of other consumers, which
-// may have the same channel, go back into it.
+// emptyChannel removes this Consumer's messages from a channel that the application supplied. Messages of other
+// consumers, which may have the same channel, go back into it.
 func (c *Consumer) emptyChannel() {
 	if !c.channel.given {
 		return
@@ -150,14 +150,14 @@ func (c *Consumer) emptyChannel() {
 	for i, cm := range others {
 		select {
 		case c.channel.messages <- cm:
-		default: // the others have filled it meanwhile, and the application may wait for us
+		default: // other consumers have filled it, and the application may be waiting for this call
 			go c.putBack(others[i:])
 			return
 		}
 	}
 }
 
-// putBack puts messages of other consumers back as soon as there is room, until these are closed.
+// putBack puts messages of other consumers back as soon as there is room, until those consumers are closed.
 func (c *Consumer) putBack(others []pulsar.ConsumerMessage) {
 	for _, cm := range others {
 		closed := c.ended.Done()

@@ -11,24 +11,24 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// patience is how long Close waits for calls of the inner consumer: many round trips, and little of the two seconds
-// that Close may take. It does not wait for a broker that does not answer.
+// patience is how long Close waits for calls of the inner consumer: many round trips, but a small part of the two
+// seconds that Close may take.
 const patience = 500 * time.Millisecond
 
 // Done returns a channel that is closed when the Consumer is closed or gives up: pulsar-client-go closes a consumer
-// after MaxReconnectToBroker attempts, and Receive then returns its error. It is closed too when other code closes the
-// client; after Wrap, and with TopicsPattern, only when a Receive finds nothing more that was prefetched. Any number of
-// goroutines may wait for it.
+// after MaxReconnectToBroker attempts, and Receive then returns its error. It is also closed when other code closes the
+// client; after Wrap, and with TopicsPattern, only once a Receive has taken all prefetched messages and waits. Any
+// number of goroutines may wait for it.
 func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 
 // Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. It
 // waits half a second at most for messages that are being published to the retry or dead letter topic; those that have
-// no answer by then may come twice. While pulsar-client-go looks for a broker that refuses connections, its Close takes
-// as long as the client's OperationTimeout, and so does this one.
+// no answer by then may come twice. While the broker refuses connections, Close of pulsar-client-go takes as long as
+// the client's OperationTimeout, and so does this one.
 //
-// When Close returns, the Consumer's goroutines have ended, except one that runs a callback, such as one that calls
-// Close, and one that waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed.
-// While an interceptor runs, which may be the caller, Close waits for a second at most, and the rest is done when the
+// When Close returns, the Consumer's goroutines have ended, except one that runs a callback, which may be the caller,
+// and one that waits for pulsar-client-go to create a producer. A second call waits until the Consumer is closed. While
+// an interceptor runs, which may be the caller, Close waits for a second at most; the inner consumer is closed when the
 // interceptor has returned.
 func (c *Consumer) Close() {
 	if !c.closing.CompareAndSwap(false, true) {
@@ -49,7 +49,7 @@ func (c *Consumer) shut() {
 	c.goroutines.shut()
 	c.end()
 	c.alarm.Stop()
-	c.calls.wait(patience) // or a message that is being published is not acknowledged, and comes twice
+	c.calls.wait(patience) // otherwise a message that is being published is not acknowledged, and comes twice
 	c.endCut()
 	c.publisher.close()
 	c.calls.wait(patience)
@@ -100,7 +100,7 @@ func (c *Consumer) awaitClosed(ctx context.Context) {
 // isOver reports whether the Consumer was closed or gave up.
 func (c *Consumer) isOver() bool { return c.ended.Err() != nil }
 
-// childClosed handles the end of a topic's consumer. The Consumer ends with its last one.
+// childClosed handles the end of a topic's consumer. The Consumer ends with the last topic.
 func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	if c.inner.leaving.Load() || c.isOver() {
 		return
@@ -112,19 +112,19 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	case c.isVanished(err):
 	case c.open.Add(-1) == 0:
 		go c.giveUpReceiving(err)
-	case err != nil: // under the lock, or the last one might end the Consumer before
+	case err != nil: // added under the lock, or the last topic might end the Consumer first
 		c.told.add(c, func() { c.fail("receive", "staying connected to one of the topics", err) })
 	}
 	c.unlockInside(now)
 }
 
-// giveUpReceiving ends the Consumer, whose inner consumer has closed itself. err is nil if other code closed that, or
-// its client.
+// giveUpReceiving ends the Consumer after its inner consumer has closed itself. err is nil if other code closed the
+// inner consumer or its client.
 func (c *Consumer) giveUpReceiving(err error) {
 	if !c.goroutines.enter() {
 		return
 	}
-	waitWhile(c.told.isBusy, time.Now().Add(patience)) // with the failures of the other topics
+	waitWhile(c.told.isBusy, time.Now().Add(patience)) // observers first get the failures of the other topics
 	c.end()
 	c.current().Close()
 	c.goroutines.leave()
@@ -137,7 +137,7 @@ func (c *Consumer) giveUpReceiving(err error) {
 	}
 }
 
-// receiveFailed handles an error of an inner consumer without a queue.
+// receiveFailed handles an error from Receive of a zero-queue inner consumer.
 func (c *Consumer) receiveFailed(err error) {
 	if errors.Is(err, upstream.ErrUndecryptable) {
 		c.fail("receive", "receiving", err)
@@ -147,8 +147,8 @@ func (c *Consumer) receiveFailed(err error) {
 	c.wakeUp()
 }
 
-// enter begins a call of the inner consumer, unless that is being closed, by Close or by GiveBack. pulsar-client-go may
-// never answer an acknowledgement that comes meanwhile. Without an error, calls.leave must follow.
+// enter begins a call of the inner consumer, or returns an error while Close or GiveBack closes it: pulsar-client-go
+// may never answer an acknowledgement during that. If there is no error, calls.leave must follow.
 func (c *Consumer) enter() error {
 	if !c.calls.enter() {
 		return ErrClosed
@@ -171,8 +171,8 @@ func (c *Consumer) call(f func() error) error {
 	return f()
 }
 
-// untilClosed is call, and returns when the Consumer is closed or gives up meanwhile: of several topics
-// pulsar-client-go calls one after the other, and waits for ever for those that were closed before.
+// untilClosed is call, but also returns when the Consumer is closed or gives up: with several topics, pulsar-client-go
+// calls one after the other, and waits forever for a topic that is already closed.
 func (c *Consumer) untilClosed(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- c.call(f) }()

@@ -22,9 +22,10 @@ import (
 // Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a nil
 // message or id, or on a foreign one, which did not come from pulsar-client-go: the method returns an error, or, if it
 // returns none, logs a warning and counts the failure in Stats. An application may wrap messages. If the wrapper has a
-// method Unwrap() pulsar.Message, the Consumer can publish the message beyond its memory limit, and tells a nack of an
-// earlier delivery. A message of another Consumer of the same topics may be acknowledged with this one, but of a batch
-// all or none: else the broker never learns that the batch is acknowledged. A nack of it changes nothing.
+// method Unwrap() pulsar.Message, the Consumer can publish a message that its memory limit has no room for, and
+// recognizes a nack of an earlier delivery. A message that another Consumer of the same topics received may be
+// acknowledged with this one, but then all messages of its batch must be: otherwise the broker never learns that the
+// batch is acknowledged. A nack of such a message does not redeliver it.
 type Consumer struct {
 	settings  *settings
 	options   Options
@@ -35,22 +36,22 @@ type Consumer struct {
 	messages  upstream.Messages
 	inner     inner
 
-	// What becomes of the messages is decided by group. Package partition says how the verbs call it. mu guards it, and
-	// is not held while anything else is called.
+	// group decides the next state of each message; package partition says how the methods call it. mu guards group,
+	// and is not held while other code is called.
 	mu      sync.Mutex
 	group   *partition.Group
 	alarm   *time.Timer   // for group's next timer
-	alarmAt time.Duration // when it goes off
+	alarmAt time.Duration // when alarm goes off
 	offered *offer        // what Chan offers; nil if nothing
-	waiting bool          // somebody waits for a message, since waits
-	waits   time.Duration
-	start   time.Time // of group's time, which is never 0
+	waiting bool          // a goroutine waits for a message
+	waits   time.Duration // since when
+	start   time.Time     // origin of group's time; set 1 ns early, so that now is never 0
 
 	isReady   atomic.Bool   // group has a message for Take
-	listening atomic.Bool   // group wants to know what the broker sends
-	polls     atomic.Bool   // it may have closed itself, and only Receive tells
-	checks    atomic.Bool   // the one who waits looks whether the inner consumer has closed itself
-	wake      chan struct{} // has one while the one who waits for a message has something else to look at
+	listening atomic.Bool   // group.Sent must be called: a connection or a partition was lost before
+	polls     atomic.Bool   // the inner consumer may have closed itself, which only its Receive shows
+	checks    atomic.Bool   // the goroutine that receives must call check
+	wake      chan struct{} // has an element if the goroutine that waits for a message must look again
 
 	turn    *turn // to read
 	reader  *upstream.Reader
@@ -62,24 +63,24 @@ type Consumer struct {
 	calls      *gate // of the inner consumer
 	goroutines *gate // of the Consumer
 	ended      context.Context
-	end        context.CancelFunc // Close began, or the inner consumer has closed itself
-	cut        context.Context    // what is being published is given up
+	end        context.CancelFunc // called when Close begins, or when the inner consumer has closed itself
+	cut        context.Context    // done when Close gives up publications under way
 	endCut     context.CancelFunc
 	closing    atomic.Bool
 	closed     chan struct{} // Close is over
-	open       atomic.Int32  // topics whose consumers are not closed; math.MinInt32 or more if they do not count
+	open       atomic.Int32  // topics whose consumers are not closed; about manyTopics if they are not counted
 
-	acks    queue // of copies of settled messages
-	told    queue // calls of observers by goroutines that must not wait
-	letters queue // what is to be published without a call of the application: dead letters and moved nacks
-	room    chan struct{}
+	acks    queue         // acknowledgements of copies of settled messages
+	told    queue         // calls of observers that their caller must not wait for
+	letters queue         // publications that the application does not wait for: dead letters and moved nacks
+	room    chan struct{} // has an element for each publication under way
 
-	limitExceeded sync.Once // with Wrap
+	limitExceeded sync.Once // for warnOfLimit
 
 	swallowed, failures, buffered, dropped, redelivered, late atomic.Uint64
 }
 
-// newConsumer returns a Consumer that has no inner consumer yet. Its hooks may be called before it has one.
+// newConsumer returns a Consumer that has no inner consumer yet. Its hooks may be called before begin sets one.
 func newConsumer(s *settings, publisher *publisher, log *attemptLog, options Options, o partition.Options) *Consumer {
 	c := &Consumer{
 		settings: s, publisher: publisher, attempts: log, options: options, group: partition.New(o),
@@ -98,7 +99,7 @@ func newConsumer(s *settings, publisher *publisher, log *attemptLog, options Opt
 	return c
 }
 
-// abandon ends what newConsumer began, where there is no inner consumer in the end.
+// abandon releases a Consumer for which subscribing failed.
 func (c *Consumer) abandon() {
 	c.closing.Store(true)
 	c.end()
@@ -158,12 +159,12 @@ func (c *Consumer) consumerName() string {
 func (c *Consumer) Subscription() string { return c.options.Subscription }
 
 // GetLastMessageIDs returns the id of the last message published to each partition. With TopicsPattern it must not be
-// called while topics appear or vanish: pulsar-client-go goes through its own list of them without a lock.
+// called while topics appear or vanish: pulsar-client-go reads its own list of topics without a lock.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	return c.current().GetLastMessageIDs()
 }
 
-// fail reports what cannot be returned. The operation is for observers.
+// fail logs, counts and reports an error that no method can return. what is for the log, operation for observers.
 func (c *Consumer) fail(operation, what string, err error, attrs ...any) {
 	err = fmt.Errorf("%w", err) // without upstream's stack
 	c.report(what, err, attrs...)
@@ -172,7 +173,7 @@ func (c *Consumer) fail(operation, what string, err error, attrs ...any) {
 	}
 }
 
-// report is fail without observers: they know already.
+// report is fail for an error that observers already know.
 func (c *Consumer) report(what string, err error, attrs ...any) {
 	c.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
 	c.failures.Add(1)

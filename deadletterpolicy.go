@@ -16,8 +16,8 @@ type DeadLetterPolicy struct {
 	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a
 	// dead letter. If a nack moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still
 	// count; after a ReconsumeLater the count begins again. Set it or MaxReconsumes; with WithReconsumeBackoff or
-	// WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no limit, for a policy that only DeadLetter
-	// and worker.Permanent need.
+	// WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no limit: only DeadLetter and
+	// worker.Permanent then make dead letters.
 	MaxDeliveries uint32
 	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method
 	// publishes a dead letter. It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or,
@@ -40,8 +40,8 @@ type DeadLetterPolicy struct {
 	// letters.
 	ProducerName string
 	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need
-	// Encryption; a message that ConsumerCryptoFailureActionConsume hands over without decrypting it is not published,
-	// which is an error. Default: LZ4 compression.
+	// Encryption; a message that was not decrypted (ConsumerCryptoFailureActionConsume) is not published, and the call
+	// returns an error. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
 	// OmitCause leaves the error's text out of retries and dead letters (EXCEPTION_MESSAGE), and out of the log.
 	// Default: false.
@@ -85,11 +85,10 @@ func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 }
 
 // WithDeadBeforeTTL (default: none) makes a message a dead letter before the time to live of its namespace (messageTTL)
-// lets the broker delete it. A nack or a Snooze whose delay would end after ttl since the message was published makes
-// the dead letter at once, and so does a delay that would end in the tenth of ttl before that, or in the last minute if
-// that is shorter. ReasonTTL is its reason. ttl is the namespace's or the topic's, and at least a second. The option
-// needs dead letters, without DeadLetterPolicy.Discard. A retry from the retry topic counts from its own publication,
-// as for the broker.
+// lets the broker delete it. A nack or a Snooze makes the dead letter at once if its delay would end after the
+// message's age reaches ttl, less a margin: a tenth of ttl, but at most a minute. ReasonTTL is its reason. ttl is the
+// namespace's or the topic's, and at least a second. The option needs dead letters, without DeadLetterPolicy.Discard.
+// The age of a retry counts from its publication to the retry topic, as at the broker.
 //
 // It does not apply to a message that does not fit the memory limit, nor to one that the application keeps for longer
 // than ttl.
@@ -103,7 +102,7 @@ func WithDeadBeforeTTL(ttl time.Duration) Option {
 	}
 }
 
-// checkDiscard returns an error if fields do not go together with Discard.
+// checkDiscard returns an error for fields that Discard excludes.
 func (p *DeadLetterPolicy) checkDiscard() error {
 	if !p.Discard {
 		return nil
@@ -139,7 +138,7 @@ func (s *settings) outlivesTTL(msg pulsar.Message, delay time.Duration) bool {
 	return s.ttl > 0 && msg != nil && publishing.OutlivesTTL(msg.PublishTime(), s.ttl, delay)
 }
 
-// ttlError is the reason of a dead letter whose message would have been deleted.
+// ttlError is the reason of a dead letter whose message would have expired while it waited.
 type ttlError struct {
 	delay, ttl time.Duration
 	reason     error // of the nack; nil if there is none

@@ -18,12 +18,12 @@ import (
 type publisher struct {
 	publishing.Publisher                       // nil without retries and dead letters
 	own                  *reconsume.Reconsumer // Close closes it; nil if it is the caller's
-	// its full name; messages of it may come early; "" if no consumer reads it
+	// full name of the retry topic, whose messages may come early; "" if there is none
 	retryTopic    string
-	maxDeliveries uint32 // after which a message is a dead letter; 0 for none
+	maxDeliveries uint32 // after which a message is a dead letter; 0 for no limit
 }
 
-// newPublisher returns one that publishes by the Reconsumer of WithReconsumer, if there is one.
+// newPublisher returns a publisher that uses the Reconsumer of WithReconsumer, if there is one.
 func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	p := &publisher{maxDeliveries: policy.MaxDeliveries}
 	if s.reconsumer != nil {
@@ -35,7 +35,7 @@ func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	return p
 }
 
-// subscribed is the retry topic that the Consumer subscribes to by itself; "" if there is none.
+// subscribed returns the retry topic that the Consumer subscribes to by itself, or "".
 func (p *publisher) subscribed() string {
 	if p.own == nil {
 		return ""
@@ -73,8 +73,9 @@ func (p *publisher) close() {
 // givenUp is the note of a message that becomes a dead letter, with the reason that the application gave.
 type givenUp struct{ reason error }
 
-// giveUp publishes a message as a dead letter. Until then it waits here as after any nack: if it cannot be
-// published, it comes back and is given up again. had says that the application had it, so that this delivery counts.
+// giveUp publishes a message as a dead letter. Until then the message waits here as after any nack: if it cannot be
+// published, it comes back and is given up again. had says that the application had the message, so that this delivery
+// counts.
 func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason error, had bool) {
 	deliveries := d.Count
 	if had {
@@ -115,7 +116,8 @@ func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, s
 		})
 }
 
-// givesBack nacks a message before it is published elsewhere.
+// givesBack nacks a message that is about to be published elsewhere, so that it comes back if that fails. had is false
+// if the application no longer had the message.
 func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failure) (had bool) {
 	f.ID, f.Hand = d.ID, d.Hand
 	if body, ok := d.Body.(pulsar.Message); ok {
@@ -131,8 +133,9 @@ func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failur
 	return had
 }
 
-// leaveAside publishes a message elsewhere that waits, unless it is back before that. Messages are published in the
-// order of the calls, and no more than maxUnderway wait for the broker's answer.
+// leaveAside publishes a waiting message elsewhere, on a goroutine of the Consumer, unless the message was delivered
+// again before. Messages are published in the order of the calls, and no more than maxUnderway wait for the broker's
+// answer.
 func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 	if x.msg == nil { // it comes from the broker when it is due
 		return
@@ -158,7 +161,7 @@ func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 }
 
 // maxUnderway limits the publications without a caller that wait for the broker's answer: as many as upstream's
-// producer has by default.
+// producer allows by default.
 const maxUnderway = 1000
 
 // discarder acknowledges messages that would become dead letters: DeadLetterPolicy.Discard. It leaves retries to the
@@ -191,13 +194,13 @@ func (d *discarder) StartLater(ctx context.Context, cm pulsar.ConsumerMessage,
 	return d.StartDeadLetter(ctx, cm, why)
 }
 
-// discards has messages discarded that would become dead letters.
+// discards makes p acknowledge messages that would become dead letters.
 func (p *publisher) discards(policy DeadLetterPolicy) {
 	p.Publisher = &discarder{p.Publisher, policy.MaxReconsumes, p.isRetry}
 }
 
-// publishesBy has r publish retries, and dead letters unless they are discarded: then the discarder comes first, by the
-// same count.
+// publishesBy makes r publish retries and dead letters. With Discard, a discarder in front of r takes the dead letters,
+// by the same limit.
 func (p *publisher) publishesBy(r *reconsume.Reconsumer, policy DeadLetterPolicy, retries bool) {
 	p.Publisher, p.own = r.Publisher(retries), r
 	if policy.Discard {

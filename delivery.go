@@ -13,12 +13,12 @@ import (
 // Delivery describes a message that the application has. For a message that is settled or waits, the fields are as
 // they would be if the application had it now, and AckDeadline is zero.
 type Delivery struct {
-	Attempt         uint32        // which attempt this is, from 1: with those before it went to the retry topic
+	Attempt         uint32        // number of this attempt, from 1, including those before the retry topic
 	RedeliveryCount uint32        // how often it was delivered before; policies get this count
 	Last            bool          // no delivery is left: a nack makes it a dead letter
 	NackDelay       time.Duration // how long Nack would delay it
 	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
-	// when it was published, or of a retry from the retry topic, the message that it is a retry of
+	// when it was published; for a retry from the retry topic, when its original message was
 	FirstPublished time.Time
 	// another consumer may have it, see Observer.Lost; false again once the broker has sent it again
 	Lost bool
@@ -67,8 +67,8 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	return d, nil
 }
 
-// attempt returns the number of a delivery over all retries. A message from the retry topic had attempts before. Like
-// firstPublished it takes a message of the application's own, whose methods may panic, for none of the retry topic.
+// attempt returns the number of a delivery over all retries. A message from the retry topic had attempts before. If a
+// method of msg panics, as methods of the application's own message types may, msg counts as no retry.
 func (p *publisher) attempt(msg pulsar.Message, count uint32) (n uint32) {
 	n = uint32(min(uint64(count)+1, math.MaxUint32))
 	defer func() { _ = recover() }()
@@ -79,8 +79,8 @@ func (p *publisher) attempt(msg pulsar.Message, count uint32) (n uint32) {
 	return n
 }
 
-// firstPublished returns when a message, or the one that it is a retry of, was published first; zero for one that
-// panics when asked.
+// firstPublished returns when a message, or the original of a retry, was first published; zero if a method of msg
+// panics.
 func (p *publisher) firstPublished(msg pulsar.Message) (at time.Time) {
 	defer func() { _ = recover() }()
 	if p.isRetry(msg) {
@@ -106,5 +106,5 @@ func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	if known {
 		return i.Count
 	}
-	return countOf(msg) // it is settled, or not known
+	return countOf(msg) // the message is settled or unknown
 }

@@ -1,13 +1,14 @@
 // Package redelivery decides when a failed Apache Pulsar message comes back to its consumer.
 //
 // [Subscribe] is client.Subscribe with options. Its [Consumer] is a pulsar.Consumer that drives an unmodified consumer
-// of pulsar-client-go. [SubscribeWith] does the same where other code subscribes, and [Wrap] takes a consumer that
-// exists.
+// of pulsar-client-go. [SubscribeWith] drives a consumer that other code subscribes, and [Wrap] drives an existing
+// consumer.
 //
 // To settle a message means to acknowledge it, or to publish it to another topic and then acknowledge it. A message
-// that is nacked or times out comes back when its delay is over: never early. From memory it is late only by
-// scheduling; from the broker by at most the resolution ([WithRedeliveryResolution]) plus the time that the broker
-// takes. If the broker sends a message too early, for instance after a reconnection, the Consumer holds it back.
+// that is nacked or times out comes back when its delay is over: never early. A message that waits in memory is late
+// only by scheduling; one that comes from the broker is late by at most the resolution ([WithRedeliveryResolution])
+// plus the time that the broker takes. If the broker sends a message too early, for instance after a reconnection, the
+// Consumer holds it back.
 //
 // # Negative acknowledgements
 //
@@ -31,9 +32,9 @@
 //
 // # Subscription types
 //
-// Most nacked messages wait in the Consumer's memory. The others the Consumer requests from the broker when they are
-// due; [WithRedeliveryFrom] chooses. On Shared and Key_Shared it requests one entry, which is a message or a batch. On
-// Exclusive and Failover the broker then sends all unacknowledged messages again. In both cases the Consumer holds back
-// messages that are not due, and acknowledges again those that were settled before. Redelivery counts grow on all four
-// types.
+// Most nacked messages wait in the Consumer's memory. The Consumer requests the others from the broker when they are
+// due; [WithRedeliveryFrom] sets which. On Shared and Key_Shared a request is for one entry: a message or a batch. On
+// Exclusive and Failover the broker answers each request with all unacknowledged messages. In both cases the Consumer
+// holds back messages that are not due, and acknowledges again those that were settled before. Redelivery counts grow
+// on all four types.
 package redelivery

@@ -16,11 +16,11 @@ var (
 	// error instead, a *pulsar.Error with Result ConsumerClosed. The channel of Done is closed in both cases.
 	ErrClosed = errors.New("redelivery: the consumer is closed")
 
-	// ErrNotInFlight says that the application does not have the message, or no longer. From a ReconsumeLater method or
-	// DeadLetter it means that the message is settled, that the application has a later delivery of it, or that another
-	// consumer delivered it, such as the one given to Wrap; a message that waits after a nack or an ack timeout may
-	// still be published. From InProgress it means that no ack timeout runs: the message was settled or nacked, its ack
-	// timeout is over, or another consumer delivered it.
+	// ErrNotInFlight says that the application does not have the message, or no longer has it. From a ReconsumeLater
+	// method or DeadLetter it means that the message is settled, that the application has a later delivery of it, or
+	// that another consumer delivered it, such as the one given to Wrap; a message that waits after a nack or an ack
+	// timeout may still be published. From InProgress it means that no ack timeout runs: the message was settled or
+	// nacked, its ack timeout is over, or another consumer delivered it.
 	ErrNotInFlight = errors.New("redelivery: the application does not have the message: it was settled, nacked or " +
 		"timed out, or not " +
 		"delivered by this Consumer")

@@ -21,26 +21,26 @@ type inner struct {
 	// subscribes to the main topic without the retry topic; nil if that cannot be
 	main          func() (pulsar.Consumer, error)
 	hasRetryTopic bool // beside the main topics
-	ahead         int  // how much is read at once
+	ahead         int  // how many messages are read at once
 
 	wanted  atomic.Int32 // calls that want the turn
-	leaving atomic.Bool  // it is being closed, and another one will take its place
+	leaving atomic.Bool  // consumer is being closed, and another one will replace it
 
 	// The turn guards these:
-	away    bool         // it was closed
-	back    <-chan error // has one when an attempt to subscribe again has ended; nil if there is none
-	tries   uint32       // such attempts in vain
-	deleted bool         // the subscription was
+	away    bool         // consumer was closed, and is not replaced yet
+	back    <-chan error // gets the outcome of an attempt to subscribe again; nil if none is under way
+	tries   uint32       // failed attempts to subscribe again
+	deleted bool         // the subscription was deleted
 
-	mu sync.Mutex // held while it is replaced
+	mu sync.Mutex // held while consumer is replaced
 }
 
 // GiveBack returns every unsettled message to the broker: those that were prefetched, those that wait for redelivery,
 // and those that the application has. The broker sends them to other consumers of the subscription at once, and does
-// not count that as a redelivery. To do so, GiveBack closes the consumer at the broker. The next Receive, or the
-// goroutine behind Chan, subscribes again; a paused Consumer does so after Resume. From the moment that GiveBack closes
-// the consumer until then this Consumer takes no messages, and settling one returns an error. Subscribing again takes
-// up to the client's OperationTimeout; a context that is done, and Close, do not wait for that.
+// not count that as a redelivery. For that, GiveBack closes the consumer at the broker. The next Receive, or the
+// goroutine behind Chan, subscribes again; a paused Consumer does so after Resume. Until it is subscribed again, this
+// Consumer takes no messages, and settling one returns an error. Subscribing again takes up to the client's
+// OperationTimeout; Close does not wait for it, and Receive returns when its context is done.
 //
 // Call it when the application has no messages: those that it has may be handled twice. GiveBack waits half a second at
 // most for messages that are being published to the retry or dead letter topic; those that have no answer by then may
@@ -63,9 +63,9 @@ func (c *Consumer) GiveBack() error {
 	return c.goAway()
 }
 
-// goAway closes the inner consumer, for the one who has the turn.
+// goAway closes the inner consumer. The caller has the turn.
 func (c *Consumer) goAway() error {
-	if c.inner.back != nil { // it may subscribe at any time
+	if c.inner.back != nil { // an attempt to subscribe is under way
 		if _ = c.resubscribe(c.ended); c.isOver() {
 			return ErrClosed
 		}
@@ -73,7 +73,7 @@ func (c *Consumer) goAway() error {
 	if c.inner.away {
 		return nil
 	}
-	c.attempts.flush() // or another consumer knows of no delay
+	c.attempts.flush() // otherwise the next consumer would not know the delays
 	c.hooks.Flush()
 	end := time.Now().Add(patience) // as Close
 	waitWhile(func() bool { return c.letters.isBusy() || !c.calls.isQuiet() }, end)
@@ -92,14 +92,14 @@ func (c *Consumer) goAway() error {
 	return nil
 }
 
-// waitWhile waits as long as busy says so, until end at most.
+// waitWhile waits while busy returns true, until end at most.
 func waitWhile(busy func() bool, end time.Time) {
 	for busy() && time.Now().Before(end) {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// comeBack subscribes again after GiveBack, for the one who has the turn. If that fails it waits for a while.
+// comeBack subscribes again after GiveBack, and waits for a while if that fails. The caller has the turn.
 func (c *Consumer) comeBack(ctx context.Context) error {
 	err := c.resubscribe(ctx)
 	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ctx.Err()) {
@@ -119,8 +119,8 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 	}
 }
 
-// resubscribe subscribes again, for the one who has the turn. It may take as long as the client's OperationTimeout,
-// which ctx does not end: then the next caller gets the outcome, and after Close no caller.
+// resubscribe subscribes again. The caller has the turn. An attempt may take as long as the client's OperationTimeout.
+// If ctx ends first, resubscribe returns, the attempt continues, and the next caller gets its outcome.
 func (c *Consumer) resubscribe(ctx context.Context) error {
 	if c.inner.back == nil {
 		back := make(chan error, 1)

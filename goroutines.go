@@ -15,12 +15,12 @@ type gate struct {
 	closeIdle sync.Once
 }
 
-// isShut is added to the calls under way of a gate that is shut.
+// isShut is added to n when the gate is shut.
 const isShut = math.MinInt64
 
 func newGate() *gate { return &gate{idle: make(chan struct{})} }
 
-// enter begins something, and reports false if the gate is shut. After true, leave must follow.
+// enter begins a call, and reports false if the gate is shut. After true, leave must follow.
 func (g *gate) enter() bool {
 	if g.n.Add(1) > 0 {
 		return true
@@ -31,7 +31,7 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.add(-1) }
 
-// shut lets nothing more in. It is called once.
+// shut makes enter report false from now on. Call it once.
 func (g *gate) shut() { g.add(isShut) }
 
 func (g *gate) add(n int64) {
@@ -40,7 +40,7 @@ func (g *gate) add(n int64) {
 	}
 }
 
-// wait returns when nothing is under way, or after patience; 0 for no end. The gate is shut.
+// wait returns when no call is under way, or after patience, unless that is 0. The gate must be shut.
 func (g *gate) wait(patience time.Duration) {
 	if patience == 0 {
 		<-g.idle
@@ -56,15 +56,15 @@ func (g *gate) wait(patience time.Duration) {
 
 func (g *gate) isQuiet() bool { return g.n.Load()&math.MaxInt64 == 0 }
 
-// queue calls functions one after the other, by a goroutine that lives while there are any.
+// queue calls functions one after the other, on a goroutine that runs while there are functions.
 type queue struct {
 	mu      sync.Mutex
 	todo    []func()
 	running bool
 }
 
-// add lets the queue call do, unless the Consumer is over by then. It may call any method of the Consumer, Close
-// included, which does not wait for it.
+// add lets the queue call do, unless the Consumer is closed first. do may call any method of the Consumer; a Close does
+// not wait for do.
 func (q *queue) add(c *Consumer, do func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,8 +106,8 @@ func (q *queue) isBusy() bool {
 	return q.running
 }
 
-// outside calls code of the application in a goroutine of the Consumer. The code may call Close, which must not wait
-// for it then. outside reports false if the Consumer was closed: then the goroutine must end at once.
+// outside calls code of the application in a goroutine of the Consumer. The code may call Close, so Close does not wait
+// for it. outside reports false if the Consumer was closed: then the goroutine must end at once.
 func (c *Consumer) outside(call func()) bool {
 	c.goroutines.leave()
 	call()

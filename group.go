@@ -34,28 +34,29 @@ func (c *Consumer) unlockAndAct(now time.Duration) partition.Decisions {
 		over = c.offered.over
 	}
 	c.mu.Unlock()
-	if over != nil { // or the application may take a settled message from Chan
+	if over != nil { // otherwise the application could take a settled message from Chan
 		<-over
 	}
 	c.carryOut(&decisions)
 	return decisions
 }
 
-// unlockInside unlocks the group within a call of upstream's, which must not be called back. The alarm does the rest.
+// unlockInside unlocks the group inside a callback from upstream, in which upstream must not be called. The alarm
+// carries out the decisions later.
 func (c *Consumer) unlockInside(now time.Duration) {
 	c.setAlarm(now)
 	c.mu.Unlock()
 }
 
-// wakeUp has the one who waits for a message look for something else than one of upstream's.
+// wakeUp wakes the goroutine that waits for a message from upstream, so that it looks for other work.
 func (c *Consumer) wakeUp() {
 	select {
 	case c.wake <- struct{}{}:
-	default: // it has one
+	default: // a wake-up is pending
 	}
 }
 
-// setAlarm has the alarm go off at the group's next time, and once a second while a receiver waits. The caller holds
+// setAlarm sets the alarm to the group's next time, or to a second from now while a receiver waits. The caller holds
 // mu.
 func (c *Consumer) setAlarm(now time.Duration) {
 	at, ok := c.group.Next()
@@ -71,7 +72,7 @@ func (c *Consumer) setAlarm(now time.Duration) {
 	}
 }
 
-// alarmOver is called by the alarm.
+// alarmOver lets the group's timers go off. The alarm calls it.
 func (c *Consumer) alarmOver() {
 	now := c.lock()
 	c.alarmAt = math.MaxInt64

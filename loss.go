@@ -37,10 +37,10 @@ const (
 
 // loss lets callers of NextLoss wait.
 type loss struct {
-	any  atomic.Bool // ever
-	all  sync.Once   // all were lost with the Consumer
+	any  atomic.Bool // there was a loss
+	all  sync.Once   // reports LostConsumer
 	mu   sync.Mutex
-	next chan struct{} // closed by the next one; nil if no caller waits for that
+	next chan struct{} // closed at the next loss; nil if no caller waits for it
 }
 
 // NextLoss returns a channel that is closed at the next event that Observer.Lost reports. To miss none, take the

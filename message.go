@@ -40,8 +40,7 @@ func wrap(d *partition.Delivery) pulsar.Message {
 	return &redelivered{msg, d.Count, d.Hand}
 }
 
-// unwrap returns the message that the application received before it wrapped it, as far as its wrappers have a method
-// Unwrap.
+// unwrap returns the message inside the application's wrappers, as far as these have a method Unwrap.
 func unwrap(msg pulsar.Message) pulsar.Message {
 	for range maxWrappers {
 		switch m := msg.(type) {
@@ -76,11 +75,12 @@ type name struct {
 	partition.ID
 	hand   uint64 // partition.AnyHand if the application wrapped it
 	object pulsar.MessageID
-	own    bool   // it is as the application received it
-	topic  string // "" if it is not its own
+	own    bool   // the application did not wrap it
+	topic  string // "" if unknown, as for a bare id
 }
 
-// nameOf returns the name of a message. A message that the application has wrapped may have a topic of its own.
+// nameOf returns the name of a message. A wrapper's topic counts only if it is non-persistent: the application may have
+// changed it.
 func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 	for cm, ok := msg.(pulsar.ConsumerMessage); ok; cm, ok = msg.(pulsar.ConsumerMessage) {
 		msg = cm.Message

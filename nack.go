@@ -17,11 +17,11 @@ import (
 // The message
 //   - becomes a dead letter, if this was its last delivery, or if it would expire before its delay is over
 //     (deadletters.go),
-//   - goes to the retry topic, if its delay is long and WithNackRetryTopic says so (retry.go),
+//   - goes to the retry topic, if its delay is as long as WithNackRetryTopic asks for (retry.go),
 //   - or waits in the machine: partition.Group.Nack.
 //
-// When the delay is over, the alarm calls unlockAndAct (group.go). Group.Due either makes the message ready, and
-// Receive gets it from Group.Take (receive.go), or asks the broker for it (Consumer.request), and it comes by
+// When the delay is over, the alarm calls unlockAndAct (group.go). Group.Due either makes the message ready, so that
+// Receive gets it from Group.Take (receive.go), or asks the broker for it (Consumer.request), so that it comes through
 // Group.Arrive.
 
 // Nack redelivers a message that the application could not process, after the delay that the nack policy gives for
@@ -93,7 +93,8 @@ func (c *Consumer) NackID(id pulsar.MessageID) {
 	}
 }
 
-// failNack reports what a nack cannot return. After Close the broker sends the message again in any case.
+// failNack reports an error that Nack or NackID cannot return. It ignores ErrClosed: after Close the broker sends the
+// message again in any case.
 func (c *Consumer) failNack(err error) {
 	if err != nil && !errors.Is(err, ErrClosed) {
 		c.fail("nack", "nack", err)
@@ -130,7 +131,7 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 		return err
 	case c.isOver():
 		return ErrClosed
-	case known && !i.Current, settled && n.own: // a stale nack changes nothing
+	case known && !i.Current, settled && n.own: // of an earlier delivery, or of a settled message
 		return nil
 	case !known && (!upstream.IsMessageID(n.object) || max(n.object.BatchIdx(), n.object.BatchSize()) > largestBatch):
 		return foreign(n.object)
@@ -186,7 +187,7 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	switch {
 	case err != nil:
 		return err
-	case !had && !known && !waits: // upstream alone can know it
+	case !had && !known && !waits: // only upstream may know the message
 		c.nackLater(n.object, delay)
 	case had:
 		if msg != nil && i.Body == nil {
@@ -198,8 +199,8 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	return nil
 }
 
-// largestBatch is more than a batch has messages. The id of an unknown message beyond it is refused, since the group
-// makes room for the whole batch.
+// largestBatch is more than a batch has messages. The id of an unknown message with a larger index or batch size is
+// refused, since the group makes room for the whole batch.
 const largestBatch = 1 << 16
 
 // nackLater requests, after the delay, a message that only upstream may know.
@@ -243,11 +244,11 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 	return err
 }
 
-// RedeliverNow ends the delays of all messages that wait in this Consumer, after a nack or a Snooze or until their
-// retry is due, and returns how many there are: they are delivered again as soon as the application receives. Call it
-// when the cause of the failures is mended. The call itself counts nothing: redelivery counts and later delays of the
-// policy stay the same. Ack timeouts go on. Messages that wait at the broker, such as those of the retry topic, keep
-// waiting, and so do those that a Worker with WithKeyOrder keeps. After Close it returns 0.
+// RedeliverNow ends the delays of all messages that wait in this Consumer (nacked, snoozed, and retries that came
+// early), and returns their number. They are delivered as soon as the application receives. Call it when the cause of
+// the failures is mended. The call itself counts nothing: redelivery counts and later delays of the policy stay the
+// same. Ack timeouts go on. Messages that wait at the broker, such as those of the retry topic, keep waiting, and so do
+// those that a Worker with WithKeyOrder keeps. After Close it returns 0.
 func (c *Consumer) RedeliverNow() (n int) {
 	if c.isOver() {
 		return 0
@@ -258,7 +259,7 @@ func (c *Consumer) RedeliverNow() (n int) {
 	return n
 }
 
-// timedOut reports that the ack timeout of a message is over, which is due now.
+// timedOut records and reports that the ack timeout of a message is over.
 func (c *Consumer) timedOut(d partition.Delivery) {
 	c.noteFailure(&d, 0, nacking{reason: errTimedOut})
 	if c.observer.Settled != nil {
@@ -269,7 +270,7 @@ func (c *Consumer) timedOut(d partition.Delivery) {
 
 var errTimedOut = errors.New("ack timeout")
 
-// nacked reports that a message waits now.
+// nacked reports to observers that a message waits now.
 func (c *Consumer) nacked(d partition.Delivery, msg pulsar.Message, delay time.Duration, how nacking) {
 	if c.observer.Settled == nil {
 		return
@@ -283,7 +284,7 @@ func (c *Consumer) nacked(d partition.Delivery, msg pulsar.Message, delay time.D
 	c.observer.Settled(e)
 }
 
-// nackDelay returns what the nack policy says about a redelivery count.
+// nackDelay returns the nack policy's delay for a redelivery count.
 func (c *Consumer) nackDelay(count uint32) time.Duration { return c.settings.nackBackoff.Next(count) }
 
 // isLast reports whether a delivery with a redelivery count is the last.

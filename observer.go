@@ -17,7 +17,7 @@ import (
 // into traces. worker.Observer is for Workers.
 //
 // Many goroutines call the functions at once, with no lock held. A function may call any method of the Consumer, Close
-// included. A panic is logged and counted in Stats. The goroutine that receives or settles a message calls Delivered
+// included. A panic of a function is not recovered. The goroutine that receives or settles a message calls Delivered
 // and Settled, and waits for them. Goroutines of the Consumer call the other functions, and Settled for ack timeouts
 // and for dead letters of last deliveries. A Seek or Close may skip calls that are still pending.
 //
@@ -94,11 +94,11 @@ type Outcome string
 const (
 	Acked        Outcome = "acked"         // acknowledged, in a transaction too
 	Nacked       Outcome = "nacked"        // it waits for its delay
-	Snoozed      Outcome = "snoozed"       // likewise, and nothing failed
+	Snoozed      Outcome = "snoozed"       // it waits for its delay, and nothing failed
 	TimedOut     Outcome = "timed_out"     // its ack timeout is over
 	Reconsumed   Outcome = "reconsumed"    // published to the retry topic
 	DeadLettered Outcome = "dead_lettered" // published to the dead letter topic
-	Discarded    Outcome = "discarded"     // acknowledged in place of that: DeadLetterPolicy.Discard
+	Discarded    Outcome = "discarded"     // acknowledged in place of a dead letter: DeadLetterPolicy.Discard
 )
 
 // Cause says why a message came again; "" for a first delivery. Metrics and logs use the same text.
@@ -120,7 +120,7 @@ const (
 	// a Worker's handler returned Permanent, or the message was too old for another try
 	ReasonPermanent Reason = publishing.Permanent
 	ReasonExplicit  Reason = publishing.Explicit // DeadLetter was called
-	// it was in a Worker's handlers when so many processes died (worker.WithCrashLimit)
+	// as many processes as worker.WithCrashLimit allows died while it was in their handlers
 	ReasonCrashed Reason = publishing.Crashed
 	// the next delay would have ended after the namespace's TTL: WithDeadBeforeTTL
 	ReasonTTL Reason = publishing.TTL
@@ -132,7 +132,7 @@ const (
 //
 // Messages that wait for redelivery count. Without batch-index acknowledgement (EnableBatchIndexAcknowledgment) all
 // messages of a batch count until the last one is acknowledged. Only settling messages helps. Blocked is reported again
-// the next time.
+// only after a message came in between.
 type Blocked struct {
 	Consumer       *Consumer // the one that gets nothing
 	Subscription   string    // of the Consumer
@@ -157,7 +157,6 @@ type observer struct {
 // observe combines all observers.
 func (c *Consumer) observe(observers []Observer) {
 	if c.settings.logger.Enabled(context.Background(), slog.LevelDebug) {
-		// a settled message is logged with its delivery
 		observers = append(observers, c.decisions())
 	}
 	x := &c.observer
@@ -178,7 +177,7 @@ func (c *Consumer) observe(observers []Observer) {
 	}
 }
 
-// decisions returns an Observer that logs each decision, but for dead letters, which are logged in any case.
+// decisions returns an Observer that logs each decision, except dead letters, which are logged in any case.
 func (c *Consumer) decisions() Observer {
 	log := func(what string, e Event, attrs ...any) {
 		c.log(slog.LevelDebug, what, append([]any{"topic", e.Topic, "message", e.ID}, attrs...)...)
@@ -200,7 +199,7 @@ func (c *Consumer) decisions() Observer {
 	}
 }
 
-// all returns a function that calls those of all observers that have it, or nil if none has.
+// all combines one function of each observer into one function, or returns nil if no observer sets it.
 func all[E any](observers []Observer, of func(Observer) func(E)) func(E) {
 	var functions []func(E)
 	for _, o := range observers {
@@ -283,7 +282,7 @@ func (c *Consumer) settledEvent(d *partition.Delivery, msg pulsar.Message, outco
 	case d.Had > 0:
 		e.Duration = d.Had
 	case d.Since > 0:
-		e.Duration = max(0, until-d.Since) // it may have been taken while its acknowledgement waited
+		e.Duration = max(0, until-d.Since) // the application may have taken the message after until
 	}
 	return e
 }

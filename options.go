@@ -18,8 +18,8 @@ import (
 const DefaultMemoryLimit = 16 << 20
 
 // Option configures a Consumer. It is checked when Subscribe, SubscribeWith or Wrap applies it: an error satisfies
-// errors.Is with ErrInvalidOption. A duration below a millisecond is such an error, since its unit was forgotten, as in
-// WithAckTimeout(10). If an option is given twice, the last one counts. An Option may be used for several Consumers,
+// errors.Is with ErrInvalidOption. A duration below a millisecond is such an error: its unit was probably forgotten, as
+// in WithAckTimeout(10). If an option is given twice, the last one counts. An Option may be used for several Consumers,
 // also concurrently.
 type Option func(*settings) error
 
@@ -100,8 +100,8 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 // to publish. If the retry cannot be published, the message waits in the Consumer. Once it is published, the message
 // can no longer be acknowledged: an Ack after the Nack returns nil, and the retry still comes. The retry keeps the
 // redelivery count: with MaxDeliveries 5 the fifth failed delivery makes it a dead letter, whether nacks were moved or
-// not. MaxReconsumes does not limit moved nacks. A Worker with WithKeyOrder moves no message with a key, since it would
-// lose its order.
+// not. MaxReconsumes does not limit moved nacks. A Worker with WithKeyOrder moves no message with a key, since the
+// message would lose its order.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(atLeast, false); want != "" {
@@ -138,7 +138,7 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 }
 
 // WithRedeliveryResolution (default: see below) sets how often the Consumer sends its requests for redelivery to the
-// broker. A message that comes back through the broker is late by at most d and the time that the broker takes. d is
+// broker. A message that comes back through the broker is late by at most d plus the time that the broker takes. d is
 // from 1 ms to 1 minute.
 //
 // The default depends on how often messages come back through the broker:
@@ -146,8 +146,8 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 //     two partitions, and 50 ms more for each further one;
 //   - otherwise 10 ms up to 20 partitions, and half a millisecond more for each further one.
 //
-// Each partition has a ticker with a little less than this period. An idle Consumer costs no more than the tickers; on
-// Failover and Key_Shared there are as many for acknowledgements, of 10 ms up to 20 partitions, unless
+// Each partition has a ticker with a little less than this period. An idle Consumer costs no more than its tickers. On
+// Failover and Key_Shared each partition has a second one, for acknowledgements: 10 ms up to 20 partitions, unless
 // AckGroupingOptions is set.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
@@ -171,11 +171,11 @@ const (
 	//   - after an ack timeout,
 	//   - if it was not received within 30 seconds after it was due,
 	//   - on Key_Shared, if its first failure was more than five seconds ago: its key cannot move to a joining consumer
-	//     before.
+	//     while it waits here.
 	//
 	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if no
 	// message of the batch is settled or with the application. With a subscription that is not durable no message goes
-	// back: the broker forgets such a subscription with its connection.
+	// back: the broker forgets such a subscription when its connection ends.
 	FromAuto Source = "auto"
 	// FromMemory keeps every message in memory: it comes back to this Consumer, on time, unless the connection is lost.
 	FromMemory Source = "memory"
@@ -186,12 +186,12 @@ const (
 // WithRedeliveryFrom (default: FromAuto) sets where a message waits after a nack or an ack timeout. A message from
 // memory is late only by the scheduling of goroutines. A message from the broker is late by up to the resolution and a
 // round trip. On Shared and Key_Shared it also queues behind prefetched messages; on Exclusive and Failover the broker
-// sends all unacknowledged messages again. Messages that come back and new ones take turns if both are there.
+// sends all unacknowledged messages again. Redelivered and new messages alternate if both are available.
 //
 // Messages that do not fit the memory limit always come back through the broker. After a lost connection, or when
 // another consumer becomes active on a Failover partition, messages in memory may belong to another consumer. The
-// Consumer then drops them, and delivers them if the broker sends them again. Clearing or skipping a backlog at the
-// broker does not affect messages in memory that FromAuto does not return to it.
+// Consumer then drops them, and delivers them if the broker sends them again. If an operator clears or skips the
+// backlog, messages in memory are still delivered, except those that FromAuto has returned to the broker.
 func WithRedeliveryFrom(source Source) Option {
 	source = cmp.Or(source, FromAuto)
 	return func(s *settings) error {
@@ -206,10 +206,10 @@ func WithRedeliveryFrom(source Source) Option {
 // WithMemoryLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all
 // partitions: messages that wait until they are due, and messages that the application has. A message counts its
 // payload, its keys, its properties and 512 bytes, rounded up by an eighth at most. A batch counts its whole buffer
-// once, since one message keeps it alive. A message that does not fit is dropped, and the Consumer asks the broker for
-// it when it is due. On Shared and Key_Shared the broker counts that: a retry that comes early and does not fit begins
-// with redelivery count 1, and so has one delivery less by MaxDeliveries. With Chan one more message may be kept: one
-// that was offered on the channel and withdrawn again, for instance by Pause.
+// once, since any message of it keeps the buffer alive. A message that does not fit is dropped, and the Consumer asks
+// the broker for it when it is due. On Shared and Key_Shared the broker counts such a request as a redelivery: a retry
+// that comes early and does not fit begins with redelivery count 1, and so has one delivery less by MaxDeliveries. With
+// Chan one more message may be kept: one that was offered on the channel and withdrawn again, for instance by Pause.
 func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {
@@ -230,7 +230,7 @@ func WithObserver(o Observer) Option {
 }
 
 // WithLogger (default: slog.Default()) sets where the Consumer reports failures that it cannot return as errors.
-// Payloads and properties of messages are never logged. A handler that panics counts in Stats.Failed.
+// Payloads and properties of messages are never logged.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {
@@ -242,7 +242,7 @@ func WithLogger(logger *slog.Logger) Option {
 }
 
 // WithoutChecks (default: Subscribe and SubscribeWith log what they find) skips the checks of package doctor that need
-// only options. Each finding is logged once, in one line at Warn, with a link to its explanation.
+// only options. Without this option each finding is logged once, in one line at Warn, with a link to its explanation.
 func WithoutChecks() Option {
 	return func(s *settings) error {
 		s.unchecked = true
@@ -251,16 +251,16 @@ func WithoutChecks() Option {
 }
 
 // WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch EnableBatchIndexAcknowledgment on, on Shared and
-// Key_Shared) leaves EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. With it, pulsar-client-go
-// acknowledges single messages of a batch at the broker; without it, only whole batches, so that after a restart a
-// batch with one waiting message comes again as a whole. It costs 0.3 µs of CPU a message. Brokers need
-// acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf too; others ignore it.
+// Key_Shared) leaves EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. With that field,
+// pulsar-client-go acknowledges single messages of a batch at the broker; without it, only whole batches, so that after
+// a restart a batch with one waiting message comes again as a whole. The field costs 0.3 µs of CPU a message. Brokers
+// need acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf too; others ignore it.
 //
-// It is not switched on where each acknowledgement is a command of its own: with AckWithResponse, and with a MaxSize of
-// 1 in AckGroupingOptions. There a batch of 1,000 would be 1,000 commands instead of one. Nor is it with a client that
-// has EnableTransaction: see AckWithTxn. Nor is it with EnableZeroQueueConsumer, and on Exclusive and Failover, where
-// it would change how a cumulative acknowledgement inside of a batch works; set EnableBatchIndexAcknowledgment there if
-// the application acknowledges message by message. Wrap cannot change it.
+// Subscribe and SubscribeWith do not switch it on where each acknowledgement is a command of its own (AckWithResponse,
+// or a MaxSize of 1 in AckGroupingOptions): a batch of 1,000 would be 1,000 commands instead of one. They also leave it
+// off with a client that has EnableTransaction (see AckWithTxn), with EnableZeroQueueConsumer, and on Exclusive and
+// Failover, where it would change how a cumulative acknowledgement inside a batch works. On these two types, set
+// EnableBatchIndexAcknowledgment if the application acknowledges message by message. Wrap cannot change it.
 func WithoutBatchIndexAcks() Option {
 	return func(s *settings) error {
 		s.withoutIndexAcks = true

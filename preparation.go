@@ -18,8 +18,8 @@ type preparation struct {
 	opts      pulsar.ConsumerOptions // as the caller wrote them, but for EnableBatchIndexAcknowledgment
 	settings  *settings
 	publisher *publisher
-	// the delay of acknowledgements where owners change: the next owner handles messages again whose acknowledgements
-	// are not sent; 0 for upstream's
+	// how long acknowledgements may wait on Failover and Key_Shared, where a new owner handles a message again if its
+	// acknowledgement was not sent; 0 for upstream's default
 	ackTime time.Duration
 }
 
@@ -41,16 +41,16 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 // gainsByIndexAcks reports whether batch-index acknowledgement does no harm. Without a group of acknowledgements each
 // has a command of its own: batches of 1,000 cost seven times as much CPU, and with AckWithResponse thirty times, since
 // each message waits for the broker. On Exclusive and Failover a cumulative acknowledgement inside of a batch leaves
-// another rest of the batch than with plain pulsar-client-go, whose own test then waits for ever. A zero-queue consumer
-// under load stops answering: its Close takes 30 s.
+// other messages of the batch unacknowledged than plain pulsar-client-go does, whose own test then waits forever. A
+// zero-queue consumer under load stops answering: its Close takes 30 s.
 func gainsByIndexAcks(opts pulsar.ConsumerOptions) bool {
 	grouped := !opts.AckWithResponse && (opts.AckGroupingOptions == nil || opts.AckGroupingOptions.MaxSize > 1)
 	return delays(opts.Type) && grouped && !opts.EnableZeroQueueConsumer
 }
 
-// open asks the client for the default resolution and for the topics of retries and dead letters.
+// open sets the default resolution and ackTime by the client's number of partitions, and opens the publisher.
 func (p *preparation) open() error {
-	partitions := 0 // it is not known
+	partitions := 0 // unknown
 	if client := p.settings.client; client != nil && (p.settings.resolution == 0 || p.acksSoon()) {
 		n, err := p.partitions(client)
 		if err != nil {
@@ -62,8 +62,8 @@ func (p *preparation) open() error {
 	return p.publishRetries()
 }
 
-// acksSoon reports whether acknowledgements are sent sooner than pulsar-client-go's, which takes the number of
-// partitions to know.
+// acksSoon reports whether acknowledgements are sent sooner than by pulsar-client-go's default. The number of
+// partitions says how soon.
 func (p *preparation) acksSoon() bool {
 	return p.opts.AckGroupingOptions == nil && (p.opts.Type == pulsar.Failover || p.opts.Type == pulsar.KeyShared)
 }
@@ -83,8 +83,9 @@ func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
 	return n, nil
 }
 
-// setResolution sets the time of acknowledgements and the default resolution, unless one is set: each partition costs a
-// ticker, and requests are rare where all that comes back by policy waits in memory.
+// setResolution sets ackTime and, unless an option has set it, the resolution. Both grow with the number of partitions,
+// since each partition costs a ticker. The resolution is slow where all messages wait in memory, so that requests are
+// rare.
 func (p *preparation) setResolution(partitions int) {
 	s, n := p.settings, time.Duration(partitions)
 	fast := min(maxResolution, max(fastResolution, n*fastResolution/20))
@@ -113,15 +114,15 @@ const (
 	longestAckTime = 24 * time.Hour
 )
 
-// Messages in pulsar-client-go's channel, and here, when a connection is lost may be handled by another consumer too.
-// Its own channel has room for ten. Where no other consumer gets the messages, more room saves CPU: a sixteenth of the
-// receiver queue.
+// When a connection is lost, another consumer may also handle the messages that are in the private channel or were read
+// from it ahead. So on Shared and Key_Shared they are at most ten, as in pulsar-client-go's own channel. Where no other
+// consumer gets the messages, more room saves CPU: a sixteenth of the receiver queue.
 const (
 	smallBuffer = 10
 	largeBuffer = 64
 )
 
-// buffer returns the capacity of the private channel, and how much is taken from it at once.
+// buffer returns the capacity of the private channel, and how many messages are read from it at once.
 func (p *preparation) buffer() (channel, ahead int) {
 	queue := defaultQueue
 	if n := p.opts.ReceiverQueueSize; n > 0 {
@@ -168,28 +169,30 @@ func (p *preparation) groupOptions() partition.Options {
 	case g == nil:
 	case g.MaxTime > 0:
 		o.AckedAfter = ackSlack + min(g.MaxTime, longestAckTime)
-	case g.MaxSize > 1: // they are sent when there are so many
+	case g.MaxSize > 1: // sent only when there are MaxSize of them
 		o.AckedAfter = longestAckTime
 	}
 	if p.opts.EnableZeroQueueConsumer {
-		// a Receive that waits for its next message would get one though the application has one from memory
+		// otherwise the application could have two messages at once: one from memory and one that the inner Receive
+		// asked for
 		o.MemoryLimit = 0
 	}
 	return o
 }
 
-// groupOptions returns the options that are the same for each subscription. After Wrap the type is not known, and
-// Shared is safe: nothing is taken for this consumer's that may be another's.
+// groupOptions returns the options that are the same for each subscription. After Wrap the type is unknown. Shared is
+// the safe assumption: the group expects that another consumer may get a message.
 func (s *settings) groupOptions(p *publisher) partition.Options {
 	return partition.Options{Kind: partition.Shared, Stays: s.source != FromAuto, Drops: s.source == FromBroker,
 		MemoryLimit: s.memoryLimit, MaxDeliveries: p.maxDeliveries,
 		AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil || len(s.observers) > 0}
 }
 
-// children returns how many topics have to vanish until the consumer is of no use. Of a pattern other topics may come.
+// children returns how many topics the consumer reads: it ends with the last one. For a pattern that is manyTopics,
+// since other topics may come.
 func (p *preparation) children() int {
 	topics := topicsOf(p.opts)
-	if len(topics) == 0 { // of a pattern, or subscribe adds them
+	if len(topics) == 0 { // a pattern, or subscribe adds them
 		return manyTopics
 	}
 	distinct := map[string]bool{}
@@ -236,8 +239,8 @@ func (p *preparation) warn() {
 	}
 }
 
-// warnOfAutoScaling says that upstream reserves more of the client's memory limit than it releases: for each message of
-// a batch the sum of those before it too.
+// warnOfAutoScaling warns that upstream reserves more of the client's memory limit than it releases: for each message
+// of a batch it also reserves the sum of the earlier ones.
 func (p *preparation) warnOfAutoScaling() {
 	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
 		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit for ever, "+
@@ -269,7 +272,7 @@ func (p *preparation) setup(topic string) doctor.Setup {
 			*limit = 0
 		}
 	}
-	// RetryEnable alone has dead letters, too, as upstream: it is not warned of
+	// RetryEnable alone makes dead letters too, as in upstream, but deserves no warning
 	asked := opts.DLQ != nil || s.deadLetters != nil && !s.deadLetters.Discard
 	if own := p.publisher.own; ok && own != nil && asked && s.reconsumer == nil {
 		d.DeadLetterTopic = own.DeadLetterTopic()

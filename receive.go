@@ -29,7 +29,7 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	return msg, nil
 }
 
-// handedOver starts the ack timeout of a message that the application has now, and tells observers.
+// handedOver starts the ack timeout of a message that the application has now, and notifies observers.
 func (c *Consumer) handedOver(d *partition.Delivery, msg pulsar.Message) {
 	e := c.deliveredEvent(d, msg)
 	if policy := c.settings.ackTimeout; policy != nil && d.Object != nil {
@@ -61,7 +61,8 @@ func (c *Consumer) next(ctx context.Context, d *partition.Delivery) error {
 	}
 }
 
-// read is next while the caller has the turn. ok is false, without an error, if the turn is wanted, or after Pause.
+// read is next for a caller that has the turn. It returns false and no error if another call wants the turn, or after
+// Pause.
 func (c *Consumer) read(ctx context.Context, d *partition.Delivery) (ok bool, err error) {
 	for {
 		switch {
@@ -100,7 +101,7 @@ func (c *Consumer) take(d *partition.Delivery) (ok bool) {
 	return ok
 }
 
-// arrive takes a message of upstream's. ok is false if it does not go to the application.
+// arrive takes a message from upstream. ok is false if the message does not go to the application.
 func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok bool) {
 	if !isTracked(cm.Message) {
 		*d = partition.Delivery{Source: cm.Consumer, Body: cm.Message, Count: cm.RedeliveryCount()}
@@ -111,7 +112,7 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 	c.describe(cm, &cp)
 	now := c.lock()
 	if c.listening.Load() && cm.GetEncryptionContext() != nil {
-		// upstream calls no interceptor with what it cannot decrypt
+		// upstream calls no interceptor for a message that it cannot decrypt
 		c.group.Sent(now, cp.ID, cp.Source, cp.Object)
 	}
 	verdict, again := c.group.Arrive(now, &cp, d)
@@ -141,12 +142,12 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 	return false
 }
 
-// describe describes a message of upstream's.
+// describe fills cp with the fields of a message from upstream.
 func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 	id := cm.ID()
 	cp.ID, cp.Source, cp.Object = idOf(cm.Topic(), id), cm.Consumer, id
 	cp.Total, cp.Count = id.BatchSize(), cm.RedeliveryCount()
-	if !c.isUndecryptable(cm.Message) { // else it may be decrypted when it comes again
+	if !c.isUndecryptable(cm.Message) { // an undecryptable one is not kept: when it comes again, it may be decrypted
 		cp.Body = cm.Message
 		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)
 	}
@@ -160,7 +161,7 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 	}
 }
 
-// wait waits for a message of upstream's, or for something else to look at.
+// wait waits for a message from upstream, or for wakeUp.
 func (c *Consumer) wait(ctx context.Context) error {
 	now := c.lock()
 	if c.isReady.Load() {

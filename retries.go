@@ -20,8 +20,8 @@ func (s *settings) retries(opts pulsar.ConsumerOptions) bool {
 	return s.reconsumer == nil && (opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.reconsumeBackoff != nil)
 }
 
-// limits is the policy of dead letters that s and opts come to, and reports whether there is one. As upstream has it,
-// who enables retries has dead letters too.
+// limits returns the dead letter policy that s and opts add up to, and reports whether there is one. As in upstream,
+// RetryEnable includes dead letters.
 func (s *settings) limits(opts pulsar.ConsumerOptions) (p DeadLetterPolicy, ok bool) {
 	switch d := opts.DLQ; {
 	case s.deadLetters != nil:
@@ -91,7 +91,7 @@ const withClient = "WithClient or WithReconsumer too"
 // delays reports whether the broker delays messages on subscriptions of a type.
 func delays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == pulsar.KeyShared }
 
-// warnOfOrder says where a Java consumer of the same topics would have another retry topic.
+// warnOfOrder warns if a Java consumer of the same topics would use another retry topic.
 func (p *preparation) warnOfOrder() {
 	s, opts := p.settings, p.opts
 	policy, _ := s.limits(opts)
@@ -121,7 +121,7 @@ func typeName(t pulsar.SubscriptionType) string {
 	}
 }
 
-// publisherOf returns the publisher for a consumer that Wrap got.
+// publisherOf returns the publisher for a consumer given to Wrap.
 func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 	policy, ok := s.limits(pulsar.ConsumerOptions{})
 	if s.reconsumer != nil || s.client == nil {
@@ -135,7 +135,7 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 		return nil, fmt.Errorf("redelivery: asking for the topics of the wrapped consumer: %w", err)
 	}
 	o := reconsume.Options{Subscription: consumer.Subscription()}
-	retryTopic := "" // that it is subscribed to
+	retryTopic := "" // the one that consumer is subscribed to
 	for _, id := range ids {
 		topic := topicname.Base(topicname.Full(id.Topic()))
 		switch {
@@ -143,7 +143,7 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 			policy.RetryTopic == "" && strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix):
 			retryTopic = topic
 		case policy.Topic != "" && topicname.Same(topic, topicname.In(topic, policy.Topic)):
-			// it would come again and never end
+			// its letters would come again, without end
 			return nil, invalid("the dead letter topic", policy.Topic, "another one than the wrapped consumer's")
 		case o.Topic == "":
 			o.Topic = topic
@@ -167,7 +167,7 @@ func (p *preparation) publishRetries() error {
 	opts, s := &p.opts, p.settings
 	policy, ok := s.limits(*opts)
 	p.publisher = newPublisher(s, policy)
-	if s.reconsumer != nil { // which may publish retries where the consumer reads them
+	if s.reconsumer != nil { // its retry topic may be one that the consumer reads
 		return checkUnread(*opts, s.reconsumer.DeadLetterTopic(), "dead letter topic", "the dead letter topic")
 	} else if !ok || policy.Discard && !s.retries(*opts) {
 		return nil
@@ -253,12 +253,12 @@ type retry struct {
 func retryOf(msg pulsar.Message) retry {
 	r := retry{count: publishing.RedeliveryCount(msg)}
 	if delay, ok := publishing.DelayTime(msg); ok {
-		const rounded = time.Millisecond // off the publish time
-		// it was published before now, whatever its clock says
+		const rounded = time.Millisecond // the publish time is rounded down by up to this
+		// the publisher's clock may be ahead
 		r.wait = min(delay, maxDelay) + rounded - max(0, time.Since(msg.PublishTime()))
 	}
 	return r
 }
 
-// maxDelay is added to moments without overflow.
+// maxDelay can be added to a time without overflow.
 const maxDelay = 100 * 365 * 24 * time.Hour

@@ -96,7 +96,7 @@ func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, proper
 	}
 }
 
-// later settles a message by publishing it to the retry topic, or to the dead letter topic after too many.
+// later settles a message by publishing it to the retry topic, or to the dead letter topic after too many retries.
 func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pulsar.Message) (publishing.Retry, error),
 	options []ReconsumeOption) error {
 	if ctx == nil {

@@ -96,8 +96,8 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 }
 
 // withReaderStopped calls the inner consumer while no goroutine takes messages from it, and forgets the messages
-// received before. A Seek of pulsar-client-go drains its channel and can block against a second reader; its zero-queue
-// consumer has Unsubscribe wait for Receive.
+// received before. A Seek of pulsar-client-go drains its channel and can block against a second reader; Unsubscribe of
+// its zero-queue consumer waits for a Receive to end.
 func (c *Consumer) withReaderStopped(call func() error) error {
 	if err := c.interrupt(); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 	return nil
 }
 
-// interrupt takes the turn from the one who waits for a message.
+// interrupt takes the turn from the goroutine that waits for a message.
 func (c *Consumer) interrupt() error {
 	c.inner.wanted.Add(1)
 	defer c.inner.wanted.Add(-1)

@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// settings are the options, put together.
+// settings are the combined options of a Consumer.
 type settings struct {
 	nackBackoff      backoff.RedeliveryBackoff // setNackBackoff sets it
 	nackBy           string                    // the option that set it
@@ -42,7 +42,7 @@ type settings struct {
 	attempts         *AttemptLog // nil for none
 
 	// Set by prepare and Wrap:
-	addsIndexAcks      bool // EnableBatchIndexAcknowledgment was switched on
+	addsIndexAcks      bool // prepare has switched EnableBatchIndexAcknowledgment on
 	keepsIndexAcks     bool // the caller says that the broker keeps batch-index acknowledgements
 	nacksUndecryptable bool // messages that cannot be decrypted are nacked
 	isShared           bool // the subscription is Shared or Key_Shared
@@ -57,7 +57,7 @@ func (s *settings) warn(msg string, attrs ...any) {
 // omitsCause reports whether the texts of the application's errors are kept out of dead letters and the log.
 func (s *settings) omitsCause() bool { return s.deadLetters != nil && s.deadLetters.OmitCause }
 
-// setNackBackoff sets the policy of nacks, by an option of this name.
+// setNackBackoff sets the policy of nacks; by is the name of the option.
 func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error {
 	if err := policies.Validate(b); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInvalidOption, by, err)
@@ -96,7 +96,7 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 		s.warn("a nack policy of ConsumerOptions wins over NackRedeliveryDelay, as in pulsar-client-go",
 			"delay", delay, "subscription", opts.SubscriptionName)
 	}
-	switch { // a policy of one's own wins over the default one, as upstream
+	switch { // as in upstream, a given policy wins over the default one
 	case opts.NackBackoffPolicy != nil:
 		return s.setNackBackoff("ConsumerOptions.NackBackoffPolicy", opts.NackBackoffPolicy)
 	case opts.EnableDefaultNackBackoffPolicy:
@@ -107,7 +107,7 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// complete checks the options, and adopts opts; nil if they are not known.
+// complete checks the options, and adopts opts, which is nil after Wrap.
 func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	if s.reconsumer != nil && s.reconsumeBackoff != nil {
 		return fmt.Errorf("%w: WithReconsumer and WithReconsumeBackoff are both set, want one of them",
@@ -155,7 +155,7 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// wrapped completes the settings of a consumer that Wrap got, and says how late its messages may come.
+// wrapped completes the settings for Wrap, and logs how late messages of consumer may come.
 func (s *settings) wrapped(consumer pulsar.Consumer) error {
 	if err := s.complete(nil); err != nil {
 		return err
@@ -209,15 +209,15 @@ type Options struct {
 	BatchIndexAcknowledgment bool   // EnableBatchIndexAcknowledgment
 }
 
-// Options returns the effective options of the Consumer. Of one that Wrap made, topics, type, queue and batch-index
-// acknowledgement are not known, and zero. It may be called concurrently.
+// Options returns the effective options of the Consumer. After Wrap, topics, type, queue and batch-index
+// acknowledgement are unknown: their fields are zero. It may be called concurrently.
 func (c *Consumer) Options() Options {
 	o := c.options
 	o.Topics = slices.Clone(o.Topics)
 	return o
 }
 
-// optionsOf returns the effective options; opts is nil of a Consumer that Wrap made.
+// optionsOf returns the effective options; opts is nil after Wrap.
 func optionsOf(s *settings, x *publisher, subscription string, opts *pulsar.ConsumerOptions) Options {
 	known := opts != nil
 	if !known {

@@ -12,7 +12,7 @@ import (
 // Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {
 	Waiting int // messages that wait for their delay, for the broker, or for the next Receive
-	Ready   int // those of Waiting whose delay is over: only the broker or the next Receive is waited for
+	Ready   int // those of Waiting whose delay is over: they wait for the broker or the next Receive
 	// size of the messages in memory, including those that the application has; see WithMemoryLimit
 	BufferedBytes int64
 	Buffered      uint64 // copies that the broker sent early and that wait in memory until they are due
@@ -93,7 +93,7 @@ type blocked struct {
 // each consumer of a partition, by default (maxUnackedMessagesPerConsumer).
 const nearLimit = 45_000
 
-// ends notes that a message came.
+// ends clears the state: a message came.
 func (b *blocked) ends() {
 	if b.on.Load() {
 		b.on.Store(false)
@@ -128,7 +128,7 @@ func (c *Consumer) idle(time.Duration) {
 	}
 }
 
-// check finds out whether the inner consumer has closed itself, for the one who has the turn.
+// check ends the Consumer if the inner consumer has closed itself. The caller has the turn.
 func (c *Consumer) check() {
 	if !c.checks.CompareAndSwap(true, false) || !c.reader.HasQueue() {
 		return

@@ -36,12 +36,12 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 }
 
 // SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made from opts, once, and
-// once more after each GiveBack. It drives the consumer that subscribe returns. subscribe may add to the options, and
-// may wrap the consumer if Chan still returns the consumer's own channel. It must not change MessageChannel,
-// Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ, RetryEnable, NackRedeliveryDelay or
-// NackPrecisionBit: messages would come late, or go to another consumer. Nor must it change
-// EnableBatchIndexAcknowledgment: opts and WithoutBatchIndexAcks say that, or the broker hears nothing of a batch
-// before its last message is acknowledged.
+// again after each GiveBack and for a Seek with a retry topic. It drives the consumer that subscribe returns. subscribe
+// may add to the options, and may wrap the consumer if Chan still returns the consumer's own channel. It must not
+// change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ, RetryEnable,
+// NackRedeliveryDelay or NackPrecisionBit: messages would come late, or go to another consumer. Nor must it change
+// EnableBatchIndexAcknowledgment, or the broker may hear nothing of a batch before its last message is acknowledged:
+// set that field in opts, or use WithoutBatchIndexAcks.
 //
 // For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient.
 // Without WithClient or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes.
@@ -95,7 +95,7 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 	return c, nil
 }
 
-// subscribesAgain has GiveBack and Seek subscribe once more, if that can be.
+// subscribesAgain sets the functions by which GiveBack and Seek subscribe again, if the options allow that.
 func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
 	prepared pulsar.ConsumerOptions, name string,
 	opts pulsar.ConsumerOptions) {
@@ -104,7 +104,7 @@ func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Con
 	}
 	prepared.Name = name
 	c.inner.again = func() (pulsar.Consumer, error) {
-		// the closed consumer may deliver once more
+		// the closed consumer may still write to its own channel
 		prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel))
 		inner, err := with(prepared)
 		if err == nil {
@@ -125,7 +125,7 @@ func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Con
 }
 
 // refused adds the topics and the subscription to an error of upstream's, which says no more than "TopicNotFound" or
-// "ConsumerBusy". A *pulsar.Error is about the options, and unchanged: programs assert its type.
+// "ConsumerBusy". A *pulsar.Error is about the options; refused returns it unchanged, since programs assert its type.
 func refused(err error, opts pulsar.ConsumerOptions, topics ...string) error {
 	if _, ofOptions := err.(*pulsar.Error); ofOptions || err == nil { //nolint:errorlint // a wrapped one says more
 		return err
@@ -204,7 +204,7 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	}
 	o := s.groupOptions(p)
 	o.Stays = true                                      // messages that go back to the broker come late
-	o.Deaf, o.RequestTime = true, nack.DefaultDelay*4/3 // unless it has a delay of its own
+	o.Deaf, o.RequestTime = true, nack.DefaultDelay*4/3 // 4/3 of the default NackRedeliveryDelay
 	if upstream.Chan(consumer) == nil {
 		o.MemoryLimit = 0
 	}

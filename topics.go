@@ -22,8 +22,8 @@ func (s *settings) warnOfShortName(what, name, origin, rule string) {
 	}
 }
 
-// originOf returns the topic that the default retry and dead letter topics are named by: the first one; of a pattern
-// its namespace and a slash, which upstream takes too.
+// originOf returns the topic that the default retry and dead letter topics are named after: the first one. For a
+// pattern it is the namespace and a slash, as in upstream.
 func originOf(opts pulsar.ConsumerOptions) string {
 	if opts.TopicsPattern == "" {
 		return append(topicsOf(opts), "")[0]
@@ -33,10 +33,10 @@ func originOf(opts pulsar.ConsumerOptions) string {
 	return topicname.Persistent + strings.Join(namespace[:len(namespace)-1], "")
 }
 
-// checkUnread is checkTopics, and refuses a pattern that takes the topic in.
+// checkUnread is checkTopics, and also refuses a pattern that matches the topic.
 func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
 	if pattern := opts.TopicsPattern; pattern != "" {
-		// as upstream, which matches a part too
+		// unanchored, as in upstream
 		matches, err := regexp.Compile(strings.TrimPrefix(topicname.Full(pattern), topicname.Persistent))
 		if err == nil && matches.MatchString(topic) {
 			return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the "+kind+" "+topic)
@@ -56,8 +56,8 @@ func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 	return nil
 }
 
-// legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where
-// they exist and are partitioned, as upstream does.
+// legacyTopics sets the topics of policy to those of early clients, named after the subscription alone, if these exist
+// and are partitioned. Upstream does the same.
 func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, o reconsume.Options) {
 	base := topicname.Full(topicname.Base(o.Topic))
 	namespace := base[:strings.LastIndex(base, "/")+1]
@@ -74,7 +74,7 @@ func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, o reconsume.Op
 	}
 }
 
-// topicsOf returns the topics that are named; none of a pattern.
+// topicsOf returns the topics that opts names; none for a pattern.
 func topicsOf(opts pulsar.ConsumerOptions) []string {
 	if opts.Topic != "" {
 		return []string{opts.Topic}
@@ -82,8 +82,8 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 	return opts.Topics
 }
 
-// checkPersistent refuses a topic whose messages the broker does not store: it could not send those again that were not
-// published elsewhere.
+// checkPersistent refuses a non-persistent topic: the broker could not redeliver a message whose retry or dead letter
+// cannot be published.
 func checkPersistent(topic string) error {
 	if !topicname.IsPersistent(topic) {
 		return invalid("the topic", topic, "a persistent one with dead letters and retries")
@@ -91,7 +91,7 @@ func checkPersistent(topic string) error {
 	return nil
 }
 
-// checkName refuses a name that no topic has, "" apart: else the first publication would fail.
+// checkName refuses an invalid topic name, except "": the first publication would fail.
 func checkName(what, topic string) error {
 	if want := topicname.Want(topic); topic != "" && want != "" {
 		return invalid(what, topic, want)
@@ -99,7 +99,7 @@ func checkName(what, topic string) error {
 	return nil
 }
 
-// checkNumber returns an error for a name, made of those of a topic and a subscription, that pulsar-client-go refuses.
+// checkNumber refuses a name, made from a topic and a subscription, that pulsar-client-go cannot parse.
 func checkNumber(what, topic string) error {
 	if want := topicname.WantNumber(topic); want != "" {
 		return invalid(what, topic, want)
