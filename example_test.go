@@ -86,7 +86,7 @@ func ExampleSubscribe() {
 func ExampleSubscribeWith() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
 		subscribe := func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-			return client.Subscribe(opts) // in code of somebody else
+			return client.Subscribe(opts) // in other code
 		}
 		consumer, err := redelivery.SubscribeWith(subscribe, orders,
 			redelivery.WithNackRedeliveryDelay(20*time.Millisecond))
@@ -111,7 +111,7 @@ func ExampleSubscribeWith() {
 
 func ExampleWrap() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
-		inner, err := client.Subscribe(orders) // in code of somebody else
+		inner, err := client.Subscribe(orders) // in other code
 		if err != nil {
 			return err
 		}
@@ -374,7 +374,7 @@ func ExampleWithDeadLetterPolicy() {
 
 func ExampleWithClient() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
-		inner, err := client.Subscribe(orders) // in code of somebody else
+		inner, err := client.Subscribe(orders) // in other code
 		if err != nil {
 			return err
 		}
@@ -483,7 +483,7 @@ func ExampleWithLogger() {
 
 func ExampleWithoutChecks() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	// on purpose: Subscribe would log that it does not grow
+	// on purpose: Subscribe would log that the delay does not grow
 	hourly := backoff.Exponential{Min: time.Hour, Max: time.Hour}
 	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		return consumer.Ack(msg)
@@ -526,7 +526,7 @@ func ExampleConsumer_Done() {
 	// Output: closed
 }
 
-// The machine is not warm yet, which is no failure of the message.
+// The coffee machine is not warm yet, which is no failure of the message.
 func ExampleConsumer_Snooze() {
 	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		if err := consumer.Snooze(msg, soon); err != nil {
@@ -542,7 +542,7 @@ func ExampleConsumer_Snooze() {
 	// Output: redelivery 0
 }
 
-// A policy of one's own, by what a message says.
+// The payload of a message chooses the delay.
 func ExampleConsumer_NackWithDelayAndReason() {
 	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		delay := time.Minute
@@ -579,7 +579,7 @@ func ExampleWithAttemptLog() {
 			if err := consumer.NackWithReason(msg, errors.New("the machine is cold")); err != nil {
 				return err
 			}
-			consumer.Close() // writes what is not written yet
+			consumer.Close() // writes the record, if it is not written yet
 		}
 		return nil
 	})
@@ -588,7 +588,7 @@ func ExampleWithAttemptLog() {
 	// redelivery 1
 }
 
-// Which messages of a subscription failed, and why.
+// The log lists the messages of a subscription that failed, and why.
 func ExampleConsumer_AttemptLog() {
 	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		if err := consumer.NackWithReason(msg, errors.New("the machine is cold")); err != nil {
