@@ -143,7 +143,7 @@ type Blocked struct {
 type Failed struct {
 	Consumer     *Consumer // where it failed
 	Subscription string    // of the Consumer
-	Operation    string    // "ack", "nack", "reconsume", "receive", "count", "policy", "callback" or "attempt log"
+	Operation    string    // "ack", "nack", "reconsume", "receive", "count" or "attempt log"
 	Err          error     // the failure
 }
 

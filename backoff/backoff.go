@@ -19,8 +19,7 @@ import (
 // RedeliveryBackoff gives the delay before a message is delivered again. It has the method set of
 // pulsar.NackBackoffPolicy, so each policy here also serves as one.
 //
-// Next must be safe for concurrent use. A negative delay counts as 0. If Next panics, a Consumer logs that, counts it
-// in Stats, and delays by a minute.
+// Next must be safe for concurrent use. A negative delay counts as 0. A Consumer does not recover a panic of Next.
 //
 // Options that take a policy refuse nil, and a policy with a method Validate() error that returns an error.
 type RedeliveryBackoff interface {

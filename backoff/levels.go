@@ -22,7 +22,7 @@ type DelayLevels []time.Duration
 var units = []struct {
 	name string
 	unit time.Duration
-}{ // "ms" before "s": it ends in "s", too
+}{ // "ms" comes before "s", since it also ends in "s"
 	{"ms", time.Millisecond}, {"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
 }
 

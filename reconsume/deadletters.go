@@ -20,10 +20,10 @@ import (
 // namespace is of the namespace of the consumer's first topic. The first dead letter for a topic creates producers that
 // stay until Close.
 //
-// A dead letter goes to the usual dead letter topic if topic cannot take it later either. The letter's property
-// DEAD_LETTER_TOPIC then names topic, and a warning is logged. This happens if topic has an impossible name, is not
-// persistent, is one that the subscription reads, does not exist and cannot be created, is terminated, refuses this
-// client or a message of this size, or if the Reconsumer has 100 such topics already.
+// If topic would not take the dead letter later either, the letter goes to the usual dead letter topic. The letter's
+// property DEAD_LETTER_TOPIC then names topic, and a warning is logged. This happens if topic has an impossible name,
+// is not persistent, is one that the subscription reads, does not exist and cannot be created, is terminated, refuses
+// this client or a message of this size, or if the Reconsumer has 100 such topics already.
 func DeadLetterTo(topic string, reason error) error {
 	if reason == nil {
 		reason = errors.New("no reason given")
@@ -53,8 +53,8 @@ type letterTopic struct {
 	order  order
 }
 
-// start begins to publish a letter. If the topic refuses the letter for its size, it is published in two chunks: the
-// broker does not compare chunks with the topic's maxMessageSize.
+// start begins to publish a letter. If the topic refuses the letter for its size, start publishes the letter in two
+// chunks: the broker does not compare chunks with the topic's maxMessageSize.
 func (t *letterTopic) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	answered := t.startWhole(ctx, msg)
 	return func() error {
@@ -173,7 +173,7 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	}, cm, props, 0)
 }
 
-// isFinal reports whether a topic will not take a letter later either, unless its settings change.
+// isFinal reports whether err means that a topic will never take the letter, unless its settings change.
 func isFinal(err error) bool {
 	if err == nil {
 		return false

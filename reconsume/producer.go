@@ -135,8 +135,8 @@ func isFull(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "reached max producers limit")
 }
 
-// creating maps each topic for which a producer is being created to a channel that is closed afterwards. Requests that
-// created an initial subscription at the same moment were once never answered.
+// creating maps each topic for which a producer is being created to a channel that is closed afterwards. A broker once
+// never answered two requests that created an initial subscription at the same moment.
 var creating sync.Map
 
 // createAlone creates a producer, one at a time for a topic. It gives up after the timeout; a producer that is created

@@ -100,7 +100,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 		}
 	}
 	if saysCause(custom) {
-		delete(props, PropertyExceptionMessage) // both must describe one error
+		delete(props, PropertyExceptionMessage) // message and type must describe the same error
 		delete(props, PropertyExceptionType)
 	}
 	for name, value := range custom {

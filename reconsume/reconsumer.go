@@ -1,7 +1,7 @@
 // Package reconsume publishes a message that could not be processed to a retry topic or a dead letter topic, and then
 // acknowledges it. The broker delivers a retry again after a delay. Unlike the delay of a nack, this delay survives a
-// restart of the process. Retry topics are those of the Java client. Delay levels come from PIP-94, a draft that no
-// other Pulsar client implements.
+// restart of the process. Retry topics work as in the Java client. Delay levels come from PIP-94, a draft that no other
+// Pulsar client implements.
 //
 // Topics and properties have the same names as in the Java and Go clients, so each client can read the retries of the
 // others. docs/properties.md lists the properties.
@@ -54,8 +54,8 @@ const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds 
 //
 // Every method that publishes waits until the broker has confirmed the message, then acknowledges it at its consumer.
 // It returns an error if either failed. After an error the message is not acknowledged; only after ErrNotAcknowledged
-// this is unknown. A call whose context ends may have published the message. If the context has no deadline, a call
-// takes at most Options.OperationTimeout. For a message that could not be decrypted
+// it is unknown whether it is. A call whose context ends may have published the message. If the context has no
+// deadline, a call takes at most Options.OperationTimeout. For a message that could not be decrypted
 // (ConsumerCryptoFailureActionConsume) the method returns an error, since the copy would lose the keys.
 type Reconsumer struct {
 	o           Options

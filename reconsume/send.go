@@ -94,7 +94,7 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 	select {
 	case m.pending <- struct{}{}:
 		// the limit keeps upstream's queue from filling: a context that ends while it is full may block the connection
-		// for ever
+		// forever
 	case <-ctx.Done():
 		answer(ctx.Err())
 		return
@@ -120,8 +120,8 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 	}
 }
 
-// wait waits for the answer to a message. A message that waits in a batch is sent at once, together with all that came
-// while the previous batch was under way.
+// wait waits for the answer to a message. A message that waits in a batch is sent at once, together with all messages
+// that came while the previous batch was under way.
 func (m *made) wait(ctx context.Context, answered <-chan error, batched bool) error {
 	flushing := m.flushing
 	if !batched {

@@ -11,8 +11,8 @@ import (
 const small = 4 << 10
 
 // sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker refuses a message that exceeds
-// the topic's maxMessageSize as it refuses a delay, without an answer. So a message that is larger than any before is
-// published alone, by a producer that has nothing else under way: if it has no answer, it was refused.
+// the topic's maxMessageSize in the same way as a delay: without an answer. So a message that is larger than any before
+// is published alone, by a producer that has nothing else under way: if it has no answer, it was refused.
 //
 // KNOWN WINDOW: bytes are counted before compression. A message that compresses worse than a larger one before it is
 // not published alone; if it is refused, the messages that follow have no answer. The same holds for a batch whose

@@ -16,7 +16,7 @@ type Timer[T any] struct {
 // IsSet reports whether the timer runs.
 func (t *Timer[T]) IsSet() bool { return t.slot > 0 }
 
-// At returns when a timer that runs goes off.
+// At returns when a running timer goes off.
 func (t *Timer[T]) At() time.Duration { return t.at }
 
 // Before reports whether t goes off before another timer of its Clock.

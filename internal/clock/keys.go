@@ -2,7 +2,7 @@ package clock
 
 import "time"
 
-// Keys are timers by key, with points in time. The zero value has none.
+// Keys are timers by key, set to points in time. The zero value has none.
 type Keys[K comparable] struct {
 	clock  Clock[K]
 	timers map[K]*Timer[K]

@@ -13,7 +13,8 @@ const (
 	FreeProbes = 2
 	// Most is how many messages an outage looks at, or keeps if they cannot be given back to the broker.
 	Most = 1000
-	// ShortPause is the longest pause in which messages are not given back: that would take some calls of the broker.
+	// ShortPause is the longest pause in which messages are not given back: giving them back takes several calls to the
+	// broker.
 	ShortPause = time.Second
 
 	firstHarder = 2  // row.harder in an outage that does not soon follow another one
@@ -184,8 +185,8 @@ type row struct {
 	harder uint // how often need is doubled
 }
 
-// note adds a message, and reports whether an outage begins. The next outage then needs four times as many failures:
-// one that follows so soon may be chance. That ends when as many windows of messages have succeeded in a row.
+// note adds a message, and reports whether an outage begins. The next outage then needs four times as many failures,
+// since one that follows so soon may be chance, until four times a window of messages have succeeded in a row.
 func (r *row) note(failed bool) (begins bool) {
 	r.seen++
 	if !failed {

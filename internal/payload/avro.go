@@ -6,8 +6,8 @@ import (
 	"github.com/hamba/avro/v2"
 )
 
-// Limits, since anybody may have published the payload and registered the schema. A few bytes can stand for any number
-// of values that have no bytes, and a schema of one line for any depth.
+// Limits, since any producer may have published the payload and registered the schema. A few bytes can stand for any
+// number of values without bytes, such as null, and a schema of one line can nest to any depth.
 const (
 	maxValues = 1 << 18
 	maxDepth  = 500
@@ -90,7 +90,7 @@ func (r *avroReader) value(schema avro.Schema, depth int) any {
 	return value
 }
 
-// blocks reads the blocks of an array or a map, of which the last one is empty.
+// blocks reads the blocks of an array or a map; the last block is empty.
 func (r *avroReader) blocks(each func()) {
 	for {
 		n, _ := r.ReadBlockHeader()

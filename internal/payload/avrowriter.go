@@ -15,7 +15,7 @@ import (
 	"github.com/hamba/avro/v2"
 )
 
-// avroWriter writes a value of JSON. A value of a union has no type there.
+// avroWriter writes a JSON value as Avro. In JSON a value of a union does not name its type.
 type avroWriter struct {
 	*avro.Writer
 	isJSON bool // a JSON schema: fields may be missing, and logical types have any form

@@ -13,9 +13,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// Encode returns the payload for an edited text. The text was that of the value that Decode returned for the previous
-// payload, before. The result has the form of that payload: Avro by the schema, JSON, or any text. JSON must match its
-// schema if the previous payload does. An error names the field.
+// Encode returns the payload for an edited text. before is the payload before the edit, which Decode showed as text.
+// The result has the same form: Avro by the schema, JSON, or any text. JSON must match its schema if before does. An
+// error names the field.
 func Encode(s *admin.Schema, before []byte, text string) ([]byte, error) {
 	switch value, ok := Decode(s, before); {
 	case !ok:
@@ -46,7 +46,7 @@ func encodeJSON(s *admin.Schema, before, text string) ([]byte, error) {
 		return out.Bytes(), nil
 	}
 	schema, err := avro.Parse(s.Data)
-	// A schema that cannot be read says nothing about fields, nor does one that the previous payload does not match.
+	// A schema is ignored if it cannot be parsed, or if the payload before the edit does not match it.
 	if err == nil && checkJSON(schema, before) == nil {
 		return out.Bytes(), checkJSON(schema, text)
 	}
@@ -80,7 +80,7 @@ func encodeAvro(definition, text string) ([]byte, error) {
 	return w.Buffer(), w.Error
 }
 
-// parse returns a value, in which numbers stay as they are written.
+// parse returns a JSON value, and keeps numbers as they are written.
 func parse(text string) (value any, err error) {
 	if !json.Valid([]byte(text)) { // a Decoder would ignore text after the value
 		return nil, errors.New("the text is not JSON")

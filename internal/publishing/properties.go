@@ -86,8 +86,8 @@ func Attempts(retry pulsar.Message) uint32 {
 	return uint32(n)
 }
 
-// FirstPublished returns when the message of a retry was first published, or when the retry was published if it does
-// not say.
+// FirstPublished returns when the message of a retry was first published, or when the retry was published if its
+// properties do not say.
 func FirstPublished(retry pulsar.Message) time.Time {
 	published, props := retry.PublishTime(), retry.Properties()
 	ms, err := strconv.ParseInt(props[OriginPublishTime], 10, 64)

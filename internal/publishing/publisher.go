@@ -7,8 +7,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Publisher has the steps of a reconsume.Reconsumer. A Consumer needs them one by one, since it does something in
-// between.
+// Publisher has the steps of a reconsume.Reconsumer. A Consumer calls them one by one, since it acts between them.
 type Publisher interface {
 	// Policy asks the policy how to reconsume a message. Callers must not call it while they publish.
 	Policy(pulsar.Message) (Retry, error)

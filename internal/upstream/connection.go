@@ -20,14 +20,15 @@ func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 			return of()
 		}
 		r := &reconnection{Policy: of(), hooks: h}
-		h.until(r, attemptTime) // first, or all might seem to be connected after the loss
+		h.until(r, attemptTime) // before Lost, or Reconnecting could return 0 after it
 		h.events.Lost()
 		return r
 	}
 }
 
-// isQuery reports whether it is called by GetLastMessageIDs, which asks for a backoff like a reconnection, in the same
-// goroutine. Only the call stack distinguishes the two. It is read once for each of them, and both take a round trip.
+// isQuery reports whether GetLastMessageIDs is the caller: it asks for a backoff like a reconnection, in the same
+// goroutine. Only the call stack distinguishes the two. Reading the stack costs little beside the round trip that both
+// take.
 func isQuery() bool {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
@@ -42,7 +43,8 @@ func isQuery() bool {
 	}
 }
 
-// reconnection is the backoff of one reconnection. Reset ends it. Where the topic vanished, nothing does.
+// reconnection is the backoff of one reconnection. Upstream calls Reset when the connection is back, but nothing when
+// the topic was deleted.
 type reconnection struct {
 	backoff.Policy
 	hooks *Hooks
@@ -66,7 +68,7 @@ const (
 	pruneEvery  = time.Second
 )
 
-// until notes that a reconnection goes on for some time.
+// until notes that a reconnection goes on for at most d.
 func (h *Hooks) until(r *reconnection, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

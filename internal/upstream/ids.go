@@ -27,8 +27,8 @@ func CheckID(id pulsar.MessageID) (err error) {
 	return nil
 }
 
-// IsMessageID reports whether an id is one that pulsar-client-go gives to messages. It drops others, those of
-// GetLastMessageIDs too.
+// IsMessageID reports whether an id is one that pulsar-client-go gives to messages. pulsar-client-go ignores
+// acknowledgements of other ids, such as those of GetLastMessageIDs.
 func IsMessageID(id pulsar.MessageID) bool {
 	_, ofTopic := id.(pulsar.TopicMessageID)
 	return !ofTopic && isOwn(id)
@@ -42,8 +42,8 @@ func isOwn(v any) bool {
 }
 
 // HasTransactions reports whether a client was made with EnableTransaction, which no method says. With batch-index
-// acknowledgement the broker refuses to acknowledge the last message of a batch in a transaction that has others of the
-// batch.
+// acknowledgement the broker refuses to acknowledge the last message of a batch in a transaction that has acknowledged
+// others of the batch.
 func HasTransactions(client pulsar.Client) bool {
 	if client == nil || !isOwn(client) {
 		return false

@@ -15,12 +15,12 @@ type Plan struct {
 	Channel    int           // capacity of the private channel
 	AckTime    time.Duration // how often acknowledgements are sent; 0 leaves that to the options
 	RetryTopic string        // subscribed to beside the topics; "" for none
-	Reconsumer bool          // RetryEnable subscribes to a retry topic to which somebody else publishes
+	Reconsumer bool          // the application's Reconsumer publishes to the retry topic that RetryEnable subscribes to
 }
 
-// Tick returns the period of requests for a resolution. A message that comes with one tick, and is nacked at once, is
-// due a round delay later. If the tick divided that delay, the message would miss its next tick by the broker's time,
-// every time.
+// Tick returns the period of requests for a resolution. A message that a request brings, and that is nacked at once, is
+// due a whole delay after the tick of the request. If the tick divided that delay, the message would be due just after
+// a tick, and wait for the next one, every time.
 func Tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 }
 
 // dueAtOnce makes every due time of pulsar-client-go's own nack tracker fall into 1970, so that each of its ticks sends
@@ -30,8 +30,8 @@ const dueAtOnce = int64(62)
 // ackGroup is pulsar-client-go's default of AckGroupingOptions.MaxSize.
 const ackGroup = 1000
 
-// Options returns the options to subscribe with, so that h hears everything and redelivery happens on request only. It
-// changes nothing that opts points to. Its nacks only carry requests, which go out with the next tick.
+// Options returns the options to subscribe with, so that h gets all callbacks, and upstream redelivers on request only:
+// a NackID is a request, sent with the next tick. Options changes nothing that opts points to.
 func (h *Hooks) Options(opts pulsar.ConsumerOptions, p Plan) pulsar.ConsumerOptions {
 	bits := dueAtOnce
 	h.tick, h.interceptors = Tick(p.Resolution), opts.Interceptors
@@ -54,8 +54,8 @@ func (h *Hooks) Options(opts pulsar.ConsumerOptions, p Plan) pulsar.ConsumerOpti
 	return opts
 }
 
-// retries has pulsar-client-go subscribe to the retry topic, and keeps it from publishing: its routers can hang, panic
-// and lose.
+// retries makes pulsar-client-go subscribe to the retry topic without publishing to it: its routers can hang, panic and
+// lose messages.
 func (p *Plan) retries(opts *pulsar.ConsumerOptions) {
 	switch {
 	case p.RetryTopic != "" && opts.TopicsPattern != "":
@@ -86,8 +86,8 @@ func NacksUndecryptable(opts pulsar.ConsumerOptions) bool {
 	return d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail
 }
 
-// decrypt has messages handed over that cannot be decrypted: pulsar-client-go would nack them, and request them with
-// every tick.
+// decrypt makes pulsar-client-go deliver messages that it cannot decrypt. Otherwise it would nack them, and request
+// them with every tick.
 func decrypt(opts *pulsar.ConsumerOptions) {
 	var d pulsar.MessageDecryptionInfo // pulsar-client-go fills it in
 	nacks := NacksUndecryptable(*opts)

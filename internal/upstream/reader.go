@@ -7,8 +7,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Reader takes the messages of a consumer: all that are there at once, since to wake pulsar-client-go for each takes
-// longer than the message. One goroutine at a time uses it.
+// Reader takes all available messages of a consumer together: waking pulsar-client-go for each would take longer than
+// handling the message. One goroutine at a time uses it.
 type Reader struct {
 	messages <-chan pulsar.ConsumerMessage
 	ahead    []pulsar.ConsumerMessage // taken together
@@ -16,8 +16,8 @@ type Reader struct {
 	zero     *zeroQueue               // nil if the consumer has a queue
 }
 
-// NewReader returns a Reader that takes up to ahead messages at once, until ended. failed is called if a consumer
-// without a queue fails, with a message that it cannot decrypt, or with the error of its Receive.
+// NewReader returns a Reader that takes up to ahead messages at once, until ended. For a zero-queue consumer, failed
+// gets the error of its Receive, or ErrUndecryptable.
 func NewReader(ended context.Context, consumer pulsar.Consumer, ahead int, failed func(error)) *Reader {
 	r := &Reader{messages: Chan(consumer), ahead: make([]pulsar.ConsumerMessage, 0, max(1, ahead))}
 	if r.messages == nil {
@@ -67,7 +67,7 @@ func (r *Reader) fill() bool {
 	return true
 }
 
-// Wait returns a channel to wait on for the next message, which goes to Put. Call it when Next returned none.
+// Wait returns a channel that yields the next message. Pass that message to Put. Call it when Next returned none.
 func (r *Reader) Wait() <-chan pulsar.ConsumerMessage {
 	if r.zero != nil {
 		r.zero.begin()
@@ -75,21 +75,21 @@ func (r *Reader) Wait() <-chan pulsar.ConsumerMessage {
 	return r.messages
 }
 
-// Put takes over a message that was received from the channel of Wait.
+// Put stores a message from the channel of Wait for Next.
 func (r *Reader) Put(cm pulsar.ConsumerMessage) {
 	r.ahead, r.next = append(r.ahead[:0], cm), 0
 	r.zero.took()
 }
 
-// Recall ends a Receive of a consumer without a queue, so that something else may be called. If it received something,
-// that stays here.
+// Recall ends a Receive of a zero-queue consumer, so that its other methods may be called. If the Receive got a
+// message, Next returns that.
 func (r *Reader) Recall() {
 	if r.zero != nil {
 		r.zero.recall()
 	}
 }
 
-// Forget lets go of the messages that are here.
+// Forget drops the messages that Next would return.
 func (r *Reader) Forget() {
 	r.ahead, r.next = r.ahead[:0], 0
 	if r.zero != nil {
@@ -111,7 +111,7 @@ func Close(consumer pulsar.Consumer) {
 		for {
 			select {
 			case _, open := <-messages:
-				if !open { // by a consumer that is not pulsar-client-go's
+				if !open { // closed by a consumer that is not pulsar-client-go's
 					messages = nil
 				}
 			case <-closed:

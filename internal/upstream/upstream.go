@@ -8,7 +8,7 @@
 //   - It calls BeforeConsume for each message in the goroutine that received it, before the message can be read.
 //   - It calls the ConsumerEventListener when a partition of a Failover subscription becomes this consumer's, or
 //     another's.
-//   - It calls OnConsumerClose for each topic that it stops to read, unless the whole consumer was closed by its owner.
+//   - It calls OnConsumerClose for each topic that it stops reading, unless the application closed the whole consumer.
 package upstream
 
 import (
@@ -37,10 +37,10 @@ type Hooks struct {
 	tick         time.Duration                // of requests; 0 if it is unknown
 
 	mu       sync.Mutex
-	asked    time.Time
-	telling  int // calls of interceptors that are under way
-	attempts map[*reconnection]time.Time
-	pruned   time.Time // when attempts was last pruned
+	asked    time.Time                   // of the last request
+	telling  int                         // calls of interceptors that are under way
+	attempts map[*reconnection]time.Time // when each reconnection counts as ended
+	pruned   time.Time                   // when attempts was last pruned
 }
 
 // NewHooks returns Hooks that call events.
@@ -73,7 +73,8 @@ func (h *Hooks) IsTelling() bool {
 	return h.telling > 0
 }
 
-// tell calls an interceptor of the application. It may call Close, which must not wait for it.
+// tell calls an interceptor of the application. The interceptor may call Close, which must not wait for the
+// interceptor.
 func (h *Hooks) tell(call func()) {
 	h.mu.Lock()
 	h.telling++

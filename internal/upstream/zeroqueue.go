@@ -12,8 +12,9 @@ import (
 // of the message is unknown.
 var ErrUndecryptable = errors.New("a message cannot be decrypted: it stays at the broker until the consumer reconnects")
 
-// zeroQueue calls Receive of a consumer that has no queue. Each call asks the broker for one message, and does not take
-// that back when it is canceled. So a call goes on after its caller has given up, and the next caller gets the message.
+// zeroQueue calls Receive of a consumer that has no queue. Each call asks the broker for one message, and does not
+// withdraw that request when it is canceled. So a call goes on after its caller has given up, and the next caller gets
+// the message.
 type zeroQueue struct {
 	ended    context.Context
 	consumer pulsar.Consumer
