@@ -243,7 +243,7 @@ func (p *preparation) warn() {
 // of a batch it also reserves the sum of the earlier ones.
 func (p *preparation) warnOfAutoScaling() {
 	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
-		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit for ever, "+
+		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit forever, "+
 			"and then no retry or dead letter can be published: leave it out",
 			"type", typeName(p.opts.Type), "subscription", p.opts.SubscriptionName)
 	}

@@ -159,7 +159,7 @@ func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.Consu
 		ctx = context.Background()
 	}
 	cancel := context.CancelFunc(func() {})
-	if _, ok := ctx.Deadline(); !ok { // upstream may lose a message while its topic is terminated, and wait for ever
+	if _, ok := ctx.Deadline(); !ok { // upstream may lose a message while its topic is terminated, and wait forever
 		ctx, cancel = context.WithTimeout(ctx, r.o.OperationTimeout)
 	}
 	msg := &pulsar.ProducerMessage{

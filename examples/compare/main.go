@@ -1,4 +1,4 @@
-// Compare runs one program on plain pulsar-client-go and on this library. It shows what becomes of a batch in which one
+// Compare runs one program on plain pulsar-client-go and on this library. It shows what happens to a batch in which one
 // message fails. The two runs differ in the line that subscribes.
 package main
 

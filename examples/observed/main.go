@@ -1,5 +1,5 @@
-// Observed serves /metrics for Prometheus while messages fail in all ways there are: some now and then, some for ever,
-// some by taking too long. metrics/deploy has a dashboard and alerts for it.
+// Observed serves /metrics for Prometheus while messages fail in every way: some once, some always, some by taking too
+// long. metrics/deploy has a dashboard and alerts for these metrics.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 
 var (
 	listen = flag.String("listen", "localhost:2112", "`address` of /metrics")
-	last   = flag.Duration("for", 0, "end after a `duration`; 0 is with Ctrl-C")
+	last   = flag.Duration("for", 0, "end after this `duration`; 0 means at Ctrl-C")
 	topic  = flag.String("topic", demo.Topic("observed"), "`topic` of the orders")
 )
 
@@ -38,7 +38,7 @@ func serve(_ context.Context, msg pulsar.Message) error {
 	case kind == "flaky" && first:
 		return errors.New("not now")
 	case kind == "bad":
-		return errors.New("not ever, but nobody knows")
+		return errors.New("fails every time")
 	case kind == "broken":
 		return worker.Permanent(errors.New("does not parse"))
 	case kind == "busy" && first:

@@ -55,7 +55,7 @@ func run() error {
 	return nil
 }
 
-// play simulates an outage, prints what became of the orders, and returns the number of dead letters.
+// play simulates an outage, prints how many orders were served or died, and returns the number of dead letters.
 func play(client pulsar.Client, name string, options ...worker.Option) (dead uint64, err error) {
 	topic := demo.Topic("pause")
 	consumer, err := redelivery.Subscribe(client,

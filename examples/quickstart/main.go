@@ -1,5 +1,5 @@
-// Quickstart publishes messages of several kinds, fails some of them a few times, and shows when each was to come back
-// by the policy and when it did.
+// Quickstart publishes messages of several kinds, fails some of them a few times, and shows when the policy planned
+// each redelivery and when the message came back.
 package main
 
 import (
@@ -28,7 +28,7 @@ Eight messages are published; a handler fails on some of them:
   good          never fails
   stubborn      fails five times
 
-A row appears for each delivery. "planned" is the policy's delay, "actual" what passed since the failure.
+A row appears for each delivery. "planned" is the policy's delay, "actual" is the time since the failure.
 
 `
 

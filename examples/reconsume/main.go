@@ -1,5 +1,5 @@
-// Reconsume fails on a message again and again and climbs the ladder of delay levels through a retry topic, to the dead
-// letter topic in the end (PIP-94). On a real broker such delays outlive the process.
+// Reconsume fails on a message again and again. The message goes through a retry topic with longer and longer delay
+// levels, and ends in the dead letter topic (PIP-94). On a real broker such delays outlive the process.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const intro = `One message fails five times. Its delay levels are 1s, 2s and 3s; past the last level the last one repeats. After four
 retries (DLQPolicy.MaxDeliveries) the next failure makes it a dead letter. The broker delays retries by a clock that ticks once
-a second, so up to about a second of lateness is its own.
+a second, so up to about a second of lateness comes from there.
 
 retry   planned    actual      late   received from
 `

@@ -1,5 +1,6 @@
-// Worker is a bar: orders come as JSON, a handler serves them, and the error that it returns decides what becomes of an
-// order. Ctrl-C or SIGTERM lets it finish what it has begun; the next run with the same -topic goes on.
+// Worker is a bar: orders come as JSON, a handler serves them, and the error that it returns decides what happens to
+// the order. At Ctrl-C or SIGTERM the program finishes the orders that it has begun; the next run with the same -topic
+// handles the rest.
 package main
 
 import (
@@ -96,7 +97,7 @@ func run(ctx context.Context, stop func()) error {
 	return w.Run(ctx)
 }
 
-// unreadable is the order of a guest who cannot write.
+// unreadable is the id of an order that is not JSON.
 const unreadable = 4
 
 // publish publishes the orders of the guests.
