@@ -13,8 +13,9 @@ import (
 
 const thousands, underWay = 3000, 500
 
-// BenchmarkPublish publishes 3,000 dead letters, or moves to the retry topic, from the first call to the last return,
-// with 500 under way; and dead letters of pulsar-client-go itself, from the first publish to the last arrival.
+// BenchmarkPublish measures how long 3,000 dead letters, or 3,000 moves to the retry topic, take from the first call to
+// the last return, with 500 under way. For comparison, it measures dead letters of pulsar-client-go itself from the
+// first publish to the last arrival.
 func BenchmarkPublish(b *testing.B) {
 	for _, bench := range []struct {
 		name    string

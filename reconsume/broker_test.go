@@ -159,7 +159,7 @@ func TestARefusedSize(t *testing.T) {
 		}, 10*time.Second, 100*time.Millisecond)
 	}
 	large := make([]byte, 8000)
-	_, _ = cryptorand.Read(large) // what can be compressed would fit
+	_, _ = cryptorand.Read(large) // random, so that compression does not make it fit
 	b.send(nil, &pulsar.ProducerMessage{Payload: large}, &pulsar.ProducerMessage{Payload: []byte("x")},
 		&pulsar.ProducerMessage{Payload: []byte("y")})
 	r := b.reconsumer(reconsume.Options{})
@@ -170,7 +170,7 @@ func TestARefusedSize(t *testing.T) {
 	refused := make(chan error)
 	go func() { refused <- r.LaterAfter(in(20*time.Second), first, time.Second, nil) }()
 	time.Sleep(time.Second)
-	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil), "while that has no answer")
+	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil), "while the large message has no answer")
 	require.ErrorIs(t, waittest.Next(t, refused), reconsume.ErrDelayRefused)
 	require.NoError(t, r.LaterAfter(in(3*time.Second), y, time.Second, nil))
 	for _, payload := range []string{"x", "y"} {
@@ -219,7 +219,7 @@ func TestOrder(t *testing.T) {
 			}
 			b.send(nil, msgs...)
 			r := b.reconsumer(reconsume.Options{})
-			require.NoError(t, start(r, b.receive(c))()) // from then on the delay is known
+			require.NoError(t, start(r, b.receive(c))()) // from now on the Reconsumer knows that the delay is allowed
 			var calls sync.WaitGroup
 			for range n {
 				wait := start(r, b.receive(c))

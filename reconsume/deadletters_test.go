@@ -57,8 +57,8 @@ func TestDeadLetterTo(t *testing.T) {
 	}
 }
 
-// A letter that cannot go to the topic of DeadLetterTo goes to the usual one, and says where it was to go. Close closes
-// the producers of all topics.
+// A letter that cannot go to the topic of DeadLetterTo goes to the usual one, and has the refused topic in a property.
+// Close closes the producers of all topics.
 func TestImpossibleTopicsOfDeadLetterTo(t *testing.T) {
 	var fake *client
 	var log bytes.Buffer
@@ -107,7 +107,7 @@ func TestRefusedTopicOfDeadLetterTo(t *testing.T) {
 	})
 }
 
-// Two replicas with one name for their producers both publish: the second one's gets a suffix.
+// Two replicas with one name for their producers both publish: the second replica's gets a suffix.
 func TestProducerNameThatIsTaken(t *testing.T) {
 	var log bytes.Buffer
 	o := reconsume.Options{DeadLetterTopicProducerName: "letters",

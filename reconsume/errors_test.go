@@ -50,7 +50,7 @@ func TestErrors(t *testing.T) {
 		"no producer": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.failures, c.slow = 100, time.Millisecond
 			var calls sync.WaitGroup
-			for range 10 { // share an attempt
+			for range 10 { // they share one attempt
 				calls.Go(func() { assert.ErrorIs(t, later(r, bg, acks), errBroker) })
 			}
 			calls.Wait()
@@ -61,7 +61,7 @@ func TestErrors(t *testing.T) {
 				for range 100 {
 					require.ErrorIs(t, later(r, bg, acks), errBroker)
 				}
-				require.Equal(t, begin, time.Now(), "too soon for an attempt, which nobody waits for")
+				require.Equal(t, begin, time.Now(), "too soon for an attempt: calls fail without waiting")
 				require.Len(t, c.created, attempts)
 				time.Sleep(min(10*time.Second, 100*time.Millisecond<<(attempts-1)))
 				require.ErrorIs(t, later(r, bg, acks), errBroker)
@@ -83,7 +83,7 @@ func TestErrors(t *testing.T) {
 			time.Sleep(time.Minute)
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			require.Equal(t, 1, c.closed, "what came too late is closed")
+			require.Equal(t, 1, c.closed, "a producer that was created too late is closed")
 		},
 		"closed meanwhile": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.lost = all
@@ -156,7 +156,7 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 		asked := time.Now()
 		require.ErrorIs(t, after(bg, time.Hour), reconsume.ErrDelayRefused)
 		require.ErrorIs(t, after(bg, 2*time.Hour), reconsume.ErrDelayRefused)
-		require.Equal(t, asked, time.Now(), "that is known for a minute")
+		require.Equal(t, asked, time.Now(), "a refusal is remembered for a minute")
 		require.NoError(t, after(bg, time.Minute), "the producer was replaced")
 		require.NoError(t, after(bg, 30*time.Second))
 		limit = 10 * time.Second // from now on
@@ -192,8 +192,8 @@ func TestARefusedSizeHarmsNoOther(t *testing.T) {
 				require.NoError(t, after(time.Hour, 6000))
 				require.ErrorIs(t, after(time.Minute, 8000), reconsume.ErrDelayRefused)
 				require.NoError(t, after(time.Hour, 100))
-				require.Equal(t, 5100*time.Millisecond, time.Since(begin), "that is known for a minute")
-				require.ErrorContains(t, after(time.Minute, 6500), " bytes", "smaller, so that it is asked of")
+				require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal is remembered for a minute")
+				require.ErrorContains(t, after(time.Minute, 6500), " bytes", "smaller than the refused one, so that the broker is asked")
 				require.Equal(t, 10200*time.Millisecond, time.Since(begin))
 				require.Len(t, c.sent[retries], 6)
 				require.Equal(t, 6, acks.acked)
@@ -220,7 +220,7 @@ func TestARefusedDeadLetterHarmsNoOther(t *testing.T) {
 		calls.Wait()
 		require.Equal(t, 5100*time.Millisecond, time.Since(begin))
 		require.NoError(t, dead(7000))
-		require.Equal(t, 5100*time.Millisecond, time.Since(begin), "that is known for a minute")
+		require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal is remembered for a minute")
 		require.Len(t, c.sent[deadLetters], 6)
 	})
 }
@@ -304,8 +304,8 @@ func TestAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A broker that makes producers but cannot store messages answers no close either: upstream gives up waiting for it,
-// and does not say so.
+// A broker that makes producers but cannot store messages answers no close either: upstream stops waiting for the
+// answer without an error.
 func TestABrokerThatCannotStoreRefusesNothing(t *testing.T) {
 	for _, operationTimeout := range []time.Duration{3 * time.Second, 30 * time.Second} { // the client's
 		run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
@@ -321,7 +321,7 @@ func TestABrokerThatCannotStoreRefusesNothing(t *testing.T) {
 	}
 }
 
-// Initial subscriptions that were made at the same moment were once never answered.
+// A broker once never answered requests that created initial subscriptions at the same moment.
 func TestOneCreationAtATime(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, _ *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.slow = time.Second
@@ -342,7 +342,7 @@ func TestOneCreationAtATime(t *testing.T) {
 	})
 }
 
-// A creation that is never answered does not keep the others waiting for ever.
+// A creation that is never answered does not keep the others waiting forever.
 func TestStuckCreation(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.slow = time.Hour
@@ -356,7 +356,7 @@ func TestStuckCreation(t *testing.T) {
 		require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Equal(t, 1, c.closed, "what came too late")
+		require.Equal(t, 1, c.closed, "a producer that was created too late is closed")
 	})
 }
 

@@ -11,15 +11,15 @@ import (
 
 var errBroker = errors.New("broker says no")
 
-// client makes producers that note what they are sent.
+// client makes producers that record the messages they get.
 type client struct {
 	pulsar.Client
 	mu       sync.Mutex
-	slow     time.Duration // to create a producer
-	creating int           // at the moment
-	together bool          // more than one was
-	lost     func(*pulsar.ProducerMessage) bool
-	failures int // of creating, to come
+	slow     time.Duration                      // to create a producer
+	creating int                                // producers that are being created
+	together bool                               // two producers were being created at once
+	lost     func(*pulsar.ProducerMessage) bool // reports whether the broker loses a message
+	failures int                                // so many creations fail from now on
 	refuse   func(pulsar.ProducerOptions) error
 	created  []pulsar.ProducerOptions
 	sent     map[string][]*pulsar.ProducerMessage
@@ -61,8 +61,8 @@ type producer struct {
 	c      *client
 	topic  string
 	chunk  int      // longer messages are not lost: the broker takes them in chunks
-	broken bool     // has lost a message, and with it all that follow
-	failed []func() // what Close does with those
+	broken bool     // has lost a message, and loses all that follow
+	failed []func() // answers to the lost messages, which Close gives
 }
 
 func (p *producer) FlushWithCtx(context.Context) error { return nil }
@@ -103,7 +103,7 @@ func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage,
 	}(p.c.away, p.c.sendErr)
 }
 
-// consumer notes what is acknowledged.
+// consumer counts acknowledgements.
 type consumer struct {
 	pulsar.Consumer
 	mu     sync.Mutex

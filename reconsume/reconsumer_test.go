@@ -89,11 +89,11 @@ func TestPropertiesOfRetries(t *testing.T) {
 			map[string]string{"DELAY_LEVEL": "5"}, time.Minute, false},
 		"after the last": {retried("DELAY_LEVEL", "18", "DELAY_TIME", "7200000"), 0,
 			map[string]string{"DELAY_LEVEL": "18"}, 2 * time.Hour, false},
-		"a level of their own": {map[string]string{"DELAY_LEVEL": "4"}, 0, map[string]string{"DELAY_LEVEL": ""},
+		"a level of the application's": {map[string]string{"DELAY_LEVEL": "4"}, 0, map[string]string{"DELAY_LEVEL": ""},
 			time.Second, false},
 		"and again": {retried("DELAY_LEVEL", "4", "DELAY_TIME", "1000"), 0,
 			map[string]string{"DELAY_LEVEL": "4"}, 5 * time.Second, false},
-		"a count of their own": {map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, 0,
+		"counts of the application's": {map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, 0,
 			map[string]string{"NACK_COUNT": "", "REDELIVERY_COUNT": ""}, time.Second, false},
 		"forged": {forged, 0,
 			map[string]string{"RECONSUMETIMES": "1", "DELAY_LEVEL": "", "NACK_COUNT": ""}, time.Second, false},
@@ -108,7 +108,7 @@ func TestPropertiesOfRetries(t *testing.T) {
 			30 * time.Minute, false},
 		"one too many": {retried("RECONSUMETIMES", "16"), 0,
 			map[string]string{"RECONSUMETIMES": "17", "EXCEPTION_MESSAGE": "reconsumed 16 times"}, 0, true},
-		"a topic of somebody else": {map[string]string{"REAL_TOPIC": "evil", "RETRY_TOPIC": "evil"}, 0,
+		"a topic of another client": {map[string]string{"REAL_TOPIC": "evil", "RETRY_TOPIC": "evil"}, 0,
 			map[string]string{"RETRY_TOPIC": ""}, time.Second, false},
 		"an origin": {map[string]string{"ORIGIN_MESSAGE_ID": "1:1:1"}, 0, origin, time.Second, false},
 		"an empty origin": {map[string]string{"REAL_TOPIC": "", "ORIGIN_MESSAGE_IDY_TIME": ""}, 0, origin,
@@ -216,7 +216,7 @@ func TestCallback(t *testing.T) {
 		require.ErrorIs(t, <-outcomes, reconsume.ErrClosed)
 		require.Error(t, r.LaterAfter(bg, pulsar.ConsumerMessage{}, 0, nil, done))
 		synctest.Wait()
-		require.Empty(t, outcomes, "an error is returned or told")
+		require.Empty(t, outcomes, "an error is returned, or passed to the callback")
 	})
 }
 
@@ -255,7 +255,7 @@ func TestTheCountGoesAlong(t *testing.T) {
 		require.Zero(t, publishing.RedeliveryCount(message{props: c.sent[retries][1].Properties}))
 		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "1:-1")}))
 		require.Zero(t, publishing.RedeliveryCount(message{props: map[string]string{"NACK_COUNT": ":3"}}), "no retry")
-		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "3")}), "their own")
+		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "3")}), "the application's own")
 	})
 }
 

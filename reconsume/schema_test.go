@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// order is a value of the three schemas; the last one has nothing to do with the others.
+// order is a value of all four schemas. Only another has N, and it has no other field.
 type order struct {
 	A string  `avro:"a"`
 	F float32 `avro:"f"`

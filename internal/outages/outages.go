@@ -185,8 +185,9 @@ type row struct {
 	harder uint // how often need is doubled
 }
 
-// note adds a message, and reports whether an outage begins. The next outage then needs four times as many failures,
-// since one that follows so soon may be chance, until four times a window of messages have succeeded in a row.
+// note adds a message, and reports whether an outage begins. Each outage makes the next one need four times as many
+// failures, since an outage that follows so soon may be chance. That ends when as many windows of messages have
+// succeeded in a row.
 func (r *row) note(failed bool) (begins bool) {
 	r.seen++
 	if !failed {

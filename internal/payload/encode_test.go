@@ -78,7 +78,7 @@ func TestEncodeKeepsTheForm(t *testing.T) {
 	}
 }
 
-// A schema of one line, which anybody may have registered, cannot make encoding take long.
+// A schema of one line, which any client may have registered, cannot make encoding take long.
 func TestHostileSchemaEndsEncoding(t *testing.T) {
 	a := `{"type":"record","name":"a","fields":[{"name":"x","type":["null","a",{"type":"record","name":"b","fields":[
 		{"name":"x","type":["null","a","b"]}]}]}]}`

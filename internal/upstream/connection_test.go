@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// kinds are the consumers that pulsar-client-go has, each of which asks for backoffs in code of its own.
+// kinds are pulsar-client-go's kinds of consumers. Each asks for backoffs in code of its own.
 var kinds = []struct {
 	name string
 	opts pulsar.ConsumerOptions
@@ -39,7 +39,7 @@ func TestABackoffIsALostConnectionUnlessGetLastMessageIDsAsksForIt(t *testing.T)
 			k.opts.Type = pulsar.Shared
 			k.opts.BackOffPolicyFunc = func() backoff.Policy { asked.Add(1); return backoff.NewDefaultBackoff() }
 			consumer := subscribe(t, broker.Client(t), hooks, k.opts, upstream.Plan{Channel: 10})
-			require.Zero(t, lost.Load(), "it was subscribed")
+			require.Zero(t, lost.Load(), "subscribing is no loss")
 			ids, err := consumer.GetLastMessageIDs()
 			require.NoError(t, err)
 			require.Len(t, ids, k.of)
@@ -80,7 +80,7 @@ type fixed struct {
 func (f *fixed) Next() time.Duration { return f.delay }
 func (f *fixed) Reset()              { f.reset++ }
 
-// ask returns what pulsar-client-go asks hooks for, at each reconnection.
+// ask returns the function of hooks that pulsar-client-go calls at each reconnection.
 func ask(hooks *upstream.Hooks, of func() backoff.Policy) func() backoff.Policy {
 	return hooks.Options(pulsar.ConsumerOptions{BackOffPolicyFunc: of}, upstream.Plan{}).BackOffPolicyFunc
 }
@@ -93,7 +93,7 @@ func TestReconnectionsEnd(t *testing.T) {
 		require.Equal(t, 2, hooks.Reconnecting())
 
 		first.Reset()
-		require.Equal(t, 1, own.reset, "the application's policy is told")
+		require.Equal(t, 1, own.reset, "the application's policy is reset")
 		require.Equal(t, 1, hooks.Reconnecting(), "the first connected")
 
 		require.Equal(t, 10*time.Minute, second.Next(), "by the application's policy")
@@ -113,7 +113,7 @@ func TestManyReconnectionsAreCounted(t *testing.T) {
 		hooks := newHooks()
 		asks := ask(hooks, nil)
 		for range 1000 {
-			asks() // and ends unnoticed
+			asks() // a reconnection whose end is not reported
 		}
 		time.Sleep(time.Hour)
 		var going []backoff.Policy

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// named is a consumer that tests tell by its name.
+// named is a consumer that tests recognize by its name.
 type named struct {
 	pulsar.Consumer
 	name string
@@ -69,7 +69,7 @@ func (j *journal) BecameInactive(c pulsar.Consumer, topic string, partition int3
 	j.note("listener: inactive %s %s %d", c.(named).name, topic, partition)
 }
 
-func TestHooksTellEventsFirstAndThenTheApplication(t *testing.T) {
+func TestHooksCallEventsBeforeTheApplication(t *testing.T) {
 	inner, closed := named{name: "inner"}, errors.New("gone")
 	for _, c := range []struct {
 		name        string
@@ -125,8 +125,8 @@ func TestIsTellingWhileAnInterceptorRuns(t *testing.T) {
 	require.False(t, hooks.IsTelling(), "it panicked")
 }
 
-// Epochs of messages rest on that.
-func TestSentIsToldBeforeTheMessageCanBeRead(t *testing.T) {
+// The epochs of messages depend on this order.
+func TestSentIsCalledBeforeTheMessageCanBeRead(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	var sent sync.Map
 	hooks := upstream.NewHooks(silent(upstream.Events{Sent: func(cm pulsar.ConsumerMessage) {
@@ -142,9 +142,9 @@ func TestSentIsToldBeforeTheMessageCanBeRead(t *testing.T) {
 	}
 }
 
-func TestActiveIsToldOfFailoverPartitions(t *testing.T) {
+func TestActiveIsCalledForFailoverPartitions(t *testing.T) {
 	broker := pulsartest.NewServer(t)
-	require.NoError(t, broker.CreatePartitionedTopic("p", 1)) // whose consumer is the one with the first name
+	require.NoError(t, broker.CreatePartitionedTopic("p", 1)) // its active consumer is the one whose name sorts first
 	client := broker.Client(t)
 	active := make(chan bool, 10)
 	hooks := upstream.NewHooks(silent(upstream.Events{Active: func(_ any, topic string, is bool) {
@@ -157,7 +157,7 @@ func TestActiveIsToldOfFailoverPartitions(t *testing.T) {
 	require.True(t, waittest.Next(t, active))
 	opts.Name = "a"
 	other := subscribe(t, client, newHooks(), opts, upstream.Plan{Channel: 10})
-	if waittest.Next(t, active) { // the broker may say once more that it is active
+	if waittest.Next(t, active) { // the broker may report twice that b is active
 		require.False(t, waittest.Next(t, active))
 	}
 	other.Close()

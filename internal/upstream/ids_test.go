@@ -72,7 +72,7 @@ func TestWholeAndIndex(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		id          pulsar.MessageID
-		whole, same bool // same: it is its own whole
+		whole, same bool // same: Whole returns the id itself
 		index       int32
 	}{
 		{name: "of no batch", id: idOf(-1, 0), same: true, index: 0},
@@ -144,7 +144,7 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// Whichever message of a batch is kept, the whole buffer is.
+// Any message of a batch keeps the whole buffer in memory.
 func TestWeighFindsTheBufferOfABatch(t *testing.T) {
 	const n = 10
 	broker := pulsartest.NewServer(t)

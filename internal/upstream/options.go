@@ -48,7 +48,7 @@ func (h *Hooks) Options(opts pulsar.ConsumerOptions, p Plan) pulsar.ConsumerOpti
 	if p.AckTime > 0 {
 		opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: ackGroup, MaxTime: p.AckTime}
 	}
-	opts.Topics = slices.Clone(opts.Topics) // pulsar-client-go normalises them in place
+	opts.Topics = slices.Clone(opts.Topics) // pulsar-client-go normalizes them in place
 	p.retries(&opts)
 	decrypt(&opts)
 	return opts

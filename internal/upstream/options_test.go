@@ -174,7 +174,7 @@ func TestOptionsHandOverUndecryptableMessages(t *testing.T) {
 	}
 }
 
-// pulsar-client-go normalises, fills in and appends to the options that it gets.
+// pulsar-client-go normalizes, fills in and appends to the options that it gets.
 func TestSubscribingChangesNothingOfTheCallers(t *testing.T) {
 	client := pulsartest.NewServer(t).Client(t)
 	topics := append(make([]string, 0, 10), "t", "u") // with room for another

@@ -89,7 +89,7 @@ func TestReaderOfAClosedChannelReturnsWhatItHad(t *testing.T) {
 // A Reader would otherwise keep as many messages in memory as it takes at once.
 func TestReaderKeepsNoMessageThatItReturned(t *testing.T) {
 	r := newReader(t, withMessages(10), 10)
-	kept := func() weak.Pointer[message] { // of its own, so that the message is in no variable
+	kept := func() weak.Pointer[message] { // a function of its own, so that no variable keeps the message
 		cm, _ := r.Next()
 		return weak.Make(cm.Message.(*message))
 	}()
@@ -113,8 +113,8 @@ func TestReaderHasAQueueUnlessItsConsumerHasNone(t *testing.T) {
 // The stub closes when its queue is empty, as pulsar-client-go does when its reader of the connection waits for room.
 func TestCloseWithAFullQueueReturns(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		endless bool // the channel is closed by the consumer
+		name   string
+		closes bool // the channel is closed by the consumer
 	}{
 		{"of pulsar-client-go", false},
 		{"of another consumer, which closes its channel", true},
@@ -126,11 +126,11 @@ func TestCloseWithAFullQueueReturns(t *testing.T) {
 					select {
 					case consumer.channel <- numbered(entry):
 					case <-waittest.Context(t).Done():
-						t.Errorf("nobody took message %d", entry)
+						t.Errorf("message %d was not taken", entry)
 						return
 					}
 				}
-				if c.endless {
+				if c.closes {
 					close(consumer.channel)
 				}
 			}
@@ -172,14 +172,14 @@ func TestIsClosed(t *testing.T) {
 	r := newReader(t, consumer, 1)
 	r.Put(waittest.Next(t, r.Wait()))
 	publish(t, broker, "t", 1)
-	for msg == nil { // which it returns or leaves, by chance
+	for msg == nil { // by chance IsClosed returns the message, or leaves it in the channel
 		msg, closed = upstream.IsClosed(consumer)
 		require.False(t, closed)
 	}
 	require.Equal(t, "message 0", string(msg.Payload()))
 
 	consumer.Close()
-	require.Eventually(t, func() bool { // it reports that or not, by chance
+	require.Eventually(t, func() bool { // by chance IsClosed reports the end, or not yet
 		msg, closed := upstream.IsClosed(consumer)
 		return msg == nil && closed
 	}, waittest.Limit, time.Millisecond)

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// stub is a consumer without a broker. A test sets the functions that it calls.
+// stub is a consumer without a broker. A test sets the functions that the stub calls.
 type stub struct {
 	pulsar.Consumer
 	channel chan pulsar.ConsumerMessage // nil for a consumer without a queue
@@ -100,7 +100,7 @@ func silent(set upstream.Events) upstream.Events {
 
 func newHooks() *upstream.Hooks { return upstream.NewHooks(silent(upstream.Events{})) }
 
-// subscribe returns a consumer that hooks hear.
+// subscribe returns a consumer with hooks.
 func subscribe(t *testing.T, client pulsar.Client, hooks *upstream.Hooks, opts pulsar.ConsumerOptions,
 	p upstream.Plan) pulsar.Consumer {
 	t.Helper()

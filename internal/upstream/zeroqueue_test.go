@@ -45,7 +45,7 @@ func newZero(t *testing.T) *zero {
 	return z
 }
 
-// sleep sleeps until everything that happens meanwhile has happened.
+// sleep sleeps for d, and then until all goroutines wait.
 func (z *zero) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -63,7 +63,7 @@ func inZero(t *testing.T, test func(t *testing.T, z *zero)) {
 func TestZeroQueueIsAskedForOneMessageAtATime(t *testing.T) {
 	inZero(t, func(t *testing.T, z *zero) {
 		require.False(t, z.Has())
-		require.Zero(t, z.calls, "nobody waits")
+		require.Zero(t, z.calls, "no call waits")
 		for range 3 {
 			z.Wait()
 			synctest.Wait()
@@ -71,7 +71,7 @@ func TestZeroQueueIsAskedForOneMessageAtATime(t *testing.T) {
 		require.Equal(t, 1, z.calls)
 		require.Equal(t, 1, entryOf(<-z.Wait(), true))
 		z.sleep(time.Hour)
-		require.Equal(t, 1, z.calls, "nobody waits")
+		require.Equal(t, 1, z.calls, "no call waits")
 		require.Equal(t, 2, entryOf(<-z.Wait(), true))
 	})
 }
@@ -171,7 +171,7 @@ func TestZeroQueueReportsFailures(t *testing.T) {
 					require.ErrorIs(t, z.failed[0], c.want)
 				}
 				z.result = context.Context.Err
-				require.Equal(t, 1, entryOf(<-z.Wait(), true), "whoever waits calls again")
+				require.Equal(t, 1, entryOf(<-z.Wait(), true), "the next Wait calls Receive again")
 			})
 		})
 	}
