@@ -221,7 +221,7 @@ func ExampleWithCallback() {
 		}
 		fmt.Println("on its way")
 		if err := <-done; err != nil {
-			consumer.Nack(msg) // it is still the application's
+			consumer.Nack(msg) // the application still has the message
 			return err
 		}
 		fmt.Println("published and acknowledged")
@@ -291,7 +291,7 @@ func ExampleWithNackRedeliveryBackoff() {
 }
 
 func ExampleWithAckTimeout() {
-	try(func(ctx context.Context, consumer *redelivery.Consumer, _ pulsar.Message) error { // which is never settled
+	try(func(ctx context.Context, consumer *redelivery.Consumer, _ pulsar.Message) error { // the first delivery is never settled
 		msg, err := consumer.Receive(ctx)
 		if err != nil {
 			return err

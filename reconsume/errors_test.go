@@ -193,7 +193,7 @@ func TestARefusedSizeHarmsNoOther(t *testing.T) {
 				require.ErrorIs(t, after(time.Minute, 8000), reconsume.ErrDelayRefused)
 				require.NoError(t, after(time.Hour, 100))
 				require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal is remembered for a minute")
-				require.ErrorContains(t, after(time.Minute, 6500), " bytes", "smaller than the refused one, so that the broker is asked")
+				require.ErrorContains(t, after(time.Minute, 6500), " bytes", "smaller, so the broker is asked again")
 				require.Equal(t, 10200*time.Millisecond, time.Since(begin))
 				require.Len(t, c.sent[retries], 6)
 				require.Equal(t, 6, acks.acked)

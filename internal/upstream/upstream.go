@@ -1,5 +1,5 @@
-// Package upstream knows pulsar-client-go: the options of a consumer, its reports, its ids and messages, and how to read
-// its channel. Nothing here decides the next state of a message.
+// Package upstream knows pulsar-client-go: the options of a consumer, its reports, its ids and messages, and how to
+// read its channel. Nothing here decides the next state of a message.
 //
 // pulsar-client-go says little about connections. These are the signs that Hooks turns into Events:
 //

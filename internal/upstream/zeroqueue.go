@@ -8,8 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// ErrUndecryptable says that a consumer without a queue panicked, as it does on a message that it cannot decrypt. The id
-// of the message is unknown.
+// ErrUndecryptable says that a consumer without a queue panicked, as it does on a message that it cannot decrypt. The
+// id of the message is unknown.
 var ErrUndecryptable = errors.New("a message cannot be decrypted: it stays at the broker until the consumer reconnects")
 
 // zeroQueue calls Receive of a consumer that has no queue. Each call asks the broker for one message, and does not
