@@ -13,7 +13,7 @@ import (
 // Delivery describes a message that the application has. For a message that is settled or waits, the fields are as
 // they would be if the application had it now, and AckDeadline is zero.
 type Delivery struct {
-	Attempt         uint32        // number of this attempt, from 1, including those before the retry topic
+	Attempt         uint32        // number of this attempt, from 1, counted over all retries
 	RedeliveryCount uint32        // how often it was delivered before; policies get this count
 	Last            bool          // no delivery is left: a nack makes it a dead letter
 	NackDelay       time.Duration // how long Nack would delay it

@@ -291,7 +291,7 @@ func ExampleWithNackRedeliveryBackoff() {
 }
 
 func ExampleWithAckTimeout() {
-	try(func(ctx context.Context, consumer *redelivery.Consumer, _ pulsar.Message) error { // the first delivery is never settled
+	try(func(ctx context.Context, consumer *redelivery.Consumer, _ pulsar.Message) error { // not settled
 		msg, err := consumer.Receive(ctx)
 		if err != nil {
 			return err

@@ -251,9 +251,9 @@ func WithoutChecks() Option {
 }
 
 // WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch EnableBatchIndexAcknowledgment on, on Shared and
-// Key_Shared) leaves EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. With that field,
-// pulsar-client-go acknowledges single messages of a batch at the broker; without it, only whole batches, so that after
-// a restart a batch with one waiting message comes again as a whole. The field costs 0.3 µs of CPU a message. Brokers
+// Key_Shared) leaves EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. If that field is true,
+// pulsar-client-go acknowledges single messages of a batch at the broker; otherwise only whole batches, so that after a
+// restart a batch with one waiting message comes again as a whole. The field costs 0.3 µs of CPU a message. Brokers
 // need acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf too; others ignore it.
 //
 // Subscribe and SubscribeWith do not switch it on where each acknowledgement is a command of its own (AckWithResponse,

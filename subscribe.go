@@ -204,7 +204,7 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	}
 	o := s.groupOptions(p)
 	o.Stays = true                                      // messages that go back to the broker come late
-	o.Deaf, o.RequestTime = true, nack.DefaultDelay*4/3 // 4/3 of the default NackRedeliveryDelay
+	o.Deaf, o.RequestTime = true, nack.DefaultDelay*4/3 // assumes the default NackRedeliveryDelay
 	if upstream.Chan(consumer) == nil {
 		o.MemoryLimit = 0
 	}
