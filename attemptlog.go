@@ -263,7 +263,7 @@ func (c *Consumer) causeOf(reason error) (cause string) {
 	return reason.Error()
 }
 
-// textOf returns an error as log lines have it: like causeOf, but no longer than in a dead letter.
+// textOf returns the text of an error for log lines: that of causeOf, cut to its first KiB as in a dead letter.
 func (c *Consumer) textOf(reason error) string {
 	text := c.causeOf(reason)
 	return strings.ToValidUTF8(text[:min(len(text), 1024)], "")

@@ -42,7 +42,7 @@ type Consumer struct {
 	group   *partition.Group
 	alarm   *time.Timer   // for group's next timer
 	alarmAt time.Duration // when alarm goes off
-	offered *offer        // what Chan offers; nil if nothing
+	offered *offer        // the message that Chan offers; nil if none
 	waiting bool          // a goroutine waits for a message
 	waits   time.Duration // since when
 	start   time.Time     // origin of group's time; set 1 ns early, so that now is never 0

@@ -160,7 +160,7 @@ func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 	})
 }
 
-// maxUnderway limits the publications without a caller that wait for the broker's answer: as many as upstream's
+// maxUnderway limits the publications that no caller waits for and that have no answer yet: as many as upstream's
 // producer allows by default.
 const maxUnderway = 1000
 

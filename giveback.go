@@ -79,7 +79,7 @@ func (c *Consumer) goAway() error {
 	waitWhile(func() bool { return c.letters.isBusy() || !c.calls.isQuiet() }, end)
 	c.inner.leaving.Store(true)
 	defer c.inner.leaving.Store(false)
-	waitWhile(func() bool { return !c.calls.isQuiet() }, end) // for calls that came meanwhile
+	waitWhile(func() bool { return !c.calls.isQuiet() }, end) // for calls that began before leaving was set
 	c.inner.away = true
 	upstream.Close(c.current())
 	c.hooks.Forget()

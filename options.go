@@ -241,7 +241,7 @@ func WithLogger(logger *slog.Logger) Option {
 	}
 }
 
-// WithoutChecks (default: Subscribe and SubscribeWith log what they find) skips the checks of package doctor that need
+// WithoutChecks (default: Subscribe and SubscribeWith log the findings) skips the checks of package doctor that need
 // only options. Without this option each finding is logged once, in one line at Warn, with a link to its explanation.
 func WithoutChecks() Option {
 	return func(s *settings) error {

@@ -201,7 +201,7 @@ func (c *Consumer) isUndecryptable(msg pulsar.Message) bool {
 
 // refuses reports whether a message is withheld from the application, because it cannot be decrypted or was delivered
 // too often, and nacks it or gives it up. The broker's count of a batch includes failures of its other messages, so a
-// message of a batch is not refused for it before its first delivery here.
+// message of a batch is refused for its count only after a delivery here.
 func (c *Consumer) refuses(d *partition.Delivery) bool {
 	msg := d.Body.(pulsar.Message)
 	undecryptable, limit := c.isUndecryptable(msg), c.publisher.maxDeliveries

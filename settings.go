@@ -182,7 +182,7 @@ func (s *settings) wrapped(consumer pulsar.Consumer) error {
 // Options are the effective options of a Consumer, its defaults included. They contain no secrets: no client, producer,
 // key or token.
 type Options struct {
-	Topics        []string // as they were given; none of a pattern
+	Topics        []string // as given; none with a pattern
 	TopicsPattern string   // "" if topics are named
 	Subscription  string   // its name
 	Type          string   // Exclusive, Shared, Failover or Key_Shared

@@ -15,8 +15,8 @@ import (
 
 // Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options, the policy is that
 // of opts, for instance the delay of NackRedeliveryDelay; but no message comes early, and redeliveries are counted on
-// every subscription type. Subscribe does not change opts or anything that they point to. docs/migration.md lists what
-// differs from a consumer of client.Subscribe.
+// every subscription type. Subscribe does not change opts or anything that they point to. docs/migration.md lists the
+// differences from a consumer of client.Subscribe.
 //
 // NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy of opts mean the same as the options of
 // this package. EnableBatchIndexAcknowledgment is switched on, so that a restart does not repeat finished messages of

@@ -1,6 +1,6 @@
-// Package publishing has what the packages that publish share: upstream's producers, properties of retries, and a Note
-// that goes along with a retry or a dead letter. A Note has the caller's reason and the publisher's decision, for
-// observers.
+// Package publishing has code that the publishing packages share: for upstream's producers, for properties of retries,
+// and a Note that goes along with a retry or a dead letter. A Note has the caller's reason and the publisher's
+// decision, for observers.
 package publishing
 
 import (

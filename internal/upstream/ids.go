@@ -41,9 +41,9 @@ func isOwn(v any) bool {
 	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[pulsar.ConsumerOptions]().PkgPath()
 }
 
-// HasTransactions reports whether a client was made with EnableTransaction, which no method says. With batch-index
-// acknowledgement the broker refuses to acknowledge the last message of a batch in a transaction that has acknowledged
-// others of the batch.
+// HasTransactions reports whether a client was made with EnableTransaction. No method of the client reports that, so
+// HasTransactions reads a private field. With batch-index acknowledgement the broker refuses to acknowledge the last
+// message of a batch in a transaction that has acknowledged others of the batch.
 func HasTransactions(client pulsar.Client) bool {
 	if client == nil || !isOwn(client) {
 		return false
