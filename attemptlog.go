@@ -41,9 +41,9 @@ type AttemptLog struct {
 // first message, and follows it afterwards.
 //
 // Each failure writes a record within a few milliseconds; many records share a message of the log. A message that does
-// not fail writes nothing. A failure in the last milliseconds before a crash is not counted. A Seek clears the log.
-// docs/attempts.md says how much the log costs and when not to use it. The option needs a client, that of Subscribe or
-// WithClient, and a durable subscription.
+// not fail writes nothing, unless a Worker has WithCrashLimit. A failure in the last milliseconds before a crash is not
+// counted. A Seek clears the log. docs/attempts.md says how much the log costs and when not to use it. The option needs
+// a client, that of Subscribe or WithClient, and a durable subscription.
 func WithAttemptLog(log AttemptLog) Option {
 	return func(s *settings) error {
 		switch {

@@ -105,7 +105,8 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ctx.Err()) {
 		return err
 	}
-	c.told.add(c, func() { c.fail("receive", "subscribing again", err) }) // the logger may want the turn
+	// queued, since the logger may call a method that takes the turn
+	c.told.add(c, func() { c.fail("receive", "subscribing again", err) })
 	timer := time.NewTimer(backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.tries))
 	defer timer.Stop()
 	c.inner.tries++

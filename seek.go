@@ -90,7 +90,8 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	case c.isOver():
 		return ErrClosed
 	case again != nil: // the next Receive tries again
-		c.told.add(c, func() { c.fail("receive", "subscribing again", again) }) // the logger may want the turn
+		// queued, since the logger may call a method that takes the turn
+		c.told.add(c, func() { c.fail("receive", "subscribing again", again) })
 	}
 	return err
 }
