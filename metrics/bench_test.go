@@ -14,7 +14,7 @@ import (
 
 // perSeries is how many series a subscription has, without those of causes and operations that did not occur.
 // settled, dead letters, failures, redelivered, swallowed, dropped, losses, attempts, gauges
-const perSeries = 7 + 5 + 7 + 4 + 1 + 1 + 3 + 7 + 12
+const perSeries = 7 + 5 + 7 + 2 + 1 + 1 + 3 + 7 + 12
 
 // BenchmarkConsumer measures the cost of metrics for a message.
 func BenchmarkConsumer(b *testing.B) {

@@ -112,8 +112,8 @@ func (m *Metrics) make() {
 		"Messages published to the dead letter topic, by reason: max_deliveries, permanent, crashed, explicit.",
 		"reason")
 	m.failures = counter("redelivery_failures_total",
-		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, policy, callback, "+
-			"attempt_log.", "operation")
+		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, attempt_log.",
+		"operation")
 	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")
 	m.dropped = counter("redelivery_dropped_total",
 		"Early copies that did not fit the memory limit, and messages that came by a lost connection; all come again.")

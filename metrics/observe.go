@@ -130,7 +130,7 @@ func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
 	if !m.topic {
 		x.all = m.newSeries(x.subscription)
 	}
-	for _, operation := range []string{"receive", "count", "policy", "callback"} {
+	for _, operation := range []string{"receive", "count"} {
 		m.failed(x.subscription, operation) // creates the series at 0, so that the first failure is an increase
 	}
 	return x

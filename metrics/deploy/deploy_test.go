@@ -108,7 +108,7 @@ func TestACriticalAlertIsOfMessagesThatAreNotSettled(t *testing.T) {
 	assert.Contains(t, alerts(t)["RedeliveryCannotSettle"],
 		`redelivery_failures_total{operation=~"ack|reconsume|dead_letter|nack"}`)
 	assert.Contains(t, alerts(t)["RedeliveryFailures"],
-		`redelivery_failures_total{operation=~"receive|count|policy|callback"}`)
+		`redelivery_failures_total{operation=~"receive|count"}`)
 	assert.Contains(t, alerts(t)["RedeliveryAttemptLog"], "redelivery_attempt_log_lag_seconds")
 }
 
