@@ -9,7 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/worker"
-	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
+	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 )
 
 // checkBatch checks a batch against its limits.

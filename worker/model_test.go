@@ -21,7 +21,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
-	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
+	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 )
 
 // attempt is a call of the handler with a message.

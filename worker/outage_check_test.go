@@ -10,7 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/worker"
-	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
+	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 )
 
 // takePart has another worker take messages for a while, all of which succeed.

@@ -4,20 +4,19 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/race"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -35,7 +34,7 @@ var cases = map[string]func(*Setup){
 		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Exponential{Min: 200 * time.Millisecond, Max: 900 * time.Millisecond}
 	},
 	"pause of a second": func(s *Setup) { // all messages are given back to the broker
-		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Fixed(longestPause)
+		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Fixed(time.Second)
 	},
 	"pause, three in four fail": func(s *Setup) { // successes end rows of failures, so there is hardly a pause
 		s.Partial, s.Window, s.Ratio, s.Pause = 0.75, 20, 0.7, backoff.Fixed(250*time.Millisecond)
@@ -44,82 +43,57 @@ var cases = map[string]func(*Setup){
 	"too many unacknowledged": func(s *Setup) { s.Nack, s.MaxDeliveries, s.MaxTogether = backoff.Fixed(5*time.Second), 0, 200 },
 }
 
-// A simulation predicts, within a tenth or by chance, the figures of Consumers and Workers at the broker in this
-// process: calls, dead letters, unsettled messages, and the time to recover. On a busy machine each case has three
-// tries. All cases run at once, since they mostly wait.
-func TestAgainstARealRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
-	if race.Enabled {
-		t.Skip("the race detector makes Workers slower than the prediction")
-	}
-	isBusy := watchClock(t)
-	var all sync.WaitGroup
+// A simulation predicts, within a tenth, the figures of Consumers and Workers in virtual time: calls, dead letters,
+// unsettled messages, and the time to recover.
+func TestAgainstWorkers(t *testing.T) {
 	for name, change := range cases {
-		s := small()
-		s.Outage = 10 * time.Second
-		change(&s)
-		var clients []pulsar.Client
-		for range 3 {
-			clients = append(clients, pulsartest.NewServer(t, pulsartest.WithMaxUnacked(s.MaxUnacked, s.MaxTogether)).Client(t))
-		}
-		all.Go(func() {
-			want, err := Run(s)
-			if !assert.NoError(t, err, name) {
-				return
+		t.Run(name, func(t *testing.T) {
+			s := small()
+			change(&s)
+			rounds := 1
+			if s.Partial < 1 { // chance decides which calls fail
+				rounds = 20
 			}
-			for _, client := range clients {
-				got, err := play(t.Context(), client, s)
-				if !assert.NoError(t, err, name) {
-					return
-				}
-				t.Logf("%s: calls %d, in fact %d; dead letters %d, %d; unsettled %d, %d; recovered after %v, %v", name, want.Calls, got.Calls,
-					want.Dead, got.Dead, want.Unsettled, got.Unsettled, want.After, got.After)
-				if near(want, got) {
-					return
-				}
+			var want, got []Result
+			for i := range rounds {
+				w := newWorld(s)
+				w.random = rand.New(rand.NewPCG(1, uint64(i)))
+				require.NoError(t, w.run())
+				want = append(want, w.result())
+				synctest.Test(t, func(t *testing.T) {
+					r, err := play(t.Context(), &virtual.Broker{MaxUnacked: s.MaxTogether}, s)
+					require.NoError(t, err)
+					got = append(got, r)
+				})
 			}
-			if isBusy() {
-				t.Logf("%s: not compared, since this machine is too busy to keep the time", name)
-				return
-			}
-			assert.Fail(t, "more than a tenth apart", name)
+			assertNear(t, mean(want), mean(got))
 		})
 	}
-	all.Wait()
 }
 
-// watchClock reports whether one in twenty sleeps, until the test ends, was more than half as long again as it should be.
-func watchClock(t *testing.T) (isBusy func() bool) {
-	const nap = 20 * time.Millisecond // as long as a handler takes
-	var naps, late atomic.Int64
-	go func() {
-		for t.Context().Err() == nil {
-			began := time.Now()
-			time.Sleep(nap)
-			naps.Add(1)
-			if time.Since(began) > nap*3/2 {
-				late.Add(1)
-			}
-		}
-	}()
-	return func() bool { return 20*late.Load() > naps.Load() }
-}
-
-// longestPause is how much later a recovery may begin: the outage may end at any time within a pause.
-const longestPause = time.Second
-
-func near(want, got Result) bool {
-	within := func(a, b, least float64) bool { return math.Abs(a-b) <= max(0.1*max(a, b), least) }
-	counts := func(a, b int, least float64) bool {
-		return within(float64(a), float64(b), max(least, 2*math.Sqrt(float64(max(a, b)))))
+// mean has the means of some figures of results.
+func mean(of []Result) (m Result) {
+	for _, r := range of {
+		m.Calls += r.Calls
+		m.Dead += r.Dead
+		m.Unsettled += r.Unsettled
+		m.After += r.After
 	}
-	return counts(want.Calls, got.Calls, 0) && counts(want.Dead, got.Dead, 5) && counts(want.Unsettled, got.Unsettled, 20) &&
-		within(want.After.Seconds(), got.After.Seconds(), longestPause.Seconds())
+	n := len(of)
+	return Result{Calls: m.Calls / n, Dead: m.Dead / n, Unsettled: m.Unsettled / n, After: m.After / time.Duration(n)}
 }
 
-// play is Run in real time.
+func assertNear(t *testing.T, want, got Result) {
+	const tenth = 0.1
+	assert.InEpsilon(t, want.Calls, got.Calls, tenth, "calls")
+	assert.InDelta(t, want.Dead, got.Dead, max(2, tenth*float64(want.Dead)), "dead letters")
+	assert.InDelta(t, want.Unsettled, got.Unsettled, max(2, tenth*float64(want.Unsettled)), "unsettled messages")
+	assert.InDelta(t, want.After, got.After, max(float64(small().Handler), tenth*float64(want.After)), "the time to recover")
+	t.Logf("calls %d, by Workers %d; dead letters %d, %d; unsettled %d, %d; recovered after %v, %v", want.Calls, got.Calls,
+		want.Dead, got.Dead, want.Unsettled, got.Unsettled, want.After, got.After)
+}
+
+// play is Run with Workers.
 func play(ctx context.Context, client pulsar.Client, s Setup) (r Result, err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(ctx)
@@ -183,7 +157,8 @@ func play(ctx context.Context, client pulsar.Client, s Setup) (r Result, err err
 		now := time.Duration(time.Now().UnixNano() - began.Load())
 		for float64(published.Load()) < now.Seconds()*s.Rate {
 			published.Add(1)
-			producer.SendAsync(ctx, &pulsar.ProducerMessage{Payload: []byte("order")}, nil)
+			producer.SendAsync(ctx, &pulsar.ProducerMessage{Payload: []byte("order")},
+				func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
 		}
 		r.Unsettled = max(r.Unsettled, int(published.Load()-acked.Load()-dead.Load()))
 		if now >= end && float64(published.Load()-acked.Load()-dead.Load()) <= s.Rate {

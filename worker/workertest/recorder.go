@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 	"github.com/pulsar-redelivery/redelivery/worker"
-	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
+	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 )
 
 // recorder notes the results of handlers.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/worker"
-	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
+	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 )
 
 // Subscription is a subscription with its messages and Workers, on a broker in virtual time. Setup.Subscription makes

@@ -23,6 +23,7 @@ type Broker struct {
 	pulsar.Client // nil: tests do not call its other methods
 	Ack           func(pulsar.MessageID) error
 	Send          func(topic string) error
+	MaxUnacked    int // with so many at Shared consumers, new messages wait until less than half is left; 0 for no limit
 
 	reconnects    sync.Mutex // held by one at a time: a consumer loses a connection only once it has it
 	reconnections int        // under it
@@ -31,7 +32,8 @@ type Broker struct {
 	entries   []*entry
 	topics    []string // of the consumers
 	consumers []*consumer
-	turn      int // of Shared
+	turn      int  // of Shared
+	blocked   bool // by MaxUnacked
 	published map[string][]*pulsar.ProducerMessage
 }
 
@@ -43,6 +45,7 @@ type entry struct {
 	count uint32
 	with  *consumer // that it was sent to; nil if it is to be sent
 	later bool      // it is not to be sent yet, on Shared and Key_Shared
+	sent  bool      // it was sent before
 }
 
 // Publish sends a message to a topic. DeliverAfter and DeliverAt are exact.
@@ -244,7 +247,7 @@ func (b *Broker) deliverAll() {
 // deliver sends an entry if no consumer has it. The caller holds mu.
 func (b *Broker) deliver(n int) {
 	e := b.entries[n]
-	if e.acked || e.with != nil || len(b.consumers) == 0 || !slices.Contains(b.topics, e.topic) ||
+	if b.blocked && !e.sent || e.acked || e.with != nil || len(b.consumers) == 0 || !slices.Contains(b.topics, e.topic) ||
 		e.later && !b.consumers[0].rewinds() { // Exclusive and Failover know no delays
 		return
 	}
@@ -267,6 +270,25 @@ func (b *Broker) deliver(n int) {
 	default: // the first one is active
 	}
 	b.consumers[of].send(n)
+	b.blocked = b.blocked || b.MaxUnacked > 0 && b.unacked() >= b.MaxUnacked
+}
+
+// unacked counts the messages that consumers have. The caller holds mu.
+func (b *Broker) unacked() (n int) {
+	for _, e := range b.entries {
+		if e.with != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// unblock sends the new messages that wait because of MaxUnacked, if enough others are settled. The caller holds mu.
+func (b *Broker) unblock() {
+	if b.blocked && b.unacked() < b.MaxUnacked/2 {
+		b.blocked = false
+		b.deliverAll()
+	}
 }
 
 func (e *entry) key() string { return cmp.Or(e.msg.OrderingKey, e.msg.Key) }

@@ -32,7 +32,7 @@ func (c *consumer) send(n int) {
 	if e.acked {
 		return
 	}
-	e.with = c
+	e.with, e.sent = c, true
 	count := e.count
 	if c.rewinds() {
 		count = 0
@@ -56,6 +56,7 @@ func (c *consumer) takeBack() {
 			e.with = nil
 		}
 	}
+	c.broker.unblock()
 }
 
 func (c *consumer) rewinds() bool {
@@ -151,6 +152,7 @@ func (c *consumer) AckID(id pulsar.MessageID) error {
 	if c.opts.Type == pulsar.KeyShared && len(c.broker.consumers) > 1 {
 		c.broker.deliverAll()
 	}
+	c.broker.unblock()
 	return nil
 }
 
@@ -179,6 +181,7 @@ func (c *consumer) NackID(id pulsar.MessageID) {
 		e.with = nil
 		e.count++
 		c.broker.deliver(int(id.EntryID()))
+		c.broker.unblock()
 	}
 }
 
