@@ -14,12 +14,12 @@ import (
 // Mutant is a rule of the code that a test removes.
 type Mutant struct {
 	Rule    string // in words
-	File    string // the file that has the code of the rule, once
+	File    string // name of the file that has the code of the rule, exactly once
 	With    string // the code of the rule
 	Without string // the code in its place if the rule is removed
 }
 
-// Check fails t if File does not have With exactly once, so that whoever changes the code must change the Mutant, too.
+// Check fails t if File does not have With exactly once, so that a change of the code must change the Mutant, too.
 func (m *Mutant) Check(t *testing.T) {
 	require.Equal(t, 1, strings.Count(m.code(t), m.With), "the code of this rule is not in %s once", m.File)
 }

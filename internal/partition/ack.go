@@ -6,7 +6,7 @@ import "time"
 type Standing uint8
 
 const (
-	Unknown        Standing = iota // upstream alone can know it: pass the acknowledgement on
+	Unknown        Standing = iota // it is not in the table: pass the acknowledgement on to upstream
 	Acknowledge                    // acknowledge Ack.Object, then call EndAck
 	AlreadySettled                 // do nothing, and report success
 )
@@ -32,8 +32,8 @@ func (m *message) again(object any) Again {
 	return Again{p.source, p.topic, object, a.isComplete() && a.needsWhole()}
 }
 
-// BeginAck begins to settle a message, which a describes if it is to be acknowledged. Until EndAck the message is not
-// handed out.
+// BeginAck begins to settle a message. If it returns Acknowledge, a describes the message, which is not handed out
+// until EndAck.
 func (g *Group) BeginAck(now time.Duration, id ID, a *Ack) (Standing, error) {
 	m, err := g.find(id)
 	if err != nil {
@@ -65,8 +65,8 @@ const (
 	Undecided                // a transaction decides: if it is aborted, the broker sends the message again
 )
 
-// EndAck reports how the acknowledgement of BeginAck ended. If again is not nil, the caller acknowledges that as well:
-// a newer delivery of the entry came during the call.
+// EndAck reports how the acknowledgement of BeginAck ended. If again is not nil, the caller acknowledges it as well: a
+// newer delivery of the entry came during the call.
 func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again) {
 	m := a.message
 	m.busy--
@@ -90,8 +90,9 @@ func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again
 	return nil
 }
 
-// settleAs settles a message whose acknowledgement named the whole entry, or not. If the message came while it was
-// requested, the acknowledgement was of a delivery that upstream had forgotten, in case the message is in chunks.
+// settleAs settles a message; whole says whether its acknowledgement named the whole entry. A requested message that
+// came during the acknowledgement is acknowledged again: upstream ignores acknowledgements of a chunked message's
+// delivery once it has requested the message.
 func (g *Group) settleAs(now time.Duration, m *message, whole, failed bool) (again *Again) {
 	e, cameAgain := m.entry, m.state == Asked && m.overdue
 	g.settle(now, m, failed)
@@ -102,7 +103,7 @@ func (g *Group) settleAs(now time.Duration, m *message, whole, failed bool) (aga
 	return nil
 }
 
-// resume goes on with a message whose acknowledgement failed: its time may be over.
+// resume goes on with a message whose acknowledgement failed: its timer may have gone off during the call.
 func (g *Group) resume(now time.Duration, m *message) {
 	if m.busy > 0 {
 		return
@@ -120,11 +121,11 @@ func (g *Group) resume(now time.Duration, m *message) {
 	m.overdue = false
 }
 
-// undecidedTime is how long a transaction may take. A message is forgotten then, since it was committed in all
-// likelihood.
+// undecidedTime is how long a transaction may take. After it, the message is forgotten: in all likelihood the
+// transaction was committed.
 const undecidedTime = time.Hour
 
-// undecided notes that a transaction decides about a message. It keeps its count until then.
+// undecided notes that a transaction decides about a message, which keeps its redelivery count until then.
 func (g *Group) undecided(now time.Duration, m *message) {
 	g.drop(m)
 	m.move(Held)
@@ -150,7 +151,7 @@ func (g *Group) settle(now time.Duration, m *message, failed bool) {
 	a.settledAt, a.settledIn = now, g.epoch
 }
 
-// finishEntry takes an entry out of the table if nothing of it is unsettled.
+// finishEntry takes an entry out of the table if all its messages that came are settled.
 func (g *Group) finishEntry(now time.Duration, e *entry) {
 	p := e.partition
 	if e.unsettled() > 0 || e.busy > 0 {
@@ -204,8 +205,8 @@ func (g *Group) SettleEntry(now time.Duration, id ID) error {
 	return nil
 }
 
-// Upto returns the delivery to acknowledge cumulatively. If again is not nil, the caller acknowledges that
-// after it: the message completes an entry that came more than once.
+// Upto returns the delivery to acknowledge cumulatively. If again is not nil, the caller then acknowledges again, too:
+// the message completes an entry that came more than once.
 func (g *Group) Upto(id ID) (Delivery, *Again, error) {
 	m, err := g.find(id)
 	if m == nil {

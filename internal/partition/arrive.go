@@ -9,9 +9,9 @@ type Copy struct {
 	Object any           // its id as upstream knows it
 	Body   any           // the message
 	Total  int32         // messages of the entry; 0 or 1 for a single one
-	Count  uint32        // how often it was delivered before, by the broker
-	Tries  uint32        // how often it was delivered before, by a log of attempts; 0 if that does not know it
-	Wait   time.Duration // how long it must not be handed out; counts for the first copy, and for one whose Tries are news
+	Count  uint32        // how often it was delivered before, according to the broker
+	Tries  uint32        // how often it was delivered before, according to a log of attempts; 0 if the log does not know it
+	Wait   time.Duration // how long it must not be handed out; for the first copy, and for one whose Tries show another failure
 	Size   int64         // bytes that the message takes by itself
 	Buffer int64         // bytes of the buffer that it shares with others of its batch
 }
@@ -92,8 +92,9 @@ func (g *Group) entry(p *Partition, at position, total int32) *entry {
 	return e
 }
 
-// hearCopy draws conclusions from a copy where no connection events come. The partition is connected. If this
-// copy was not requested, and the message already came over this connection, there is a new connection.
+// hearCopy infers connections from a copy, for a caller that does not call Lost (Options.Deaf). The copy shows that its
+// partition is connected. If the copy was not requested, and its message already came over the last known connection,
+// the connection is a new one.
 func (g *Group) hearCopy(now time.Duration, m *message) {
 	if m.isOpen() && m.state != Asked && m.epoch == g.epoch && !g.requestOf(m.entry).open {
 		g.Lost(now)
@@ -117,7 +118,7 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 		m.counts(c)
 		if m.busy == 0 {
 			g.keep(m, c)
-			// A retry that is not due, or another consumer failed on it.
+			// A retry that is not due, or a message on which another consumer failed.
 			if c.Wait > 0 && (!m.delivered || c.Tries > m.count+1) {
 				g.wait(now, m, add(now, c.Wait))
 				break
@@ -144,8 +145,9 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 	return Noted
 }
 
-// count returns how often the message of a first copy was delivered, without requests that no hand-over followed. The
-// broker counts what any message of a batch failed.
+// count returns how often the message of a first copy was delivered. It subtracts excess, requests that the broker
+// counted and that no hand-over followed. For a batch it prefers the log of attempts, since the broker counts the
+// failures of the whole batch.
 func (c *Copy) count(excess uint32) uint32 {
 	if c.Tries > 0 && c.Total > 1 {
 		return c.Tries

@@ -22,8 +22,8 @@ func (g *Group) beginEpoch(now time.Duration) {
 // upstream may read one late from the lost connection.
 func (g *Group) Connected() { g.connected = g.epoch }
 
-// GiveBack notes that the broker is about to send everything again, to any consumer. Messages that the
-// application has are delivered again, unless a call settles them, and the delivery that it has now does not count.
+// GiveBack notes that the broker is about to send everything again, to any consumer. Messages that the application has
+// are delivered again, unless a call settles them; their present delivery does not count.
 func (g *Group) GiveBack(now time.Duration) {
 	g.Lost(now)
 	for _, p := range g.partitions {
@@ -36,8 +36,8 @@ func (g *Group) GiveBack(now time.Duration) {
 	}
 }
 
-// Activate notes that another consumer of a Failover subscription became active in this one's place, or this
-// one in its place.
+// Activate notes that this consumer of a Failover subscription became the active one of a topic, or, if active is
+// false, that another consumer did.
 func (g *Group) Activate(now time.Duration, topic string, source any, active bool) {
 	p := g.partition(topic, source)
 	g.beginEpoch(now)
@@ -75,7 +75,8 @@ func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 
 // isComing reports whether upstream's queue has a copy of a message, sent by the broker after the last loss. It is
 // false where no other consumer can have the message. Upstream clears its queue when it is connected again, and does
-// not report that. It shows in two ways: a later copy was read, or the application waited for a while and got nothing.
+// not report that. The clearing shows in two ways: a later copy was read, or the application waited for a while and got
+// nothing.
 func (p *Partition) isComing(at place) bool {
 	c, sent := p.coming[at]
 	return sent && p.sent == p.group.epoch && p.group.o.hasOthers() && p.isQueued(c)
@@ -99,8 +100,9 @@ func (p *Partition) readCopy(now time.Duration, at place, object any) {
 	}
 }
 
-// requestDropped requests the copies that are not in upstream's queue any more and were not read. Upstream drops what a
-// new connection brings before upstream is ready for it. The broker does not send that again by itself.
+// requestDropped requests the copies that are not in upstream's queue any more and were not read. Upstream drops
+// messages that a new connection brings before upstream is ready for them. The broker does not send these again by
+// itself.
 func (p *Partition) requestDropped(now time.Duration) {
 	g := p.group
 	missing := gap{requested: true}
@@ -141,8 +143,8 @@ func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 type gap struct {
 	open      bool
 	requested bool  // the broker is going to rewind
-	first     place // that is missing
-	last      place // that was dropped
+	first     place // of the first missing copy
+	last      place // of the last dropped copy
 }
 
 // widen notes that a copy is missing.
@@ -152,7 +154,7 @@ func (x *gap) widen(at place) {
 	}
 }
 
-// drops reports whether a copy is not to be used, and notes that it was dropped.
+// drops reports whether a copy has to be dropped, and notes the gap that it leaves.
 func (p *Partition) drops(at place, object any) bool {
 	if p.reads < p.active { // the broker may not send it again by itself
 		p.gap.widen(at)

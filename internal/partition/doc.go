@@ -21,41 +21,41 @@
 // Read message.go first, then arrive.go, nack.go, take.go and ack.go: they have the events. Then connection.go,
 // request.go and settled.go, which have the rest of this comment.
 //
-// # Doubt is a number
+// # Epochs
 //
-// Upstream reports that a connection was lost. It does not report whose, nor which messages the broker has sent to
-// another consumer since. So each loss begins a new epoch, and a message has the epoch of its newest delivery. A
-// message of an epoch before the last loss is stale: another consumer may have it. A stale message is never handed
-// out from memory; it is requested when it is due. A copy in the new epoch makes it fresh, from the moment that the
-// broker sends it. A copy has the epoch in which the broker sent it, not that in which it is read, and an old copy is
-// dropped if a newer one of its message is in upstream's queue. On Exclusive, and where
-// the broker forgets the subscription with its connection, no other consumer can have a message, and nothing is
-// stale. On Failover, [Group.Activate] begins an epoch for its partition.
+// Upstream reports that a connection was lost. It reports neither the partition nor the messages that the broker has
+// sent to another consumer since. So each loss begins a new epoch, and a message has the epoch of its newest delivery.
+// A message of an epoch before the last loss is stale: another consumer may have it. A stale message is never handed
+// out from memory; it is requested when it is due. It is fresh again as soon as the broker sends a copy of it in the
+// new epoch. A copy has the epoch in which the broker sent it, not that in which it is read. An old copy is dropped if
+// a newer copy of the same message is in upstream's queue. On Exclusive, and where the broker forgets the subscription
+// with its connection, no other consumer can have a message, and nothing is stale. On Failover, [Group.Activate] begins
+// an epoch for its partition.
 //
 // # Requests
 //
-// A due message that is not in memory is requested. On Shared and Key_Shared a request is for an entry, and ends
-// when the last message that waits for it has come. On Exclusive and Failover the broker answers every request with
-// everything that is not acknowledged, so a partition has one request under way. Its answer begins where copies jump
-// back, and ends at the furthest message that ever came.
+// A due message that is not in memory is requested. On Shared and Key_Shared a request is for an entry, and ends when
+// the last message that waits for it has come. On Exclusive and Failover the broker rewinds: it answers every request
+// with everything that is not acknowledged. So a partition has one request under way. Its answer begins where copies
+// jump back, and ends at the furthest message that ever came.
 //
-// A request is repeated, with growing pauses, when the application has been reading and the partition was silent.
-// Time that the application spends on a message does not count: the answer may be in upstream's queue. After ten
-// requests in vain the message is another consumer's, or acknowledged elsewhere, and is forgotten. A partition that
-// has sent nothing since the last loss may be away, and its messages are not forgotten.
+// A request is repeated, with growing pauses, when the application has been reading and the partition was silent. Time
+// that the application spends on a message does not count: the answer may be in upstream's queue. After ten requests in
+// vain the message is another consumer's, or acknowledged elsewhere, and is forgotten. After a loss, no message is
+// forgotten before all partitions have a connection again.
 //
-// Upstream drops what a new connection brings before upstream is ready for it, and the broker does not send that again
-// by itself. Copies are numbered as they are sent, and read in that order: one that a later copy passed, or that did not
-// come while the application waited, was dropped. It is requested. Where the broker rewinds, this leaves a gap, and so
-// does a copy that was sent before a Failover partition became active. The copies after a gap come too soon. They are
-// dropped, and the broker is asked to rewind unless it does so by itself.
+// Upstream drops messages that a new connection brings before upstream is ready for them, and the broker does not send
+// these again by itself. Copies are numbered as they are sent, and read in that order. So a copy was dropped if a later
+// one is read first, or if the application waits and it does not come. It is then requested. Where the broker rewinds,
+// the dropped copy leaves a gap, and so does a copy that was sent before a Failover partition became active. The copies
+// after a gap come too soon. They are dropped, and the broker is asked to rewind unless it does so by itself.
 //
 // # Settled messages
 //
-// A settled entry leaves the table, and its id goes into a bitmap. Every copy of it is acknowledged again. Ids
-// outlive lost connections, since upstream's queue may hold copies. An id becomes sure after some calm time: the
-// broker has its acknowledgement. If the broker sends a sure id over a new connection, an operator has moved the
-// cursor back. Sure ids are then forgotten when that very message is read, since all copies before it are old.
+// A settled entry leaves the table, and its id goes into a bitmap. Every copy of it is acknowledged again. Ids outlive
+// lost connections, since upstream's queue may hold copies. An id becomes sure after some calm time: the broker has its
+// acknowledgement. If the broker sends a sure id over a new connection, an operator has moved the cursor back. When
+// that very message is read, all older copies have been read, and the sure ids are forgotten.
 //
 // Upstream counts the acknowledged messages of a batch for each delivery separately, and acknowledges the entry when
 // one count is full. So the acknowledgement that completes a batch names the whole entry if the entry came more than
@@ -68,8 +68,8 @@
 //
 // # How to drive it
 //
-// Hold one lock around each call, and release it before calling upstream, a policy or an observer. After each other
-// method, and at the time of [Group.Next], call [Group.Due] and carry out its decisions.
+// Hold one lock around each call, and release it before calling upstream, a policy or an observer. Call [Group.Due]
+// after every call of another method, and at the time of [Group.Next], and carry out its decisions.
 //
 //	verb                      | calls
 //	--------------------------+------------------------------------------------------------------------------
@@ -102,11 +102,12 @@
 // These are deliberately left open. They cost a duplicate or a count, never a message:
 //
 //   - After a lost connection on Shared, copies in upstream's queue are handed out, though the broker may have sent
-//     the messages to another consumer. Those are dropped that the broker has sent here again by then.
-//   - A waiting message of a partition whose connection was not lost is requested, and the broker counts that.
+//     the messages to another consumer. A copy is only dropped if the broker has sent its message here again by then.
+//   - After a lost connection on Shared, waiting messages of partitions that kept theirs are requested, too,
+//     and the broker counts that.
 //   - A message that is requested while the broker sends it again by itself, after a lost connection on Shared, may be
 //     handed out here and go to another consumer too.
-//   - A message that upstream dropped while it was connected again is requested, and the broker counts that.
+//   - A message that upstream dropped while it reconnected is requested, and the broker counts that.
 //   - A copy that upstream received late from a lost connection, and dropped, looks like one of the new connection: its
 //     message counts as this consumer's for a second.
 //   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.
@@ -117,7 +118,7 @@
 //     back none.
 //   - A copy that was sent before a transaction began looks like its abort.
 //
-// One more is upstream's, with or without this package: it counts a message of a batch as acknowledged although that
-// call failed. If the others are acknowledged, the broker forgets the message. It still waits here, but does not
-// outlive the process.
+// One more window is upstream's own: it counts a message of a batch as acknowledged although the acknowledging call
+// failed. Once the other messages of the batch are acknowledged, the broker forgets this one, too. It still waits here,
+// but does not outlive the process.
 package partition

@@ -7,15 +7,15 @@ import "time"
 // deliveries do not add up. So the last acknowledgement of an entry that came more than once has to name the
 // whole entry.
 type entryAck struct {
-	total   int32 // messages of the entry
-	settled int32 // of them
-	last    int32 // index that came last
-	again   bool  // it came more than once
+	total   int32 // number of messages of the entry
+	settled int32 // number of settled ones
+	last    int32 // index of the message that came last
+	again   bool  // the entry came more than once
 	came    bool
 
-	settledAt time.Duration // when the last of them was
-	settledIn uint64        // epoch of that
-	epoch     uint64        // in which the copy that came last was sent
+	settledAt time.Duration // when a message was last settled
+	settledIn uint64        // the epoch then
+	epoch     uint64        // the epoch in which the copy that came last was sent
 }
 
 // comes notes that a message of the entry came. Each delivery brings messages in the order of their indexes,

@@ -173,7 +173,7 @@ func (w *world) check() {
 			w.fail("partition %s counts %v, has %v", p.topic, p.in, of)
 		}
 		if r := &p.request; g.o.rewinds() && p.in[Asked] > 0 && !r.timer.IsSet() {
-			w.fail("nobody looks after what is asked of %s", p.topic)
+			w.fail("no timer repeats the request of %s", p.topic)
 		}
 	}
 	if in != g.in || memory != g.memory {
@@ -196,9 +196,9 @@ func (w *world) checkMessage(m *message) {
 	case m.state == Waiting && !m.timer.IsSet():
 		w.fail("%v waits for nothing", m.entry.at)
 	case m.state == Ready && (!m.queued || m.body == nil):
-		w.fail("%v is ready, and nobody will take it", m.entry.at)
+		w.fail("%v is ready, and Take does not find it", m.entry.at)
 	case m.state == Asked && !w.g.o.rewinds() && !w.g.requestOf(m.entry).timer.IsSet():
-		w.fail("nobody looks after %v, which is asked", m.entry.at)
+		w.fail("%v is asked, and no timer repeats its request", m.entry.at)
 	case m.timer.IsSet() && m.state == Asked:
 		w.fail("%v has a timer and is asked", m.entry.at)
 	}

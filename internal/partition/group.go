@@ -23,8 +23,8 @@ type Options struct {
 	Kind          Kind
 	NonDurable    bool          // the broker forgets the subscription with its connection
 	IndexAcks     IndexAcks     // whether client and broker acknowledge single messages of a batch
-	Stays         bool          // a message that is due is not left to other consumers if it is here
-	Drops         bool          // a message that fails is not kept, and the broker sends it again
+	Stays         bool          // a due message in memory is not given back for other consumers
+	Drops         bool          // a message that fails is not kept in memory; it is requested when it is due
 	MemoryLimit   int64         // bytes of bodies that are kept; 0 for none
 	Deaf          bool          // Lost and Sent are not called, as after Wrap: an unrequested copy is the sign of a lost connection
 	MaxDeliveries uint32        // after so many a message is a dead letter; 0 for no limit
@@ -50,15 +50,15 @@ func (o *Options) isLast(count uint32) bool {
 type Group struct {
 	o          Options
 	partitions map[string]*Partition
-	latest     *Partition           // that was looked up last
-	ledgers    map[int64]*Partition // whose ledger it is; nil if topics share it
+	latest     *Partition           // the partition that was looked up last
+	ledgers    map[int64]*Partition // the owner of each ledger; nil if several topics share it
 	in         [states]int
 	clock      clock.Clock[timed]
 	ready      []*message // for Take, first to come first; may hold messages that are not ready any more
 	newsTurn   bool       // the last hand-over came from memory
 	memory     int64      // bytes of the bodies that are kept
 	outcomes   outcomes
-	hands      uint64    // hand-overs that have numbers
+	hands      uint64    // number of the newest hand-over that has one
 	spare      []message // storage that the next batch uses
 
 	epoch     uint64        // grows with each connection or partition that may be lost
@@ -152,8 +152,8 @@ type Request struct {
 	ID     any // of the newest delivery of a message that is due
 }
 
-// Due lets all timers go off that are over at now, and returns the decisions since the last call. Call it
-// after each other method, and at the time that Next returns.
+// Due runs the timers that are due at now, and returns the decisions since its last call. Call it after every call of
+// another method, and at the time that Next returns.
 func (g *Group) Due(now time.Duration) Decisions {
 	g.reading.at(now)
 	for t := g.clock.Pop(now); t != nil; t = g.clock.Pop(now) {
@@ -189,7 +189,7 @@ func add(now, d time.Duration) time.Duration {
 	return now + d
 }
 
-// timeOver acts for a message whose time is over.
+// timeOver handles a message whose timer went off.
 func (g *Group) timeOver(now time.Duration, m *message) {
 	switch m.state {
 	case Held:

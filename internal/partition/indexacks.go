@@ -15,7 +15,7 @@ const (
 // IndexAcks returns what is known by now.
 func (g *Group) IndexAcks() IndexAcks { return g.o.IndexAcks }
 
-// learn finds out by a copy whether the broker keeps batch-index acknowledgements. The protocol does not say. The
+// learn finds out from a copy whether the broker keeps batch-index acknowledgements: the protocol does not say. The
 // broker surely has an acknowledgement that is old enough, and was not made shortly before a loss.
 func (g *Group) learn(now time.Duration, e *entry, m *message) {
 	a := &e.ack

@@ -7,10 +7,10 @@ type Info struct {
 	Delivery
 	State   State
 	Busy    bool          // a call acknowledges or publishes it
-	Current bool          // the hand-over is the newest one, and the application has it
+	Current bool          // the hand-over is the newest one, and the application has the message
 	Stale   bool          // another consumer may have it
 	At      time.Duration // when its ack timeout or its delay is over; 0 if neither runs
-	Begun   bool          // other messages of its batch came
+	Begun   bool          // it is of a batch
 }
 
 // Find describes a message; ok is false if it is settled or was never delivered.
@@ -53,7 +53,7 @@ func (g *Group) Stats() Stats {
 	return Stats{g.in[Held], g.in[Waiting], g.in[Ready], g.in[Asked], g.memory}
 }
 
-// Oldest returns how long the message has waited that waits longest.
+// Oldest returns the waiting time of the message that has waited longest.
 func (g *Group) Oldest(now time.Duration) (longest time.Duration) {
 	for _, p := range g.partitions {
 		for m := range p.messages {
@@ -65,8 +65,8 @@ func (g *Group) Oldest(now time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// Unfinished returns how many messages are settled of batches that are not, and how many are about to arrive of such
-// batches.
+// Unfinished returns how many messages are settled in batches that are not, and how many messages of such batches are
+// about to arrive.
 func (g *Group) Unfinished() (settled, arriving int) {
 	for _, p := range g.partitions {
 		if e := p.current; e != nil && e.ack.settled > 0 {
@@ -76,8 +76,8 @@ func (g *Group) Unfinished() (settled, arriving int) {
 	return g.in[Settled], arriving
 }
 
-// Unacknowledged returns how many messages the broker waits for of the partition that has most: all of a batch of which
-// one is not settled, unless the broker knows the others.
+// Unacknowledged returns for how many acknowledgements the broker waits, in the partition that has most. An unfinished
+// batch counts with all its messages, unless the broker keeps acknowledgements of single ones.
 func (g *Group) Unacknowledged() (most int) {
 	for _, p := range g.partitions {
 		n := 0

@@ -1,7 +1,7 @@
 package partition
 
-// keep keeps the body of a copy for a hand-over from memory, if there is room. The payloads of a batch are
-// slices of one buffer, which is there as long as one of them is, and counts once.
+// keep keeps the body of a copy for a hand-over from memory, if there is room. The payloads of a batch are slices of
+// one buffer, which stays in memory as long as one of them does, and counts once.
 func (g *Group) keep(m *message, c *Copy) {
 	if m.body != nil || c.Body == nil {
 		return
@@ -21,7 +21,7 @@ func (g *Group) keep(m *message, c *Copy) {
 	g.memory += needs
 }
 
-// drop lets go of the body of a message.
+// drop releases the body of a message.
 func (g *Group) drop(m *message) {
 	if m.body == nil {
 		return
@@ -42,8 +42,8 @@ func (g *Group) IsKept(id ID) bool {
 	return m != nil && m.isOpen() && m.body != nil
 }
 
-// Hold keeps the body of a message that the application is going to have for long, and reports whether the limit has
-// room for it. Messages that wait make room: the broker has them too.
+// Hold keeps the body of a message that the application is going to have for long, and reports whether it fits into the
+// limit. To make room, bodies of waiting messages are dropped: the broker has them too.
 func (g *Group) Hold(id ID, hand uint64, c *Copy) (fits bool) {
 	m, _ := g.find(id)
 	if m == nil || !m.isWith(hand) || m.body != nil {
@@ -56,7 +56,8 @@ func (g *Group) Hold(id ID, hand uint64, c *Copy) (fits bool) {
 	return m.body != nil
 }
 
-// makeRoom lets go of messages that wait, until there is an eighth of the limit more than needed, so that this is rare.
+// makeRoom drops bodies of waiting messages until needs bytes and an eighth of the limit are free. The eighth makes
+// calls rare.
 func (g *Group) makeRoom(needs int64) {
 	if g.in[Waiting] == 0 {
 		return

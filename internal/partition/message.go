@@ -9,7 +9,7 @@ import (
 type State uint8
 
 const (
-	Unseen  State = iota // nothing of it came yet, or it was forgotten
+	Unseen  State = iota // no copy of it came yet, or it was forgotten
 	Held                 // the application has it
 	Waiting              // for the end of its delay
 	Ready                // due and in memory, for the next Take
@@ -38,7 +38,7 @@ type message struct {
 	since  time.Duration // when the application got it
 	had    time.Duration // how long the application had it, if it waits
 	waits  time.Duration // since when it waits
-	note   any           // of its nack
+	note   any           // the caller's, from the nack
 
 	state     State
 	cause     Cause // why it waits

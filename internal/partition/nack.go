@@ -48,7 +48,7 @@ func (g *Group) Nack(now time.Duration, f Failure) (Delivery, bool, error) {
 	return d, true, nil
 }
 
-// adopt takes a message into the table that the application has from elsewhere, or that was forgotten.
+// adopt adds a nacked message that is not in the table: it was forgotten, or received elsewhere.
 func (g *Group) adopt(f Failure) *message {
 	p, _ := g.partitionOf(f.ID)
 	if p == nil && f.ID.Topic != "" && f.Copy.Source != nil {
@@ -78,7 +78,7 @@ func (g *Group) noteFailure(now time.Duration, m *message) {
 	}
 }
 
-// wait has a message wait until due.
+// wait makes a message wait until due.
 func (g *Group) wait(now time.Duration, m *message, due time.Duration) {
 	if m.state == Held && m.delivered && !m.undecided {
 		m.had = now - m.since
@@ -109,7 +109,7 @@ func (g *Group) Touch(now time.Duration, id ID, hand uint64) (bool, error) {
 	return true, nil
 }
 
-// ackTimeoutOver takes a message back that the application has for too long.
+// ackTimeoutOver takes a message back from the application when its ack timeout is over.
 func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
 	if m.undecided {
 		g.forget(now, m)
@@ -130,7 +130,7 @@ func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
 	g.wait(now, m, now)
 }
 
-// RedeliverNow makes everything due that waits here, and returns how much that is.
+// RedeliverNow makes all waiting messages due, and returns their number.
 func (g *Group) RedeliverNow(now time.Duration) int {
 	waiting := slices.DeleteFunc(slices.Clone(g.clock.Timers()), func(t *timer) bool {
 		return t.Of.message == nil || t.Of.message.state != Waiting
@@ -147,8 +147,9 @@ func (g *Group) RedeliverNow(now time.Duration) int {
 	return len(waiting)
 }
 
-// GiveUpStale takes a stale message back that the application does not want in doubt. If it is still this consumer's,
-// the broker sends it again by itself or, if the lost connection was another partition's, when it is requested.
+// GiveUpStale takes a stale message back from an application that does not want it while another consumer may have it.
+// If it is still this consumer's, the broker sends it again by itself or, if the lost connection was another
+// partition's, when it is requested.
 func (g *Group) GiveUpStale(now time.Duration, d Delivery) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {
@@ -160,9 +161,9 @@ func (g *Group) GiveUpStale(now time.Duration, d Delivery) {
 	g.expect(now, m)
 }
 
-// Recall corrects a hand-over that Take or Arrive has just made, by what a log of attempts says of the message by now:
-// how often it was delivered, and how long it must not be handed out. If it has to wait it is taken back, and Recall
-// returns false.
+// Recall corrects a hand-over that Take or Arrive has just made by a newer state of a log of attempts: the message was
+// delivered tries times before, and must not be handed out for wait. If wait is positive, the message is taken back,
+// and Recall returns false.
 func (g *Group) Recall(now time.Duration, d *Delivery, tries uint32, wait time.Duration) (stands bool) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {
@@ -177,8 +178,8 @@ func (g *Group) Recall(now time.Duration, d *Delivery, tries uint32, wait time.D
 	return wait <= 0
 }
 
-// PutBack takes a message back that was handed out and that the application never got. The next Take returns it: a
-// later message must not come before, or a cumulative acknowledgement of that would lose it.
+// PutBack takes a message back that was handed out and that the application never got. The next Take returns it: if a
+// later message came first, a cumulative acknowledgement of that message would lose this one.
 func (g *Group) PutBack(now time.Duration, d Delivery) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {

@@ -13,16 +13,16 @@ type Partition struct {
 	entries map[position]*entry
 	in      [states]int
 	settled settledIDs
-	current *entry // whose messages came last; more of them may follow
+	current *entry // the entry whose messages came last; more of them may follow
 
 	request request // where the broker rewinds
 	last    place   // of the copy that came last
-	top     place   // the furthest that ever came
+	top     place   // of the furthest copy that ever came
 
 	floor   uint64           // messages of an earlier epoch are stale
 	active  uint64           // copies of an earlier epoch are dropped: the broker sent them before this consumer became active
 	reads   uint64           // epoch in which the broker sent the copies that are read now
-	coming  map[place]coming // copies of the epoch sent that are not read yet; nil once calm
+	coming  map[place]coming // copies that the broker sent in epoch sent and that are not read yet; nil once calm
 	sending uint64           // number of the copy that the broker sent last
 	read    uint64           // number of the copy of coming that was read last
 	gap     gap              // where the broker rewinds: copies that were dropped
@@ -31,7 +31,7 @@ type Partition struct {
 	sent    uint64        // the newest epoch in which the broker sent something
 	sentAt  time.Duration // when it first did in that epoch
 	calm    uint64        // the newest epoch in which all that the broker had to send again was taken
-	silence time.Duration // reading time when a copy came last
+	silence time.Duration // reading.total when a copy came last
 }
 
 // topic returns the partition of a topic, or nil. It mostly is the one that was asked for last.

@@ -11,13 +11,13 @@ type reading struct {
 	waits  bool
 	since  time.Duration // when the wait began, or total was last brought up to date
 	began  time.Duration // when the wait began
-	idleAt time.Duration // when a whole idleTime had passed in which a message was waited for and none came
+	idleAt time.Duration // when the application last had waited for a whole idleTime and got nothing
 }
 
 const (
 	idleTime = time.Second
-	// stepTime is how much the time before a message counts at most. Upstream shares a channel of ten messages
-	// among its partitions, so a second of them shows that a partition has nothing in its queue.
+	// stepTime is the most that the time before a message counts. Upstream shares a channel of ten messages among its
+	// partitions: after a second of such steps without a message of a partition, its queue is empty.
 	stepTime = 50 * time.Millisecond
 )
 

@@ -8,12 +8,12 @@ import (
 // request asks the broker for the due messages of an entry or, where the broker rewinds, of a partition.
 type request struct {
 	partition *Partition
-	entry     *entry // nil for all of a partition
-	open      bool   // it was sent, and its answer may be on its way
-	begun     bool   // where the broker rewinds: the answer has begun to come
-	more      bool   // where the broker rewinds: the answer had already passed a message when that became due
-	tries     int    // requests since an answer came
-	mark      time.Duration
+	entry     *entry        // nil for all of a partition
+	open      bool          // it was sent, and its answer may be on its way
+	begun     bool          // where the broker rewinds: the answer has begun to come
+	more      bool          // where the broker rewinds: the answer had already passed a message when the message became due
+	tries     int           // requests since an answer came
+	mark      time.Duration // reading.total when it was sent
 	timer     timer
 }
 
@@ -150,10 +150,10 @@ func (p *Partition) isAnswering() bool {
 // isUnsent reports whether an entry was not requested, because the broker is expected to send it by itself.
 func (r *request) isUnsent() bool { return r.entry != nil && r.tries == 0 }
 
-// isMissing reports whether an awaited message of such an entry is not in upstream's queue.
+// isMissing reports whether an entry that was not requested has an awaited message that is not in upstream's queue.
 func (r *request) isMissing() bool { return r.isUnsent() && len(r.waiting()) > 0 }
 
-// comes notes that a message came that was waited for.
+// comes notes that a message came that waited for the answer.
 func (r *request) comes() {
 	r.tries = 0
 	if r.asked() == 0 {
@@ -161,7 +161,8 @@ func (r *request) comes() {
 	}
 }
 
-// excess returns how many of the requests that are now answered did not follow a hand-over. The broker counts them too.
+// excess returns how many of the requests that are now answered no hand-over followed. The broker counts these requests
+// too.
 func (r *request) excess(delivered bool) uint32 {
 	switch {
 	case r.entry == nil || r.tries == 0:

@@ -288,7 +288,7 @@ func TestMessageRequestedInVainIsKeptIfTheConnectionIsLostThen(t *testing.T) {
 	assert.Equal(t, Asked, f.state(), "the broker sends it again")
 }
 
-// The application may still acknowledge it.
+// The message is not forgotten: the application may still acknowledge it.
 func TestRequestsInVainGoOnWhileAnotherConsumerIsActive(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
 	f.reach(Asked)
@@ -412,7 +412,7 @@ func TestKeyMayLeaveAfterFiveSeconds(t *testing.T) {
 	assert.Equal(t, Asked, f.state())
 }
 
-// A batch is sent whole to the next consumer, which knows nothing of what is settled or at work here.
+// The broker sends a batch whole to the next consumer, which does not know that messages are settled or at work here.
 func TestBatchStaysWhileSomeOfItIsSettledOrAtWork(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -459,7 +459,6 @@ func TestRequestMakesABatchStale(t *testing.T) {
 	assert.False(t, i.Stale)
 }
 
-// A message that came before has to be requested by a name that its topic has.
 func TestBufferOfABatchCountsOnce(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive, MemoryLimit: 1000})
 	for i := range int32(2) {
@@ -472,7 +471,7 @@ func TestBufferOfABatchCountsOnce(t *testing.T) {
 	assert.Zero(t, f.Stats().Bytes)
 }
 
-func TestWhatIsAskedTakesNoMemory(t *testing.T) {
+func TestRequestedMessageTakesNoMemory(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.reach(Ready)
 	assert.EqualValues(t, 1, f.Stats().Bytes)
@@ -517,7 +516,7 @@ func TestMessageThatIsAcknowledgedIsNotGivenUpMeanwhile(t *testing.T) {
 	assert.Len(t, f.Due(f.now).GiveUps, 1)
 }
 
-func TestTouchStartsTheAckTimeoutAnew(t *testing.T) {
+func TestTouchRestartsTheAckTimeout(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrives()
 	f.StartTimeout(f.now, of0, 0, time.Minute)
@@ -583,7 +582,7 @@ func TestBareIDAfterASeekNamesItsMessage(t *testing.T) {
 
 // An operator moves the cursor back: the broker closes the connection and sends settled messages again. A lost
 // acknowledgement looks the same, but for its age.
-func TestOperatorsResetIsToldFromALostAck(t *testing.T) {
+func TestOperatorsResetDiffersFromALostAck(t *testing.T) {
 	settled, other := at(0, 0), at(9, 0)
 	calm := func(f *fixture) { // nothing is in doubt for a while
 		for range 4 {
@@ -652,7 +651,7 @@ func TestOperatorsResetIsToldFromALostAck(t *testing.T) {
 	}
 }
 
-// What upstream's queue holds of an earlier connection is handed out, and stays in doubt.
+// A copy that upstream's queue has from an earlier connection is handed out, and its message is stale.
 func TestCopySentBeforeALossIsStale(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrivesAs(at(1, 0), 1, nil)
@@ -710,7 +709,8 @@ func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
 	assert.Equal(t, 1, f.requests)
 }
 
-// What a new connection brings before upstream is ready for it, upstream drops, and the broker does not send it again.
+// Upstream drops messages that a new connection brings before upstream is ready for them, and the broker does not send
+// these again.
 func TestNewMessageThatUpstreamDroppedIsRequested(t *testing.T) {
 	for name, later := range map[string]bool{"a later one is read": true, "none comes": false} {
 		for _, kind := range []Kind{Shared, KeyShared, Exclusive, Failover} {
@@ -839,8 +839,8 @@ func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
 	assert.Equal(t, Deliver, f.arrives().Verdict)
 }
 
-// Nothing says any more that a copy was in the queue once another loss begins an epoch.
-func TestMessageInTheQueueIsLookedAfterOverAnotherLoss(t *testing.T) {
+// Another loss begins an epoch. The Group then has no record that a copy was in the queue.
+func TestMessageInTheQueueIsRequestedAfterAnotherLoss(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.reach(Asked)
 	f.Lost(f.now)
@@ -935,7 +935,7 @@ func TestGivenBackMessagesComeAgainUncounted(t *testing.T) {
 	assert.Zero(t, f.arrives().Count)
 }
 
-func TestUnaskedCopyIsALossIfNobodyTellsOfThem(t *testing.T) {
+func TestUnrequestedCopyShowsALossWithoutEvents(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, Deaf: true})
 	for n := range int64(3) {
 		f.arrivesAs(at(n, 0), 1, nil)
@@ -967,7 +967,7 @@ func TestRedeliverNowKeepsTheOrder(t *testing.T) {
 	}
 }
 
-func TestCumulativeAckSettlesWhatIsBefore(t *testing.T) {
+func TestCumulativeAckSettlesEarlierMessages(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive})
 	for n := range int64(3) {
 		f.arrivesAs(at(n, 0), 2, nil)

@@ -18,7 +18,7 @@ type settledIDs struct {
 	generations [generations]map[int64]*roaring64.Bitmap
 	timer       timer // of the next turn
 
-	parts map[position]indexSet // entries that came in part, and whose messages that came are settled; never sure
+	parts map[position]indexSet // settled messages of entries that came in part; never sure
 	order []position            // of parts, oldest first; may name entries that are gone
 }
 

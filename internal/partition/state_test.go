@@ -9,8 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
-// The state of a world as bytes: worlds with equal states have equal futures. Times are relative to now, and
-// objects have the numbers in which they are met.
+// The state of a world as bytes: worlds with equal states have equal futures. Times are relative to now. Objects are
+// numbered in the order in which they are met.
 
 type encoder struct {
 	b        []byte

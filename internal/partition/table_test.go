@@ -16,7 +16,7 @@ type fixture struct {
 	hand       uint64
 }
 
-// group is a Group whose methods return what they describe.
+// group is a Group whose methods return their results instead of writing them to pointers.
 type group struct{ *Group }
 
 type arrival struct {

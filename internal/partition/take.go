@@ -3,8 +3,8 @@ package partition
 import "time"
 
 const (
-	// A ready message that the application does not take for so long goes to another consumer. On Key_Shared
-	// its key does not move before.
+	// A ready message that the application does not take for so long goes back to the broker, for another consumer. On
+	// Key_Shared, so does a due message that first failed that long ago.
 	readyShared    = 30 * time.Second
 	readyKeyShared = 5 * time.Second
 )
@@ -15,7 +15,7 @@ type Delivery struct {
 	Source     any
 	Object     any    // id of the newest delivery
 	Body       any    // nil if it is not known here
-	Note       any    // of the nack before
+	Note       any    // the caller's, from the nack before
 	Count      uint32 // redelivery count
 	Hand       uint64 // number of the hand-over; 0 for the first one of a message that the broker sent for the first time
 	Last       bool   // if it fails, no delivery is left
@@ -78,15 +78,15 @@ func (g *Group) deliver(now time.Duration, m *message, body any, d *Delivery) {
 // IsReady reports whether Take may return a message.
 func (g *Group) IsReady() bool { return len(g.ready) > 0 }
 
-// Taken notes that the application took a message only now that was handed out before.
+// Taken notes that the application took a message only now, after its hand-over.
 func (g *Group) Taken(now time.Duration, d Delivery) {
 	if m, _ := g.find(d.ID); m != nil && m.isWith(d.Hand) {
 		m.since = now
 	}
 }
 
-// Take hands out the next message that is ready, which d describes then; ok is false if there is none, or if it is the
-// turn of a new one: these and messages that come back alternate. isNew tells that a new one can be read.
+// Take hands out the next ready message and describes it in d. ok is false if none is ready, or if it is the turn of a
+// new message: new messages and those that come back alternate. isNew says that a new message can be read.
 func (g *Group) Take(now time.Duration, isNew bool, d *Delivery) (ok bool) {
 	if g.newsTurn && isNew {
 		g.newsTurn = false
@@ -99,7 +99,7 @@ func (g *Group) Take(now time.Duration, isNew bool, d *Delivery) (ok bool) {
 		g.ready = g.ready[1:]
 		m.queued = false
 		switch {
-		case m.state != Ready || m.busy > 0: // settled, or queued again when that call has failed
+		case m.state != Ready || m.busy > 0: // settled; or busy, and queued again if that call fails
 		case m.isStale():
 			g.ask(now, m)
 		default:
@@ -113,7 +113,8 @@ func (g *Group) Take(now time.Duration, isNew bool, d *Delivery) (ok bool) {
 	return false
 }
 
-// makeReady has Take return a message, unless it may be another consumer's by now.
+// makeReady queues a message for Take. If its body is not kept, or if it may be another consumer's by now, it requests
+// the message instead.
 func (g *Group) makeReady(now time.Duration, m *message) {
 	if m.body == nil || m.isStale() {
 		g.ask(now, m)
@@ -160,7 +161,7 @@ func (g *Group) delayOver(now time.Duration, m *message) {
 // go elsewhere, where the broker would count it.
 func (m *message) fails() bool { return m.delivered && !m.uncounted }
 
-// isBetterElsewhere reports whether a message that is due had better be the next consumer's.
+// isBetterElsewhere reports whether another consumer may do better with a due message.
 func (g *Group) isBetterElsewhere(now time.Duration, m *message) bool {
 	return m.timedOut || g.o.isLast(m.count+1) || g.outcomes.mostlyFail() ||
 		g.o.Kind == KeyShared && m.firstFailed > 0 && now-m.firstFailed >= readyKeyShared

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// turnSettled makes the settled ids of a partition older. After a loss none becomes surer before all that the
-// broker had to send again was taken: until then their acknowledgements may be lost.
+// turnSettled makes the settled ids of a partition older. After a loss, no id becomes surer before the application has
+// taken everything that the broker had to send again: until then the acknowledgements may be lost.
 func (g *Group) turnSettled(now time.Duration, p *Partition) {
 	g.reading.at(now)
 	switch {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A world is the machine with everything around it, small enough that all that can happen in a few steps can
-// be played: a broker that sends entries and takes acknowledgements and requests, upstream's queue, which a
-// slow application reads, another consumer, an operator, and time.
+// A world is the machine with its surroundings, small enough to play everything that can happen in a few steps: a
+// broker that sends entries and takes acknowledgements and requests, upstream's queue, which a slow application reads,
+// another consumer, an operator, and time.
 
 const (
 	tick      = time.Second
@@ -41,7 +41,7 @@ type kind struct {
 // brokerEntry is an entry as the broker knows it.
 type brokerEntry struct {
 	acked []bool
-	left  []bool // out: acknowledged one by one, at a broker without batch-index acknowledgement
+	left  []bool // not sent again: acknowledged one by one, at a broker without batch-index acknowledgement
 	owner owner
 	count uint32
 }
@@ -56,13 +56,13 @@ const (
 
 func (e *brokerEntry) isAcked() bool { return !slices.Contains(e.acked, false) }
 
-// sending is one delivery of an entry. Upstream counts what of it is acknowledged.
+// sending is one delivery of an entry. Upstream counts which of its messages are acknowledged.
 type sending struct {
 	topic, entry int
-	left         []bool
-	stale        bool // a connection was lost since, or it was requested before
-	requested    bool // before, and the request is on its way
-	forgotten    bool // by upstream
+	left         []bool // not acknowledged yet
+	stale        bool   // a connection was lost since, or it was requested before
+	requested    bool   // the entry was requested before, and the request was on its way
+	forgotten    bool   // by upstream
 }
 
 // object is the id of one message of a sending.
@@ -77,16 +77,16 @@ type command struct {
 	request      bool
 	topic, entry int
 	index        int // -1 for the whole entry
-	op           int // whose acknowledgement it is, from 1
+	op           int // the number of the operation that it belongs to, from 1; 0 for none
 }
 
 // seen is what the application knows of a message.
 type seen struct {
-	has      bool          // it works on it
-	handed   bool          // it ever had it
+	has      bool          // the application works on it
+	handed   bool          // the application ever had it
 	settled  bool          // its Ack returned nil
 	may      bool          // it may be handed out though it was settled: an operator moved the cursor back
-	must     bool          // likewise, and it has to be
+	must     bool          // as may, and it has to be handed out
 	acks     bool          // an acknowledgement is under way
 	snoozed  bool          // the next hand-over does not count
 	pending  bool          // in a transaction
@@ -104,7 +104,7 @@ type seen struct {
 }
 
 type worldTopic struct {
-	lost     bool // its connection was, and the broker has sent nothing since; where upstream's queue is cleared
+	lost     bool // its connection was lost, and the broker has sent nothing since; only if clears is set
 	entries  []*brokerEntry
 	messages [][]*seen
 	inactive bool
@@ -122,7 +122,7 @@ type world struct {
 	last   place // of the newest message that was handed out first
 	reset  bool
 	waits  bool
-	lost   bool // a connection was
+	lost   bool // a connection was lost
 }
 
 type worldOp struct {
@@ -196,16 +196,16 @@ const (
 	beginTxn
 	abort
 	lose
-	loseAll // what was sent to the broker, too
+	loseAll // the commands on their way to the broker, too
 	late    // upstream reads a copy of the lost connection, and clears its queue then
-	swallow // upstream drops what its new connection brings
+	swallow // upstream drops the next copy of its new connection
 	otherTakes
 	otherAcks
 	otherDies
 	moveCursor
 	deactivate
 	activate
-	activateLate // the broker begins to send before it says who is active
+	activateLate // the broker begins to send before it reports the active consumer
 	events
 )
 
@@ -449,12 +449,12 @@ func (w *world) timesOut(m *seen) {
 	m.has, m.hasOld, m.oldHand, m.deadline = false, true, m.hand, 0
 }
 
-// send sends an entry. What of it is acknowledged is left out, if broker and client acknowledge single
-// messages of a batch.
+// send sends an entry. Its acknowledged messages are left out if broker and client acknowledge single messages of a
+// batch.
 func (w *world) send(t, e int) {
 	entry := w.topics[t].entries[e]
 	entry.owner, w.topics[t].lost = ours, false
-	if w.waits { // it takes the message now
+	if w.waits { // the application takes the message now
 		w.waits = false
 		w.g.Unwait(w.now)
 	}
@@ -679,7 +679,7 @@ func (w *world) beginTxn(t, e, i int) {
 	m.pending, m.has, m.deadline = true, false, 0
 }
 
-// flush has the broker take what was sent to it.
+// flush delivers all commands to the broker.
 func (w *world) flush() {
 	for _, c := range w.pipe {
 		w.take(c)
@@ -710,12 +710,12 @@ func (w *world) take(c command) {
 		if e.count = 0; e.isAcked() {
 			e.owner = nobody
 		}
-	default: // it leaves that out of the next delivery, and waits for it all the same
+	default: // the broker leaves the message out of the next delivery, and still waits for the batch
 		e.left[c.index] = true
 	}
 }
 
-// pass lets time pass, in which what was sent reaches the broker.
+// pass lets time pass, in which all commands reach the broker.
 func (w *world) pass(d time.Duration) {
 	w.flush()
 	w.now += d
@@ -724,8 +724,8 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// lose ends the connection of a topic: the broker sends everything again that is not acknowledged. What is in
-// upstream's queue is read all the same.
+// lose ends the connection of a topic: the broker sends everything again that is not acknowledged. Copies in upstream's
+// queue are still read, unless clears is set.
 func (w *world) lose(t int, all bool) {
 	if all {
 		w.pipe = slices.DeleteFunc(w.pipe, func(c command) bool { return c.topic == t }) // an acknowledgement among them never ends well
@@ -779,8 +779,8 @@ func (w *world) deactivate(t int) {
 	w.g.Activate(w.now, topicName(t), t, false)
 }
 
-// activate makes this consumer the active one. The broker may have sent it the newest message before it
-// rewinds and tells.
+// activate makes this consumer the active one. The broker may have sent it the newest message before it rewinds and
+// reports the change.
 func (w *world) activate(t int) {
 	w.otherDies(t)
 	entries := w.topics[t].entries
