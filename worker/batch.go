@@ -112,7 +112,7 @@ func (w *Worker) spread(err error, errs []error) bool {
 	return whole != nil
 }
 
-// split returns the BatchError in err, or the error that err is to the whole batch.
+// split returns the BatchError in err, or err as the error of the whole batch.
 func (w *Worker) split(err error) (each BatchError, whole error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -130,7 +130,7 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 // BatchHandler reads it: Permanent or RetryAfter around it is put around each of its errors. It reports false if err
 // fails the whole batch.
 func AsBatchError(err error) (each BatchError, some bool) {
-	// errors.As finds one among others, and it is not known which messages these mean
+	// errors.As would also find one that is joined with other errors, of which it is not known which messages they mean
 	switch e := err.(type) { //nolint:errorlint // see above
 	case BatchError:
 		return e, true

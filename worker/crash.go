@@ -15,20 +15,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
-// WithCrashLimit (default: none) limits how many processes a message may crash. A message that was in a handler n
-// times when its process ended without closing its Consumer (killed for lack of memory, or by os.Exit) becomes a dead
-// letter, and the handler is not called for it again. The option needs redelivery.WithAttemptLog and a dead letter
-// topic; without a dead letter topic such a message is nacked each time. n must be at least 1. 3 spares messages that
-// merely were in a handler when another message crashed the process. With 1 even those become dead letters that were
-// handled in the last tenth of a second before, since their acknowledgements were not sent yet.
+// WithCrashLimit (default: none) limits how many processes a message may crash. A message that was in a handler n times
+// when its process ended without closing its Consumer (killed for lack of memory, or by os.Exit) becomes a dead letter,
+// and the handler is not called for it again. The option needs redelivery.WithAttemptLog and a dead letter topic;
+// without a dead letter topic such a message is nacked each time. n must be at least 1. 3 spares messages that merely
+// were in a handler when another message crashed the process. With 1 even messages become dead letters that were
+// handled in the last tenth of a second before the crash, since their acknowledgements were not sent yet.
 //
-// A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. The
-// Worker writes this record before it calls the handler, which takes a few milliseconds each time, for about its first
-// 2,000 messages, for as many after a crash, and while it has so little to do that this takes a tenth of the time at
-// most. So a message that crashes each process that it comes to crashes few. A message that was in a handler during a
-// crash is handled alone (in NewBatch too, where the slot's other messages wait meanwhile), and only when its consumer
-// is known to have crashed: the log has not heard from it for six seconds, or longer if there are many consumers. A
-// process that is killed in the middle of a drain counts as crashed.
+// A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. For
+// about its first 2,000 messages, for as many after a crash, and whenever this takes at most a tenth of its time, the
+// Worker writes the record before it calls the handler, at a cost of a few milliseconds. So a message that crashes
+// every process that gets it crashes only a few. A message that was in a handler during a crash is handled alone (with
+// NewBatch the other messages of its batch wait), and only when the consumer that had it is known to have crashed: the
+// log has not heard from it for six seconds, or longer if there are many consumers. A process that is killed in the
+// middle of a drain counts as crashed.
 func WithCrashLimit(n int) Option {
 	return func(s *settings) error {
 		if n < 1 {
@@ -55,7 +55,7 @@ func WithBegunAfter(d time.Duration) Option {
 
 // CrashError is the reason of a dead letter that WithCrashLimit made.
 type CrashError struct {
-	Crashes int // how many processes ended while it was in a handler
+	Crashes int // how many processes ended while the message was in a handler
 }
 
 func (e *CrashError) Error() string {
@@ -66,11 +66,12 @@ func (e *CrashError) Error() string {
 }
 
 const (
-	beginTime   = 5 * time.Second  // that a record may take; then the handler is called without
-	suspectTime = 30 * time.Second // that a suspect may take before another may be tried beside it
+	beginTime   = 5 * time.Second  // how long a record may take; then the handler is called without it
+	suspectTime = 30 * time.Second // how long a suspect may take before another is handled beside it
 )
 
-// crashes keeps messages from ending one process after the other.
+// crashes keeps messages from ending one process after the other. A suspect is a message that was in a handler during a
+// crash.
 type crashes struct {
 	*run
 	log  *attempts.Log
@@ -83,7 +84,7 @@ func newCrashes(r *run) *crashes {
 	return &crashes{r, log, newTurn()}
 }
 
-// needsLog returns an error if there is a limit and nothing to count by.
+// needsLog returns an error if WithCrashLimit is given and the Consumer has no log of attempts.
 func (s *settings) needsLog(consumer *redelivery.Consumer) error {
 	if s.crashLimit > 0 && consumer.AttemptLog() == nil {
 		return fmt.Errorf("%w: worker: WithCrashLimit is given, want a Consumer with redelivery.WithAttemptLog",
@@ -92,7 +93,7 @@ func (s *settings) needsLog(consumer *redelivery.Consumer) error {
 	return nil
 }
 
-// limit returns the error for a message that is not to be handled any more, or nil.
+// limit returns the error of a message that has reached the limit, or nil.
 func (c *crashes) limit(msg pulsar.Message) error {
 	if c == nil {
 		return nil
@@ -145,8 +146,8 @@ func (c *crashes) share(tasks []task) int {
 	}
 }
 
-// admit waits until tasks may be handled, and returns a function to call when their handler has returned. Its error
-// says that they are not to be handled any more.
+// admit waits until tasks may be handled, and returns a function to call when their handler has returned. It returns an
+// error if the handlers' contexts end first.
 func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	for _, t := range tasks {
 		c.warn(t)
@@ -163,7 +164,7 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	if careful {
 		return c.admitCarefully(tasks, keys)
 	}
-	var record sync.Once // not any more when they are about to be settled
+	var record sync.Once // either the record or the end of the handler, whichever is first
 	timer := time.AfterFunc(c.begunAfter, func() {
 		record.Do(func() {
 			for _, k := range keys {
@@ -177,7 +178,8 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	}, nil
 }
 
-// admitCarefully writes down that tasks are in a handler before they are. A suspect waits until no other is.
+// admitCarefully records that tasks are in a handler before the handler is called. A suspect waits until no other
+// suspect is handled.
 func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled func(), err error) {
 	for i := range tasks {
 		_ = c.renew(&tasks[i]) // if it is not held any more, settling it shows that
@@ -213,7 +215,8 @@ func (c *crashes) inTime(write func(context.Context, attempts.Key) error, key at
 	return write(ctx, key)
 }
 
-// takeTurn waits until no other suspect is handled, or for too long, but no longer than the drain timeout.
+// takeTurn waits until no other suspect is handled, or one is handled for longer than suspectTime. It returns an error
+// if the handlers' contexts end first.
 func (c *crashes) takeTurn() (leave func(), err error) {
 	if err := c.turn.lockOr(c.working); err != nil {
 		return nil, err
@@ -226,7 +229,7 @@ func (c *crashes) takeTurn() (leave func(), err error) {
 	}, nil
 }
 
-// isCrash reports whether a message was not handled, which is not for a classifier to judge.
+// isCrash reports whether err is that of limit: no handler was called, so a classifier does not get it.
 func isCrash(err error) bool {
 	permanent, ok := err.(*permanentError) //nolint:errorlint // as limit made it
 	if !ok {

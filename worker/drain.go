@@ -62,14 +62,14 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// stuck has an error for each slot that did not end.
+// stuck returns an error for each slot that did not end.
 func (r *run) stuck() []error {
 	var errs []error
 	for _, s := range r.all() {
 		s.mu.Lock()
 		switch s.stage {
 		case handling:
-			if r.timeout == 0 || r.now()-s.since < r.overdue() { // else it was logged then
+			if r.timeout == 0 || r.now()-s.since < r.overdue() { // else slot.warn has logged it
 				r.logStuck(s.name, about(s.tasks[0].counted()))
 			}
 			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: "+
@@ -85,7 +85,8 @@ func (r *run) stuck() []error {
 }
 
 // logStopped logs how many messages were finished, in all and by the drain, and how many come again: messages left to
-// the broker, messages that wait for redelivery, and finished messages of unfinished batches. Of the last it warns.
+// the broker, messages that wait for redelivery, and finished messages of unfinished batches. If there are any of the
+// last kind, the line is a warning.
 func (r *run) logStopped(drained uint64, stuck int) {
 	r.repeats.end() // so that this line is the last
 	stats := r.consumer.Stats()

@@ -32,10 +32,11 @@ func RetryAfter(delay time.Duration, err error) error {
 func Snooze(delay time.Duration) error { return &snoozeError{max(0, delay)} }
 
 // PauseFor returns an error that snoozes the message for d, like Snooze, and makes the Worker take no messages for d:
-// the other side says that it wants no calls meanwhile, as an HTTP server does by 429 with Retry-After. Neither counts
-// as an attempt. Messages that handlers have already are handled. If several handlers return it, the longest pause
-// counts. A drain ends the pause. Unlike in a Pause, prefetched messages stay with the Consumer. The error wraps err,
-// with d before its text, and may itself be wrapped; IsSnooze is true for it. A negative d counts as 0.
+// use it if the other side wants no calls meanwhile, as an HTTP server says by 429 with Retry-After. Neither the snooze
+// nor the pause counts as an attempt. Messages that handlers have already are handled. If several handlers return it,
+// the longest pause counts. A drain ends the pause. Unlike in a Pause, prefetched messages stay with the Consumer. The
+// error wraps err, with d before its text, and may itself be wrapped; IsSnooze is true for it. A negative d counts as
+// 0.
 func PauseFor(d time.Duration, err error) error {
 	return &pauseForError{snoozeError{max(0, d)}, orUnknown(err)}
 }
@@ -99,7 +100,7 @@ func pauseIn(err error) (found *pauseForError) {
 // method of the handler's error panics, as methods of a nil pointer do, an error that names its type replaces it.
 type PanicError struct {
 	Value any    // the argument of panic
-	Stack []byte // the stack of the panic as debug.Stack shows it, from the function that panicked on
+	Stack []byte // the stack of the panic as debug.Stack shows it, beginning with the function that panicked
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }

@@ -52,7 +52,7 @@ func (w *Worker) describe(err error) (kind string, attr slog.Attr) {
 	if w.consumer.Options().OmitCause {
 		return kind, slog.String("error_type", kind)
 	}
-	text := fmt.Sprintf("%v", err) // also if the method Error panics
+	text := fmt.Sprintf("%v", err) // safe even if the method Error panics
 	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 	return kind + ": " + causes.Mask(text), slog.String("error", text)
 }

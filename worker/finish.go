@@ -11,8 +11,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// This file has the end of a drain: batches of producers that were begun are finished, since the broker hears of a
-// batch when all of it is acknowledged, and would send the whole of it again.
+// This file has the end of a drain: the Worker finishes producers' batches that were begun. The broker learns of a
+// batch only when all of it is acknowledged, and would send the whole batch again.
 
 // batch names the entry of a topic that a message came in.
 type batch struct {
@@ -26,7 +26,7 @@ func batchOf(msg pulsar.Message) batch {
 
 var errNothingToFinish = errors.New("worker: no batch is left that was begun")
 
-// takePoll is how long a slot waits for a message of a batch before it looks whether another slot got the last one.
+// takePoll is how long a slot waits for a message of a batch before it checks whether another slot got the last one.
 const takePoll = 20 * time.Millisecond
 
 // takeToFinish takes the rest of the batches that were begun.
@@ -60,8 +60,8 @@ func (r *run) nextToFinish(ctx context.Context) (task, error) {
 	return task{}, errNothingToFinish
 }
 
-// isBegun reports whether a message belongs to a batch that was begun. Nothing of its key is handled after one that
-// does not.
+// isBegun reports whether a message belongs to a batch that was begun and of which no message was left. It marks the
+// batch of any other message as left.
 func (r *run) isBegun(t task) bool {
 	d, err := r.consumer.Delivery(t.msg)
 	r.mu.Lock()
@@ -74,7 +74,7 @@ func (r *run) isBegun(t task) bool {
 }
 
 // hasToFinish reports whether messages of begun batches are prefetched or wait for their keys, and whether there is
-// time for all of them: a part would repeat even more.
+// time for all of them: if only a part were handled, even more handled messages would come again.
 func (r *run) hasToFinish() bool {
 	n := r.consumer.Stats().Arriving + r.lanes.readyNow()
 	return n > 0 && r.isInTime(n)

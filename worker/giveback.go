@@ -6,16 +6,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// rest counts the slots that have nothing and wait for the end of a pause, or in an outage. When all do, and no
-// handler is stuck, the Consumer gives prefetched messages and those put aside back to the broker, so that other
-// consumers get them.
+// rest counts the slots that rest: they have no messages, and wait for the end of a pause, for the rate limit, or in an
+// outage. When all rest, and no handler is stuck, the Consumer gives prefetched messages and those put aside back to
+// the broker, so that other consumers get them.
 type rest struct {
-	turn  turn // of the slot that reads or changes the fields below; also while it gives back, which takes a while
+	turn  turn // held while the fields below are used, and while the Consumer gives back, which takes a while
 	slots int
 	never bool // the Consumer cannot give anything back
 }
 
-// resting notes that a slot waits for the end of a pause, or in an outage, until it calls ends.
+// resting notes that a slot rests, until the slot calls ends.
 func (r *run) resting() (ends func()) {
 	r.rest.turn.lock()
 	defer r.rest.turn.unlock()
@@ -43,9 +43,9 @@ func (r *run) neverGivesBack() bool {
 	return r.rest.never
 }
 
-// mayGiveBack reports whether all slots rest, for long enough. A message that a stuck handler has would come again
-// while that is at work. Messages that wait for their keys are kept: their order, and how often they were tried, would
-// be lost. The caller has the turn.
+// mayGiveBack reports whether all slots rest, for long enough. A stuck handler's message would come again while the
+// handler is at work. Messages that wait for their keys are kept: their order, and how often they were tried, would be
+// lost. The caller has the turn.
 func (r *run) mayGiveBack() bool {
 	if r.rest.slots < r.concurrency || r.rest.never || r.taking.Err() != nil {
 		return false

@@ -10,7 +10,7 @@ import (
 )
 
 // This file decides which slot may take messages, and when. A pause, an outage, the rate limit and a drain keep slots
-// from it, and with key order the memory limit too (room.go).
+// from taking messages, and with key order the memory limit does too (room.go).
 
 // next lets the slot hold the messages to be handled next, and returns how many of them the handler gets. It returns 0
 // if there are none yet, and an error if no more will come.
@@ -164,7 +164,7 @@ func (r *run) receive(ctx context.Context) (task, error) {
 	}
 }
 
-// takingTime is how long it may take to take messages that are there already, however short MaxWait is.
+// takingTime is how long a slot takes messages that are there already, even if MaxWait is shorter.
 const takingTime = 10 * time.Millisecond
 
 // collect takes a batch. Only one slot at a time collects, or every slot might wait with a partly filled batch.
@@ -184,7 +184,7 @@ func (s *slot) collect(ctx context.Context) error {
 	// An error means that MaxWait is over, that a pause or a drain began, or that the Consumer is lost, which the next
 	// call reports.
 	for bytes := int64(0); err == nil; {
-		if t.beat == nil && (len(batch) == 0 || batch[0].beat != nil) { // a Consumer has ack timeouts or not
+		if t.beat == nil && (len(batch) == 0 || batch[0].beat != nil) { // if the first has no ack timeout, none has
 			t.beat = s.heartbeat(t.msg, time.Time{})
 		}
 		batch = append(batch, t)
@@ -208,7 +208,7 @@ func (s *slot) takeAtOnce(ctx context.Context) (task, error) {
 	return s.takeOne(ctx)
 }
 
-// holdUnlessClosed has the slot hold messages that were kept, or leaves them to the broker if the Consumer is closed.
+// holdUnlessClosed gives the slot messages that were kept, or leaves them to the broker if the Consumer is closed.
 func (s *slot) holdUnlessClosed(tasks []task) error {
 	if len(tasks) == 0 {
 		return nil
@@ -231,8 +231,8 @@ func (r *run) lose(err error) {
 	}
 }
 
-// ifClosed returns an error if the Consumer of a message that was kept is closed, and ends the Run: perhaps no slot was
-// receiving, which would have noticed.
+// ifClosed returns an error if the Consumer of a message that was kept is closed, and ends the Run: perhaps no slot is
+// receiving, so that none has noticed.
 func (r *run) ifClosed(t task) error {
 	if _, err := r.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) {
 		r.lose(err)

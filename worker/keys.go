@@ -25,7 +25,8 @@ type lane struct {
 	timer *time.Timer // after which the first message may be taken; nil if none waits for that
 }
 
-// laneKey is a key of a topic. Its partitions are one topic: a change of their number moves keys from one to another.
+// laneKey is a key of a topic. The partitions of a topic count as one: a change of their number moves keys between
+// them.
 type laneKey struct{ topic, key string }
 
 // keyOf returns the key that Key_Shared goes by; "" for none.
@@ -81,7 +82,7 @@ func (k *keys) take() task {
 	return t
 }
 
-// drop takes messages out of a lane for good. They are in the order of its queue.
+// drop takes messages out of a lane for good. gone is in the order of the queue.
 func (k *keys) drop(of *lane, gone []task) {
 	next := 0
 	of.queue = slices.DeleteFunc(of.queue, func(t task) bool {

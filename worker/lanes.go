@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// lanes keep the order of messages within each key. A slot that wants a message gets one that waited and may be
-// taken, or takes one from the Consumer, one slot at a time.
+// lanes keep the order of messages within each key. A slot that wants a message gets a waiting one that may be taken,
+// or receives one from the Consumer. One slot at a time receives.
 type lanes struct {
 	*run
 
@@ -19,7 +19,7 @@ type lanes struct {
 	idle       int                // slots that wait for wake
 	triedLast  bool               // the message taken last had failed before, and no pull followed
 
-	wake chan struct{} // has one of the idle slots look again
+	wake chan struct{} // wakes one of the idle slots
 }
 
 func newLanes(r *run) *lanes {
@@ -32,7 +32,7 @@ type step uint8
 const (
 	stepEnd  step = iota // its context has ended
 	stepTake             // it has taken a message that waited
-	stepRoom             // it looks whether there is room by now
+	stepRoom             // it checks whether the memory limit has room by now
 	stepPull             // it takes messages from the Consumer
 	stepIdle             // it waits
 )
@@ -69,7 +69,7 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 	}
 }
 
-// step decides. Messages that wait and new ones take turns after one that failed before:
+// step decides how a slot gets its next message. After a waiting message that failed before, a new one is next:
 // otherwise keys that always fail would keep the others waiting.
 func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context) {
 	l.mu.Lock()
@@ -99,8 +99,8 @@ func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context)
 	}
 }
 
-// pull takes a message from the Consumer. It reports false if the caller gets none: an earlier message of the key is
-// out, or Receive was interrupted.
+// pull takes a message from the Consumer. out is false if the caller gets none: an earlier message of the key is at
+// work or waits for its next try, or Receive was interrupted.
 func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	msg, err := l.consumer.Receive(ctx)
 	if err != nil && ctx.Err() != nil {

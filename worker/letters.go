@@ -14,7 +14,8 @@ import (
 // deadLetterTimeout is how long the publishing of a dead letter may take.
 const deadLetterTimeout = 30 * time.Second
 
-// letters says whether a dead letter takes long. Then one slot at a time waits for an answer, or all of them would.
+// letters says whether the publication of dead letters hangs. While it does, one slot at a time publishes, so that the
+// others do not wait.
 type letters struct {
 	hang atomic.Bool
 	turn turn // of the slot that waits
@@ -66,8 +67,8 @@ func reasonFor(o outcome) string {
 	return o.because
 }
 
-// diesOfTTL publishes a message of a key as a dead letter that would wait here until the broker deletes it, and reports
-// whether it did, or left the message. The Consumer does so with all other messages.
+// diesOfTTL publishes a message of a key as a dead letter if the broker would delete it before its next try, and
+// reports whether the message is published or left. For messages without a key the Consumer does this.
 func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 	delay := o.delay
 	if o.verb == nack {
@@ -99,7 +100,7 @@ func (r *run) countLetter(o outcome) {
 		if o.because == expired {
 			r.counts.expired.Add(1)
 		}
-	case o.fails() && o.because != publishing.MaxDeliveries: // that was counted
+	case o.fails() && o.because != publishing.MaxDeliveries: // settle has counted it
 		r.counts.failed.Add(1)
 	}
 }

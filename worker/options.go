@@ -96,12 +96,12 @@ func WithCancelLost() Option {
 
 // WithFinishBatches (default: true) lets a drain finish a producer's batch if some of its messages are handled: the
 // Worker handles the prefetched rest of these batches, and no other messages, within the drain timeout. A broker that
-// does not keep batch-index acknowledgements, as by Pulsar's default, notes a batch only when all of it is
-// acknowledged, and after a restart sends the whole batch again, handled messages included. The Worker does this unless
-// the Consumer knows that the broker keeps them (see redelivery.IndexAcks). A batch is left if the time that handlers
-// took so far says that it cannot be finished in time, or if the Worker is paused or in an outage. The Consumer's
-// Stats.Unfinished, and "unfinished" in the last line of the log, which is a warning then, say how many handled
-// messages will come again.
+// does not keep batch-index acknowledgements, as by Pulsar's default, counts a batch as acknowledged only when all of
+// it is. After a restart it sends the whole batch again, handled messages included. So the Worker finishes batches
+// unless the Consumer knows that the broker keeps these acknowledgements (see redelivery.IndexAcks). It leaves a batch
+// that cannot be finished in time, judging by the time that handlers took so far, and all batches while it is paused or
+// in an outage. The Consumer's Stats.Unfinished says how many handled messages will come again, and so does
+// "unfinished" in the last line of the log, which is then a warning.
 func WithFinishBatches(finish bool) Option {
 	return func(s *settings) error {
 		s.finishBatches = finish
@@ -160,9 +160,10 @@ func WithKeyOrder() Option {
 // any message succeeds.
 //
 // The Worker tries a message that has not failed yet, if there is one: if it succeeds, some messages always fail, and
-// there is no outage. Such messages come in bunches, so the Worker looks further ahead each time: it reads 1, 4, 16,
-// 64, 256 and then 1,000 messages, and tries the last of them. If there is none, it tries those that failed in turn. If
-// a handler takes more than 30 seconds, or is stuck (WithTimeout), another message is tried beside it.
+// there is no outage. Messages that always fail come in bunches, so the Worker looks further ahead each time: it reads
+// 1, 4, 16, 64, 256 and then 1,000 messages, and tries the last of them. If all messages have failed before, it tries
+// these in turn. If a handler takes more than 30 seconds, or is stuck (WithTimeout), another message is tried beside
+// it.
 //
 // On Shared and Key_Shared the Worker gives everything back to the broker, uncounted, before a pause of a second or
 // longer, so that other consumers get it (redelivery.Consumer.GiveBack), unless messages wait for their keys.
@@ -249,8 +250,8 @@ func WithObserver(o Observer) Option {
 
 // WithLogger (default: slog.Default()) sets where the Worker logs. When messages fail, the first failure of a kind is
 // logged at Warn with its error, topic, message id and attempt, and then the number of the others once a minute. Errors
-// of one type with the same text, but for numbers and ids, are one kind; with redelivery.DeadLetterPolicy.OmitCause
-// those of one type are, and no text is logged. Payloads and properties are never logged.
+// of one type whose texts differ only in numbers and ids are one kind. With redelivery.DeadLetterPolicy.OmitCause all
+// errors of one type are one kind, and no text is logged. Payloads and properties are never logged.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {

@@ -54,8 +54,8 @@ func (o *outage) tries() uint32 {
 	return o.state.Tries()
 }
 
-// report notes how the handler did. It reports whether messages that failed are to be tried again without being nacked:
-// there is an outage, and no message failed too often as a probe.
+// report notes the outcomes of a call of the handler. It reports whether messages that failed are to be tried again
+// without being nacked: there is an outage, and no message failed too often as a probe.
 func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool) {
 	o.mu.Lock()
 	before := o.over
@@ -196,7 +196,7 @@ func (o *outage) kept() int {
 }
 
 // mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try: the pause
-// is known and not short, and none of them has tries that the broker has not counted.
+// is known and not short, or the Worker is paused, and none of them has tries that the Consumer has not counted.
 func (o *outage) mayGiveBack() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

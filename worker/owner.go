@@ -10,7 +10,8 @@ import (
 
 // This file drops messages that waited and are another consumer's by now.
 
-// isOurs reports whether a message still belongs to the Consumer. If the Consumer is closed its next call returns that.
+// isOurs reports whether a message still belongs to the Consumer. It is true if the Consumer is closed, which the next
+// call returns.
 func (r *run) isOurs(t task) bool {
 	err := r.consumer.Reclaim(t.counted())
 	return err == nil || errors.Is(err, redelivery.ErrClosed)
@@ -72,8 +73,8 @@ func (l *lanes) dropLost(of *lane) {
 	l.notifyRoom()
 }
 
-// dropLost lets go of those of the first n messages that waited and are lost, and returns how many of them are left. If
-// the Consumer is closed it leaves all that the slot has, and returns an error.
+// dropLost drops the lost ones among the slot's first n messages, and returns how many of them are left. If the
+// Consumer is closed, it leaves all messages of the slot to the broker, and returns an error.
 func (s *slot) dropLost(n int) (left int, err error) {
 	if !s.tasks[0].waited && s.batch == (Batch{}) && s.limiter == nil && s.crashes == nil {
 		return n, nil

@@ -9,7 +9,7 @@ import (
 
 // pauser keeps slots from taking messages: from Pause until Resume, and for a while after a handler returned PauseFor.
 type pauser struct {
-	flow atomic.Pointer[context.Context] // of the slots that take messages; nil in a pause, and until one does
+	flow atomic.Pointer[context.Context] // context of the slots that take messages; nil in a pause, and at first
 
 	mu       sync.Mutex         // held to change flow, and guards the fields below
 	stop     context.CancelFunc // ends flow
@@ -22,7 +22,7 @@ type pauser struct {
 }
 
 // wait waits while there is a pause. It returns a context to take messages with, which ends when a pause begins or ctx
-// is done. If it has to wait, it calls meanwhile before and ends after that; meanwhile may be nil.
+// is done. If it has to wait, it calls meanwhile before, and the returned ends afterwards; meanwhile may be nil.
 func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (context.Context, error) {
 	for {
 		if flow := p.flow.Load(); flow != nil {
@@ -59,7 +59,7 @@ func (p *pauser) begin(ctx context.Context) (resumed chan struct{}) {
 	return p.resumed
 }
 
-// set changes whether the caller wants a pause, and begins or ends one accordingly.
+// set calls change, which changes asked, until or over, and then begins or ends a pause accordingly.
 func (p *pauser) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,8 +79,8 @@ func (p *pauser) setAsked(asked bool) {
 	p.set(func() { p.asked = asked && !p.over })
 }
 
-// pauseFor begins a pause, if there is none for longer, and reports whether there was none by a handler. over is called
-// when it is over.
+// pauseFor pauses for d, unless an earlier PauseFor pauses for longer. It reports whether the Worker was not paused by
+// a handler before. over is called after d.
 func (p *pauser) pauseFor(d time.Duration, over func()) (begins bool) {
 	until := time.Now().Add(d)
 	p.set(func() {
@@ -105,7 +105,7 @@ func (p *pauser) end() {
 	p.set(func() { p.over, p.asked, p.until = true, false, time.Time{} })
 }
 
-// interrupt has the slots that take messages look again.
+// interrupt makes the slots that take messages decide again what to take.
 func (p *pauser) interrupt() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,8 +135,8 @@ func (p *pauser) isAsked() bool {
 // change reports a condition when it begins and when it ends. Slow listeners may miss intermediate changes but always
 // see the latest one.
 type change struct {
-	reported  bool // that the condition is there
-	reporting bool // by some goroutine
+	reported  bool // the condition as it was last reported
+	reporting bool // a goroutine is calling a report
 }
 
 // report reports a change of the condition. It locks mu, calls is and describe, and calls the function that describe

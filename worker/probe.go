@@ -52,8 +52,8 @@ func (s *slot) endProbe() {
 	}
 }
 
-// wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then the caller has
-// the turn probing. Its error says that no more messages are tried.
+// wait waits until the outage is over, or until the caller may try a message: then mine is true, and the caller has the
+// turn probing. Its error says that no more messages are tried.
 func (o *outage) wait() (mine bool, err error) {
 	defer o.resting()()
 	for {
@@ -108,7 +108,7 @@ func (o *outage) takesLong() {
 
 // pick returns the message to try next, and false if there is none yet. The caller has the turn.
 func (o *outage) pick() (t task, ok bool, err error) {
-	for dropped := true; dropped; { // those that are another consumer's are no try
+	for dropped := true; dropped; { // a message that is dropped as another consumer's is no try
 		if err = o.lookAhead(); err != nil {
 			return t, false, err
 		}
@@ -132,7 +132,7 @@ func (o *outage) pick() (t task, ok bool, err error) {
 	return t, false, nil
 }
 
-// choose takes the message out that is tried next. It reports false if there is none, or the outage is over.
+// choose takes the message that is tried next out of aside. It reports false if there is none, or the outage is over.
 func (o *outage) choose() (t task, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -201,12 +201,12 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	}
 	o.mu.Unlock()
 	o.unfit = t.msg
-	// Messages that failed are not to keep others from being reached.
+	// Messages that failed must not keep the Worker from reaching fresh ones.
 	return fresh, o.hasRoom() || !fresh && o.givesBack(), nil
 }
 
-// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last, or that is
-// settled. The caller has the turn.
+// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last, or that message
+// is settled. The caller has the turn.
 func (o *outage) hasRoom() bool {
 	for shed := false; o.unfit != nil; shed = true {
 		if fits, err := o.consumer.Keep(o.unfit); fits || err != nil {
@@ -218,9 +218,10 @@ func (o *outage) hasRoom() bool {
 	return true
 }
 
-// shed leaves messages that failed to the Consumer until the next try, all but the one to try if there are no others,
-// and reports whether that may make room. Where they could be given back, the broker would count it, and where they
-// wait for their keys they have to stay: then those that fail too often as probes make room.
+// shed leaves the failed messages to the Consumer until the next try, and reports whether that may make room. If there
+// are no fresh ones, it keeps the failed message that is tried next. Where the Consumer can give messages back, the
+// broker would count that, and with key order failed messages have to stay: then only those that fail too often as
+// probes make room.
 func (o *outage) shed() bool {
 	if o.lanes != nil || !o.neverGivesBack() {
 		return false

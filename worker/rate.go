@@ -50,13 +50,13 @@ func (s *slot) waitForRate(n int) error {
 		_, err = s.pay(s.working, missing)
 	}
 	if err != nil {
-		s.leaveOwn("it waited for the rate limit until the end")
+		s.leaveOwn("the Run ends while it waits for the rate limit")
 	}
 	return err
 }
 
-// pay takes n tokens of the limiter, as many at a time as it may have within a second, or Workers that take fewer at a
-// time would always be first. If it fails it returns how many are missing.
+// pay takes n tokens of the limiter, at a time as many as the limiter grants in a second: otherwise Workers that take
+// fewer at a time would always be first. If it fails it returns how many are missing.
 func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	for n > 0 {
 		some := min(n, max(1, s.limiter.Burst()), max(1, int(min(float64(n), float64(s.limiter.Limit())))))
@@ -68,9 +68,8 @@ func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	return 0, nil
 }
 
-// paySome takes tokens. It keeps its place among those that wait, or Workers that happen to look in time would be
-// first. It looks each second whether the limit was changed so that another place would be better, or the Consumer is
-// closed.
+// paySome takes tokens. It reserves them, which keeps its place among the Workers that wait. Each second it checks
+// whether the Consumer is closed, and whether the limit was changed so that a new place would be better.
 func (s *slot) paySome(ctx context.Context, some int) error {
 	limit, burst := s.limiter.Limit(), s.limiter.Burst()
 	place := s.limiter.ReserveN(time.Now(), some)

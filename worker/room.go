@@ -11,16 +11,16 @@ import (
 // counts them, beside those that wait for redelivery. As many as there are slots may wait in any case. lanes.mu guards
 // it.
 type room struct {
-	over   []pulsar.Message // those that wait, or are out, and do not fit: no more are taken until all do, or are done
-	look   bool             // something ended since, and they may fit by now
-	full   change           // of that
+	over   []pulsar.Message // messages that wait or are out, and do not fit; while there are any, no more are taken
+	look   bool             // a message ended, so those in over may fit by now
+	full   change           // of whether over has any
 	logged time.Time
 }
 
 // fits reports whether a message that waits fits the memory limit.
 func (l *lanes) fits(msg pulsar.Message) bool {
 	fits, err := l.consumer.Keep(msg)
-	return fits || err != nil // settling it shows that
+	return fits || err != nil // settling it returns the error
 }
 
 // fill notes whether a message that waits fits. The caller holds mu.
@@ -44,8 +44,8 @@ func (l *lanes) ends(msg pulsar.Message) {
 	l.room.over = slices.DeleteFunc(l.room.over, func(over pulsar.Message) bool { return nameOf(over) == nameOf(msg) })
 }
 
-// done notes that a message, which was out, needs no room any more. Others may fit by now, and its slot may not be the
-// one to look.
+// done notes that a message, which was out, needs no room any more. Others may fit by now, so it wakes a slot to check:
+// its own slot may not.
 func (l *lanes) done(msg pulsar.Message) {
 	l.mu.Lock()
 	full := len(l.room.over) > 0
@@ -60,7 +60,7 @@ func (l *lanes) done(msg pulsar.Message) {
 	}
 }
 
-// lookForRoom takes messages again if those that did not fit do so by now.
+// lookForRoom checks whether the messages that did not fit do by now: then slots take messages again.
 func (l *lanes) lookForRoom() {
 	l.mu.Lock()
 	over := slices.Clone(l.room.over)

@@ -39,7 +39,7 @@ type run struct {
 	letters letters
 	pace    atomic.Int64 // nanoseconds that a slot takes for a message
 
-	drainEnds func() time.Time // the end of the drain timeout, from the first call
+	drainEnds func() time.Time // returns the end of the drain timeout, which begins with the first call
 
 	mu        sync.Mutex
 	slots     []*slot
@@ -100,8 +100,8 @@ func (r *run) inFlight() (messages, stuck int) {
 	return messages, stuck
 }
 
-// now is the time since the run began. The wall clock is not read, which takes as long again.
+// now is the time since the run began. It does not read the wall clock, which would double its cost.
 func (r *run) now() time.Duration { return time.Since(r.began) }
 
-// overdue is how long a handler may take before it counts as stuck. The longest timeout has no room for patience.
+// overdue is how long a handler may take before it counts as stuck. The sum overflows for the longest timeouts.
 func (r *run) overdue() time.Duration { return max(r.timeout, r.timeout+patience) }

@@ -14,8 +14,8 @@ type selfSettled struct {
 	loss   <-chan struct{} // closed by the first loss since New
 }
 
-// After each of a slot's first calls its messages are looked at, and then after one of some calls: a look costs as much
-// as a tenth of an acknowledgement.
+// A slot's messages are checked after each of its first firstLooks calls, and then after one call in looksEvery: a
+// check costs as much as a tenth of an acknowledgement.
 const firstLooks, looksEvery = 100, 64
 
 // warnOfSelfSettled logs, once, that the handler has settled one of its messages, which the Worker is about to settle.
@@ -34,8 +34,8 @@ func (s *slot) warnOfSelfSettled(tasks []task) {
 	}
 }
 
-// isSelfSettled reports whether the handler has settled or nacked a message. After an ack timeout or a loss a message
-// waits too, so with these a nack is not noticed.
+// isSelfSettled reports whether the handler has settled or nacked a message. A message also waits after an ack timeout
+// or a loss, so where one of these is possible, a nack is not noticed.
 func (w *Worker) isSelfSettled(msg pulsar.Message) bool {
 	d, err := w.consumer.Delivery(msg)
 	if err != nil || !d.Waiting {

@@ -55,7 +55,8 @@ func (r *run) succeeded() {
 	r.counts.finished.Add(1)
 }
 
-// forget ends a task. If it may be one that is left, nothing of its key is to overtake it.
+// forget ends a task, and frees its lane, unless the Run ends: then the message may be left to the broker, and later
+// messages of its key must not overtake it.
 func (r *run) forget(t task) {
 	t.beat.stop()
 	if t.lane != nil && !r.ending() {
@@ -71,8 +72,8 @@ func (r *run) ending() bool {
 	return r.lost != nil || r.working.Err() != nil
 }
 
-// ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends. since is when it
-// failed with others of its batch, which have that time together; else zero.
+// ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends. since is when
+// acknowledging it together with its batch failed, or zero: the messages of a batch share the time for retries.
 func (r *run) ack(t *task, since time.Time) bool {
 	for n := uint32(0); ; n++ {
 		err := r.consumer.Ack(t.msg)
@@ -93,8 +94,8 @@ func (r *run) ack(t *task, since time.Time) bool {
 	}
 }
 
-// tryAgain nacks a message, or keeps it here until its next try if it has a key. It reports whether it keeps it, so
-// that the task is not over.
+// tryAgain nacks a message, or keeps it here until its next try if it has a key. It reports whether it keeps the
+// message, so that the task is not over.
 func (r *run) tryAgain(ctx context.Context, t *task, o outcome) (waits bool) {
 	switch {
 	case o.verb == snooze:
@@ -120,7 +121,8 @@ func (r *run) nack(t task, o outcome) {
 	var err error
 	switch {
 	case o.err == errHangs: //nolint:errorlint // as nackOfStuck made it
-		// NackID does not use the retry topic: as another message a handler would get it beside the one that hangs.
+		// NackID does not use the retry topic. A message on the retry topic would be another one, and a second handler
+		// would get it beside the one that hangs.
 		r.consumer.NackID(t.msg.ID())
 	case o.verb == snooze:
 		err = r.consumer.Snooze(t.msg, o.delay)
@@ -134,8 +136,8 @@ func (r *run) nack(t task, o outcome) {
 	}
 }
 
-// logAttempt notes in the log of attempts that a message failed which is tried again here. The next Worker that
-// receives it handles it at once: if it waited, others of its key would overtake it.
+// logAttempt notes in the log of attempts that a message failed and is tried again here. It notes no delay: the next
+// Worker that receives the message handles it at once, or others of its key would overtake it.
 func (r *run) logAttempt(t task, o outcome) {
 	if log := r.consumer.AttemptLog(); log != nil {
 		count := t.count()
@@ -146,8 +148,8 @@ func (r *run) logAttempt(t task, o outcome) {
 	}
 }
 
-// leave does nothing to a message, and says so. Its ack timeout is renewed until Run returns, so that it is no attempt:
-// of the last delivery that would make a dead letter.
+// leave leaves a message to the broker, and logs that. It renews the ack timeout until Run returns: a timeout would
+// count as an attempt and, after the last delivery, make a dead letter.
 func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
 	if t.lane != nil {
@@ -180,8 +182,8 @@ func (r *run) keepLeft(t *task) {
 	}
 }
 
-// settleAll settles the messages of a batch. Dead letters begin to be published in their order, as long as that does
-// not take long, and none waits for the answer to the one before: all of them could take minutes.
+// settleAll settles the messages of a batch. It begins to publish dead letters in their order, for patience at most,
+// and does not wait for the answer to one before it begins the next: one after the other could take minutes.
 func (r *run) settleAll(tasks []task, outcomes []outcome) {
 	r.ackTogether(tasks, outcomes)
 	for i, o := range outcomes {

@@ -20,7 +20,7 @@ type outcome struct {
 	because string         // of dead: the reason for publishing
 	or      verb           // in place of dead, if no dead letter can be published
 	since   time.Time      // of ack: when acknowledging it first failed with others of its batch; zero if it did not
-	pause   *pauseForError // with which the handler wants no messages to be taken for the delay; nil for none
+	pause   *pauseForError // the handler's PauseFor; nil for none
 	away    bool           // its delay is longer than the pause of an outage, so that others are tried meanwhile
 }
 
@@ -29,7 +29,7 @@ type verb uint8
 const (
 	nack   verb = iota // it comes back by the policy
 	again              // it comes back after a delay of its own
-	snooze             // likewise, and that does not count
+	snooze             // as again, and this delivery does not count
 	ack
 	dead  // it becomes a dead letter
 	leave // the broker delivers it again when the Consumer is closed
@@ -84,8 +84,8 @@ func because(err *permanentError) string {
 	return publishing.Permanent
 }
 
-// read is the function read, but an error that names the type of err replaces one whose methods panic, as those of a
-// nil pointer do.
+// read is the function read for an error whose methods may panic, as those of a nil pointer do. If one panics, an error
+// that names the type of err replaces err.
 func (w *Worker) read(err error) (o outcome) {
 	defer func() {
 		if v := recover(); v != nil {

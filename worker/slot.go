@@ -24,7 +24,7 @@ type slot struct {
 	returned func()        // notes for the crash limit that the handler has returned; nil without a limit
 
 	mu       sync.Mutex // guards the fields below, which only the slot changes, except where a comment says otherwise
-	tasks    []task     // that the slot holds; another slot that takes a redelivery of one notes it here
+	tasks    []task     // that the slot holds; a slot that takes a redelivery of one sets its newer
 	called   int        // how many of them the handler has or had, the first ones
 	stage    stage
 	since    time.Duration           // when the handler was called, by run.now
@@ -46,7 +46,7 @@ func (s *slot) loop() {
 	s.name = goroutine()
 	s.mu.Unlock()
 	defer func() {
-		if s.stage == handling { // it called runtime.Goexit
+		if s.stage == handling { // the handler called runtime.Goexit
 			s.alive.Go(func() {
 				s.end()
 				s.loop()
@@ -65,7 +65,7 @@ func (s *slot) loop() {
 	}
 }
 
-// hold notes which messages the slot has.
+// hold replaces the messages that the slot holds.
 func (s *slot) hold(tasks ...task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *slot) call(n int) {
 		ctx = untilLost
 	}
 	s.notifyHandling(tasks)
-	if n == 1 && s.crashes.givesUp(tasks[0].msg) { // a suspect is alone
+	if n == 1 && s.crashes.givesUp(tasks[0].msg) { // crashes.share lets a suspect be handled alone
 		s.counts.crashed.Add(1)
 		s.errs[0] = s.crashes.limit(tasks[0].msg)
 		return
@@ -169,8 +169,8 @@ func (s *slot) takeBack() []task {
 	return s.tasks[:s.called]
 }
 
-// measure returns how long the handler took. To read a clock costs more than all else that a slot does, so it does that
-// for observers, and now and then for the pace.
+// measure returns how long the handler took. Reading a clock costs more than all else that a slot does, so measure
+// reads it only for observers, and now and then for the pace.
 func (s *slot) measure(n int) (took time.Duration) {
 	s.turns++
 	if len(s.observers.handled) > 0 || s.finishBatches && s.turns%16 == 1 {
@@ -219,8 +219,7 @@ func (s *slot) decideAll(tasks []task) {
 	}
 }
 
-// stay reports whether failed messages are tried again here, without a nack: in an outage, or of a batch that is
-// halved.
+// stay reports whether failed messages are tried again here, without a nack: in an outage, or if their batch is halved.
 func (s *slot) stay(tasks []task) bool {
 	outcomes := s.outcomes
 	if s.whole {

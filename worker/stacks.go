@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// stackOfPanic leaves out of a stack, taken where a panic was recovered, all that is above the function that panicked.
+// stackOfPanic removes the frames above the function that panicked from a stack that was taken where the panic was
+// recovered.
 func stackOfPanic(stack []byte) []byte {
 	header, frames, _ := bytes.Cut(stack, []byte("\n"))
 	own, found := cutFrame(frames, "panic(")
@@ -67,7 +68,7 @@ func stackOf(name string) string {
 	}
 }
 
-// warn logs that a handler is stuck, if the one that was called at a time still is at work.
+// warn logs that a handler is stuck, if the handler that was called at since is still at work.
 func (s *slot) warn(since time.Duration) {
 	s.mu.Lock()
 	if s.stage != handling || s.since != since {
@@ -81,8 +82,8 @@ func (s *slot) warn(since time.Duration) {
 	time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
 }
 
-// logStuck logs that a handler is stuck. The stack, which takes a look at all goroutines, is that of the first one in a
-// minute.
+// logStuck logs that a handler is stuck. Only for the first one in a minute it logs the stack, since that means
+// collecting the stacks of all goroutines.
 func (r *run) logStuck(goroutine string, attrs []slog.Attr) {
 	if r.repeats.first("stuck", nil) {
 		attrs = append(attrs, slog.String("stack", stackOf(goroutine)))

@@ -57,7 +57,7 @@ func (r *run) all() []*slot {
 }
 
 // isAtWork reports whether a handler still has a message that was redelivered. No second handler gets it: it waits
-// until the first one returns, whose result settles it, or is known to be stuck.
+// until the first one has returned, whose result settles it, or is known to be stuck.
 func (r *run) isAtWork(t task) bool {
 	if t.msg.RedeliveryCount() == 0 {
 		return false
@@ -72,7 +72,7 @@ func (r *run) isAtWork(t task) bool {
 			if t.beat == nil {
 				t.beat = r.heartbeat(t.msg, time.Time{})
 			}
-			return s.keepNewer(t) // or the handler has returned meanwhile
+			return s.keepNewer(t) // false if the handler has returned meanwhile
 		}
 	}
 	return false
@@ -85,12 +85,12 @@ func (r *run) startNackOfStuck(t task) { r.alive.Go(func() { r.nackOfStuck(t) })
 // nackOfStuck nacks a message that came again while its handler is stuck. That counts, so the message becomes a dead
 // letter in the end.
 func (r *run) nackOfStuck(t task) {
-	t.lane = nil // that is the handler's
+	t.lane = nil // the lane belongs to the delivery that the handler has
 	r.settle(r.lasting, t, outcome{verb: nack, err: errHangs}.decide(attempt{last: t.isLast(r.consumer)}))
 }
 
-// find returns the place of a message among those that the slot has, or -1, unless its handler has returned. The caller
-// holds mu.
+// find returns the index of a message in the slot's tasks, or -1 if it is not there, or the handler has returned. The
+// caller holds mu.
 func (s *slot) find(t task) int {
 	if s.stage != handling {
 		return -1
@@ -104,8 +104,8 @@ func (s *slot) find(t task) int {
 	return -1
 }
 
-// has reports whether the slot's handler has a message, and whether it is stuck: then the message is settled without
-// it.
+// has reports whether the slot's handler has a message, and whether the handler is stuck: then the message is settled
+// without it.
 func (s *slot) has(t task) (has, stuck bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,8 @@ func (s *slot) has(t task) (has, stuck bool) {
 	return i >= 0, s.replaced
 }
 
-// keepNewer keeps a message that came again until the slot's handler returns, and reports false if it has.
+// keepNewer keeps a message that came again until the slot's handler returns. It reports false if the handler has
+// returned.
 func (s *slot) keepNewer(t task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +126,8 @@ func (s *slot) keepNewer(t task) bool {
 		return false
 	}
 	first := !slices.ContainsFunc(s.tasks, func(t task) bool { return t.newer != nil })
-	// With a timeout the time counts from the end of the context, also if a reconnection brings the message sooner.
+	// With a timeout the stuck limit counts from the end of the context, even if a reconnection brings the message
+	// sooner.
 	if first && s.timeout == 0 {
 		since := s.since
 		time.AfterFunc(s.stuckLimit, func() { s.losePlace(since) })
@@ -137,7 +139,7 @@ func (s *slot) keepNewer(t task) bool {
 	return true
 }
 
-// losePlace has another slot take the place of one whose handler, which was called at a time, does not return.
+// losePlace gives the slot's place to another slot, if the handler that was called at since has not returned.
 func (s *slot) losePlace(since time.Duration) {
 	s.mu.Lock()
 	if s.stage != handling || s.since != since || s.replaced || s.taking.Err() != nil {
@@ -145,7 +147,7 @@ func (s *slot) losePlace(since time.Duration) {
 		return
 	}
 	s.replaced = true
-	// the handler has not got these
+	// the new slot gets the messages that the handler has not got
 	next := &slot{run: s.run, tasks: slices.Clone(s.tasks[s.called:]), portion: s.portion}
 	clear(s.tasks[s.called:])
 	s.tasks = s.tasks[:s.called]
@@ -166,7 +168,7 @@ func (s *slot) losePlace(since time.Duration) {
 	}
 }
 
-// replaceBy begins another slot, unless more handlers are stuck than there may be.
+// replaceBy starts another slot. If too many handlers are stuck, it ends the Run instead.
 func (r *run) replaceBy(next *slot) {
 	stuck := 0
 	for _, s := range r.all() {
@@ -192,8 +194,7 @@ func (r *run) replaceBy(next *slot) {
 	}
 }
 
-// leaves reports whether the slot is to end, since another has its place. First it handles the messages that it still
-// has.
+// leaves reports whether the slot ends, since another has its place and it has handled the messages that it still had.
 func (s *slot) leaves() bool {
 	leaves := s.replaced && len(s.tasks) == 0 // no lock: a place is lost only while the handler is at work
 	if leaves {
@@ -223,7 +224,7 @@ func (r *run) endOnLoss() {
 // endIfLost ends the context of the handler if all its messages are lost.
 func (s *slot) endIfLost() {
 	s.mu.Lock()
-	if s.stage != handling || s.endCall == nil { // and the slot may be changing its messages
+	if s.stage != handling || s.endCall == nil { // the slot may be changing its messages
 		s.mu.Unlock()
 		return
 	}
@@ -251,7 +252,7 @@ func (s *slot) setEndCall(end context.CancelCauseFunc) {
 	s.endCall = end
 }
 
-// names says which messages they are. The caller holds mu.
+// names names the slot's messages. The caller holds mu.
 func (s *slot) names() string {
 	name := fmt.Sprintf("message %v", s.tasks[0].msg.ID())
 	if n := len(s.tasks) - 1; n > 0 {

@@ -14,7 +14,7 @@ type task struct {
 	beat    *heartbeat // nil for none
 	lane    *lane      // of its key; nil without key order, and without a key
 	retries uint32     // local ones of this delivery
-	tries   uint32     // that the Consumer does not know of, since the message waited here
+	tries   uint32     // attempts that the Consumer has not counted, since the message was not nacked after them
 	failed  bool       // it failed here, and was not nacked
 	waited  bool       // it was in an outage, or in a slot that handled others
 	paid    bool       // the rate limit's token for its next call was taken
@@ -22,7 +22,7 @@ type task struct {
 	gone    bool       // it is settled without the handler, which is stuck
 }
 
-// counted returns the message with the redelivery count that counts.
+// counted returns the message with a redelivery count that includes tries.
 func (t *task) counted() pulsar.Message {
 	if t.tries == 0 {
 		return t.msg
@@ -32,7 +32,7 @@ func (t *task) counted() pulsar.Message {
 
 func (t *task) count() uint32 { return t.msg.RedeliveryCount() + t.tries }
 
-// retried is a message that was tried again without being nacked. The Consumer goes by its count.
+// retried is a message that was tried again without being nacked. The Consumer uses this count.
 type retried struct {
 	pulsar.Message
 	count uint32
@@ -41,7 +41,7 @@ type retried struct {
 func (r retried) RedeliveryCount() uint32 { return r.count }
 func (r retried) Unwrap() pulsar.Message  { return r.Message }
 
-// isLast reports whether no delivery of the message is left. A Consumer that is closed does not say.
+// isLast reports whether no delivery of the message is left. It is false if the Consumer is closed.
 func (t *task) isLast(c *redelivery.Consumer) bool {
 	d, err := c.Delivery(t.counted())
 	return err == nil && d.Last

@@ -27,8 +27,8 @@ type Worker struct {
 // not allowed, the error satisfies errors.Is with redelivery.ErrInvalidOption.
 //
 // Only the Worker may receive from consumer and give its messages back: after redelivery.Consumer.GiveBack the
-// handlers' messages cannot be acknowledged until a slot receives again, which takes a minute if all slots have one.
-// The caller closes consumer after Run has returned.
+// handlers' messages cannot be acknowledged until the Worker receives again. That takes a minute if all WithConcurrency
+// messages wait to be acknowledged. The caller closes consumer after Run has returned.
 func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Worker, error) {
 	if handler == nil {
 		return nil, invalid("New's handler", "nil", "a Handler")
@@ -67,16 +67,16 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 }
 
 // Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go
-// after MaxReconnectToBroker attempts, which a paused Worker does not notice. Then it takes no more messages and
-// drains: running handlers go on until the drain timeout, and then their contexts end. If a handler returns nil or
+// after MaxReconnectToBroker attempts. (A paused Worker notices that only after Resume.) Then it takes no more messages
+// and drains: running handlers go on until the drain timeout, and then their contexts end. If a handler returns nil or
 // Permanent after its context ended, its message is still settled. After any other error the message is left, and the
 // broker delivers it again when the Consumer is closed.
 //
 // Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the
 // Consumer is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that
-// names the messages of the handlers that did not return. Run may be called once; a second call returns an error. So
-// does Run of another Worker of the same Consumer until this one has returned; that error satisfies errors.Is with
-// redelivery.ErrInvalidOption. A nil ctx is never done.
+// names the messages of the handlers that did not return. Run may be called once; a second call returns an error. Run
+// of another Worker of the same Consumer returns an error, too, until this one has returned; that error satisfies
+// errors.Is with redelivery.ErrInvalidOption. A nil ctx is never done.
 func (w *Worker) Run(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -140,13 +140,12 @@ type Stats struct {
 	Expired   uint64 // those of Permanent that are past WithMaxAge
 	Panics    uint64 // of handlers, middleware, and methods of their errors
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
-	// messages left to the broker, or to the Consumer, without an end: by a drain, and those that could not be
-	// acknowledged
+	// messages left unsettled, to the broker or to the Consumer: by a drain, or since they could not be acknowledged
 	Left uint64
 	// messages dropped before their handler was called, because they belong to another consumer:
 	// redelivery.Observer.Lost
 	Lost    uint64
-	Crashed uint64 // those of Permanent that WithCrashLimit did not let a handler have
+	Crashed uint64 // those of Permanent for which no handler was called, by WithCrashLimit
 }
 
 // counts are the figures of Stats that only grow.
