@@ -26,8 +26,8 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	return r.public(k), true
 }
 
-// Again is Find for a message that this session's consumer got before and is about to get again. It is due as Arrive
-// says, except that the delay of a failure in this session does not count: its consumer knows that delay better.
+// Again is Find for a message that this session's consumer got before and is about to get again. The record is due as
+// Arrive says, except that the delay of a failure in this session does not count: its consumer knows that delay better.
 func (l *Log) Again(k Key) (Record, bool) {
 	if l.known.Load() == 0 {
 		return Record{}, false

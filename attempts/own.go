@@ -56,8 +56,8 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 	return x
 }
 
-// drop forgets the change of a message if none was ever sent, and reports whether it did: while the log cannot be
-// written, a settled message costs nothing.
+// drop forgets the change of a message if no change of it was ever sent, and reports whether it did. So a settled
+// message costs nothing while the log cannot be written.
 func (c *changes) drop(p place) bool {
 	x := c.of[p]
 	if x == nil || x.told {

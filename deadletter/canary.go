@@ -17,9 +17,9 @@ import (
 // the same REPLAY_RUN, to the retry topic or the dead letter topic before it acknowledges. So all letters of the canary
 // have been processed when every message of this run is acknowledged and none is in the dead letter topic.
 type canary struct {
-	tails   map[string]*tail // of every partition that a copy can be in
-	open    map[string]map[position]bool
-	origins map[string]bool // subscriptions that have to acknowledge the messages
+	tails   map[string]*tail             // of every partition that a copy can be in
+	open    map[string]map[position]bool // by partition, copies that are not acknowledged yet
+	origins map[string]bool              // subscriptions that have to acknowledge the messages
 	seen    int
 }
 
@@ -51,7 +51,7 @@ func (r *replay) watchAgain(ctx context.Context) error {
 	return nil
 }
 
-// watch begins to read the topics that copies of the canary letter l may go to, and notes from where.
+// watch begins to read the topics that copies of the canary letter l may go to, and notes where in each it begins.
 func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	if r.canary == nil {
 		r.canary = newCanary(0)
@@ -194,7 +194,7 @@ func (r *replay) nameOf(l *Letter) string {
 	return "of message " + l.OriginID
 }
 
-// whom returns the subscriptions that have to acknowledge the messages published to a partition.
+// whom describes the subscription that has to acknowledge messages of a partition, with its number of consumers.
 func (t *Topic) whom(ctx context.Context, partition, subscription string) string {
 	topic := topicname.Base(partition)
 	who := fmt.Sprintf("subscription %s of %s", subscription, topic)

@@ -22,9 +22,9 @@ type entry struct {
 	id     pulsar.MessageID
 	name   string
 	size   int
-	seen   int // letters of it that came
-	open   int // letters of it that are under way
-	left   bool
+	seen   int    // letters of it that came
+	open   int    // letters of it that are under way
+	left   bool   // some letter of it stays in the topic
 	done   []byte // bits
 	fresh  bool   // done has bits that the journal does not have
 	closed bool   // no more letters of it come

@@ -55,8 +55,8 @@ func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 		ErrNotDeadLetters, t.o.Topic, pulsar.DlqTopicSuffix, what)
 }
 
-// dead reports whether a message has properties of a dead letter. Those of its origin do not suffice if it was
-// replayed: a replayed message keeps them in any topic.
+// dead reports whether a message has properties of a dead letter. The properties of its origin do not suffice if it was
+// replayed: a replayed message keeps these in any topic.
 func (l *Letter) dead() bool {
 	if l.Type != "" || l.Reason != "" || l.Properties[reconsume.PropertyDeadLetterTime] != "" {
 		return true

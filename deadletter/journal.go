@@ -74,7 +74,7 @@ func (t *Topic) makeJournal(ctx context.Context) (topic string, err error) {
 	}
 	first, failed := t.firstPartition(ctx, topic)
 	if failed != nil {
-		return topic, fmt.Errorf("deadletter: %s, which keeps where a replay is, cannot be created: %w", topic,
+		return topic, fmt.Errorf("deadletter: %s, which stores the state of a replay, cannot be created: %w", topic,
 			errors.Join(failed, err))
 	}
 	return first, nil
@@ -87,7 +87,7 @@ func (t *Topic) loadJournal(ctx context.Context, topic string, s *state) error {
 	}
 	defer tail.reader.Close()
 	return tail.drain(ctx, func(msg pulsar.Message) error {
-		_, letter := msg.Properties()[PropertyReplayRun] // a replay that had this topic as its target
+		_, letter := msg.Properties()[PropertyReplayRun] // from a replay that had this topic as its target
 		var r record
 		if err := json.Unmarshal(msg.Payload(), &r); err == nil && !letter {
 			s.apply(r)
@@ -111,7 +111,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 		if busy(err) {
 			return nil, fmt.Errorf("%w: %s", ErrBusy, t.o.Topic)
 		}
-		return nil, fmt.Errorf("deadletter: subscribing to %s, which keeps where a replay is: %w", topic, err)
+		return nil, fmt.Errorf("deadletter: subscribing to %s, which stores the state of a replay: %w", topic, err)
 	}
 	j := &journal{t: t, topic: topic, lock: lock}
 	j.producer, err = within(ctx, func() (pulsar.Producer, error) {

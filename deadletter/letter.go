@@ -175,7 +175,7 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 		return strings.HasPrefix(name, exceptionPrefix)
 	})
 	if real := props[pulsar.SysPropertyRealTopic]; l.Origin != "" && topicname.Base(real) != l.Origin {
-		// These may be an earlier topic's, and a consumer of the retry topic would believe them.
+		// These properties may be of an earlier topic, and a consumer of the retry topic would use them.
 		delete(props, reconsume.PropertyRealSubscription)
 		delete(props, pulsar.PropertyOriginMessageID)
 		delete(props, pulsar.SysPropertyOriginMessageID)

@@ -15,7 +15,8 @@ import (
 
 // publisherKey names the letters that one producer may publish. Deduplication drops a message that comes after one with
 // a higher sequence ID and the same producer name. So the letters of one name must be published in the order of their
-// IDs, and if one of them is refused, all must be: they are those of one ledger, with one version of the schema.
+// IDs, and if one of them is refused, all must be refused. That holds for letters of one ledger with one version of the
+// schema.
 type publisherKey struct {
 	topic   string // with its partition
 	from    int    // partition of the letters

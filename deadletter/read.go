@@ -116,7 +116,7 @@ func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, 
 	return n, nil
 }
 
-// errEnough ends a walk whose caller has seen enough.
+// errEnough ends a read whose caller has seen enough.
 var errEnough = errors.New("enough")
 
 // read visits the letters of every partition until visit returns false.

@@ -31,7 +31,7 @@ type record struct {
 	Sent  int                 `json:"sent,omitempty"`  // letters of the canary
 	Sound bool                `json:"sound,omitempty"` // the canary was processed
 	Dead  bool                `json:"dead,omitempty"`  // the canary died again: the run sends another
-	Done  map[string][]byte   `json:"done,omitempty"`  // by batch: bits of done letters; none once it is acknowledged
+	Done  map[string][]byte   `json:"done,omitempty"`  // by batch: bits of done letters; empty once it is acknowledged
 	Clear bool                `json:"clear,omitempty"` // no earlier record counts
 }
 

@@ -39,8 +39,8 @@ func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) 
 	return o, err
 }
 
-// maxName is more bytes than a topic's name has. A request to the admin API with a longer name, escaped, may exceed the
-// 8 KiB that Pulsar reads of it: then Pulsar resets the connection.
+// maxName is longer than any real name of a topic, in bytes. A request to the admin API with a longer name, escaped,
+// may exceed the 8 KiB that Pulsar reads: then Pulsar resets the connection.
 const maxName = 2 << 10
 
 // back returns the topic that a letter goes back to, its origin or the default retry topic of its origin, or why there

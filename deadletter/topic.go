@@ -210,8 +210,8 @@ func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) 
 	return within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 }
 
-// within calls create, which takes no context, and returns when ctx ends. create itself may run on until the client's
-// operation timeout; a late result is dropped.
+// within calls create, which takes no context, and returns when create returns or ctx ends. create itself may run on
+// until the client's operation timeout; a late result is dropped.
 func within[T any](ctx context.Context, create func() (T, error), drop func(T)) (T, error) {
 	type result struct {
 		made T

@@ -12,8 +12,8 @@ import (
 type UnfinishedError struct {
 	Run     string    // the replay's id
 	Started time.Time // when it began
-	// Options are those of the earlier Replay: another one with them continues it. Fields that had their defaults are
-	// zero, and Encryption has only the names of its keys.
+	// Options are those of the earlier Replay: a Replay with the same options continues it. Fields that had their
+	// defaults are zero, and Encryption has only the names of its keys.
 	Options ReplayOptions
 	Edited  bool // Options.Edit is needed too
 

@@ -15,7 +15,7 @@ import (
 // failure or a busy database the transaction and f run again at once, three times at most.
 //
 // If two consumers have the same message, the handler of the second waits for the transaction of the first. It returns
-// nil once that is committed, and calls f if that was rolled back.
+// nil if the first transaction is committed, and calls f if it is rolled back.
 //
 // The transaction ends with ctx. If the connection to the database breaks during a commit, the handler returns an error
 // although the effects may have been committed; when the message comes back, the receipt shows whether they were.

@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state has the sources of a subscription's gauges over all its Consumers in this process. Figures are sums, but those
-// of logs of attempts are the largest ones, since several Consumers may follow one log. Package metrics has the same.
+// state has the values of a subscription's gauges over all its Consumers in this process. Values are sums, but those of
+// logs of attempts are the largest ones, since several Consumers may follow one log. Package metrics has the same.
 type state struct {
 	waiting, ready, buffered, blocked, unfinished     int64
 	oldest                                            float64

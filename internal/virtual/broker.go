@@ -25,8 +25,8 @@ type Broker struct {
 	Send          func(topic string) error
 	MaxUnacked    int // with so many at Shared consumers, new messages wait until less than half is left; 0 for no limit
 
-	reconnects    sync.Mutex // held by one at a time: a consumer loses a connection only once it has it
-	reconnections int        // under it
+	reconnects    sync.Mutex // held by Reconnect: a consumer loses a connection only once it has it
+	reconnections int        // guarded by reconnects
 
 	mu        sync.Mutex
 	entries   []*entry
@@ -123,8 +123,8 @@ func (b *Broker) Entry(payload string) int {
 }
 
 // Reconnect breaks the consumers' connections: unacknowledged messages come again, with a count of 0. Like upstream's,
-// a consumer asks for a backoff, resets it once it is connected, which is before or after the first messages come, in
-// turn, and notifies its interceptors of each message that it receives.
+// a consumer asks for a backoff, resets it once it is connected (by turns before and after the first messages come),
+// and notifies its interceptors of each message that it receives.
 func (b *Broker) Reconnect() {
 	b.reconnects.Lock()
 	defer b.reconnects.Unlock()
@@ -172,8 +172,8 @@ func (b *Broker) GiveUp(err error) bool {
 	return true
 }
 
-// Subscribe adds a consumer. All are to have the same topics and type. On Exclusive and Failover the first that is
-// there gets all.
+// Subscribe adds a consumer. All consumers must have the same topics and type. On Exclusive and Failover the first one
+// gets all messages.
 func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 	c := &consumer{broker: b, opts: opts, out: opts.MessageChannel, wake: make(chan struct{}, 1),
 		closed: make(chan struct{}),
@@ -195,8 +195,8 @@ func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error)
 	return c, nil
 }
 
-// Elect makes the next consumer of a Failover subscription the active one, in turn. Messages that the one before has
-// not acknowledged come to it.
+// Elect makes the next consumer of a Failover subscription the active one, in turn. It gets the messages that the one
+// before has not acknowledged.
 func (b *Broker) Elect() {
 	b.mu.Lock()
 	if len(b.consumers) < 2 || b.consumers[0].opts.Type != pulsar.Failover {
@@ -300,7 +300,7 @@ func (b *Broker) Consumers() int {
 	return len(b.consumers)
 }
 
-// TopicPartitions has one for each topic.
+// TopicPartitions returns the topic itself: none is partitioned.
 func (b *Broker) TopicPartitions(topic string) ([]string, error) { return []string{topic}, nil }
 
 // CreateProducer makes a producer of any topic.
@@ -308,7 +308,7 @@ func (b *Broker) CreateProducer(opts pulsar.ProducerOptions) (pulsar.Producer, e
 	return &producer{broker: b, topic: opts.Topic}, nil
 }
 
-// CreateReader makes none, so that there is no log of attempts.
+// CreateReader returns an error, so there is no log of attempts.
 func (b *Broker) CreateReader(pulsar.ReaderOptions) (pulsar.Reader, error) {
 	return nil, errNoReaders
 }

@@ -18,7 +18,8 @@ type consumer struct {
 	wake            chan struct{}
 	closing         sync.Once
 	closed, ended   chan struct{}
-	// has one while it loses a connection and has the next: like upstream's it is closed before that or after it
+	// full from the loss of a connection until the next one is there: as upstream's, the consumer is not closed in
+	// between
 	connecting chan struct{}
 
 	// Guarded by the broker's lock:
@@ -48,7 +49,7 @@ func (c *consumer) send(n int) {
 	}
 }
 
-// takeBack undoes all that was sent and not acknowledged. The caller holds the broker's lock.
+// takeBack takes back all messages that were sent and not acknowledged. The caller holds the broker's lock.
 func (c *consumer) takeBack() {
 	c.queue = nil
 	for _, e := range c.broker.entries {

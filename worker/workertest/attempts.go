@@ -7,9 +7,10 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Attempt is one call of the handler, and its message's fate. Each message of a batch has one.
+// Attempt is one call of the handler, and its message's fate. A call with a batch is an Attempt for each of its
+// messages.
 type Attempt struct {
-	Message      *pulsar.ProducerMessage // the one that was published first, of a retry too
+	Message      *pulsar.ProducerMessage // as it was published first; of a retry, the message that it is a retry of
 	At           time.Duration           // when the handler was called, since the Subscription was made
 	Worker       int                     // whose handler it was: 0 for the Worker that was started first
 	Redeliveries uint32                  // msg.RedeliveryCount()

@@ -15,14 +15,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 )
 
-// Interrupt finds effects that happen twice. It delivers msg to a handler that is cut off after its first step, as a
-// process that dies there, and delivers it again; then the same for the second step, and so on until a handler returns
+// Interrupt finds effects that happen twice. It delivers msg to a handler that is cut off after its first step, as if
+// the process died there, and delivers it again; then the same for the second step, and so on until a handler returns
 // without a cut.
 //
 // Steps are the calls that have effects: Step marks one, and a database of OpenSQL has one for each statement and each
-// commit. For each cut setup returns a handler with a fresh database, or whatever has the effects, and check looks at
-// the effects once the message is acknowledged. It fails the test with t.Errorf if there are too many or too few, and
-// the log says after which step:
+// commit. For each cut setup returns a handler with a fresh database, or with another target of the effects. check
+// looks at the effects once the message is acknowledged, and calls t.Errorf if there are too many or too few. The log
+// says after which step:
 //
 //	workertest.Interrupt(t, &pulsar.ProducerMessage{Payload: []byte("7")}, func(t testing.TB) worker.Handler {
 //		db = open(t)
@@ -68,7 +68,7 @@ type cut int64
 
 func (c cut) String() string { return fmt.Sprintf("cut off after step %d", int64(c)) }
 
-// steps counts the steps of one message's handlers. The handlers after the cut take steps too, which are beyond it.
+// steps counts the steps of one message's handlers. Handlers after the cut go on counting.
 type steps struct {
 	cutAfter int64
 	taken    atomic.Int64
@@ -115,6 +115,6 @@ func (s *steps) deliver(t *testing.T, msg *pulsar.ProducerMessage, handler worke
 }
 
 const (
-	maxTries = 10               // that fail, of one message; those that are cut off do not count
+	maxTries = 10               // calls for one message that may fail; those that are cut off do not count
 	patience = 30 * time.Second // for one message
 )

@@ -30,7 +30,7 @@ type recorder struct {
 	order  []*message          // as they were published
 }
 
-// publish notes a message, before anybody can handle it.
+// publish notes a message, before a handler can get it.
 func (r *recorder) publish(msg *pulsar.ProducerMessage, publish func() pulsar.MessageID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,8 @@ type call struct {
 
 var errExited = errors.New("the handler called runtime.Goexit")
 
-// find returns the message that was published first, of a retry or a dead letter too. The caller holds mu.
+// find returns the message that has an id; for a retry or a dead letter, the message that it came from. The caller
+// holds mu.
 func (r *recorder) find(id pulsar.MessageID, properties map[string]string) *message {
 	origin := properties[pulsar.SysPropertyOriginMessageID]
 	return cmp.Or(r.ids[id.String()], r.named[origin], r.ids[origin])
@@ -93,8 +94,8 @@ func (r *recorder) settled(e redelivery.Settled) {
 	}
 }
 
-// called notes a call of the handler with messages that none is past the limit of, which do makes. It returns the
-// handler's result.
+// called notes a call of the handler with msgs, which do makes, and returns its result. If a message is past the limit,
+// called does not call do.
 func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err error) {
 	began := time.Since(r.began)
 	r.mu.Lock()
@@ -147,8 +148,8 @@ func errorOf(err error, i, n int) (its error) {
 	return err
 }
 
-// partOf returns a message's own error where err is, or wraps, a BatchError, or joins nothing but such. One with an
-// index that no message has is an error of all.
+// partOf returns the own error of message i of n if err is a BatchError, wraps one, or joins nothing but BatchErrors. A
+// BatchError with an index that no message has is an error of all messages.
 func partOf(err error, i, n int) (of error, ok bool) {
 	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others
 	case worker.BatchError:
@@ -192,7 +193,7 @@ func (r *recorder) ends(broker *virtual.Broker) map[*message]end {
 			e.acked = acked
 		case msg.Properties[reconsume.PropertyDeadLetterTime] != "":
 			e.dead, e.reason = true, msg.Properties[reconsume.PropertyExceptionMessage]
-		default: // a retry, which was published before the one before it was acknowledged
+		default: // a retry: it was published before the message that it retries was acknowledged
 			e.acked = e.acked && acked
 		}
 		all[m] = e

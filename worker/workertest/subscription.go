@@ -44,8 +44,8 @@ func (s Setup) Subscription(t testing.TB) *Subscription {
 		topic:    append(slices.Clone(s.Consumer.Topics), s.Consumer.Topic)[0]}
 }
 
-// Publish publishes messages to the topic, or to the first one of several. They are delivered in this order, before any
-// Worker is started too; on Shared and Key_Shared not before DeliverAfter or DeliverAt.
+// Publish publishes messages to the topic, or to the first one of several. They are delivered in this order; on Shared
+// and Key_Shared not before DeliverAfter or DeliverAt. Publish may be called before a Worker is started.
 func (x *Subscription) Publish(msgs ...*pulsar.ProducerMessage) {
 	for _, msg := range msgs {
 		x.recorder.publish(msg, func() pulsar.MessageID { return x.broker.Publish(x.topic, msg) })
@@ -62,8 +62,8 @@ type Worker struct {
 // test fails if Run returns an error. A second Stop does nothing.
 func (w *Worker) Stop() { w.stop() }
 
-// Start subscribes a Consumer and runs a Worker. The options come after those of the Setup. A Worker of a subscription
-// that has one already joins it: on Failover it gets nothing until it is the active one.
+// Start subscribes a Consumer and runs a Worker. The options come after those of the Setup. If the subscription has a
+// Worker already, another one joins it: on Failover the new one gets nothing until it is active.
 func (x *Subscription) Start(handler worker.Handler, options ...worker.Option) *Worker {
 	x.t.Helper()
 	return x.start(options, func(of int, c *redelivery.Consumer, options []worker.Option) (*worker.Worker, error) {
@@ -134,7 +134,7 @@ func (x *Subscription) Elect() {
 }
 
 // Reconnect breaks the connections of all Workers, as the unload of a topic does. The broker sends unacknowledged
-// messages again, to whichever Worker.
+// messages again, to any of the Workers.
 func (x *Subscription) Reconnect() { x.broker.Reconnect() }
 
 // Settle lets time pass until every message is acknowledged or a dead letter. It fails the test if some are not by
