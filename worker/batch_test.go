@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// startBatch runs a worker of batches, and returns the payloads of those that it gets until stop is called.
+// startBatch runs a worker of batches until stop is called.
 func (r *rig) startBatch(batch worker.Batch, handler worker.BatchHandler, options ...worker.Option) (w *worker.Worker, stop func() error) {
 	w, err := worker.NewBatch(r.consumer, handler, batch, append([]worker.Option{worker.WithLogger(r.logger)}, options...)...)
 	require.NoError(r, err)
@@ -97,7 +97,7 @@ type none struct{}
 func (none) Error() string   { return "none" }
 func (none) Unwrap() []error { return nil }
 
-// What a handler returns for "a b c" at the first time, and what becomes of them.
+// A row for each result of the first call of a handler, with messages "a b c", and what becomes of them.
 func TestBatchOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
@@ -166,7 +166,7 @@ func TestBatchOutcomes(t *testing.T) {
 	}
 }
 
-// RetryAfter of a BatchError is of each that failed.
+// RetryAfter of a BatchError delays each message that failed.
 func TestBatchRetryAfter(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("a")
@@ -185,7 +185,7 @@ func TestBatchRetryAfter(t *testing.T) {
 	})
 }
 
-// Of a batch whose acknowledgement fails in part only that part is tried again.
+// If some acknowledgements of a batch fail, only these are tried again.
 func TestBatchFailedAcks(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		for _, payload := range []string{"a", "b", "c"} {
@@ -208,7 +208,7 @@ func TestBatchFailedAcks(t *testing.T) {
 	})
 }
 
-// A pause or the end of Run handles what was collected.
+// If a pause or a drain begins, the messages of a batch that were collected are handled.
 func TestBatchIsHandledBeforePauseAndDrain(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		var got []string
@@ -235,8 +235,9 @@ func TestBatchError(t *testing.T) {
 	require.EqualError(t, worker.BatchError{}, "none of the batch failed")
 }
 
-// What is there already goes into a batch without waiting, however short MaxWait is. It takes time to take it, so this is in real time.
-func TestBatchTakesWhatIsThere(t *testing.T) {
+// Prefetched messages go into a batch even if MaxWait is very short. Taking them takes time, so the test is in real
+// time.
+func TestBatchTakesPrefetchedMessages(t *testing.T) {
 	r := &rig{T: t, log: &logtest.Buffer{}, logger: quiet}
 	opts := orders
 	opts.ReceiverQueueSize = 1000

@@ -33,7 +33,7 @@ func filled(b *testing.B, n int) *redelivery.Consumer {
 	return s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
 }
 
-// work has a worker handle n messages, and returns what that takes until the last handler is called.
+// work lets a worker handle n messages, and returns how long it takes until the last handler is called.
 func work(b *testing.B, c *redelivery.Consumer, n, concurrency int, takes time.Duration, options ...worker.Option) (took time.Duration) {
 	defer c.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -55,7 +55,8 @@ func work(b *testing.B, c *redelivery.Consumer, n, concurrency int, takes time.D
 	return took
 }
 
-// byHand has loops written by hand receive and acknowledge n messages, and returns what that takes until the last is received.
+// byHand receives and acknowledges n messages in loops written by hand, and returns how long it takes until the last is
+// received.
 func byHand(b *testing.B, c *redelivery.Consumer, n, loops int) (took time.Duration) {
 	defer c.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -85,9 +86,9 @@ func byHand(b *testing.B, c *redelivery.Consumer, n, loops int) (took time.Durat
 	return took
 }
 
-// BenchmarkBesideByHand has a Worker with handlers that do nothing, beside loops of Receive and Ack by hand on the same kind of Consumer: a round of
-// each in turn. The ratios say how much of the throughput by hand the Worker has, by the clock and by the CPU time of this process, which
-// is to be trusted where other processes are at work.
+// BenchmarkBesideByHand compares a Worker whose handlers do nothing with loops of Receive and Ack on the same kind of
+// Consumer, in alternate rounds. The ratios compare the Worker's throughput with that of the loops, by the clock and by
+// the CPU time of this process. Trust the latter if other processes are at work.
 func BenchmarkBesideByHand(b *testing.B) {
 	for _, handlers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("handlers=%d", handlers), func(b *testing.B) {
@@ -121,14 +122,14 @@ func BenchmarkBesideByHand(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used until now.
+// cpuTime is the CPU time that this process has used until now.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkScaling has handlers that take a millisecond, one at a time and more, each message by itself and by key.
+// BenchmarkScaling runs handlers that take a millisecond, one and more at a time, with and without key order.
 func BenchmarkScaling(b *testing.B) {
 	for name, options := range map[string][]worker.Option{"": nil, "/by key": {worker.WithKeyOrder()}} {
 		for _, concurrency := range []int{1, 2, 4, 8} {
@@ -144,7 +145,7 @@ func BenchmarkScaling(b *testing.B) {
 	}
 }
 
-// BenchmarkKeyOrder is BenchmarkBesideByHand by key, of which there are 64.
+// BenchmarkKeyOrder is BenchmarkBesideByHand in key order, with 64 keys.
 func BenchmarkKeyOrder(b *testing.B) {
 	const n = 50_000
 	var took time.Duration

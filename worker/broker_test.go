@@ -19,8 +19,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// TestOutcomesAtABroker has the rows of the package's table on each subscription type, published in a batch or not, and handled in
-// batches or not.
+// TestOutcomesAtABroker checks the rows of the package's table on each subscription type, for messages that are
+// published in batches or singly, and handled in batches or singly.
 func TestOutcomesAtABroker(t *testing.T) {
 	t.Parallel()
 	const nackDelay, retryDelay = 100 * time.Millisecond, 300 * time.Millisecond
@@ -208,7 +208,7 @@ func TestGivesUpAtABroker(t *testing.T) {
 	}
 }
 
-// A consumer without a queue, of which a connection has one message at a time, is one like any other.
+// A Worker works with a zero-queue consumer, which gets one message at a time from each connection.
 func TestZeroQueueAtABroker(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]worker.Option{"each by itself": nil, "by key": {worker.WithKeyOrder()}} {

@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// A Consumer is closed while its queue is full, as the broker sent more than that has room for: upstream's reader waits, with the answer to the
-// Close behind it. The connection goes on for others.
+// A Consumer is closed while its queue is full, since the broker sent more than fits: upstream's reader waits, and the
+// answer to the Close waits behind it. The connection goes on for others.
 func TestCloseWithAFullQueue(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -40,7 +40,7 @@ func TestCloseWithAFullQueue(t *testing.T) {
 	}
 }
 
-// full is a consumer that more is sent to than it has room for, so that its Close waits until that is taken.
+// full is a consumer that gets more messages than fit its queue, so that its Close waits until they are taken.
 type full struct {
 	pulsar.Consumer
 	messages chan pulsar.ConsumerMessage
@@ -53,7 +53,7 @@ func (f full) Close() {
 	f.Consumer.Close()
 }
 
-func TestClosingTakesWhatThereIsNoRoomFor(t *testing.T) {
+func TestCloseTakesMessagesThatDoNotFitTheQueue(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]func(*redelivery.Consumer) error{
 		"Close": func(c *redelivery.Consumer) error { c.Close(); return nil }, "GiveBack": (*redelivery.Consumer).GiveBack,
@@ -78,8 +78,8 @@ func TestClosingTakesWhatThereIsNoRoomFor(t *testing.T) {
 	}
 }
 
-// What GiveBack subscribes again only after Close is closed likewise.
-func TestClosingWhatIsSubscribedTooLate(t *testing.T) {
+// A consumer that is subscribed again after GiveBack, but only after Close, is closed in the same way.
+func TestConsumerThatIsSubscribedTooLateIsClosed(t *testing.T) {
 	t.Parallel()
 	s, calls, closing, closed := newSite(t), 0, make(chan struct{}), make(chan struct{})
 	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
@@ -106,7 +106,7 @@ func TestClosingWhatIsSubscribedTooLate(t *testing.T) {
 	}
 }
 
-// told tells that it is closed.
+// told is a consumer that reports its Close.
 type told struct {
 	full
 	closed chan struct{}
@@ -117,7 +117,7 @@ func (t told) Close() {
 	close(t.closed)
 }
 
-// late is a consumer that delivers one more message when it is closed already, as upstream's may.
+// late is a consumer that delivers one more message after it is closed, as upstream's may.
 type late struct {
 	pulsar.Consumer
 	messages chan pulsar.ConsumerMessage
@@ -131,11 +131,11 @@ func (l late) Close() {
 	}
 }
 
-// What comes from the consumer that GiveBack has closed cannot be acknowledged, and is not handed out.
+// A message from the consumer that GiveBack has closed cannot be acknowledged, and is not handed out.
 func TestMessageAfterGiveBackIsNotHandedOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.partitions(2) // with one topic it is known to have come by a lost connection
+	s.partitions(2) // with one topic, the Consumer knows that the message came over a lost connection
 	var last pulsar.Message
 	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 		inner, err := s.client.Subscribe(opts)

@@ -22,7 +22,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// A seek of a Consumer that gave back subscribes again, and then all comes again.
+// A Seek of a Consumer that gave back subscribes again, and then all messages come again.
 func TestSeekAfterGiveBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -49,7 +49,8 @@ func TestSeekAfterGiveBack(t *testing.T) {
 	}
 }
 
-// subscribing subscribes with a function that is called with the number of its call before it subscribes.
+// subscribing subscribes a Consumer that calls before, with the number of the call, each time before it subscribes
+// upstream.
 func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *redelivery.Consumer {
 	var calls atomic.Int32
 	var running sync.RWMutex
@@ -66,8 +67,8 @@ func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *
 	return c
 }
 
-// While the broker does not answer whoever subscribes again, contexts and Close end what waits for it; what comes of it late is the next
-// caller's, or nobody's.
+// While the broker does not answer a Consumer that subscribes again, contexts and Close end the calls that wait for it.
+// A consumer that comes late is used by the next call, or closed.
 func TestSubscribingAgainTakesLong(t *testing.T) {
 	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
@@ -106,7 +107,7 @@ func TestSubscribingAgainTakesLong(t *testing.T) {
 	require.NoError(t, d.Ack(msg))
 }
 
-// What is subscribed late is given back by the next GiveBack.
+// A consumer that is subscribed late is given back by the next GiveBack.
 func TestGiveBackWhileSubscribing(t *testing.T) {
 	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
@@ -129,8 +130,8 @@ func TestGiveBackWhileSubscribing(t *testing.T) {
 	require.Equal(t, "a", string(msg.Payload()))
 }
 
-// What was on offer on the channel when the Consumer gave back is another's.
-func TestGiveBackWithdrawsWhatIsOnOffer(t *testing.T) {
+// A message that was offered on the channel when the Consumer gave back goes to another consumer.
+func TestGiveBackWithdrawsTheOfferedMessage(t *testing.T) {
 	t.Parallel()
 	s, over := newSite(t), make(chan struct{})
 	c := s.subscribing(func(n int32) {
@@ -171,7 +172,7 @@ func TestAcksDuringGiveBack(t *testing.T) {
 		var acks sync.WaitGroup
 		for i, msg := range msgs {
 			acks.Go(func() {
-				time.Sleep(time.Duration(i) * 100 * time.Microsecond) // some before, some meanwhile
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond) // some before the GiveBack, some during it
 				_ = c.Ack(msg)
 			})
 		}
@@ -189,7 +190,7 @@ func TestAcksDuringGiveBack(t *testing.T) {
 	}
 }
 
-// With the log of attempts, a delay holds at the consumer that gets what was given back, and so does the count.
+// With the log of attempts, the delay and the count of a message that was given back hold at the next consumer, too.
 func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -252,7 +253,7 @@ func TestCloseWhileSubscribing(t *testing.T) {
 	}
 }
 
-// If subscribing again fails as a context ends, Receive returns the context's error, and the other one is told.
+// If subscribing again fails just as a context ends, Receive returns the context's error.
 func TestSubscribingAgainFailsAsAContextEnds(t *testing.T) {
 	t.Parallel()
 	s, refused := newSite(t), errors.New("refused")
@@ -276,7 +277,8 @@ func TestSubscribingAgainFailsAsAContextEnds(t *testing.T) {
 	}
 }
 
-// Where somebody closes the client a Worker does not handle what was prefetched, which it could not acknowledge, but ends.
+// If the client is closed under a Worker, Run ends. It does not handle prefetched messages, which it could not
+// acknowledge.
 func TestClientIsClosedUnderneath(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

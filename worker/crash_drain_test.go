@@ -18,8 +18,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Messages that were in a handler when its process ended are handled one at a time. Those that wait for their turn until the drain timeout is
-// over are left.
+// Messages that were in a handler when its process ended are handled one at a time. Messages that still wait for their
+// turn when the drain timeout is over are left.
 func TestSuspectsAtADrain(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)

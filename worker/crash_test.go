@@ -25,8 +25,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A message that was in a handler when its process ended is not handled any more after so many times; the others are, those of its batch too. A
-// classifier has no say in it.
+// A message that was in a handler each time a process ended is not handled any more after that many times; others are,
+// also those of its batch. No classifier is asked.
 func TestCrashLimit(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2} {
@@ -84,7 +84,7 @@ func TestCrashLimit(t *testing.T) {
 	}
 }
 
-// What reached the limit is not handled either when it cannot be a dead letter, however often it comes.
+// A message that reached the limit is not handled even if it cannot become a dead letter, however often it comes.
 func TestCrashLimitWithoutADeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	c, _, _ := afterACrash(t, 1, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
@@ -103,8 +103,8 @@ func TestCrashLimitWithoutADeadLetterTopic(t *testing.T) {
 	require.Empty(t, handled)
 }
 
-// Observers are told of what reached the limit as of what a handler gave up, though no handler is called.
-func TestCrashLimitIsTold(t *testing.T) {
+// Observers see a message that reached the limit like one with a permanent error, though no handler is called.
+func TestCrashLimitIsObserved(t *testing.T) {
 	t.Parallel()
 	reasons := make(chan redelivery.Reason, 10)
 	c, _, _ := afterACrash(t, 1, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}),
@@ -140,7 +140,8 @@ func TestCrashLimitIsTold(t *testing.T) {
 	require.Zero(t, called.Load())
 }
 
-// Failures of a message that the Worker itself tries again are counted for the next consumer, which has it at once, so that order holds.
+// Failures of a message that the Worker itself tries again count for the next consumer. That one gets the message
+// without a delay, so that the order holds.
 func TestKeyOrderIsLogged(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
@@ -194,7 +195,8 @@ type snoozeCall struct {
 	at    time.Time
 }
 
-// snoozeEach has so many consumers, one after another, take one message, whose handler snoozes it, and returns the calls.
+// snoozeEach lets several consumers, one after another, take one message and snooze it, and returns the calls of the
+// handlers.
 func snoozeEach(t *testing.T, consumers int, delay time.Duration, option worker.Option) (all []snoozeCall) {
 	broker := pulsartest.NewServer(t)
 	client := broker.Client(t)
@@ -230,7 +232,8 @@ func snoozeEach(t *testing.T, consumers int, delay time.Duration, option worker.
 	return all
 }
 
-// The messages of a non-persistent topic all have one id: what crashed with one of them in a handler says nothing of the others.
+// The messages of a non-persistent topic all have one id: a crash with one of them in a handler does not count against
+// the others.
 func TestCrashesOfANonPersistentTopic(t *testing.T) {
 	t.Parallel()
 	const topic = "non-persistent://public/default/news"
@@ -274,9 +277,9 @@ func TestCrashesOfANonPersistentTopic(t *testing.T) {
 	require.NoError(t, waittest.Next(t, ended))
 }
 
-// A message counts as in a handler only as long as it is: not while the next suspect is handled, which may end the process before the
-// acknowledgement of this one was sent, and not while the Worker keeps it to try it again.
-func TestCrashesOfWhatIsInNoHandler(t *testing.T) {
+// A message does not count as in a handler while the next suspect is handled, which may end the process before the
+// acknowledgement of the first message was sent, nor while the Worker keeps it to try it again.
+func TestMessageInNoHandlerDoesNotCrash(t *testing.T) {
 	t.Parallel()
 	t.Run("a suspect before", func(t *testing.T) {
 		t.Parallel()
@@ -334,7 +337,7 @@ func TestCrashesOfWhatIsInNoHandler(t *testing.T) {
 	}
 }
 
-// crashed has a session crash while messages are in its handlers.
+// crashed makes a session crash while messages are in its handlers.
 func crashed(t *testing.T, broker *pulsartest.Server, keys ...attempts.Key) {
 	client := broker.Client(t)
 	l, err := attempts.Open(client, attempts.Options{Topic: attempts.Topic("persistent://public/default/orders", "billing")})
@@ -344,11 +347,11 @@ func crashed(t *testing.T, broker *pulsartest.Server, keys ...attempts.Key) {
 	for _, k := range keys {
 		require.NoError(t, l.Begin(t.Context(), k))
 	}
-	client.Close() // so that it cannot say that it ends
+	client.Close() // so that the session cannot record its end
 	l.Close()
 }
 
-// afterACrash has a Consumer of n messages that were all in handlers when another session crashed.
+// afterACrash returns a Consumer of n messages that were all in handlers when another session crashed.
 func afterACrash(t *testing.T, n int, options ...redelivery.Option) (*redelivery.Consumer, *pulsartest.Server, []attempts.Key) {
 	broker := pulsartest.NewServer(t)
 	var keys []attempts.Key
@@ -365,7 +368,7 @@ func afterACrash(t *testing.T, n int, options ...redelivery.Option) (*redelivery
 	return c, broker, keys
 }
 
-// withOneOrder has a Consumer with a log of attempts and one message.
+// withOneOrder returns a Consumer with a log of attempts and one message.
 func withOneOrder(t *testing.T) *redelivery.Consumer {
 	broker := pulsartest.NewServer(t)
 	c, err := redelivery.Subscribe(broker.Client(t), orders, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(logtest.Logger(t)))
@@ -375,14 +378,14 @@ func withOneOrder(t *testing.T) *redelivery.Consumer {
 	return c
 }
 
-// A message is recorded after as long in a handler as the option says, and not before.
+// A message is recorded when it has been in a handler for as long as the option says, and not before.
 func TestBegunAfter(t *testing.T) {
 	t.Parallel()
 	for after, recorded := range map[time.Duration]bool{0: true, time.Millisecond: true, time.Hour: false} {
 		t.Run(after.String(), func(t *testing.T) {
 			t.Parallel()
 			c := withOneOrder(t)
-			for range 20000 { // it has much to do, and does not record each message before its handler
+			for range 20000 { // the Worker has much to do, and does not record each message before its handler
 				c.AttemptLog().IsCareful(attempts.Key{})
 			}
 			ctx, stop := context.WithCancel(t.Context())

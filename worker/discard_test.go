@@ -69,7 +69,7 @@ func TestDiscardWithARetryTopicEndsItsRetries(t *testing.T) {
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 2, Discard: true}))
 }
 
-func TestDiscardRefusesWhatContradictsIt(t *testing.T) {
+func TestDiscardRefusesContradictingOptions(t *testing.T) {
 	for want, policy := range map[string]redelivery.DeadLetterPolicy{
 		"DeadLetterPolicy.Topic is x":                   {MaxDeliveries: 3, Discard: true, Topic: "x"},
 		"DeadLetterPolicy.InitialSubscriptionName is x": {MaxDeliveries: 3, Discard: true, InitialSubscriptionName: "x"},
@@ -82,7 +82,7 @@ func TestDiscardRefusesWhatContradictsIt(t *testing.T) {
 	}
 }
 
-// noClient is a client that is not asked for anything.
+// noClient is a client whose methods are never called.
 type noClient struct{ pulsar.Client }
 
 func TestDeadBeforeTTLMakesALetterOfADelayThatWouldEndAfterIt(t *testing.T) {

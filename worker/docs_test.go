@@ -102,7 +102,7 @@ func TestSnippetOfSubscriptions(t *testing.T) {
 
 // Every snippet of the documentation stands in this file too, where the compiler sees it, or is a file that config reads.
 func TestSnippetsCompile(t *testing.T) {
-	_ = snippetOfSignals // a signal is the process's, and not this test's
+	_ = snippetOfSignals // not called: a signal would reach the whole process
 	virtually(t, orders, func(t *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Before the drain timeout handlers keep their context, and everything is as always.
+// Until the drain timeout, handlers keep their contexts, and their messages are settled as usual.
 func TestDrainLetsHandlersEnd(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
@@ -38,7 +38,7 @@ func TestDrainLetsHandlersEnd(t *testing.T) {
 	})
 }
 
-// After the drain timeout nil and Permanent are honored, and any other error leaves the message.
+// After the drain timeout, nil and Permanent still settle a message, and any other error leaves it.
 func TestDrainTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -76,7 +76,8 @@ func TestDrainTimeout(t *testing.T) {
 	}
 }
 
-// permanentAtTheEnd has a handler return a permanent error when the drain timeout ends, and returns what the Worker says then.
+// permanentAtTheEnd runs a handler that returns a permanent error when the drain timeout ends, and returns the Worker's
+// Stats after that.
 func (r *rig) permanentAtTheEnd() worker.Stats {
 	w, stop := r.start(func(ctx context.Context, msg pulsar.Message) error {
 		<-ctx.Done()
@@ -98,7 +99,8 @@ func TestDrainTimeoutWhileSettling(t *testing.T) {
 	})
 }
 
-// If a dead letter cannot be published then, the message is left, and comes again: nothing was permanent.
+// If the dead letter of a permanent error cannot be published after the drain timeout, the message is left, and comes
+// again.
 func TestDrainTimeoutWithoutDeadLetters(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		require.Equal(t, worker.Stats{Left: 1, Unsettled: 1}, t.permanentAtTheEnd())
@@ -124,15 +126,15 @@ func TestDrainNamesStuckHandlers(t *testing.T) {
 		require.Equal(t, worker.Stats{InFlight: 1, Stuck: 1, Succeeded: 1}, w.Stats())
 		require.Contains(t, t.log.String(), "worker: stopped\" consumer=virtual subscription=billing finished=1 drained=0 left=0 waiting=0 stuck=1 unfinished=0")
 
-		close(free) // what it did is done: it is acknowledged as long as the Consumer is open
+		close(free) // the handler succeeds: its message is acknowledged as long as the Consumer is open
 		t.sleep(time.Second)
 		require.Equal(t, worker.Stats{Succeeded: 2}, w.Stats())
 		require.Empty(t, t.broker.Unacked())
 	})
 }
 
-// An acknowledgement that does not return keeps Run no longer than a handler would.
-func TestDrainNamesWhatIsNotSettled(t *testing.T) {
+// Run waits for an acknowledgement that does not return no longer than for a handler.
+func TestDrainNamesUnsettledMessages(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		free := make(chan struct{})
 		t.broker.Ack = func(pulsar.MessageID) error { <-free; return nil }
@@ -144,7 +146,8 @@ func TestDrainNamesWhatIsNotSettled(t *testing.T) {
 	})
 }
 
-// What is left is no attempt, however long the others take: on its last delivery its ack timeout would make it a dead letter.
+// A message that is left does not time out, however long other handlers take: on its last delivery a timeout would make
+// it a dead letter.
 func TestLeftMessagesAreNoDeadLetters(t *testing.T) {
 	virtually(t, withDeadLetters(1), func(t *rig) {
 		free := make(chan struct{})
@@ -168,7 +171,7 @@ func TestLeftMessagesAreNoDeadLetters(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// A policy may ask the Worker for its figures, of a message too that is left to the broker.
+// A policy may call Stats of the Worker, also for a message that is left to the broker.
 func TestPolicyAsksWhileAMessageIsLeft(t *testing.T) {
 	var w *worker.Worker
 	policy := backoff.Func(func(uint32) time.Duration {

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// textless is an error of which only Error panics, if it is nil.
+// textless is an error whose method Error panics if it is nil; its other methods do not.
 type textless struct{ text string }
 
 func (e *textless) Error() string { return e.text }
@@ -97,7 +97,7 @@ func TestErrorsThatPanicInABatch(t *testing.T) {
 	}
 }
 
-// hostile is an error of which Unwrap panics with itself.
+// hostile is an error whose method Unwrap panics with the error itself.
 type hostile struct{ error }
 
 func (e hostile) Unwrap() error { panic(e) }

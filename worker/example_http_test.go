@@ -27,7 +27,7 @@ type statusError struct{ *http.Response }
 
 func (e statusError) Error() string { return e.Status }
 
-// classifyHTTP says of which answers another request is of use, and when.
+// classifyHTTP decides after which answers another request is useful, and when.
 func classifyHTTP(err error) error {
 	var answer statusError
 	if !errors.As(err, &answer) {

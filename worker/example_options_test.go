@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// serve has a Worker with options handle orders, until each has succeeded.
+// serve runs a Worker with options until it has handled each of the orders with success.
 func serve(orders []string, handler worker.Handler, options ...worker.Option) {
 	withOrders(orders, func(consumer *redelivery.Consumer, _ *pulsartest.Server) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -143,7 +143,8 @@ func ExampleWithLocalRetries() {
 	// Output: call 2 redelivery 0
 }
 
-// A dead letter topic by error: what cannot be parsed is the publisher's to mend.
+// The error chooses the dead letter topic: orders that cannot be parsed go to a topic of the publisher, who has to mend
+// them.
 func ExampleWithClassifier_deadLetterTopic() {
 	withOrders([]string{"{"}, func(consumer *redelivery.Consumer, server *pulsartest.Server) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -178,7 +179,7 @@ func ExampleWithPolicy() {
 		fmt.Println("redelivery", msg.RedeliveryCount())
 		return nil
 	}, worker.WithPolicy(func(_ pulsar.Message, err error) backoff.RedeliveryBackoff {
-		if errors.Is(err, errConflict) { // somebody else changed the row at the same moment
+		if errors.Is(err, errConflict) { // another transaction changed the row at the same moment
 			return quick
 		}
 		return slow

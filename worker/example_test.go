@@ -92,7 +92,7 @@ func ExampleNew() {
 	// succeeded 2 failed 1 permanent 1
 }
 
-// A batch is written in one statement; what the database refuses is refused for good, the rest is done.
+// A batch is written in one statement. Orders that the database refuses become dead letters; the others succeed.
 func ExampleNewBatch() {
 	withOrders([]string{"tea", "nonsense", "coffee"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -186,7 +186,7 @@ func ExampleWithPauseOnFailure() {
 	// dead letters: 0
 }
 
-// An order that is too old is not tried again. What could not be served is a dead letter, with the reason.
+// An order that fails and is too old is not tried again: it becomes a dead letter, with the reason.
 func ExampleWithMaxAge() {
 	withOrders([]string{"soup"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
 		ctx, cancel := context.WithCancel(context.Background())

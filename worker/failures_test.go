@@ -45,7 +45,7 @@ func TestFailuresOfOneKindAreLoggedOnceAndThenCounted(t *testing.T) {
 		require.LessOrEqual(t, n, 4)
 		require.NoError(t, stop())
 		require.Equal(t, 1, len(t.linesWith("message failed")))
-	}, redelivery.WithNackRedeliveryDelay(50*time.Second)) // they fail again in each minute
+	}, redelivery.WithNackRedeliveryDelay(50*time.Second)) // the messages fail again each minute
 }
 
 func TestFailuresOfAFloodAreALineAMinute(t *testing.T) {
@@ -90,7 +90,7 @@ func TestFailuresOfOtherKindsAreLoggedEach(t *testing.T) {
 	})
 }
 
-func TestFailuresWithMoreKindsThanAreToldApartAreBounded(t *testing.T) {
+func TestFailuresOfTooManyKindsAreCountedTogether(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error { return errors.New(string(msg.Payload())) })
 		for i := range 1000 {
@@ -171,7 +171,7 @@ func TestStuckHandlerIsLoggedWithItsStack(t *testing.T) {
 		close(release)
 		require.NoError(t, stop())
 		require.Len(t, lines, 2)
-		require.Len(t, stacks, 1) // one look at all goroutines a minute
+		require.Len(t, stacks, 1) // the stacks of all goroutines are collected once a minute
 		require.Contains(t, stacks[0], "worker_test.hang(")
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A Worker that drains finishes the batches of producers that it has begun, so that nothing that it handled comes again. Without it all of
-// these messages do. If there is no time for that it does not begin.
+// A Worker that drains finishes the batches of producers that it has begun, so that no handled message comes again.
+// With WithFinishBatches(false) all of them come again. If there is not enough time, it does not begin to finish them.
 func TestDrainFinishesBatches(t *testing.T) {
 	t.Parallel()
 	const each, takes = 200, time.Millisecond
@@ -103,7 +103,7 @@ func TestDrainFinishesBatches(t *testing.T) {
 				for _, n := range handled {
 					again += n - 1
 				}
-				if !strings.Contains(name, "index") { // of which the broker in process knows nothing
+				if !strings.Contains(name, "index") { // the broker in process has no batch-index acks
 					require.Equal(t, unfinished, again)
 				}
 			})
@@ -111,7 +111,7 @@ func TestDrainFinishesBatches(t *testing.T) {
 	}
 }
 
-// publishBatches publishes batches of so many messages, each with a key of its own.
+// publishBatches publishes batches of each messages, every message with a key of its own.
 func publishBatches(t *testing.T, s *site, batches, each int) {
 	t.Helper()
 	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic, BatchingMaxMessages: uint(each),

@@ -17,7 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// What a consumer gives back goes to the one beside it, uncounted, and what it had settled does not come again. Then it takes part again.
+// Messages that a consumer gives back go to the other consumer, uncounted; messages that it had settled do not come
+// again. Then it receives again.
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared} {
@@ -68,7 +69,7 @@ func TestGiveBack(t *testing.T) {
 	require.ErrorIs(t, s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive}).GiveBack(), errors.ErrUnsupported)
 }
 
-// A Worker that is paused keeps nothing from another one.
+// A paused Worker keeps no messages from another one.
 func TestPausedWorkerHoardsNothing(t *testing.T) {
 	t.Parallel()
 	const n = 600
@@ -126,7 +127,7 @@ func numbers(from, to int) (all []string) {
 	return all
 }
 
-// A Worker whose handlers all fail, since something is wrong where it runs, keeps nothing from another one.
+// A Worker whose handlers all fail, because of its own machine, keeps no messages from another one.
 func TestWorkerInALocalOutageHoardsNothing(t *testing.T) {
 	t.Parallel()
 	const n = 600

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The handler hangs with the first half of a batch that is halved: the other half goes to the slot that takes the place.
+// The handler hangs with the first half of a halved batch: the slot that takes its place gets the other half.
 func TestHalfThatHangs(t *testing.T) {
 	virtually(t, withDeadLetters(5), func(t *rig) {
 		released := make(chan struct{})

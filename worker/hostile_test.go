@@ -31,7 +31,7 @@ func (b *backTalk) Handle(ctx context.Context, r slog.Record) error {
 	return b.Handler.Handle(ctx, r)
 }
 
-// Whatever the Worker calls may call the Worker: a handler, middleware, a classifier, policies, a logger.
+// Handlers, middleware, classifiers, policies and loggers may call the Worker that calls them.
 func TestCallbacksCallBack(t *testing.T) {
 	for name, option := range map[string]worker.Option{"each by itself": worker.WithConcurrency(2), "by key": worker.WithKeyOrder()} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestCallbacksCallBack(t *testing.T) {
 				stop := r.run(w)
 				r.sleep(time.Hour)
 				require.NoError(t, stop())
-				require.GreaterOrEqual(t, w.Stats().Succeeded, uint64(6)) // what is stuck comes again
+				require.GreaterOrEqual(t, w.Stats().Succeeded, uint64(6)) // the stuck messages come again
 				require.Contains(t, r.log.String(), "a handler is stuck")
 				require.Contains(t, r.log.String(), "most messages fail")
 				require.Empty(t, r.broker.Unacked())
@@ -85,7 +85,7 @@ func TestCallbacksCallBack(t *testing.T) {
 	}
 }
 
-// A Consumer that is lost ends Run, also if nothing is received because handlers are busy, or fail.
+// A lost Consumer ends Run, also while no slot receives because handlers are busy, or fail.
 func TestLostConsumerIsNoticed(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error
@@ -118,7 +118,7 @@ func TestLostConsumerIsNoticed(t *testing.T) {
 	}
 }
 
-// A handler may do to its message, and to the Consumer, what it should not.
+// A handler may settle its message itself, or close the Consumer, though it should not.
 func TestHandlersThatInterfere(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(*redelivery.Consumer, pulsar.Message) error

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// keyedMessage is a message of which keys ask the topic, the key, and the place.
+// keyedMessage is a message with a topic, a key and an id, which is all that keys use.
 type keyedMessage struct {
 	pulsar.Message
 	pulsar.MessageID
@@ -59,7 +59,8 @@ func TestEarlierMessageThatComesAgainGoesFirst(t *testing.T) {
 	require.Empty(t, k.lanes)
 }
 
-// Whatever comes, fails, and is dropped: of a key one message at a time is out, it is the first of those there, and none is forgotten.
+// After random arrivals, failures and drops, one message of a key at a time is out, it is the first one that is there,
+// and none is forgotten.
 func TestRandomKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k, entry := newKeys(), int64(0)

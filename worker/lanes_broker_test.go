@@ -18,9 +18,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// TestKeyOrderAtABroker has workers that join and leave a subscription, and handlers that fail: no message of a key is handled
-// before all that were published before it have succeeded, and on Key_Shared and Exclusive none together with another of its key, and
-// none again. Where Failover changes the active consumer, the new one gets what handlers of the old one are at work on.
+// TestKeyOrderAtABroker runs workers that join and leave a subscription, with handlers that fail. No message is handled
+// before all earlier messages of its key have succeeded. On Key_Shared and Exclusive no two messages of a key are
+// handled at the same time, and none is handled again after a success. When Failover changes the active consumer, the
+// new one also gets the messages that are still in handlers of the old one.
 func TestKeyOrderAtABroker(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{"Key_Shared": pulsar.KeyShared, "Failover": pulsar.Failover,
@@ -130,7 +131,7 @@ func TestKeyOrderAtABroker(t *testing.T) {
 			if kind != pulsar.Failover {
 				require.Zero(t, together)
 			}
-			if kind != pulsar.Failover && !drops { // with a connection the acknowledgements of the consumer before may be lost
+			if kind != pulsar.Failover && !drops { // a dropped connection may lose the acks before it
 				require.Zero(t, again)
 			}
 		})

@@ -44,7 +44,7 @@ type keyed struct {
 	how       result // fails, retryAfter, panics or, the last time, permanent
 }
 
-// end is when all is to be done, but for the last worker.
+// end is when all shifts but the last worker's are over.
 const end = 5 * time.Minute
 
 func drawCrew(t *rapid.T) crew {
@@ -59,7 +59,7 @@ func drawCrew(t *rapid.T) crew {
 		maxDeliveries: uint32(rapid.SampledFrom([]int{0, 3}).Draw(t, "maxDeliveries")),
 		window:        rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "window"),
 		pause:         rapid.SampledFrom([]time.Duration{500 * time.Millisecond, 2 * time.Second, 5 * time.Second}).Draw(t, "pause"),
-		shifts:        []span{{end, end + time.Hour}}, // which all is to be done in
+		shifts:        []span{{end, end + time.Hour}}, // in which everything must be done
 	}
 	for i := range rapid.IntRange(1, 5).Draw(t, "shifts") {
 		from := time.Duration(rapid.IntRange(0, 3000).Draw(t, "from"))*tick + time.Duration(i+1)*time.Millisecond
@@ -150,7 +150,8 @@ func (m *watchedCrew) handle(of int, ctx context.Context, msgs []pulsar.Message)
 	return errs
 }
 
-// check checks a turn that begins: those before it of its key are over, and settled. The caller holds mu.
+// check checks a turn that begins: all earlier turns of its key are over, and their messages settled. The caller holds
+// mu.
 func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
 	key := m.messages[tn.msg].key
 	if key == "" {
@@ -160,7 +161,7 @@ func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
 		if m.messages[other.msg].key != key || other.lost { // another consumer got it too
 			continue
 		}
-		if other.ended < 0 && !(m.done[other.msg] && m.wasLost(other.msg)) { // else it is repeated, and who had it before has acknowledged it
+		if other.ended < 0 && !(m.done[other.msg] && m.wasLost(other.msg)) { // else it is repeated after an ack of the consumer before
 			m.errorf("message %d of key %s is handled by worker %d at %v, while %d is by %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
 		}
 		if m.broker.Entry(fmt.Sprint(other.msg)) > int(msg.ID().EntryID()) {
@@ -172,13 +173,13 @@ func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
 	}
 }
 
-// wasLost reports whether a message was with a handler when owners changed, or has no key, so that the handler may get it after that, though it is
-// another consumer's. The caller holds mu.
+// wasLost reports whether a handler may get a message after owners changed, though it is another consumer's: it was
+// with a handler then, or has no key. The caller holds mu.
 func (m *watchedCrew) wasLost(msg int) bool {
 	return m.moved && m.messages[msg].key == "" || slices.ContainsFunc(m.turns, func(tn *turn) bool { return tn.msg == msg && tn.lost })
 }
 
-// change has owners change. What handlers are at work on is handled again.
+// change changes the owners. Messages that are in handlers are handled again.
 func (m *watchedCrew) change(how func()) {
 	m.mu.Lock()
 	for _, tn := range m.turns {
@@ -209,7 +210,7 @@ func (c crew) run() []string {
 	}
 	for _, at := range c.drops {
 		time.AfterFunc(at, func() {
-			if m.broker.Consumers() == 1 { // which has what it has again
+			if m.broker.Consumers() == 1 { // which gets its own messages again
 				m.broker.Reconnect()
 			} else if m.kind == pulsar.KeyShared { // a Failover partition that comes back has old messages in its queue
 				m.change(m.broker.Reconnect)
@@ -278,7 +279,7 @@ func (m *watchedCrew) checkEnd() {
 	acked := m.broker.Acked("orders")
 	dead := map[string]int{}
 	tries := int(m.maxDeliveries)
-	if m.kind == pulsar.KeyShared && len(m.drops) > 0 { // what a Worker without room asks for after that, the broker counts
+	if m.kind == pulsar.KeyShared && len(m.drops) > 0 { // the broker counts the requests of a Worker without room
 		tries--
 	}
 	for _, letter := range m.broker.Published(deadLetters) {

@@ -24,7 +24,7 @@ func (r *rig) publishKeyed(payloads ...string) {
 	}
 }
 
-// diary notes what a handler did and when.
+// diary notes which messages a handler got, and when.
 type diary struct {
 	mu    sync.Mutex
 	began time.Time
@@ -137,7 +137,7 @@ func TestKeyOrderWithoutDeadLetters(t *testing.T) {
 	})
 }
 
-func TestKeyOrderLeavesWhatWaitsAtADrain(t *testing.T) {
+func TestKeyOrderLeavesWaitingMessagesAtADrain(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2", "a3", "b1", "b2")
 		d := &diary{began: time.Now()}
@@ -160,7 +160,7 @@ func TestKeyOrderLeavesWhatWaitsAtADrain(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// A batch has no two messages of a key: of one that failed, the next is not handled before it.
+// A batch never has two messages of a key, so the next message of a failed one's key is not handled before it.
 func TestKeyOrderInBatches(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2", "b1", "c1", "a3")
@@ -200,8 +200,9 @@ func TestKeyOrderWhilePaused(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// A handler that takes too long has its message delivered again, behind it in its lane. What it settles then is not handled again.
-func TestKeyOrderOfWhatTookTooLong(t *testing.T) {
+// If a handler takes longer than the ack timeout, its message is delivered again, and waits in the lane. When the
+// handler settles it, it is not handled again.
+func TestKeyOrderOfASlowHandler(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2")
 		d := &diary{began: time.Now()}
@@ -217,10 +218,10 @@ func TestKeyOrderOfWhatTookTooLong(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// Messages that wait for their key are dropped when another consumer has them, however many they are, in a time that grows with their number and no
-// faster: nobody gets a message meanwhile.
+// Messages that wait for their key are dropped when another consumer has them. The time for that grows only linearly
+// with their number: no slot gets a message meanwhile.
 func TestManyMessagesOfAKeyAreLost(t *testing.T) {
-	cpu := func() time.Duration { // virtual time does not tell
+	cpu := func() time.Duration { // virtual time does not show it
 		var used syscall.Rusage
 		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 		return time.Duration(used.Utime.Nano() + used.Stime.Nano())

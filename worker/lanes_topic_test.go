@@ -28,7 +28,8 @@ func TestKeyOrderIsPerTopic(t *testing.T) {
 	})
 }
 
-// A message of a non-persistent topic that waits for another of its key is handled, with an ack timeout too, of which it has none.
+// A message of a non-persistent topic that waits for another of its key is handled, also with WithAckTimeout, which
+// does not apply to such a message.
 func TestKeyOrderOfANonPersistentTopic(t *testing.T) {
 	opts := orders
 	opts.Topic = "non-persistent://public/default/orders"

@@ -15,7 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A message that was another consumer's goes before the later one of its key that failed, and waits to be tried again.
+// A message that comes from another consumer goes before the later one of its key that failed and waits to be tried
+// again.
 func TestEarlierMessageTakesTheTurn(t *testing.T) {
 	virtually(t, orders, func(r *rig) {
 		other, err := redelivery.Subscribe(r.broker, orders)
@@ -28,7 +29,7 @@ func TestEarlierMessageTakesTheTurn(t *testing.T) {
 			}
 			return nil
 		}, worker.WithKeyOrder(), worker.WithConcurrency(2))
-		r.publishKeyed("a1", "a2", "b1", "a3") // in turn to the other and to the Worker's
+		r.publishKeyed("a1", "a2", "b1", "a3") // alternately to the other Consumer and to the Worker's
 		r.sleep(5 * time.Second)
 		other.Close()
 		r.sleep(time.Minute)
@@ -37,7 +38,7 @@ func TestEarlierMessageTakesTheTurn(t *testing.T) {
 	})
 }
 
-// Keys that fail leave turns to new ones, also if there are so many that a slot would always have one to try again.
+// New messages get their turn although so many keys fail that a slot would always have one to try again.
 func TestFailingKeysAndNewOnes(t *testing.T) {
 	for name, options := range map[string][]worker.Option{
 		"slow": nil, "a rate limit": {worker.WithRateLimit(rate.NewLimiter(10, 1))},

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Dead letters of a batch do not share one limit of time: each message is handled once, and published once.
+// Each dead letter of a batch has a time limit of its own, so each message is handled once and published once.
 func TestManyDeadLettersOfABatch(t *testing.T) {
 	for name, failure := range map[string]error{"permanent": worker.Permanent(errTest), "the last delivery": errTest} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The ack timeout of a message is over at 5 s, while its handler is at work, and all slots are busy until 7 s. It fails at 6 s, and waits for
-// its local retry at 16 s. What comes again is not handled beside it, nor after it.
+// The ack timeout of a message is over at 5 s, while its handler is at work, and all slots are busy until 7 s. It fails
+// at 6 s, and waits for its local retry at 16 s. Its redelivery is handled neither beside it nor after it.
 func TestLocalRetryOfAMessageThatComesAgain(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.Exclusive} {
 		for order, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
@@ -56,7 +56,8 @@ func TestLocalRetryOfAMessageThatComesAgain(t *testing.T) {
 	}
 }
 
-// A pause while a message waits for a local retry: that is done, and then the paused Worker gives back what it has.
+// A pause begins while a message waits for a local retry: the retry is made, and then the paused Worker gives back its
+// other messages.
 func TestPauseDuringALocalRetry(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
@@ -74,8 +75,8 @@ func TestPauseDuringALocalRetry(t *testing.T) {
 	})
 }
 
-// An outage puts two messages aside, of which one waited for its last local retry. If a batch of both fails with one error, it is handled again,
-// and halved, so that the good one does not become a dead letter by the error of the bad one.
+// An outage puts two messages aside; one of them waited for its last local retry. If a batch of both fails with one
+// error, it is handled again and halved, so that the bad message does not make a dead letter of the good one.
 func TestLocalRetriesOfABatchThatWasPutAside(t *testing.T) {
 	virtually(t, exclusive(1), func(t *rig) {
 		began := time.Now()

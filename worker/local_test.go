@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Three calls in a row are one attempt; at each delivery there are as many.
+// Up to three calls in a row are one attempt, at each delivery.
 func TestLocalRetries(t *testing.T) {
 	const second = time.Second
 	all := []time.Duration{0, second, 3 * second, 63 * second, 64 * second, 66 * second}
@@ -72,7 +72,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// Of a batch only what failed is handled again.
+// Only the failed messages of a batch are handled again.
 func TestLocalRetriesOfABatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		errs []error
@@ -104,7 +104,7 @@ func TestLocalRetriesOfABatch(t *testing.T) {
 	}
 }
 
-// A drain leaves what waits for a local retry, and begins none.
+// A drain leaves messages that wait for a local retry, and begins no local retries.
 func TestLocalRetriesAtADrain(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
@@ -125,7 +125,7 @@ func TestLocalRetriesAtADrain(t *testing.T) {
 	}, redelivery.WithAckTimeout(500*time.Millisecond))
 }
 
-// Only the last of the calls counts towards an outage, and in an outage each message that is tried is tried once.
+// Only the last call of an attempt counts toward an outage. In an outage a probe has no local retries.
 func TestLocalRetriesAndOutages(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()

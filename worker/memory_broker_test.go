@@ -30,7 +30,7 @@ func heap() int64 {
 func TestKeyOrderKeepsTheHeapNearTheLimit(t *testing.T) {
 	const batches, each, limit = 400, 200, 16 << 20
 	s := newSite(t)
-	if s.inProcess != nil { // whose broker has its messages on the same heap
+	if s.inProcess != nil { // the broker in process has its messages on the same heap
 		t.Skip("80,000 messages: with PULSAR_URL")
 	}
 	opts := pulsar.ConsumerOptions{Type: pulsar.Exclusive}

@@ -29,7 +29,7 @@ func (m *watched) checkBatch(msgs []pulsar.Message, began time.Duration) {
 	}
 }
 
-// stop returns when nothing more is to be taken.
+// stop returns when the Worker stops taking messages.
 func (m *watched) stop() (at time.Duration, lost bool) {
 	for _, e := range m.events {
 		if e.what == "give up" && e.at < m.done {
@@ -52,7 +52,7 @@ func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.
 		m.errorf("done at %v, or %v, Run returned at %v: %v", stop, m.done, returned, runErr)
 	}
 	isLost := runErr != nil && strings.Contains(runErr.Error(), "the consumer is lost")
-	if isLost && !lost || lost && !isLost && returned < m.done { // slots that are all busy until then do not find out
+	if isLost && !lost || lost && !isLost && returned < m.done { // if all slots are busy, none finds out
 		m.errorf("lost: %v, but Run's error: %v", lost, runErr)
 	}
 	for n, msg := range m.messages {
@@ -114,8 +114,8 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		return
 	}
 	overtaken := false                        // the ack timeout was over while a handler was at work
-	counted, byBroker := uint32(0), uint32(0) // the broker may count what was snoozed
-	kept := uint32(0)                         // of those counted: failures that may not count
+	counted, byBroker := uint32(0), uint32(0) // the broker may count snoozes
+	kept := uint32(0)                         // those of counted that may not count
 	for i, a := range of {
 		switch {
 		case a.halved, a.local == yes:
@@ -127,7 +127,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		case m.brokerCounts(msg):
 			byBroker++
 		}
-		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the memory limit nobody receives who would find out
+		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the memory limit no slot receives and finds out
 			m.errorf("message %d was handled at %v, done at %v", n, a.began, stop)
 		}
 		ended := a.ended
@@ -232,7 +232,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	}
 }
 
-// checkOrder checks that of a key one message at a time was handled, and none before those that were published before it.
+// checkOrder checks that one message of a key at a time was handled, and none before an earlier one.
 func (m *watched) checkOrder(broker *virtual.Broker, returned time.Duration) {
 	if !m.keyOrder || m.happened("acks fail", returned) || m.overtook(returned) {
 		return
@@ -312,7 +312,7 @@ func (m *watched) checkContext(a attempt) {
 	}
 }
 
-// look takes a copy of what happened until now, and returns how many handlers are at work.
+// look copies the attempts until now, and returns how many handlers are at work.
 func (m *watched) look() (active int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -28,7 +28,7 @@ func (p plan) retryAndLimit() (options []worker.Option) {
 	return options
 }
 
-// findLocal finds out which of the attempts in seen local retries follow.
+// findLocal finds out which attempts in seen are followed by local retries.
 func (m *watched) findLocal() {
 	of := make([]delivered, len(m.messages))
 	for n := range of {
@@ -37,7 +37,7 @@ func (m *watched) findLocal() {
 	for i := range m.seen {
 		a := &m.seen[i]
 		d := &of[a.msg]
-		if m.reconnects(d.began, a.began) || d.here > 0 && m.hadOutage(d.began, a.began) { // it may be another delivery, or one that comes once more
+		if m.reconnects(d.began, a.began) || d.here > 0 && m.hadOutage(d.began, a.began) { // it may be of another delivery
 			d.sure = false
 		}
 		d.began = a.began
@@ -48,8 +48,8 @@ func (m *watched) findLocal() {
 // delivered is what is known of a delivery.
 type delivered struct {
 	here  int           // its local retries
-	sure  bool          // that it had so many, and that it is the newest
-	began time.Duration // the attempt before, or the message was published
+	sure  bool          // here is certain, and this is the newest delivery
+	began time.Duration // when the attempt before began, or the message was published
 }
 
 func (m *watched) localOf(a attempt, d *delivered) certainty {
@@ -69,7 +69,7 @@ func (m *watched) localOf(a attempt, d *delivered) certainty {
 			return yes
 		}
 		d.here, d.sure = 0, true
-	default: // no local retry follows, and what comes then is another delivery, but not in an outage
+	default: // no local retry follows: the next attempt is of another delivery, except in an outage
 		if !m.mayBeKept(a) {
 			d.here, d.sure = 0, true
 		} else if d.here > 0 {
@@ -79,7 +79,7 @@ func (m *watched) localOf(a attempt, d *delivered) certainty {
 	return no
 }
 
-// mayNotCount reports whether an attempt that failed may be none that counts.
+// mayNotCount reports whether a failed attempt may not count.
 func (m *watched) mayNotCount(a attempt) bool { return a.local == maybe || m.mayBeKept(a) }
 
 // mayBeTry reports whether an attempt began in an outage. No local retry follows then, even if the outage is over meanwhile.
@@ -87,7 +87,8 @@ func (m *watched) mayBeTry(a attempt) bool {
 	return m.hadOutage(a.began, a.began)
 }
 
-// hadOutage reports whether there was an outage between two times, in which what was put aside may go back to the broker.
+// hadOutage reports whether there was an outage between two times. In an outage, messages that are put aside may go
+// back to the broker.
 func (m *watched) hadOutage(from, to time.Duration) bool {
 	return slices.ContainsFunc(m.outages, func(o span) bool { return o.from <= to && (o.to >= from || o.to < 0) })
 }
@@ -97,15 +98,15 @@ func (m *watched) mayLosePlace(a attempt) bool {
 	return a.ended-a.began >= m.stuckLimit && m.timeout+m.ackTimeout > 0
 }
 
-// reconnects reports whether what the Consumer had came again between two times.
+// reconnects reports whether the Consumer's messages came again between two times.
 func (m *watched) reconnects(from, to time.Duration) bool {
 	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == "reconnect" && e.at >= from && e.at <= to })
 }
 
-// checkLocal checks when the attempt comes, if any, that is the local retry after another one.
+// checkLocal checks when the local retry after an attempt comes, if there is one.
 func (m *watched) checkLocal(a attempt, later []attempt) {
 	due := a.ended + localPause
-	if m.happened("acks fail", due) { // what succeeded comes again beside its acknowledgement
+	if m.happened("acks fail", due) { // a message that succeeded may come again before it is acknowledged
 		return
 	}
 	exactly := !m.limited && m.batch == (worker.Batch{}) && m.outage.window == 0

@@ -20,8 +20,8 @@ func (m *watched) pauses(p worker.Paused) {
 	}
 }
 
-// mayBeKept reports whether an attempt failed in an outage, or began or ended with one: its message may be kept, and the failure not count. An
-// outage that a success ends at once is not told.
+// mayBeKept reports whether an attempt failed in an outage, or at its beginning or end: its message may be kept, and
+// the failure may not count. Observers do not see an outage that a success ends at once.
 func (m *watched) mayBeKept(a attempt) bool {
 	switch a.does.returns {
 	case succeeds, permanent, snoozes:
@@ -32,18 +32,19 @@ func (m *watched) mayBeKept(a attempt) bool {
 	}
 }
 
-// isRest reports whether a slot had the message of an attempt before: what was taken is handled, paused or not.
+// isRest reports whether a slot had the message of an attempt before. A message that was taken is handled even in a
+// pause.
 func (m *watched) isRest(a attempt) bool {
 	last := slices.IndexFunc(m.seen, func(b attempt) bool { return b.call == a.call && b.msg == a.msg })
 	for _, b := range slices.Backward(m.seen[:last]) {
 		if b.msg == a.msg {
-			return b.halved || m.mayBeKept(b) || b.local != no || b.whole && m.isOvertaken(b, b.ended) // then what came again counts
+			return b.halved || m.mayBeKept(b) || b.local != no || b.whole && m.isOvertaken(b, b.ended) // then the redelivery counts
 		}
 	}
 	return false
 }
 
-// long is how long nothing happens only if nothing is left to do.
+// long is a time in which something happens unless everything is done.
 func (m *watched) long() (long time.Duration) {
 	long = 30 * time.Second
 	if m.outage.window > 0 && m.outage.pause == time.Minute {

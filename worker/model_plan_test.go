@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// plan is a random run of a worker. Handlers begin and end at multiples of 10 ms after what happened before, all else happens
-// between these, so that nothing but the plan decides.
+// plan is a random run of a worker. Handlers begin and end at multiples of 10 ms, and all other events happen between
+// these, so that only the plan decides about the order.
 type plan struct {
 	kind          pulsar.SubscriptionType
 	concurrency   int
@@ -32,14 +32,14 @@ type plan struct {
 	localRetries  int           // 0 for none
 }
 
-// pausing is what WithPauseOnFailure gets.
+// pausing has the arguments of WithPauseOnFailure.
 type pausing struct {
 	window int
 	ratio  float64
 	pause  time.Duration
 }
 
-// planned is a message, and what its handler does each time; the last from then on.
+// planned is a message, and what its handler does at each call; the last step is repeated.
 type planned struct {
 	at    time.Duration
 	key   string

@@ -6,15 +6,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// checkPlaces checks how many handlers are at work when one more is called: those that are stuck lose their places, but what is
-// left of a batch that is halved is handled where it was. The caller holds mu.
+// checkPlaces checks how many handlers are at work when one more is called. Stuck handlers lose their places; the rest
+// of a halved batch keeps its place. The caller holds mu.
 func (m *watched) checkPlaces() {
 	if stuck := m.stuckCalls(false); m.active > 2*m.concurrency || m.batch == (worker.Batch{}) && m.active-stuck > m.concurrency {
 		m.wrong = append(m.wrong, fmt.Sprintf("%d handlers at %v, %d of them stuck", m.active, m.now(), stuck))
 	}
 }
 
-// stuckCalls returns how many handlers go on for longer than the limit, or ever did. The caller holds mu.
+// stuckCalls returns how many handlers have been at work for longer than the limit, or, with ever, ever were. The
+// caller holds mu.
 func (m *watched) stuckCalls(ever bool) int {
 	calls := map[int]bool{}
 	for _, a := range m.attempts {

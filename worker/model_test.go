@@ -31,10 +31,10 @@ type attempt struct {
 	ended      time.Duration // -1 while it goes on
 	ctxEnded   time.Duration // when the handler saw its context end; -1 if it did not
 	does       step          // of all messages of a batch together
-	reason     string        // that a dead letter is to have
-	halved     bool          // it is no attempt, but of a batch that is halved
+	reason     string        // that a dead letter must have
+	halved     bool          // it does not count: its batch is halved
 	whole      bool          // it is of a batch that failed with one error
-	local      certainty     // that a local retry follows it
+	local      certainty     // whether a local retry follows it
 	afterDrain bool          // its context had ended by the drain timeout when it returned
 }
 
@@ -83,7 +83,7 @@ func (m *watched) handleBatch(ctx context.Context, msgs []pulsar.Message) error 
 	return errs
 }
 
-// begin notes an attempt for each message. If one of a batch panics or exits all do.
+// begin notes an attempt for each message. If one message of a batch panics or exits, the whole call does.
 func (m *watched) begin(msgs ...pulsar.Message) (of []*attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -272,7 +272,8 @@ func (p plan) run() []string {
 	return m.wrong
 }
 
-// happen reports whether that could be: a consumer that gave everything back in a pause has no connection to give up.
+// happen makes an event happen, and reports whether it could: a consumer that gave everything back in a pause has no
+// connection to give up.
 func (m *watched) happen(what string, w *worker.Worker, broker *virtual.Broker) bool {
 	switch what {
 	case "pause":

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Observers are told when a Worker takes no more messages, why, and when that is over; the end of Run ends each.
-func TestObserversAreToldOfPauses(t *testing.T) {
+// Observers see when a pause of a Worker begins, why, and when it ends. The end of Run ends all pauses.
+func TestObserversGetPauses(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
 	observer := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
@@ -67,8 +67,8 @@ func TestObserversAreToldOfPauses(t *testing.T) {
 	}
 }
 
-// What the handler was given and what it asked for is told, with the Worker's own tries.
-func TestObserversAreToldOfHandlers(t *testing.T) {
+// Observers see each message that the handler gets and its result, also for the Worker's own tries.
+func TestObserversGetCallsOfHandlers(t *testing.T) {
 	var told []string
 	handlers := worker.WithObserver(worker.Observer{
 		Handling: func(e worker.Handling) {
@@ -123,8 +123,8 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 	})
 }
 
-// Running is told when Run begins and when it is about to return, while Stats has the state.
-func TestRunningIsTold(t *testing.T) {
+// Observers see when Run begins and when it is about to return; Stats has the state in between.
+func TestRunningIsObserved(t *testing.T) {
 	virtually(t, orders, func(r *rig) {
 		var told []bool
 		var inFlight int

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 )
 
-// takePart has another worker take messages for a while, all of which succeed.
+// takePart runs another worker for a while, whose handlers all succeed.
 func (m *watchedDowntime) takePart(broker *virtual.Broker, opts pulsar.ConsumerOptions, options []redelivery.Option, d time.Duration) {
 	consumer, err := redelivery.Subscribe(broker, opts, options...)
 	if err != nil {
@@ -42,7 +42,7 @@ func (m *watchedDowntime) takePart(broker *virtual.Broker, opts pulsar.ConsumerO
 	}
 }
 
-// checkOrder checks that of a key no message was handled before one that was published earlier was done.
+// checkOrder checks that no message of a key was handled before all earlier ones were done.
 func (m *watchedDowntime) checkOrder(broker *virtual.Broker) {
 	if !m.keyOrder || len(m.beside) > 0 && (m.kind == pulsar.Shared || len(m.reconnects) > 0) || m.kind == pulsar.Shared && len(m.reconnects) > 0 {
 		return
@@ -76,7 +76,7 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 			failures[q.msg]++
 		}
 	}
-	for _, o := range m.outages { // and the third of a message in an outage
+	for _, o := range m.outages { // and from the third one of a message in an outage
 		tried := map[int]int{}
 		for _, q := range m.queries {
 			if q.failed && q.ended > o.from && (q.ended < o.to || o.to < 0) {
@@ -92,13 +92,13 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 		if payload := fmt.Sprint(n); dead[payload] && !msg.permanent && msg.takes < 15*time.Second && failures[n] < int(m.maxDeliveries) {
 			m.errorf("message %d is a dead letter after %d failures outside of outages", n, failures[n])
 		} else if m.settled() && !dead[payload] && (!msg.poison || m.maxDeliveries > 0) && !slices.Contains(acked, payload) && (!msg.permanent || m.maxDeliveries > 0) &&
-			!(m.keyOrder && m.maxDeliveries == 0) { // permanent errors keep their keys then
+			!(m.keyOrder && m.maxDeliveries == 0) { // then permanent errors keep their keys
 			m.errorf("message %d is left", n)
 		}
 	}
 }
 
-// settled reports whether all was well for long enough in the end that nothing should be left.
+// settled reports whether everything worked for so long in the end that no message should be left.
 func (m *watchedDowntime) settled() bool {
 	const long = 40 * time.Second
 	for _, s := range append(m.down, m.paused...) {
@@ -119,7 +119,7 @@ func (m *watchedDowntime) checkTries() {
 		}
 		for _, q := range m.queries { // in the order in which they ended
 			success = success || !q.failed && !q.beside && !m.messages[q.msg].permanent && q.ended == o.to
-			if q.began <= o.from || q.began >= end || q.beside || q.ended-q.began >= 15*time.Second { // that long it keeps no other from being tried
+			if q.began <= o.from || q.began >= end || q.beside || q.ended-q.began >= 15*time.Second { // then others are tried beside it
 				continue
 			}
 			if q.began < last+tryPause || q.of > 1 {

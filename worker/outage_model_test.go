@@ -26,7 +26,7 @@ type downtime struct {
 	memoryLimit   int64
 	partial       bool // only messages of key a fail when the database is down
 	reconnects    []time.Duration
-	beside        []span // in which another worker takes part, whose handlers succeed
+	beside        []span // of another worker, whose handlers succeed
 	concurrency   int
 	window        int
 	ratio         float64
@@ -102,13 +102,13 @@ func drawDowntime(t *rapid.T) downtime {
 
 // query is a call of the handler with a message.
 type query struct {
-	msg, of      int // of so many messages of the call
+	msg, of      int // message msg, in a call with of messages
 	began, ended time.Duration
-	failed       bool // and not for good
+	failed       bool // and may succeed later
 	beside       bool // by the other worker
 }
 
-// watchedDowntime is one that runs. It is where the worker logs, which says when outages begin and end.
+// watchedDowntime is a downtime that runs. It is the worker's logger, so it sees when outages begin and end.
 type watchedDowntime struct {
 	downtime
 	slog.Handler
@@ -117,7 +117,7 @@ type watchedDowntime struct {
 	mu      sync.Mutex
 	queries []query
 	active  int
-	memory  func() int64 // of what the consumer keeps
+	memory  func() int64 // bytes that the consumer keeps
 	outages []span       // to is -1 for one that lasts
 	wrong   []string
 }
@@ -140,7 +140,7 @@ func (m *watchedDowntime) errorf(format string, args ...any) {
 	m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
 }
 
-// keptSize is what a message with a payload of a few bytes counts for.
+// keptSize is the size for which a message with a payload of a few bytes counts.
 const keptSize = 576
 
 func within(at time.Duration, spans []span) bool {
@@ -155,7 +155,7 @@ func (m *watchedDowntime) handle(_ context.Context, msgs []pulsar.Message) error
 		m.errorf("%d handlers at %v", m.active, began)
 	}
 	limit := m.memoryLimit
-	if m.maxDeliveries > 0 { // what the other handlers are done with is kept until its dead letter is published, if there is room for it or not
+	if m.maxDeliveries > 0 { // messages are kept for their dead letters even beyond the limit
 		limit += int64(m.concurrency-1) * keptSize
 	}
 	if bytes := m.memory(); bytes > limit {

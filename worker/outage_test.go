@@ -43,7 +43,8 @@ func exclusive(maxDeliveries uint32) pulsar.ConsumerOptions {
 	return opts
 }
 
-// While the database is down one message is tried after each pause, one that did not fail yet. None is nacked before it was tried three times.
+// While the database is down, one message is tried after each pause, first those that did not fail yet. No message is
+// nacked before it was tried three times.
 func TestOutage(t *testing.T) {
 	virtually(t, exclusive(2), func(t *rig) {
 		for n := range 20 {
@@ -77,8 +78,8 @@ func TestOutage(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// The end of an outage is told after its beginning, also if an observer takes long to hear of that.
-func TestOutageIsToldInOrder(t *testing.T) {
+// Observers see the end of an outage after its beginning, even if they are slow.
+func TestOutageIsObservedInOrder(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		for n := range 20 {
 			t.publish(fmt.Sprint(n))
@@ -254,8 +255,8 @@ func TestOutageWithNothingLeftToTry(t *testing.T) {
 	})
 }
 
-// TestTwoMinutesDown has a database that is down for two of five minutes in which 10,000 messages come, with plain nacks and with
-// a pause on failure.
+// TestTwoMinutesDown compares plain nacks with a pause on failure: 10,000 messages come in five minutes, and the
+// database is down for two of these.
 func TestTwoMinutesDown(t *testing.T) {
 	t.Parallel()
 	const pause = 10 * time.Second
@@ -332,9 +333,9 @@ func runDowntime(t *testing.T, options ...worker.Option) (r downtimeResult) {
 	return r
 }
 
-// A message that an outage keeps, though its ack timeout was over before its handler returned, comes again by itself. It is not handled
-// twice at a time then.
-func TestOutageKeepsWhatComesAgain(t *testing.T) {
+// A message that an outage keeps comes again by itself if its ack timeout was over before its handler returned. It is
+// not handled twice at a time.
+func TestOutageKeepsAMessageThatComesAgain(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		var mu sync.Mutex
 		calls, atWork, twice := map[string]int{}, map[string]int{}, false

@@ -20,13 +20,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// journal notes what handlers of several Workers did with messages, of which the payload says the key and the number in it.
+// journal notes the successes of several Workers' handlers. A message's payload has its key and its number within the
+// key.
 type journal struct {
 	mu        sync.Mutex
 	calls     map[string]int
-	succeeded map[string]int // how often each message
+	succeeded map[string]int // how often each message succeeded
 	last      map[string]int // the highest number of a key that succeeded
-	repeated  int            // successes of what had succeeded
+	repeated  int            // successes of messages that had succeeded before
 	back      int            // first successes after one of a later message of the key
 }
 
@@ -34,7 +35,7 @@ func newJournal() *journal {
 	return &journal{calls: map[string]int{}, succeeded: map[string]int{}, last: map[string]int{}}
 }
 
-// call returns which call of the handler with a message it is, from 1.
+// call counts the calls of the handler with a message, from 1.
 func (j *journal) call(msg pulsar.Message) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -88,7 +89,7 @@ func (s *site) publishKeyed(keys []string, each int) {
 
 func (s *site) partitions(n int) { s.create(s.topic, n) }
 
-// create makes a topic with so many partitions; 0 for none.
+// create makes a topic with a number of partitions; 0 makes it unpartitioned.
 func (s *site) create(topic string, partitions int) {
 	path, body := admin.Topic(topicname.Full(topic)), any(nil)
 	if partitions > 0 {
@@ -121,7 +122,7 @@ func (s *site) run(c *redelivery.Consumer, handler worker.Handler, options ...wo
 		cancel()
 		err := <-done
 		select {
-		case <-c.Done(): // it gave up, as where another has an Exclusive subscription
+		case <-c.Done(): // it gave up, because another consumer has the Exclusive subscription
 			assert.ErrorContains(s, err, "the consumer is lost")
 		default:
 			assert.NoError(s, err)
@@ -130,13 +131,14 @@ func (s *site) run(c *redelivery.Consumer, handler worker.Handler, options ...wo
 	return w
 }
 
-// withAndWithout runs a test with key order, and beside it the control without.
+// withAndWithout runs a test with key order, and in parallel the control without.
 func withAndWithout(t *testing.T, test func(t *testing.T, options ...worker.Option)) {
 	t.Run("without key order", func(t *testing.T) { t.Parallel(); test(t) })
 	t.Run("with key order", func(t *testing.T) { t.Parallel(); test(t, worker.WithKeyOrder()) })
 }
 
-// A key of each partition waits, and all that came after its first message with it, when another consumer joins and one partition becomes its.
+// In each partition a key waits, with all messages after its first one, when another consumer joins and gets one of the
+// partitions.
 func TestPartitionBecomesAnothers(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
@@ -157,7 +159,7 @@ func TestPartitionBecomesAnothers(t *testing.T) {
 	})
 }
 
-// A key waits, and all that came after its first message with it, when another consumer takes the topic over on an unload.
+// A key waits, with all messages after its first one, when another consumer takes the topic over on an unload.
 func TestExclusiveIsTakenOver(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
@@ -176,7 +178,7 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 		var others sync.WaitGroup
 		defer others.Wait() // a Consumer that subscribes later would not be closed
 		defer close(stop)
-		for range 3 { // the first to come has it, and "a" comes again too
+		for range 3 { // the first one that subscribes gets the topic, and "a" comes again, too
 			others.Go(func() {
 				for {
 					select {
@@ -259,7 +261,7 @@ func keysMove(t *testing.T, partitions int, joinsFirst bool) {
 	})
 }
 
-// judge waits until all messages succeeded, and for a while more for those that come again.
+// judge waits until all messages succeeded, and then a while longer for messages that come again.
 func (s *site) judge(j *journal, messages int, inOrder bool) {
 	s.Helper()
 	assert.Eventually(s, func() bool { succeeded, _, _ := j.figures(); return succeeded == messages }, 40*time.Second, 100*time.Millisecond)

@@ -18,15 +18,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A partial outage does not become a total one: of the healthy half nearly all are handled as with plain nacks, whatever the ratio. In small windows,
-// and if nearly all messages fail, chance decides.
+// A partial outage does not become a total one: nearly all of the healthy messages are handled as soon as with plain
+// nacks, whatever the ratio. In small windows, and if nearly all messages fail, chance decides.
 func TestPartialOutage(t *testing.T) {
 	t.Parallel()
 	pause := backoff.Exponential{Min: time.Second, Max: 10 * time.Second}
 	withPlainNacks := map[int]partialResult{50: runPartial(t, 50), 80: runPartial(t, 80)}
 	for _, o := range []struct {
 		failing, window int
-		ratio, share    float64 // of what plain nacks achieve
+		ratio, share    float64 // of the messages in time with plain nacks
 	}{
 		{50, 20, 0.5, 0.95}, {50, 20, 0.9, 0.95}, {50, 1, 1, 0}, {80, 20, 0.9, 0},
 	} {
@@ -39,12 +39,12 @@ func TestPartialOutage(t *testing.T) {
 
 type partialResult struct {
 	healthy int // messages that do not fail
-	inTime  int // of them were handled within five seconds
+	inTime  int // healthy messages handled within five seconds
 }
 
 func (r partialResult) String() string { return fmt.Sprintf("%d of %d in time", r.inTime, r.healthy) }
 
-// runPartial has some of the keys fail for two minutes.
+// runPartial makes some of the keys fail for two minutes.
 func runPartial(t *testing.T, failing int, options ...worker.Option) (r partialResult) {
 	virtually(t, withDeadLetters(50), func(t *rig) {
 		began := time.Now()
@@ -104,12 +104,12 @@ func TestSuccessEndsAnOutage(t *testing.T) {
 	})
 }
 
-// What an outage takes: failures in a row, and more of them after one that may have been none.
+// An outage begins after failures in a row, and after more of them if the outage before may have been chance.
 func TestFailuresThatBeginAnOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		window int
 		ratio  float64
-		script string // of one message after the other: + succeeds, - fails; in an outage all succeed
+		script string // a sign for each message: + succeeds, - fails; in an outage all succeed
 		begins []int  // the messages that begin an outage
 	}{
 		"all fail":                      {4, 0.5, "----", []int{3}},
@@ -151,7 +151,8 @@ func TestFailuresThatBeginAnOutage(t *testing.T) {
 	}
 }
 
-// What waits to be tried goes on with all others when a success ends the outage. Another outage has a pause of its own.
+// When a success ends the outage, a message that waits to be tried is handled at once, like all others. Another outage
+// has a pause of its own.
 func TestTheEndOfAnOutageEndsItsPause(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()

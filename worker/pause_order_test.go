@@ -9,8 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// What each observer is told last of a pause is so, even if another one ends it at once.
-func TestPausedIsToldInOrder(t *testing.T) {
+// The last report of a pause that an observer gets is true, even if another observer ends the pause at once.
+func TestPausedIsObservedInOrder(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		var w *worker.Worker
 		var last atomic.Bool

@@ -41,7 +41,8 @@ func TestPausePolicyIsAskedOncePerTry(t *testing.T) {
 	})
 }
 
-// The connection breaks in an outage, after which what is kept is not the Worker's: it comes again. That costs no pause for each message.
+// The connection breaks in an outage. The kept messages are then no longer the Worker's, and come again. That does not
+// cost a pause for each message.
 func TestReconnectionInAnOutage(t *testing.T) {
 	for name, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +73,8 @@ func TestReconnectionInAnOutage(t *testing.T) {
 	}
 }
 
-// The Consumer gives up in an outage, which a handler at work then ends: what was kept is not handled any more.
+// The Consumer gives up in an outage, and then a handler's success ends the outage: the kept messages are not handled
+// any more.
 func TestOutageEndsAfterTheConsumerGaveUp(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		calls := newCalls()

@@ -15,13 +15,14 @@ import (
 
 var picture = flag.String("picture", "", "have TestTwoMinutesDown and TestPoisonAmongGood draw what they saw into this `folder`: ../docs/img")
 
-// panel is a diagram of something that happens so many times a second.
+// panel is a diagram of how often something happens in a second.
 type panel struct {
 	title, color string
 	at           []time.Duration // when it happened
 }
 
-// draw writes a picture of panels, one below the other, into a file of the folder. From begin to end something is marked.
+// draw writes a picture of panels, one below the other, into a file of the folder. The time from begin to end is marked
+// with the text what.
 func draw(t testing.TB, file, what string, begin, end time.Duration, panels ...panel) {
 	if *picture == "" {
 		return
@@ -38,7 +39,7 @@ func draw(t testing.TB, file, what string, begin, end time.Duration, panels ...p
 	require.NoError(t, os.WriteFile(filepath.Join(*picture, file), b.Bytes(), 0o644))
 }
 
-// drawPanel draws how often it happened a second, each bar of five seconds, on a logarithmic scale from 0.1 to 1,000.
+// drawPanel draws one panel, with a bar for every five seconds, on a logarithmic scale from 0.1 to 1,000 a second.
 func drawPanel(b *bytes.Buffer, top float64, what string, begin, end time.Duration, p panel) {
 	const (
 		left, height = 60, 140

@@ -17,16 +17,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// TestPoisonAmongGood has messages that always fail come at once among good ones, with plain nacks and with a pause on failure, on a topic where
-// nothing else fails and while all fail for two minutes.
+// TestPoisonAmongGood compares plain nacks with a pause on failure when a bunch of messages that always fail comes
+// among good ones: on a topic where no other message fails, and while all messages fail for two minutes.
 func TestPoisonAmongGood(t *testing.T) {
 	pause := worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: 10 * time.Second})
 	for _, c := range []struct {
 		opts    pulsar.ConsumerOptions
-		down    time.Duration // for so long from the minute on in which they come
+		down    time.Duration // how long all messages fail, from the minute in which the bad ones come
 		bad     int
-		longest time.Duration // that a good message waits after that
-		dead    int           // good ones
+		longest time.Duration // time that a good message may wait after that
+		dead    int           // dead letters of good messages
 	}{
 		{withDeadLetters(5), 0, 1, time.Second, 0},
 		{withDeadLetters(5), 0, 30, 16 * time.Second, 0},
@@ -54,7 +54,7 @@ func TestPoisonAmongGood(t *testing.T) {
 
 type poisonResult struct {
 	at         []time.Duration // when good messages were handled
-	longest    time.Duration   // that one waited, not counting while all failed
+	longest    time.Duration   // longest wait of a good message, without the time in which all failed
 	dead, lost int             // dead letters of bad and of good ones
 	calls      int             // while all failed
 }

@@ -47,7 +47,7 @@ func TestPoisonFillsTheWindow(t *testing.T) {
 	}
 }
 
-// On a topic where little happens one message that fails again and again is no outage.
+// On a quiet topic one message that fails again and again is no outage.
 func TestOnePoisonIsNoOutage(t *testing.T) {
 	virtually(t, withDeadLetters(40), func(t *rig) {
 		for n := range 20 {
@@ -64,7 +64,8 @@ func TestOnePoisonIsNoOutage(t *testing.T) {
 	})
 }
 
-// Each probe is of another message: first those that did not fail yet, then all in turn. The third of a message counts as an attempt.
+// Each probe tries another message: first those that did not fail yet, then all in turn. The third probe of a message
+// counts as an attempt.
 func TestProbesInTurn(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		for _, payload := range []string{"a", "b", "c"} {
@@ -88,7 +89,7 @@ func TestProbesInTurn(t *testing.T) {
 	}, redelivery.WithNackRedeliveryDelay(time.Hour))
 }
 
-// Of 1,000 rows that are written 100 at a time one is bad, and fails its whole batch: it becomes a dead letter, alone.
+// 1,000 rows are written in batches of 100. One bad row fails its whole batch: only that row becomes a dead letter.
 func TestOneBadRow(t *testing.T) {
 	pause := worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: 10 * time.Second})
 	for name, options := range map[string][]worker.Option{"plain": nil, "with a pause": {pause}, "by key": {pause, worker.WithKeyOrder()}} {
@@ -140,11 +141,11 @@ func TestOutageTriesAllOfABatch(t *testing.T) {
 	})
 }
 
-// A probe that does not return, whatever its context says, does not keep others from being tried.
+// A probe whose handler ignores the end of its context does not keep others from being tried.
 func TestProbeThatDoesNotReturn(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []worker.Option
-		next    time.Duration // after the one that is stuck
+		next    time.Duration // when the next one is tried after the stuck one
 	}{
 		"without a timeout": {nil, 30 * time.Second},
 		"with a timeout":    {[]worker.Option{worker.WithTimeout(time.Second)}, 6 * time.Second},

@@ -16,7 +16,8 @@ import (
 
 var errOther = errors.New("other")
 
-// The delay is that of the policy for the message and its error, by the count of the message; the Consumer's if there is none.
+// The delay comes from the policy for the message and its error, by the message's count; without a policy, from the
+// Consumer's.
 func TestPolicy(t *testing.T) {
 	hours := backoff.Exponential{Min: time.Hour, Max: 8 * time.Hour}
 	for name, c := range map[string]struct {

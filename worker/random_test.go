@@ -24,12 +24,13 @@ var (
 	randomSeed = flag.Uint64("random.seed", 0, "the only seed of TestRandomWorkers, or the first with -random.runs")
 )
 
-// randomFixed are runs that are made each time. None takes long, and they have nine in ten of the pairs of settings that can be.
+// randomFixed are the seeds of runs that are made each time. None takes long, and together they cover nine tenths of
+// all pairs of settings.
 var randomFixed = []uint64{55, 75, 114, 158, 208, 214, 237, 244, 253, 311, 348, 363}
 
-// Workers with random options, of which some join and leave, handle messages at a broker that unloads their topics: each message succeeds
-// or becomes a dead letter, none is early to the Consumer that failed on it, none is handled again where nothing repeats it, keys have
-// their order, nothing stands still, and Run and Close return.
+// Workers with random options join, handle messages and leave, at a broker that unloads their topics. Each message
+// succeeds or becomes a dead letter; none comes back early to the Consumer that failed on it; none is handled again
+// without a reason; keys keep their order; handlers are called as long as messages are left; and Run and Close return.
 func TestRandomWorkers(t *testing.T) {
 	t.Parallel()
 	seeds, first := randomFixed, *randomSeed
@@ -60,9 +61,9 @@ type randomRun struct {
 	log       logtest.Buffer
 
 	mu    sync.Mutex
-	all   []*employee // that were ever there
+	all   []*employee // all that ever joined
 	fates []*fate
-	last  time.Time   // that a handler was called or returned
+	last  time.Time   // when a handler was last called or returned
 	down  atomic.Bool // nearly all calls fail
 }
 
@@ -115,7 +116,7 @@ func (r *randomRun) run() {
 	}
 }
 
-// happens has happen what is to, in some order, and returns the Workers that are there then.
+// happens makes the planned events happen, in random order, and returns the Workers that are left.
 func (r *randomRun) happens(present []*employee) []*employee {
 	var events []func()
 	for i := range r.Unloads {
@@ -141,7 +142,7 @@ func (r *randomRun) happens(present []*employee) []*employee {
 			}
 		})
 	}
-	if r.Kind != pulsar.Exclusive { // where one joins after the other left
+	if r.Kind != pulsar.Exclusive { // on Exclusive, one joins after the other left
 		r.rng.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 	}
 	for _, event := range events {

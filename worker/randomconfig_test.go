@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// randomConfig is what a random run is like.
+// randomConfig has the settings of a random run.
 type randomConfig struct {
 	Seed                               uint64
 	Kind                               pulsar.SubscriptionType
@@ -42,7 +42,7 @@ type randomConfig struct {
 }
 
 const (
-	workerPauses   = "the Worker pauses" // and has its Consumer give back, which nobody else may: New
+	workerPauses   = "the Worker pauses" // and its Consumer gives back, which only the Worker may call: see New
 	consumerPauses = "the Consumer pauses"
 )
 
@@ -91,7 +91,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 		c.Workers, c.Joins = 1, false
 	}
 	c.Joins = c.Joins || c.Leaves && c.Workers == 1
-	if c.KeyOrder && c.Keys == 1 { // one after another, each with its delays
+	if c.KeyOrder && c.Keys == 1 { // they are handled one after another, each with its delays
 		c.Messages /= 3
 	}
 	if c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover {
@@ -100,7 +100,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	if !c.Retry {
 		c.RetryFrom = 0
 	}
-	if c.Response { // upstream waits for each answer that an unload lost, and for its own queue with the answer behind it: docs/reliability.md
+	if c.Response { // an unload may lose an answer, or it is behind a full queue: docs/reliability.md
 		c.Queue, c.Unloads = 0, 0
 	}
 	return c
@@ -114,22 +114,24 @@ func (c *randomConfig) Single() bool {
 	return c.Workers == 1 && !c.Joins && !c.Leaves && c.Unloads == 0
 }
 
-// MayTimeOut reports whether a message may be delivered again while its handler is at work: WithTimeout only helps if the machine is fast.
+// MayTimeOut reports whether a message may be delivered again while its handler is at work, even with WithTimeout if
+// the machine is slow.
 func (c *randomConfig) MayTimeOut() bool { return c.AckTimeout > 0 && c.AckTimeout < longAckTimeout }
 
-// Exact reports whether nothing happens that may have a message come twice.
+// Exact reports whether no event can make a message come twice.
 func (c *randomConfig) Exact() bool { return c.Single() && !c.MayTimeOut() }
 
-// MayFork reports whether a message may be in its topic and in the retry topic: its acknowledgement got lost, or waits for those of its batch.
+// MayFork reports whether a message may be in its topic and in the retry topic at the same time: its acknowledgement
+// got lost, or waits for the rest of its batch.
 func (c *randomConfig) MayFork() bool { return c.RetryFrom > 0 && !c.Exact() }
 
-// Ordered reports whether a message of a key is handled only after all before it are over.
+// Ordered reports whether a message of a key is handled only after all earlier ones are settled.
 func (c *randomConfig) Ordered() bool {
 	owned := c.Workers == 1 && !c.Joins || c.Kind == pulsar.KeyShared
 	return c.KeyOrder && owned && c.Unloads == 0 && !c.MayTimeOut()
 }
 
-// nackDelay is that of the Consumer's policy.
+// nackDelay is the delay of the Consumer's policy.
 func (c *randomConfig) nackDelay(count uint32) time.Duration {
 	return c.Delay + time.Duration(min(count, 3))*c.Delay/2
 }
@@ -148,7 +150,7 @@ func (c *randomConfig) consumer(k int, client pulsar.Client, logger *slog.Logger
 	add(c.Seed%2 == 0, redelivery.WithoutBatchIndexAcks()) // else on, if acknowledgements are grouped
 	add(c.AckTimeout > 0, redelivery.WithAckTimeout(c.AckTimeout))
 	add(c.RetryFrom > 0, redelivery.WithNackRetryTopic(c.RetryFrom))
-	add(c.Queue > 0 && c.Queue < 10, redelivery.WithClient(client)) // or an answer may be behind more messages than there is room for: docs/reliability.md
+	add(c.Queue > 0 && c.Queue < 10, redelivery.WithClient(client)) // or an answer may be behind a full queue: docs/reliability.md
 	add(c.Log, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
 	return o, options
 }
@@ -166,7 +168,7 @@ func (c *randomConfig) worker() []worker.Option {
 	return options
 }
 
-// adder returns a function that adds an option if there is to be one.
+// adder returns a function that adds an option if a condition is true.
 func adder[O any](options *[]O) func(is bool, option O) {
 	return func(is bool, option O) {
 		if is {

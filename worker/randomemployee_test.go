@@ -29,7 +29,7 @@ type employee struct {
 func (r *randomRun) subscribes() *employee {
 	e := &employee{randomRun: r, k: len(r.all), lanes: map[string]int{}, ended: make(chan error, 1)}
 	logger := quiet
-	if r.Debug { // it says what becomes of each message
+	if r.Debug { // then it logs the outcome of each message
 		logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	opts, options := r.consumer(e.k, r.publisher, logger)
@@ -62,7 +62,7 @@ func (e *employee) starts() {
 	go func() { e.ended <- e.w.Run(ctx) }()
 }
 
-// leaves ends a Worker, and then closes its Consumer. Both are to return in time.
+// leaves ends a Worker, and then closes its Consumer. Both calls must return in time.
 func (e *employee) leaves() {
 	e.cancel()
 	select {
@@ -82,7 +82,7 @@ func (e *employee) leaves() {
 	}
 }
 
-// interrupted has happen to a Worker what does now and then.
+// interrupted pauses the Worker, or its Consumer, for a while.
 func (e *employee) interrupted() {
 	pause := ms(e.rng.IntN(600))
 	switch e.Interruption {
@@ -106,7 +106,7 @@ type called struct {
 	heeds bool // it fails if its context ends
 }
 
-// handle ends the call as the fate of each message says; one may fail all of a batch.
+// handle ends the call as the fate of each message says; one message may fail its whole batch.
 func (e *employee) handle(ctx context.Context, msgs []pulsar.Message) error {
 	var all []*called
 	d := ms(rand.IntN(3))
@@ -169,7 +169,8 @@ func (e *employee) begins(msg pulsar.Message) *called {
 	return &called{f, lane, f.end(e.down.Load() && rand.IntN(20) > 0), msg.RedeliveryCount(), f.calls%2 == 0}
 }
 
-// over notes how a call ends. With one error for all of a batch these may be handled again at once: it is halved.
+// over notes how a call ends. After one error for a whole batch, its messages may be handled again at once, since it is
+// halved.
 func (e *employee) over(all []*called, together bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -182,7 +183,7 @@ func (e *employee) over(all []*called, together bool) {
 		f.note("%d: %v", e.k, end)
 		e.lanes[m.lane]--
 		delete(f.busy, e.k)
-		if d, told := e.delay(f, end, m.count); told && !together && f.worker == e.k { // else another has it meanwhile
+		if d, told := e.delay(f, end, m.count); told && !together && f.worker == e.k { // else another Worker has it
 			f.due = e.last.Add(d)
 		}
 		if errors.Is(end, f.retry) || worker.IsSnooze(end) { // without local retries

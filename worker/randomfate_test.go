@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Ways for a call of the handler to end, beside other errors.
+// Errors with which a call of the handler may end, besides those of the package.
 var (
 	errPanics = errors.New("panic")
 	errExits  = errors.New("goexit")
@@ -32,24 +32,24 @@ func policyFor(_ pulsar.Message, err error) backoff.RedeliveryBackoff {
 	return nil
 }
 
-// fate is what is to become of a message, and what has.
+// fate is the plan for a message, and what has happened to it.
 type fate struct {
 	ends      []error // of the first calls; then it succeeds
 	slow      time.Duration
-	after     time.Duration // of a Snooze and the next
-	retry     error         // after that
+	after     time.Duration // delay of a Snooze and of retry
+	retry     error         // a RetryAfter with the delay after
 	permanent error
 	key       string
 	before    []*fate // of its key, in order
 
 	calls     int
-	worker    int          // that had it last
+	worker    int          // the Worker that had it last
 	busy      map[int]bool // the Workers whose handlers have it
-	due       time.Time    // not before; at that Worker
+	due       time.Time    // it must not come before, at that Worker
 	early     int          // local retries since the last delay
 	succeeded bool
 	dead      bool // the last call made a dead letter of it
-	mayBeDead bool // or may have
+	mayBeDead bool // the last call may have made one
 	letters   int
 	history   []string
 }
@@ -79,13 +79,13 @@ func (r *randomRun) newFate() *fate {
 	if r.Letters() && r.rng.IntN(12) == 0 {
 		f.ends = append(f.ends, f.permanent)
 	}
-	if r.MaxDeliveries > 0 && r.rng.IntN(12) == 0 { // more often than it is delivered
+	if r.MaxDeliveries > 0 && r.rng.IntN(12) == 0 { // it fails more often than it is delivered
 		f.ends = append(f.ends, slices.Repeat([]error{errTest}, 1000)...)
 	}
 	return f
 }
 
-// end is how the call ends that begins now.
+// end returns how the call that begins now will end.
 func (f *fate) end(down bool) error {
 	switch n := f.calls - 1; {
 	case f.succeeded: // its acknowledgement was lost
@@ -98,7 +98,7 @@ func (f *fate) end(down bool) error {
 	return nil
 }
 
-// returns returns what a handler does, unless it does not.
+// returns ends a handler: it returns end, or panics or exits if end says so.
 func returns(end error) error {
 	switch {
 	case errors.Is(end, errPanics):
@@ -109,7 +109,8 @@ func returns(end error) error {
 	return end
 }
 
-// delay is what a message is told after a call; told is false if it may be tried again at once, or is over.
+// delay returns for how long a message must not come after a call; told is false if it may be tried again at once, or
+// is settled.
 func (c *randomConfig) delay(f *fate, end error, count uint32) (d time.Duration, told bool) {
 	switch {
 	case end == nil, errors.Is(end, f.permanent):

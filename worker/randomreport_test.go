@@ -10,9 +10,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// watch asserts that handlers are called as long as there are messages, and that figures are what they may be.
+// watch asserts that handlers are called as long as there are messages, and that Stats are within their limits.
 func (r *randomRun) watch(ctx context.Context) {
-	limit := max(r.MemoryLimit, 1<<20) // for those that are to be published
+	limit := max(r.MemoryLimit, 1<<20) // room for messages that are about to be published
 	if !r.Letters() {
 		limit = r.MemoryLimit
 	}
@@ -31,7 +31,7 @@ func (r *randomRun) watch(ctx context.Context) {
 	}
 }
 
-// pending says which messages are not over, some of them; "" if all are.
+// pending names some messages that are not settled; "" if all are.
 func (r *randomRun) pending() (text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,11 +43,12 @@ func (r *randomRun) pending() (text string) {
 	return text
 }
 
-// unrest says what goes on although all messages are over; "" if nothing does.
+// unrest describes what still goes on although all messages are settled; "" for nothing.
 func (r *randomRun) unrest(present []*employee) string {
 	for _, e := range present {
 		w, c := e.w.Stats(), e.c.Stats()
-		// What another consumer has got is forgotten later: docs/reliability.md, A message that another consumer had meanwhile.
+		// Messages that another consumer got are forgotten later: docs/reliability.md, A message that another consumer
+		// had meanwhile.
 		if w.InFlight > 0 || w.Waiting > 0 || r.Single() && (c.Waiting > 0 || c.BufferedBytes > 0) {
 			return fmt.Sprintf("Worker %d has %+v, its Consumer %+v, and the broker a backlog of %d", e.k, w, c, r.unacked())
 		}
@@ -101,18 +102,18 @@ func (r *randomRun) countLetters(ctx context.Context, c pulsar.Consumer) {
 	}
 }
 
-// fateOf returns that of a message. The caller holds mu.
+// fateOf returns the fate of a message. The caller holds mu.
 func (r *randomRun) fateOf(msg pulsar.Message) *fate {
 	var n int
 	_, err := fmt.Sscan(string(msg.Payload()), &n)
 	if err != nil || n >= len(r.fates) {
-		r.breaks("a message has the payload %.40q, which nobody published", msg.Payload())
+		r.breaks("a message has the payload %.40q, which was never published", msg.Payload())
 		n = 0
 	}
 	return r.fates[n]
 }
 
-// breaks tells what went wrong first.
+// breaks reports the first fault.
 func (r *randomRun) breaks(format string, args ...any) {
 	if r.Failed() {
 		return

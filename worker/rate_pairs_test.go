@@ -49,7 +49,8 @@ func TestRateLimitOfALostMessage(t *testing.T) {
 	})
 }
 
-// A message that becomes another consumer's while it waits for the rate limit to be tried in an outage leaves its turn to the next one.
+// If a probe becomes another consumer's message while it waits for the rate limit, the next message is tried in its
+// place.
 func TestRateLimitOfALostTry(t *testing.T) {
 	opts := ofKind(pulsar.Failover)
 	virtually(t, opts, func(t *rig) {
@@ -128,7 +129,7 @@ func TestLostConsumerWithARateLimitOfNothing(t *testing.T) {
 
 // An outage that ends while another slot waits for messages, and others for the rate limit, keeps none of what was put aside.
 func TestRateLimitAndTheEndOfAnOutage(t *testing.T) {
-	for range 20 { // the slots come in any order
+	for range 20 { // the order of the slots is random
 		virtually(t, orders, func(t *rig) {
 			w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
 				switch {
@@ -149,7 +150,7 @@ func TestRateLimitAndTheEndOfAnOutage(t *testing.T) {
 	}
 }
 
-// With a rate limit too, a paused Worker gives back what comes.
+// A paused Worker gives back its messages with a rate limit, too.
 func TestPauseWithARateLimit(t *testing.T) {
 	for _, concurrency := range []int{1, 2} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
@@ -172,7 +173,7 @@ func TestPauseWithARateLimit(t *testing.T) {
 	}
 }
 
-// A Worker that is paused while it has more than it may handle, so that a message waits for the rate limit, handles that and gives the others back.
+// A Worker that is paused while a message waits for the rate limit handles that message and gives the others back.
 func TestPauseOfABusyWorkerWithARateLimit(t *testing.T) {
 	for _, concurrency := range []int{1, 2} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
@@ -228,7 +229,7 @@ func TestRateLimitOfSuspects(t *testing.T) {
 	t.Parallel()
 	const n = 10
 	c, _, _ := afterACrash(t, n)
-	limiter := rate.NewLimiter(1e-9, n) // there are so many tokens, and no more
+	limiter := rate.NewLimiter(1e-9, n) // n tokens are there, and no more will come
 	w, err := worker.NewBatch(c, func(context.Context, []pulsar.Message) error { return nil }, worker.Batch{MaxMessages: n, MaxWait: time.Second},
 		worker.WithRateLimit(limiter), worker.WithCrashLimit(5), worker.WithConcurrency(1))
 	require.NoError(t, err)
@@ -240,7 +241,8 @@ func TestRateLimitOfSuspects(t *testing.T) {
 	require.NoError(t, waittest.Next(t, ended))
 }
 
-// Slots that wait behind the rate limit give nothing back to the broker, for which the Consumer subscribes again.
+// Slots that wait behind the rate limit do not give messages back to the broker: that would make the Consumer subscribe
+// again.
 func TestRateLimitGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	s := newSiteInProcess(t)
@@ -295,8 +297,8 @@ func TestSharedRateLimitOfBatches(t *testing.T) {
 	})
 }
 
-// Workers that share a limiter, all of which have more than they may handle, get equal parts, also if there are more of them than messages in a second,
-// and together what the limit is at the time, also if it changes all the time.
+// Busy Workers that share a limiter get equal parts, also if there are more Workers than tokens in a second. Together
+// they get as much as the limit allows, also if it changes all the time.
 func TestSharedRateLimitOfManyWorkers(t *testing.T) {
 	for name, c := range map[string]struct {
 		limiter     *rate.Limiter
@@ -346,8 +348,9 @@ func TestSharedRateLimitOfManyWorkers(t *testing.T) {
 	}
 }
 
-// What waits for the rate limit as a drain begins is of a batch that was begun, so it is finished, unless there is no time for all of the batch.
-func TestDrainFinishesWhatWaitsForTheRateLimit(t *testing.T) {
+// A message that waits for the rate limit when a drain begins is handled if its batch was begun, unless there is no
+// time for the whole batch.
+func TestDrainFinishesABatchThatWaitsForTheRateLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		drain time.Duration

@@ -16,7 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// No more is handled than the limiter allows, and all but one message stay with the Consumer.
+// No more messages are handled than the limiter allows. One more waits in the Worker, and all others stay with the
+// Consumer.
 func TestRateLimit(t *testing.T) {
 	for name, options := range map[string][]worker.Option{"": nil, "in key order": {worker.WithKeyOrder()}, "with a timeout": {worker.WithTimeout(time.Minute)}} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +43,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// The ack timeout of a message that waits is renewed, and then its handler has the whole of it.
+// The ack timeout of a message that waits is renewed, so its handler has the whole ack timeout.
 func TestRateLimitRenewsAckTimeouts(t *testing.T) {
 	virtually(t, withDeadLetters(2), func(t *rig) {
 		t.publish("a")
@@ -59,7 +60,7 @@ func TestRateLimitRenewsAckTimeouts(t *testing.T) {
 	}, redelivery.WithAckTimeout(time.Second))
 }
 
-// A batch takes a token for each message, even if that is more than the burst; so does each call of what failed.
+// A batch takes a token for each message, even if that is more than the burst. Each retry takes tokens, too.
 func TestRateLimitOfBatches(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		for n := range 6 {
@@ -80,7 +81,8 @@ func TestRateLimitOfBatches(t *testing.T) {
 	})
 }
 
-// A limiter may let nothing through for a while. A drain leaves what waits, and in a pause it is handled, but nothing else.
+// A limiter may let nothing through for a while. A drain leaves the message that waits. In a pause that message is
+// handled, and no other.
 func TestRateLimitAtADrainAndWhilePaused(t *testing.T) {
 	for name, change := range map[string]func(*rate.Limiter){
 		"a limit of nearly 0": func(l *rate.Limiter) { l.SetLimit(1e-9) },
@@ -106,7 +108,7 @@ func TestRateLimitAtADrainAndWhilePaused(t *testing.T) {
 				change(limiter)
 				t.publish("d", "e")
 				t.sleep(time.Hour)
-				require.LessOrEqual(t, len(calls.times()), 4) // one token may be there
+				require.LessOrEqual(t, len(calls.times()), 4) // one token may be left
 				require.NoError(t, stop())
 				require.EqualValues(t, 1, w.Stats().Left)
 				require.Len(t, t.broker.Unacked(), 5-len(calls.times()))
@@ -115,7 +117,7 @@ func TestRateLimitAtADrainAndWhilePaused(t *testing.T) {
 	}
 }
 
-// A limit that is raised holds for what waits too.
+// A raised limit applies to messages that wait already.
 func TestRateLimitIsRaised(t *testing.T) {
 	for _, limit := range []rate.Limit{0, 1e-9, rate.Every(time.Hour)} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {

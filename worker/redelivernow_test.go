@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-func TestRedeliverNowHasAWorkerHandleWhatWaits(t *testing.T) {
+func TestRedeliverNowLetsAWorkerHandleWaitingMessages(t *testing.T) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			opts := orders

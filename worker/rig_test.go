@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// beside has more parallel tests run at a time than there are processors, unless -parallel says how many: they wait for brokers, and hardly
-// compute.
+// beside makes more parallel tests run at a time than there are processors, unless -parallel is set: they wait for
+// brokers, and hardly compute.
 func beside() {
 	flag.Parse()
 	set := false

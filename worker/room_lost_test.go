@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A Worker in key order that has no room for more messages goes on soon after its connection was lost: it takes what comes again, which tells
-// that the waiting messages are still its own.
+// A Worker in key order that has no room for more messages goes on soon after its connection was lost: it takes the
+// redeliveries, which show that the waiting messages are still its own.
 func TestNoRoomWhenTheConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	s := newSiteInProcess(t)

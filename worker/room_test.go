@@ -18,10 +18,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// What a short message counts toward the memory limit.
+// The size for which a short message counts toward the memory limit.
 const short = 521
 
-// What waits is bounded: then nothing is taken, not of other keys either, until some of it goes on.
+// When the waiting messages reach the memory limit, no messages are taken, not of other keys either, until some are
+// done.
 func TestKeyOrderMemoryLimit(t *testing.T) {
 	const limit = 6 * short
 	virtually(t, orders, func(t *rig) {
@@ -47,8 +48,8 @@ func TestKeyOrderMemoryLimit(t *testing.T) {
 	}, redelivery.WithMemoryLimit(limit))
 }
 
-// A burst of one key that reached the limit does not stop the others for longer than it has all of the room, though another key keeps more
-// than half of it for long.
+// After a burst of one key has reached the limit, other messages go on as soon as there is room, though another key
+// keeps more than half of it for long.
 func TestKeyOrderGoesOnBelowTheMemoryLimit(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a0", "a1", "a2", "a3", "a4", "a5", "b0", "b1", "b2", "b3", "b4", "b5")
@@ -70,7 +71,7 @@ func TestKeyOrderGoesOnBelowTheMemoryLimit(t *testing.T) {
 	}, redelivery.WithMemoryLimit(10*short))
 }
 
-// What fails and waits counts too.
+// Messages that failed and wait count, too.
 func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
 	var full atomic.Int32
 	observer := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
@@ -121,7 +122,7 @@ func TestKeyOrderTakesRoomFromRedelivery(t *testing.T) {
 	}, redelivery.WithMemoryLimit(limit))
 }
 
-// What waits for its key, fills the memory limit and is lost makes room for what comes instead, also where another slot gathers batches.
+// Messages that filled the memory limit and are lost make room for new ones, also while another slot collects batches.
 func TestLostMessageMakesRoom(t *testing.T) {
 	virtually(t, exclusive(1), func(t *rig) {
 		began := time.Now()
@@ -130,20 +131,21 @@ func TestLostMessageMakesRoom(t *testing.T) {
 				return nil
 			}
 			time.Sleep(15 * time.Second)
-			return errTest // of all, so that they are halved
+			return errTest // for the whole batch, so that it is halved
 		}, worker.WithKeyOrder(), worker.WithConcurrency(2))
 		t.publishKeyed("a", "-", "c", "a", "a", "a", "a")
 		t.sleep(time.Second)
 		t.broker.Reconnect()
 		t.sleep(16 * time.Second)
-		t.broker.Reconnect() // nobody takes what the broker sends again, until it is not waited for
+		t.broker.Reconnect() // no slot takes the redeliveries until the lost messages are dropped
 		t.sleep(time.Hour)
 		require.Empty(t, t.broker.Unacked())
 		require.NoError(t, stop())
 	}, redelivery.WithMemoryLimit(1500))
 }
 
-// Messages of many keys that fail, as all do when what handlers need is down, count toward the memory limit like those that wait behind them.
+// Messages of many keys fail because a service is down. They count toward the memory limit like those that wait behind
+// them.
 func TestFailuresOfManyKeysReachTheMemoryLimit(t *testing.T) {
 	for name, maxDeliveries := range map[string]uint32{"without dead letters": 0, "with dead letters": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +184,7 @@ func TestFailuresOfManyKeysReachTheMemoryLimit(t *testing.T) {
 	}
 }
 
-// In an outage messages that failed before are looked at beyond the limit by one, however many there are.
+// In an outage the Worker looks at only one message beyond the memory limit, however many failed before.
 func TestFailuresOfAnOutageReachTheMemoryLimit(t *testing.T) {
 	opts := exclusive(0)
 	opts.DLQ = nil
@@ -200,7 +202,7 @@ func TestFailuresOfAnOutageReachTheMemoryLimit(t *testing.T) {
 				t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: make([]byte, 10_000)})
 			}
 		}
-		publish(300) // of which half come again in the outage
+		publish(300) // half of them come again in the outage
 		t.sleep(time.Second)
 		down.Store(true)
 		publish(100)
@@ -222,7 +224,8 @@ func TestFailuresOfAnOutageReachTheMemoryLimit(t *testing.T) {
 	}, redelivery.WithMemoryLimit(100_000), redelivery.WithNackRedeliveryDelay(5*time.Second))
 }
 
-// A bunch of large messages that always fail, more than the limit has room for, does not keep the others from being reached in an outage.
+// In an outage, a bunch of large messages that always fail and do not fit the limit does not keep the Worker from
+// reaching the others.
 func TestMessagesBehindLargeFailuresAreReached(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Shared} {
 		for _, pause := range []time.Duration{10 * time.Millisecond, 10 * time.Second} {
@@ -254,8 +257,9 @@ func TestMessagesBehindLargeFailuresAreReached(t *testing.T) {
 	}
 }
 
-// Messages are taken again when the one that had no room is done, though its slot is not the one to take them: it has lost its place, or waits for its
-// turn to take a batch or to spend a token of the rate limit, which the slot has that waits for a message.
+// Messages are taken again when the message that did not fit is done, even if its own slot cannot take them: the slot
+// has lost its place, or waits for a turn that another slot has, to collect a batch or to take a token of the rate
+// limit.
 func TestMessagesAreTakenWhenTheOneWithoutRoomIsDone(t *testing.T) {
 	last := func(stuck time.Duration) worker.Handler {
 		failed := false

@@ -13,7 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// An acknowledgement that the broker refuses for ever does not keep its slot: the message is left, and others are handled.
+// An acknowledgement that the broker always refuses does not block its slot: the message is left, and others are
+// handled.
 func TestRefusedAckIsGivenUp(t *testing.T) {
 	for name, option := range map[string]worker.Option{"each by itself": worker.WithConcurrency(1), "by key": worker.WithKeyOrder()} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestRefusedAckIsGivenUp(t *testing.T) {
 	}
 }
 
-// Refused acknowledgements of a batch do not keep its slot for a minute each.
+// Refused acknowledgements of a batch block its slot for a minute together, not for a minute each.
 func TestRefusedAcksOfABatchAreGivenUpTogether(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.broker.Ack = func(id pulsar.MessageID) error {

@@ -103,7 +103,7 @@ func TestLostConsumer(t *testing.T) {
 				}, worker.WithLogger(t.logger), worker.WithConcurrency(2))
 				require.NoError(t, err)
 				go func() { returned <- w.Run(context.Background()) }()
-				t.publish("tea") // is at work when it happens
+				t.publish("tea") // in its handler when the Consumer is lost
 				synctest.Wait()
 				began := time.Now()
 				lose(t)
@@ -116,7 +116,7 @@ func TestLostConsumer(t *testing.T) {
 	}
 }
 
-// All slots try to acknowledge, so that nobody receives who would be told.
+// All slots try to acknowledge, so no slot receives and notices the loss.
 func TestLostConsumerWhileAcksFail(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.broker.Ack = failing(time.Now().Add(time.Hour))
@@ -131,8 +131,8 @@ func TestLostConsumerWhileAcksFail(t *testing.T) {
 	})
 }
 
-// A dead letter that cannot be published when the last delivery fails is published later, still with the handler's error: after
-// RetryAfter too, and if the message is too old.
+// If the dead letter cannot be published when the last delivery fails, it is published later, still with the handler's
+// error; also after RetryAfter, and if the message is too old.
 func TestDeadLetterThatFailsKeepsItsReason(t *testing.T) {
 	for name, err := range map[string]error{"an error": errTest, "RetryAfter": worker.RetryAfter(time.Hour, errTest)} {
 		for _, old := range []bool{false, true} {

@@ -105,7 +105,7 @@ func (s *site) backlogOf(topic string) int {
 	return stats.Subscriptions["sub"].Backlog
 }
 
-// letters returns payloads and reasons of the dead letters, in order of the text.
+// letters returns payloads and reasons of the dead letters, sorted.
 func (s *site) letters() (all []string) {
 	reader, err := s.client.CreateReader(pulsar.ReaderOptions{Topic: s.topic + "-sub-DLQ", StartMessageID: pulsar.EarliestMessageID()})
 	require.NoError(s, err)

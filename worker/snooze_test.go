@@ -24,7 +24,7 @@ func ofKind(kind pulsar.SubscriptionType) pulsar.ConsumerOptions {
 	return opts
 }
 
-// snoozed says when a message was handled, with which count.
+// snoozed has a line for each call of the handler: the message, the time and the count.
 type snoozed []string
 
 func (s *snoozed) note(began time.Time, msg pulsar.Message) int {
@@ -42,7 +42,7 @@ func TestSnooze(t *testing.T) {
 				if errors.Is(err, errTest) {
 					return err
 				}
-				return worker.Permanent(fmt.Errorf("classified: %w", err)) // it does not know of Snooze
+				return worker.Permanent(fmt.Errorf("classified: %w", err)) // this classifier does not distinguish Snooze
 			})},
 			"by a classifier": {worker.WithClassifier(func(err error) error {
 				if err.Error() == "snoozed for 1s" {

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// hanging returns a handler that ignores its context and hangs with messages "hang", until they are released.
+// hanging returns a handler that ignores its context and hangs with messages "hang" until release is called.
 func hanging(c *calls) (handler worker.Handler, release func()) {
 	released := make(chan struct{})
 	return func(_ context.Context, msg pulsar.Message) error {
@@ -28,7 +28,8 @@ func hanging(c *calls) (handler worker.Handler, release func()) {
 	}, func() { close(released) }
 }
 
-// A message whose handler hangs comes again after its ack timeout. It takes no other slot, whatever the options.
+// A message whose handler hangs comes again after its ack timeout. Its redeliveries do not take another slot, whatever
+// the options.
 func TestHangingMessageTakesOneSlot(t *testing.T) {
 	for name, options := range map[string][]worker.Option{
 		"alone": nil, "with a timeout": {worker.WithTimeout(10 * time.Second)}, "in key order": {worker.WithKeyOrder()},
@@ -56,7 +57,8 @@ func TestHangingMessageTakesOneSlot(t *testing.T) {
 	}
 }
 
-// A paused Worker gives nothing back while a handler is stuck: its message would come again, and be handled beside it. It does so afterwards.
+// A paused Worker gives nothing back while a handler is stuck: the handler's message would come again and be handled a
+// second time. After the handler returned, the Worker gives back.
 func TestPauseWithAHangingMessage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
@@ -84,7 +86,7 @@ func TestPauseWithAHangingMessage(t *testing.T) {
 	})
 }
 
-// Where there are dead letters it becomes one.
+// With a dead letter topic, a message whose handler hangs becomes a dead letter.
 func TestHangingMessageBecomesADeadLetter(t *testing.T) {
 	virtually(t, withDeadLetters(4), func(t *rig) {
 		calls := newCalls()
@@ -199,7 +201,7 @@ func TestHealthyAfterTheConsumerIsLost(t *testing.T) {
 	})
 }
 
-// A handler gets its context ended when its message may be another consumer's, if an option says so.
+// With WithCancelLost, a handler's context ends when its message may be another consumer's.
 func TestCancelLost(t *testing.T) {
 	for name, options := range map[string][]worker.Option{"without": nil, "with": {worker.WithCancelLost()}} {
 		t.Run(name, func(t *testing.T) {
@@ -267,7 +269,8 @@ func TestOthersDoNotWaitForAHangingMessage(t *testing.T) {
 	}
 }
 
-// A handler that lost its place and returns in the end does not try its message itself in an outage, beside the handler that has the place.
+// In an outage, a slot whose handler lost its place and then returns does not try its message again, beside the slot
+// that has the place.
 func TestStuckHandlerThatReturnsBeginsAnOutage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		var atWork, hangs atomic.Int32

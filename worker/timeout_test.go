@@ -18,8 +18,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Concurrency bounds what is taken: the ack timeout of what is not taken does not run.
-func TestConcurrencyBoundsWhatIsTaken(t *testing.T) {
+// WithConcurrency bounds how many messages are taken. The ack timeouts of the others do not run.
+func TestConcurrencyBoundsTheMessagesTaken(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		for range 6 {
@@ -153,7 +153,7 @@ func TestStuckHandlerKeepsItsSlotForAWhile(t *testing.T) {
 	})
 }
 
-// A stuck handler's message is not renewed after its timeout, so that another consumer may get it.
+// After its timeout, a stuck handler's message is no longer renewed, so that another consumer may get it.
 func TestStuckHandlersMessageComesBack(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
@@ -207,7 +207,8 @@ func TestBatchThatWasStuckIsNotHalved(t *testing.T) {
 	}, redelivery.WithAckTimeout(5*time.Second), redelivery.WithNackRedeliveryDelay(1010*time.Millisecond))
 }
 
-// One message of a batch becomes a dead letter, which takes long. The other is kept for a local retry, and does not come again meanwhile.
+// One message of a batch becomes a dead letter, and its publication takes long. The other is kept for a local retry,
+// and does not come again meanwhile.
 func TestKeptWhileADeadLetterTakesLong(t *testing.T) {
 	virtually(t, withDeadLetters(3), func(t *rig) {
 		t.broker.Send = func(string) error { time.Sleep(10 * time.Second); return nil }

@@ -57,8 +57,8 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
-// TestOutcomes has the rows of the package's table: what a handler returns at each delivery, when it is called again, and what
-// is left in the end.
+// TestOutcomes checks the rows of the package's table: the result of a handler at each delivery, when it is called
+// again, and the dead letters in the end.
 func TestOutcomes(t *testing.T) {
 	wrap := func(err error) error { return fmt.Errorf("order 7: %w", err) }
 	policy := backoff.Exponential{Min: time.Second, Max: time.Minute}
@@ -164,7 +164,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// What fails and is too old is a dead letter; what is too old and was not handled yet is handled.
+// A message that fails and is too old becomes a dead letter. A message that is too old and was not handled yet is
+// handled.
 func TestMaxAge(t *testing.T) {
 	virtually(t, withDeadLetters(99), func(t *rig) {
 		t.publish("early")
@@ -187,7 +188,7 @@ func TestMaxAge(t *testing.T) {
 	})
 }
 
-// Without a dead letter topic it is nacked as usual, and counts as such.
+// Without a dead letter topic a message that is too old is nacked as usual, and counts as failed.
 func TestMaxAgeWithoutDeadLetters(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
