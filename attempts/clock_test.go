@@ -21,7 +21,7 @@ func TestClocksOfMachines(t *testing.T) {
 		require.EqualValues(t, 105_000+off, r.due, "nothing is known of its clock yet")
 		s.apply(read{frame: frame{session: 7}, at: position{1, 2}, time: 102_000 + off, now: 102_003, live: true})
 		r, _ = s.find(one)
-		require.EqualValues(t, 105_003, r.due, "early by nothing, and late by the way of the message")
+		require.EqualValues(t, 105_003, r.due, "not early, and late by the frame's time under way")
 	}
 }
 
@@ -77,7 +77,7 @@ func TestClockOfTheBroker(t *testing.T) {
 		s.apply(read{frame: frame{session: 8}, at: position{1, 3}, time: 103_000 + off, now: 103_900, live: true,
 			broker: true})
 		r, _ = s.find(one)
-		require.EqualValues(t, 105_003, r.due, "a slow message tells nothing")
+		require.EqualValues(t, 105_003, r.due, "a slow frame shows nothing")
 	}
 }
 

@@ -34,7 +34,7 @@ func TestCrashes(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a, b := openAlive(t, client, topic, "a"), openAlive(t, client, topic, "b")
 	handleMany(b)
-	require.False(t, b.IsCareful(two), "nobody crashed")
+	require.False(t, b.IsCareful(two), "no session crashed")
 	require.NoError(t, a.Begin(t.Context(), one))
 	await(t, func() bool { _, ok := b.Find(one); return ok })
 	r, ok := b.Arrive(one)
@@ -43,13 +43,13 @@ func TestCrashes(t *testing.T) {
 	require.Zero(t, b.Crashes(one))
 	a.crash()
 	c := openAlive(t, client, topic, "c") // as a supervisor starts it
-	require.True(t, c.IsCareful(two), "a may be lost, and these may be what it had")
+	require.True(t, c.IsCareful(two), "a may be lost, and may have had these")
 	await(t, func() bool { return b.Crashes(one) == 1 && c.Crashes(one) == 1 })
 	r, _ = b.Arrive(one)
 	require.False(t, r.Due.After(time.Now()))
 	require.True(t, b.IsCareful(two))
 	require.NoError(t, b.Begin(t.Context(), one))
-	require.EqualValues(t, 1, b.Crashes(one), "of b's own it is no crash")
+	require.EqualValues(t, 1, b.Crashes(one), "b's own handler is no crash")
 	b.Failed(one, 1, 0, "no coffee") // it did not crash this time
 	await(t, func() bool { r, _ := c.Find(one); return r.Begun == 0 && r.Count == 1 && r.Crashes == 1 })
 	require.NoError(t, b.Begin(t.Context(), one))
@@ -66,7 +66,7 @@ func TestCrashes(t *testing.T) {
 		}
 		return false
 	})
-	require.Zero(t, c.Crashes(two), "b ended and said so")
+	require.Zero(t, c.Crashes(two), "b has written that it ended")
 }
 
 // careOf is the number of messages with which a session is careful at first.
@@ -102,7 +102,7 @@ func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 		return b.Stats().Lost == 1
 	})
 	for range careOf / 2 {
-		require.True(t, b.IsCareful(one), "what a may have had")
+		require.True(t, b.IsCareful(one), "a may have had it")
 	}
 }
 

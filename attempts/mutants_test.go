@@ -22,7 +22,7 @@ var mutants = []struct{ rule, file, with, without, says string }{
 	{"a record has the delay", "verbs.go", "at + max(0, min(delay, maxDelay)).Milliseconds() + 1", "at + 1", "before a delay"},
 	{"the higher count holds", "merge.go", "	if a.isBefore(b) {", "	if b.isBefore(a) {", "which knows"},
 	{"a copy has the count of the log", "../internal/partition/arrive.go", "	return max(c.Count-min(c.Count, excess), c.Tries)", "	return c.Count - min(c.Count, excess)", "which knows"},
-	{"so has a message that was here", "../internal/partition/nack.go", "	m.count = max(m.count, tries)", "", "which knows"},
+	{"a message that was here has the count of the log", "../internal/partition/nack.go", "	m.count = max(m.count, tries)", "", "which knows"},
 	{"a delivery counts once", "../internal/partition/take.go", "m.count += min(1, ^m.count)", "m.count += 2", "deliveries"},
 	{"a lost session has crashed", "sessions.go", "			return r.crashes + 1\n", "			return r.crashes\n", "is handled after"},
 	{"crashes outlive the next handler", "verbs.go", "		r.crashes = l.crashes(*r)\n", "", "is handled after"},

@@ -18,7 +18,7 @@ func TestResetIsRepeatedAfterALostLink(t *testing.T) {
 		require.True(t, f.has(resets))
 		lost, lose := context.WithCancel(t.Context())
 		lose()
-		require.Error(t, l.send(lost, &link{}, f, places)) // nobody answers
+		require.Error(t, l.send(lost, &link{}, f, places)) // no answer comes
 		f, _, _ = l.next(false)
 		require.True(t, f.has(resets))
 	})

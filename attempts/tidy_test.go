@@ -135,7 +135,7 @@ func TestLogOfADayStaysSmall(t *testing.T) {
 	t.Logf("read in %v", time.Since(began))
 }
 
-// atBroker returns what the broker says of a topic.
+// atBroker returns the sizes and positions in a topic's internalStats.
 func atBroker(t *testing.T, topic string) (said []string) {
 	r, err := http.Get(fmt.Sprintf("%s/admin/v2/persistent/public/default/%s/internalStats",
 		os.Getenv("PULSAR_ADMIN_URL"), topic))

@@ -131,11 +131,11 @@ func TestCanaryWithoutConsumerIsReported(t *testing.T) {
 	require.Equal(t, map[string]int{sub: 0}, plan.Targets[0].Consumers)
 	said := ""
 	o.Progress = func(r deadletter.Report) { said = r.WaitsFor }
-	nobody := "subscription " + sub + " of " + tp.retry + ", which has no consumer"
+	waitsFor := "subscription " + sub + " of " + tp.retry + ", which has no consumer"
 	report, err := d.Replay(bg, o)
 	require.ErrorIs(t, err, deadletter.ErrUnprocessed)
-	require.ErrorContains(t, err, "within 2s: 3 messages wait for "+nobody)
-	require.Equal(t, nobody, said)
+	require.ErrorContains(t, err, "within 2s: 3 messages wait for "+waitsFor)
+	require.Equal(t, waitsFor, said)
 	require.Equal(t, 3, report.Done)
 
 	c := b.subscribe(tp.retry, sub)

@@ -112,8 +112,8 @@ func (b *broker) command(tool string, args ...string) (*exec.Cmd, *bytes.Buffer)
 	return cmd, out
 }
 
-// A tool that is killed or interrupted at any moment replays letters of every kind. DEADLETTER_KILLS is how often; a
-// run with 100 has passed.
+// A tool that is killed or interrupted at any moment replays letters of every kind. DEADLETTER_KILLS is the number of
+// kills; a run with 100 has passed.
 func TestKilled(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal       os.Signal

@@ -20,7 +20,7 @@ func TestRefusedReplayKeepsTheUnfinishedRun(t *testing.T) {
 		want error
 	}{
 		"other options": {deadletter.ReplayOptions{}, deadletter.ErrUnfinished},
-		"New, to a topic that is not": {deadletter.ReplayOptions{New: true, Topic: "persistent://public/default/gone"},
+		"New, to a missing topic": {deadletter.ReplayOptions{New: true, Topic: "persistent://public/default/gone"},
 			deadletter.ErrNoTopic},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 			_, err := d.Import(bg, failing, deadletter.ImportOptions{})
 			return err
 		},
-		"a replay to a topic that is not": func(d *deadletter.Topic) error {
+		"a replay to a missing topic": func(d *deadletter.Topic) error {
 			_, err := d.Replay(bg, deadletter.ReplayOptions{Topic: "persistent://public/default/gone"})
 			return err
 		},

@@ -186,7 +186,7 @@ func TestInterruptFindsNothingWhereEffectsHappenOnce(t *testing.T) {
 	}
 }
 
-// interrupted interrupts a handler after each of its steps, and returns what went wrong.
+// interrupted interrupts a handler after each of its steps, and returns the wrong effects.
 func interrupted(t *testing.T, handler func(*world) worker.Handler) (wrong []string) {
 	var w *world
 	workertest.Interrupt(t, &pulsar.ProducerMessage{Payload: []byte("7")}, func(t testing.TB) worker.Handler {

@@ -32,7 +32,7 @@ func test(f func(t *testing.T)) {
 	testing.RunTests(all, []testing.InternalTest{{Name: "Test", F: f}})
 }
 
-// order returns a message of which the key is the guest.
+// order returns a message whose key is the guest.
 func order(guest, what string) *pulsar.ProducerMessage {
 	return &pulsar.ProducerMessage{Key: guest, Payload: []byte(what)}
 }
@@ -42,7 +42,7 @@ var setup = workertest.Setup{
 	Redelivery: []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{})},
 }
 
-// Each message by itself: what became of it at each delivery.
+// Run handles each message by itself, and returns its fate at each delivery.
 func ExampleSetup_Run() {
 	serve := func(_ context.Context, msg pulsar.Message) error {
 		switch {
@@ -66,8 +66,8 @@ func ExampleSetup_Run() {
 	// no such drink: dead letter: no such drink
 }
 
-// Three orders that nobody can make come at once, as many as the Worker takes for an outage. They become dead letters,
-// and the others are served.
+// Three orders that cannot be made come at once, enough to look like an outage. They become dead letters, and the other
+// order is served.
 func ExampleSetup_Subscription() {
 	serve := func(_ context.Context, msg pulsar.Message) error {
 		if string(msg.Payload()) == "nonsense" {

@@ -27,7 +27,7 @@ func messages(n int, payload string) (msgs []*pulsar.ProducerMessage) {
 	return msgs
 }
 
-// payloads returns what was handled, in order, by which Worker.
+// payloads returns a row for each call: its time, its Worker and its payload.
 func payloads(calls workertest.Attempts) (rows []string) {
 	for _, a := range calls {
 		rows = append(rows, fmt.Sprintf("%v %d %s", a.At, a.Worker, a.Message.Payload))
@@ -149,7 +149,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// Workers share a subscription. What one leaves when it stops, the others handle.
+// Workers share a subscription. When one stops, the others handle the messages that it leaves.
 func TestWorkersJoinAndLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := workertest.Setup{Consumer: pulsar.ConsumerOptions{Type: pulsar.Shared}}.Subscription(t)
@@ -167,7 +167,7 @@ func TestWorkersJoinAndLeave(t *testing.T) {
 	})
 }
 
-// Where a connection is lost, what a handler has at work comes again, and is not handled by two at a time.
+// After a lost connection the message in a handler comes again. It is not handled twice at a time.
 func TestReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := workertest.Setup{Consumer: pulsar.ConsumerOptions{Type: pulsar.KeyShared}}.Subscription(t)
@@ -242,7 +242,8 @@ func TestBatchAttempts(t *testing.T) {
 	}
 }
 
-// A dead letter of a topic of its own is one too, and a retry is an attempt of the message that was published.
+// A letter in a topic that its error names is a dead letter, too. A retry is an attempt of the message that was
+// published.
 func TestLettersAndRetriesElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		setup := workertest.Setup{
@@ -299,7 +300,7 @@ func TestMessagesOfOneOrigin(t *testing.T) {
 	})
 }
 
-// What there is not here is said by name.
+// The error for WithAttemptLog says that there is no log of attempts.
 func TestNoLogOfAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{TB: t}
@@ -310,7 +311,7 @@ func TestNoLogOfAttempts(t *testing.T) {
 	})
 }
 
-// failing is a test of which the failures are expected.
+// failing is a test whose failures are expected.
 type failing struct {
 	testing.TB
 	failures []string
@@ -326,7 +327,7 @@ func TestMisuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for want, misuse := range map[string]func(orders *workertest.Subscription){
 			`workertest: 2 messages are not settled after 1m0s, the first is "a", which no handler was called with`: func(orders *workertest.Subscription) {
-				orders.Publish(message("a"), message("b")) // for nobody
+				orders.Publish(message("a"), message("b")) // without a Worker
 				orders.Settle(time.Minute)
 			},
 			`workertest: 1 messages are not settled after 500ms, the first is "` + strings.Repeat("x", 100) +

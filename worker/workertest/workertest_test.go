@@ -153,7 +153,7 @@ func TestRunWithRetryTopic(t *testing.T) {
 	}
 }
 
-// A handler that is slower than the ack timeout is not called again meanwhile: what it returns counts.
+// A handler that is slower than the ack timeout is not called again meanwhile: its result counts.
 func TestRunOfASlowHandler(t *testing.T) {
 	setup := workertest.Setup{Redelivery: []redelivery.Option{redelivery.WithAckTimeout(10 * time.Second)},
 		Consumer: pulsar.ConsumerOptions{Type: pulsar.Shared}}
@@ -168,7 +168,7 @@ func TestRunOfASlowHandler(t *testing.T) {
 	require.Equal(t, []string{"slow: back after 1m0s", "acked"}, got[0].Strings())
 }
 
-// A middleware that panics is said to, as a handler is.
+// A panic of a middleware is reported like one of a handler.
 func TestRunWithMiddlewareThatPanics(t *testing.T) {
 	setup := workertest.Setup{
 		Consumer: pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 1}},
