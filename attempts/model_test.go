@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// modelLog is a topic, what several sessions have read of it, and what they are about to write.
+// modelLog is a topic, with several sessions that have read parts of it, and their frames that are about to be written.
 type modelLog struct {
 	frames   []read
 	sessions []*modelSession
@@ -19,7 +19,7 @@ type modelLog struct {
 	truth    map[Key]modelTruth
 }
 
-// modelTruth is what the frames alone say about a message.
+// modelTruth has the facts about a message, by all frames of the topic.
 type modelTruth struct {
 	count   uint32
 	crashes uint32

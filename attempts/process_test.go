@@ -15,15 +15,15 @@ type process struct {
 	log    *Log
 	group  *partition.Group
 	queue  []*object // upstream's
-	pipe   []command // what was sent to the broker
+	pipe   []command // commands on their way to the broker
 	waits  bool      // the application waits for a message
 	read   int       // frames of the log
-	has    [][]held  // what the application has
-	known  [][]known // what the log says, as far as it was read
+	has    [][]held  // messages that the application has, or had
+	known  [][]known // failures that the log has, as far as it was read
 	own    [][]known // failures here that were not read back
 }
 
-// held is what an application knows of a message.
+// held is a message as an application knows it.
 type held struct {
 	has     bool // the application works on it
 	handled bool // in a handler
@@ -51,7 +51,7 @@ type object struct {
 	count uint32
 }
 
-// command is what a client sends: a request, or the acknowledgement of an entry.
+// command is a request or the acknowledgement of an entry that a client sends.
 type command struct {
 	request bool
 	entry   int
@@ -76,7 +76,7 @@ func (p *process) send() {
 	}
 }
 
-// receive does what Consumer.Receive does.
+// receive imitates Consumer.Receive.
 func (p *process) receive() {
 	w := p.w
 	var d partition.Delivery
@@ -163,7 +163,7 @@ func (p *process) mayHandle(e, i int) bool {
 	return true
 }
 
-// handle does what a Worker does with a message, until its handler is called.
+// handle imitates a Worker that gets a message, until its handler is called.
 func (p *process) handle(e, i int) {
 	w, k, m := p.w, p.w.key(e, i), &p.has[e][i]
 	if int(p.log.Crashes(k)) >= w.limit {
@@ -193,7 +193,7 @@ func (p *process) leave(e, i int) {
 	m.handled, m.alone = false, false
 }
 
-// ack does what Consumer.Ack does.
+// ack imitates Consumer.Ack.
 func (p *process) ack(e, i int) {
 	p.leave(e, i)
 	p.settleAs(e, i, partition.Done)
@@ -220,7 +220,7 @@ func (p *process) settleAs(e, i int, outcome partition.Outcome) {
 	p.settle()
 }
 
-// acknowledge does what upstream does: it acknowledges an entry when all of one delivery of it is acknowledged.
+// acknowledge imitates upstream: it acknowledges an entry when all messages of one delivery are acknowledged.
 func (p *process) acknowledge(o *object, whole bool) {
 	o.of.left[o.index] = false
 	if whole || !slices.Contains(o.of.left, true) {
@@ -228,7 +228,7 @@ func (p *process) acknowledge(o *object, whole bool) {
 	}
 }
 
-// nack does what Consumer.Nack does.
+// nack imitates Consumer.Nack.
 func (p *process) nack(e, i int) {
 	w, m, id, key := p.w, p.has[e][i], p.w.id(e, i), p.w.key(e, i)
 	p.leave(e, i)
@@ -254,7 +254,7 @@ func (p *process) nack(e, i int) {
 	p.settle()
 }
 
-// settle runs the timers that are due, and does what the machine decides.
+// settle runs the timers that are due, and carries out the machine's decisions.
 func (p *process) settle() {
 	d := p.group.Due(p.w.now())
 	for _, r := range d.Requests {

@@ -6,7 +6,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// known is what the frames of a log say of a message: the failure that counts most, and until when it waits.
+// known has the facts about a message in the frames of a log: its highest count of failures, and until when it waits.
 type known struct {
 	count uint32
 	due   int64
@@ -20,8 +20,8 @@ func (k *known) add(other known) {
 	}
 }
 
-// truths returns what the changes of a frame should say: what they do say, unless this process has seen more failures
-// of the message, or a later due time.
+// truths returns the facts that the changes of a frame should have: their own ones, unless this process has seen more
+// failures of the message, or a later due time.
 func (p *process) truths(f *frame) (all []known) {
 	for _, c := range f.changes {
 		k := known{c.count, now() + c.delay}
@@ -31,7 +31,7 @@ func (p *process) truths(f *frame) (all []known) {
 	return all
 }
 
-// learn notes what a frame says, with code that is independent of package attempts.
+// learn notes the facts in a frame, with code that is independent of package attempts.
 func (p *process) learn(r read, truths []known) {
 	for n, c := range r.changes {
 		e, i := int(c.Entry), int(c.Index)
@@ -46,7 +46,7 @@ func (p *process) learn(r read, truths []known) {
 	}
 }
 
-// knows returns what a process knows of a message's failures.
+// knows returns the facts that a process knows about a message's failures.
 func (p *process) knows(e, i int) known {
 	k := p.known[e][i]
 	k.add(p.own[e][i])
@@ -58,8 +58,9 @@ func (p *process) fails(e, i int, due int64) {
 	p.own[e][i] = known{max(p.has[e][i].count, p.knows(e, i).count) + 1, due}
 }
 
-// checkHandOver checks what must hold for each hand-over. o is the copy, or nil for one from memory. Copies that upstream
-// had before a lost connection are handed out, and so are those that a request crossed: the windows of package partition.
+// checkHandOver checks the promises for each hand-over. o is the copy, or nil for one from memory. Copies that upstream
+// had before a lost connection are handed out, and so are those that a request crossed: the windows of package
+// partition.
 func (p *process) checkHandOver(d partition.Delivery, o *object) {
 	w, e, i := p.w, int(d.ID.Entry), int(d.ID.Index)
 	m, k, of := p.has[e][i], p.knows(e, i), w.entries[e]

@@ -7,7 +7,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// watch is what a Log knows about its own session and the others.
+// watch is a Log's knowledge of its own session and the others.
 type watch struct {
 	begins  bool  // the next frame says that this session begins
 	lease   int64 // of this session; 0 for none

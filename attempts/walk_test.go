@@ -36,8 +36,8 @@ var grows = map[string]string{
 	"epoch": "epoch", "floor": "epoch", "active": "epoch", "reads": "epoch", "sent": "epoch", "calm": "epoch",
 }
 
-// skipped are fields that do not affect the future of the worlds: values for observers, storage, and what needs 18
-// failures.
+// skipped are fields that do not affect the future of the worlds: values for observers, storage, and values that matter
+// only after 18 failures.
 var skipped = map[string]bool{
 	"message.since": true, "message.had": true, "message.waits": true, "message.due": true, "message.cause": true,
 	"message.note": true, "message.firstFailed": true, "Group.lossAt": true, "Group.latest": true, "Group.spare": true,

@@ -15,7 +15,7 @@ import (
 
 const tick = time.Second
 
-// kind describes a world before its first step, and what may happen in it.
+// kind describes a world before its first step, and the events that may happen in it.
 type kind struct {
 	name     string
 	options  partition.Options
@@ -43,7 +43,7 @@ type entry struct {
 	before []past
 }
 
-// past is what happened to a message, in all processes.
+// past is the history of a message, in all processes.
 type past struct {
 	deliveries uint32 // hand-overs
 	requests   uint32 // requests that the broker counted
@@ -94,7 +94,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// view returns what a process that starts now knows.
+// view returns the state of the log that a process reads when it starts now.
 func (w *world) view() *state { return w.reader }
 
 func (w *world) everyone(do func(*process)) {

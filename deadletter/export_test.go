@@ -9,5 +9,5 @@ import (
 // Hurry shortens the silence after which the letters seem to be at their end.
 func (t *Topic) Hurry(d time.Duration) { t.quiet = d }
 
-// Mask removes what differs between the reasons of one group.
+// Mask removes the differences between the reasons of one group.
 var Mask = causes.Mask

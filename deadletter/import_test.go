@@ -28,8 +28,8 @@ func lettersIn(t *testing.T, text []byte) (all []deadletter.Letter) {
 	return all
 }
 
-// Import brings back what Export and Purge wrote: letters of every kind, also encrypted ones, in their order and
-// partition.
+// Import brings back all letters that Export and Purge wrote: letters of every kind, also encrypted ones, in their
+// order and partition.
 func TestImportRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []int{0, 2} {

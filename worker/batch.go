@@ -130,7 +130,7 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 // BatchHandler reads it: Permanent or RetryAfter around it is put around each of its errors. It reports false if err
 // fails the whole batch.
 func AsBatchError(err error) (each BatchError, some bool) {
-	// errors.As would also find one that is joined with other errors, of which it is not known which messages they mean
+	// errors.As would also find one that is joined with other errors; the messages of those are not known
 	switch e := err.(type) { //nolint:errorlint // see above
 	case BatchError:
 		return e, true

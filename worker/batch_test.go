@@ -97,7 +97,7 @@ type none struct{}
 func (none) Error() string   { return "none" }
 func (none) Unwrap() []error { return nil }
 
-// A row for each result of the first call of a handler, with messages "a b c", and what becomes of them.
+// A row for each result of the handler's first call, with messages "a b c", and their outcomes.
 func TestBatchOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
@@ -256,7 +256,7 @@ func TestBatchTakesPrefetchedMessages(t *testing.T) {
 	require.LessOrEqual(t, batches.Load(), int32(100))
 }
 
-// A handler may do what it likes with the slice that it gets, as slices.DeleteFunc does, and panic then.
+// A handler may clear the slice that it gets, as slices.DeleteFunc does, and then panic.
 func TestBatchHandlerThatClearsItsSlice(t *testing.T) {
 	virtually(t, withDeadLetters(2), func(t *rig) {
 		t.publish("a", "b", "c")

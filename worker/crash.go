@@ -19,8 +19,8 @@ import (
 // when its process ended without closing its Consumer (killed for lack of memory, or by os.Exit) becomes a dead letter,
 // and the handler is not called for it again. The option needs redelivery.WithAttemptLog and a dead letter topic;
 // without a dead letter topic such a message is nacked each time. n must be at least 1. 3 spares messages that merely
-// were in a handler when another message crashed the process. With 1 even messages become dead letters that were
-// handled in the last tenth of a second before the crash, since their acknowledgements were not sent yet.
+// were in a handler when another message crashed the process. With 1 even a message that was handled in the last tenth
+// of a second before the crash becomes a dead letter, since its acknowledgement was not sent yet.
 //
 // A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. For
 // about its first 2,000 messages, for as many after a crash, and whenever this takes at most a tenth of its time, the
@@ -164,7 +164,7 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	if careful {
 		return c.admitCarefully(tasks, keys)
 	}
-	var record sync.Once // either the record or the end of the handler, whichever is first
+	var record sync.Once // done by the record or by the end of the handler, so that no record comes later
 	timer := time.AfterFunc(c.begunAfter, func() {
 		record.Do(func() {
 			for _, k := range keys {

@@ -127,7 +127,8 @@ func publishBatches(t *testing.T, s *site, batches, each int) {
 	}
 }
 
-// The last line of the log says why finished messages come again, by what the Consumer sends and knows.
+// The last line of the log says why finished messages come again: the Consumer may send no batch-index
+// acknowledgements, or the broker may not keep them.
 func TestLastLineSaysWhyFinishedMessagesComeAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []redelivery.Option

@@ -90,7 +90,7 @@ func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context)
 	case free && !full:
 		pull, l.cancelPull = context.WithCancel(ctx)
 		if len(l.keys.ready) > 0 {
-			go l.cancelPull() // so that Receive takes only what is there already, and does not wait
+			go l.cancelPull() // so that Receive returns at once, with a message if one is there
 		}
 		return stepPull, t, pull
 	default:

@@ -70,7 +70,7 @@ func TestKeyOrderKeepsTheHeapNearTheLimit(t *testing.T) {
 	buffered, grown := c.Stats().BufferedBytes, heap()-before
 	t.Logf("%d messages wait: %d KiB are counted, the heap grew by %d KiB", w.Stats().Waiting, buffered>>10, grown>>10)
 	require.LessOrEqual(t, buffered, int64(limit))
-	require.Less(t, grown, int64(2*limit)) // with what is prefetched, and the ids of siblings
+	require.Less(t, grown, int64(2*limit)) // with the prefetched messages, and the ids of siblings
 	up.Store(true)
 	require.Eventually(t, func() bool { return handled.Load() == batches*each }, time.Minute, 10*time.Millisecond)
 	cancel()

@@ -44,7 +44,7 @@ func (m *watched) happened(what string, until time.Duration) bool {
 	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == what && e.at <= until })
 }
 
-// check compares what happened until Run returned with what may happen.
+// check checks all events until Run returned.
 func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.Duration, runErr error) {
 	active := m.look()
 	stop, lost := m.stop()

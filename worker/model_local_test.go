@@ -45,7 +45,7 @@ func (m *watched) findLocal() {
 	}
 }
 
-// delivered is what is known of a delivery.
+// delivered has the facts known of a delivery.
 type delivered struct {
 	here  int           // its local retries
 	sure  bool          // here is certain, and this is the newest delivery

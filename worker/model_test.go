@@ -185,7 +185,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// run runs the plan and returns what went wrong.
+// run runs the plan and returns the faults.
 func (p plan) run() []string {
 	m := &watched{plan: p, began: time.Now(), release: make(chan struct{})}
 	broker := &virtual.Broker{

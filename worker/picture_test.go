@@ -21,8 +21,8 @@ type panel struct {
 	at           []time.Duration // when it happened
 }
 
-// draw writes a picture of panels, one below the other, into a file of the folder. The time from begin to end is marked
-// with the text what.
+// draw writes a picture of panels, one below the other, into a file of the folder. The time from begin to end is
+// marked, with what as its label.
 func draw(t testing.TB, file, what string, begin, end time.Duration, panels ...panel) {
 	if *picture == "" {
 		return

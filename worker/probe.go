@@ -219,9 +219,9 @@ func (o *outage) hasRoom() bool {
 }
 
 // shed leaves the failed messages to the Consumer until the next try, and reports whether that may make room. If there
-// are no fresh ones, it keeps the failed message that is tried next. Where the Consumer can give messages back, the
-// broker would count that, and with key order failed messages have to stay: then only those that fail too often as
-// probes make room.
+// are no fresh ones, it keeps the failed message that is tried next. It does nothing where the Consumer can give
+// messages back, since the broker would count that, nor with key order, where failed messages have to stay. There, only
+// messages that fail too often as probes make room.
 func (o *outage) shed() bool {
 	if o.lanes != nil || !o.neverGivesBack() {
 		return false

@@ -32,7 +32,7 @@ func policyFor(_ pulsar.Message, err error) backoff.RedeliveryBackoff {
 	return nil
 }
 
-// fate is the plan for a message, and what has happened to it.
+// fate is the plan for a message, and its history.
 type fate struct {
 	ends      []error // of the first calls; then it succeeds
 	slow      time.Duration

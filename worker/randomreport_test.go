@@ -43,7 +43,7 @@ func (r *randomRun) pending() (text string) {
 	return text
 }
 
-// unrest describes what still goes on although all messages are settled; "" for nothing.
+// unrest describes the work that goes on although all messages are settled; "" for none.
 func (r *randomRun) unrest(present []*employee) string {
 	for _, e := range present {
 		w, c := e.w.Stats(), e.c.Stats()

@@ -127,7 +127,8 @@ func TestLostConsumerWithARateLimitOfNothing(t *testing.T) {
 	}
 }
 
-// An outage that ends while another slot waits for messages, and others for the rate limit, keeps none of what was put aside.
+// When an outage ends while one slot waits for messages and others for the rate limit, all messages that were put aside
+// are handled.
 func TestRateLimitAndTheEndOfAnOutage(t *testing.T) {
 	for range 20 { // the order of the slots is random
 		virtually(t, orders, func(t *rig) {

@@ -82,8 +82,8 @@ func (s *slot) warn(since time.Duration) {
 	time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
 }
 
-// logStuck logs that a handler is stuck. Only for the first one in a minute it logs the stack, since that means
-// collecting the stacks of all goroutines.
+// logStuck logs that a handler is stuck. Only the first line in a minute has the stack, since that takes collecting the
+// stacks of all goroutines.
 func (r *run) logStuck(goroutine string, attrs []slog.Attr) {
 	if r.repeats.first("stuck", nil) {
 		attrs = append(attrs, slog.String("stack", stackOf(goroutine)))

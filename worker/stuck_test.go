@@ -101,7 +101,7 @@ func TestHangingMessageBecomesADeadLetter(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// A handler that is slower than the ack timeout is not called again meanwhile: what it returns settles the message.
+// A handler that is slower than the ack timeout is not called again meanwhile: its result settles the message.
 func TestSlowHandlerIsNotCalledTwiceAtATime(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error

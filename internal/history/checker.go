@@ -16,7 +16,7 @@ type Checker struct {
 	drained  *Line
 	wake     int64 // time of the last event after which consumers may need time to come back
 	running  map[string]bool
-	receives bool // the history says what consumers received
+	receives bool // the history has received events
 	last     *Line
 	summary  Summary
 	findings []Finding

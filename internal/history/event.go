@@ -1,4 +1,4 @@
-// Package history checks what a client did with messages. A history is JSON lines that a client in any language writes;
+// Package history checks how a client treated messages. A history is JSON lines that a client in any language writes;
 // docs/history.md describes the format. A Reader parses files and merges them by time, and a Checker finds messages
 // that were lost, early or doubled. Neither keeps whole files in memory, only the last lines of each message.
 package history

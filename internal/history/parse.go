@@ -17,7 +17,7 @@ const (
 	maxCount = 1<<31 - 1
 )
 
-// Parse parses one line. Its error names the field, its value and what is allowed.
+// Parse parses one line. Its error names the field, its value and the allowed values.
 func Parse(text []byte) (Event, error) {
 	fields, err := object(text)
 	if err != nil {

@@ -63,7 +63,7 @@ func (c *Checker) checkSerial(m *message, l *Line) {
 }
 
 // mayPass reports whether the consumer that got a later message before m could have handled m first: it had received m,
-// or the history does not say what consumers received.
+// or the history has no received events.
 func (c *Checker) mayPass(m *message, later *Line) bool {
 	return !c.receives || slices.ContainsFunc(m.received,
 		func(r *Line) bool { return r.Consumer == later.Consumer && r.At <= later.At })

@@ -205,8 +205,8 @@ func (g *Group) SettleEntry(now time.Duration, id ID) error {
 	return nil
 }
 
-// Upto returns the delivery to acknowledge cumulatively. If again is not nil, the caller then acknowledges again, too:
-// the message completes an entry that came more than once.
+// Upto returns the delivery to acknowledge cumulatively. If the Again is not nil, the caller acknowledges it after the
+// delivery: the message completes an entry that came more than once.
 func (g *Group) Upto(id ID) (Delivery, *Again, error) {
 	m, err := g.find(id)
 	if m == nil {

@@ -24,8 +24,8 @@ func explore(k *kind, depth int) *exploretest.Exploration[step] {
 	}, nil, depth)
 }
 
-// complete goes on with a world fairly, which ends every doubt: the other consumer leaves, every call returns,
-// the application settles what it gets, what is sent arrives. Then everything has to be settled, and
+// complete continues a world fairly until nothing is in doubt: the other consumer leaves, every call returns, the
+// application settles each message that it gets, and each command arrives. Then every message has to be settled, and
 // acknowledged at the broker.
 func (w *world) complete() {
 	w.kind = &kind{name: w.name, options: w.options, topics: w.kind.topics, ledgers: w.ledgers, broker: w.broker, window: 1 << 20,
@@ -136,7 +136,7 @@ func (w *world) checkComplete() {
 	}
 }
 
-// check checks what must hold between steps.
+// check checks the conditions that must hold between steps.
 func (w *world) check() {
 	g := w.g
 	var memory int64

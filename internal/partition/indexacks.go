@@ -12,7 +12,7 @@ const (
 	KeptIndexAcks                     // the client sends it, and the broker leaves the message out of its batch
 )
 
-// IndexAcks returns what is known by now.
+// IndexAcks returns the present knowledge, which grows with each copy.
 func (g *Group) IndexAcks() IndexAcks { return g.o.IndexAcks }
 
 // learn finds out from a copy whether the broker keeps batch-index acknowledgements: the protocol does not say. The

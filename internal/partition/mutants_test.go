@@ -15,7 +15,7 @@ import (
 
 var withMutants = flag.Bool("mutants", false, "remove each rule of the machine in turn, and see that some test fails (10 minutes)")
 
-// mutants are the rules of the machine, and what the code is without each.
+// mutants are the rules of the machine, each with the code that replaces it.
 var mutants = []struct{ rule, file, with, without string }{
 	{"a copy of a held message is not handed out", "arrive.go", "	case Held, Waiting, Ready:\n", "	case Held, Waiting, Ready:\n		g.deliver(now, m, c.Body, d)\n		return Deliver\n"},
 	{"a copy of a settled entry is not handed out", "arrive.go", "if p.entryAt(at) == nil && p.settled.hasEntry(at) {", "if false {"},
@@ -42,14 +42,14 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a stale message is not handed out from memory", "connection.go", "	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())\n", "	_ = p\n	return false\n"},
 	{"a lost connection makes messages stale that other consumers may have", "connection.go", "	if g.o.hasOthers() {\n		g.floor = g.epoch\n	}\n", ""},
 	{"a lost connection makes no message stale that no other consumer can have", "connection.go", "	if g.o.hasOthers() {\n		g.floor = g.epoch\n	}\n", "	g.floor = g.epoch\n"},
-	{"a partition that becomes inactive is stale", "connection.go", "		p.floor = g.epoch\n", ""},
+	{"the messages of a partition that becomes inactive are stale", "connection.go", "		p.floor = g.epoch\n", ""},
 	{"Take requests a stale message and hands out the next one", "take.go", "		case m.isStale():\n			g.ask(now, m)\n", ""},
 	{"a copy that was sent before a partition became active is dropped", "connection.go", "	if p.reads < p.active { //", "	if false { //"},
 	{"an operator's reset has a mark for each epoch", "marks.go", "	if m.epoch != epoch {", "	if len(m.objects) == 0 {"},
 	{"a copy that was sent before a partition became inactive is dropped", "connection.go", "	p.active, p.gap = g.epoch, gap{}\n", "	if active {\n		p.active, p.gap = g.epoch, gap{}\n	}\n"},
 	{"a message whose first copy was dropped is requested if no other copy comes", "connection.go", "		m.id, m.count = c.Object, c.count(0)\n		g.expect(now, m)\n", ""},
-	{"a request makes a batch stale", "request.go", "			m.epoch = 0\n", "			m.epoch += 0\n"},
-	{"a message that the broker sends again by itself is requested if it does not come", "request.go", "		r.open, r.mark = true, g.reading.at(now)\n		g.clock.Set(&r.timer, now+r.pause())\n", ""},
+	{"a request for a message makes its whole batch stale", "request.go", "			m.epoch = 0\n", "			m.epoch += 0\n"},
+	{"a message that the broker should send again by itself is requested if it does not come", "request.go", "		r.open, r.mark = true, g.reading.at(now)\n		g.clock.Set(&r.timer, now+r.pause())\n", ""},
 	{"a message in upstream's queue is not requested", "request.go", " && !r.partition.isComing(m.place())", ""},
 	{"an old copy is dropped if a newer one is in upstream's queue", "connection.go", "p.isComing(at) || ", ""},
 	{"a copy does not count as queued once a later one was read", "connection.go", "return c.number > p.read ", "return c.number > 0 "},

@@ -72,7 +72,7 @@ type object struct {
 	count uint32
 }
 
-// command is what the client sends.
+// command is a request or an acknowledgement that the client sends.
 type command struct {
 	request      bool
 	topic, entry int
@@ -80,7 +80,7 @@ type command struct {
 	op           int // the number of the operation that it belongs to, from 1; 0 for none
 }
 
-// seen is what the application knows of a message.
+// seen is a message as the application knows it.
 type seen struct {
 	has      bool          // the application works on it
 	handed   bool          // the application ever had it
@@ -170,7 +170,7 @@ func (w *world) id(t, e, i int) ID {
 
 func (w *world) at(id ID) (t, e, i int) { return int(id.Topic[0] - 'A'), int(id.Entry), int(id.Index) }
 
-// step is an event and what it is about.
+// step is an event and the message that it is about.
 type step struct {
 	event event
 	topic uint8
@@ -413,7 +413,7 @@ func (w *world) do(s step) {
 	w.act(w.g.Due(w.now))
 }
 
-// act does what the machine decided.
+// act carries out the machine's decisions.
 func (w *world) act(d Decisions) {
 	for _, r := range d.Requests {
 		o := r.ID.(*object)
@@ -472,7 +472,7 @@ func (w *world) send(t, e int) {
 	}
 }
 
-// receive does what Consumer.Receive does.
+// receive imitates Consumer.Receive.
 func (w *world) receive() {
 	if d, ok := w.g.Take(w.now, len(w.queue) > 0); ok {
 		w.waits = false

@@ -169,7 +169,7 @@ func ExampleSubscription_Elect() {
 			time.Sleep(10 * time.Second)
 			orders.Elect()
 			orders.Settle(time.Hour)
-			time.Sleep(time.Hour) // for what might be handled again
+			time.Sleep(time.Hour) // for messages that might be handled again
 			for _, a := range orders.Calls() {
 				fmt.Println("at", a.At, "worker", a.Worker, string(a.Message.Payload), a.Err)
 			}

@@ -97,7 +97,7 @@ func TestKeyOrderOverAChangeOfOwner(t *testing.T) {
 		time.Sleep(time.Second)
 		orders.Elect()
 		orders.Settle(time.Minute)
-		time.Sleep(time.Minute) // for what might be handled again
+		time.Sleep(time.Minute) // for messages that might be handled again
 		succeeded := map[string][]string{}
 		for _, a := range orders.Calls() {
 			if a.Err == nil {

@@ -20,7 +20,7 @@ import (
 
 var errDown = errors.New("no answer")
 
-// handle does what the payload says.
+// handle ends in the way that the payload names.
 func handle(_ context.Context, msg pulsar.Message) error {
 	switch string(msg.Payload()) {
 	case "good":
