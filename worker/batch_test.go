@@ -91,7 +91,7 @@ func TestBatchLimits(t *testing.T) {
 	}
 }
 
-// none is an error that wraps several, of which there are none.
+// none is an error whose Unwrap returns an empty list.
 type none struct{}
 
 func (none) Error() string   { return "none" }

@@ -182,7 +182,7 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 // suspect is handled.
 func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled func(), err error) {
 	for i := range tasks {
-		_ = c.renew(&tasks[i]) // if it is not held any more, settling it shows that
+		_ = c.renew(&tasks[i]) // settling shows whether it is still held
 	}
 	suspect, leave := c.isSuspect(tasks[0]), func() {}
 	if suspect {

@@ -86,8 +86,8 @@ func (w *Worker) recovered(next Handler) Handler {
 	}
 }
 
-// broken returns an error in place of err, a method of which panicked, as those of a nil pointer do. It wraps nothing
-// that might panic again.
+// broken returns an error in place of err, whose methods panic, as those of a nil pointer do. It wraps nothing that
+// might panic again.
 func (w *Worker) broken(err error, value any) error {
 	return fmt.Errorf("an error of type %T: %v", err, w.panicked(value)) //nolint:errorlint // see above
 }

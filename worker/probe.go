@@ -191,7 +191,7 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	case err != nil:
 		return false, false, err
 	}
-	_ = o.renew(&t) // if it is not held any more, settling it shows that
+	_ = o.renew(&t) // settling shows whether it is still held
 	t.waited = true
 	o.mu.Lock()
 	o.aside = append(o.aside, t)

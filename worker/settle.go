@@ -85,7 +85,7 @@ func (r *run) ack(t *task, since time.Time) bool {
 			if since.IsZero() {
 				since = time.Now()
 			}
-			_ = r.renew(t) // or it would come again meanwhile; if it is not held any more, the next try shows that
+			_ = r.renew(t) // or it would come again meanwhile; the next try shows whether it is still held
 		}
 		if time.Since(since) >= ackTimeout || r.ifClosed(*t) != nil || sleep(r.working, ackPause.Next(n)) != nil {
 			r.leave(*t, "it was handled, but could not be acknowledged", err)
@@ -188,7 +188,7 @@ func (r *run) settleAll(tasks []task, outcomes []outcome) {
 	r.ackTogether(tasks, outcomes)
 	for i, o := range outcomes {
 		if o.verb != acked { // it waits for the others, which may take long
-			_ = r.renew(&tasks[i]) // if it is not held any more, settling it shows that
+			_ = r.renew(&tasks[i]) // settling shows whether it is still held
 		}
 	}
 	inOrder, cancel := context.WithTimeout(r.lasting, patience)

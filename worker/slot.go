@@ -132,7 +132,7 @@ func (s *slot) setAckTimeouts(tasks []task, since time.Duration) {
 			t.beat.endAt(until)
 		case t.beat != nil: // it waited, and the handler is to have its whole ack timeout
 			t.beat.stop()
-			_ = s.consumer.InProgress(t.msg) // if it is not held any more, settling it shows that
+			_ = s.consumer.InProgress(t.msg) // settling shows whether it is still held
 		}
 	}
 }
@@ -157,8 +157,8 @@ func (s *slot) end() {
 	s.release()
 }
 
-// takeBack notes that the handler has returned, and returns its messages. If one was redelivered meanwhile, it is the
-// newest delivery.
+// takeBack notes that the handler has returned, and returns its messages. For a message that was redelivered meanwhile,
+// it returns the newest delivery.
 func (s *slot) takeBack() []task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,6 +291,6 @@ func (s *slot) leaveOwn(why string) {
 // renewAll begins to renew the ack timeouts of the slot's messages.
 func (s *slot) renewAll() {
 	for i := range s.tasks {
-		_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it shows that
+		_ = s.renew(&s.tasks[i]) // settling shows whether it is still held
 	}
 }

@@ -33,7 +33,7 @@ func (x *encoder) bools(all ...bool) {
 // time encodes a time that only matters relative to now.
 func (x *encoder) time(at time.Duration) { x.int(int64(at - x.now)) }
 
-// since encodes a time in the past, of which it only matters how long ago it is up to a minute.
+// since encodes how long ago a time is, up to a minute: more makes no difference.
 func (x *encoder) since(at time.Duration) { x.int(int64(max(at-x.now, -time.Minute))) }
 
 func (x *encoder) object(v any) {

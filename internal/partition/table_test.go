@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// fixture is a Group with one message, A:1:0, of which each delivery has a number as its id.
+// fixture is a Group with one message, A:1:0. Each delivery has a number as its id.
 type fixture struct {
 	group
 	now        time.Duration

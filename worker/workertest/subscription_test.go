@@ -53,7 +53,7 @@ func TestPoisonDoesNotStopAWorker(t *testing.T) {
 	})
 }
 
-// One bad row of a thousand costs one dead letter, and few calls more, although the handler cannot say which row it is.
+// One bad row of a thousand costs one dead letter, and few more calls, although the handler cannot say which row it is.
 func TestOneBadRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := messages(1000, "good")
