@@ -16,8 +16,8 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/internal/virtual"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 // crew is a random run of workers with key order, that join and leave a subscription.

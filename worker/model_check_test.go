@@ -8,8 +8,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/internal/virtual"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 // checkBatch checks a batch against its limits.

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/race"
-	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/internal/virtual"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 func TestMain(m *testing.M) {

@@ -12,9 +12,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 	"github.com/pulsar-redelivery/redelivery/worker"
-	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 )
 
 // recorder notes the results of handlers.

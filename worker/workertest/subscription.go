@@ -14,8 +14,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/internal/virtual"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 // Subscription is a subscription with its messages and Workers, on a broker in virtual time. Setup.Subscription makes
