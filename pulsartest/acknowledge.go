@@ -21,8 +21,9 @@ func (s *subscription) ack(m *cmdAck) {
 	s.dispatch()
 }
 
-// ackOne takes an entry from its consumer, and acknowledges it unless inVain is set. The real broker gives up a command
-// at its first entry past the end, and sends the later entries again when the consumer has gone.
+// ackOne takes an entry from its consumer, and acknowledges it unless inVain is set: from the first entry of a command
+// that is past the end of the topic. The real broker ignores the rest of that command, and sends these entries again
+// when the consumer has gone.
 func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {
@@ -49,7 +50,8 @@ func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	}
 }
 
-// ackCumulative ignores positions past the end, and in another ledger.
+// ackCumulative acknowledges everything up to id. It does nothing if id is past the end of the topic, or in a ledger
+// that the topic does not have.
 func (s *subscription) ackCumulative(id *wire.MessageID) {
 	if id.Entry == beforeFirst {
 		if offset, found := s.topic.find(id.Ledger, 0); found {

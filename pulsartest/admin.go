@@ -121,7 +121,7 @@ func (s *Server) existing(r *http.Request) (topicName, []*topic, error) {
 		return n, nil, err
 	}
 	if n.partition >= 0 && s.topics[n] == nil {
-		_, _ = s.topic(n.String(), false) // a partition that no client has named yet
+		_, _ = s.topic(n.String(), false) // creates a partition that no client has named yet
 	}
 	topics := s.matching(n.String())
 	if len(topics) == 0 {

@@ -49,7 +49,7 @@ func (t *topic) internalStats() *internalStats {
 		if n := len(st.Ledgers); n == 0 || st.Ledgers[n-1].LedgerID != e.ledger {
 			st.Ledgers = append(st.Ledgers, ledgerStats{LedgerID: e.ledger})
 		}
-		if last := &st.Ledgers[len(st.Ledgers)-1]; e.ledger != t.ledger { // the last is counted when it ends
+		if last := &st.Ledgers[len(st.Ledgers)-1]; e.ledger != t.ledger { // the current ledger is counted when it ends
 			last.Entries++
 			last.Size += len(e.data)
 		}
@@ -79,7 +79,8 @@ func (t *topic) lastEntry() *wire.MessageID {
 	return t.last()
 }
 
-// next returns the position of an offset, which may be that of the next entry to come.
+// next returns the position of the entry at an offset. After the last offset, that is the position of the next entry to
+// come.
 func (t *topic) next(offset int) string {
 	switch {
 	case offset < len(t.log):
@@ -90,7 +91,8 @@ func (t *topic) next(offset int) string {
 	return fmt.Sprintf("%d:0", t.ledger)
 }
 
-// spans returns the acknowledged entries after the mark as ranges: after one entry and up to another, within a ledger.
+// spans returns the acknowledged entries after the mark as ranges "(a..b]", each within a ledger: a is the entry before
+// the first of them, and b the last one.
 func (s *subscription) spans() string {
 	var spans []string
 	log := s.topic.log

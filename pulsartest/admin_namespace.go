@@ -25,8 +25,8 @@ func (s *Server) namespaceHandlers(handle handlers) {
 	handle("GET "+namespace+"/topics", s.adminNamespaceTopics)
 }
 
-// CreateNamespace creates a namespace ("tenant/namespace") and its tenant, unless they exist. Without it there is only
-// public/default, and topics of other namespaces are not found.
+// CreateNamespace creates a namespace ("tenant/namespace") and its tenant, unless they exist. A new Server has only
+// public/default and pulsar/system. Topics of other namespaces are not found.
 func (s *Server) CreateNamespace(name string) error {
 	tenant, rest, ok := strings.Cut(name, "/")
 	if !ok || tenant == "" || rest == "" || strings.Contains(rest, "/") {

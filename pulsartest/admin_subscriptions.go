@@ -68,7 +68,7 @@ func readPosition(r *http.Request) position {
 	return p
 }
 
-// offset returns the offset of the first entry at or after p, or after p if that is excluded.
+// offset returns the offset of the first entry at or after p. If p.Excluded is set, it steps over the entry at p.
 func (t *topic) offset(p position) int {
 	switch {
 	case p.LedgerID < 0:

@@ -22,7 +22,7 @@ func (s *Server) FastForward(d time.Duration) {
 		}
 	}
 	for t := range s.clock.timers {
-		if t.timer.Stop() { // if not, its goroutine waits for the lock
+		if t.timer.Stop() { // if it has fired, its function waits for the lock
 			t.timer.Reset(t.at.Sub(s.now()))
 		}
 	}
@@ -75,7 +75,7 @@ func (s *Server) after(d time.Duration, f func()) *timer {
 	return t
 }
 
-// stop may be called on a nil timer and on one that has run.
+// stop stops t, which may be nil or have run.
 func (t *timer) stop() {
 	if t == nil || t.stopped {
 		return

@@ -4,7 +4,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// cmdActiveConsumerChange notifies a Failover consumer whether it is the active one.
+// cmdActiveConsumerChange says whether a Failover consumer is the active one.
 type cmdActiveConsumerChange struct {
 	Consumer uint64
 	Active   bool

@@ -19,7 +19,8 @@ func (m *cmdLookup) Fields(c *wire.Codec) {
 	c.Uint64(2, wire.Required, 0, &m.Request)
 }
 
-// cmdLookupResponse answers Lookup. To clients the presence of Error alone is a failure, so it is never UnknownError.
+// cmdLookupResponse answers Lookup. Clients take it for a failure if it has an Error. UnknownError is 0, which is not
+// encoded, so handle fails with other errors.
 type cmdLookupResponse struct {
 	URL           string
 	Response      wire.LookupType
@@ -44,8 +45,8 @@ func (m *cmdLookupResponse) Fields(c *wire.Codec) {
 	c.Bool(8, wire.Optional, false, &m.ByServiceURL)
 }
 
-// handle answers that this broker serves the topic, at the address that the client has already: a proxy may be between
-// them.
+// handle answers that this broker serves the topic. The client goes on using the address that it has connected to,
+// which may be that of a proxy.
 func (m *cmdLookup) handle(c *session) error {
 	n, err := parseTopic(m.Topic)
 	if err != nil {

@@ -19,8 +19,8 @@ func (m *cmdPartitionedMetadata) Fields(c *wire.Codec) {
 	c.Uint64(2, wire.Required, 0, &m.Request)
 }
 
-// cmdPartitionedMetadataResponse answers PartitionedMetadata. To clients the presence of Error alone is a failure, so
-// it is never UnknownError.
+// cmdPartitionedMetadataResponse answers PartitionedMetadata. Clients take it for a failure if it has an Error.
+// UnknownError is 0, which is not encoded, so handle fails with other errors.
 type cmdPartitionedMetadataResponse struct {
 	Partitions uint32
 	Request    uint64

@@ -4,7 +4,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// cmdRedeliver asks for entries again; without any, for all that are pending.
+// cmdRedeliver asks the broker to send entries again; without IDs, all that the consumer has not acknowledged.
 type cmdRedeliver struct {
 	Consumer uint64
 	IDs      []wire.MessageID

@@ -7,8 +7,9 @@ import (
 
 // delayed are the entries of a subscription that are not due yet.
 //
-// The real broker is lax. It looks for due entries only when something happens on the subscription, or when its timer,
-// which runs on whole ticks, finds the first entry due. And it lets an entry go up to a tick early.
+// Like the real broker, this one is lax unless strictDelay is set. It looks for due entries only when something happens
+// on the subscription, or when its timer, which runs on whole ticks, finds the first entry due. And it lets an entry go
+// up to a tick early.
 type delayed struct {
 	heap  dueHeap
 	timer *timer

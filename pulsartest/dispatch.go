@@ -8,7 +8,7 @@ import (
 
 const (
 	readBatch  = 100  // entries that a dispatcher reads at a time
-	roundRobin = 20   // entries that a consumer of a Shared subscription gets in its turn
+	roundRobin = 20   // most entries that a consumer of a Shared subscription gets in its turn
 	lookAhead  = 2000 // entries that Key_Shared may step over in one pass because no consumer can take them now
 )
 
@@ -35,7 +35,8 @@ func (s *subscription) dispatch() {
 	}
 }
 
-// dispatchActive sends as many entries as there are permits, although a batch takes several permits.
+// dispatchActive sends the active consumer as many entries as it has permits. A batch takes several permits, so the
+// permits may fall below 0.
 func (s *subscription) dispatchActive() {
 	for s.anyAvailable() {
 		offsets := s.read(min(s.active.permits, readBatch))
@@ -55,7 +56,7 @@ func (s *subscription) dispatchShared() {
 		for _, c := range s.consumers {
 			permits += c.permits
 		}
-		if i := slices.IndexFunc(s.consumers, (*consumer).available); i >= 0 { // others may be below 0
+		if i := slices.IndexFunc(s.consumers, (*consumer).available); i >= 0 { // the permits of others may be below 0
 			permits = max(permits, s.consumers[i].permits)
 		}
 		offsets := s.read(min(max(permits, 1), readBatch))

@@ -41,8 +41,8 @@
 //   - Connections: [Server.DropConnections], [Server.RefuseConnections]
 //   - Topics: [Server.Unload], [Server.Terminate], [Server.CloseConsumers]
 //   - Messages to consumers: [Server.PauseDispatch]
-//   - Anything else: [Server.Inject] loses, delays, or answers in the broker's place, the next commands of one type, or
-//     closes their connections. A hook ([Server.SetHook]) sees every command in both directions, and decides for each.
+//   - Anything else: [Server.Inject] drops, delays or answers the next commands of one type, or closes their
+//     connections. A hook ([Server.SetHook]) sees every command in both directions, and decides for each.
 //
 // Input that is not Pulsar's protocol closes its connection, with a warning in the log; the server goes on.
 //

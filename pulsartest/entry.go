@@ -13,7 +13,7 @@ type entry struct {
 	ledger, id  uint64
 	data        []byte // as the client sent it: checksum, metadata, payload
 	messages    int    // number of messages in a batch, else 1
-	counted     int    // number of messages that the client gave
+	counted     int    // number of messages that the SEND named
 	batch       bool   // a batch, even if of one message
 	publishTime uint64 // ms
 	deliverAt   int64  // ms, 0 for at once

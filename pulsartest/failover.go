@@ -45,7 +45,7 @@ func (s *subscription) serveActive() {
 	s.dispatch()
 }
 
-// notify notifies a Failover consumer whether it is the active one.
+// notify reports to a Failover consumer whether it is the active one.
 func (s *subscription) notify(c *consumer) {
 	if s.kind == wire.Failover {
 		c.session.send(&cmdActiveConsumerChange{Consumer: c.id, Active: c == s.active}, nil)

@@ -13,15 +13,16 @@ import (
 // A request is a command that a client may send.
 type request interface {
 	wire.Command
-	// handle carries out the request, under the server's lock. If it returns a failure, that is the answer, if the
-	// request has one. Any other error closes the connection.
+	// handle carries out the request, under the server's lock. If it returns a failure, the client gets that as the
+	// answer, if the request has one. Any other error closes the connection.
 	handle(c *session) error
 }
 
 // A command with data prepares itself before the lock is taken.
 type prepared interface{ prepare(data []byte) error }
 
-// An answered request has an answer that says only that the request was done, or that it failed; nil if it wants none.
+// An answered request has an answer that says only that the request was done, or that it failed. answer returns nil if
+// the client wants no answer.
 type answered interface{ answer(err error) wire.Command }
 
 // An asking request makes its answer in handle; refuse returns the answer if the request failed.

@@ -115,9 +115,9 @@ func javaHash(key string) (h uint32) {
 }
 
 // Await waits until the function until returns true for a subscription's state, and returns that state. While there is
-// no subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0. If it takes longer
-// than within, Await fails the test and shows the states that it saw. On a partitioned topic the state is that of all
-// partitions together.
+// no subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0. If until has not
+// returned true after the time within, Await fails the test and shows the states that it saw. On a partitioned topic
+// the state is that of all partitions together.
 func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration,
 	until func(Subscription) bool) Subscription {
 	t.Helper()

@@ -78,7 +78,7 @@ func (t *topic) giveAccess(p *producer) error {
 	return nil
 }
 
-// fenceProducers removes all producers of the topic. They learn it when they send.
+// fenceProducers removes all producers of the topic. They learn of it when they send.
 func (t *topic) fenceProducers() {
 	for _, p := range t.waiting {
 		delete(p.session.producers, p.id)

@@ -187,8 +187,9 @@ func (s *subscription) reset(offset int) {
 	s.cursor = newCursor(offset)
 }
 
-// redeliver sends entries again. On Shared and Key_Shared these are the entries, of those that m names, that c has;
-// each counts once. Otherwise redeliver sends everything that is not acknowledged.
+// redeliver sends entries again. On Shared and Key_Shared these are all entries that c has, or, if m names entries,
+// those that c has among them; the redelivery count of each grows by one. On other types, redeliver sends everything
+// that is not acknowledged.
 func (s *subscription) redeliver(c *consumer, m *cmdRedeliver) {
 	if !s.individual() {
 		if m.Epoch != wire.Absent {

@@ -102,7 +102,7 @@ func Describe(m Message) []Field {
 	return c.seen
 }
 
-// Decoding reports whether this pass decodes, so that the fields before have been read.
+// Decoding reports whether this pass decodes, so that Fields may use the values that were read.
 func (c *Codec) Decoding() bool { return c.mode == decoding }
 
 // here reports whether the field on the wire is num, with wire type typ.

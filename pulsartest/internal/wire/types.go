@@ -166,7 +166,7 @@ const (
 	LookupFailed    LookupType = 2
 )
 
-// TopicsMode chooses persistent topics, others, or both.
+// TopicsMode chooses persistent topics, non-persistent ones, or both.
 type TopicsMode int32
 
 // The topic modes.
