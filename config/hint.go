@@ -45,7 +45,7 @@ func distance(a, b string, most int) int {
 	if max(len(a)-len(b), len(b)-len(a)) > most {
 		return most + 1
 	}
-	row := make([]int, len(b)+1) // from a's first i bytes to each beginning of b
+	row := make([]int, len(b)+1) // row[j] is the distance of a's first i bytes from b's first j
 	for j := range row {
 		row[j] = j
 	}

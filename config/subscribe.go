@@ -129,7 +129,7 @@ func (c Consumer) deadLetters(dlq *pulsar.DLQPolicy) redelivery.DeadLetterPolicy
 		p = redelivery.DeadLetterPolicyOf(*dlq)
 	}
 	if c.MaxDeliveries > 0 {
-		p.MaxDeliveries, p.MaxReconsumes = c.MaxDeliveries, 0 // MaxReconsumes is the same unless the file has it
+		p.MaxDeliveries, p.MaxReconsumes = c.MaxDeliveries, 0 // 0: as many as MaxDeliveries
 	}
 	p.MaxReconsumes = cmp.Or(c.MaxReconsumes, p.MaxReconsumes)
 	p.Topic = cmp.Or(c.DeadLetterTopic, p.Topic)

@@ -71,8 +71,8 @@ func (s services) local(address string) bool {
 // error would not have the address.
 const dialPatience = 5 * time.Second
 
-// reach returns an error if no host of the broker's address accepts a connection, with TLS if the scheme says so. Call
-// connect before.
+// reach returns an error if no host of the broker's address accepts a connection, with TLS if the scheme says so. It
+// uses c.tls, which connect sets.
 func (c *connection) reach(ctx context.Context) error {
 	var errs []error
 	for _, host := range brokers.hosts(c.url) {

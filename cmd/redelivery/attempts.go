@@ -37,15 +37,16 @@ come first, then those that were delivered most often.
                                     partition, and index in its batch if it has
                                     one; 12:3:0 or 12:3 for all of a batch. Its
                                     count starts again, and its delay ends, when
-                                    another consumer gets it; one that has it
-                                    now goes on as before
-  -forget-all                       forget all messages, right before the
-                                    subscription's cursor is reset
+                                    another consumer gets it; a consumer that
+                                    has it now goes on as before
+  -forget-all                       forget all messages: do that right before
+                                    you reset the subscription's cursor
   -all                              also messages that only were in a handler
   -n 20                             how many messages; 0 for no limit
   -timeout 30s                      limit for reading the log
-States of consumers: live; ended, when closed; lost, when silent too long; open
-if not known, since without worker.WithCrashLimit none writes that it is alive.
+States of consumers: live; ended, when closed; lost, when silent too long; open,
+if that is not known: without worker.WithCrashLimit no consumer writes that it
+is alive.
 Connection: as in redelivery dlq -h
 Output:
   -json                             as JSON, for programs
@@ -152,7 +153,7 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 		return f.show(log, stdout)
 	}
 	keys := f.forgotten(log)
-	if f.forget != "" && len(keys) == 0 { // nothing was written
+	if f.forget != "" && len(keys) == 0 {
 		return fmt.Errorf("the log has no message %s", f.forget)
 	}
 	o.ReadOnly = false

@@ -23,12 +23,12 @@ processes are merged by time; - is standard input.
   redelivery check -json consumer-*.jsonl
 
 What the client may do:
-  -window 2m                        how long an acknowledgement may be lost
-                                    before a lost connection or a kill
+  -window 2m                        acknowledgements this long before a lost
+                                    connection or a kill may be lost
   -patience 1m15s                   how long a message may be due and not come
   -durable                          counts and delays outlive a consumer
-  -max-deliveries 5                 of a message
-What it must do more:
+  -max-deliveries 5                 a message may be delivered so often
+What it must also do:
   -serial                           messages of a key are acknowledged in order
 Output:
   -json                             as JSON, for programs; times in microseconds

@@ -217,7 +217,7 @@ func (d *dlq) export(ctx context.Context) error {
 	return err
 }
 
-// purge continues the file of an interrupted purge.
+// purge shows its plan or, with -yes, purges. It appends to the file of an interrupted purge.
 func (d *dlq) purge(ctx context.Context) error {
 	if !d.yes {
 		o := deadletter.PurgeOptions{Filter: d.filter, DryRun: true}

@@ -117,8 +117,8 @@ func (d *dlq) tellAdopted() {
 	}
 }
 
-// tellOthers prints the other subscriptions that keep letters and have no consumer. Otherwise nobody would notice that
-// they are never emptied.
+// tellOthers prints the other subscriptions that keep letters and have no consumer. Otherwise the user might not notice
+// that they are never emptied.
 func (d *dlq) tellOthers(ctx context.Context, advice string) {
 	info, err := topicNamed(ctx, d.api, d.topic)
 	if err != nil {

@@ -36,7 +36,7 @@ replay:
   -others                           with -to origin: do not ask whether other
                                     subscriptions may get the letters too
   -topic name                       to this topic instead; a name without a
-                                    namespace is of that of the dead letters
+                                    namespace is in that of the dead letters
   -routing same                     to the partition that a letter came from; or
                                     as producers do: java, murmur3 or go
   -canary 10                        replay ten first; the rest when these are

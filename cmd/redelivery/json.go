@@ -10,7 +10,7 @@ import (
 )
 
 // jsonWriter writes JSON without characters that could control a terminal. A character that is not printable becomes \u
-// and four digits, which means the same: it can only be in a string.
+// and four digits, which means the same, since such a character can only be in a string.
 type jsonWriter struct {
 	w    io.Writer
 	part []byte // beginning of a character, if the last write ended within one

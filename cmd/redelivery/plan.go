@@ -36,8 +36,9 @@ type failure struct {
 	unread  bool   // the file names no subscription for dead letters
 }
 
-// fromFile returns the plans for a file's consumer and worker with the name only, or for all if that is "". If the file
-// has neither consumers nor workers, it returns the plans for its policies.
+// fromFile returns the failures of a file's consumers and the plans of its workers. If only is not "", it is the name
+// of the consumer and worker to return. For a file that has neither consumers nor workers, fromFile returns a failure
+// for each policy.
 func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, error) {
 	c, err := loadFile(path, "plan", stderr)
 	if err != nil {
@@ -121,8 +122,8 @@ type seconds time.Duration
 func (s seconds) MarshalJSON() ([]byte, error) { return []byte(formatFloat(time.Duration(s))), nil }
 
 // newPlan looks at most the given number of redeliveries ahead. After the last delivery, a nack makes a dead letter at
-// once, and an ack timeout when it is over. A reconsumed message becomes a dead letter at once when it is reconsumed
-// after the last retry.
+// once, and an ack timeout makes one when it is over. A reconsumed message becomes a dead letter at once when it is
+// reconsumed after the last retry.
 func newPlan(c failure, redeliveries int) plan {
 	p := plan{Name: c.name, Of: c.of, AckTimeout: seconds(c.timeout), Redeliveries: []redelivery{}}
 	if c.of == reconsumed {

@@ -25,9 +25,9 @@ Simulates an outage of a service that handlers call, with the policies of a
 file: how often handlers call it, how many messages wait, how many become dead
 letters, and how long the recovery takes. It compares the policies as configured
 with and without jitter, a pause and a retry topic. It takes seconds, needs no
-broker, and refuses what would take longer than a minute or so. The limits of
-unacknowledged messages are a broker's defaults. Of a worker its concurrency and
-pauseOnFailure are simulated; it says which other keys would matter.
+broker, and refuses to simulate for more than about a minute. The limits of
+unacknowledged messages are a broker's defaults. Of a worker, it simulates
+concurrency and pauseOnFailure, and says which other keys would matter.
 
   redelivery simulate -config redelivery.yaml -consumer billing -rate 200/s \
     -instances 10 -handler 20ms -outage 10m

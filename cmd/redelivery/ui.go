@@ -25,8 +25,8 @@ const uiUsage = `Usage: redelivery ui [flags] [topic ...]
 
 Serves pages for the browser: the backlog of each subscription, the messages
 that wait and why, dead letters by cause, the doctor's checks, and the schedule
-of a policy. Without topics they show all of a namespace. They only show, unless
--allow-changes is given.
+of a policy. Without topics they show all of a namespace. They change nothing
+unless -allow-changes is given.
 
   redelivery ui
   redelivery ui -subscription billing -allow-changes orders

@@ -53,7 +53,7 @@ type outage struct {
 	Pauses []seconds `json:"pauses"` // the first ones, without jitter
 }
 
-// ofWorkers returns a file's options of the worker with the name only, or of all workers if that is "".
+// ofWorkers returns the plans of a file's workers. If only is not "", it is the name of the worker to return.
 func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 	for _, name := range slices.Sorted(maps.Keys(c.Workers)) {
 		if only == "" || name == only {
