@@ -54,7 +54,8 @@ func (v *visit) leftRetries(topic, subscription string) verdict {
 		s.Subscriptions[subscription].MsgBacklog, subscription)
 }
 
-// leftLog examines the log of attempts of a subscription that has consumers: with the option, each would read the log.
+// leftLog examines the log of attempts of a subscription that has consumers: with WithAttemptLog, each of them would
+// read the log.
 func (v *visit) leftLog(topic string) verdict {
 	s, err := v.stats(topic)
 	if err != nil {

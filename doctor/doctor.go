@@ -21,7 +21,8 @@ import (
 type Setup struct {
 	// Admin is the broker's admin API. Without its URL, only the checks that need none are run.
 	Admin Admin
-	// Client looks the topic up and tries to open producers. Default: Examine does neither. The caller closes it.
+	// Client is the client with which Examine looks the topic up and tries to open producers. Without a Client, Examine
+	// does neither. The caller closes it.
 	Client pulsar.Client
 
 	// Topic is the name of the topic. Required.

@@ -52,7 +52,7 @@ func sum(of string, b backoff.RedeliveryBackoff, timeout time.Duration, deliveri
 	return s
 }
 
-// add saturates.
+// add returns the sum, or the longest time.Duration if that is less.
 func add(a, b time.Duration) time.Duration {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

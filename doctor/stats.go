@@ -147,5 +147,6 @@ func (v *visit) typeOf() string {
 	return sub.Type
 }
 
-// delays reports whether the broker delays messages on the subscription. If so, it also counts unacknowledged messages.
+// delays reports whether the broker delays messages on the subscription. If so, the broker also counts unacknowledged
+// messages.
 func (v *visit) delays() bool { return v.typeOf() != "Exclusive" && v.typeOf() != "Failover" }

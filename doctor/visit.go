@@ -52,7 +52,7 @@ func newVisit(ctx context.Context, s Setup) *visit {
 	return &visit{Setup: s, ctx: ctx, api: admin.API(s.Admin), answers: map[string]answer{}}
 }
 
-// get decodes the answer at a path below /admin/v2 into a value, or leaves the value as it is if there is no answer.
+// get decodes the answer at a path below /admin/v2 into a value, or leaves the value as it is if the answer is empty.
 func (v *visit) get(path string, into any) error {
 	a, asked := v.answers[path]
 	if !asked && v.unreachable {

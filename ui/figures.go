@@ -83,7 +83,7 @@ func (h *Handler) topics(ctx context.Context) (work, dead []string, err error) {
 	return slices.Compact(work), dead, nil
 }
 
-// figures asks the broker for all topics.
+// figures asks the broker for the figures of all topics.
 func (h *Handler) figures(ctx context.Context) (*figures, error) {
 	work, dead, err := h.topics(ctx)
 	if err != nil {

@@ -163,7 +163,8 @@ type view struct {
 	Err     string
 }
 
-// read reads all letters. If the topic has changed meanwhile, it reads them again.
+// read reads all letters. Then it makes open pages look again: if the topic has changed meanwhile, look begins another
+// reading.
 func (h *Handler) read(ctx context.Context, x *letterIndex, state string) {
 	got, err := h.readOnce(ctx, x, state)
 	x.mu.Lock()

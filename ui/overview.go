@@ -18,7 +18,7 @@ type overview struct {
 	polling bool
 	got     *figures // nil before the first answer
 	err     error
-	since   time.Time // of the first of the last errors in a row
+	since   time.Time // when the broker stopped answering
 	first   chan struct{}
 }
 

@@ -89,7 +89,7 @@ func (h *Handler) followLog(ctx context.Context, a *attemptLog) {
 	log, err := h.openLog(ctx, a.topic, true)
 	h.logs.mu.Lock()
 	a.log, a.err, a.tried = log, err, time.Now()
-	a.opening = err == nil // as long as it is followed
+	a.opening = err == nil // stays true while the log is followed
 	h.logs.mu.Unlock()
 	h.changed()
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package service examines a running service by the options of its own Consumer and Worker, so that nobody has to
-// repeat them:
+// Package service examines a running service by the options of its own Consumer and Worker, so that these need not be
+// written twice:
 //
 //	setup := doctor.Setup{Admin: doctor.Admin{URL: "http://broker:8080"}}
 //	http.Handle("/debug/redelivery", service.Handler(consumer, w, setup))
 //
-// It is not part of package doctor, since package redelivery imports that one.
+// It is not part of package doctor, since package redelivery imports package doctor.
 package service
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 // Setups returns the doctor's setups of a Consumer, one for each of its topics. w may be nil. base has the values that
-// a Consumer does not know: the admin API, the load, and Kubernetes' grace period. For a Consumer of a pattern, or one
+// a Consumer does not have: the admin API, the load, and Kubernetes' grace period. For a Consumer of a pattern, or one
 // that Wrap made, the topic is that of base.
 func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []doctor.Setup {
 	o, s := c.Options(), base
