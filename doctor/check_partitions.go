@@ -4,7 +4,7 @@ var partitionsAlike = Check{
 	Name: "partitions", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Does every partition have the subscription, with as many consumers?",
 	Why: "a partition without consumers is not read. pulsar-client-go finds new partitions once a minute, and " +
-		"may give up all if a new one refuses it",
+		"may give up all partitions if a new one refuses it",
 	Remedy: "restart the consumers; `pulsar-admin topics create-missed-partitions {topic}`",
 	look: func(v *visit) verdict {
 		n, err := v.partitions(v.Topic)

@@ -69,7 +69,7 @@ func (o *overview) trouble() string {
 	if o.err == nil {
 		return ""
 	}
-	text := fmt.Sprintf("The broker does not answer since %s: %s.", o.since.Format("15:04:05"), errorText(o.err))
+	text := fmt.Sprintf("The broker has not answered since %s: %s.", o.since.Format("15:04:05"), errorText(o.err))
 	if o.got != nil {
 		text += fmt.Sprintf(" The figures are of %s.", o.got.At.Format("15:04:05"))
 	}

@@ -156,7 +156,7 @@ func TestBrokerThatGoesAwayAndComesBack(t *testing.T) {
 	s.click(second, "form[action=do] button")
 	s.wait(second, `/running [1-9]/.test(document.querySelector("#job")?.textContent)`, "the first letters")
 	s.goAway()
-	s.text(ctx, "#trouble", "The broker does not answer since")
+	s.text(ctx, "#trouble", "The broker has not answered since")
 	s.text(ctx, "#overview", s.name)
 	s.comeBack()
 	s.wait(ctx, `document.querySelector("#trouble").textContent.trim() === ""`, "the trouble to end")
