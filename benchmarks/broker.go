@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// broker publishes for the workers: their CPU time is the consumer's alone.
+// broker publishes for the workers, so that their CPU time is that of a consumer alone.
 type broker struct {
 	url, admin string
 	client     pulsar.Client
@@ -34,7 +34,7 @@ func connect(url, admin string) (*broker, error) {
 	return &broker{url, admin, client}, nil
 }
 
-// topic makes a topic with so many partitions; 0 for none.
+// topic creates a topic with the given number of partitions; 0 for an unpartitioned topic.
 func (b *broker) topic(partitions int) (string, error) {
 	name := fmt.Sprintf("persistent://public/default/benchmark-%08x", rand.Uint32())
 	if partitions > 0 {
@@ -54,8 +54,8 @@ func (b *broker) rest(method, path string, body any) error {
 	return admin.Call(context.Background(), b.admin, method, path, body, nil)
 }
 
-// publish sends the payloads "0" … "n-1", in batches of batchSize if that is over 1, one every so often if every is
-// set.
+// publish sends the payloads "0" … "n-1", in batches of batchSize if that is over 1. If every is set, it sends one
+// message in each such interval.
 func (b *broker) publish(topic string, n, batchSize int, every time.Duration) error {
 	opts := pulsar.ProducerOptions{Topic: topic, DisableBatching: batchSize <= 1, MaxPendingMessages: 5000}
 	if batchSize > 1 {

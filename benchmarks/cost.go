@@ -8,7 +8,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
 )
 
-// costs returns the works behind the cost model: one quantity each, at three sizes.
+// costs returns the works for the cost model. Each varies one quantity, over three sizes.
 func costs(size func(full, quick int) int) []work {
 	seconds := size(10, 3)
 	clients := []client{ours, plain}
@@ -52,9 +52,9 @@ func costs(size func(full, quick int) int) []work {
 	}}
 }
 
-// model says what the figures come to for 1,000 consumers and for 1,000,000 messages a second.
+// model extrapolates the figures to 1,000 consumers and to 1,000,000 messages a second.
 func (rep *report) model() string {
-	// figure is of that setting, or of the last one, which is the largest.
+	// figure returns a figure of a setting; if setting is "", of the last one, which is the largest.
 	figure := func(work, setting, client, name string) (f float64) {
 		for _, r := range rep.Results {
 			if r.Work == work && (setting == "" || r.Setting == setting) && r.Client == client && r.Failed == "" {
@@ -74,11 +74,11 @@ func (rep *report) model() string {
 	for _, c := range []client{ours, tracked, plain} {
 		setup, waits, kept := c.name, c.name, 0.0
 		if c.name != plain.name {
-			// the timeout is nothing to an idle consumer, nor to a waiting message
+			// an ack timeout costs nothing while a consumer is idle or a message waits
 			setup = ours.name
-			waits, kept = asking.name, float64(redelivery.DefaultMemoryLimit) // of most only what names them
+			waits, kept = asking.name, float64(redelivery.DefaultMemoryLimit) // beyond the limit, only ids are kept
 		}
-		slope := func(name string) float64 { // of one more consumer
+		slope := func(name string) float64 { // growth of a figure with each consumer
 			at10, at100 := figure("cost consumers", "10", setup, name), figure("cost consumers", "100", setup, name)
 			return (100*at100 - 10*at10) / 90
 		}

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// machine is where a run was made, and with what.
+// machine describes the machine of a run, and the versions of the software.
 type machine struct {
 	When     time.Time `json:"when"`
 	System   string    `json:"system"`
 	CPU      string    `json:"cpu"`
 	Cores    int       `json:"cores"`
-	Load     string    `json:"load"` // before
+	Load     string    `json:"load"` // before the run
 	Versions []string  `json:"versions"`
 }
 
@@ -61,7 +61,7 @@ func lookAround(b *broker, programs map[string][]string) machine {
 	return m
 }
 
-// between returns what stands between two texts of a file.
+// between returns the text between two other texts of a file.
 func between(file, before, after string) string {
 	data, _ := os.ReadFile(file)
 	_, rest, _ := strings.Cut(string(data), before)

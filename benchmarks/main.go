@@ -1,5 +1,6 @@
-// Benchmarks has several Pulsar clients do the same work at the same broker, each in a process of its own, and reports
-// how precise and how costly they are: this library, pulsar-client-go by itself, the Java client and the Python client.
+// Benchmarks makes several Pulsar clients do the same work with the same broker, each in a process of its own, and
+// reports how precise they are and how much CPU and memory they use: this library, pulsar-client-go by itself, the Java
+// client and the Python client.
 //
 //	eval "$(../test/scripts/pulsar start)"
 //	go run . -quick
@@ -21,7 +22,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
 )
 
-// workerArg is the argument with which this program does a task rather than have others do them.
+// workerArg is the argument that makes this program a worker.
 const workerArg = "worker"
 
 type config struct {
@@ -78,7 +79,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// A report is all that a run found out.
+// A report has the results of a run.
 type report struct {
 	Machine machine  `json:"machine"`
 	Quick   bool     `json:"quick"`
@@ -156,7 +157,7 @@ func (c config) todo() ([]work, error) {
 	return todo, nil
 }
 
-// measure has all clients do their work.
+// measure makes all clients do the chosen works.
 func (c config) measure(ctx context.Context, todo []work) (report, error) {
 	b, err := connect(os.Getenv("PULSAR_URL"), os.Getenv("PULSAR_ADMIN_URL"))
 	if err != nil {
@@ -182,7 +183,7 @@ func (c config) measure(ctx context.Context, todo []work) (report, error) {
 		if ctx.Err() != nil {
 			break
 		}
-		if err := rep.save(filepath.Join(c.out, "results.json")); err != nil { // what is there, should the rest fail
+		if err := rep.save(filepath.Join(c.out, "results.json")); err != nil { // in case a later work fails
 			return report{}, err
 		}
 	}

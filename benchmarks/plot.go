@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// pictures are drawn of these works. A lateness picture has no figure.
+// pictures has the works that have a picture. A lateness picture has no figure.
 var pictures = map[string]struct{ figure, axis, unit string }{
 	"W1": {}, "W2": {},
 	"W3": {"bytes", "heap per waiting message, bytes", ""}, "W4": {"cpuUs", "CPU per message, µs", ""},
@@ -34,7 +34,7 @@ const (
 
 func pictureFile(name string, t theme) string { return strings.ToLower(name) + "-" + t.name + ".svg" }
 
-// pictureTag shows the picture that fits the reader's page.
+// pictureTag returns HTML that shows the light or the dark picture, as the reader's page is.
 func pictureTag(name, title string) string {
 	return fmt.Sprintf("<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"img/%s\">\n  <img "+
 		"alt=\"%s\" src=\"img/%s\">\n</picture>\n",
@@ -159,8 +159,8 @@ func (c *canvas) color(r result) string {
 	return c.other
 }
 
-// latenessPicture has a line for each client, from its earliest message, or else its median, to the 99th percentile,
-// with a dot at the median. What is left of 0 is early, and red.
+// latenessPicture has a line for each client, from its earliest message if that was early, else from its median, to the
+// 99th percentile. A dot marks the median. The part left of 0 is early, and red.
 func latenessPicture(title string, rows []result, t theme) string {
 	low, high := -10.0, 30.0
 	for _, r := range rows {

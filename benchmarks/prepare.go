@@ -13,7 +13,7 @@ import (
 // cache is where clients of other languages are built. Commands run in the folder of this program.
 const cache = ".cache"
 
-// prepare returns the command lines of the workers that were chosen, and a line for each that cannot be had here.
+// prepare returns the command lines of the workers that were chosen, and a line about each that cannot be built here.
 func prepare(ctx context.Context, names []string, p *progress) (programs map[string][]string, left []string,
 	err error) {
 	self, err := os.Executable()

@@ -40,12 +40,12 @@ func summarize(r *result) {
 	f["p99abs"] = quantile(distance, 0.99)
 }
 
-// quantile returns the smallest of sorted that q of them are not above.
+// quantile returns the smallest value of sorted that is not below a fraction q of all values.
 func quantile(sorted []float64, q float64) float64 {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// compare adds the figures that follow from those of another client in the same run.
+// compare adds the CPU of each client beyond that of plain pulsar-client-go in the same run.
 func compare(results []result) {
 	for i, r := range results {
 		for _, other := range results {
@@ -66,7 +66,7 @@ func (rep *report) save(file string) error {
 	return os.WriteFile(file, append(data, '\n'), 0o644)
 }
 
-// write writes what was found out into out and, if there is one, into the documents.
+// write writes the report into the folder out and, if docs is set, into the documents.
 func (rep *report) write(done []work, out, docs string) error {
 	compare(rep.Results)
 	if err := rep.save(filepath.Join(out, "results.json")); err != nil {
@@ -99,10 +99,10 @@ func (rep *report) write(done []work, out, docs string) error {
 	if err := fill(resultsFile, map[string]string{"results": inDocs(results), "cost": inDocs(cost)}); err != nil {
 		return err
 	}
-	return redraw(done, docs) // the figures of the tables, which are rounded
+	return redraw(done, docs) // from the tables, whose figures are rounded
 }
 
-// facts says where and with what the run was made.
+// facts names the machine and the versions of the run.
 func (rep *report) facts() string {
 	m := rep.Machine
 	var text strings.Builder
@@ -167,8 +167,7 @@ func (rep *report) section(w work) string {
 	return b.String() + "\n"
 }
 
-// fill puts texts between the lines <!-- begin name --> and <!-- end name --> of a file. An empty text leaves what is
-// there.
+// fill puts texts between the lines <!-- begin name --> and <!-- end name --> of a file. An empty text changes nothing.
 func fill(file string, texts map[string]string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
 )
 
-// A result is what one client did in one setting of a work.
+// A result has the figures of one client in one setting of a work.
 type result struct {
 	Work    string             `json:"work"`
 	Setting string             `json:"setting"`
@@ -30,7 +30,7 @@ type result struct {
 	Samples []float64          `json:"samples,omitempty"`
 }
 
-// A runner has worker processes do the works.
+// A runner makes worker processes do the works.
 type runner struct {
 	broker   *broker
 	programs map[string][]string // command lines
@@ -43,7 +43,7 @@ type cell struct {
 	client  client
 }
 
-// cells returns what there is to do here for w, in the order of its settings and clients.
+// cells returns the cells of w whose programs can run here, in the order of w's settings and clients.
 func (r *runner) cells(w work) (cells []cell) {
 	for _, s := range w.settings {
 		for _, c := range w.clients {
@@ -55,7 +55,7 @@ func (r *runner) cells(w work) (cells []cell) {
 	return cells
 }
 
-// warmUps is how often the first work is done before it counts: until the broker has compiled what it runs.
+// warmUps is how often the first work is done before it counts: until the broker's JVM has compiled its code.
 const warmUps = 10
 
 // warmUp does a work that does not count.
@@ -67,7 +67,8 @@ func (r *runner) warmUp(ctx context.Context, w work) {
 	}
 }
 
-// run returns the results of w. Rounds take turns, so that a disturbance of the machine does not hit one client only.
+// run does w, and returns the results. Each round does all cells once, so that a disturbance of the machine does not
+// hit one client only.
 func (r *runner) run(ctx context.Context, w work) []result {
 	cells := r.cells(w)
 	results, reports := make([]result, len(cells)), make([][]worker.Report, len(cells))
@@ -100,7 +101,7 @@ func (r *runner) run(ctx context.Context, w work) []result {
 	return results
 }
 
-// once has one worker do a task, on a topic of its own.
+// once makes one worker do a task, on a topic of its own.
 func (r *runner) once(ctx context.Context, task worker.Task, s setting) (report worker.Report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -139,7 +140,7 @@ func (r *runner) once(ctx context.Context, task worker.Task, s setting) (report 
 	return report, err
 }
 
-// talk tells a worker its task, publishes what it asks for and returns its report.
+// talk sends a worker its task, publishes the messages that the worker asks for, and returns the worker's report.
 func (r *runner) talk(in io.Writer, out io.Reader, task worker.Task, s setting) (worker.Report, error) {
 	line, err := json.Marshal(task)
 	if err != nil {
@@ -164,12 +165,12 @@ func (r *runner) talk(in io.Writer, out io.Reader, task worker.Task, s setting) 
 		if err := r.broker.publish(task.Topic, answer.Publish, task.BatchSize, s.every); err != nil {
 			return worker.Report{}, err
 		}
-		_, _ = in.Write([]byte("\n")) // need not be read
+		_, _ = in.Write([]byte("\n")) // the worker need not read it
 	}
 	return worker.Report{}, errors.New("the worker ended without a report")
 }
 
-// merge returns task with what changes sets.
+// merge returns task with the fields that are not zero in changes.
 func merge(task, changes worker.Task) worker.Task {
 	set(reflect.ValueOf(&task).Elem(), reflect.ValueOf(changes))
 	return task

@@ -11,9 +11,9 @@ import (
 // A client is a row of the tables: a program and how its consumer is set up.
 type client struct {
 	name string
-	task worker.Task // what it sets differently
+	task worker.Task // the fields that it adds to a setting's task
 	only string      // the one setting that it can do; "" for all
-	none bool        // it has no such thing
+	none bool        // it cannot do the work
 	note string
 }
 
@@ -34,7 +34,7 @@ type column struct {
 // A work is done by each of its clients in each of its settings.
 type work struct {
 	name, title, text string
-	rounds            int // of which the median counts
+	rounds            int // the median of all rounds counts
 	settings          []setting
 	clients           []client
 	columns           []column
@@ -78,7 +78,7 @@ var lateness = []column{
 	{"p99 of \\|actual − planned\\|", "p99abs", "%.1f ms"}, {"CPU", "cpuSeconds", "%.2f s"},
 }
 
-// works returns the works that compare clients. size chooses between those of a full and of a quick run.
+// works returns the works that compare clients. size chooses between the size of a full run and that of a quick one.
 func works(size func(full, quick int) int) []work {
 	nack := worker.Task{Kind: "lateness", Messages: 200, Redeliveries: size(6, 3),
 		Delays: worker.Delays{MinMs: 100, MaxMs: 3200}}

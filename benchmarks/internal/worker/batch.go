@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// batch nacks every message once and acknowledges it when it is back, and counts what that takes.
+// batch nacks every message once, acknowledges it when it comes back, and measures CPU, requests and bytes.
 func (w *worker) batch() (Report, error) {
 	if err := w.publishAll(w.Messages); err != nil {
 		return Report{}, err
@@ -48,7 +48,7 @@ func (w *worker) batch() (Report, error) {
 	return Report{Figures: figures}, nil
 }
 
-// counters returns what went over the wire until now. Requests are those of all kinds: redelivery, acknowledgements,
+// counters returns the deliveries, bytes and requests so far. Requests are of all kinds: redelivery, acknowledgements,
 // flow.
 func (w *worker) counters() map[string]float64 {
 	counts := map[string]float64{}

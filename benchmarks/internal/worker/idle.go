@@ -6,11 +6,10 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// settleDown is how long a client has for what it does at first.
+// settleDown is how long a client may take to become idle.
 const settleDown = 3 * time.Second
 
-// idle measures the CPU of consumers that have nothing to do: at first nothing at all, then messages that wait for an
-// hour.
+// idle measures the CPU of idle consumers: first without messages, then with messages that wait for an hour.
 func (w *worker) idle() (Report, error) {
 	before := heap()
 	n := max(1, w.Consumers)

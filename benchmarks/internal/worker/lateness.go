@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lateness fails on every message a number of times, by a nack or by letting its ack timeout pass, and measures when it
-// comes back: from the nack, or from when the message was received, to when it is received again.
+// lateness fails on every message a number of times, by a nack or by letting its ack timeout pass, and measures how
+// late each redelivery comes. Its delay begins with the nack or, for an ack timeout, when the message was received.
 func (w *worker) lateness() (Report, error) {
 	c, err := w.subscribe()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// key is what a consumer tracks: ledger, entry and the place in a batch.
+// key identifies a message as a consumer does: by ledger, entry and the place in a batch.
 type key struct {
 	ledger, entry int64
 	index         int32
@@ -17,7 +17,7 @@ type key struct {
 
 func keyOf(i int) key { return key{int64(i / 50_000), int64(i % 50_000), 0} }
 
-// tracker is what both trackers can do.
+// tracker has the methods of both trackers.
 type tracker interface {
 	Delay(uint32) time.Duration
 	TrackFor(key, time.Time)
@@ -26,14 +26,14 @@ type tracker interface {
 }
 
 func (w *worker) newTracker() tracker {
-	policy := backoff.Exponential{Min: time.Hour, Max: 24 * time.Hour} // seven delays, none of which ends here
+	policy := backoff.Exponential{Min: time.Hour, Max: 24 * time.Hour} // longer than the task
 	if w.Tracker == "acktimeout" {
 		return acktimeout.New[key](time.Minute, policy)
 	}
 	return nack.New[key](policy)
 }
 
-// trackers measures a tracker by itself, with that many keys in it.
+// trackers measures a tracker without a consumer, with Messages keys in it.
 func (w *worker) trackers() (Report, error) {
 	figures := map[string]float64{}
 	w.trackerCosts(figures)
@@ -68,7 +68,7 @@ func (w *worker) trackerCosts(figures map[string]float64) {
 	figures["untrackNs"] = perKey(func(i int) { t.Untrack(keyOf(n + i)) })
 }
 
-// trackerHandOver has all keys due at one moment. Nothing else can be tracked meanwhile.
+// trackerHandOver measures Due while all keys are due. During that call no other key can be tracked.
 func (w *worker) trackerHandOver(figures map[string]float64) {
 	t, due := w.newTracker(), time.Now()
 	for i := range w.Messages {

@@ -8,7 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// waiting nacks all messages and measures what it costs that they wait, and to hand them out when they are due.
+// waiting nacks all messages, and measures the memory and the CPU of their wait, and of their redelivery when they are
+// due.
 func (w *worker) waiting() (Report, error) {
 	w.due = time.Now().Add(time.Hour) // for clients that ask the policy while they subscribe
 	c, err := w.subscribe()
@@ -47,9 +48,9 @@ func (w *worker) waiting() (Report, error) {
 	withIDs := heap()
 	clear(ids)
 	withoutIDs := heap()
-	runtime.KeepAlive(ids) // the slice counts in all three
+	runtime.KeepAlive(ids) // so that all three figures of the heap include the slice
 	figures["bytes"] = (withoutIDs - before) / n
-	figures["idBytes"] = (withIDs - withoutIDs) / n // if the client does not hold them itself
+	figures["idBytes"] = (withIDs - withoutIDs) / n // 0 if the client itself holds the ids
 	figures["idlePercent"] = w.idleCPU()
 	if w.DueInMs > 0 {
 		if err := w.handOver(c, figures); err != nil {
@@ -83,7 +84,7 @@ func (w *worker) handOver(c pulsar.Consumer, figures map[string]float64) error {
 	return nil
 }
 
-// consumeSome brings buffers and connections to their size.
+// consumeSome consumes n messages, so that buffers have grown before the measurement.
 func (w *worker) consumeSome(c pulsar.Consumer, n int) error {
 	if err := w.publishAll(n); err != nil {
 		return err

@@ -1,9 +1,9 @@
 // Package worker does one task of the benchmarks in a process of its own, so that its CPU time and its memory are those
-// of one client. The Java and the Python worker do the same tasks and talk the same lines.
+// of one client. The Java and the Python worker do the same tasks, by the same protocol.
 //
 // A worker reads its Task as one line of JSON from its input. It prints lines of JSON: {"publish": n} asks for n
-// messages with the payloads "0" … "n-1", which is answered by an empty line when they are published; the last line is
-// a Report.
+// messages with the payloads "0" … "n-1"; the worker gets an empty line when they are published. Its last line is a
+// Report.
 package worker
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Task is what a worker does. Fields that a kind has no use for are zero.
+// Task describes what a worker does. Fields that its kind does not use are zero.
 type Task struct {
 	Program      string `json:"program"` // redelivery, go, java or python
 	Kind         string `json:"kind"`    // lateness, waiting, consume, idle, batch or trackers
@@ -45,25 +45,26 @@ type Task struct {
 	Client
 
 	Seconds   int    `json:"seconds,omitempty"`   // how long idle CPU is measured
-	Consumers int    `json:"consumers,omitempty"` // idle: on the subscription, 1 if 0
+	Consumers int    `json:"consumers,omitempty"` // idle: consumers of the subscription; 0 means 1
 	BatchSize int    `json:"batchSize,omitempty"` // of the messages published
 	Tracker   string `json:"tracker,omitempty"`   // nack or acktimeout
 }
 
-// Delays are those of nacks.
+// Delays are the delays of nacks.
 type Delays struct {
-	// The delay of a nack is min(maxMs, minMs · 2ⁿ). With an ack timeout this is its backoff, none if minMs is 0.
+	// The delay of a nack is min(maxMs, minMs · 2ⁿ). With an ack timeout, it is the timeout's backoff; if minMs is 0,
+	// there is no backoff.
 	MinMs int `json:"minMs,omitempty"`
 	MaxMs int `json:"maxMs,omitempty"`
-	// If firstMs is set the first delay is that, and up to spreadMs more at random; if dueInMs is set it ends at one
-	// moment for all messages, so long after the first nack. The delays after the first stay short: clients tick by
-	// them.
+	// If firstMs is set, the first delay is firstMs, and up to spreadMs more at random. If dueInMs is set, the first
+	// delays of all messages end at one moment, dueInMs after the first nack. Later delays stay short, since clients
+	// derive their ticks from them.
 	FirstMs  int `json:"firstMs,omitempty"`
 	SpreadMs int `json:"spreadMs,omitempty"`
 	DueInMs  int `json:"dueInMs,omitempty"`
 }
 
-// Client is what is set of a client; a field that is 0 has the client's default.
+// Client has the settings of a client. A zero field means the client's default.
 type Client struct {
 	AckTimeoutMs  int  `json:"ackTimeoutMs,omitempty"`
 	TickMs        int  `json:"tickMs,omitempty"`        // Java's ackTimeoutTickTime
@@ -73,7 +74,7 @@ type Client struct {
 	From redelivery.Source `json:"from,omitempty"`
 }
 
-// Report is what a worker found out.
+// Report is the result of a task.
 type Report struct {
 	Samples []float64          `json:"samples,omitempty"` // lateness of each redelivery in ms, below 0 if early
 	Figures map[string]float64 `json:"figures,omitempty"`
@@ -125,10 +126,10 @@ func Run(in io.Reader, out io.Writer) error {
 	return w.out.Encode(report)
 }
 
-// publish asks for messages.
+// publish asks for n messages, and does not wait for them.
 func (w *worker) publish(n int) error { return w.out.Encode(map[string]int{"publish": n}) }
 
-// publishAll asks for messages and waits until they are there.
+// publishAll asks for n messages and waits until they are published.
 func (w *worker) publishAll(n int) error {
 	if err := w.publish(n); err != nil {
 		return err
@@ -137,7 +138,8 @@ func (w *worker) publishAll(n int) error {
 	return err
 }
 
-// subscribe subscribes with the client that the task names, on its defaults but for what the task says.
+// subscribe subscribes with the client that the task names. Options that the task does not set have the client's
+// defaults.
 func (w *worker) subscribe() (pulsar.Consumer, error) {
 	opts := pulsar.ConsumerOptions{
 		Topic: w.Topic, SubscriptionName: "benchmark", Type: pulsar.Shared,
@@ -228,7 +230,8 @@ func (w *worker) idleCPU() float64 {
 	return 100 * (cpu() - begin).Seconds() / float64(w.Seconds)
 }
 
-// heap returns the live bytes after a collection. What was freed goes back to the system, lest that counts as idle CPU.
+// heap returns the live bytes after a collection. It also returns freed memory to the system: later that would count as
+// idle CPU.
 func heap() float64 {
 	runtime.GC()
 	debug.FreeOSMemory()
