@@ -75,8 +75,9 @@ func Call(ctx context.Context, url, method, path string, body, answer any) error
 }
 
 // Call sends body as JSON, unless it is nil, to a path below /admin/v2, and decodes the response into answer, unless
-// answer is nil or the response is empty. A *[]byte gets the response as it is. If path has a topic's name, it is
-// turned into the form of the API. A status of 300 or more is an *Error. No answer within Patience is an error, too.
+// answer is nil or the response is empty. A *[]byte gets the response as it is. If path begins with a topic's name,
+// Call turns the name into the form of the API. A status of 300 or more is an *Error. No answer within Patience is an
+// error, too.
 func (a API) Call(ctx context.Context, method, path string, body, answer any) error {
 	silent, _ := ctx.Value(once{}).(*atomic.Bool)
 	noAnswer := fmt.Errorf("the admin API at %s did not answer within %v", a.URL, Patience)

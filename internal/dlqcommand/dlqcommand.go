@@ -14,7 +14,7 @@ import (
 // DefaultSubscription is the default of deadletter.Options.Subscription.
 const DefaultSubscription = "redelivery"
 
-// documented is the name of the subscription that users create by the documentation.
+// documented is the name of the subscription that the documentation asks users to create.
 const documented = "inspect"
 
 // Subscription is a subscription of a dead letter topic, with the number of its consumers.

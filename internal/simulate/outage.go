@@ -2,15 +2,15 @@ package simulate
 
 import "github.com/pulsar-redelivery/redelivery/internal/outages"
 
-// downtime is what an instance knows of an outage; see worker/outage.go.
+// downtime is the state of an instance in an outage; see worker/outage.go.
 type downtime struct {
 	outage outages.Outage[*message]
 	era    int  // outages until now
 	aside  fifo // messages that are kept, but not tried now
 	away   bool // all messages are given back until the pause is over
 
-	looks   int  // how many more messages to look at before the last one is tried
-	patient bool // more messages may come at once
+	looks   int  // how many more messages to look at before one of them is tried
+	patient bool // more messages may come soon, so the try waits for them
 }
 
 // report notes whether a handler failed, and reports whether its message stays in the instance.
@@ -37,7 +37,7 @@ func (i *instance) report(m *message, failed, probe bool) (keep bool) {
 	return failed && i.outage.Keeps(m)
 }
 
-// isDown reports whether there is an outage, as far as the instance knows.
+// isDown reports whether the instance has noticed an outage.
 func (i *instance) isDown() bool { return i.outage.State() != outages.Closed }
 
 // nextTry begins the pause before the next try.
@@ -80,7 +80,7 @@ func (i *instance) probe(era int) {
 	}
 }
 
-// looked ends the wait for more messages, if there is one to try.
+// looked ends the wait for more messages, and tries one of those that came.
 func (i *instance) looked(era int) {
 	if era == i.era && i.isDown() {
 		i.patient = false
