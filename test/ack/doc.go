@@ -1,3 +1,3 @@
-// Package ack has the tests of acknowledgements: they are final, and a batch ends acknowledged; also of cumulative and
-// transactional acknowledgements, and of foreign ids.
+// Package ack has the tests of single, cumulative and transactional acknowledgements, of batches, and of foreign ids:
+// an acknowledgement is final, and in the end the whole batch is acknowledged.
 package ack

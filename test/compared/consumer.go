@@ -28,7 +28,7 @@ type consumer struct {
 
 var policy = backoff.Exponential{Min: firstDelay, Max: maxDelay, Multiplier: 2}
 
-// consume is the process of the client go or redelivery.
+// consume runs a consumer of the client go or redelivery until standard input ends.
 func consume(client string) error {
 	j, err := readJob()
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *consumer) handle(msg pulsar.Message) {
 		fails(firstDelay, history.Nacked)
 		c.Nack(msg)
 	case c.Workload == timeout && n%4 == 0 && c.failed[name] < 1:
-		fails(ackTimeout, history.Nacked) // the application forgets it
+		fails(ackTimeout, history.Nacked) // the application never settles it
 	case c.Workload == retry && n%2 == 0 && again < failures:
 		fails(retryDelay, history.Reconsumed)
 		if c.wrapped == nil {

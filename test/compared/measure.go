@@ -11,11 +11,11 @@ type result struct {
 	Lost       int           `json:"lost"`       // never acknowledged, and the broker has nothing left
 	Unfinished int           `json:"unfinished"` // not acknowledged, and still at the broker when the run ended
 	Early      int           `json:"early"`      // deliveries before their delay was over
-	Earliest   time.Duration `json:"earliest"`   // the most by which one was early
+	Earliest   time.Duration `json:"earliest"`   // how early the earliest of them was
 	Doubles    int           `json:"doubles"`    // deliveries of messages whose ack had returned without an error
 	// of doubles and siblings, those after an ack that the broker had answered
 	Confirmed int `json:"confirmed"`
-	// deliveries of acknowledged messages that did not fail, but another one of their batch did
+	// deliveries of acknowledged messages that never failed, while another message of their batch did
 	Siblings int           `json:"siblings"`
 	Counts   int           `json:"counts"` // deliveries whose redelivery count is not the number of nacks before
 	Latest   time.Duration `json:"latest"` // the longest time from due until delivered

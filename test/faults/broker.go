@@ -137,7 +137,7 @@ func (s state) String() string {
 }
 
 // isStuck reports whether the broker does not send messages although it could, or has no consumer although the client
-// believes to be one. This sometimes happens to every client.
+// believes that it has subscribed. This sometimes happens to every client.
 func (s state) isStuck() bool {
 	return s.backlog > 0 && s.unacked <= 0 && (s.permits > 0 || s.consumers == 0)
 }
@@ -149,7 +149,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// state asks the broker for the sum over a topic's partitions; ok is false if there is no subscription.
+// state asks the broker for the sum over a topic's subscriptions; ok is false if there are none.
 func (b *broker) state(ctx context.Context, topic string) (sum state, ok bool) {
 	var stats struct {
 		Subscriptions map[string]struct {

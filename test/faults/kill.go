@@ -59,7 +59,8 @@ func killUntilOver(ctx context.Context, t *trial) error {
 	return ctx.Err()
 }
 
-// poison publishes a message that ends its process, and restarts the process until the message is a dead letter.
+// poison publishes a message that ends the process that handles it, and restarts the process until the message is a
+// dead letter.
 func poison(ctx context.Context, t *trial) error {
 	if t.work.Alone {
 		if err := t.drain(ctx); err != nil {

@@ -68,7 +68,8 @@ func (t *trial) log(ctx context.Context, method, path string, body any) error {
 	return patiently(ctx, func() error { return t.broker.rest(ctx, method, t.work.logTopic()+path, body, nil) })
 }
 
-// overQuota sets a quota of the topics' namespace below its use until shows is true, and for five seconds more.
+// overQuota sets a backlog quota of the namespace, which the topics exceed, until shows returns true, and for five
+// seconds more.
 func overQuota(ctx context.Context, t *trial, bytes int, what string, shows func(counts) bool) error {
 	const path = "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage"
 	quota := map[string]any{"limitSize": bytes, "limitTime": -1, "policy": "producer_exception"}

@@ -232,7 +232,8 @@ func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 	return ctx.Err()
 }
 
-// child runs a consumer in a process of its own. At first another consumer may have the subscription.
+// child runs a consumer in a process of its own. It tries again to subscribe while another consumer has the
+// subscription.
 func child(ctx context.Context, text string) error {
 	var w work
 	if err := json.Unmarshal([]byte(text), &w); err != nil {

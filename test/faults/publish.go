@@ -48,7 +48,8 @@ func newPublisher(url string, w work, r *record) (p *publisher, err error) {
 	return p, nil
 }
 
-// send publishes a message. It waits when it changes between its two producers, which would not keep the order.
+// send publishes a message. After every hundred messages it waits until the broker has them: the other producer
+// publishes the next ones, and two producers keep no order.
 func (p *publisher) send(ctx context.Context, n int) error {
 	// a batch has one key
 	msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%06d%100s", n, ""), Key: fmt.Sprint(n / 10 % 10)}

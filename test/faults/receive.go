@@ -33,7 +33,7 @@ func (c *consumer) next(ctx context.Context) (msg pulsar.Message, err error) {
 func number(payload []byte) int {
 	n, err := strconv.Atoi(string(payload[:6]))
 	if err != nil {
-		panic(fmt.Sprintf("a message that nobody sent: %q", payload))
+		panic(fmt.Sprintf("a message that was never published: %q", payload))
 	}
 	return n
 }

@@ -33,7 +33,7 @@ type trial struct {
 	started   int     // number of consumers
 	local     *consumer
 	others    []process
-	said      []string // notes of the fault, for the row
+	said      []string // notes of the fault, printed after the row
 }
 
 // process is a consumer in a process of its own.

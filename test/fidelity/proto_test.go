@@ -142,7 +142,7 @@ func (s *script) scalar(f protoreflect.FieldDescriptor, v protoreflect.Value) st
 	return fmt.Sprint(v.Interface())
 }
 
-// messageID is a MessageIdData. The zero value is not an id; see newID.
+// messageID is a MessageIdData. The zero value is not an id.
 type messageID struct {
 	ledger, entry    uint64
 	partition, index int32

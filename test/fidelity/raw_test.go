@@ -159,7 +159,7 @@ func (c *conn) fence() {
 // drain records all commands that come until a pause: first the messages of each consumer in order, then the other
 // commands in order. It returns the ids of the messages.
 func (c *conn) drain() []messageID {
-	for range 2 { // an event of one connection reaches another
+	for range 2 { // twice, since a command of one connection may cause an event of another
 		for _, other := range c.open {
 			other.fence()
 		}

@@ -67,7 +67,7 @@ func (c *conn) publishBy(producer uint64, payload string, batch int, more ...str
 	return id
 }
 
-// sendMessage sends a message, of a batch if batch is not 0, and returns the answer.
+// sendMessage sends a message, or a batch of that many messages if batch is not 0, and returns the answer.
 func (c *conn) sendMessage(producer uint64, payload string, batch int, more ...string) arrival {
 	seq := c.seq
 	c.seq++
@@ -99,7 +99,7 @@ func (c *conn) subscribe(id uint64, kind string, more ...string) {
 
 func (c *conn) flow(id uint64, n int) {
 	c.send(fmt.Sprintf(`flow { consumer_id: %d messagePermits: %d }`, id, n))
-	c.fence() // until another connection may act
+	c.fence() // before another connection acts
 }
 
 // listen subscribes and permits a hundred messages.
@@ -135,7 +135,8 @@ func (c *conn) redeliver(id uint64, ids ...messageID) {
 	c.send(text + " }")
 }
 
-// After its answer to these commands a broker may still be working on them.
+// closeConsumer, closeProducer and unsubscribe wait after the answer, since the broker may still be working on the
+// command.
 
 func (c *conn) closeConsumer(id uint64) {
 	c.ask(fmt.Sprintf(`close_consumer { consumer_id: %d }`, id))

@@ -8,7 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// AckID is upstream's ackIDCommon: it counts the acknowledged messages of a batch for each delivery.
+// AckID is upstream's ackIDCommon. For each delivery of a batch, it keeps which messages are not acknowledged.
 func (p *modelPart) AckID(id pulsar.MessageID) error {
 	e := p.cons.entryOf(p, id)
 	if e == nil {

@@ -252,8 +252,8 @@ func (r *modelRun) inProgress(m *modelExpected) {
 	}()
 }
 
-// isForgotten reports whether the Consumer has forgotten a message. With ids of pulsar-client-go, in place of the
-// model's, the Consumer would request the message.
+// isForgotten reports whether err says that the Consumer has forgotten a message. To request such a message, the
+// Consumer needs an id of pulsar-client-go; it refuses the model's ids.
 func isForgotten(err error) bool {
 	return strings.Contains(err.Error(), "want a message's of pulsar-client-go")
 }

@@ -21,7 +21,7 @@ func (p *modelPart) NackID(id pulsar.MessageID) {
 	e.late = e.late || p.cons.lost.After(p.received) // the lost connection may be this topic's until a message arrives
 	isQueued := slices.ContainsFunc(p.queue, func(c *modelCopy) bool { return c.entry == e })
 	e.late = e.late || e.asked.Before(p.grabbed) && (isQueued || p.cons.isBuffered(e))
-	// a lost connection leaves a window
+	// for a short time after a connection is lost, this may happen
 	if !p.sub.rewinds() && !e.batch && isQueued && !e.late && !e.asked.After(e.taken) && !p.cfg.Breaks {
 		p.w.fail("%v is asked for while its copy is in the queue: another consumer may get one too", e)
 	}

@@ -14,14 +14,14 @@ func (r *modelRun) away() *modelPart {
 	return r.cons.parts[r.cfg.base()%uint64(len(r.cons.parts))]
 }
 
-// goAway makes this topic lose its connection. It gets none until comeBack.
+// goAway makes the topic that away returns lose its connection. The topic gets no other connection until comeBack.
 func (r *modelRun) goAway() {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	p := r.away()
 	p.isAway = true
 	p.lose(true, 0, 0)
-	if p.state == live { // unless it had none already
+	if p.state == live {
 		r.w.fail("%v has its connection", p.sub.name)
 	}
 }

@@ -169,7 +169,7 @@ func (m *modelConsumer) partOf(id pulsar.MessageID) (*modelPart, error) {
 		return c.part, nil
 	}
 	if len(m.parts) > 1 {
-		return nil, fmt.Errorf("model: %v does not tell of which topic it is", id)
+		return nil, fmt.Errorf("model: %v does not name its topic", id)
 	}
 	return m.parts[0], nil
 }

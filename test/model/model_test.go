@@ -121,7 +121,7 @@ func newModelConfig(seed uint64) *modelConfig {
 	c.Cumulative = c.rewinds() && often(40)
 	c.Seeks = c.Topics == 1 && often(15)
 	c.Callbacks = often(25)
-	_, _ = c.Callbacks && often(40), c.Callbacks && often(25) // earlier versions drew these numbers
+	_, _ = c.Callbacks && often(40), c.Callbacks && often(25) // drawn so that old seeds give the same runs
 	c.AckErrors = c.Response && often(40)
 
 	if often(65) {
@@ -145,8 +145,8 @@ func newModelConfig(seed uint64) *modelConfig {
 	return c
 }
 
-// TestModel compares random operations of an application, a broker and a network with what the application may see at
-// each time. A failing run names its seed: run it again with
+// TestModel performs random operations of an application, a broker and a network, and compares all results and
+// deliveries with those that the model allows. A failing run names its seed: run it again with
 //
 //	go test ./test/model -run TestModel -model.seeds=SEED
 func TestModel(t *testing.T) {

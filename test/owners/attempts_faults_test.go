@@ -151,13 +151,13 @@ func TestSlowAttemptLogDelaysNothing(t *testing.T) {
 			b.InProcess.SetHook(nil)
 			require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 0 },
 				40*time.Second, 20*time.Millisecond,
-				"it is back, and what was settled meanwhile is removed")
+				"the log is back, without the messages that were settled meanwhile")
 		})
 	}
 }
 
-// newOther returns a separate client, so that the test's commands do not wait behind its slow ones. Its dead letters
-// wait behind these, so its OperationTimeout is long.
+// newOther returns a client for the log, so that the test's other commands do not wait behind the log's slow ones. Dead
+// letters are published by this client too, and may wait, so its OperationTimeout is long.
 func newOther(t *testing.T, b *testkit.Broker) pulsar.Client {
 	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t),
 		OperationTimeout: 12 * time.Second})

@@ -198,7 +198,7 @@ func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	}
 	b.Settles(topic, 0)
 	require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 3 }, 10*time.Second,
-		20*time.Millisecond, "of what the plain consumer settled")
+		20*time.Millisecond, "those of the messages that the plain consumer settled")
 	c.Close()
 	b.Send(topic, 3, false)
 	after := plain()

@@ -89,7 +89,7 @@ func (a *randomApp) nothing() {
 	}
 }
 
-// quietSince returns how long after t no consumer could receive a message. The caller holds mu.
+// quietSince returns how long after t all consumers were still waiting for messages. The caller holds mu.
 func (r *randomRun) quietSince(t time.Time) time.Duration {
 	since := r.lulls[0].last.Sub(t)
 	for _, q := range r.lulls {
@@ -98,7 +98,7 @@ func (r *randomRun) quietSince(t time.Time) time.Duration {
 	return since
 }
 
-// take records that the application received a message by a call of Receive at the time began.
+// take records that the application received a message by a call of Receive that began at the time began.
 func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fails bool) {
 	now, n, count := time.Now(), a.number(msg, "to the application"), uint32(0)
 	a.checkTopic(a.arranged(n), msg)
@@ -115,7 +115,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	if p := a.paused[a.k]; !p.IsZero() && began.Sub(p) > 20*time.Millisecond && a.Buffer == 0 {
 		a.wrongLocked("message %d comes although the consumer was paused %v before it was asked for: %v", n, began.Sub(p), f)
 	}
-	givenUp := f.dead && !a.Exact() // it does not wait, but its acknowledgement may be lost
+	givenUp := f.dead && !a.Exact() // a dead letter comes again if its acknowledgement was lost
 	switch {
 	case f.consumer == a.k && !givenUp && now.Before(f.due) && !a.MayFork() && !(a.Wide && f.twice) && !a.MayTimeOutUnseen():
 		a.wrongLocked("message %d is early by %v: %v", n, f.due.Sub(now), f)
@@ -125,7 +125,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 		a.wrongLocked("message %d is late by %v in consumer %d: %v", n, now.Sub(f.due), a.k, f)
 	case f.dead && a.Exact():
 		a.wrongLocked("message %d comes as a dead letter: %v", n, f)
-	// RedeliveryCount does not know the count of a settled message
+	// of a settled message the Consumer keeps no count
 	case a.Exact() && !a.Retry && a.Timeout == 0 && f.settled.IsZero() && int(count) != f.handled:
 		a.wrongLocked("message %d has count %d: %v", n, count, f)
 	}
@@ -135,7 +135,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	d = &delivery{msg: msg, f: f, n: n, hand: f.handled}
 	if a.Timeout > 0 {
 		d.timeout = began.Add(a.Timeout + a.TimeoutDelay)
-		if a.Buffer > 0 { // it began when the message entered the channel
+		if a.Buffer > 0 { // the timeout began when the message entered the channel
 			d.timeout = info.AckDeadline
 		}
 		f.due = d.timeout

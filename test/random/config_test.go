@@ -112,7 +112,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	return c
 }
 
-// Multiple reports whether another consumer may have a message that a consumer waits for.
+// Multiple reports whether there are several consumers, so that another one may get a message that waits in the first.
 func (c *randomConfig) Multiple() bool { return c.Consumers > 1 }
 
 // Exact reports whether no event may make a message come twice, or cost it an attempt. After a lost connection, also of
@@ -121,10 +121,10 @@ func (c *randomConfig) Exact() bool {
 	return !c.Multiple() && c.Unloads == 0 && c.Scene != sceneAway && c.Scene != sceneVanishes && !c.MayTimeOutUnseen()
 }
 
-// MayFork reports whether a message may be both in its topic and in the retry topic. There are three reasons. Its
-// acknowledgement was lost, waits for the rest of its batch, or is on its way while a sibling is requested, and another
-// consumer does not know it. An answer is behind more messages than the queue takes. Or the application acknowledges a
-// copy from its channel after another copy was published.
+// MayFork reports whether a message may be both in its topic and in the retry topic. There are three reasons. First,
+// its acknowledgement was lost, waits for the rest of its batch, or is on its way while another message of the batch is
+// requested; then another consumer gets the message too. Second, an answer is behind more messages than the queue
+// takes. Third, the application acknowledges a copy from its channel after another copy was published.
 func (c *randomConfig) MayFork() bool {
 	small := c.Queue > 0 && c.Queue < 10
 	return c.Retry && (c.MayTimeOutUnseen() || small && c.From == redelivery.FromBroker || c.Multiple() &&
@@ -146,7 +146,7 @@ func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
 	}
 	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(c.policy()), redelivery.WithRedeliveryFrom(c.From)}
-	if c.Seed%2 == 0 { // otherwise they are on if acknowledgements are grouped
+	if c.Seed%2 == 0 { // otherwise index acks are on if acknowledgements are grouped
 		options = append(options, redelivery.WithoutBatchIndexAcks())
 	}
 	if c.MemoryLimit >= 0 {

@@ -47,7 +47,8 @@ func (f *fate) String() string {
 	return fmt.Sprintf("%s, dead %t, twice %t, number %d of %s", text, f.dead, f.twice, f.place, f.partition)
 }
 
-// checkDeadLetters returns an error text unless the message is a dead letter exactly if no consumer could handle it.
+// checkDeadLetters returns an error text if the message is a dead letter although the application could handle it, or
+// is no dead letter although the application refused it or failed at its last delivery.
 func (f *fate) checkDeadLetters(c *randomConfig) string {
 	switch {
 	case f.letters > 1 && c.Exact():

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// guard is the testing.TB of a run that may hang: it knows the running calls, and gives up cleanups that do not return.
+// guard is the testing.TB of a run that may hang: it lists the running calls, and does not wait for cleanups that hang.
 type guard struct {
 	testing.TB
 	seed     uint64

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// lateness is how long a due message may not come while applications receive.
+// lateness is how late a message may come while applications receive.
 const lateness = 15 * time.Second
 
 // isOverdue reports whether a message should have come to an application. The caller holds mu.

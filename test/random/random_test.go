@@ -111,11 +111,11 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	}
 	switch {
 	case c.Scene == sceneVanishes:
-		// so long upstream looks for the topic, even after Close
+		// upstream looks for the topic for that long, even after Close
 		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
 		g.Cleanup(func() { time.Sleep(3 * time.Second) })
 	case c.Response:
-		// so long upstream waits for an answer that an unload lost, before it reconnects
+		// upstream waits that long for an answer that an unload lost, before it reconnects
 		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
 	}
 	for range c.Topics {
@@ -188,7 +188,7 @@ func (r *randomRun) run() {
 	for i, c := range r.consumers {
 		s := c.Stats()
 		if !r.Leaves && !r.Multiple() && r.complete && (s.Waiting > 0 || s.BufferedBytes > 0) {
-			r.breaks("consumer %d still has what waits: %+v", i, s)
+			r.breaks("consumer %d still keeps messages: %+v", i, s)
 		}
 		r.closes(c)
 	}

@@ -114,7 +114,7 @@ func (r *randomRun) number(msg pulsar.Message, how string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil || n >= len(r.fates) {
-		r.wrongLocked("a message comes %s with the payload %.40q, which nobody published", how, payload)
+		r.wrongLocked("a message comes %s with the payload %.40q, which was never published", how, payload)
 		return 0
 	}
 	if f := r.fates[n]; payload != f.payload && !f.garbled {
@@ -143,7 +143,7 @@ func (r *randomRun) checkOrigin(n int, letter pulsar.Message) {
 		topic := properties[property]
 		may := []string{f.partition, r.topics[0], testkit.RetryTopic(r.topics[0])}
 		if topic != "" && !slices.Contains(may, topic) {
-			r.wrongLocked("the dead letter of message %d has the %s %s, and was published to %s", n, property, topic, f.partition)
+			r.wrongLocked("the dead letter of message %d has the %s %s, but the message was published to %s", n, property, topic, f.partition)
 		}
 	}
 }

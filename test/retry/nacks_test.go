@@ -113,7 +113,7 @@ func TestReconsumeWhileBrokerIsDownFails(t *testing.T) {
 	require.Eventually(t, func() bool { return b.InProcess.Subscription(topic, testkit.Subscription).Unacked == 1 },
 		10*time.Second, 50*time.Millisecond)
 	require.Eventually(t, func() bool { return c.Ack(second) == nil }, 10*time.Second, 50*time.Millisecond,
-		"a second is short on a busy machine")
+		"the application still has the message")
 }
 
 // The retries of a killed process come to the next process.

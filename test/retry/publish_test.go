@@ -103,7 +103,7 @@ func TestRefusedDeadLettersArePaced(t *testing.T) {
 	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
 	b.Send(topic, 1, false)
 	c.Nack(testkit.Receive(t, c))
-	go func() { _, _ = c.Receive(context.Background()) }() // its Receive tries to publish the dead letter again
+	go func() { _, _ = c.Receive(context.Background()) }() // Receive tries to publish the dead letter again
 	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, 10*time.Millisecond)
 	failed := c.Stats().Failed
 	time.Sleep(3 * time.Second)
@@ -112,7 +112,8 @@ func TestRefusedDeadLettersArePaced(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// publishingConsumer returns a consumer whose first nack of a message publishes it, and a consumer of that topic.
+// publishingConsumer returns a Consumer that publishes a message at its first nack, and a consumer of the topic to
+// which it publishes.
 func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...redelivery.Option) (c *redelivery.Consumer, out pulsar.Consumer) {
 	b.T.Helper()
 	opts := b.Options(topic, pulsar.Shared)

@@ -140,7 +140,7 @@ func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 			require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msgs[0], done), redelivery.ErrNotInFlight)
 			require.Error(t, c.ReconsumeLaterLevel(context.Background(), msgs[0], 99, done))
 			synctest.Wait()
-			require.Empty(t, outcomes, "an error is returned or told")
+			require.Empty(t, outcomes, "an error is either returned or passed to the callback")
 		},
 		"an error": func(t *testing.T, f *farBroker) {
 			f.err = errors.New("no")
@@ -202,7 +202,7 @@ func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 				}))
 			}
 			told.Wait()
-			require.Equal(t, [10]error{}, outcomes, "Close waits for what is under way")
+			require.Equal(t, [10]error{}, outcomes, "Close waits for calls under way")
 			require.Len(t, inner.Acks(), 10)
 		},
 		"Close does not wait for long": func(t *testing.T, f *farBroker) {

@@ -41,7 +41,7 @@ func Ways(delay time.Duration) map[string]Way {
 		"Nack":   {nack, (*redelivery.Consumer).Nack},
 		"NackID": {nack, func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) }},
 		"ack timeout": {redelivery.WithAckTimeout(delay), func(c *redelivery.Consumer, msg pulsar.Message) {
-			_ = c.InProgress(msg) // the clock starts after the caller looked at the message
+			_ = c.InProgress(msg) // begins the timeout again, after the caller has looked at the message
 		}},
 	}
 }

@@ -92,8 +92,8 @@ func (f *file) rewritten() []byte {
 	return append(out, f.text[at:]...)
 }
 
-// edit makes subscriptions go through the variable, replaces addresses by the test's broker, makes type assertions see
-// the inner consumer, and gives each run its own topics.
+// edit makes subscriptions go through SubscribeThrough, replaces addresses by the test's broker, makes type assertions
+// see the inner consumer, and gives each run its own topics.
 func (f *file) edit() {
 	f.redirect()
 	for _, d := range f.ast.Decls {
