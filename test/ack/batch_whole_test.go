@@ -53,7 +53,8 @@ func TestAckOfBatchIDSettlesAllMessages(t *testing.T) {
 	}
 }
 
-// The same holds if the batch's first message was acknowledged before and never came to this consumer.
+// An acknowledgement of a batch's id settles the batch even if its first message was acknowledged before and never came
+// to this consumer.
 func TestAckOfBatchIDWithoutFirstMessageSettlesTheRest(t *testing.T) {
 	t.Parallel()
 	for name, ack := range ackByID {

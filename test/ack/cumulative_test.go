@@ -96,7 +96,7 @@ func TestCumulativeAckOfStoredIDSparesOtherPartitions(t *testing.T) {
 	require.Equal(t, partitions[0], testkit.Receive(t, c).Topic())
 }
 
-// In the middle of a batch upstream sends no cumulative acknowledgement of the batch until that of its last message.
+// For messages of a batch, upstream sends a cumulative acknowledgement only with the last message.
 func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]bool{"one by one": false, "a batch": true} {
@@ -124,9 +124,9 @@ func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	}
 }
 
-// A connection swallows a cumulative acknowledgement. It is not repeated, which is a known window. But later messages
-// are delivered, and the next acknowledgement covers all. If the process ends before, the next consumer gets the
-// messages.
+// A cumulative acknowledgement is lost with its connection. The Consumer does not repeat it, which is a known window.
+// But later messages are delivered, and the next acknowledgement covers all. If the process ends before, the next
+// consumer gets the messages.
 func TestSwallowedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	t.Parallel()
 	const n = 30
@@ -229,7 +229,7 @@ func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 		}
 		require.NoError(t, c.AckCumulative(last))
 		b.Settles(topic, 1)
-		testkit.ReceiveNothing(t, c, settledForSure) // an application that is not receiving gives no evidence
+		testkit.ReceiveNothing(t, c, settledForSure) // the Consumer becomes sure only while the application receives
 		require.NoError(t, other.SeekByTime(time.Unix(0, 0)))
 		idle := func() bool { return c.Stats().Reconnecting+other.Stats().Reconnecting == 0 }
 		require.Eventually(t, idle, testkit.Patience, 10*time.Millisecond)
@@ -320,8 +320,8 @@ func besides(tb testing.TB, waiting int) (ack func()) {
 	}
 }
 
-// Waiting messages of another partition do not slow it down. The bound is wide: looking at all of these takes a hundred
-// times as long.
+// Waiting messages of another partition do not slow a cumulative acknowledgement down. The bound is wide: a look at all
+// waiting messages takes a hundred times as long.
 func TestCumulativeAckBesideWaitingPartitionIsCheap(t *testing.T) {
 	cost := func(waiting int) time.Duration {
 		ack := besides(t, waiting)

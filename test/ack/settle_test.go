@@ -66,7 +66,7 @@ func TestAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 				inner.Gate <- struct{}{}
 				require.ErrorContains(t, <-first, "no")
 				synctest.Wait()
-				require.Empty(t, second, "it returned before it tried")
+				require.Empty(t, second, "the second call returned before it tried")
 				inner.FailAcks(nil)
 				inner.Gate <- struct{}{}
 				require.NoError(t, <-second)

@@ -154,7 +154,7 @@ func TestInactivePartitionSparesOtherOffers(t *testing.T) {
 			case <-time.After(time.Minute):
 			}
 		}
-		require.Contains(t, got, int64(2), "or it would be acknowledged unseen")
+		require.Contains(t, got, int64(2), "otherwise message 2 would be acknowledged unseen")
 	})
 }
 
@@ -195,8 +195,8 @@ func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
 	require.Equal(t, 30*time.Millisecond,
 		subscribed(opts, redelivery.WithClient(b.Client), redelivery.WithRedeliveryResolution(time.Second)).MaxTime)
 	require.Nil(t, subscribed(b.Options(b.NewTopic(0), pulsar.Failover)),
-		"without a client nobody knows how many partitions there are")
+		"without a client, the number of partitions is unknown")
 	opts = b.Options("", pulsar.Failover)
 	opts.TopicsPattern = b.NewTopic(0) + ".*"
-	require.Nil(t, subscribed(opts, redelivery.WithClient(b.Client)), "nor how many topics match")
+	require.Nil(t, subscribed(opts, redelivery.WithClient(b.Client)), "with a pattern, the number of topics is unknown")
 }

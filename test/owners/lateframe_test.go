@@ -31,7 +31,8 @@ func (k slowKeys) PrivateKey(name string, meta map[string]string) (*crypto.Encry
 }
 
 // After upstream has noticed a lost connection, it reads on for a while: in this test because a key takes long. The
-// next connection clears these messages. Messages that come over the next connection must still be delivered.
+// next connection clears the messages that were read. Messages that come over the next connection must still be
+// delivered.
 func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
@@ -71,7 +72,7 @@ func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 				require.Less(t, acked, n/2)
 			}
 			close(slow.slow)
-			time.Sleep(50 * time.Millisecond) // it is read, and waits behind others while the application is busy
+			time.Sleep(50 * time.Millisecond) // until the message is read; it waits behind others while the application is busy
 			b.InProcess.RefuseConnections(false)
 			require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, testkit.Patience,
 				time.Millisecond)

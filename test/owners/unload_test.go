@@ -202,7 +202,7 @@ func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 		})
 		b.Unload(testkit.PartitionsOf(topic, partitions)[0])
 		require.Eventually(t, func() bool { return first.Stats().Reconnecting > 0 }, time.Second, time.Millisecond,
-			"the first one knows")
+			"the first consumer notices the loss")
 		for range n {
 			msg := testkit.Receive(t, second)
 			handled[testkit.Name(msg)] = true

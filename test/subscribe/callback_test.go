@@ -60,7 +60,7 @@ func TestAckInInterceptorReturns(t *testing.T) {
 			b.Send(topic, 1, false)
 			msg := testkit.Receive(t, c)
 			testkit.Returns(t, func() error { return settle(c, msg) })
-			require.NotZero(t, told.Load(), "when it returns the interceptor was told")
+			require.NotZero(t, told.Load(), "the interceptor is called before the method returns")
 			b.Settles(topic, 0)
 		})
 	}

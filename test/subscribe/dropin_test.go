@@ -54,8 +54,9 @@ func TestUpstreamRefusesZeroQueueWithRetries(t *testing.T) {
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
-// The Consumer has no embedded field that would promote a new upstream method past its bookkeeping, so the method is
-// missing until it is written. TestANewMethodOfUpstreamFailsToCompile of test/upstream tries that.
+// An embedded field would provide a new upstream method without the Consumer's bookkeeping. Without such a field, the
+// Consumer does not compile until the method is written. TestANewMethodOfUpstreamFailsToCompile of test/upstream tries
+// that.
 func TestConsumerEmbedsNothing(t *testing.T) {
 	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
 	consumer := reflect.TypeFor[redelivery.Consumer]()

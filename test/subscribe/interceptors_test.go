@@ -36,8 +36,8 @@ func (x *calledOnce) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID)
 }
 func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.is("OnConsumerClose", c) }
 
-// These methods of an interceptor get the Consumer, and may close it. BeforeConsume must not, as with a plain consumer:
-// pulsar-client-go waits for the goroutines that call it.
+// OnAcknowledge, OnNegativeAcksSend and OnConsumerClose of an interceptor get the Consumer, and may close it.
+// BeforeConsume must not, as with a plain consumer: pulsar-client-go waits for the goroutines that call it.
 func TestCloseInInterceptorReturns(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"OnAcknowledge", "OnNegativeAcksSend", "OnConsumerClose"} {

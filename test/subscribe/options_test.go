@@ -115,8 +115,8 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "client is nil")
 }
 
-// A policy without limits is accepted for dead letters by DeadLetter and Permanent only, and for a ladder whose last
-// level repeats.
+// A policy may be without limits: then only DeadLetter and Permanent make dead letters, and the last level of a ladder
+// repeats.
 func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
 	for _, o := range []redelivery.Option{
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: reconsume.Unlimited}),
@@ -196,7 +196,8 @@ func TestSubscribeCallsNoPolicy(t *testing.T) {
 	consumer.Close()
 }
 
-// The topics of retries and dead letters would be named after it, and the broker would keep no message there.
+// The retry and dead letter topics would be named after the non-persistent topic, and the broker would keep no message
+// there.
 func TestNonPersistentTopicsHaveNoDeadLetters(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	opts := b.Options("non-persistent://public/default/t", pulsar.Shared)
@@ -250,7 +251,7 @@ type noClient struct{ pulsar.Client }
 func (noClient) TopicPartitions(string) ([]string, error) { return nil, nil }
 
 // A service often makes its options once and gives them to several consumers. The race detector fails the test if an
-// option writes to what its two uses share.
+// option writes to memory that its two uses share.
 func TestOptionsAreUsedForConsumersAtOnce(t *testing.T) {
 	policy := backoff.Fixed(time.Second)
 	for name, option := range map[string]redelivery.Option{

@@ -50,7 +50,7 @@ func TestPolicyMayCallTheConsumer(t *testing.T) {
 			if test.timeout > 0 {
 				options = append(options, redelivery.WithAckTimeout(test.timeout))
 			} else {
-				options = append(options, redelivery.WithMemoryLimit(0)) // with memory it would be given up at once
+				options = append(options, redelivery.WithMemoryLimit(0)) // otherwise the message would be given up at once
 			}
 			c = b.Subscribe(opts, options...)
 			b.Send(topic, 1, false)
