@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The pictures in docs show the tables of RESULTS.md, and nothing in them leaves the picture or crosses the names.
+// The pictures in docs show the tables of RESULTS.md. All lines and texts stay inside the picture, and no line crosses
+// the names.
 func TestPicturesInDocs(t *testing.T) {
 	const docs = "../docs"
 	folder := t.TempDir()
@@ -28,7 +29,7 @@ func TestPicturesInDocs(t *testing.T) {
 		}
 		kept, err := os.ReadFile(filepath.Join(docs, "img", filepath.Base(file)))
 		if err != nil || string(kept) != string(drawn) {
-			t.Errorf("docs/img/%s is not of the tables, want `go run . -redraw -docs ../docs`", filepath.Base(file))
+			t.Errorf("docs/img/%s does not show the tables, want `go run . -redraw -docs ../docs`", filepath.Base(file))
 		}
 		checkGeometry(t, filepath.Base(file), string(drawn))
 	}

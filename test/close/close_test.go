@@ -33,7 +33,7 @@ func TestNackAfterCloseIsRefused(t *testing.T) {
 	require.Zero(t, c.Stats().Failed)
 }
 
-// busy are kinds of consumer whose Close waits for most.
+// busy are the kinds of consumer whose Close has most to wait for.
 var busy = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 	"acks grouped": func(*testkit.Broker, *pulsar.ConsumerOptions) {},
 	"acks at once": func(_ *testkit.Broker, o *pulsar.ConsumerOptions) {
@@ -257,7 +257,7 @@ func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 				require.Equal(t, "receive", e.Operation)
 				require.Error(t, e.Err)
 			case <-time.After(testkit.Patience):
-				require.FailNow(t, "why it gave up is not told")
+				require.FailNow(t, "the reason is not reported")
 			}
 		}
 		begin := time.Now()

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The last topic ends the Consumer, and must not end it before an observer hears of the others.
+// The last topic that gives up ends the Consumer, but only after the observer has got the failures of all topics.
 func TestFailuresOfTopicsThatEndTogetherAreAllReported(t *testing.T) {
 	t.Parallel()
 	for range 10_000 { // without the lock one in a few thousand is missing

@@ -24,7 +24,7 @@ func (r *requests) BeforeConsume(pulsar.ConsumerMessage)                   {}
 func (r *requests) OnAcknowledge(pulsar.Consumer, pulsar.MessageID)        {}
 func (r *requests) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) { r.n.Add(1) }
 
-// With upstream and the Java client these nacks cause 300 to 4,600 deliveries.
+// With upstream and the Java client, the nacks of this test cause 300 to 4,600 deliveries.
 func TestBatchNackedOneByOneIsRequestedOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -74,7 +74,7 @@ func TestBatchNackedOneByOneIsRequestedOnce(t *testing.T) {
 					waittest.Next(t, nacked)
 					testkit.ReceiveNothing(t, consumer, 700*time.Millisecond)
 					b.Settles(topic, 0)
-					require.Equal(t, c.messages, b.Stats(topic, 0).Out, "nothing is asked for: the messages wait here")
+					require.Equal(t, c.messages, b.Stats(topic, 0).Out, "the messages wait in memory")
 				})
 			})
 	}

@@ -55,7 +55,7 @@ func TestAckTimeoutDoesNotRewind(t *testing.T) {
 				testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 				s := c.Stats()
 				require.Zero(t, s.Buffered+s.Dropped+s.Swallowed, "%+v", s)
-				require.Equal(t, n, b.Stats(topic, 0).Out, "what the broker has sent")
+				require.Equal(t, n, b.Stats(topic, 0).Out, "messages that the broker has sent")
 			})
 		}
 	})

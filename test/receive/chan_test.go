@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Like upstream's, Receive and Chan share the messages.
+// As with upstream, Receive and Chan share the messages.
 func TestReceiveBesideChanSharesMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]chan pulsar.ConsumerMessage{"Chan": nil,

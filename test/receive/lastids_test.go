@@ -11,7 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Upstream asks for a backoff when it queries a topic, as it does when it reconnects: waiting messages go on waiting.
+// GetLastMessageIDs makes upstream ask for a backoff, as a reconnection does. Waiting messages must still go on
+// waiting.
 func TestLastMessageIDsKeepWaitingMessages(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{

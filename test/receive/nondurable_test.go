@@ -61,7 +61,8 @@ func TestNonDurableConsumerRedeliversFromMemory(t *testing.T) {
 	}
 }
 
-// A deleted retry topic is created again without a durable subscription, to which the Consumer could not subscribe.
+// When a deleted retry topic is created again, it must not get a durable subscription: the Consumer could not subscribe
+// to that.
 func TestNonDurableRetriesOutliveTheirTopic(t *testing.T) {
 	t.Parallel()
 	for how, breaks := range map[string]func(*testkit.Broker, string){

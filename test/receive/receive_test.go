@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A method whose context is done returns its error before it does anything else.
+// A method whose context is done returns the context's error before it does anything else.
 func TestDoneContextIsReturnedFirst(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -34,8 +34,8 @@ func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// In upstream's zero-queue consumer, each Receive whose context ends leaves a permit at the broker, and so would each
-// event that wakes a waiting one.
+// In upstream's zero-queue consumer, each Receive whose context ends leaves a permit at the broker. So would each event
+// that wakes a waiting Receive.
 func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -125,7 +125,7 @@ func TestZeroQueueConsumerSeeksBetweenReceives(t *testing.T) {
 					case err := <-done:
 						require.NoError(t, err)
 					case <-time.After(time.Minute):
-						require.FailNow(t, "it hangs", "round %d", n)
+						require.FailNow(t, "the call hangs", "round %d", n)
 					}
 				}
 			})
