@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each error has the line, the path, the value and what is allowed. Rows are whole errors, or their beginnings.
+// Each error has the line, the path, the value and the allowed values. A row is an input, and the parts of its error,
+// with | between them.
 func TestBadInput(t *testing.T) {
 	const policy = "policies:\n  p: "
 	const worker = "policies: {a: {type: fixed, delay: 1s}}\nworkers:\n  w: "
@@ -215,7 +216,7 @@ func TestHints(t *testing.T) {
 		assert.ErrorContains(t, err, "line 3: consumers.c."+join("", key)+" is an unknown key"+want)
 	}
 	_, err := Parse([]byte("workers: {w: {ackTimeoutMillis: 1}}"))
-	assert.ErrorContains(t, err, "ackTimeoutMillis is an unknown key, want one of concurrency", "a worker has none")
+	assert.ErrorContains(t, err, "ackTimeoutMillis is an unknown key, want one of concurrency", "a worker has no ack timeout")
 	_, err = Parse([]byte("consumer: {w: {ackTimeout: 1s}}"))
 	assert.ErrorContains(t, err, "line 1: consumer is an unknown key (did you mean consumers?), want one of")
 }
@@ -247,7 +248,7 @@ FILE:7: consumers.billing.ackTimeot is an unknown key (did you mean ackTimeout?)
 FILE:6: consumers.billing.nackRedeliveryBackoff is "gentel", want the name of a policy (gentle)`, "FILE", path))
 }
 
-// A file that would use up memory or the stack is an error, soon and without much memory.
+// Parse refuses a file that would use up memory or the stack. To find that out takes little time and memory.
 func TestHostileInput(t *testing.T) {
 	t.Setenv("REDELIVERY_POLICIES_K1_JITTER", "1")
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
@@ -308,7 +309,7 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// manyReferences returns a file with n policies, and n consumers that name another one.
+// manyReferences returns a file with n policies, and n consumers that name a policy that does not exist.
 func manyReferences(n int) string {
 	var b strings.Builder
 	for i := range n {

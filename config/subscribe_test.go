@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// refusing is a client that notes the options of Subscribe, and returns an error.
+// refusing is a client whose Subscribe records its options and returns an error.
 type refusing struct {
 	pulsar.Client
 	opts []pulsar.ConsumerOptions
@@ -46,7 +46,7 @@ func TestSubscribe(t *testing.T) {
 	twoPolicies := billing
 	twoPolicies.NackRedeliveryDelay = time.Second
 	_, err = c.Subscribe(client, "billing", twoPolicies)
-	assert.ErrorIs(t, err, redelivery.ErrInvalidOption, "the file's is there too")
+	assert.ErrorIs(t, err, redelivery.ErrInvalidOption, "the file sets a policy too")
 	_, err = c.Subscribe(client, "biling", billing)
 	assert.ErrorContains(t, err, `config: consumer is "biling"`)
 	_, err = c.Subscribe(nil, "billing", billing)
@@ -54,7 +54,7 @@ func TestSubscribe(t *testing.T) {
 	assert.Len(t, client.opts, 1)
 }
 
-// A file replaces only those of the program's settings of dead letters that it has itself.
+// Of the program's dead letter settings, the file replaces only those that the file sets too.
 func TestDLQOfTheProgram(t *testing.T) {
 	dlq := pulsar.DLQPolicy{MaxDeliveries: 2, RetryLetterTopic: "again", DeadLetterTopic: "before", InitialSubscriptionName: "keeper",
 		ProducerOptions: pulsar.ProducerOptions{DisableBatching: true}}
@@ -81,7 +81,7 @@ func TestDLQOfTheProgram(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, dlq, before, "the caller's own is not changed")
 		if want == nil {
-			assert.Equal(t, opts, got, "what the file does not say stays")
+			assert.Equal(t, opts, got, "the program's settings stay")
 			assert.False(t, c.Consumers["c"].saysDeadLetters())
 		} else {
 			want.ProducerOptions = dlq.ProducerOptions
@@ -154,7 +154,8 @@ func TestBytes(t *testing.T) {
 		c.Consumers["c"])
 }
 
-// Options alone make dead letters, and warn if these will be deleted unread.
+// A Consumer that has only the file's Options publishes dead letters, and warns that the broker will delete them
+// unread.
 func TestOptionsMakeDeadLetters(t *testing.T) {
 	broker, err := pulsartest.Start(pulsartest.WithExactDelays())
 	require.NoError(t, err)

@@ -59,7 +59,7 @@ func handle(context.Context, pulsar.Message) error { return nil }
 
 func handleAll(context.Context, []pulsar.Message) error { return nil }
 
-// Options that a program adds count, and NewWorker refuses what package worker refuses.
+// NewWorker applies options that the program adds, and returns the errors of package worker.
 func TestWorkerWithOptions(t *testing.T) {
 	c, err := Parse([]byte("workers: {w: {concurrency: 2}}"))
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// The error of a bad address names the address and the place that it comes from.
+// An error about a bad address names the address, and the flag or variable that set it.
 func TestAddresses(t *testing.T) {
 	t.Setenv("PULSAR_URL", "localhost:6650")
 	code, _, stderr := dlqRun("", "peek", "a")
@@ -65,7 +65,7 @@ func TestUnreachable(t *testing.T) {
 	assert.Contains(t, stderr, "no connection to the broker at "+address+": dial tcp ")
 	assert.Less(t, time.Since(begin), 2*dialPatience)
 	code, _, stderr = dlqRun("", "list", "-url", address)
-	assert.Zero(t, code, "the admin API alone is asked: %s", stderr)
+	assert.Zero(t, code, "list needs only the admin API: %s", stderr)
 	begin = time.Now()
 	code, _, stderr = command("attempts", "-subscription", "billing", "orders", "-url", address)
 	assert.Equal(t, 1, code)

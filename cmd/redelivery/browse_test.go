@@ -36,7 +36,7 @@ func TestBrowse(t *testing.T) {
 	out.Reset()
 	require.Zero(t, (&browse{bufio.NewScanner(strings.NewReader("3\nq\n")), &out, &errs}).run())
 	require.Contains(t, out.String(), "Topic, 1 to 4, or q to go back: \nNo group.\n",
-		"of what is empty nobody is asked")
+		"an empty topic has no group to choose")
 	out.Reset()
 	require.Zero(t, (&browse{bufio.NewScanner(strings.NewReader("")), &out, &errs}).run(), "input that ends")
 	t.Setenv("PULSAR_ADMIN_URL", "http://127.0.0.1:1")

@@ -50,7 +50,7 @@ func TestConnection(t *testing.T) {
 	assert.Equal(t, "http://localhost:8080", c.adminURL)
 }
 
-// Requests to the admin API have the credentials for the broker.
+// Requests to the admin API carry the same credentials as connections to the broker.
 func TestAuthentication(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("from-file\n"), 0o600))

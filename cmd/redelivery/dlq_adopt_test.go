@@ -27,8 +27,7 @@ func (b *broker) mail(subscriptions ...string) (dlq string) {
 	return dlq
 }
 
-// A replay empties the only subscription that keeps the letters. It creates no other subscription, and no backlog
-// stays.
+// A replay empties the only subscription that has no consumer. It creates no other subscription, and no backlog stays.
 func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	b := newBroker(t)
 	dlq := b.mail("inspect", "service")
@@ -50,8 +49,8 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	require.Zero(t, b.server.Subscription(dlq, "inspect").Backlog)
 }
 
-// The tool uses its own subscription, if there is one, and shows what the other one keeps. Of two idle subscriptions it
-// adopts none, unless a replay on one of them is not finished.
+// The tool uses its own subscription, if there is one, and shows how much the other one keeps. Of two idle
+// subscriptions it adopts none, unless a replay on one of them is not finished.
 func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 	for name, subscriptions := range map[string][]string{"its own": {"inspect", "redelivery"},
 		"two": {"inspect", "audit"}} {
@@ -78,7 +77,8 @@ func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 	require.Equal(t, []string{"audit", "inspect"}, b.server.Subscriptions(dlq))
 }
 
-// -id accepts every form of an ID: the one that peek prints, the one with a client's -1, and that of a whole batch.
+// -id accepts every form of an ID: as peek prints it, with -1 as the partition, and without the index in the batch,
+// which means the whole batch.
 func TestDlqIDs(t *testing.T) {
 	b := newBroker(t)
 	b.mail("inspect")
@@ -93,5 +93,5 @@ func TestDlqIDs(t *testing.T) {
 		require.Contains(t, stdout, "Would replay "+strings.TrimPrefix(letters("", want), " "), id)
 	}
 	code, _, _ := dlqRun("", "replay", "orders-mail-DLQ", "-id", parts[0])
-	require.Equal(t, 1, code, "a ledger is no id")
+	require.Equal(t, 1, code, "a ledger alone is no ID")
 }

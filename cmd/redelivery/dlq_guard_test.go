@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On a topic that is not for dead letters the tool refuses to do anything, even a dry run.
+// On a topic that is not for dead letters, the tool refuses to replay and to purge, even in a dry run.
 func TestDlqNotDeadLetters(t *testing.T) {
 	b := newBroker(t)
 	b.publish(origin, &pulsar.ProducerMessage{Payload: []byte("x")})
@@ -47,7 +47,7 @@ func TestDlqNotDeadLetters(t *testing.T) {
 	require.NotContains(t, stdout, creates)
 }
 
-// Letters of another namespace stay, which is an error with the flag that allows it; the others are replayed.
+// A replay leaves out letters that came from another namespace. Its error names the flag that replays them.
 func TestDlqOtherNamespace(t *testing.T) {
 	b := newBroker(t)
 	require.NoError(t, b.server.CreateNamespace("public/shop"))

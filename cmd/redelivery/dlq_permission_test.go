@@ -67,7 +67,8 @@ func (g guarded) token(t *testing.T, role string) string {
 	return path
 }
 
-// guardedBroker returns a guarded broker that the tool finds, and a client of it that may do everything.
+// guardedBroker starts a guarded broker, sets the environment so that the tool uses it, and returns it with a client
+// that may do everything.
 func guardedBroker(t *testing.T) (guarded, *broker) {
 	t.Helper()
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {

@@ -24,7 +24,7 @@ var (
 	runID   = regexp.MustCompile(`run [0-9a-f]{12}`)
 )
 
-// The picture of each verb in docs/deadletter.md shows what the verb prints.
+// The console block of each verb in docs/deadletter.md shows the output of the verb.
 func TestPictures(t *testing.T) {
 	b := newBroker(t)
 	dir := t.TempDir()
@@ -121,7 +121,7 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 		<-done
 		c.Close()
 	})
-	return func() { // a replay ends when the first letter of the canary has died again
+	return func() { // a replay ends at the first letter of the canary that dies again, so others may be left
 		require.Eventually(t, func() bool { return b.server.Subscription(retry, "invoices").Backlog == 0 }, time.Minute,
 			time.Millisecond)
 		fixed.Store(true)

@@ -22,7 +22,7 @@ import (
 
 const toolVariable = "REDELIVERY_TEST_TOOL"
 
-// TestMain runs the command line itself in the processes that tests start.
+// TestMain runs the tool instead of the tests in processes that tests start.
 func TestMain(m *testing.M) {
 	if os.Getenv(toolVariable) != "" {
 		main()
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
-// tool returns the path of a command line for a process of its own. It is this test binary, so that no build is needed.
+// tool returns the path of a program that runs the tool. The program is this test binary, so that no build is needed.
 func tool(t *testing.T) string {
 	t.Setenv(toolVariable, "1")
 	return os.Args[0]
@@ -71,7 +71,7 @@ func TestDlqInterrupted(t *testing.T) {
 	require.Equal(t, 120, replayed())
 }
 
-// Ctrl-C ends an import, which prints where to go on: it is not stored anywhere.
+// Ctrl-C ends an import. Its error says from which line to go on, since that line is not stored anywhere.
 func TestDlqImportInterrupted(t *testing.T) {
 	b := newBroker(t)
 	path, letters := tool(t), filepath.Join(t.TempDir(), "letters")
@@ -128,7 +128,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// A question does not outlast an interrupt.
+// An interrupt ends a command that waits for the answer to a question.
 func TestDlqInterruptedAtAQuestion(t *testing.T) {
 	b := newBroker(t)
 	cmd := exec.Command(tool(t), "dlq", "replay", "-to", "origin", "-yes", "orders-billing-DLQ")

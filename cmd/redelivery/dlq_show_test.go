@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The width of a column is that of its cells on a terminal, whatever characters they have.
+// Columns are aligned as a terminal shows them: a wide character has width 2, a combining one has none.
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	rows := [][]string{{"KEY", ">BYTES", "CAUSE"}}

@@ -198,7 +198,8 @@ func TestDlqErrors(t *testing.T) {
 	require.NotContains(t, strings.Join(b.server.Topics(), " "), "nothing")
 }
 
-// A purge continues the file of a purge that was killed, or had no room for its last line. Another file stays as it is.
+// A purge appends to the file of an earlier purge, and first cuts off a last line that is not whole. It refuses a file
+// of other text.
 func TestDlqPurgeGoesOn(t *testing.T) {
 	const done = `{"id":"1:0:0"}` + "\n"
 	for name, c := range map[string]struct {
@@ -322,7 +323,7 @@ func TestDlqInterruptedAndMore(t *testing.T) {
 	} {
 		assert.EqualError(t, interrupted("export", false, err), want)
 	}
-	// with -new, a replay would send another canary, and the letters under way once more
+	// with -new, the command would send another canary, and send letters that are not processed yet once more
 	assert.EqualError(t, interrupted("replay", true, context.Canceled),
 		"interrupted; the same command without -new goes on from here")
 }

@@ -80,7 +80,7 @@ func TestDlqPurgeDiskFull(t *testing.T) {
 	}
 }
 
-// JSON output has no character that could control a terminal, but means the same.
+// JSON output escapes characters that could control a terminal.
 func TestDlqHostileJSON(t *testing.T) {
 	b := newBroker(t)
 	const evil = "\u0085\u009b31m\u202e\u2066\u200f\u061c\x7f\U000e0041 ü 日本"
@@ -189,7 +189,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Without a retry topic, the error says how the letters can be replayed. The failed attempt does not hinder that.
+// Without a retry topic, the error names a flag with which the letters can be replayed, and then that replay succeeds.
 func TestDlqNoRetryTopic(t *testing.T) {
 	b := newBroker(t)
 	b.subscribe(origin+"-mail-DLQ", "audit")

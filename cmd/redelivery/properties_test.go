@@ -24,7 +24,7 @@ func conf(t *testing.T, lines ...string) string {
 	return path
 }
 
-// client.conf is a file of Java's properties, and may use every spelling of these.
+// client.conf is a Java properties file, and may use every spelling that such a file allows.
 func TestClientConfSpellings(t *testing.T) {
 	for _, line := range []string{
 		"brokerServiceUrl=pulsar://localhost:1", "brokerServiceUrl = pulsar://localhost:1",
@@ -84,8 +84,8 @@ func TestSeveralAdminAddresses(t *testing.T) {
 	require.Contains(t, stderr, "no connection to the admin API at http://127.0.0.1:1,127.0.0.1:2")
 }
 
-// A certificate for another host is accepted only if client.conf says so, as the one that Pulsar ships does. The issuer
-// is always verified.
+// A certificate for another host is accepted only if client.conf allows it; the client.conf that Pulsar ships does. The
+// issuer is always verified.
 func TestHostnameVerification(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_,

@@ -70,7 +70,7 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 	paused, nacks := all[0], all[2]
 	assert.Equal(t, "without a pause", nacks.Name)
 	assert.InDelta(t, 50*(30-4), nacks.Dead, 20,
-		"whoever came in the last four seconds is tried again after the outage")
+		"messages of the last four seconds of the outage are tried again after it")
 	assert.InDelta(t, 50*30+50*29+50*28+50*27+50*26, nacks.Calls, 50)
 	assert.Zero(t, paused.Dead)
 	assert.Less(t, paused.Calls, nacks.Calls/20)
@@ -162,7 +162,7 @@ func TestSimulateTooMuch(t *testing.T) {
 			"want a shorter -outage, a lower -rate, fewer -instances or longer delays")
 }
 
-// Messages may be few, and the time long.
+// A simulation of few messages may cover a long time.
 func TestSimulateLong(t *testing.T) {
 	code, stdout, stderr := command("simulate", "-rate", "1/h", "-outage", "24h", "-before", "720h")
 	require.Zero(t, code, stderr)
