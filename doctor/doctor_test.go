@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// look runs one check on an admin API with the given answers by path: a number of three digits is a status.
+// look runs one check. Its admin API has an answer for each path; an answer of three digits is an HTTP status.
 func look(t *testing.T, name string, s Setup, answers map[string]string) Finding {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,8 +60,8 @@ const (
 	runtime    = "brokers/configuration/runtime"
 )
 
-// A setting that a topic does not have is its namespace's, or else the broker's. If the broker has no policies of
-// topics, the doctor looks at the namespace and the broker.
+// If a topic lacks a setting, that of its namespace applies, or else that of the broker. The doctor finds these two
+// even if the broker has no topic policies.
 func TestWhereASettingIs(t *testing.T) {
 	limited := Setup{Policy: Policy{Nack: backoff.Fixed(time.Minute), MaxDeliveries: 3}}
 	for name, c := range map[string]struct {
@@ -281,8 +281,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	assert.Empty(t, alarms(Examine(t.Context(), setup)))
 }
 
-// On Exclusive and Failover the broker does not count the messages that a consumer has. If
-// the broker has sent everything, these messages are no idle backlog.
+// On Exclusive and Failover, the broker does not count unacknowledged messages. If the broker has sent all messages,
+// those that the consumer has not acknowledged are no idle backlog.
 func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		server := pulsartest.NewServer(t)

@@ -109,7 +109,7 @@ func (s *scene) publish(suffix string, n int, batch bool) {
 	require.NoError(s.t, producer.FlushWithCtx(context.Background()))
 }
 
-// altered changes the answers of the admin API to those of another broker.
+// altered puts a proxy before the admin API, which changes the broker's answers.
 func (s *scene) altered(change func(*http.Response, []byte) []byte) {
 	target, err := url.Parse(os.Getenv("PULSAR_ADMIN_URL"))
 	require.NoError(s.t, err)
@@ -141,7 +141,7 @@ func newScene(t *testing.T) *scene {
 	s := &scene{t: t, client: client, namespace: fmt.Sprintf("public/doctor-%08x", rand.Uint32()),
 		consumers: map[string]pulsar.Consumer{}}
 	s.rest("PUT", "namespaces/"+s.namespace, map[string]any{"bundles": map[string]int{"numBundles": 1}})
-	t.Cleanup(func() { // brokers do not force a namespace's deletion by default
+	t.Cleanup(func() { // by default, brokers refuse to delete a namespace that has topics
 		call := func(method, path string, answer any) error {
 			return admin.Call(context.Background(), os.Getenv("PULSAR_ADMIN_URL"), method, path, nil, answer)
 		}
@@ -177,7 +177,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// alarms returns the findings that report something wrong, by check.
+// alarms returns the warnings and problems by check.
 func alarms(findings []Finding) map[string]Finding {
 	found := map[string]Finding{}
 	for _, f := range findings {

@@ -227,8 +227,8 @@ var matrix = map[string]wrong{
 		time.Sleep(time.Second) // acknowledgements are grouped
 		s.in("/runtime", `("managedLedgerMaxUnackedRangesToPersist":)"\d+"`, `${1}"10"`)
 	}},
-	"no retry topic":          {"retry-topic", Problem, func(s *scene) { s.without("-billing-RETRY") }},
-	"nobody consumes retries": {"retry-consumer", Problem, func(s *scene) { s.consumers["-billing-RETRY"].Close() }},
+	"no retry topic":         {"retry-topic", Problem, func(s *scene) { s.without("-billing-RETRY") }},
+	"no consumer of retries": {"retry-consumer", Problem, func(s *scene) { s.consumers["-billing-RETRY"].Close() }},
 	"no delayed delivery": {"delayed-delivery", Problem,
 		func(s *scene) { s.set("delayedDelivery", map[string]any{"active": false, "tickTime": 1000}) }},
 	"a long tick": {"tick", Warning,
@@ -241,10 +241,10 @@ var matrix = map[string]wrong{
 		s.without("-billing-DLQ")
 		s.setup.InitialSubscriptionName = "inspect"
 	}},
-	"nobody reads dead letters": {"dead-letters-read", Problem, func(s *scene) {
+	"no subscription to dead letters": {"dead-letters-read", Problem, func(s *scene) {
 		s.rest("DELETE", admin.Topic(s.topic("-billing-DLQ"))+"/subscription/inspect", nil)
 	}},
-	"nobody reads dead letters, but they are kept": {"dead-letters-read", Warning, func(s *scene) {
+	"no subscription to dead letters, which are kept": {"dead-letters-read", Warning, func(s *scene) {
 		s.set("retention", map[string]any{"retentionTimeInMinutes": 1000, "retentionSizeInMB": 100})
 		s.rest("DELETE", admin.Topic(s.topic("-billing-DLQ"))+"/subscription/inspect", nil)
 	}},
@@ -254,7 +254,7 @@ var matrix = map[string]wrong{
 		s.setup.InitialSubscriptionName = "inspect"
 		s.refusesLetters()
 	}},
-	"nobody empties dead letters": {"dead-letters-emptied", Warning, func(s *scene) {
+	"dead letters pile up": {"dead-letters-emptied", Warning, func(s *scene) {
 		s.set("deduplication", true)
 		s.publish("-billing-DLQ", 1, false)
 		s.in("-billing-DLQ/stats", `("earliestMsgPublishTimeInBacklog":)\d+`, `${1}1700000000000`)
@@ -317,7 +317,7 @@ var matrix = map[string]wrong{
 		func(s *scene) { s.setup.Consumer.KeepAliveInterval = 2 * time.Minute }},
 }
 
-// refusesLetters publishes a dead letter as a Consumer does. The broker refuses it if it may not create the
+// refusesLetters creates a producer of dead letters as a Consumer does. The broker refuses, since it may not create the
 // subscription.
 func (s *scene) refusesLetters() {
 	o := pulsar.ProducerOptions{Topic: s.topic("-billing-DLQ"), MaxReconnectToBroker: new(uint)}
@@ -326,7 +326,7 @@ func (s *scene) refusesLetters() {
 	require.ErrorContains(s.t, err, "NotAllowed")
 }
 
-// clock makes the broker's clock differ.
+// clock shifts the time in the broker's answers.
 func (s *scene) clock(by time.Duration) {
 	s.altered(func(r *http.Response, body []byte) []byte {
 		r.Header.Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))

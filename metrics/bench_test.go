@@ -57,7 +57,7 @@ func BenchmarkConsumer(b *testing.B) {
 	}
 }
 
-// endless delivers the messages that the test sends, and takes every acknowledgement.
+// endless delivers the messages that the test sends, and accepts every acknowledgement.
 type endless struct {
 	pulsar.Consumer
 	subscription string

@@ -189,7 +189,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// If a log of attempts cannot be opened, the label operation is one word, as all others are.
+// If a log of attempts cannot be opened, the failure is counted with the label operation=attempt_log.
 func TestAttemptLogFails(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, err := metrics.New(reg)
@@ -204,7 +204,8 @@ func TestAttemptLogFails(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// A Consumer that gives up its topics one after the other reports each once, so even the first must be an increase.
+// A Consumer that gives up its topics counts each once. The series exists from the start, so that even the first is an
+// increase.
 func TestGivesUp(t *testing.T) {
 	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		t.Parallel()

@@ -166,7 +166,7 @@ func play(ctx context.Context, client pulsar.Client, s Setup) (r Result, err err
 			break
 		}
 		if now > end+s.Longest {
-			return r, errors.New("it does not recover")
+			return r, errors.New("the consumers do not recover")
 		}
 	}
 	r.Calls, r.Dead = int(calls.Load()), int(dead.Load())

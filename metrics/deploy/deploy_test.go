@@ -74,8 +74,8 @@ func alerts(t *testing.T) map[string]string {
 	return all
 }
 
-// TestExpressionsUseKnownMetrics needs no Prometheus: each name is one of package metrics, and docs/observability.md
-// names all, as docs/production.md names the alerts.
+// TestExpressionsUseKnownMetrics needs no Prometheus. Expressions use only metrics of package metrics;
+// docs/observability.md names all of these, and docs/production.md names all alerts.
 func TestExpressionsUseKnownMetrics(t *testing.T) {
 	source, err := os.ReadFile("../metrics.go")
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestACriticalAlertIsOfMessagesThatAreNotSettled(t *testing.T) {
 	assert.Contains(t, alerts(t)["RedeliveryAttemptLog"], "redelivery_attempt_log_lag_seconds")
 }
 
-// An instance may count dead letters before its first scrape, which increase() leaves out.
+// The alerts count dead letters that an instance had before its first scrape; increase() alone would leave them out.
 func TestTheFirstScrapeMayHaveDeadLetters(t *testing.T) {
 	dir := os.Getenv("PROMETHEUS_DIR")
 	if dir == "" {
