@@ -81,7 +81,7 @@ func TestBadInputClosesTheConnectionWithALogLine(t *testing.T) {
 	goesOn(t, s)
 }
 
-// goesOn checks that a client still gets its message.
+// goesOn checks that the server still delivers a message to a new client.
 func goesOn(t testing.TB, s *Server) {
 	t.Helper()
 	c := newClient(t, s.URL())
@@ -155,7 +155,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// checkInvariants compares the counters with what they count.
+// checkInvariants compares the counters of each subscription with its pending messages.
 func checkInvariants(t testing.TB, s *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,8 +32,8 @@ func pair(t testing.TB, s *Server) (pulsar.Client, pulsar.Consumer, pulsar.Produ
 		pulsar.ProducerOptions{Topic: "t", DisableBatching: true, SendTimeout: 500 * time.Millisecond})
 }
 
-// Each fault takes away the consumers of a client that comes back by itself. Unacknowledged messages then come again,
-// as if for the first time.
+// Each fault removes the consumers of a client, which reconnects by itself. Unacknowledged messages are then delivered
+// again, with redelivery count 0.
 func TestClientsSurvive(t *testing.T) {
 	for name, fault := range map[string]func(s *Server){
 		"DropConnections": func(s *Server) { s.DropConnections() },
@@ -44,7 +44,7 @@ func TestClientsSurvive(t *testing.T) {
 			s.DropConnections()
 			time.Sleep(50 * time.Millisecond)
 			if len(s.Subscription("t", "s").Consumers) > 0 {
-				panic("somebody came in")
+				panic("a client is connected")
 			}
 			s.RefuseConnections(false)
 		},
@@ -75,7 +75,7 @@ func TestDropConnectionsForgetsAtOnce(t *testing.T) {
 	send(t, p, "0")
 	receive(t, k)
 	for range 5 {
-		pair(t, s) // they get nothing of the first consumer's
+		pair(t, s) // they do not get the first consumer's message
 	}
 	s.RefuseConnections(true)
 	s.DropConnections()

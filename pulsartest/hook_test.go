@@ -115,10 +115,10 @@ func TestHookConfirmsInTheBrokersPlace(t *testing.T) {
 	s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("1")})
 	require.NoError(t, k.Ack(receive(t, k)))
 	require.Equal(t, 1, s.Subscription("t", "s").Backlog)
-	s.SetHook(on("REDELIVER_UNACKNOWLEDGED_MESSAGES", Confirm)) // it has no answer
+	s.SetHook(on("REDELIVER_UNACKNOWLEDGED_MESSAGES", Confirm)) // lost, since this command has no answer
 	s.Unload("t")
 	k.Nack(receive(t, k))
-	s.SetHook(on("LOOKUP", Confirm)) // it asks for something
+	s.SetHook(on("LOOKUP", Confirm)) // passes, since the answer needs data
 	subscribe(t, c, pulsar.ConsumerOptions{Topic: "t2", SubscriptionName: "s"})
 }
 

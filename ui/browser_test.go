@@ -34,8 +34,8 @@ const (
 	dead   = origin + "-billing-DLQ"
 )
 
-// leaves are the goroutines that pulsar-client-go leaves in tests, by test: a replay or a purge removes a subscription
-// in the end.
+// leaves are the goroutines that pulsar-client-go leaves behind in each test, since a replay or a purge ends with an
+// unsubscribe.
 var leaves = map[string][]string{
 	"TestPurgeExportsFirst":                 leaktest.Unsubscribed,
 	"TestEditedLetterIsReplayedAndExported": leaktest.Unsubscribed,
@@ -98,7 +98,7 @@ func (s *site) subscribe(topic, name string) {
 	c.Close()
 }
 
-// letters stores n dead letters of the subscription billing of orders, with so many causes.
+// letters stores n dead letters of the subscription billing of orders, with the given number of causes.
 func (s *site) letters(n, causes int) {
 	s.subscribe(origin, "billing")
 	s.subscribe(retry, "billing")

@@ -25,7 +25,7 @@ const mostBytes = 150_000
 // phone.
 func TestPictures(t *testing.T) {
 	if os.Getenv("PULSAR_URL") != "" {
-		t.Skip("its names and rates would be others each time")
+		t.Skip("names and rates in the pictures would differ each time")
 	}
 	s := newSite(t)
 	s.past(1200)

@@ -103,8 +103,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// goAway ends the broker. A real one must be this test's own, which PULSAR_NAME says; otherwise goAway ends only the
-// admin API.
+// goAway makes the broker unreachable. A real broker must be started for this test, with PULSAR_NAME; otherwise only
+// the admin API becomes unreachable.
 func (s *site) goAway() {
 	s.away.Store(true)
 	switch {
@@ -136,7 +136,8 @@ func (s *site) script(args ...string) {
 	require.NoError(s.t, err, string(out))
 }
 
-// handle fails permanently on some orders, and on the others while the service is broken.
+// handle fails permanently on payloads that are not JSON, and on other orders while the service is broken. On slow
+// orders it always fails, but not permanently.
 func (s *site) handle(_ context.Context, msg pulsar.Message) error {
 	var order struct {
 		Order int

@@ -1,10 +1,11 @@
-// The pages work without this script. With it they look again when the server says that something changed, and commands can be copied.
+// The pages work without this script. With it, a page updates its parts when the server reports a change, and commands
+// can be copied.
 "use strict";
 (() => {
   const main = document.querySelector("main");
   let busy = false, again = false;
 
-  // replace takes over the parts of a newer page that changed, and leaves alone what has the focus, is ticked or is open.
+  // replace takes over the changed parts of a newer page, except parts with ticked boxes, and keeps the focus.
   function replace(page) {
     for (const old of document.querySelectorAll("[data-live]")) {
       const part = page.getElementById(old.getAttribute("id")); // the id property of a form may be a field
@@ -63,7 +64,7 @@
     if (q) { q.focus(); e.preventDefault(); }
   });
 
-  // a part that is the same in the newer page is left alone, with all that was typed into it
+  // a part that did not change in the newer page stays, with the text that was typed into it
   for (const part of document.querySelectorAll("[data-live]")) part.dataset.was = part.innerHTML;
   prepare();
   if (main.dataset.events) {
