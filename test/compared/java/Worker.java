@@ -111,7 +111,7 @@ public class Worker {
                         consumer.negativeAcknowledge(msg);
                     }
                 }
-                default -> { } // the application forgets it
+                default -> { } // workload timeout: neither acknowledged nor nacked
             }
             return;
         }
@@ -142,7 +142,7 @@ public class Worker {
         t.setDaemon(true);
         t.start();
         while (in.readLine() != null) {
-            // the runner says nothing
+            // the runner only closes its end
         }
         System.exit(0);
     }

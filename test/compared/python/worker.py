@@ -1,4 +1,4 @@
-"""A consumer's process with the Python client. job.go of the runner says what it gets and does."""
+"""A consumer's process with the Python client. job.go of the runner describes its input and output."""
 
 import json
 import os
