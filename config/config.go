@@ -171,7 +171,7 @@ func parse(data []byte, at place, policies []Policy) (*Config, error) {
 func (d *decoder) config(root *node, c *Config) {
 	sections := d.fields(root, "policies", "consumers", "workers")
 	if policies := sections["policies"]; policies != nil {
-		d.fields(policies) // notes an error if policies is no map
+		d.fields(policies) // adds an error if policies is no map
 		for _, f := range policies.fields {
 			c.Policies[f.name] = d.policy(f.value)
 		}

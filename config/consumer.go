@@ -216,7 +216,7 @@ func (d *decoder) exclude(n, other *node) {
 	}
 }
 
-// need notes an error if a key is set without any of the others.
+// need adds an error if a key is set without any of the others.
 func (d *decoder) need(v map[string]*node, key string, others ...string) {
 	if v[key] == nil {
 		return

@@ -15,25 +15,25 @@ import (
 )
 
 // decoder makes a Config of a tree. It goes on after an error, so that it finds all errors at once: a method that fails
-// notes why and returns the zero value.
+// adds to errs and returns the zero value.
 type decoder struct {
 	factories map[string]Factory
 	policies  string // their names, once they are read
 	errs      []error
 }
 
-// fail notes that a value is wrong.
+// fail adds the error that a value is wrong.
 func (d *decoder) fail(n *node, want string, args ...any) {
 	d.errs = append(d.errs, wrong(n.at, n.path(), "is %s, want %s", n, fmt.Sprintf(want, args...)))
 }
 
-// missing notes that a map lacks a name.
+// missing adds the error that a map lacks a name.
 func (d *decoder) missing(n *node, name, want string, args ...any) {
 	d.errs = append(d.errs, wrong(n.at, n.path(), "has no %s, want %s", name, fmt.Sprintf(want, args...)))
 }
 
-// fields returns the values of a mapping by name, and notes the names that are not among known. Without known, any name
-// will do.
+// fields returns the values of a mapping by name, and adds an error for each name that is not among known. Without
+// known, any name will do.
 func (d *decoder) fields(n *node, known ...string) map[string]*node {
 	switch {
 	case n == nil || n.empty():

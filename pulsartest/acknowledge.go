@@ -21,9 +21,9 @@ func (s *subscription) ack(m *cmdAck) {
 	s.dispatch()
 }
 
-// ackOne takes an entry from its consumer, and acknowledges it unless inVain is set: from the first entry of a command
-// that is past the end of the topic. The real broker ignores the rest of that command, and sends these entries again
-// when the consumer has gone.
+// ackOne takes an entry from its consumer, and acknowledges it unless inVain is set. inVain means that this ID, or
+// one before it in the command, is past the end of the topic: the real broker ignores the rest of such a command, and
+// sends these entries again when the consumer has gone.
 func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {

@@ -9,9 +9,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// elect chooses the active consumer of an Exclusive or Failover subscription, and reports whether that has changed. A
-// new active consumer starts at the first entry that is not acknowledged. On Failover it starts after a delay, in which
-// the last acknowledgements of the previous one arrive.
+// elect chooses the active consumer of an Exclusive or Failover subscription, and reports whether it is another one
+// than before. A new active consumer starts at the first entry that is not acknowledged. On Failover it starts after a
+// delay, in which the last acknowledgements of the previous one arrive.
 func (s *subscription) elect() bool {
 	if s.kind == wire.Failover {
 		slices.SortStableFunc(s.consumers, func(a, b *consumer) int {

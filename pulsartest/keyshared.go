@@ -91,8 +91,8 @@ func (k *keySelector) remove(c *consumer) {
 // begin starts a pass over the entries in order.
 func (k *keySelector) begin() { clear(k.stopped) }
 
-// choose returns the consumer of a key's hash, or nil if that consumer cannot take the entry now. Then it gets no later
-// entry of that key in this pass either.
+// choose returns the consumer of a key's hash, or nil if that consumer cannot take the entry now. In that case, the
+// consumer gets no later entry of that key in this pass either.
 func (k *keySelector) choose(hash uint32, free map[*consumer]int) *consumer {
 	slot := slotOf(hash)
 	if _, ok := k.stopped[slot]; ok {
@@ -128,7 +128,7 @@ func (k *keySelector) owner(hash uint32) *consumer {
 	return k.ring[at%len(k.ring)].consumer
 }
 
-// hold notes that c has an entry of the hash's slot.
+// hold records that c has an entry of the hash's slot.
 func (k *keySelector) hold(hash uint32, c *consumer) {
 	if k.held == nil { // not Key_Shared
 		return

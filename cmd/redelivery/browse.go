@@ -44,7 +44,7 @@ func (b *browse) run() int {
 	}
 }
 
-// topic asks for groups of letters until there is none, or until the user goes back.
+// topic asks for groups of letters until no group is left, or until the user goes back.
 func (b *browse) topic(name string) {
 	for {
 		var groups []deadletter.Group

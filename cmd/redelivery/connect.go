@@ -190,7 +190,7 @@ type provider interface {
 }
 
 // connect returns a client of the broker and one of its admin API. Both have the same TLS configuration. Upstream's own
-// one always requires that the certificate names the host, and only logs its errors.
+// configuration always requires that the certificate names the host, and upstream only logs TLS errors.
 func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error) {
 	api := admin.API{URL: c.adminURL}
 	config := &tls.Config{InsecureSkipVerify: c.insecure} //nolint:gosec // the user's choice

@@ -75,7 +75,7 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return ending{"dlq", dlqUsage, "verbs and flags", stdout, stderr}.exit(err)
 }
 
-// hint adds the flag that helps to an error.
+// hint adds to an error the flag that helps.
 func (d *dlq) hint(err error) error {
 	switch {
 	case errors.Is(err, deadletter.ErrNotDeadLetters):
@@ -93,7 +93,7 @@ func (d *dlq) hint(err error) error {
 	return err
 }
 
-// interrupted says that a verb was interrupted, and adds its error.
+// interrupted returns an error that says that a verb was interrupted, with the verb's other errors.
 func interrupted(verb string, fresh bool, err error) error {
 	said := []string{"interrupted"}
 	switch {

@@ -151,7 +151,7 @@ func (d *dlq) done(verb string, report deadletter.Report, err error) error {
 func (d *dlq) report(verb string, r deadletter.Report) {
 	line := letters(verb, r.Done)
 	if r.Run != "" {
-		line = strings.TrimSuffix(line, ".") + ", run " + clean(r.Run) // which the journal has
+		line = strings.TrimSuffix(line, ".") + ", run " + clean(r.Run) // as the journal names it
 		if r.Resumed {
 			line += ", resumed"
 		}
@@ -180,7 +180,8 @@ func (d *dlq) report(verb string, r deadletter.Report) {
 		fmt.Fprintf(d.stdout, "  %s left, %s: %s\n", count(left.Count), clean(left.Why), ids)
 	}
 	if r.Arrived > 0 {
-		fmt.Fprintf(d.stdout, "  %s left, arrived since the replay began; another one replays them\n", count(r.Arrived))
+		fmt.Fprintf(d.stdout, "  %s left, arrived since the replay began; another replay takes them\n",
+			count(r.Arrived))
 	}
 }
 

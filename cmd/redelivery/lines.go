@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// lines is a file of letters. Before the first line is written, it cuts off the letter that an interrupted purge has
-// written only in part: that was not acknowledged. No other purge of the topic is under way then.
+// lines is a file of letters. Before its first write, it cuts off the last letter if an interrupted purge wrote that
+// only in part: the purge has not acknowledged the letter. No other purge of the topic runs at the same time.
 type lines struct {
 	*os.File
 	whole bool

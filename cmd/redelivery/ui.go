@@ -152,7 +152,8 @@ func (f *uiFlags) run(ctx context.Context) error {
 	}
 }
 
-// takeToken reads or makes the token. If it makes one, it also returns it as a query, for the address that is printed.
+// takeToken reads the token from its file, or makes one. It returns a token that it makes as a query, for the address
+// that is printed.
 func (f *uiFlags) takeToken(address *net.TCPAddr) (query string, err error) {
 	switch {
 	case f.tokenFile != "":

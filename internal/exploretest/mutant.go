@@ -21,7 +21,7 @@ type Mutant struct {
 
 // Check fails t if File does not have With exactly once, so that a change of the code must change the Mutant, too.
 func (m *Mutant) Check(t *testing.T) {
-	require.Equal(t, 1, strings.Count(m.code(t), m.With), "the code of this rule is not in %s once", m.File)
+	require.Equal(t, 1, strings.Count(m.code(t), m.With), "the code of this rule is not exactly once in %s", m.File)
 }
 
 func (m *Mutant) code(t *testing.T) string {
@@ -44,6 +44,6 @@ func (m *Mutant) Test(t *testing.T, args ...string) (output string) {
 	args = append([]string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1"}, args...)
 	out, err := exec.Command("go", args...).CombinedOutput() //nolint:gosec // arguments of tests
 	require.NotContains(t, string(out), "[build failed]", "%s", out)
-	require.Error(t, err, "nothing notices that this rule is missing: %s", m.Rule)
+	require.Error(t, err, "no test fails without this rule: %s", m.Rule)
 	return string(out)
 }

@@ -112,7 +112,7 @@ func (i *instance) finish(m *message, of kind) {
 	i.take()
 }
 
-// settled notes whether a message failed.
+// settled records whether a message failed.
 func (i *instance) settled(failed bool) {
 	i.last20 = append(i.last20, failed)
 	if len(i.last20) > 20 {

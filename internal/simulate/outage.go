@@ -13,7 +13,7 @@ type downtime struct {
 	patient bool // more messages may come soon, so the try waits for them
 }
 
-// report notes whether a handler failed, and reports whether its message stays in the instance.
+// report records whether a handler failed, and returns whether its message stays in the instance.
 func (i *instance) report(m *message, failed, probe bool) (keep bool) {
 	if i.Window == 0 {
 		return false

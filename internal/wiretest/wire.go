@@ -21,8 +21,8 @@ type Wire struct {
 	gate chan struct{} // closed while data may pass
 }
 
-// New returns a Wire to a broker's host and port, with a round trip. In the broker's answers, Addr replaces the host
-// and port if it has the same length.
+// New returns a Wire to a broker's host and port, with the given round-trip time. In the broker's answers, Addr
+// replaces the host and port if it has the same length.
 func New(t testing.TB, target string, roundTrip time.Duration) *Wire {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -151,7 +151,7 @@ func (c *consumer) about(msg pulsar.Message, e history.Event) {
 	c.note(e)
 }
 
-// staleNote says that another consumer may have had a message when it was handled.
+// staleNote marks a delivery that was handled although another consumer may have had the message.
 const staleNote = "stale"
 
 // deliver records that the application has a message.
@@ -219,7 +219,7 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 	}
 }
 
-// settle acknowledges messages by one call for the last.
+// settle acknowledges messages by one call of ack, with the last message.
 func (c *consumer) settle(ack func(pulsar.Message) error, msgs ...pulsar.Message) {
 	for _, msg := range msgs {
 		c.about(msg, history.Event{Kind: history.Acking})

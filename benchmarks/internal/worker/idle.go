@@ -34,7 +34,7 @@ func (w *worker) idle() (Report, error) {
 }
 
 func nackAll(c pulsar.Consumer) {
-	for msg := range c.Chan() { // it ends with the process
+	for msg := range c.Chan() { // the loop ends with the process
 		c.Nack(msg.Message)
 	}
 }
