@@ -5,8 +5,8 @@ var ackHoles = Check{
 	Asks: "Does the broker store all acknowledgements behind messages that wait?",
 	Why: "the broker stores acknowledgements behind a waiting message as ranges, and keeps a limited number of " +
 		"them over a restart or an unload",
-	Remedy: "acknowledge, reconsume or dead-letter what waits longest; `managedLedgerMaxUnackedRangesToPersist` in " +
-		"`broker.conf`",
+	Remedy: "acknowledge, reconsume or dead-letter the longest-waiting messages; " +
+		"`managedLedgerMaxUnackedRangesToPersist` in `broker.conf`",
 	look: func(v *visit) verdict {
 		s, err := v.stats(v.Topic)
 		if err != nil {

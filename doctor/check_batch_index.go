@@ -32,8 +32,8 @@ var batchIndex = Check{
 		case client == nil:
 			return verdict{Unknown, fmt.Sprintf("batches of about %d; the broker keeps acknowledgements of single "+
 				"messages; the client sends them "+
-				"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default: "+
-				"-batch-index-acks says it", n)}
+				"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default; "+
+				"give -batch-index-acks", n)}
 		}
 		return judge(*client, Warning,
 			"batches of about %d; the broker keeps acknowledgements of single messages, and the client %s them", n,

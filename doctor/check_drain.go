@@ -16,8 +16,8 @@ var drain = Check{
 			return verdict{}
 		}
 		has, needs := v.Consumer.TerminationGracePeriodSeconds, v.gracePeriod()
-		found := verdict{Unknown, fmt.Sprintf("a drain needs %ds; how long the process has is not known: "+
-			"-grace-period says it", needs)}
+		found := verdict{Unknown, fmt.Sprintf("a drain needs %ds; how long the process has is not known; "+
+			"give -grace-period", needs)}
 		if has > 0 {
 			found = judge(has >= needs, Warning, "a drain needs %ds, and has %ds", needs, has)
 		}

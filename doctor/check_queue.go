@@ -23,8 +23,8 @@ var receiverQueue = Check{
 		takes := v.Load.HandlerTime * time.Duration(v.Consumer.ReceiverQueueSize) / time.Duration(max(1, at))
 		if at == 0 {
 			return judge(takes <= limit, Unknown,
-				"%d messages, one at a time, take %v; how many are handled at a time is not known: -concurrency "+
-					"says it",
+				"%d messages, one at a time, take %v; how many are handled at a time is not known; give "+
+					"-concurrency",
 				v.Consumer.ReceiverQueueSize, takes.Round(time.Millisecond))
 		}
 		return judge(takes <= limit, Warning, "%d messages, %d at a time, take %v", v.Consumer.ReceiverQueueSize, at,

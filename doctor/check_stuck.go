@@ -2,7 +2,7 @@ package doctor
 
 var stuckDispatch = Check{
 	Name: "stuck", About: "Consumers", Needs: AdminAPI,
-	Asks: "Does the broker send what consumers have permits for?",
+	Asks: "Does the broker send messages to consumers that have permits?",
 	Why:  "under load a broker now and then stops sending to a consumer after a reconnection",
 	Remedy: "look for a dispatch rate of the subscription; else `pulsar-admin topics unload {topic}`, or restart " +
 		"the consumer",

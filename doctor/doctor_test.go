@@ -170,8 +170,8 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	f := look(t, "batch-index", Setup{}, stats)
 	assert.Equal(t, Finding{Check: "batch-index", Status: Unknown,
 		Found: "batches of about 10; the broker keeps acknowledgements of single messages; the client sends them " +
-			"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default: " +
-			"-batch-index-acks says it"}, f)
+			"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default; " +
+			"give -batch-index-acks"}, f)
 	stats[ordersPath+"/stats"] = `{"subscriptions": {"billing": {"type": "Shared"}}}` // no consumer yet
 	assert.Equal(t, None, look(t, "batch-index", Setup{}, stats).Status)
 	stats[runtime] = `{"acknowledgmentAtBatchIndexLevelEnabled": "false"}`
@@ -183,8 +183,8 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 		Worker: &Worker{}}
 	f = look(t, "queue", slow, nil)
 	assert.Equal(t, Finding{Check: "queue", Status: Unknown,
-		Found: "1000 messages, one at a time, take 20s; how many are handled at a time is not known: -concurrency " +
-			"says it"}, f)
+		Found: "1000 messages, one at a time, take 20s; how many are handled at a time is not known; give " +
+			"-concurrency"}, f)
 	slow.Load.Concurrency = 8
 	assert.Equal(t, Finding{Check: "queue", Status: OK, Found: "1000 messages, 8 at a time, take 2.5s"},
 		look(t, "queue", slow, nil))
@@ -192,7 +192,7 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	assert.Equal(t, "1000 messages, 2 at a time, take 10s", look(t, "queue", slow, nil).Found)
 	f = look(t, "drain", Setup{Worker: &Worker{DrainTimeout: time.Minute}}, nil)
 	assert.Equal(t, Finding{Check: "drain", Status: Unknown,
-		Found: "a drain needs 66s; how long the process has is not known: -grace-period says it"}, f)
+		Found: "a drain needs 66s; how long the process has is not known; give -grace-period"}, f)
 }
 
 // A dead letter topic of another namespace has the expiration of that namespace.

@@ -28,7 +28,7 @@ func newGauges() []gauge {
 	return []gauge{
 		{desc("redelivery_waiting_messages", "Messages that wait to be handed out again."),
 			func(s state) float64 { return s.waiting }, false},
-		{desc("redelivery_ready_messages", "Messages of those that wait whose delay is over."),
+		{desc("redelivery_ready_messages", "Waiting messages whose delay is over."),
 			func(s state) float64 { return s.ready }, false},
 		{desc("redelivery_buffered_bytes", "Size of the messages that are kept in memory."),
 			func(s state) float64 { return s.buffered }, false},
@@ -53,7 +53,7 @@ func newGauges() []gauge {
 		{desc("redelivery_unfinished_messages",
 			"Settled messages that come again after a restart, since their batches are not settled whole."),
 			func(s state) float64 { return s.unfinished }, false},
-		{desc("redelivery_attempt_log_records", "Messages that the log of attempts knows."),
+		{desc("redelivery_attempt_log_records", "Messages in the log of attempts."),
 			func(s state) float64 { return s.attempts }, true},
 		{desc("redelivery_attempt_log_suspects", "Messages that were in a handler when their process ended."),
 			func(s state) float64 { return s.suspects }, true},

@@ -92,7 +92,7 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 	}
 	count("redelivery.waiting_messages", "{message}", "Messages that wait to be handed out again.",
 		func(s state) int64 { return s.waiting }, false)
-	count("redelivery.ready_messages", "{message}", "Messages of those that wait whose delay is over.",
+	count("redelivery.ready_messages", "{message}", "Waiting messages whose delay is over.",
 		func(s state) int64 { return s.ready }, false)
 	count("redelivery.buffered_bytes", "By", "Size of the messages that are kept in memory.",
 		func(s state) int64 { return s.buffered }, false)
@@ -118,7 +118,7 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 	count("redelivery.unfinished_messages", "{message}",
 		"Settled messages that come again after a restart, since their batches are not settled whole.",
 		func(s state) int64 { return s.unfinished }, false)
-	count("redelivery.attempt_log_records", "{message}", "Messages that the log of attempts knows.",
+	count("redelivery.attempt_log_records", "{message}", "Messages in the log of attempts.",
 		func(s state) int64 { return s.attempts }, true)
 	count("redelivery.attempt_log_suspects", "{message}", "Messages that were in a handler when their process ended.",
 		func(s state) int64 { return s.suspects }, true)

@@ -199,8 +199,8 @@ func (h *Handler) job(w http.ResponseWriter, r *http.Request) *job {
 	x := h.jobs.find(r.FormValue("id"))
 	if x == nil {
 		h.fail(w, r, http.StatusNotFound,
-			"This change is not remembered: the server was started again, or many came after it.",
-			"A replay that was not over goes on when you choose the same again.")
+			"This change is not remembered: the server was started again, or many changes came after it.",
+			"A replay that was not over goes on when you choose the same letters again.")
 	}
 	return x
 }

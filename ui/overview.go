@@ -62,7 +62,7 @@ func (o *overview) look(ctx context.Context, h *Handler) *figures {
 	return o.got
 }
 
-// trouble returns a text that says since when the broker does not answer; "" if it does.
+// trouble returns a text that says since when the broker has not answered; "" if it answers.
 func (o *overview) trouble() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -139,13 +139,13 @@ func (h *Handler) planPage(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) do(w http.ResponseWriter, r *http.Request) {
 	p := h.plans.take(r.PostFormValue("plan"))
 	if p == nil {
-		h.fail(w, r, http.StatusConflict, "This was confirmed already, or too long ago.",
+		h.fail(w, r, http.StatusConflict, "This change was confirmed already, or planned too long ago.",
 			"Nothing was changed. Begin again.")
 		return
 	}
 	for _, other := range h.jobs.running() {
 		if other.Topic == p.Topic {
-			h.fail(w, r, http.StatusConflict, "“"+other.What+"” is under way, and only one change of a topic can be.",
+			h.fail(w, r, http.StatusConflict, "“"+other.What+"” is under way; a topic can have only one change at a time.",
 				"Nothing was changed. Begin again when that has ended.")
 			return
 		}

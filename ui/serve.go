@@ -52,7 +52,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	switch page, change := pages[name], changes[name]; {
 	case !h.guard.isKnown(r.Host):
-		h.fail(w, r, http.StatusMisdirectedRequest, fmt.Sprintf("The host name %q is not one of these pages'.", r.Host),
+		h.fail(w, r, http.StatusMisdirectedRequest, fmt.Sprintf("The host name %q is not a known name of this server.", r.Host),
 			"Use localhost or the address, or add the name to the hosts: redelivery ui -host NAME, or Options.Hosts.")
 	case name == "style.css":
 		h.static(w, r)
@@ -70,7 +70,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusMethodNotAllowed, "Only a form can be sent to this page.", "")
 	case !h.o.AllowChanges:
 		h.fail(w, r, http.StatusForbidden, "These pages change nothing.",
-			"redelivery ui -allow-changes, or Options.AllowChanges, lets them.")
+			"redelivery ui -allow-changes, or Options.AllowChanges, allows changes.")
 	case !h.guard.isOwnForm(r):
 		h.fail(w, r, http.StatusForbidden, "The form is not of this browser, or older than the server.",
 			"Go back, load the page again, and send it once more.")
