@@ -139,7 +139,8 @@ func Examine(ctx context.Context, s Setup) []Finding {
 	if s.Topic == "" {
 		s.Admin, s.Client = Admin{}, nil
 		return append([]Finding{{Check: topicExists.Name, Status: Unknown,
-			Found: "the topic is not known; for a consumer of Wrap or of a pattern, set Setup.Topic"}}, examine(newVisit(ctx, s), func(Check) bool { return true })...)
+			Found: "the topic is not known; for a consumer of Wrap or of a pattern, set Setup.Topic"}},
+			examine(newVisit(ctx, s), func(Check) bool { return true })...)
 	}
 	return examine(newVisit(ctx, s), func(Check) bool { return true })
 }

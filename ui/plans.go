@@ -145,7 +145,8 @@ func (h *Handler) do(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, other := range h.jobs.running() {
 		if other.Topic == p.Topic {
-			h.fail(w, r, http.StatusConflict, "“"+other.What+"” is under way; a topic can have only one change at a time.",
+			h.fail(w, r, http.StatusConflict,
+				"“"+other.What+"” is under way; a topic can have only one change at a time.",
 				"Nothing was changed. Begin again when that has ended.")
 			return
 		}

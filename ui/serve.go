@@ -52,7 +52,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	switch page, change := pages[name], changes[name]; {
 	case !h.guard.isKnown(r.Host):
-		h.fail(w, r, http.StatusMisdirectedRequest, fmt.Sprintf("The host name %q is not a known name of this server.", r.Host),
+		h.fail(w, r, http.StatusMisdirectedRequest,
+			fmt.Sprintf("The host name %q is not a known name of this server.", r.Host),
 			"Use localhost or the address, or add the name to the hosts: redelivery ui -host NAME, or Options.Hosts.")
 	case name == "style.css":
 		h.static(w, r)
