@@ -74,7 +74,7 @@ owners: ## change the owners of partitions and keys under Workers (8 minutes)
 compared: ## have four clients do the same work under the same faults, and write docs/compared.md (15 minutes)
 	eval "$$(test/scripts/pulsar start)" && cd test/compared && go run . && go run . -page ../../docs/compared.md
 
-# DEEPER is how many steps more than in the tests. Each makes it three times as long.
+# DEEPER is how many steps more than in CI. Each makes it three times as long.
 DEEPER ?= 4
 .PHONY: explore
 explore: ## play every short history of the machine, and of two with their log, and remove each rule in turn, for each night (40 minutes)

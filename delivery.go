@@ -22,7 +22,7 @@ type Delivery struct {
 	FirstPublished time.Time
 	// another consumer may have it, see Observer.Lost; false again once the broker has sent it again
 	Lost bool
-	// other messages of its batch were delivered; they come again after a restart unless this one is settled too; see
+	// it is of a batch whose settled messages come again after a restart unless this one is settled too; see
 	// Stats.Unfinished
 	Begun bool
 	// it was acknowledged or published elsewhere; false once the Consumer has forgotten it

@@ -73,10 +73,10 @@ func (c *Consumer) lose(topic string, why Loss) {
 	}
 }
 
-// Reclaim returns nil if a message that the application has still belongs to this Consumer. It returns ErrNotInFlight if
+// Reclaim returns nil if msg, which the application has, still belongs to this Consumer. It returns ErrNotInFlight if
 // the application no longer has the message, or if another consumer may have it since a loss (Delivery.Lost). Do not
 // begin to work on it then. The Consumer asks the broker for such a message: if it belongs to this Consumer after all,
-// it is delivered again, with an unchanged count.
+// it is delivered again, with its count unchanged.
 //
 // To keep the order of a key, reclaim its oldest message first, and if that returns ErrNotInFlight the later ones too.
 //

@@ -1,7 +1,6 @@
 package attempts
 
 import (
-	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,10 +9,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
-	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
-
-var deeper = flag.Int("deeper", 0, "how many more steps the exploration plays")
 
 // step is an event in a process that concerns a message.
 type step struct {
@@ -194,10 +190,7 @@ func TestExplorationOfTwoProcesses(t *testing.T) {
 	t.Parallel() // the other tests wait for a broker
 	for _, k := range kinds() {
 		t.Run(strings.ReplaceAll(k.name, " ", "-"), func(t *testing.T) {
-			depth, began := k.depth+*deeper, time.Now()
-			if race.Enabled {
-				depth -= 2
-			}
+			depth, began := exploretest.Depth(k.depth), time.Now()
 			synctest.Test(t, func(t *testing.T) {
 				x := explore(k, depth)
 				if x.Found != nil {

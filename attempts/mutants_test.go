@@ -43,7 +43,7 @@ func TestMutants(t *testing.T) {
 			if !*withMutants {
 				return
 			}
-			out := mutant.Test(t, "-timeout=300s", "-run", "TestExplorationOfTwoProcesses", ".")
+			out := mutant.Test(t, "-timeout=300s", "-run", "TestExplorationOfTwoProcesses", ".", "-args", "-deeper=0")
 			require.Contains(t, out, m.says)
 			_, by, _ := strings.Cut(out, "--- FAIL: TestExplorationOfTwoProcesses/")
 			by, _, _ = strings.Cut(by, " ")

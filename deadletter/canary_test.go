@@ -84,7 +84,7 @@ func TestCanary(t *testing.T) {
 						Progress: func(r deadletter.Report) { waited = max(waited, r.Waiting) }})
 				if c.want == nil {
 					require.NoError(t, err)
-					require.Eventually(t, func() bool { return b.backlog(tp.retry, sub) == 0 }, 30*time.Second,
+					require.Eventually(t, func() bool { return b.backlog(tp.retry, sub) == 0 }, 2*time.Minute,
 						100*time.Millisecond)
 				}
 				time.Sleep(time.Second)

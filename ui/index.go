@@ -35,8 +35,7 @@ type letterIndex struct {
 	mu      sync.Mutex
 	used    time.Time
 	reading bool
-	seen    int    // letters that the current reading has read
-	wanted  string // the state of the topic for which to read: at the beginning of the reading, or newer
+	seen    int // letters that the current reading has read
 	got     *snapshot
 	err     error
 	spent   bool // the last replay was a test whose letter died again, so that it cannot be continued
@@ -122,13 +121,10 @@ func (h *Handler) look(ctx context.Context, x *letterIndex) view {
 	x.mu.Lock()
 	if err != nil {
 		x.err = err
-	} else {
-		x.wanted = state
-		if !x.reading && (x.got == nil || x.got.state != state || x.err != nil) {
-			x.reading, x.seen = true, 0
-			if !h.start(func(ctx context.Context) { h.read(ctx, x, state) }) {
-				x.reading = false
-			}
+	} else if !x.reading && (x.got == nil || x.got.state != state || x.err != nil) {
+		x.reading, x.seen = true, 0
+		if !h.start(func(ctx context.Context) { h.read(ctx, x, state) }) {
+			x.reading = false
 		}
 	}
 	x.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -52,7 +53,11 @@ func TestNoRoomWhenTheConnectionIsLost(t *testing.T) {
 		defer mu.Unlock()
 		return handled >= messages
 	}
-	if !assert.Eventually(t, all, 12*time.Second, 10*time.Millisecond) {
+	limit := 12 * time.Second
+	if race.Enabled {
+		limit *= 3
+	}
+	if !assert.Eventually(t, all, limit, 10*time.Millisecond) {
 		t.Logf("%d handled, %+v, %+v", handled, w.Stats(), c.Stats())
 	}
 }

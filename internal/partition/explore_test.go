@@ -1,16 +1,12 @@
 package partition
 
 import (
-	"flag"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
-	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
-
-var deeper = flag.Int("deeper", 0, "how many more steps the exploration plays")
 
 func explore(k *kind, depth int) *exploretest.Exploration[step] {
 	x := encoder{sendings: map[*sending]int{}}
@@ -252,10 +248,7 @@ func TestExploration(t *testing.T) {
 	for _, k := range kinds() {
 		t.Run(strings.ReplaceAll(k.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			depth, began := k.depth+*deeper, time.Now()
-			if race.Enabled {
-				depth -= 2
-			}
+			depth, began := exploretest.Depth(k.depth), time.Now()
 			x := explore(k, depth)
 			if x.Found != nil {
 				t.Fatal(x)

@@ -23,7 +23,8 @@ type Broker struct {
 	pulsar.Client // nil: tests do not call its other methods
 	Ack           func(pulsar.MessageID) error
 	Send          func(topic string) error
-	MaxUnacked    int // with so many at Shared consumers, new messages wait until less than half is left; 0 for no limit
+	// with so many messages at Shared consumers, new ones wait until less than half is left; 0 for no limit
+	MaxUnacked int
 
 	reconnects    sync.Mutex // held by Reconnect: a consumer loses a connection only once it has it
 	reconnections int        // guarded by reconnects
@@ -195,48 +196,6 @@ func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error)
 	return c, nil
 }
 
-// Elect makes the next consumer of a Failover subscription the active one, in turn. It gets the messages that the one
-// before has not acknowledged.
-func (b *Broker) Elect() {
-	b.mu.Lock()
-	if len(b.consumers) < 2 || b.consumers[0].opts.Type != pulsar.Failover {
-		b.mu.Unlock()
-		return
-	}
-	old := b.consumers[0]
-	b.consumers = append(b.consumers[1:], old)
-	old.takeBack()
-	b.mu.Unlock()
-	b.elected()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.deliverAll()
-}
-
-// elected notifies the consumers of a Failover subscription which of them is active, if that has changed.
-func (b *Broker) elected() {
-	b.mu.Lock()
-	var tell []func()
-	for i, c := range slices.Backward(b.consumers) {
-		active := i == 0
-		if c.opts.EventListener == nil || c.told && c.active == active {
-			continue
-		}
-		c.told, c.active = true, active
-		for _, topic := range b.topics {
-			if active {
-				tell = append(tell, func() { c.opts.EventListener.BecameActive(c, topic, 0) })
-			} else {
-				tell = append(tell, func() { c.opts.EventListener.BecameInactive(c, topic, 0) })
-			}
-		}
-	}
-	b.mu.Unlock()
-	for _, f := range tell {
-		f()
-	}
-}
-
 // deliverAll sends the messages that no consumer has. The caller holds mu.
 func (b *Broker) deliverAll() {
 	for n := range b.entries {
@@ -247,7 +206,8 @@ func (b *Broker) deliverAll() {
 // deliver sends an entry if no consumer has it. The caller holds mu.
 func (b *Broker) deliver(n int) {
 	e := b.entries[n]
-	if b.blocked && !e.sent || e.acked || e.with != nil || len(b.consumers) == 0 || !slices.Contains(b.topics, e.topic) ||
+	if b.blocked && !e.sent || e.acked || e.with != nil ||
+		len(b.consumers) == 0 || !slices.Contains(b.topics, e.topic) ||
 		e.later && !b.consumers[0].rewinds() { // Exclusive and Failover know no delays
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
 const fifteenPage = "docs/fifteen-minutes.md"
@@ -28,6 +29,7 @@ const mark = "=== next command"
 // TestFifteenMinutes writes the files of the page and runs its commands, in order and in one shell. The broker in
 // process replaces the broker that the page starts, and this working tree replaces the clone.
 func TestFifteenMinutes(t *testing.T) {
+	testkit.TakesLong(t)
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("the page needs curl")
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/internal/race"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
@@ -162,7 +161,7 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		known := strings.Fields(string(list))
-		if race.Enabled && !*testkit.Long { // the race detector takes ten times as long
+		if !*testkit.Long {
 			known = known[:len(known)/4]
 		}
 		*modelSeeds = strings.Join(known, ",")

@@ -1,0 +1,19 @@
+package exploretest
+
+import (
+	"flag"
+
+	"github.com/pulsar-redelivery/redelivery/internal/race"
+)
+
+// Deeper is the flag -deeper. Each step more takes three times as long.
+var Deeper = flag.Int("deeper", -1, "how many steps more than a world's depth an exploration plays")
+
+// Depth returns how many steps to play in a world of the given depth: with the race detector one less.
+func Depth(depth int) int {
+	depth += *Deeper
+	if race.Enabled {
+		depth--
+	}
+	return depth
+}
