@@ -177,13 +177,8 @@ func (l *lanes) wait(t task, d time.Duration, fits bool) bool {
 	}
 	l.keys.putBack(t)
 	l.fill(t, fits)
-	l.freeAfter(t.lane, d)
+	t.lane.timer = time.AfterFunc(d, func() { l.free(t.lane) })
 	return true
-}
-
-// freeAfter frees a lane when d is over. The caller holds mu.
-func (l *lanes) freeAfter(of *lane, d time.Duration) {
-	of.timer = time.AfterFunc(d, func() { l.free(of) })
 }
 
 // free lets the next message of a lane go on.

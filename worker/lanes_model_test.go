@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -199,6 +200,22 @@ func TestKeyOrderModel(t *testing.T) {
 			rt.Fatal(strings.Join(wrong, "\n"))
 		}
 	})
+}
+
+// A Worker whose memory limit is reached loses a message of a key, and gets newer ones of the key from its queue. Then
+// the other consumer leaves, and the lost message comes back behind them.
+func TestLostMessageGoesFirstThoughThereIsNoRoom(t *testing.T) {
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	c := crew{kind: pulsar.KeyShared, concurrency: 1, batch: worker.Batch{MaxMessages: 5, MaxWait: 2 * time.Second}, memoryLimit: 1,
+		shifts: []span{{end, end + time.Hour}, {ms(561), ms(6051)}, {ms(3), ms(30_003)}, {ms(4), ms(4014)}},
+		drops:  []time.Duration{ms(2010) + 500*time.Microsecond}}
+	for _, at := range []int{10, 10, 170, 190, 260, 940, 2080, 3560} {
+		c.messages = append(c.messages, keyed{at: ms(at), key: "a"})
+	}
+	c.messages[0].takes, c.messages[0].fails, c.messages[0].how = 3*time.Second, 5, fails
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) { require.Empty(t, c.run()) })
+	}
 }
 
 func (c crew) run() []string {

@@ -132,7 +132,8 @@ func WithMaxAge(d time.Duration) Option {
 //
 // The waiting messages count toward the Consumer's memory limit (redelivery.WithMemoryLimit), together with those that
 // wait for redelivery. At the limit the Worker takes another message only when a waiting one is done. It logs this, and
-// Stats.Full shows it. WithConcurrency messages may wait in any case.
+// Stats.Full shows it. WithConcurrency messages may wait in any case. For three seconds after it dropped a lost message
+// (see below), the Worker takes messages beyond the limit, since the dropped one may be among them.
 //
 // redelivery.WithNackRetryTopic has no effect on messages with a key: on the retry topic they would lose their order,
 // so their delays do not survive a restart.

@@ -29,6 +29,7 @@ func (l *lanes) mayBegin(t task) bool {
 	if !l.ending() {
 		l.done(t.msg)
 		l.holdBack(t.lane)
+		l.notifyRoom()
 	}
 	return false
 }
@@ -38,13 +39,22 @@ func (l *lanes) mayBegin(t task) bool {
 const lostTime = 3 * time.Second
 
 // holdBack keeps a lane waiting for its lost message. If the message is redelivered in that time, it goes before newer
-// ones.
+// ones. Until then slots take messages even if there is no room: the lost one may be among them.
 func (l *lanes) holdBack(of *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.hasEnded() {
-		l.freeAfter(of, lostTime)
+	if l.hasEnded() {
+		return
 	}
+	l.room.lost++
+	l.room.over = nil
+	l.wakeOne()
+	of.timer = time.AfterFunc(lostTime, func() {
+		l.mu.Lock()
+		l.room.lost--
+		l.mu.Unlock()
+		l.free(of)
+	})
 }
 
 // dropLost drops the lost messages of a lane. The caller has the lane's message that is out.

@@ -14,6 +14,7 @@ type room struct {
 	over   []pulsar.Message // messages that wait or are out, and do not fit; while there are any, no more are taken
 	look   bool             // a message ended, so those in over may fit by now
 	full   change           // of whether over has any
+	lost   int              // lanes that wait for a lost message; while there are any, over has none
 	logged time.Time
 }
 
@@ -26,7 +27,7 @@ func (l *lanes) fits(msg pulsar.Message) bool {
 // fill notes whether a message that waits fits. The caller holds mu.
 func (l *lanes) fill(t task, fits bool) {
 	l.ends(t.msg) // or an earlier delivery of it would stay
-	if !fits && !l.hasEnded() && l.keys.waiting > l.concurrency {
+	if !fits && !l.hasEnded() && l.keys.waiting > l.concurrency && l.room.lost == 0 {
 		l.room.over, l.room.look = append(l.room.over, t.msg), false
 	}
 }
