@@ -75,10 +75,14 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 	if err := c.enter(); err != nil {
 		return err
 	}
-	began := c.lock()
+	var began time.Duration
+	if c.observer.timed {
+		began = c.now()
+	}
 	var a partition.Ack
-	standing, err := c.group.BeginAck(began, n.ID, &a)
-	c.unlockAndAct(began)
+	c.mu.Lock()
+	standing, err := c.group.BeginAck(n.ID, &a)
+	c.unlock()
 	switch {
 	case err != nil:
 	case standing == partition.AlreadySettled:
@@ -93,7 +97,7 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		c.endAck(&a, err, outcome)
 	}
 	c.calls.leave()
-	if !a.Late {
+	if c.observer.Settled != nil && !a.Late {
 		c.acked(n, msg, &a.Delivery, began, err)
 	}
 	return err

@@ -89,10 +89,10 @@ type listedAck struct {
 // ackLists begins to settle messages, and sorts them by consumer.
 func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Consumer]*ackList {
 	lists := map[pulsar.Consumer]*ackList{}
-	now := c.lock()
+	c.mu.Lock()
 	for _, n := range names {
 		var a partition.Ack
-		standing, err := c.group.BeginAck(now, n.ID, &a)
+		standing, err := c.group.BeginAck(n.ID, &a)
 		consumer := c.current()
 		switch {
 		case err != nil:
@@ -108,7 +108,7 @@ func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Con
 		}
 		lists[consumer].acks = append(lists[consumer].acks, listedAck{n, a, nil})
 	}
-	c.unlockAndAct(now)
+	c.unlock()
 	return lists
 }
 

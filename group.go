@@ -29,6 +29,13 @@ func (c *Consumer) unlockAndAct(now time.Duration) partition.Decisions {
 	if ready && c.waiting {
 		c.wakeUp()
 	}
+	c.unlock()
+	c.carryOut(&decisions)
+	return decisions
+}
+
+// unlock unlocks the group after a call that neither decides anything nor sets a timer.
+func (c *Consumer) unlock() {
 	var over chan struct{}
 	if c.offered != nil && c.offered.withdraw(c.group) {
 		over = c.offered.over
@@ -37,8 +44,6 @@ func (c *Consumer) unlockAndAct(now time.Duration) partition.Decisions {
 	if over != nil { // otherwise the application could take a settled message from Chan
 		<-over
 	}
-	c.carryOut(&decisions)
-	return decisions
 }
 
 // unlockInside unlocks the group inside a callback from upstream, in which upstream must not be called. The alarm

@@ -229,17 +229,16 @@ func (c *Consumer) tell(observe func(Event), cm pulsar.ConsumerMessage) {
 	}
 }
 
-// deliveredEvent counts a delivery, and says why the message came.
+// countRedelivered counts a redelivery.
+func (c *Consumer) countRedelivered(d *partition.Delivery) {
+	c.redelivered.Add(1)
+	if !d.FromMemory && d.Due > 0 && c.now()-d.Due > time.Second {
+		c.late.Add(1)
+	}
+}
+
+// deliveredEvent reports a message that the application has now, and why the message came.
 func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e Delivered) {
-	if d.Count > 0 && d.Cause != partition.NoCause {
-		c.redelivered.Add(1)
-		if !d.FromMemory && d.Due > 0 && c.now()-d.Due > time.Second {
-			c.late.Add(1)
-		}
-	}
-	if c.observer.Delivered == nil {
-		return e
-	}
 	body := d.Body.(pulsar.Message)
 	e.Event, e.Count = c.event(body.Topic(), msg.ID(), msg), d.Count
 	if d.Cause != partition.NoCause {
@@ -258,18 +257,10 @@ func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e 
 	case d.Count > 0:
 		e.Cause = CauseReconnect
 	}
-	return e
-}
-
-// delivered reports that the application has a message now.
-func (c *Consumer) delivered(e Delivered) {
-	if c.observer.Delivered == nil {
-		return
-	}
 	if !e.Due.IsZero() {
 		e.Lateness = time.Since(e.Due)
 	}
-	c.observer.Delivered(e)
+	return e
 }
 
 // settledEvent begins an event about a message that the application had until then.

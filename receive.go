@@ -31,14 +31,18 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 
 // handedOver starts the ack timeout of a message that the application has now, and notifies observers.
 func (c *Consumer) handedOver(d *partition.Delivery, msg pulsar.Message) {
-	e := c.deliveredEvent(d, msg)
+	if d.Count > 0 && d.Cause != partition.NoCause {
+		c.countRedelivered(d)
+	}
 	if policy := c.settings.ackTimeout; policy != nil && d.Object != nil {
 		timeout := policy.Next(d.Count)
 		now := c.lock()
 		c.group.StartTimeout(now, d.ID, d.Hand, timeout)
 		c.unlockAndAct(now)
 	}
-	c.delivered(e)
+	if c.observer.Delivered != nil {
+		c.observer.Delivered(c.deliveredEvent(d, msg))
+	}
 }
 
 // next takes the next message for the application. Its Body is never nil.

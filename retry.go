@@ -235,7 +235,7 @@ func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (fini
 		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, x.msg.ID())
 	}
 	var a partition.Ack
-	_, _ = c.group.BeginAck(now, x.id, &a)
+	_, _ = c.group.BeginAck(x.id, &a)
 	c.unlockAndAct(now)
 	a.Whole = false
 	ctx, note := publishing.With(ctx)

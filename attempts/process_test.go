@@ -202,7 +202,7 @@ func (p *process) ack(e, i int) {
 func (p *process) settleAs(e, i int, outcome partition.Outcome) {
 	w := p.w
 	var a partition.Ack
-	standing, err := p.group.BeginAck(w.now(), w.id(e, i), &a)
+	standing, err := p.group.BeginAck(w.id(e, i), &a)
 	switch {
 	case err != nil:
 		w.fail("acknowledging %d.%d: %v", e, i, err)

@@ -34,7 +34,7 @@ func (m *message) again(object any) Again {
 
 // BeginAck begins to settle a message. If it returns Acknowledge, a describes the message, which is not handed out
 // until EndAck.
-func (g *Group) BeginAck(now time.Duration, id ID, a *Ack) (Standing, error) {
+func (g *Group) BeginAck(id ID, a *Ack) (Standing, error) {
 	m, err := g.find(id)
 	if err != nil {
 		return Unknown, err

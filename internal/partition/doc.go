@@ -69,7 +69,7 @@
 // # How to drive it
 //
 // Hold one lock around each call, and release it before calling upstream, a policy or an observer. Call [Group.Due]
-// after every call of another method, and at the time of [Group.Next], and carry out its decisions.
+// after every call of a method that takes the time, and at the time of [Group.Next], and carry out its decisions.
 //
 //	verb                      | calls
 //	--------------------------+------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ func at(entry int64, index int32) ID { return ID{"A", 1, entry, index} }
 // settles acknowledges a message and returns how.
 func (f *fixture) settles(t *testing.T, id ID) (Ack, *Again) {
 	t.Helper()
-	a, standing, err := f.BeginAck(f.now, id)
+	a, standing, err := f.BeginAck(id)
 	require.NoError(t, err)
 	require.Equal(t, Acknowledge, standing)
 	return a, f.EndAck(f.now, &a, Done)
@@ -122,7 +122,7 @@ func TestNewestDeliveryIsAcknowledged(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrives()
 	f.arrives()
-	a, _, _ := f.BeginAck(f.now, of0)
+	a, _, _ := f.BeginAck(of0)
 	assert.Equal(t, 2, a.Object)
 }
 
@@ -161,8 +161,8 @@ func TestTwoLastAcksAtOnceNameTheEntry(t *testing.T) {
 		f.arrivesAs(at(0, 0), 2, nil)
 		f.arrivesAs(at(0, 1), 2, nil)
 	}
-	a, _, _ := f.BeginAck(f.now, at(0, 0))
-	b, _, _ := f.BeginAck(f.now, at(0, 1))
+	a, _, _ := f.BeginAck(at(0, 0))
+	b, _, _ := f.BeginAck(at(0, 1))
 	assert.False(t, a.Whole || b.Whole)
 	assert.Nil(t, f.EndAck(f.now, &a, Done))
 	again := f.EndAck(f.now, &b, Done)
@@ -389,7 +389,7 @@ func TestMessageGoesToAnotherConsumerWhenNearlyAllBecomeDeadLetters(t *testing.T
 	f := newFixture(Options{Kind: Shared})
 	for n := range int64(mostlyFails) {
 		f.arrivesAs(at(n+1, 0), 1, nil)
-		a, _, err := f.BeginAck(f.now, at(n+1, 0))
+		a, _, err := f.BeginAck(at(n+1, 0))
 		require.NoError(t, err)
 		f.EndAck(f.now, &a, Moved)
 	}
@@ -429,7 +429,7 @@ func TestBatchStaysWhileSomeOfItIsSettledOrAtWork(t *testing.T) {
 		{"a settled sibling, with index acks", true, func(t *testing.T, f *fixture) { f.settles(t, at(0, 1)) }, Asked},
 		{"a waiting sibling that is being settled", false, func(t *testing.T, f *fixture) {
 			f.Nack(f.now, Failure{ID: at(0, 1), Hand: AnyHand, Delay: time.Hour})
-			f.BeginAck(f.now, at(0, 1))
+			f.BeginAck(at(0, 1))
 		}, Ready},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -509,7 +509,7 @@ func TestMessageThatIsAcknowledgedIsNotGivenUpMeanwhile(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MaxDeliveries: 1})
 	f.arrives()
 	f.StartTimeout(f.now, of0, 0, time.Second)
-	a, _, _ := f.BeginAck(f.now, of0)
+	a, _, _ := f.BeginAck(of0)
 	f.now = time.Second
 	assert.Empty(t, f.Due(f.now).GiveUps)
 	f.EndAck(f.now, &a, Failed)
@@ -559,7 +559,7 @@ func TestBareIDOfASharedLedgerIsRefused(t *testing.T) {
 	assert.Equal(t, "A", i.ID.Topic)
 	f.settles(t, of0) // it leaves the table; only the ledger says that it was here
 	f.arrivesAs(shadow, 1, nil)
-	_, _, err = f.BeginAck(f.now, bare)
+	_, _, err = f.BeginAck(bare)
 	require.ErrorIs(t, err, ErrAmbiguous)
 	_, _, err = f.Nack(f.now, Failure{ID: bare, Hand: AnyHand})
 	require.ErrorIs(t, err, ErrAmbiguous)
@@ -608,7 +608,7 @@ func TestOperatorsResetDiffersFromALostAck(t *testing.T) {
 	}
 	acks := func(id ID) func(*fixture) {
 		return func(f *fixture) {
-			a, _, _ := f.BeginAck(f.now, id)
+			a, _, _ := f.BeginAck(id)
 			f.EndAck(f.now, &a, Done)
 		}
 	}

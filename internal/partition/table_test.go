@@ -35,8 +35,8 @@ func (g group) Take(now time.Duration, isNew bool) (d Delivery, ok bool) {
 	return d, ok
 }
 
-func (g group) BeginAck(now time.Duration, id ID) (a Ack, standing Standing, err error) {
-	standing, err = g.Group.BeginAck(now, id, &a)
+func (g group) BeginAck(id ID) (a Ack, standing Standing, err error) {
+	standing, err = g.Group.BeginAck(id, &a)
 	return a, standing, err
 }
 
@@ -68,7 +68,7 @@ func (f *fixture) nack() bool {
 }
 
 func (f *fixture) ack(outcome Outcome) Standing {
-	a, standing, _ := f.BeginAck(f.now, of0)
+	a, standing, _ := f.BeginAck(of0)
 	if standing == Acknowledge {
 		f.EndAck(f.now, &a, outcome)
 	}

@@ -577,7 +577,7 @@ func (w *world) appID(t, e, i int) ID {
 
 func (w *world) begin(t, e, i int) {
 	m := w.topics[t].messages[e][i]
-	a, standing, err := w.g.BeginAck(w.now, w.appID(t, e, i))
+	a, standing, err := w.g.BeginAck(w.appID(t, e, i))
 	op := &worldOp{ack: a, m: m, topic: t, entry: e}
 	switch {
 	case err != nil:
@@ -674,7 +674,7 @@ func (w *world) ackUpto(t, e, i int) {
 
 func (w *world) beginTxn(t, e, i int) {
 	m := w.topics[t].messages[e][i]
-	a, _, _ := w.g.BeginAck(w.now, w.id(t, e, i))
+	a, _, _ := w.g.BeginAck(w.id(t, e, i))
 	w.g.EndAck(w.now, &a, Undecided)
 	m.pending, m.has, m.deadline = true, false, 0
 }

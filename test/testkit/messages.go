@@ -21,6 +21,8 @@ func (m Message) ID() pulsar.MessageID                            { return m.Mes
 func (m Message) RedeliveryCount() uint32                         { return m.Count }
 func (m Message) Payload() []byte                                 { return []byte("payload") }
 func (m Message) Topic() string                                   { return m.TopicName }
+func (m Message) Key() string                                     { return "" }
+func (m Message) OrderingKey() string                             { return "" }
 func (m Message) Properties() map[string]string                   { return nil }
 func (m Message) PublishTime() time.Time                          { return time.Time{} }
 func (m Message) GetEncryptionContext() *pulsar.EncryptionContext { return nil }
