@@ -36,15 +36,16 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 // aborted, the broker sends the message again at once, and the Consumer hands it out with its old redelivery count,
 // when its delay is over.
 //
-// That does not hold for messages of a batch: once its other messages are acknowledged, the broker does not send those
-// of an aborted transaction again, with batch-index acknowledgement or without. Plain consumers have the same limit.
-// Producers of messages that are acknowledged in transactions should set DisableBatching. Without batch-index
+// Messages of a batch are an exception: once the rest of the batch is acknowledged, the broker does not send the
+// messages of an aborted transaction again, with or without batch-index acknowledgement. Plain consumers have the same
+// limit. Producers of messages that are acknowledged in transactions should set DisableBatching. Without batch-index
 // acknowledgement, pulsar-client-go sends nothing until the last message of the batch is acknowledged; then the
 // transaction of that last message acknowledges the whole batch. With batch-index acknowledgement
 // (EnableBatchIndexAcknowledgment), a transaction that has acknowledged other messages of a batch cannot acknowledge
-// the last one: the broker refuses that, and the transaction cannot end. So Subscribe does not switch it on if the
-// client has EnableTransaction. If the client is wrapped or unknown, Subscribe and SubscribeWith do not see that: use
-// WithoutBatchIndexAcks, or AckWithTxn returns an error for messages of batches.
+// the last one: the broker refuses that, and the transaction cannot end. So Subscribe does not switch batch-index
+// acknowledgement on if the client has EnableTransaction. If the client is wrapped or unknown, Subscribe and
+// SubscribeWith do not see EnableTransaction: then use WithoutBatchIndexAcks, or AckWithTxn returns an error for
+// messages of batches.
 func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -106,11 +107,11 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 // settleEntry notes that a whole batch was acknowledged.
 func (c *Consumer) settleEntry(id partition.ID) {
 	now := c.lock()
-	_ = c.group.SettleEntry(now, id) // an ambiguous id was refused before
+	_ = c.group.SettleEntry(now, id) // BeginAck has refused an ambiguous id
 	c.unlockAndAct(now)
 }
 
-// ackID returns the id that acknowledges a message.
+// ackID returns the id that acknowledges a message: that of its whole entry if a.Whole is set, else its own.
 func ackID(a *partition.Ack) pulsar.MessageID {
 	if id := a.Object.(pulsar.MessageID); !a.Whole {
 		return id
@@ -131,8 +132,8 @@ func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome
 	}
 }
 
-// ackAgain acknowledges another delivery of a settled message, in a goroutine of the Consumer. If that fails, another
-// copy will come.
+// ackAgain acknowledges another delivery of a settled message, in a goroutine of the Consumer. If that fails, the
+// broker sends the message once more.
 func (c *Consumer) ackAgain(a partition.Again) {
 	id := a.Object.(pulsar.MessageID)
 	if a.Whole {

@@ -86,7 +86,7 @@ type listedAck struct {
 	err           error
 }
 
-// ackLists begins to settle messages, and sorts them by consumer.
+// ackLists begins to settle messages, and sorts them by consumer. It puts the errors of refused ids into failed.
 func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Consumer]*ackList {
 	lists := map[pulsar.Consumer]*ackList{}
 	c.mu.Lock()

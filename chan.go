@@ -17,8 +17,8 @@ type channel struct {
 }
 
 // Chan returns a channel of messages; the Consumer field of each is this Consumer. If pulsar.ConsumerOptions had a
-// MessageChannel, that is the channel. The application has a message when it has taken it from the channel. Unlike the
-// channel of pulsar-client-go, this one has no buffer of its own. Like that one, it is never closed.
+// MessageChannel, that is the channel. The application has a message once it has taken the message from the channel.
+// Unlike the channel of pulsar-client-go, this one has no buffer of its own. Like that one, it is never closed.
 func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
 	c.startFeeder()
 	return c.channel.messages
@@ -51,7 +51,7 @@ type offer struct {
 	id        partition.ID
 	hand      uint64
 	withdrawn chan struct{}
-	over      chan struct{} // closed when it has ended
+	over      chan struct{} // closed when the offer has ended
 }
 
 // withdraw ends the offer if its delivery is no longer current, and reports whether it did. The caller holds the

@@ -26,10 +26,10 @@ func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 // no answer by then may come twice. While the broker refuses connections, Close of pulsar-client-go takes as long as
 // the client's OperationTimeout, and so does this one.
 //
-// When Close returns, the Consumer's goroutines have ended, except one that runs a callback, which may be the caller,
+// When Close returns, the Consumer's goroutines have ended, except one that runs a callback (a callback may call Close)
 // and one that waits for pulsar-client-go to create a producer. A second call waits until the Consumer is closed. While
-// an interceptor runs, which may be the caller, Close waits for a second at most; the inner consumer is closed when the
-// interceptor has returned.
+// an interceptor runs, Close waits for a second at most, since the interceptor may be its caller; the inner consumer is
+// closed when the interceptor has returned.
 func (c *Consumer) Close() {
 	if !c.closing.CompareAndSwap(false, true) {
 		c.awaitClosed(context.Background())
@@ -65,8 +65,8 @@ func (c *Consumer) shut() {
 	c.mu.Unlock()
 }
 
-// closeInner closes the inner consumer. While an interceptor runs, which may be the caller, it waits for a second at
-// most: pulsar-client-go's Close waits for the interceptors.
+// closeInner closes the inner consumer. pulsar-client-go's Close waits for the interceptors, and a running one may be
+// the caller: then closeInner waits for a second at most.
 func (c *Consumer) closeInner(inner pulsar.Consumer) {
 	if !c.hooks.IsTelling() {
 		upstream.Close(inner)
@@ -83,8 +83,8 @@ func (c *Consumer) closeInner(inner pulsar.Consumer) {
 	}
 }
 
-// awaitClosed waits until another call of Close has ended, or ctx. An interceptor that Close waits for may call it:
-// then it waits for a second at most.
+// awaitClosed waits until another call of Close has ended, or until ctx is done. That call may wait for an interceptor
+// that calls awaitClosed: so while an interceptor runs, awaitClosed waits for a second at most.
 func (c *Consumer) awaitClosed(ctx context.Context) {
 	var enough <-chan time.Time
 	if c.hooks.IsTelling() {

@@ -51,7 +51,7 @@ type Consumer struct {
 	listening atomic.Bool   // group.Sent must be called: a connection or a partition was lost before
 	polls     atomic.Bool   // the inner consumer may have closed itself, which only its Receive shows
 	checks    atomic.Bool   // the goroutine that receives must call check
-	wake      chan struct{} // has an element if the goroutine that waits for a message must look again
+	wake      chan struct{} // has an element if the goroutine that waits for a message must look for other work
 
 	turn    *turn // to read
 	reader  *upstream.Reader
@@ -68,11 +68,11 @@ type Consumer struct {
 	endCut     context.CancelFunc
 	closing    atomic.Bool
 	closed     chan struct{} // Close is over
-	open       atomic.Int32  // topics whose consumers are not closed; about manyTopics if they are not counted
+	open       atomic.Int32  // topics whose consumers are not closed; about manyTopics if their number is unknown
 
 	acks    queue         // acknowledgements of copies of settled messages
-	told    queue         // calls of observers that their caller must not wait for
-	letters queue         // publications that the application does not wait for: dead letters and moved nacks
+	told    queue         // calls of observers that the reporting goroutine must not wait for
+	letters queue         // publications that the application does not wait for: dead letters, and nacks to the retry topic
 	room    chan struct{} // has an element for each publication under way
 
 	limitExceeded sync.Once // for warnOfLimit
@@ -132,8 +132,8 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 	}
 }
 
-// outer returns what the application's interceptors and listeners get in place of the inner consumer or one of its
-// children.
+// outer returns the consumer that the application's interceptors and listeners get in place of the inner consumer or
+// one of its children.
 func (c *Consumer) outer(inner pulsar.Consumer) pulsar.Consumer {
 	if c.inner.consumer.Load() == nil { // Subscribe has not returned
 		return inner

@@ -86,9 +86,9 @@ func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 
 // WithDeadBeforeTTL (default: none) makes a message a dead letter before the time to live of its namespace (messageTTL)
 // lets the broker delete it. A nack or a Snooze makes the dead letter at once if, at the end of its delay, the message
-// would be older than ttl minus a margin: a tenth of ttl, but at most a minute. ReasonTTL is its reason. ttl is the
-// namespace's or the topic's, and at least a second. The option needs dead letters, without DeadLetterPolicy.Discard.
-// The age of a retry counts from its publication to the retry topic, as at the broker.
+// would be older than ttl minus a margin: a tenth of ttl, but at most a minute. ReasonTTL is its reason. Set ttl to the
+// TTL of the namespace or the topic; it must be at least a second. The option needs dead letters, without
+// DeadLetterPolicy.Discard. The age of a retry counts from its publication to the retry topic, as at the broker.
 //
 // It does not apply to a message that does not fit the memory limit, nor to one that the application keeps for longer
 // than ttl.

@@ -73,16 +73,16 @@ func (p *publisher) close() {
 // givenUp is the note of a message that becomes a dead letter, with the reason that the application gave.
 type givenUp struct{ reason error }
 
-// giveUp publishes a message as a dead letter. Until then the message waits here as after any nack: if it cannot be
-// published, it comes back and is given up again. had says that the application had the message, so that this delivery
-// counts.
+// giveUp publishes a message as a dead letter. Until the dead letter is published, the message waits here as after any
+// nack. If it cannot be published, the message comes back and is given up again. had says that the application had the
+// message, so that this delivery counts.
 func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason error, had bool) {
 	deliveries := d.Count
 	if had {
 		deliveries++
-	} else if before, ok := d.Note.(givenUp); ok { // it was not published in time
+	} else if before, ok := d.Note.(givenUp); ok { // it was given up before, and not published in time
 		reason = before.reason
-		delay = max(delay, time.Second) // publishing may fail at once, and the policy return 0
+		delay = max(delay, time.Second) // or publishing that fails at once would be repeated without a pause
 	}
 	because := publishing.MaxDeliveries
 	if _, ok := reason.(*ttlError); ok { //nolint:errorlint // as nackAs made it
@@ -137,7 +137,7 @@ func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failur
 // again before. Messages are published in the order of the calls, and no more than maxUnderway wait for the broker's
 // answer.
 func (c *Consumer) leaveAside(x leaver, what string, start publication) {
-	if x.msg == nil { // it comes from the broker when it is due
+	if x.msg == nil { // nothing to publish: the broker sends the message when it is due
 		return
 	}
 	c.letters.add(c, func() {
@@ -164,8 +164,8 @@ func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 // producer allows by default.
 const maxUnderway = 1000
 
-// discarder acknowledges messages that would become dead letters: DeadLetterPolicy.Discard. It leaves retries to the
-// Publisher in it.
+// discarder acknowledges messages that would become dead letters: DeadLetterPolicy.Discard. The embedded Publisher
+// publishes retries.
 type discarder struct {
 	publishing.Publisher // nil without a retry topic
 	maxReconsumes        uint32
@@ -199,8 +199,8 @@ func (p *publisher) discards(policy DeadLetterPolicy) {
 	p.Publisher = &discarder{p.Publisher, policy.MaxReconsumes, p.isRetry}
 }
 
-// publishesBy makes r publish retries and dead letters. With Discard, a discarder in front of r takes the dead letters,
-// by the same limit.
+// publishesBy makes r publish retries and dead letters. With Discard, a discarder in front of r acknowledges messages
+// that would become dead letters; both have the limit MaxReconsumes.
 func (p *publisher) publishesBy(r *reconsume.Reconsumer, policy DeadLetterPolicy, retries bool) {
 	p.Publisher, p.own = r.Publisher(retries), r
 	if policy.Discard {

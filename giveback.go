@@ -17,13 +17,13 @@ import (
 // inner is the inner consumer. GiveBack closes it, and the next Receive subscribes another one in its place.
 type inner struct {
 	consumer atomic.Pointer[pulsar.Consumer]
-	again    func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
-	// subscribes to the main topic without the retry topic; nil if that cannot be
+	again    func() (pulsar.Consumer, error) // subscribes once more; nil if the options do not allow that
+	// subscribes to the main topic without the retry topic; nil if the options do not allow that
 	main          func() (pulsar.Consumer, error)
 	hasRetryTopic bool // beside the main topics
 	ahead         int  // how many messages are read at once
 
-	wanted  atomic.Int32 // calls that want the turn
+	wanted  atomic.Int32 // calls of interrupt, for which Receive gives the turn up
 	leaving atomic.Bool  // consumer is being closed, and another one will replace it
 
 	// The turn guards these:

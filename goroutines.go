@@ -40,7 +40,7 @@ func (g *gate) add(n int64) {
 	}
 }
 
-// wait returns when no call is under way, or after patience, unless that is 0. The gate must be shut.
+// wait returns when no call is under way, or after patience; a patience of 0 has no end. The gate must be shut.
 func (g *gate) wait(patience time.Duration) {
 	if patience == 0 {
 		<-g.idle

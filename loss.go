@@ -13,8 +13,8 @@ import (
 )
 
 // Lost reports that messages that the application has may belong to another consumer by now. Delivery.Lost says whether
-// a message is one of them, and Reclaim gives it back if so. NextLoss reports the same without an Observer. If the
-// application goes on with such a message, it may be handled twice.
+// a message is one of them, and Reclaim returns such a message to the Consumer, which asks the broker for it. NextLoss
+// reports the same without an Observer. If the application goes on with such a message, it may be handled twice.
 //
 // On Key_Shared the broker does not notify the client when a key moves. A key moves when the old consumer has no
 // unacknowledged message of it left, or loses its connection.
@@ -54,7 +54,7 @@ func (c *Consumer) NextLoss() <-chan struct{} {
 	return c.loss.next
 }
 
-// lose reports that messages may be lost.
+// lose reports that messages of a topic ("" for any topic) may belong to another consumer by now.
 func (c *Consumer) lose(topic string, why Loss) {
 	c.loss.any.Store(true)
 	c.loss.mu.Lock()
@@ -78,7 +78,7 @@ func (c *Consumer) lose(topic string, why Loss) {
 // begin to work on it then. The Consumer asks the broker for such a message: if it belongs to this Consumer after all,
 // it is delivered again, with its count unchanged.
 //
-// To keep the order of a key, reclaim its oldest message first, and if that returns ErrNotInFlight the later ones too.
+// To keep the order of a key, reclaim its oldest message first and, if that returns ErrNotInFlight, the later ones too.
 //
 // Reclaim returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message. It
 // returns nil for every message of a non-persistent topic, and for every message after Wrap, which does not see lost

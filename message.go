@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// redelivered is a message as the application gets it again: with the Consumer's count, and the number of the
-// hand-over, so that a nack of an earlier one is ignored.
+// redelivered is a message as the application gets it again: with the Consumer's count, and with the number of the
+// hand-over, so that a nack of an earlier hand-over is ignored.
 type redelivered struct {
 	pulsar.Message
 	count uint32
@@ -121,7 +121,7 @@ func nameOfID(id pulsar.MessageID) (name, error) {
 
 func idOf(topic string, id pulsar.MessageID) partition.ID {
 	index := id.BatchIdx()
-	if index < 0 && id.BatchSize() > 0 { // in chunks
+	if index < 0 && id.BatchSize() > 0 { // a chunked message
 		index = 0
 	}
 	return partition.ID{Topic: topic, Ledger: id.LedgerID(), Entry: id.EntryID(), Index: index}
@@ -143,5 +143,5 @@ func countOf(msg pulsar.Message) (count uint32) {
 func isTracked(msg pulsar.Message) bool { return topicname.IsPersistent(msg.Topic()) }
 
 func foreign(id pulsar.MessageID) error {
-	return fmt.Errorf("redelivery: message id %v is a %T, want a message's of pulsar-client-go", id, id)
+	return fmt.Errorf("redelivery: message id %v is a %T, want the id of a message of pulsar-client-go", id, id)
 }

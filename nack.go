@@ -18,7 +18,7 @@ import (
 //   - becomes a dead letter, if this was its last delivery, or if it would expire before its delay is over
 //     (deadletters.go),
 //   - goes to the retry topic, if its delay is as long as WithNackRetryTopic asks for (retry.go),
-//   - or waits in the machine: partition.Group.Nack.
+//   - or waits in the group: partition.Group.Nack.
 //
 // When the delay is over, the alarm calls unlockAndAct (group.go). Group.Due either makes the message ready, so that
 // Receive gets it from Group.Take (receive.go), or asks the broker for it (Consumer.request), so that it comes through
@@ -199,8 +199,8 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	return nil
 }
 
-// largestBatch is more than a batch has messages. The id of an unknown message with a larger index or batch size is
-// refused, since the group makes room for the whole batch.
+// largestBatch exceeds the number of messages in any batch. The id of an unknown message with a larger index or batch
+// size is refused, since the group makes room for the whole batch.
 const largestBatch = 1 << 16
 
 // nackLater requests, after the delay, a message that only upstream may know.

@@ -69,10 +69,10 @@ type Delivered struct {
 // Settled reports the outcome of a message. If Err is not nil, the message is not settled: the application still has
 // it, or it waits as after a nack.
 //
-// The nack or ack timeout of a last delivery is reported only as DeadLettered, after the dead letter is published; if
-// the message is not in memory, so that the broker has to send it once more, it is reported as Nacked or TimedOut
-// before. A nack that moves a message to the retry topic is reported only as Reconsumed. A second acknowledgement of a
-// settled message is not reported.
+// The nack or ack timeout of a last delivery is reported only as DeadLettered, after the dead letter is published. If
+// the message is not in memory, the broker has to send it once more: then Nacked or TimedOut is reported first. A nack
+// that moves a message to the retry topic is reported only as Reconsumed. A second acknowledgement of a settled message
+// is not reported.
 type Settled struct {
 	Event
 	Outcome Outcome // how the message was settled
@@ -263,7 +263,7 @@ func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e 
 	return e
 }
 
-// settledEvent begins an event about a message that the application had until then.
+// settledEvent begins an event about a message that the application had until the given time.
 func (c *Consumer) settledEvent(d *partition.Delivery, msg pulsar.Message, outcome Outcome,
 	until time.Duration) Settled {
 	id, _ := d.Object.(pulsar.MessageID)

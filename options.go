@@ -63,7 +63,7 @@ func WithAckTimeout(d time.Duration) Option {
 }
 
 // WithAckTimeoutRedeliveryBackoff (default: none) adds a delay to the ack timeout (PIP-130): a message is redelivered
-// after timeout + b.Next(redeliveryCount). A negative delay of b counts as 0. It needs WithAckTimeout.
+// after timeout + b.Next(redeliveryCount). A negative delay of b counts as 0. The option needs WithAckTimeout.
 func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if err := policies.Validate(b); err != nil {

@@ -40,8 +40,8 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 
 // gainsByIndexAcks reports whether batch-index acknowledgement does no harm. Without a group of acknowledgements each
 // has a command of its own: batches of 1,000 cost seven times as much CPU, and with AckWithResponse thirty times, since
-// each message waits for the broker. On Exclusive and Failover a cumulative acknowledgement inside of a batch leaves
-// other messages of the batch unacknowledged than plain pulsar-client-go does, whose own test then waits forever. A
+// each message waits for the broker. On Exclusive and Failover a cumulative acknowledgement inside a batch would not
+// leave the same messages unacknowledged as in plain pulsar-client-go: a test of pulsar-client-go then waits forever. A
 // zero-queue consumer under load stops answering: its Close takes 30 s.
 func gainsByIndexAcks(opts pulsar.ConsumerOptions) bool {
 	grouped := !opts.AckWithResponse && (opts.AckGroupingOptions == nil || opts.AckGroupingOptions.MaxSize > 1)
@@ -110,13 +110,13 @@ const (
 
 	defaultQueue   = 1000                   // upstream's ReceiverQueueSize
 	defaultAckTime = 100 * time.Millisecond // upstream's AckGroupingOptions.MaxTime
-	ackSlack       = 2 * time.Second        // for a busy machine, and for a link that is dead already
+	ackSlack       = 2 * time.Second        // added to AckedAfter: the machine may be busy, or the connection dead
 	longestAckTime = 24 * time.Hour
 )
 
-// When a connection is lost, another consumer may also handle the messages that are in the private channel or were read
-// from it ahead. So on Shared and Key_Shared they are at most ten, as in pulsar-client-go's own channel. Where no other
-// consumer gets the messages, more room saves CPU: a sixteenth of the receiver queue.
+// When a connection is lost, another consumer may also handle the messages that are in the inner consumer's private
+// channel or were read from it ahead. So on Shared and Key_Shared they are at most ten, as in pulsar-client-go's own
+// channel. Where no other consumer gets the messages, more room saves CPU: a sixteenth of the receiver queue.
 const (
 	smallBuffer = 10
 	largeBuffer = 64

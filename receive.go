@@ -45,7 +45,7 @@ func (c *Consumer) handedOver(d *partition.Delivery, msg pulsar.Message) {
 	}
 }
 
-// next takes the next message for the application. Its Body is never nil.
+// next takes the next message for the application, and describes it in d; d.Body is not nil then.
 func (c *Consumer) next(ctx context.Context, d *partition.Delivery) error {
 	if ctx.Err() != nil && ctx != c.ended {
 		return ctx.Err()
@@ -203,9 +203,9 @@ func (c *Consumer) isUndecryptable(msg pulsar.Message) bool {
 	return c.settings.nacksUndecryptable && msg.GetEncryptionContext() != nil
 }
 
-// refuses reports whether a message is withheld from the application, because it cannot be decrypted or was delivered
-// too often, and nacks it or gives it up. The broker's count of a batch includes failures of its other messages, so a
-// message of a batch is refused for its count only after a delivery here.
+// refuses reports whether a message must not go to the application. It nacks a message that cannot be decrypted, and
+// gives up one that was delivered too often. The broker's count of a batch includes failures of its other messages, so
+// a message of a batch is refused for its count only after a delivery here.
 func (c *Consumer) refuses(d *partition.Delivery) bool {
 	msg := d.Body.(pulsar.Message)
 	undecryptable, limit := c.isUndecryptable(msg), c.publisher.maxDeliveries

@@ -136,7 +136,7 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 	}
 	go func() {
 		err := finish()
-		<-c.room // the callback may reconsume
+		<-c.room // before the callback, which may reconsume
 		how.Callback(err)
 	}()
 	return nil

@@ -23,7 +23,7 @@ type Stats struct {
 	Failed        uint64 // failures that no method could return as an error; each is logged
 
 	// Blocked says that the broker may have stopped sending because too many messages are unacknowledged: see
-	// Observer.Blocked. It ends with the next message.
+	// Observer.Blocked. It is false again after the next message.
 	Blocked bool
 
 	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap

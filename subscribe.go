@@ -141,7 +141,7 @@ func refused(err error, opts pulsar.ConsumerOptions, topics ...string) error {
 
 // isOf returns an error, and closes the consumer, if it was not subscribed with opts.
 func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
-	const want = "the consumer that was subscribed with the options it was given"
+	const want = "a consumer that was subscribed with the given options"
 	switch c := consumer.(type) {
 	case nil:
 		return invalid("SubscribeWith: the result of subscribe", "nil", want)

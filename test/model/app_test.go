@@ -255,5 +255,5 @@ func (r *modelRun) inProgress(m *modelExpected) {
 // isForgotten reports whether err says that the Consumer has forgotten a message. To request such a message, the
 // Consumer needs an id of pulsar-client-go; it refuses the model's ids.
 func isForgotten(err error) bool {
-	return strings.Contains(err.Error(), "want a message's of pulsar-client-go")
+	return strings.Contains(err.Error(), "want the id of a message of pulsar-client-go")
 }
