@@ -72,7 +72,7 @@ type Consumer struct {
 
 	acks    queue         // acknowledgements of copies of settled messages
 	told    queue         // calls of observers that the reporting goroutine must not wait for
-	letters queue         // publications that the application does not wait for: dead letters, and nacks to the retry topic
+	letters queue         // publications without a waiting caller: dead letters and nacked messages for the retry topic
 	room    chan struct{} // has an element for each publication under way
 
 	limitExceeded sync.Once // for warnOfLimit

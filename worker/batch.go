@@ -35,9 +35,9 @@ type BatchHandler func(ctx context.Context, msgs []pulsar.Message) error
 // BatchError maps the index of each failed message to its error; the others succeeded. An error means the same as from
 // a Handler: Permanent, RetryAfter, or any other. An index that is out of range fails the whole batch.
 //
-// A BatchError may be wrapped. Permanent or RetryAfter of it applies to each of its errors. Several may be joined with
-// errors.Join. A BatchError that is joined with any other error fails the whole batch, and so does a panic with a
-// BatchError.
+// A BatchError may be wrapped. Permanent or RetryAfter around it applies to each of its errors. Several BatchErrors may
+// be joined with errors.Join. A BatchError that is joined with any other error fails the whole batch, and so does a
+// panic with a BatchError.
 type BatchError map[int]error
 
 func (e BatchError) Error() string {

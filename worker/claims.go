@@ -14,7 +14,7 @@ var claims sync.Map // of *Worker by *redelivery.Consumer
 
 var errRanBefore = errors.New("worker: Run was called before, want a new Worker")
 
-// claim makes the Consumer this Worker's until release. It returns an error if it is another's.
+// claim makes the Consumer this Worker's until release. It returns an error if another Worker has the Consumer.
 func (w *Worker) claim() (release func(), err error) {
 	switch other, taken := claims.LoadOrStore(w.consumer, w); {
 	case taken && other == w:

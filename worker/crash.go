@@ -204,7 +204,7 @@ func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled fun
 	}
 	return func() {
 		defer leave()
-		// Before the next suspect, which may end the process before this one's acknowledgement is sent.
+		// Before the next suspect is handled: it may end the process before this one's acknowledgement is sent.
 		_ = c.inTime(c.log.End, keys[0])
 	}, nil
 }
@@ -215,8 +215,8 @@ func (c *crashes) inTime(write func(context.Context, attempts.Key) error, key at
 	return write(ctx, key)
 }
 
-// takeTurn waits until no other suspect is handled, or one is handled for longer than suspectTime. It returns an error
-// if the handlers' contexts end first.
+// takeTurn waits until no other suspect is handled, or until one has been handled for longer than suspectTime. It
+// returns an error if the handlers' contexts end first.
 func (c *crashes) takeTurn() (leave func(), err error) {
 	if err := c.turn.lockOr(c.working); err != nil {
 		return nil, err

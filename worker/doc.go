@@ -52,5 +52,5 @@
 // When Run's context is done, the Worker drains: it takes no more messages, and running handlers go on. After
 // [WithDrainTimeout] their contexts end, and five seconds later Run returns in any case. It logs how many messages were
 // in flight, finished, and left to the broker. Close the Consumer after that: the Worker does not close it, and the
-// broker redelivers the messages that were left only after that.
+// broker does not redeliver the messages that were left before it is closed.
 package worker

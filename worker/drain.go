@@ -8,10 +8,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// drain lets handlers go on until the drain timeout, waits for a while after the end of their contexts, leaves to the
-// broker the waiting messages, and returns the error of Run.
+// drain lets handlers go on until the drain timeout, waits for a while after the end of their contexts, leaves the
+// waiting messages to the broker, and returns the error of Run.
 func (r *run) drain() error {
-	r.drainEnds() // from now on
+	r.drainEnds() // the drain timeout begins now
 	before := r.counts.finished.Load()
 	n, _ := r.inFlight()
 	r.logger.Info("worker: draining", append(r.who(), "in_flight", n+r.outage.kept(), "timeout", r.drainTimeout,

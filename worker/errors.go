@@ -26,17 +26,17 @@ func RetryAfter(delay time.Duration, err error) error {
 // counts as 0.
 //
 // The message waits in memory, on every subscription type; after a restart the broker sends it at once. A message that
-// does not fit redelivery.WithMemoryLimit comes from the broker, which counts it on Shared and Key_Shared. An error
-// that wraps this one is a Snooze too, whatever else it wraps, so it stays one in a classifier. For WithPauseOnFailure
-// it is neither a failure nor a success.
+// does not fit redelivery.WithMemoryLimit comes from the broker, which counts that delivery on Shared and Key_Shared.
+// An error that wraps this one is a Snooze too, whatever else it wraps, so it stays one in a classifier. For
+// WithPauseOnFailure it is neither a failure nor a success.
 func Snooze(delay time.Duration) error { return &snoozeError{max(0, delay)} }
 
 // PauseFor returns an error that snoozes the message for d, like Snooze, and makes the Worker take no messages for d:
-// use it if the other side wants no calls meanwhile, as an HTTP server says by 429 with Retry-After. Neither the snooze
-// nor the pause counts as an attempt. Messages that handlers have already are handled. If several handlers return it,
-// the longest pause counts. A drain ends the pause. Unlike in a Pause, prefetched messages stay with the Consumer. The
-// error wraps err, with d before its text, and may itself be wrapped; IsSnooze is true for it. A negative d counts as
-// 0.
+// use it if the other side wants no calls for a while, like an HTTP server that answers 429 with Retry-After. Neither
+// the snooze nor the pause counts as an attempt. Messages that handlers have already are handled. If several handlers
+// return it, the longest pause counts. A drain ends the pause. Unlike in a Pause, prefetched messages stay with the
+// Consumer. The error wraps err, with d before its text, and may itself be wrapped; IsSnooze is true for it. A negative
+// d counts as 0.
 func PauseFor(d time.Duration, err error) error {
 	return &pauseForError{snoozeError{max(0, d)}, orUnknown(err)}
 }

@@ -21,8 +21,8 @@ type heartbeat struct {
 	over  bool
 }
 
-// heartbeat begins to renew the ack timeout of msg, which was just taken, until a time, or until it is stopped if that
-// is zero. It returns nil if there is no ack timeout.
+// heartbeat begins to renew the ack timeout of msg, which was just taken. The heartbeat ends at the given time, or with
+// stop if the time is zero. heartbeat returns nil if there is no ack timeout.
 func (w *Worker) heartbeat(msg pulsar.Message, until time.Time) *heartbeat {
 	d, err := w.consumer.Delivery(msg)
 	if err != nil || d.AckDeadline.IsZero() { // settling it will return the error
@@ -36,7 +36,7 @@ func (w *Worker) heartbeat(msg pulsar.Message, until time.Time) *heartbeat {
 	return h
 }
 
-// renew begins to renew the ack timeout of a message that was with a handler, from now on until it is stopped.
+// renew restarts the ack timeout of a message that may have been with a handler, and renews it until t.beat is stopped.
 func (w *Worker) renew(t *task) error {
 	t.beat.stop()
 	err := w.consumer.InProgress(t.msg)

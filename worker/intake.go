@@ -252,7 +252,7 @@ func (r *run) leaveAll(tasks []task, why string) {
 	}
 }
 
-// sleep waits for a while, or until ctx is done, which is its error.
+// sleep waits for a while. If ctx is done before, it returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

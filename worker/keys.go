@@ -70,7 +70,7 @@ func (k *keys) release(of *lane) (ready bool) {
 	return true
 }
 
-// take takes the first message out of the lane that is ready for longest.
+// take takes the first message out of the lane that has been ready for longest.
 func (k *keys) take() task {
 	of := k.ready[0]
 	k.ready[0] = nil

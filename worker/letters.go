@@ -89,7 +89,7 @@ func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 	return v == dead || v == done
 }
 
-// countLetter counts a dead letter: like any other error if its message will be tried again.
+// countLetter counts the outcome of deadLetter. If the message will be tried again, it counts as after any other error.
 func (r *run) countLetter(o outcome) {
 	switch {
 	case o.verb == dead:

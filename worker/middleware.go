@@ -54,7 +54,7 @@ func Logging(logger *slog.Logger) Middleware {
 	}
 }
 
-// about says which message it is.
+// about returns attributes that name a message, for the log.
 func about(msg pulsar.Message) []slog.Attr {
 	return []slog.Attr{slog.String("topic", msg.Topic()), slog.String("message", msg.ID().String()),
 		slog.Uint64("redelivery", uint64(msg.RedeliveryCount()))}

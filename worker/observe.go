@@ -43,7 +43,7 @@ type Paused struct {
 	Consumer     *redelivery.Consumer // of the Worker
 	Subscription string               // of the Consumer
 	Paused       bool                 // false: resumed
-	Why          PauseReason          // the one that began or ended
+	Why          PauseReason          // the reason that began or ended
 }
 
 // Running reports that Run of a Worker began, or is about to return. Between the two, Worker.Stats has the current

@@ -54,8 +54,8 @@ func WithTimeout(d time.Duration) Option {
 
 // WithDrainTimeout (default: 30s) sets how long handlers may go on after the context of Run is done. Then the handlers'
 // contexts end; 0 ends them at once. Run returns five seconds later at the latest, and closing the Consumer may take
-// one more; if the broker does not answer, up to OperationTimeout of pulsar.ClientOptions. In Kubernetes set d to
-// terminationGracePeriodSeconds minus six seconds: 24s with its default.
+// one second more, or, if the broker does not answer, up to OperationTimeout of pulsar.ClientOptions. In Kubernetes set
+// d to terminationGracePeriodSeconds minus six seconds: 24s with its default.
 func WithDrainTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, true); want != "" {
@@ -145,8 +145,8 @@ func WithMaxAge(d time.Duration) Option {
 //
 // A waiting message may become another consumer's: when the connection is lost, or when another consumer becomes active
 // on a Failover partition (redelivery.Observer.Lost). Before the Worker calls the handler, it makes sure that the
-// message still belongs to it; otherwise it drops the message and counts it in Stats.Lost. A handler that is already
-// running goes on, and the other consumer gets its message too.
+// message still belongs to its Consumer; otherwise it drops the message and counts it in Stats.Lost. A handler that is
+// already running goes on, and the other consumer gets its message too.
 func WithKeyOrder() Option {
 	return func(s *settings) error {
 		s.keyOrder = true
@@ -177,7 +177,7 @@ func WithKeyOrder() Option {
 //
 // The first two failures of a message that is tried in an outage do not count as attempts. From the third on each does:
 // the message is nacked or becomes a dead letter, so messages that always fail do not block the Worker. A long outage
-// thus costs one attempt of one message for each pause. After a RetryAfter longer than the pause the message is nacked
+// thus costs one attempt of one message for each pause. After a RetryAfter longer than the pause, the message is nacked
 // with that delay, which counts as an attempt, and others are tried meanwhile.
 //
 // Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio

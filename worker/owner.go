@@ -10,8 +10,8 @@ import (
 
 // This file drops messages that waited and are another consumer's by now.
 
-// isOurs reports whether a message still belongs to the Consumer. It is true if the Consumer is closed, which the next
-// call returns.
+// isOurs reports whether a message still belongs to the Consumer. It is true if the Consumer is closed: the next call
+// returns that error.
 func (r *run) isOurs(t task) bool {
 	err := r.consumer.Reclaim(t.counted())
 	return err == nil || errors.Is(err, redelivery.ErrClosed)

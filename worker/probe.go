@@ -220,8 +220,8 @@ func (o *outage) hasRoom() bool {
 
 // shed leaves the failed messages to the Consumer until the next try, and reports whether that may make room. If there
 // are no fresh ones, it keeps the failed message that is tried next. It does nothing where the Consumer can give
-// messages back, since the broker would count that, nor with key order, where failed messages have to stay. There, only
-// messages that fail too often as probes make room.
+// messages back, since the broker would count the next delivery, nor with key order, where failed messages have to
+// stay. There, only messages that fail too often as probes make room.
 func (o *outage) shed() bool {
 	if o.lanes != nil || !o.neverGivesBack() {
 		return false

@@ -56,7 +56,7 @@ func (s *slot) waitForRate(n int) error {
 }
 
 // pay takes n tokens of the limiter, at a time as many as the limiter grants in a second: otherwise Workers that take
-// fewer at a time would always be first. If it fails it returns how many are missing.
+// fewer at a time would always be first. If it fails, it returns how many are missing.
 func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	for n > 0 {
 		some := min(n, max(1, s.limiter.Burst()), max(1, int(min(float64(n), float64(s.limiter.Limit())))))

@@ -214,8 +214,8 @@ func (r *run) settleAll(tasks []task, outcomes []outcome) {
 	}
 }
 
-// ackTogether acknowledges the messages of a batch that succeeded in one call. The messages for which it fails are
-// acknowledged one by one later, all of them within the time of one.
+// ackTogether acknowledges, in one call, the messages of a batch that succeeded. The messages for which the call fails
+// are acknowledged one by one later, all of them within the time for one.
 func (r *run) ackTogether(tasks []task, outcomes []outcome) {
 	var acks []int
 	var ids []pulsar.MessageID

@@ -33,7 +33,7 @@ const (
 	ack
 	dead  // it becomes a dead letter
 	leave // the broker delivers it again when the Consumer is closed
-	hold  // its slot handles it again: a local retry, in an outage, of a halved batch
+	hold  // its slot handles it again: as a local retry, in an outage, or in a half of its batch
 	acked // together with others
 	done  // it is settled
 )

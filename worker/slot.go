@@ -141,7 +141,7 @@ func (s *slot) setAckTimeouts(tasks []task, since time.Duration) {
 func (s *slot) end() {
 	tasks := s.takeBack()
 	if s.returned != nil {
-		s.returned() // before it is settled
+		s.returned() // before the messages are settled
 	}
 	s.warnOfSelfSettled(tasks)
 	took := s.measure(len(tasks))

@@ -16,7 +16,7 @@ import (
 // that wrap it.
 var ErrStuck = errors.New("worker: too many handlers are stuck")
 
-// errHangs is why a message becomes a dead letter whose handler does not return.
+// errHangs is the reason of the dead letter of a message whose handler does not return.
 var errHangs = errors.New("worker: the handler of an earlier delivery has not returned")
 
 // Healthy returns nil as long as there is no reason to restart the Worker; use it for a /healthz endpoint. It also

@@ -16,7 +16,7 @@ type task struct {
 	retries uint32     // local ones of this delivery
 	tries   uint32     // attempts that the Consumer has not counted, since the message was not nacked after them
 	failed  bool       // it failed here, and was not nacked
-	waited  bool       // it was in an outage, or in a slot that handled others
+	waited  bool       // it had to wait: in an outage, or in a slot that handled other messages
 	paid    bool       // the rate limit's token for its next call was taken
 	newer   *task      // the same message, which came again while the handler has this one
 	gone    bool       // it is settled without the handler, which is stuck

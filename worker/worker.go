@@ -12,7 +12,7 @@ import (
 type Worker struct {
 	settings
 	consumer *redelivery.Consumer
-	// calls the handler, puts its results into errs, and reports whether that is one error for all
+	// calls the handler, puts its results into errs, and reports whether one error is for all messages
 	handle  func(context.Context, []task, []error) (whole bool)
 	batch   Batch // zero for a Handler
 	pauser  pauser
@@ -116,8 +116,8 @@ func (w *Worker) Resume() {
 // Stats are the counters of a Worker since New, and its current state.
 type Stats struct {
 	Paused bool // between Pause and Resume, or the end of Run; or after a PauseFor
-	// WithPauseOnFailure tries one message at a time, until one succeeds: if none is left to try, the next one that
-	// comes
+	// in an outage (WithPauseOnFailure) the Worker tries one message at a time until one succeeds; if it has none to
+	// try, it waits for the next one
 	Outage bool
 
 	// messages being handled or settled, or held in an outage: at most WithConcurrency messages or batches, beside
@@ -180,7 +180,7 @@ func (w *Worker) Stats() Stats {
 	return s
 }
 
-// who says which consumer it is, for the log.
+// who returns attributes that name the consumer, for the log.
 func (w *Worker) who() []any {
 	return []any{"consumer", w.consumer.Name(), "subscription", w.consumer.Subscription()}
 }

@@ -61,7 +61,7 @@ type Outcome uint8
 const (
 	Done      Outcome = iota // upstream took it
 	Moved                    // upstream took it, after the message was published elsewhere: the application failed on it
-	Failed                   // the message is where it was
+	Failed                   // upstream did not take it, and the message keeps its state
 	Undecided                // a transaction decides: if it is aborted, the broker sends the message again
 )
 

@@ -182,9 +182,9 @@ func (p *Partition) isAfterGap(at place, object any) bool {
 	return true
 }
 
-// afterReset forgets the sure ids once the application has read as far as an operator's reset. A reset shows when the
-// broker sends a message again whose acknowledgement it surely had; object is the first such message. Ids that are not
-// sure stay: their messages may have been acknowledged after the reset.
+// afterReset forgets the sure ids if object, a message that is being read, marks an operator's reset: the broker sent
+// it again, although it surely had the acknowledgement of the message. Ids that are not sure stay: their messages may
+// have been acknowledged after the reset.
 func (p *Partition) afterReset(object any) {
 	if p.resets.reached(object) {
 		p.resets = marks{}

@@ -18,8 +18,8 @@
 // row for each cell; TestExploration plays all histories of some steps in small worlds; TestMutants removes each
 // rule in turn and expects a failing test.
 //
-// Read message.go first, then arrive.go, nack.go, take.go and ack.go: they have the events. Then connection.go,
-// request.go and settled.go, which have the rest of this comment.
+// Read message.go first, then arrive.go, nack.go, take.go and ack.go: they have the events. Then read connection.go,
+// request.go and settled.go: they do what the sections below describe.
 //
 // # Epochs
 //
@@ -103,7 +103,7 @@
 //
 //   - After a lost connection on Shared, copies in upstream's queue are handed out, though the broker may have sent
 //     the messages to another consumer. A copy is only dropped if the broker has sent its message here again by then.
-//   - After a lost connection on Shared, waiting messages of partitions that kept theirs are requested, too,
+//   - After a lost connection on Shared, waiting messages of partitions that kept their connection are requested, too,
 //     and the broker counts that.
 //   - A message that is requested while the broker sends it again by itself, after a lost connection on Shared, may be
 //     handed out here and go to another consumer too.
@@ -113,9 +113,9 @@
 //   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.
 //   - A lost acknowledgement looks like an operator's reset if another consumer took the message, kept it for some
 //     calm seconds, and left it behind during a further loss.
-//   - An operator's reset does not bring back messages that were acknowledged in the last seconds, or after a loss
-//     and before their partition was heard of again, or with a batch that is not settled whole. After Wrap it brings
-//     back none.
+//   - An operator's reset does not bring back messages that were acknowledged in the last seconds, or after a loss and
+//     before the broker sent a message of their partition again, or with a batch that is not settled whole. After Wrap
+//     it brings back none.
 //   - A copy that was sent before a transaction began looks like its abort.
 //
 // One more window is upstream's own: it counts a message of a batch as acknowledged although the acknowledging call

@@ -55,7 +55,7 @@ type Group struct {
 	in         [states]int
 	clock      clock.Clock[timed]
 	ready      []*message // for Take, first to come first; may hold messages that are not ready any more
-	newsTurn   bool       // the last hand-over came from memory
+	newsTurn   bool       // the last hand-over came from memory, so a new message is next
 	memory     int64      // bytes of the bodies that are kept
 	outcomes   outcomes
 	hands      uint64    // number of the newest hand-over that has one

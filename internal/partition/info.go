@@ -65,8 +65,8 @@ func (g *Group) Oldest(now time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// Unfinished returns how many messages are settled in batches that are not, and how many messages of such batches are
-// about to arrive.
+// Unfinished returns how many messages are settled while their batches are not, and how many messages of such batches
+// are about to arrive.
 func (g *Group) Unfinished() (settled, arriving int) {
 	for _, p := range g.partitions {
 		if e := p.current; e != nil && e.ack.settled > 0 {

@@ -31,9 +31,9 @@ type message struct {
 
 	id     any           // of the newest delivery
 	epoch  uint64        // of the newest delivery; 0 if the broker may have sent it to another consumer since
-	count  uint32        // redelivery count of the newest hand-over, or of the first one to come
+	count  uint32        // redelivery count of the newest hand-over; before the first one, the count that it will have
 	broker uint32        // the largest redelivery count that the broker sent, without excess
-	excess uint32        // requests that the broker may have counted, and no hand-over followed
+	excess uint32        // requests that the broker may have counted, and that no hand-over followed
 	hand   uint64        // number of the newest hand-over; see Delivery
 	since  time.Duration // when the application got it
 	had    time.Duration // how long the application had it, if it waits

@@ -16,8 +16,8 @@ type reading struct {
 
 const (
 	idleTime = time.Second
-	// stepTime is the most that the time before a message counts. Upstream shares a channel of ten messages among its
-	// partitions: after a second of such steps without a message of a partition, its queue is empty.
+	// stepTime is the most that counts of the time before a message. Upstream shares a channel of ten messages among
+	// its partitions: after a second of such steps without a message of a partition, its queue is empty.
 	stepTime = 50 * time.Millisecond
 )
 

@@ -153,7 +153,7 @@ func (r *request) isUnsent() bool { return r.entry != nil && r.tries == 0 }
 // isMissing reports whether an entry that was not requested has an awaited message that is not in upstream's queue.
 func (r *request) isMissing() bool { return r.isUnsent() && len(r.waiting()) > 0 }
 
-// comes notes that a message came that waited for the answer.
+// comes notes that one of the messages that waited for the answer has come.
 func (r *request) comes() {
 	r.tries = 0
 	if r.asked() == 0 {
@@ -161,7 +161,7 @@ func (r *request) comes() {
 	}
 }
 
-// excess returns how many of the requests that are now answered no hand-over followed. The broker counts these requests
+// excess returns how many of the answered requests were not followed by a hand-over. The broker counts these requests
 // too.
 func (r *request) excess(delivered bool) uint32 {
 	switch {

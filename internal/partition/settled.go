@@ -12,8 +12,8 @@ import (
 // by ledger, so millions of them in order cost a few bytes.
 //
 // An entry is recent at first. Each turn of the generations makes it older, and it is sure after two: the
-// broker has its acknowledgement. Nothing is forgotten when a connection is lost, since upstream's queue of
-// that time may hold copies.
+// broker has its acknowledgement. Nothing is forgotten when a connection is lost, since upstream's queue may still hold
+// copies.
 type settledIDs struct {
 	generations [generations]map[int64]*roaring64.Bitmap
 	timer       timer // of the next turn
@@ -86,7 +86,7 @@ func (s *settledIDs) takePart(at position) indexSet {
 	return indexes
 }
 
-// has reports whether a message is settled that is not in the table.
+// has reports whether a message that is not in the table is settled.
 func (s *settledIDs) has(at position, index int32) bool {
 	return s.hasEntry(at) || s.parts[at].has(max(0, index))
 }

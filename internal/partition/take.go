@@ -54,7 +54,7 @@ func (g *Group) describe(m *message, d *Delivery) {
 	}
 }
 
-// deliver hands a message to the application, counts that, and describes it.
+// deliver hands a message to the application, counts the hand-over, and describes it.
 func (g *Group) deliver(now time.Duration, m *message, body any, d *Delivery) {
 	g.clock.Stop(&m.timer)
 	m.move(Held)
@@ -139,7 +139,7 @@ func (g *Group) readyTime() time.Duration {
 	return readyShared
 }
 
-// readyTooLong gives a message back that the application did not take.
+// readyTooLong gives back a ready message that the application did not take in time.
 func (g *Group) readyTooLong(now time.Duration, m *message) {
 	if g.canReturn(m) {
 		g.ask(now, m)
@@ -158,7 +158,7 @@ func (g *Group) delayOver(now time.Duration, m *message) {
 }
 
 // fails reports whether the application failed on a message. One that was only held back, or put back, has no reason to
-// go elsewhere, where the broker would count it.
+// go to another consumer: the broker would count that.
 func (m *message) fails() bool { return m.delivered && !m.uncounted }
 
 // isBetterElsewhere reports whether another consumer may do better with a due message.
