@@ -6,7 +6,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// maxArrived bounds how long it takes to count the copies that arrived.
+// maxArrived is the number of letters at which arrived stops counting, since counting takes time.
 const maxArrived = 10_000
 
 // arrived counts the letters that came too late for the run, as far as they can be read.

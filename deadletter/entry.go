@@ -143,7 +143,7 @@ func (w *walk) finish(ctx context.Context) error {
 	return w.acked(ctx, <-w.acking.over)
 }
 
-// acked takes the outcome of an acknowledgement.
+// acked notes the outcome of an acknowledgement. The journal then forgets the acknowledged batches.
 func (w *walk) acked(ctx context.Context, err error) error {
 	a := w.acking
 	w.acking = nil

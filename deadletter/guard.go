@@ -14,9 +14,9 @@ import (
 // guardLetters is how many messages of a topic guard reads to find a dead letter.
 const guardLetters = 100
 
-// guard is called before anything is created. If the admin API says that the subscription does not exist yet, guard
-// returns its name, since a replay or a purge will create it. On a topic that is not for dead letters this subscription
-// would make the broker keep every later message, so such a topic is an error.
+// guard refuses a topic that is not for dead letters, before anything is created: on such a topic the subscription of a
+// replay or a purge would make the broker keep every later message. If the admin API says that the subscription does
+// not exist yet, guard returns its name, since the replay or purge will create it.
 func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 	names, err := t.subscriptions(ctx, t.o.Topic)
 	if err != nil {

@@ -126,7 +126,7 @@ func (o *ReplayOptions) refusal(err error) string {
 func (r *replay) mostBytes(ctx context.Context, topic string) int {
 	most, known := r.limits[topic]
 	if !known && r.t.o.Admin.URL != "" {
-		_ = r.t.o.Admin.call(ctx, admin.Topic(topic)+"/maxMessageSize", &most) // few roles may ask for it
+		_ = r.t.o.Admin.call(ctx, admin.Topic(topic)+"/maxMessageSize", &most) // most roles may not ask for it
 		r.limits[topic] = most
 	}
 	return most

@@ -16,7 +16,7 @@ const (
 	maxQueueSize = 300 // receiver queue for small messages
 	// after this, upstream acknowledges the chunks of an incomplete message: far longer than any wait of this package
 	chunkPatience = 10 * time.Minute
-	lockPatience  = 5 * time.Second // after this, another consumer counts as in use, not as left by a crash
+	lockPatience  = 5 * time.Second // after this, a consumer in the way counts as in use, not as left by a crash
 	ackPatience   = time.Minute     // for a confirmation or an acknowledgement, also while the broker is away
 )
 

@@ -169,7 +169,7 @@ func (w *walk) rest(ctx context.Context) error {
 	return err
 }
 
-// settle waits until at most most letters are under way, and takes the outcomes of the others.
+// settle waits until no more letters than most are under way, and takes the outcomes of the others.
 func (w *walk) settle(ctx context.Context, most int) error {
 	for {
 		select {

@@ -95,11 +95,11 @@ func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic
 	case topic == d.o.DeadLetterTopic:
 		return d.usual, nil
 	case want != "":
-		return nil, fmt.Errorf("want %s", want)
+		return nil, fmt.Errorf("the name of the topic is invalid, want %s", want)
 	case !topicname.IsPersistent(topic):
-		return nil, errors.New("want a persistent topic")
+		return nil, errors.New("the topic is not persistent")
 	case topicname.Same(topic, msg.Topic()), topicname.Same(topic, d.o.RetryLetterTopic):
-		return nil, errors.New("want another topic than the subscription's own: the letter would come again and " +
+		return nil, errors.New("the subscription reads the topic: the letter would come again and " +
 			"never end")
 	}
 	d.mu.Lock()
@@ -107,7 +107,7 @@ func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic
 	t, ok := d.others[topic]
 	if !ok {
 		if len(d.others) >= maxTopics {
-			return nil, fmt.Errorf("want one of the %d topics that there are already", maxTopics)
+			return nil, fmt.Errorf("there are %d other dead letter topics already", maxTopics)
 		}
 		if d.others == nil {
 			d.others = map[string]*letterTopic{}

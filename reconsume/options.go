@@ -196,7 +196,7 @@ type outlet struct {
 	sealed bool      // encrypted: upstream hands out an empty payload as ciphertext unless it is in a batch
 }
 
-// standsIn makes t's usual producer publish in place of a producer of the outlets that cannot be created, since the
+// standsIn makes t's usual producer publish in place of each producer of others that cannot be created because the
 // topic has as many producers as the namespace allows.
 func (t *outlet) standsIn(others ...outlet) {
 	for _, other := range others {

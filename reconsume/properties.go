@@ -29,8 +29,8 @@ const (
 	PropertyDeadLetterTopic = "DEAD_LETTER_TOPIC" // the topic of DeadLetterTo, if the letter could not go there
 
 	// PropertyOriginSchemaVersion is the version, in hexadecimal digits, of the schema that the payload was written
-	// with. It is set if the message could not be published with that schema, which is an Avro schema, or if the
-	// consumer has no schema.
+	// with. It is set if the message has an Avro schema and could not be published with it, or if the consumer has no
+	// schema.
 	PropertyOriginSchemaVersion = "ORIGIN_SCHEMA_VERSION"
 )
 

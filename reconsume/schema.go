@@ -70,7 +70,8 @@ func (s *schemas) ask(key string, k *known, msg pulsar.Message) {
 	}
 }
 
-// same reports whether a and b encode payloads in the same way. A schema that cannot be parsed as Avro equals none.
+// same reports whether a and b encode payloads in the same way. A schema that cannot be parsed as Avro equals no other
+// one.
 func same(a, b *pulsar.SchemaInfo) bool {
 	read := func(info *pulsar.SchemaInfo) (fingerprint [32]byte, ok bool) {
 		schema, err := avro.ParseBytesWithCache([]byte(info.Schema), "", &avro.SchemaCache{})
@@ -119,7 +120,7 @@ func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Mes
 	answered := start(ctx, msg)
 	return func() error {
 		err := answered()
-		if errors.Is(err, pulsar.ErrSchema) || isTooLarge(err) || isRefused(err) { // the topic does not take it
+		if errors.Is(err, pulsar.ErrSchema) || isTooLarge(err) || isRefused(err) { // not with this schema
 			msg.DeliverAfter = delay
 			err = bare()()
 		}

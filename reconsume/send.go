@@ -89,7 +89,7 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 	}
 }
 
-// send calls answer once, or never if upstream loses the message.
+// send hands msg to upstream's producer. It calls answer once, or never if upstream loses the message.
 func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer func(error)) {
 	select {
 	case m.pending <- struct{}{}:
