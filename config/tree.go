@@ -55,8 +55,8 @@ func inFile(path string) place {
 	}
 }
 
-// parseTree reads one document of YAML into a root whose parent and name are set. A JSON document is one of YAML, too.
-// The returned tree is nil if there is no document, or if the errors leave nothing to go on with.
+// parseTree reads one document of YAML into a root whose parent and name are set. A JSON document is a YAML document,
+// too. The returned tree is nil if there is no document, or if the errors leave nothing to go on with.
 func parseTree(data []byte, root *node, at place) (*node, []error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {

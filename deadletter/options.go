@@ -123,7 +123,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 		return o, fmt.Errorf("deadletter: ReplayOptions.Canary is %d, want at most ReplayOptions.Max, which is %d: "+
 			"the canary is part of it", o.Canary, o.Max)
 	case o.Canary > 0 && t.o.Admin.URL == "":
-		return o, fmt.Errorf("deadletter: ReplayOptions.Canary is %d and Options.Admin is not set, want both or neither",
+		return o, fmt.Errorf("deadletter: ReplayOptions.Canary is %d without Options.Admin, want Options.Admin too",
 			o.Canary)
 	case t.decrypts() && o.Encryption == nil:
 		return o, errors.New("deadletter: Options.Decryption is set, want ReplayOptions.Encryption too: else " +

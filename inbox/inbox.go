@@ -206,7 +206,7 @@ type Stats struct {
 	Duplicates   uint64 // messages whose effects had been committed before; their functions were not called
 	Retries      uint64 // transactions that began again after a deadlock or a serialization failure
 	Pruned       uint64 // receipts that were deleted
-	PruneErrors  uint64 // failures to prune beside the work; Prune returns its errors
+	PruneErrors  uint64 // failures of the pruning by handlers; Prune returns its errors
 }
 
 type counts struct{ transactions, receipts, duplicates, retries, pruned, pruneErrors atomic.Uint64 }

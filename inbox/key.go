@@ -19,9 +19,9 @@ import (
 // it was first published. Use this text as the idempotency key of a call that no transaction covers, such as an HTTP
 // request.
 //
-// Properties name the first message of a retry. Key believes them of a message in the default retry topic of the
-// subscription that they name, and of a letter that package deadletter replayed to the topic of the message. Any other
-// message is a first message, whatever its properties say: an application may have copied them. A service that
+// Properties name the first message of a retry. Key believes these properties in a message of the default retry topic
+// of the subscription that they name, and in a letter that package deadletter replayed to the topic of the message. Any
+// other message is a first message, whatever its properties say: an application may have copied them. A service that
 // publishes to its own topic again must not copy them. Inbox.Key also knows the retry topics of WithRetryTopic.
 func Key(msg pulsar.Message) string { return keyOf(msg, nil) }
 

@@ -133,7 +133,7 @@ func contains(receipts [][]byte, receipt []byte) bool {
 	return slices.ContainsFunc(receipts, func(r []byte) bool { return bytes.Equal(r, receipt) })
 }
 
-// sleep reports whether it slept to the end.
+// sleep waits for d. It reports false if ctx is done before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

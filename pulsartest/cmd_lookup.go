@@ -19,8 +19,8 @@ func (m *cmdLookup) Fields(c *wire.Codec) {
 	c.Uint64(2, wire.Required, 0, &m.Request)
 }
 
-// cmdLookupResponse answers Lookup. Clients take it for a failure if it has an Error. UnknownError is 0, which is not
-// encoded, so handle fails with other errors.
+// cmdLookupResponse answers Lookup. Clients take a response with an Error for a failure. UnknownError is 0, which is
+// not encoded, so handle fails with other errors.
 type cmdLookupResponse struct {
 	URL           string
 	Response      wire.LookupType

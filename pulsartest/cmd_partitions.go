@@ -19,7 +19,7 @@ func (m *cmdPartitionedMetadata) Fields(c *wire.Codec) {
 	c.Uint64(2, wire.Required, 0, &m.Request)
 }
 
-// cmdPartitionedMetadataResponse answers PartitionedMetadata. Clients take it for a failure if it has an Error.
+// cmdPartitionedMetadataResponse answers PartitionedMetadata. Clients take a response with an Error for a failure.
 // UnknownError is 0, which is not encoded, so handle fails with other errors.
 type cmdPartitionedMetadataResponse struct {
 	Partitions uint32

@@ -47,7 +47,7 @@ func newEntry(m *cmdSend, data []byte) (*entry, error) {
 		e.uuid = metadata.Chunk.UUID
 	}
 	if metadata.BatchSize > maxBatch {
-		return nil, fmt.Errorf("batch of %d messages; it may have %d", metadata.BatchSize, maxBatch)
+		return nil, fmt.Errorf("batch of %d messages, want at most %d", metadata.BatchSize, maxBatch)
 	}
 	return e, nil
 }

@@ -28,7 +28,7 @@ type answered interface{ answer(err error) wire.Command }
 // An asking request makes its answer in handle; refuse returns the answer if the request failed.
 type asking interface{ refuse(err error) wire.Command }
 
-// A described command tells hooks more than its type.
+// A described command fills in the fields of a Command for hooks; without it, hooks get only the type.
 type described interface{ describe(c *session, d *Command) }
 
 // handle carries out a command of the client. An error closes the connection.

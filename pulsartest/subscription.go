@@ -107,7 +107,7 @@ func (s *subscription) add(c *consumer, kind wire.SubType) error {
 	return nil
 }
 
-// added begins to serve a new consumer, after its client was told that it has subscribed.
+// added begins to serve a new consumer. Its client must have the answer to SUBSCRIBE before.
 func (s *subscription) added(c *consumer) {
 	if !s.individual() && !s.elect() {
 		s.notify(c)

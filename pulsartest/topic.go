@@ -121,7 +121,7 @@ func (t *topic) terminate() {
 	}
 }
 
-// delete removes the topic and everything of it.
+// delete removes the topic with its subscriptions, consumers and producers.
 func (t *topic) delete() {
 	for _, sub := range t.subs {
 		sub.closeConsumers(nil)

@@ -168,8 +168,8 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 	})
 }
 
-// The broker refuses a message that is too large as it refuses a delay, without an answer. That says nothing about the
-// messages around it, nor about their delay.
+// The broker refuses a message that is too large in the same way as a delay: without an answer. That says nothing about
+// the messages around it, nor about their delay.
 func TestARefusedSizeHarmsNoOther(t *testing.T) {
 	for name, refused := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -97,7 +97,7 @@ type none struct{}
 func (none) Error() string   { return "none" }
 func (none) Unwrap() []error { return nil }
 
-// A row for each result of the handler's first call, with messages "a b c", and their outcomes.
+// The rows are results of the handler's first call, with the messages "a b c", and the outcomes of the messages.
 func TestBatchOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error

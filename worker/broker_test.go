@@ -62,7 +62,7 @@ func TestOutcomesAtABroker(t *testing.T) {
 					case row == "later" && n == 1:
 						return worker.RetryAfter(retryDelay, errTest)
 					case row == "panics":
-						if inBatches { // which would all fail
+						if inBatches { // else the panic would fail the whole batch
 							return errors.New("panic: oops")
 						}
 						panic("oops")

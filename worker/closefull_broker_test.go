@@ -78,7 +78,7 @@ func TestCloseTakesMessagesThatDoNotFitTheQueue(t *testing.T) {
 	}
 }
 
-// A consumer that is subscribed again after GiveBack, but only after Close, is closed in the same way.
+// If subscribing again after GiveBack takes until after Close, the new consumer is closed in the same way.
 func TestConsumerThatIsSubscribedTooLateIsClosed(t *testing.T) {
 	t.Parallel()
 	s, calls, closing, closed := newSite(t), 0, make(chan struct{}), make(chan struct{})

@@ -68,7 +68,7 @@ func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *
 }
 
 // While the broker does not answer a Consumer that subscribes again, contexts and Close end the calls that wait for it.
-// A consumer that comes late is used by the next call, or closed.
+// A consumer that is subscribed late is used by the next call, or closed.
 func TestSubscribingAgainTakesLong(t *testing.T) {
 	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})

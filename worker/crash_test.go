@@ -25,8 +25,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A message that was in a handler each time a process ended is not handled any more after that many times; others are,
-// also those of its batch. No classifier is asked.
+// A message that was in a handler when a process ended, as often as the limit allows, is not handled any more. Other
+// messages are, also those of its batch. No classifier gets the error.
 func TestCrashLimit(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2} {
@@ -219,7 +219,7 @@ func snoozeEach(t *testing.T, consumers int, delay time.Duration, option worker.
 		case call := <-calls:
 			all = append(all, call)
 		case <-time.After(10 * time.Second):
-			require.FailNow(t, "it is not handled")
+			require.FailNow(t, "the message is not handled")
 		}
 		require.Eventually(t, func() bool {
 			log := c.AttemptLog().Stats()
@@ -271,14 +271,14 @@ func TestCrashesOfANonPersistentTopic(t *testing.T) {
 	case payload := <-handled:
 		require.Equal(t, "tea", payload)
 	case <-time.After(5 * time.Second):
-		require.FailNow(t, "it is not handled", "%+v", w.Stats())
+		require.FailNow(t, "the message is not handled", "%+v", w.Stats())
 	}
 	stop()
 	require.NoError(t, waittest.Next(t, ended))
 }
 
-// A message does not count as in a handler while the next suspect is handled, which may end the process before the
-// acknowledgement of the first message was sent, nor while the Worker keeps it to try it again.
+// A message no longer counts as in a handler when the next suspect is handled, though the acknowledgement of the first
+// message may not be sent yet; nor while the Worker keeps the message for another try.
 func TestMessageInNoHandlerDoesNotCrash(t *testing.T) {
 	t.Parallel()
 	t.Run("a suspect before", func(t *testing.T) {
@@ -424,7 +424,7 @@ func TestAQuietWorkerRecordsFirst(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Run(ctx))
 	require.Equal(t, c.AttemptLog().Session(), begun)
-	require.Less(t, lag, 5*time.Second, "it is written")
+	require.Less(t, lag, 5*time.Second, "the record is not written yet")
 }
 
 func TestCrashLimitNeedsALog(t *testing.T) {

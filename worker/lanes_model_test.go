@@ -37,7 +37,7 @@ type crew struct {
 	messages      []keyed
 }
 
-// keyed is a message whose handler fails some times.
+// keyed is a message whose handler fails a number of times.
 type keyed struct {
 	at, takes time.Duration
 	key       string

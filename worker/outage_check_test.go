@@ -92,7 +92,7 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 		if payload := fmt.Sprint(n); dead[payload] && !msg.permanent && msg.takes < 15*time.Second && failures[n] < int(m.maxDeliveries) {
 			m.errorf("message %d is a dead letter after %d failures outside of outages", n, failures[n])
 		} else if m.settled() && !dead[payload] && (!msg.poison || m.maxDeliveries > 0) && !slices.Contains(acked, payload) && (!msg.permanent || m.maxDeliveries > 0) &&
-			!(m.keyOrder && m.maxDeliveries == 0) { // then permanent errors keep their keys
+			!(m.keyOrder && m.maxDeliveries == 0) { // then a message with a permanent error blocks its key
 			m.errorf("message %d is left", n)
 		}
 	}

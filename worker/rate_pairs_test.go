@@ -269,7 +269,8 @@ func TestRateLimitGivesNothingBack(t *testing.T) {
 	require.EqualValues(t, 1, subscribed.Load())
 }
 
-// A Worker whose batches need the tokens of two seconds gets its share of a limiter beside one that takes them one by one.
+// A Worker whose batches need the tokens of two seconds gets its share of a limiter beside a Worker that takes single
+// tokens.
 func TestSharedRateLimitOfBatches(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		limiter := rate.NewLimiter(10, 20)

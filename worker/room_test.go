@@ -122,7 +122,8 @@ func TestKeyOrderTakesRoomFromRedelivery(t *testing.T) {
 	}, redelivery.WithMemoryLimit(limit))
 }
 
-// Messages that filled the memory limit and are lost make room for new ones, also while another slot collects batches.
+// When the messages that filled the memory limit are lost, there is room for new ones, also while another slot collects
+// batches.
 func TestLostMessageMakesRoom(t *testing.T) {
 	virtually(t, exclusive(1), func(t *rig) {
 		began := time.Now()

@@ -13,7 +13,7 @@ import (
 
 var errNoLuck = errors.New("no luck")
 
-// A row for each kind of error, with its outcome.
+// The rows are the kinds of errors, each with its outcome.
 func TestReadError(t *testing.T) {
 	marked := func(err error) error { return fmt.Errorf("order 7: %w", err) }
 	for name, c := range map[string]struct {
@@ -38,7 +38,7 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// A row for each final outcome, by the first outcome and the attempt.
+// The rows are final outcomes, each by the first outcome and the attempt.
 func TestDecide(t *testing.T) {
 	const week = 7 * 24 * time.Hour
 	old := fmt.Errorf("older than %v: %w", week, errNoLuck)

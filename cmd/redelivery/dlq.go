@@ -30,7 +30,7 @@ type dlq struct {
 	client         pulsar.Client
 	api            admin.API
 	topic          string // the dead letter topic's full name
-	adopted        bool   // the subscription is neither the tool's own nor given
+	adopted        bool   // adopt chose the subscription, which is neither the tool's own nor given
 	schemas        *admin.Schemas
 	letters        *deadletter.Topic
 }

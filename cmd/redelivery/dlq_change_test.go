@@ -75,5 +75,5 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 		"a plan does nothing, so there is nothing to skip")
 	code, _, stderr := dlqRun("", "import", topic)
 	require.Equal(t, 2, code)
-	require.Contains(t, stderr, "import needs -i file")
+	require.Contains(t, stderr, "-i is missing, want a file")
 }

@@ -32,16 +32,16 @@ func (d *dlq) check(verb, topic string) error {
 	case d.max > 0 && d.canary > d.max:
 		return fmt.Errorf("-canary is %d, want at most -max, which is %d", d.canary, d.max)
 	case d.out != "" && d.noExport:
-		return errors.New("-o and -no-export are both given")
+		return errors.New("-o and -no-export are both given, want one of them")
 	case verb == "purge" && d.out == "" && !d.noExport:
-		return errors.New("purge needs -o, a file to write the letters to, or -no-export")
+		return errors.New("-o is missing, want a file to write the letters to, or -no-export")
 	case verb == "import" && d.in == "":
-		return errors.New("import needs -i file, which export or purge wrote")
+		return errors.New("-i is missing, want a file that export or purge wrote")
 	case d.public != "" && (d.secret == "" || d.keyName == ""):
-		return errors.New("-encryption-public-key needs -encryption-private-key and -encryption-key-name")
+		return errors.New("-encryption-public-key is given, want -encryption-private-key and -encryption-key-name too")
 	case (verb == "replay" || verb == "import") && d.secret != "" && d.public == "":
-		return fmt.Errorf("-encryption-private-key needs -encryption-public-key: %s encrypts letters that were "+
-			"encrypted", verb)
+		return fmt.Errorf("-encryption-private-key is given, want -encryption-public-key too: %s encrypts letters "+
+			"that were encrypted", verb)
 	case verb == "list":
 		if topic == "" {
 			return nil

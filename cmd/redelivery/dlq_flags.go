@@ -78,7 +78,7 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 		}
 	})
 	if err == nil && topic == "" && verb != "list" {
-		err = fmt.Errorf("%s needs a topic", verb)
+		err = errors.New("no topic is given, want one")
 	}
 	if err == nil {
 		err = d.check(verb, topic)

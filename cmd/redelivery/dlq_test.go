@@ -117,7 +117,7 @@ func TestDlqWrongCommandLines(t *testing.T) {
 		"no verb is given, want":                             {},
 		`verb is "look", want`:                               {"look"},
 		`verb is "show"`:                                     {"show"},
-		"peek needs a topic":                                 {"peek"},
+		"no topic is given, want one":                        {"peek"},
 		"want only one topic":                                {"peek", "a", "b"},
 		"flag provided but not":                              {"peek", "-what", "a"},
 		`"-1" for flag -n: want a whole number, 0 or more`:   {"peek", "-n", "-1", "a"},
@@ -159,7 +159,7 @@ func TestDlqWrongCommandLines(t *testing.T) {
 		`value "-2h" for flag -after: want a time ago, 0 or more`:  {"peek", "-after", "-2h", "a"},
 		`value "maybe" for -payload: want true or false`:           {"peek", "-payload=maybe", "a"},
 		"-o and -no-export are both given":                         {"purge", "-o", "x", "-no-export", "a"},
-		"purge needs -o, a file":                                   {"purge", "a"},
+		"-o is missing, want a file":                               {"purge", "a"},
 		"-max is a flag of replay, not of purge":                   {"purge", "-no-export", "-max", "5", "a"},
 		"-yes is a flag of replay and purge":                       {"peek", "-yes", "a"},
 		"-group is a flag of groups and peek":                      {"list", "-group", "x", "public/default"},
@@ -224,7 +224,7 @@ func TestDlqPurgeGoesOn(t *testing.T) {
 			require.True(t, ok, string(text))
 			if c.code == 1 {
 				require.Empty(t, rest)
-				require.Contains(t, stderr, "does not end with a line")
+				require.Contains(t, stderr, "does not end with a letter")
 				require.Equal(t, 25, b.server.Subscription(origin+"-refunds-DLQ", "audit").Backlog)
 				return
 			}

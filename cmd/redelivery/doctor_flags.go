@@ -56,7 +56,7 @@ func (f *doctorFlags) parse(args []string) error {
 	case s.Subscription == "":
 		return errUsage{errors.New("-subscription is missing, want the name of the subscription")}
 	case f.given["config"] != f.given["consumer"]:
-		return errUsage{errors.New("-config and -consumer: want both or none")}
+		return errUsage{errors.New("only one of -config and -consumer is given, want both or none")}
 	}
 	if err := topicName("topic", topics[0]); err != nil {
 		return errUsage{err}

@@ -98,7 +98,7 @@ func TestDoctorCommandLine(t *testing.T) {
 		"no topic is given":                                   {"-subscription", "s"},
 		"-subscription is missing":                            {"t"},
 		`argument is "u", want only one topic`:                {"t", "-subscription", "s", "u"},
-		"-config and -consumer: want both or none":            {"t", "-subscription", "s", "-config", "f"},
+		"only one of -config and -consumer is given":          {"t", "-subscription", "s", "-config", "f"},
 		`want one of Exclusive, Shared, Failover, Key_Shared`: {"t", "-type", "shared"},
 		"a unit is missing":                                   {"t", "-handler-time", "20"},
 		"want more than 0":                                    {"t", "-keep-alive", "0s"},

@@ -53,7 +53,7 @@ func (l *lines) cut() error {
 		return err
 	}
 	if !strings.HasPrefix(letter, string(head)) {
-		return fmt.Errorf("%s does not end with a line, want a file of an earlier purge, or none", l.Name())
+		return fmt.Errorf("%s does not end with a letter, want the file of an earlier purge, or a new one", l.Name())
 	}
 	return l.Truncate(end)
 }

@@ -107,7 +107,7 @@ func (s *simulation) parse(args []string) error {
 	case set.NArg() > 0:
 		return fmt.Errorf("argument is %q, want only flags", set.Arg(0))
 	case s.given["config"] != s.given["consumer"]:
-		return errors.New("-config and -consumer: want both or none")
+		return errors.New("only one of -config and -consumer is given, want both or none")
 	case messages < 1:
 		return fmt.Errorf("-rate, -before and -outage make %.3g messages, want at least 1", messages)
 	case messages > mostMessages:

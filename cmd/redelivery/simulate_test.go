@@ -106,7 +106,7 @@ func TestPictureLeavesOutWhatIsAlike(t *testing.T) {
 func TestSimulateCommandLine(t *testing.T) {
 	for want, args := range map[string][]string{
 		`argument is "x", want only flags`:                                         {"x"},
-		"-config and -consumer: want both or none":                                 {"-config", "f"},
+		"only one of -config and -consumer is given":                               {"-config", "f"},
 		"want messages in a time, such as 200/s":                                   {"-rate", "200/d"},
 		"want a whole number, 1 to 1000":                                           {"-instances", "0"},
 		"want more than 0":                                                         {"-outage", "0s"},
