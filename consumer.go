@@ -44,7 +44,7 @@ type Consumer struct {
 	alarmAt time.Duration // when alarm goes off
 	offered *offer        // the message that Chan offers; nil if none
 	waiting bool          // a goroutine waits for a message
-	waits   time.Duration // since when
+	waits   time.Duration // since when it waits
 	start   time.Time     // origin of group's time; set 1 ns early, so that now is never 0
 
 	isReady   atomic.Bool   // group has a message for Take
@@ -53,15 +53,15 @@ type Consumer struct {
 	checks    atomic.Bool   // the goroutine that receives must call check
 	wake      chan struct{} // has an element if the goroutine that waits for a message must look for other work
 
-	turn    *turn // to read
+	turn    *turn // to read from upstream
 	reader  *upstream.Reader
 	pause   *pause
-	channel channel // that Chan returns
+	channel channel // the channel that Chan returns
 	loss    loss
 	blocked blocked
 
-	calls      *gate // of the inner consumer
-	goroutines *gate // of the Consumer
+	calls      *gate // calls of the inner consumer
+	goroutines *gate // goroutines of the Consumer
 	ended      context.Context
 	end        context.CancelFunc // called when Close begins, or when the inner consumer has closed itself
 	cut        context.Context    // done when Close gives up publications under way

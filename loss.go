@@ -21,7 +21,7 @@ import (
 type Lost struct {
 	Consumer     *Consumer // the one that had them
 	Subscription string    // of the Consumer
-	Topic        string    // of the messages, with its partition; "" if unknown: it may be any
+	Topic        string    // of the messages, with its partition; "" if they may be of any topic
 	Why          Loss      // why they may be another consumer's
 }
 

@@ -187,11 +187,11 @@ type Options struct {
 	Subscription  string   // its name
 	Type          string   // Exclusive, Shared, Failover or Key_Shared
 
-	Nack              backoff.RedeliveryBackoff // of nacked messages
+	Nack              backoff.RedeliveryBackoff // policy of nacks
 	NackRetryTopic    time.Duration             // nacks from this delay on go to the retry topic; 0 for none
 	AckTimeout        time.Duration             // 0 for none
-	AckTimeoutBackoff backoff.RedeliveryBackoff // nil for none
-	Reconsume         backoff.RedeliveryBackoff // of the retry topic; nil for backoff.DefaultDelayLevels
+	AckTimeoutBackoff backoff.RedeliveryBackoff // delays added to AckTimeout; nil for none
+	Reconsume         backoff.RedeliveryBackoff // policy of the retry topic; nil for backoff.DefaultDelayLevels
 	MaxDeliveries     uint32                    // 0 for no limit
 	MaxReconsumes     uint32                    // 0 for no limit
 

@@ -20,7 +20,7 @@ type canary struct {
 	tails   map[string]*tail             // of every partition that a copy can be in
 	open    map[string]map[position]bool // by partition, copies that are not acknowledged yet
 	origins map[string]bool              // subscriptions that have to acknowledge the messages
-	seen    int
+	seen    int                          // letters of the canary, and copies of them, that came
 }
 
 func newCanary(seen int) *canary {

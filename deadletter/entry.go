@@ -25,7 +25,7 @@ type entry struct {
 	seen   int    // letters of it that came
 	open   int    // letters of it that are under way
 	left   bool   // some letter of it stays in the topic
-	done   []byte // bits
+	done   []byte // a bit for each letter that is done
 	fresh  bool   // done has bits that the journal does not have
 	closed bool   // no more letters of it come
 

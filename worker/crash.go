@@ -41,8 +41,8 @@ func WithCrashLimit(n int) Option {
 
 // WithBegunAfter (default: 50ms) sets after how long in a handler a message is recorded in the log of attempts, for
 // WithCrashLimit; without that it does nothing. In a busy Worker a crash that comes sooner is not counted, but makes
-// the other consumers record each message before its handler. With a longer d slow handlers cause fewer records; with
-// 0 each message is recorded. d must be 0 or more.
+// the other consumers record each message before they call its handler. With a longer d slow handlers cause fewer
+// records; with 0 each message is recorded. d must be 0 or more.
 func WithBegunAfter(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, true); want != "" {

@@ -43,7 +43,7 @@ type run struct {
 
 	mu        sync.Mutex
 	slots     []*slot
-	lost      error          // the Consumer's, or ErrStuck
+	lost      error          // why Run ended early: the Consumer's error, or ErrStuck
 	leftBeats []*heartbeat   // of the messages that are left
 	left      map[batch]bool // batches of producers; a message of each was left
 }

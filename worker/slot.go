@@ -25,7 +25,7 @@ type slot struct {
 
 	mu       sync.Mutex // guards the fields below, which only the slot changes, except where a comment says otherwise
 	tasks    []task     // that the slot holds; a slot that takes a redelivery of one sets its newer
-	called   int        // how many of them the handler has or had, the first ones
+	called   int        // how many of tasks, from the first on, the handler has or had
 	stage    stage
 	since    time.Duration           // when the handler was called, by run.now
 	endCall  context.CancelCauseFunc // ends the handler's context; nil without WithCancelLost

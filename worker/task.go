@@ -13,7 +13,7 @@ type task struct {
 	msg     pulsar.Message
 	beat    *heartbeat // nil for none
 	lane    *lane      // of its key; nil without key order, and without a key
-	retries uint32     // local ones of this delivery
+	retries uint32     // local retries of this delivery
 	tries   uint32     // attempts that the Consumer has not counted, since the message was not nacked after them
 	failed  bool       // it failed here, and was not nacked
 	waited  bool       // it had to wait: in an outage, or in a slot that handled other messages
