@@ -32,9 +32,9 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 	return c.ack(n, nil, partition.Done, pulsar.Consumer.AckID)
 }
 
-// AckWithTxn acknowledges a message in a transaction. The message's delay and ack timeout end. If the transaction is
-// aborted, the broker sends the message again at once, and the Consumer hands it out with its old redelivery count,
-// when its delay is over.
+// AckWithTxn acknowledges a message in a transaction. The message's ack timeout ends, and while the transaction is open
+// the message is not redelivered. If the transaction is aborted, the broker sends the message again at once. The
+// Consumer hands it out with its old redelivery count, and not before the delay of an earlier nack is over.
 //
 // Messages of a batch are an exception: once the rest of the batch is acknowledged, the broker does not send the
 // messages of an aborted transaction again, with or without batch-index acknowledgement. Plain consumers have the same
@@ -195,7 +195,8 @@ func (c *Consumer) ackCumulative(n name) error {
 	return err
 }
 
-// acked reports the outcome of an acknowledgement to observers. It leaves out unknown messages of persistent topics.
+// acked reports the outcome of an acknowledgement to observers. It leaves out messages of persistent topics that the
+// group does not know.
 func (c *Consumer) acked(n name, msg pulsar.Message, d *partition.Delivery, began time.Duration, err error) {
 	if c.observer.Settled == nil {
 		return

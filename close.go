@@ -16,9 +16,9 @@ import (
 const patience = 500 * time.Millisecond
 
 // Done returns a channel that is closed when the Consumer is closed or gives up: pulsar-client-go closes a consumer
-// after MaxReconnectToBroker attempts, and Receive then returns its error. It is also closed when other code closes the
-// client; after Wrap, and with TopicsPattern, only once a Receive has taken all prefetched messages and waits. Any
-// number of goroutines may wait for it.
+// after MaxReconnectToBroker attempts, and Receive then returns its error. The channel is also closed when other code
+// closes the client. After Wrap and with TopicsPattern, the Consumer notices that only once a Receive has taken all
+// prefetched messages and waits. Any number of goroutines may wait for it.
 func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 
 // Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. It

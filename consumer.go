@@ -164,7 +164,8 @@ func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	return c.current().GetLastMessageIDs()
 }
 
-// fail logs, counts and reports an error that no method can return. what is for the log, operation for observers.
+// fail logs, counts and reports an error that no method can return. The log line begins with what; observers get
+// operation.
 func (c *Consumer) fail(operation, what string, err error, attrs ...any) {
 	err = fmt.Errorf("%w", err) // without upstream's stack
 	c.report(what, err, attrs...)

@@ -15,9 +15,9 @@ import (
 type DeadLetterPolicy struct {
 	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a
 	// dead letter. If a nack moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still
-	// count; after a ReconsumeLater the count begins again. Set it or MaxReconsumes; with WithReconsumeBackoff or
-	// WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no limit: only DeadLetter and
-	// worker.Permanent then make dead letters.
+	// count; after a ReconsumeLater the count begins again. Set MaxDeliveries or MaxReconsumes; with
+	// WithReconsumeBackoff or WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no limit: only
+	// DeadLetter and worker.Permanent then make dead letters.
 	MaxDeliveries uint32
 	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method
 	// publishes a dead letter. It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or,
@@ -74,9 +74,9 @@ func (p *DeadLetterPolicy) needsRetries() bool {
 }
 
 // WithDeadLetterPolicy (default: DLQ of pulsar.ConsumerOptions) publishes a message to the dead letter topic when it
-// was delivered or reconsumed too often. It replaces DLQ, which has one limit for deliveries and reconsumes; setting
-// both is an error. The option needs a client: that of Subscribe or WithClient. Together with WithReconsumer only
-// MaxDeliveries has an effect, and Topic, if set, must be the Reconsumer's.
+// was delivered or reconsumed too often. The option replaces DLQ, which has one limit for deliveries and reconsumes;
+// giving both is an error. The option needs a client: that of Subscribe or WithClient. Together with WithReconsumer
+// only MaxDeliveries has an effect, and Topic, if set, must be the Reconsumer's.
 func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 	return func(s *settings) error {
 		s.deadLetters = &policy
@@ -86,9 +86,10 @@ func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 
 // WithDeadBeforeTTL (default: none) makes a message a dead letter before the time to live of its namespace (messageTTL)
 // lets the broker delete it. A nack or a Snooze makes the dead letter at once if, at the end of its delay, the message
-// would be older than ttl minus a margin: a tenth of ttl, but at most a minute. ReasonTTL is its reason. Set ttl to the
-// TTL of the namespace or the topic; it must be at least a second. The option needs dead letters, without
-// DeadLetterPolicy.Discard. The age of a retry counts from its publication to the retry topic, as at the broker.
+// would be older than ttl minus a margin: a tenth of ttl, but at most a minute. The dead letter has the reason
+// ReasonTTL. Set ttl to the TTL of the namespace or the topic; it must be at least a second. The option needs dead
+// letters, without DeadLetterPolicy.Discard. The age of a retry counts from its publication to the retry topic, as at
+// the broker.
 //
 // It does not apply to a message that does not fit the memory limit, nor to one that the application keeps for longer
 // than ttl.

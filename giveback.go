@@ -45,8 +45,8 @@ type inner struct {
 // Call it when the application has no messages: those that it has may be handled twice. GiveBack waits half a second at
 // most for messages that are being published to the retry or dead letter topic; those that have no answer by then may
 // come twice. The Consumer remembers the delays and counts of waiting messages, in case they come here again. GiveBack
-// needs Subscribe or SubscribeWith, a durable Shared or Key_Shared subscription, which Unsubscribe has not deleted, and
-// a receiver queue; otherwise it returns an error that satisfies errors.Is with errors.ErrUnsupported. It returns
+// needs Subscribe or SubscribeWith, a durable Shared or Key_Shared subscription that Unsubscribe has not deleted, and a
+// receiver queue; otherwise it returns an error that satisfies errors.Is with errors.ErrUnsupported. It returns
 // ErrClosed after Close.
 func (c *Consumer) GiveBack() error {
 	if c.inner.again == nil || !c.settings.isShared {

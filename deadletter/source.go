@@ -26,7 +26,7 @@ type source struct {
 	partition string
 	index     int
 	queue     int
-	last, end position
+	last, end position        // of the letter that was returned last, and of the last one to return
 	consumer  pulsar.Consumer // the only one of the subscription, or nil
 	heard     time.Time       // when the consumer last returned a message
 	silences  int             // number of consumers in a row that returned nothing new

@@ -28,7 +28,7 @@ type walk struct {
 	letters  map[*Letter]bool // under way
 	bytes    int              // of the letters under way
 	ready    int              // letters done since the last flush
-	moved    time.Time
+	moved    time.Time        // when a letter was last confirmed, or begun while no other was under way
 	flushed  time.Time
 	patience time.Duration // for acknowledgements
 	acking   *acking       // nil if nothing is being acknowledged

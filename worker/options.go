@@ -67,10 +67,10 @@ func WithDrainTimeout(d time.Duration) Option {
 }
 
 // WithStuckLimit (default: 30s) sets how long a handler that does not return keeps its place: after d another message
-// takes the place. d counts from the end of the handler's context by WithTimeout, or from when its message came again
-// because its ack timeout is over. Until d is over, the message is not handled a second time: the first handler's error
-// settles it. After that each delivery of the message is nacked, so it becomes a dead letter in the end. With
-// WithKeyOrder its key waits for the handler.
+// takes the place. d counts from the end of the handler's context by WithTimeout, or, without WithTimeout, from when
+// the message came again after its ack timeout. Until d is over, the message is not handled a second time: the first
+// handler's error settles it. After that each delivery of the message is nacked, so it becomes a dead letter in the
+// end. With WithKeyOrder its key waits for the handler.
 //
 // Up to WithConcurrency handlers may lose their places. If one more does, Run ends with ErrStuck: only a restart of the
 // process frees the messages that they hold. d must be at least 5s.
@@ -172,8 +172,8 @@ func WithKeyOrder() Option {
 // has room, and renews their ack timeouts. A drain leaves them to the broker.
 //
 // If some messages fail and others succeed, there is no outage: plain nacks are better then, since they do not delay
-// messages that can succeed. A few failures in a row may still be chance. So after each outage the next one needs four
-// times as many failures in a row, until as many windows of messages have succeeded in a row.
+// messages that can succeed. A few failures in a row may still be chance. So each outage multiplies the failures that
+// the next one needs by four, and that factor ends when as many windows of messages have succeeded in a row.
 //
 // The first two failures of a message that is tried in an outage do not count as attempts. From the third on each does:
 // the message is nacked or becomes a dead letter, so messages that always fail do not block the Worker. A long outage

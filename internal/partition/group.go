@@ -52,7 +52,7 @@ type Group struct {
 	partitions map[string]*Partition
 	latest     *Partition           // the partition that was looked up last
 	ledgers    map[int64]*Partition // the owner of each ledger; nil if several topics share it
-	in         [states]int
+	in         [states]int          // number of messages in each state
 	clock      clock.Clock[timed]
 	ready      []*message // for Take, first to come first; may hold messages that are not ready any more
 	newsTurn   bool       // the last hand-over came from memory, so a new message is next

@@ -86,11 +86,11 @@ type entry struct {
 	at        position
 	messages  []*message // by index; nil for those that are not known
 	one       [1]*message
-	first     message   // storage of messages[0]
-	block     []message // storage of all messages of a batch
-	in        [states]int32
-	busy      int32 // calls under way that settle a message of it
-	kept      int32 // messages whose bodies are kept
+	first     message       // storage of messages[0]
+	block     []message     // storage of all messages of a batch
+	in        [states]int32 // number of messages in each state
+	busy      int32         // calls under way that settle a message of it
+	kept      int32         // messages whose bodies are kept
 	ack       entryAck
 	request   *request // where the broker sends single entries again; nil if there was none
 	buffer    int64    // bytes of the buffer that the payloads of a batch share

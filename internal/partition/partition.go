@@ -11,7 +11,7 @@ type Partition struct {
 	topic   string
 	source  any
 	entries map[position]*entry
-	in      [states]int
+	in      [states]int // number of messages in each state
 	settled settledIDs
 	current *entry // the entry whose messages came last; more of them may follow
 

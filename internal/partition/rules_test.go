@@ -345,8 +345,8 @@ func TestRequestIsNotRepeatedWhileItsPartitionIsRead(t *testing.T) {
 	assert.Zero(t, f.requests)
 }
 
-// Where the broker rewinds one request brings everything, and a message that became due behind its answer
-// needs another one.
+// Where the broker rewinds, one request brings everything. A message that became due behind the answer needs another
+// request.
 func TestOneRequestOfAPartitionIsUnderWay(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive, MemoryLimit: 1})
 	for n := range int64(3) {
