@@ -34,7 +34,7 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 
 // AckWithTxn acknowledges a message in a transaction. The message's ack timeout ends, and while the transaction is open
 // the message is not redelivered. If the transaction is aborted, the broker sends the message again at once. The
-// Consumer hands it out with its old redelivery count, and not before the delay of an earlier nack is over.
+// Consumer hands it out with the next redelivery count, and not before the delay of an earlier nack is over.
 //
 // Messages of a batch are an exception: once the rest of the batch is acknowledged, the broker does not send the
 // messages of an aborted transaction again, with or without batch-index acknowledgement. Plain consumers have the same

@@ -125,7 +125,8 @@ func (g *Group) resume(now time.Duration, m *message) {
 // transaction was committed.
 const undecidedTime = time.Hour
 
-// undecided notes that a transaction decides about a message, which keeps its redelivery count until then.
+// undecided notes that a transaction decides about a message. Until then the message stays in the table, so that its
+// redelivery count goes on.
 func (g *Group) undecided(now time.Duration, m *message) {
 	g.drop(m)
 	m.move(Held)

@@ -539,7 +539,7 @@ func TestTransactionThatEndsIsForgotten(t *testing.T) {
 	assert.Empty(t, f.partitions["A"].entries)
 }
 
-func TestAbortedTransactionKeepsTheCount(t *testing.T) {
+func TestCountGoesOnAfterAnAbortedTransaction(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive})
 	f.arrives()
 	for n := uint32(1); n < 4; n++ {
