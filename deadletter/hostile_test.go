@@ -76,12 +76,12 @@ func TestBadOptions(t *testing.T) {
 	for want, o := range map[string]deadletter.ReplayOptions{
 		"want one of them": {Topic: "x", ToOrigin: true},
 		"ReplayOptions.Namespaces has \"shop\", want tenant/namespace": {Topic: "x", Namespaces: []string{"shop"}},
-		"dead letter topic":   {Topic: "dead"},
-		"nor a journal":       {Topic: "dead-redelivery"},
-		"dead-partition-0":    {Topic: "dead-partition-0"},
-		"ReplayOptions.Max":   {Topic: "x", Max: -1},
-		"ReplayOptions.Rate":  {Topic: "x", Rate: -1},
-		"needs Options.Admin": {Topic: "x", Canary: 1},
+		"dead letter topic":  {Topic: "dead"},
+		"nor a journal":      {Topic: "dead-redelivery"},
+		"dead-partition-0":   {Topic: "dead-partition-0"},
+		"ReplayOptions.Max":  {Topic: "x", Max: -1},
+		"ReplayOptions.Rate": {Topic: "x", Rate: -1},
+		"want Options.Admin": {Topic: "x", Canary: 1},
 		"Canary is 2, want at most ReplayOptions.Max, which is 1": {Topic: "x", Canary: 2, Max: 1},
 	} {
 		_, err := custom.Replay(bg, o)

@@ -341,7 +341,7 @@ func FuzzHostileProperties(f *testing.F) {
 		m := message{props: map[string]string{"RECONSUMETIMES": times, "DELAY_LEVEL": level, "DELAY_TIME": delay,
 			"REAL_TOPIC": level}}
 		require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: &consumer{}, Message: m}))
-		require.Equal(t, 1, len(c.sent[retries])+len(c.sent[deadLetters]), "it goes where the configuration says")
+		require.Equal(t, 1, len(c.sent[retries])+len(c.sent[deadLetters]), "messages go where the options say")
 		for name, value := range retried() {
 			if m.props[name] == "" {
 				m.props[name] = value

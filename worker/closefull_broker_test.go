@@ -72,7 +72,7 @@ func TestCloseTakesMessagesThatDoNotFitTheQueue(t *testing.T) {
 				require.NoError(t, err)
 				c.Close()
 			case <-time.After(10 * time.Second):
-				require.Fail(t, "it hangs")
+				require.Fail(t, "the call hangs")
 			}
 		})
 	}
@@ -102,7 +102,7 @@ func TestConsumerThatIsSubscribedTooLateIsClosed(t *testing.T) {
 	select {
 	case <-closed:
 	case <-time.After(10 * time.Second):
-		require.Fail(t, "it hangs")
+		require.Fail(t, "the new consumer is not closed")
 	}
 }
 

@@ -149,7 +149,7 @@ func TestLastLineSaysWhyFinishedMessagesComeAgain(t *testing.T) {
 				handled++
 				if handled == 2 {
 					cancel()
-					return errors.New("it fails")
+					return errors.New("no luck")
 				}
 				return nil
 			}, worker.WithConcurrency(1), worker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))

@@ -163,8 +163,8 @@ func TestDlqWrongCommandLines(t *testing.T) {
 		"-max is a flag of replay, not of purge":                   {"purge", "-no-export", "-max", "5", "a"},
 		"-yes is a flag of replay and purge":                       {"peek", "-yes", "a"},
 		"-group is a flag of groups and peek":                      {"list", "-group", "x", "public/default"},
-		"needs -encryption-public-key":                             {"replay", "-encryption-private-key", "x", "a"},
-		"needs -encryption-private-key and":                        {"peek", "-encryption-public-key", "x", "a"},
+		"want -encryption-public-key":                              {"replay", "-encryption-private-key", "x", "a"},
+		"want -encryption-private-key and":                         {"peek", "-encryption-public-key", "x", "a"},
 	} {
 		code, stdout, stderr := dlqRun("", args...)
 		assert.Equal(t, 2, code, "%q", args)

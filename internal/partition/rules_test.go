@@ -72,7 +72,7 @@ func TestCountOfTheBrokerIsIgnoredForBatches(t *testing.T) {
 func TestMessageThatWasNeverDeliveredIsNotCounted(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Wait, c.Count = time.Minute, 3 })
-	assert.Equal(t, Noted, a.Verdict, "it may not come yet")
+	assert.Equal(t, Noted, a.Verdict, "the message may not come yet")
 	f.passes()
 	assert.Equal(t, time.Minute, f.now)
 	assert.EqualValues(t, 3, f.takes(t).Count)
@@ -134,7 +134,7 @@ func TestSettledEntryIsAcknowledgedWhole(t *testing.T) {
 	assert.False(t, a.Whole)
 	assert.Nil(t, again)
 	a, again = f.settles(t, at(0, 1))
-	assert.False(t, a.Whole, "it came once")
+	assert.False(t, a.Whole, "the entry came once")
 	assert.Nil(t, again)
 	x := f.arrivesAs(at(0, 1), 2, nil)
 	assert.Equal(t, AckAgain, x.Verdict)
@@ -700,7 +700,7 @@ func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
 	f.passes() // the loss
 	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
 	f.passes()
-	assert.Zero(t, f.requests, "it may be in the queue")
+	assert.Zero(t, f.requests, "the copy may be in the queue")
 	for entry := range int64(50) { // its partition is never silent
 		f.arrivesAs(at(entry+1, 0), 1, nil)
 		f.now += 100 * time.Millisecond
@@ -729,7 +729,7 @@ func TestNewMessageThatUpstreamDroppedIsRequested(t *testing.T) {
 				}
 				f.due()
 				if kind == Exclusive || kind == Failover {
-					assert.Equal(t, 1, f.requests, "it brings all")
+					assert.Equal(t, 1, f.requests, "one request brings all")
 					return
 				}
 				assert.Equal(t, 3, f.requests)
@@ -796,7 +796,7 @@ func TestMessageInTheQueueIsNotRequested(t *testing.T) {
 	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
 	f.due()
 	assert.Equal(t, Asked, f.state())
-	assert.Zero(t, f.requests, "it would go to another consumer beside this one")
+	assert.Zero(t, f.requests, "the message would go to another consumer beside this one")
 	assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 }
 
@@ -852,7 +852,7 @@ func TestMessageInTheQueueIsRequestedAfterAnotherLoss(t *testing.T) {
 	f.Sent(f.now, of0, "source", "a copy that is dropped")
 	f.now = over
 	f.due()
-	assert.Zero(t, f.requests, "it may be in the queue")
+	assert.Zero(t, f.requests, "the copy may be in the queue")
 	f.Lost(f.now)
 	f.arrivesAs(at(7, 0), 1, nil)
 	f.Wait(f.now)
@@ -951,7 +951,7 @@ func TestUnrequestedCopyShowsALossWithoutEvents(t *testing.T) {
 	f.arrivesAs(at(0, 0), 1, nil)
 	assert.Equal(t, []bool{false, true, true}, stale())
 	f.arrivesAs(at(1, 0), 1, nil)
-	assert.Equal(t, []bool{false, false, true}, stale(), "it is of the same connection")
+	assert.Equal(t, []bool{false, false, true}, stale(), "the copy is of the same connection")
 }
 
 func TestRedeliverNowKeepsTheOrder(t *testing.T) {
@@ -1051,7 +1051,7 @@ func TestMessageThatDidNotFailStaysThoughOthersFail(t *testing.T) {
 	f.arrivesAs(at(20, 0), 1, func(c *Copy) { c.Wait = time.Second })
 	f.now += time.Second
 	require.Empty(t, f.Due(f.now).Requests)
-	assert.Zero(t, f.takes(t).Count, "it was never delivered")
+	assert.Zero(t, f.takes(t).Count, "the message was never delivered")
 }
 
 func TestMessageThatIsPutBackIsTheNext(t *testing.T) {

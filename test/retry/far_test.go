@@ -22,7 +22,7 @@ func behind(t testing.TB, b *testkit.Broker, roundTrip time.Duration) (*testkit.
 	t.Helper()
 	target := strings.TrimPrefix(b.URL, "pulsar://")
 	w := wiretest.New(t, target, roundTrip)
-	require.Len(t, w.Addr, len(target), "it takes the place of the broker's address in answers to look-ups")
+	require.Len(t, w.Addr, len(target), "the wire's address replaces the broker's in answers to look-ups")
 	far := *b
 	far.URL = "pulsar://" + w.Addr
 	far.Connect(pulsar.ClientOptions{})

@@ -296,7 +296,7 @@ func TestReconsumeDuringPublishIsRefused(t *testing.T) {
 	require.Eventually(t, func() bool { return len(b.InProcess.Topics()) > 1 }, 5*time.Second, 10*time.Millisecond)
 	time.Sleep(200 * time.Millisecond)
 	require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msg), redelivery.ErrNotInFlight,
-		"it is being published")
+		"the message is being published")
 	c.Close()
 	require.ErrorIs(t, waittest.Next(t, first), redelivery.ErrClosed)
 }

@@ -42,7 +42,7 @@ func TestReconsumeOfStaleDeliveryIsRefused(t *testing.T) {
 			first, again := next(), next()
 			require.ErrorIs(t, leave(c, first), redelivery.ErrNotInFlight)
 			c.Nack(again)
-			require.NoError(t, leave(c, again), "it waits")
+			require.NoError(t, leave(c, again), "the message waits")
 			b.Settles(topic, 0)
 		})
 	}
