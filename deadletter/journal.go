@@ -26,7 +26,7 @@ type journal struct {
 	state
 	pending   record // part of state, but not written yet; written before the next record
 	remembers bool   // the records have a run, or batches that are done in part
-	removed   bool
+	removed   bool   // its subscription is removed
 
 	t        *Topic
 	topic    string // with its partition

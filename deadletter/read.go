@@ -160,8 +160,8 @@ func (t *Topic) read(ctx context.Context, visit func(*Letter) bool) error {
 // tail reads a topic to its end.
 type tail struct {
 	reader pulsar.Reader
-	quiet  time.Duration
-	at     position // of the last message that was read
+	quiet  time.Duration // how long Next waits for a message that may never come
+	at     position      // of the last message that was read
 }
 
 // tail returns a tail that begins after from.

@@ -24,8 +24,8 @@ const (
 type source struct {
 	t         *Topic
 	partition string
-	index     int
-	queue     int
+	index     int             // number of the partition
+	queue     int             // size of the receiver queue
 	last, end position        // of the letter that was returned last, and of the last one to return
 	consumer  pulsar.Consumer // the only one of the subscription, or nil
 	heard     time.Time       // when the consumer last returned a message

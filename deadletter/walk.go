@@ -29,10 +29,10 @@ type walk struct {
 	bytes    int              // of the letters under way
 	ready    int              // letters done since the last flush
 	moved    time.Time        // when a letter was last confirmed, or begun while no other was under way
-	flushed  time.Time
-	patience time.Duration // for acknowledgements
-	acking   *acking       // nil if nothing is being acknowledged
-	alone    bool          // the letter that was begun must be over before the next one begins
+	flushed  time.Time        // when flush last looked for entries that are done
+	patience time.Duration    // for acknowledgements
+	acking   *acking          // nil if nothing is being acknowledged
+	alone    bool             // the letter that was begun must be over before the next one begins
 }
 
 // steps are the parts in which a replay and a purge differ. All but handle may be nil.

@@ -28,8 +28,8 @@ type producer struct {
 	closed  context.Context
 
 	mu      sync.Mutex
-	made    *made // nil if the next call must create one
-	pause   time.Duration
+	made    *made          // nil if the next call must create one
+	pause   time.Duration  // after the last failed attempt; 0 after success
 	next    time.Time      // earliest time of the next attempt
 	refused error          // of the last attempt; calls before next return it
 	work    sync.WaitGroup // creating and closing
@@ -41,8 +41,8 @@ type made struct {
 	err      error
 	ready    chan struct{}  // closed when Producer or err is set
 	calls    sync.WaitGroup // calls that use the producer
-	pending  chan struct{}
-	flushing chan struct{} // full while a caller flushes
+	pending  chan struct{}  // has an element for each message without an answer
+	flushing chan struct{}  // full while a caller flushes
 	verdict  verdict
 }
 

@@ -11,7 +11,7 @@ import (
 // the broker, so that other consumers get them.
 type rest struct {
 	turn  turn // held while the fields below are used, and while the Consumer gives back, which takes a while
-	slots int
+	slots int  // how many slots rest
 	never bool // the Consumer cannot give anything back
 }
 

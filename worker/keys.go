@@ -14,7 +14,7 @@ import (
 // its next try. The others wait in the lane of the key. keys take no lock and start nothing.
 type keys struct {
 	lanes   map[laneKey]*lane
-	ready   []*lane // their first messages may be taken
+	ready   []*lane // lanes whose first messages may be taken
 	waiting int     // messages in all lanes
 }
 

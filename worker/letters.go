@@ -18,7 +18,7 @@ const deadLetterTimeout = 30 * time.Second
 // others do not wait.
 type letters struct {
 	hang atomic.Bool
-	turn turn // of the slot that waits
+	turn turn // of the slot that publishes while hang is set
 }
 
 var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is " +

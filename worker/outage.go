@@ -28,7 +28,7 @@ type outage struct {
 	over   chan struct{} // closed when the outage is over; nil while there is none
 	began  time.Time
 	aside  []task // messages that are put aside: not tried at present
-	change change // of over
+	change change // reports when an outage begins and ends
 }
 
 func newOutage(r *run) *outage {

@@ -17,8 +17,8 @@ type pauser struct {
 	asked    bool               // by Pause
 	until    time.Time          // by PauseFor; zero if not
 	over     bool               // Run has returned, and there are no more pauses
-	byPause  change             // of asked
-	byHandle change             // of until
+	byPause  change             // reports changes of asked
+	byHandle change             // reports when until is set and when it is over
 }
 
 // wait waits while there is a pause. It returns a context to take messages with, which ends when a pause begins or ctx

@@ -14,7 +14,7 @@ import (
 
 // probe is a try of a message. Until it ends, or takes long, no other message is tried.
 type probe struct {
-	timer   *time.Timer
+	timer   *time.Timer // lets another message be tried when this one takes long
 	release func()
 }
 

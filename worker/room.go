@@ -13,7 +13,7 @@ import (
 type room struct {
 	over   []pulsar.Message // messages that wait or are out, and do not fit; while there are any, no more are taken
 	look   bool             // a message ended, so those in over may fit by now
-	full   change           // of whether over has any
+	full   change           // reports whether over has messages
 	lost   int              // lanes that wait for a lost message; while there are any, over has none
 	logged time.Time
 }
