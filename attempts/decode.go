@@ -96,7 +96,7 @@ func (d *decoder) small(limit uint64) uint32 {
 func (d *decoder) moment() int64 {
 	n := d.int()
 	if n > math.MaxInt64/4 || n < math.MinInt64/4 {
-		d.fail(fmt.Errorf("it has %d for milliseconds", n))
+		d.fail(fmt.Errorf("a difference of %d ms is too large", n))
 		return 0
 	}
 	return n
@@ -139,12 +139,7 @@ func decode(b []byte) (f frame, err error) {
 	}
 	if f.has(copies) {
 		for range d.count(5) {
-			n := d.uint()
-			if n >= uint64(len(ids)) {
-				d.fail(errShort)
-				break
-			}
-			c := sessionCopy{id: ids[n], name: pick(d, texts)}
+			c := sessionCopy{id: pick(d, ids), name: pick(d, texts)}
 			c.lease, c.age, c.silent = max(0, d.moment()), d.moment(), d.moment()
 			f.sessions = append(f.sessions, c)
 		}

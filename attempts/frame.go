@@ -10,7 +10,7 @@ import "encoding/binary"
 type frame struct {
 	flags      flags
 	session    SessionID
-	number     uint64 // of the session's frames
+	number     uint64 // ordinal of this frame among its session's frames
 	checkpoint position
 	asOf       position // copies count as if they were written here
 	name       string   // of a session that begins
@@ -26,12 +26,13 @@ const (
 	ends                     // the session ends
 	copies                   // the frame has copies of records written before asOf
 	resets                   // all earlier records are removed
-	leases                   // the session lives for at least its lease
+	leases                   // the session is alive; the frame has the length of its lease
 )
 
 func (f *frame) has(flag flags) bool { return f.flags&flag != 0 }
 
-// change is one message in a frame. Moments are differences to the frame's own time, in milliseconds.
+// change is what a frame says about one failed message. Moments are differences to the frame's own time, in
+// milliseconds.
 type change struct {
 	Key
 	removed bool

@@ -142,13 +142,13 @@ func (l *Log) refuses(ctx context.Context) error {
 	return nil
 }
 
-// await waits until is returns true. It calls is with mu held.
-func (l *Log) await(ctx context.Context, is func() bool) error {
+// await waits until met returns true. It holds mu while it calls met.
+func (l *Log) await(ctx context.Context, met func() bool) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
 		l.mu.Lock()
-		done := is()
+		done := met()
 		l.mu.Unlock()
 		switch {
 		case done:

@@ -24,7 +24,7 @@ func bare(t *testing.T) *Log {
 	return l
 }
 
-// hear makes a Log read a frame as it is written.
+// hear gives the Log a frame as if it had just been written.
 func (l *Log) hear(f frame) {
 	l.mu.Lock()
 	at := position{1, l.state.last.entry + 1}
@@ -48,8 +48,8 @@ func (l *Log) liveFor(d time.Duration, sessions ...SessionID) {
 	l.renew(sessions...)
 }
 
-// Sessions that ended or were lost do not count. After a thousand of them, a session is as careful as without them, and
-// its lease is no longer.
+// Sessions that ended or were lost make no session less careful. After a thousand of them, a session handles as many
+// messages with care as before, and its lease has not grown.
 func TestEndedSessionsDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -95,7 +95,7 @@ func TestLogThatIsAwayLosesNoSession(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		l.renew(l.id)
-		require.Zero(t, l.Crashes(one), "it may not be back yet")
+		require.Zero(t, l.Crashes(one), "session 2 may not have reached the log again yet")
 		time.Sleep(time.Second)
 		l.renew(2)
 		l.liveFor(10*time.Second, l.id, 2)
@@ -149,8 +149,8 @@ func TestALostSessionOfAWrongClock(t *testing.T) {
 	}
 }
 
-// If all handlers of a Worker wait at once for a log that has stalled, the session is careful no longer than if one
-// handler had waited.
+// If all handlers of a Worker wait at once for a log that has stalled, the session stops being careful for a minute at
+// most, however many handlers waited.
 func TestCareComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -170,7 +170,8 @@ func TestCareComesBack(t *testing.T) {
 	})
 }
 
-// While the log cannot be reached no message waits for it, even if the unwritten changes are new.
+// While the log cannot be reached, no message waits for it, even if the oldest unwritten change is younger than five
+// seconds.
 func TestNoSessionIsCarefulWhileTheLogFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -181,7 +182,8 @@ func TestNoSessionIsCarefulWhileTheLogFails(t *testing.T) {
 	})
 }
 
-// A crash counts even if the message fails before its handler is called, for example without a dead letter topic.
+// A crash counts even if the message fails before its handler is called, for example at the crash limit without a dead
+// letter topic.
 func TestAFailureKeepsTheCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -222,7 +224,7 @@ func TestEverySessionForgetsOldRecords(t *testing.T) {
 	})
 }
 
-// Messages that another session had do not wait, one after the other, for a slow log either.
+// Messages that another session had do not make a Worker wait for a slow log once for each message.
 func TestOrphansDoNotWaitForASlowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

@@ -55,7 +55,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// For every valid policy delays stay within their bounds and never shrink.
+// With every valid policy, delays stay within their bounds and never shrink.
 func TestExponentialIsMonotonic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := Exponential{
@@ -157,10 +157,10 @@ func TestSchedule(t *testing.T) {
 	assert.Equal(t, []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s}, got)
 
 	for range Schedule(Fixed(s), -1) {
-		t.Error("a negative number of redeliveries yields nothing")
+		t.Error("a negative number of redeliveries yielded a delay")
 	}
 	for range Schedule(nil, 3) {
-		t.Error("a nil policy yields nothing")
+		t.Error("a nil policy yielded a delay")
 	}
 	for n, d := range Schedule(Func(func(uint32) time.Duration { return -s }), 3) {
 		assert.Zero(t, d, "a negative delay is yielded as 0")

@@ -2,7 +2,7 @@ package doctor
 
 var blocked = Check{
 	Name: "blocked", About: "Limits", Needs: AdminAPI,
-	Asks:   "Are no consumers blocked, or nearly, by unacknowledged messages?",
+	Asks:   "Is every consumer well below its limit of unacknowledged messages?",
 	Why:    "a blocked consumer gets nothing until it has acknowledged half of its limit",
 	Remedy: "see why the messages wait: long delays (use a retry topic), or a handler that does not settle",
 	look: func(v *visit) verdict {

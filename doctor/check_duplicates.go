@@ -4,8 +4,9 @@ import "errors"
 
 var duplicates = Check{
 	Name: "deduplication", About: "Dead letters", Needs: AdminAPI,
-	Asks:   "If there are dead letters to replay, does the broker drop duplicates?",
-	Why:    "otherwise a killed replay may publish letters twice, and so may a retry whose confirmation was lost",
+	Asks: "If there are dead letters to replay, does the broker drop duplicates?",
+	Why: "otherwise a killed replay may publish letters twice, and a retry whose confirmation was lost may be sent " +
+		"twice",
 	Remedy: "`pulsar-admin namespaces set-deduplication {namespace} --enable`",
 	look: func(v *visit) verdict {
 		dead := v.dead()

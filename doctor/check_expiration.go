@@ -8,7 +8,7 @@ import (
 var subscriptionExpires = Check{
 	Name: "expiration", About: "Topic and subscription", Needs: SuperUser,
 	Asks:   "Do subscriptions stay while no consumer is connected?",
-	Why:    "the broker deletes an expired subscription with its backlog, such as dead letters",
+	Why:    "the broker deletes an expired subscription and its backlog, which may be dead letters",
 	Remedy: "`pulsar-admin namespaces remove-subscription-expiration-time {namespace}`",
 	look: func(v *visit) verdict {
 		found, asked := ok("subscriptions do not expire"), map[string]bool{}

@@ -8,7 +8,7 @@ import (
 
 var nackRetryTopicUsed = Check{
 	Name: "nack-retry-topic", About: "Policy", Needs: Options,
-	Asks:   "Does any delay of nacks reach WithNackRetryTopic?",
+	Asks:   "Is any nack delay at least as long as the duration of WithNackRetryTopic?",
 	Why:    "shorter delays wait in the process, and do not survive it",
 	Remedy: "`WithNackRetryTopic` with a duration below the policy's longest delay",
 	look: func(v *visit) verdict {

@@ -4,7 +4,7 @@ import "time"
 
 var outageCovered = Check{
 	Name: "outage", About: "Policy", Needs: Given,
-	Asks: "Do all deliveries of a message take longer than 30 minutes, or does the worker pause?",
+	Asks: "Are a message's deliveries spread over more than 30 minutes, or does the worker pause?",
 	Why:  "otherwise every message becomes a dead letter in an outage",
 	Remedy: "`worker.WithPauseOnFailure(100, 0.9, pause)`, or more or longer delays; afterwards `redelivery dlq " +
 		"replay {dead}`",

@@ -8,7 +8,7 @@ var timeToLives = Check{
 	Why: "a message older than the time to live counts as acknowledged: it is neither redelivered nor a dead " +
 		"letter",
 	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`; fewer or shorter delays; or " +
-		"`WithDeadBeforeTTL`, which makes a dead letter before",
+		"`WithDeadBeforeTTL`, which makes it a dead letter before it expires",
 	look: func(v *visit) verdict {
 		ttl, err := timeToLive.ofTopic(v, v.Topic)
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// Limits of a simulation: it takes about a second of CPU.
+// Within these limits a simulation takes about a second of CPU.
 const (
 	mostMessages = 500_000
 	mostEvents   = 3_000_000
@@ -26,7 +26,7 @@ const (
 
 var simulating = make(chan struct{}, simulations)
 
-// policy is a policy that the page can begin with.
+// policy is one choice in the page's list of policies.
 type policy struct {
 	Name          string
 	nack          backoff.RedeliveryBackoff
@@ -201,7 +201,7 @@ func schedule(p policy) (steps []step, line string) {
 	return steps, path.String()
 }
 
-// length formats a duration with the precision of a picture.
+// length formats a duration for display: rounded to seconds from a minute on, to milliseconds below.
 func length(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -221,7 +221,7 @@ type outcome struct {
 	MostCalls          string
 	MostWaiting        string
 	Calls              []bar
-	Waiting, Letters   string // lines
+	Waiting, Letters   string // points of their polylines
 	OutageX, OutageEnd int
 	Whole              string
 }
@@ -229,8 +229,9 @@ type outcome struct {
 // simulate simulates an outage on the server. Only one simulation runs at a time.
 func (h *Handler) simulate(r *http.Request, s simulate.Setup) (*outcome, string) {
 	if messages := s.Rate * (s.Before + s.Outage).Seconds(); messages > mostMessages {
-		return nil, fmt.Sprintf("These are %s messages, want at most %s: a shorter outage or fewer messages. "+
-			"redelivery simulate takes more.", count(int(messages)), count(mostMessages))
+		return nil, fmt.Sprintf("This would simulate %s messages; the page allows %s. Choose a shorter outage or a "+
+			"lower rate, or use the command redelivery simulate, which allows more.",
+			count(int(messages)), count(mostMessages))
 	}
 	select {
 	case simulating <- struct{}{}:
@@ -240,8 +241,8 @@ func (h *Handler) simulate(r *http.Request, s simulate.Setup) (*outcome, string)
 	}
 	result, err := simulate.Run(s)
 	if err != nil {
-		return nil, errorText(err) + ", want a shorter outage, fewer messages or longer delays. redelivery simulate " +
-			"takes more."
+		return nil, errorText(err) + ". Choose a shorter outage, a lower rate or longer delays, or use the command " +
+			"redelivery simulate, which allows more."
 	}
 	o := &outcome{Result: result, Recovery: "not within " + length(s.Longest) + " after the outage"}
 	if result.Recovered {

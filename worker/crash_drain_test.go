@@ -19,7 +19,7 @@ import (
 )
 
 // Messages that were in a handler when its process ended are handled one at a time. Messages that still wait for their
-// turn when the drain timeout is over are left.
+// turn when the drain timeout is over are left to the broker.
 func TestSuspectsAtADrain(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
@@ -61,7 +61,8 @@ func TestSuspectsAtADrain(t *testing.T) {
 	require.EqualValues(t, 1, w.Stats().Succeeded)
 }
 
-// A message whose record in the log takes longer than its ack timeout has not failed: it is handled once, and is no dead letter.
+// If writing a message's record takes longer than its ack timeout, the message has not failed: it is handled once and
+// makes no dead letter.
 func TestSlowLogIsNoAckTimeout(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)

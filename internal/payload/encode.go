@@ -14,8 +14,8 @@ import (
 )
 
 // Encode returns the payload for an edited text. before is the payload before the edit, which Decode showed as text.
-// The result has the same form: Avro by the schema, JSON, or any text. JSON must match its schema if before does. An
-// error names the field.
+// The result has the same form: Avro by the schema, JSON, or any text. If the old payload matches its JSON schema, the
+// edited text must match it too. An error names the field.
 func Encode(s *admin.Schema, before []byte, text string) ([]byte, error) {
 	switch value, ok := Decode(s, before); {
 	case !ok:
@@ -28,7 +28,8 @@ func Encode(s *admin.Schema, before []byte, text string) ([]byte, error) {
 		return nil, fmt.Errorf("a payload of schema %s cannot be edited", s.Type)
 	default:
 		_, isJSON := value.(json.RawMessage)
-		isText := !isJSON || !strings.ContainsAny(string(before[:1]), "{[") // a number may be text, too
+		// a JSON scalar, such as 12, may be meant as plain text
+		isText := !isJSON || !strings.ContainsAny(string(before[:1]), "{[")
 		if isText && (s == nil || s.Type != "JSON") {
 			return []byte(text), nil
 		}

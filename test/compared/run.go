@@ -24,14 +24,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/internal/proxy"
 )
 
-// cell is a cell of the tables.
+// cell is a cell of the tables in docs/compared.md: a client, a workload, a fault.
 type cell struct{ client, workload, fault string }
 
 func (c cell) String() string { return c.client + "/" + c.workload + "/" + c.fault }
 
 type broker struct{ url, admin string }
 
-// messages is how many messages are published in each run. In the workload batch one in ten fails.
+// messages is how many messages are published in each run.
 const messages = 200
 
 // patience is how long a run waits after the last fault for unacknowledged messages.

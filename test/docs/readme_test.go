@@ -52,7 +52,7 @@ func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	if err != nil {
 		return err
 	}
-	consumer, err := file.Subscribe(client, "billing", opts) // the policies, and dead letters
+	consumer, err := file.Subscribe(client, "billing", opts) // with the file's policies and dead letter settings
 	// docs/usage.md: end
 	if err == nil {
 		consumer.Close()
