@@ -11,7 +11,7 @@ import (
 )
 
 // A machine whose clock is a minute behind or ahead does not make messages early or late. The first frame that is read
-// as it is written shows how far the clock is off, which corrects the records read before.
+// as it is written shows how far the clock is off; then the Log corrects the due times of records read earlier.
 func TestClocksOfMachines(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
@@ -21,7 +21,7 @@ func TestClocksOfMachines(t *testing.T) {
 		require.EqualValues(t, 105_000+off, r.due, "nothing is known of its clock yet")
 		s.apply(read{frame: frame{session: 7}, at: position{1, 2}, time: 102_000 + off, now: 102_003, live: true})
 		r, _ = s.find(one)
-		require.EqualValues(t, 105_003, r.due, "not early, and late by the frame's time under way")
+		require.EqualValues(t, 105_003, r.due, "late only by the 3 ms that the frame was under way")
 	}
 }
 
@@ -77,18 +77,18 @@ func TestClockOfTheBroker(t *testing.T) {
 		s.apply(read{frame: frame{session: 8}, at: position{1, 3}, time: 103_000 + off, now: 103_900, live: true,
 			broker: true})
 		r, _ = s.find(one)
-		require.EqualValues(t, 105_003, r.due, "a slow frame shows nothing")
+		require.EqualValues(t, 105_003, r.due, "a slow frame changes no due time")
 	}
 }
 
-// A clock that was set does not make messages early for good: after a few frames in a row the Log notices. One slow
-// frame shows nothing.
+// After a clock was set, messages may be early until the Log notices, after a few frames in a row. A single slow frame
+// changes nothing.
 func TestClockThatIsSet(t *testing.T) {
 	for name, behind := range map[string]read{
-		"the writer's was ahead":   {time: 112_000, now: 102_000},
-		"the reader's was behind":  {time: 102_000, now: 92_000},
-		"the broker's was ahead":   {time: 112_000, now: 102_000, broker: true},
-		"the reader's, and broker": {time: 102_000, now: 92_000, broker: true},
+		"the writer's was ahead":               {time: 112_000, now: 102_000},
+		"the reader's was behind":              {time: 102_000, now: 92_000},
+		"the broker's was ahead":               {time: 112_000, now: 102_000, broker: true},
+		"the reader's was behind the broker's": {time: 102_000, now: 92_000, broker: true},
 	} {
 		s := newState()
 		behind.frame, behind.at, behind.live = frame{session: 7,
@@ -117,7 +117,7 @@ func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
 	await(t, func() bool { return l.Stats().Lag == 0 })
 	r, ok := l.Find(one)
 	require.True(t, ok)
-	require.Contains(t, r.Due.String(), " m=+", "the reading of the clock that is not set")
+	require.Contains(t, r.Due.String(), " m=+", "the monotonic reading")
 	require.InDelta(t, time.Hour.Seconds(), time.Until(r.Due).Seconds(), 3)
 	require.InDelta(t, time.Hour.Seconds(), r.Due.Sub(r.Written).Seconds(), 3)
 	for _, s := range l.Sessions() {
@@ -139,6 +139,6 @@ func TestTheClockOfACopy(t *testing.T) {
 		require.EqualValues(t, 105_003, r.due)
 		s.apply(read{frame: frame{session: 7}, at: position{1, 4}, time: 200_000, now: 200_010, live: true})
 		r, _ = s.find(one)
-		require.EqualValues(t, 105_003, r.due, "not by that of the one that wrote the record")
+		require.EqualValues(t, 105_003, r.due, "not by the clock of the session that wrote the record")
 	}
 }

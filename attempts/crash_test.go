@@ -15,7 +15,7 @@ func (l *Log) crash() {
 	l.once.Do(func() {
 		l.end()
 		<-l.ended
-		close(l.closing) // only now, or the writer may still say that the session ends
+		close(l.closing) // only now, or the writer may still write that the session ends
 	})
 }
 
@@ -42,20 +42,20 @@ func TestCrashes(t *testing.T) {
 	require.Greater(t, time.Until(r.Due), minLease/2, "a may have it")
 	require.Zero(t, b.Crashes(one))
 	a.crash()
-	c := openAlive(t, client, topic, "c") // as a supervisor starts it
-	require.True(t, c.IsCareful(two), "a may be lost, and may have had these")
+	c := openAlive(t, client, topic, "c") // as a supervisor restarts a
+	require.True(t, c.IsCareful(two), "a may be lost, and may have had message two")
 	await(t, func() bool { return b.Crashes(one) == 1 && c.Crashes(one) == 1 })
 	r, _ = b.Arrive(one)
 	require.False(t, r.Due.After(time.Now()))
 	require.True(t, b.IsCareful(two))
 	require.NoError(t, b.Begin(t.Context(), one))
 	require.EqualValues(t, 1, b.Crashes(one), "b's own handler is no crash")
-	b.Failed(one, 1, 0, "no coffee") // it did not crash this time
+	b.Failed(one, 1, 0, "no coffee") // the message did not crash b
 	await(t, func() bool { r, _ := c.Find(one); return r.Begun == 0 && r.Count == 1 && r.Crashes == 1 })
 	require.NoError(t, b.Begin(t.Context(), one))
 	require.NoError(t, b.End(t.Context(), one))
 	await(t, func() bool { r, _ := c.Find(one); return r.Begun == 0 && r.Count == 1 && r.Crashes == 1 })
-	require.NoError(t, b.End(t.Context(), one), "it is over")
+	require.NoError(t, b.End(t.Context(), one), "End without Begin does nothing")
 	require.NoError(t, b.Begin(t.Context(), two))
 	b.Close()
 	await(t, func() bool {
@@ -132,7 +132,7 @@ func TestCareTakesATenthOfTheTime(t *testing.T) {
 	broker.SetHook(nil)
 }
 
-// While the log does not answer no message waits for it.
+// While the log does not answer, no message waits for it.
 func TestNoSessionIsCarefulWithoutALog(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a := openAlive(t, client, topic, "a")

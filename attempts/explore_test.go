@@ -43,7 +43,7 @@ func (s step) String() string {
 		"follow", "lose", "crash", "start", "take over", "unload"}[s.event], s.process, s.entry, s.index)
 }
 
-// steps returns all that can happen now.
+// steps returns all events that can happen now.
 func (w *world) steps() (all []step) {
 	all = append(all, step{event: pass})
 	if w.limit > 0 {

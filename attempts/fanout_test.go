@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// TestFanOut measures the cost of many consumers of a subscription, each of which reads all that the others write. A
+// TestFanOut measures the cost of many consumers of a subscription, each of which reads all frames of the others. A
 // hundred share a client, as in one process, and fifty open at once. The figures are sums over all consumers, without
 // the broker's CPU.
 func TestFanOut(t *testing.T) {
@@ -77,7 +77,7 @@ func TestFanOut(t *testing.T) {
 	for _, l := range logs {
 		l.KeepAlive()
 	}
-	time.Sleep(20 * time.Second) // until the lease has the length for so many sessions
+	time.Sleep(20 * time.Second) // until the leases are as long as so many sessions need
 	used, out, began = cpu(), bytesOut(t, topic), time.Now()
 	time.Sleep(20 * time.Second)
 	t.Logf("the leases of all, for WithCrashLimit: %v of CPU and %d kB in %v", cpu()-used, (bytesOut(t, topic)-out)>>10,

@@ -68,7 +68,7 @@ func TestCheckpointBeyondTheLog(t *testing.T) {
 	_, err = p.Send(t.Context(), &pulsar.ProducerMessage{Payload: (&frame{session: 7, number: 1,
 		checkpoint: position{1 << 60, 0}}).encode()})
 	require.NoError(t, err)
-	for _, name := range []string{"after it", "after those that read it"} {
+	for _, name := range []string{"first session after the frame", "second session after the frame"} {
 		b := openReady(t, client, topic, name)
 		_, ok := b.Find(one)
 		require.True(t, ok, name)

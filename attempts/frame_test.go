@@ -39,7 +39,7 @@ func TestFramesAreSmall(t *testing.T) {
 	require.Less(t, len(f.encode()), 11*maxChanges)
 }
 
-// Nothing that a topic may hold ends a process, or takes more memory than its size allows.
+// No message of a topic, whatever its bytes, causes a panic or takes more memory than its size allows.
 func FuzzDecode(f *testing.F) {
 	for _, x := range testFrames() {
 		f.Add(x.encode())

@@ -47,7 +47,7 @@ var (
 	two = Key{"persistent://public/default/orders-partition-1", 7, 4, 12}
 )
 
-// The other sessions, and later ones, know the records of a session until the message is settled.
+// The other sessions, and later ones, know the records of a session until their messages are settled.
 func TestSessionsShareRecords(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -69,12 +69,13 @@ func TestSessionsShareRecords(t *testing.T) {
 	_, ok := c.Find(one)
 	require.False(t, ok)
 	_, ok = b.Find(one)
-	require.True(t, ok, "until its acknowledgement has surely reached the broker")
+	require.True(t, ok, "kept until the acknowledgement has surely reached the broker")
 	await(t, func() bool { return a.Stats().Records+b.Stats().Records+c.Stats().Records == 0 })
 }
 
-// If another session has settled a message meanwhile, a record written before the removal does not bring it back. A
-// record written after the removal stays until the retention is over, without harm: the message is not delivered again.
+// A session records a failure of a message that another session has settled. A record written before the removal does
+// not bring the message back. A record written after the removal stays until the retention is over, without harm: the
+// message is not delivered again.
 func TestSettledWhileARecordIsUnderWay(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)

@@ -35,7 +35,7 @@ func TestJoinIsOrderly(t *testing.T) {
 func TestJoin(t *testing.T) {
 	early, late := record{count: 2, due: 10, cause: "a"}, record{count: 2, due: 20}
 	require.Equal(t, record{count: 2, due: 20, cause: "a"}, join(early, late), "the later due time of the same count")
-	require.EqualValues(t, 5, join(record{count: 3, due: 5}, late).due, "that of the higher count")
+	require.EqualValues(t, 5, join(record{count: 3, due: 5}, late).due, "the due time of the higher count")
 }
 
 func TestRetention(t *testing.T) {
@@ -51,9 +51,9 @@ func TestOvertakenCopiesBringNothingBack(t *testing.T) {
 	s := newState()
 	at := func(entry int64, f frame) { s.apply(read{frame: f, at: position{1, entry}}) }
 	at(1, frame{changes: []change{{Key: one, count: 1}}})
-	at(2, frame{session: 1}) // the mark of the first
+	at(2, frame{session: 1}) // the mark of the first session
 	at(3, frame{changes: []change{{Key: one, removed: true}}})
-	at(4, frame{session: 2}) // that of the second, which has nothing to copy
+	at(4, frame{session: 2}) // the mark of the second session, which has nothing to copy
 	at(5, frame{session: 2, checkpoint: position{1, 4}})
 	at(6, frame{session: 1, flags: copies, asOf: position{1, 2}, changes: []change{{Key: one, count: 1}}})
 	require.Empty(t, s.records)

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// modelLog is a topic, with several sessions that have read parts of it, and their frames that are about to be written.
+// modelLog is a topic, with several sessions that have read parts of it.
 type modelLog struct {
 	frames   []read
 	sessions []*modelSession
@@ -19,7 +19,7 @@ type modelLog struct {
 	truth    map[Key]modelTruth
 }
 
-// modelTruth has the facts about a message, by all frames of the topic.
+// modelTruth has the facts about a message, according to all frames of the topic.
 type modelTruth struct {
 	count   uint32
 	crashes uint32

@@ -39,8 +39,8 @@ type sending struct {
 	entry int
 	left  []bool
 	stale bool // the connection was lost since
-	// a request was on its way when the broker sent the entry, and makes the broker take it back; the answer looks the
-	// same
+	// a request was on its way when the broker sent the entry: this sending looks like the answer, but the request then
+	// makes the broker take the entry back
 	crossed bool
 }
 
@@ -63,7 +63,7 @@ func (p *process) send() {
 	n := w.next()
 	e := w.entries[n]
 	e.owner = p.number
-	if p.waits { // it takes the message now
+	if p.waits { // the application takes the message now
 		p.waits = false
 		p.group.Unwait(w.now())
 	}

@@ -72,7 +72,7 @@ func TestRefusedVerbsChangeNothing(t *testing.T) {
 	require.Len(t, a.Records(), 1)
 }
 
-// ForgetAll returns when no session knows any message any more.
+// After ForgetAll no session knows any message any more.
 func TestForgetAll(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)

@@ -24,8 +24,8 @@ func TestAgainKnowsTheDelaysOfOtherSessionsOnly(t *testing.T) {
 	})
 }
 
-// A consumer that failed on a message gets another copy. It waits until the Log knows whether the session that has the
-// message in a handler lives.
+// A consumer that failed on a message gets another copy. The copy waits until the Log knows whether the session that
+// has the message in a handler lives.
 func TestAgainWaitsForASessionThatMayHaveTheMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

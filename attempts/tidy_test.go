@@ -57,8 +57,7 @@ func TestTidying(t *testing.T) {
 	require.Equal(t, 100, d.Stats().Records)
 }
 
-// A Log logs that its topic cannot be shortened, and so grows, because the readers are as many consumers as the topic
-// may have.
+// If its readers reach the topic's limit of consumers, a Log logs that the topic cannot be shortened, and so grows.
 func TestTidyingBeyondTheConsumersLimit(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
@@ -122,7 +121,7 @@ func TestLogOfADayStaysSmall(t *testing.T) {
 	for n := range int64(failures) {
 		k := Key{one.Topic, 1, n % 200, 0}
 		a.Failed(k, uint32(n/200)+1, time.Minute, "no coffee")
-		if n%20 == 0 { // so that a frame has about as many as in a day
+		if n%20 == 0 { // so that a frame has about as many changes as on a real day
 			time.Sleep(200 * time.Microsecond)
 		}
 	}
@@ -155,7 +154,7 @@ func atBroker(t *testing.T, topic string) (said []string) {
 }
 
 // The memory that a burst of failures took is freed once all messages are settled and the log was tidied. Go's maps
-// alone would stay as large as they ever were.
+// do not shrink by themselves.
 func TestABurstIsNotKeptInMemory(t *testing.T) {
 	a := openReady(t, testClient(t), testTopic(t), "a")
 	heap := func() uint64 {
@@ -175,7 +174,7 @@ func TestABurstIsNotKeptInMemory(t *testing.T) {
 	}
 	var left uint64
 	for count, end := uint32(1), time.Now().Add(45*time.Second); time.Now().Before(end); count++ {
-		// life goes on, so that the log is tidied
+		// more failures, so that the log is tidied
 		for i := range int64(tidyMin / 5) {
 			a.Failed(Key{one.Topic, 2, i, 0}, count, time.Hour, "")
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// walk writes a value as bytes: values with equal bytes have equal futures. Pointers are numbered in the order in which
+// walk writes a world as bytes: worlds with equal bytes have equal futures. Pointers are numbered in the order in which
 // they are met. Times count relative to now. Of positions in the log, of epochs and of other numbers that only grow,
 // only the order counts.
 type walk struct {

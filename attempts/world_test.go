@@ -10,8 +10,8 @@ import (
 )
 
 // A world is a broker with a topic of a few messages and the topic of their log, and two processes that consume the
-// messages. A process has the machine and a Log, and uses both as a Consumer does. The exploration plays everything
-// that can happen in a few steps.
+// messages. A process has a Group of internal/partition and a Log, and uses both as a Consumer does. The exploration
+// plays everything that can happen in a few steps.
 
 const tick = time.Second
 
@@ -58,7 +58,7 @@ type world struct {
 	began     time.Time
 	entries   []*entry
 	frames    []read
-	truths    [][]known   // of each frame's changes: what they should say
+	truths    [][]known   // the facts that each frame's changes should have
 	processes [2]*process // nil for one that does not run
 	active    int         // of a Failover subscription
 	sessions  SessionID   // number of sessions that began
@@ -176,7 +176,7 @@ func (w *world) next() int {
 	})
 }
 
-// takeBack takes everything back that a process has not acknowledged.
+// takeBack makes the broker take back everything that a process has not acknowledged.
 func (w *world) takeBack(number int) {
 	for _, e := range w.entries {
 		if e.owner == number {
@@ -191,7 +191,7 @@ func (w *world) pass() {
 	w.everyone((*process).publish)
 	time.Sleep(tick)
 	if !w.lag {
-		w.everyone((*process).publish) // a lease
+		w.everyone((*process).publish) // renewals of leases
 		w.everyone((*process).follow)
 	}
 	w.everyone((*process).settle)
