@@ -66,7 +66,7 @@ func TestContrastOfEachColor(t *testing.T) {
 		}
 		require.Len(t, of, 19, "a color is new: add its pairs")
 		if scheme == "dark" {
-			require.NotRegexp(t, `#[0-9a-f]{3,8}[ ;]`, rest, "a color is no variable")
+			require.NotRegexp(t, `#[0-9a-f]{3,8}[ ;]`, rest, "a color stands outside the variables")
 		}
 		check := func(want float64, front string, grounds ...string) {
 			for _, ground := range grounds {

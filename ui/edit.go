@@ -47,7 +47,8 @@ func (h *Handler) planEdit(
 	p.Text = showLines(text)
 	p.Back = link("letter", "topic", x.topic, "id", l.ID)
 	p.About = append(p.About, fmt.Sprintf("Its payload of %s becomes the one below, of %s. Its properties %s and %s "+
-		"say so.", size(l.Size), size(len(edited)), deadletter.PropertyEditedBy, deadletter.PropertyEditedTime))
+		"record the edit.",
+		size(l.Size), size(len(edited)), deadletter.PropertyEditedBy, deadletter.PropertyEditedTime))
 	if err := h.planReplay(ctx, r, x, p, deadletter.Filter{IDs: []string{l.ID}}, nil); err != nil || p.begin == nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (h *Handler) planEdit(
 	if h.o.ExportDir != "" {
 		h.exportFirst(x, p, l.ID)
 	} else {
-		p.Warn = append(p.Warn, "The payload as it was is lost, since there is no directory for exports.")
+		p.Warn = append(p.Warn, "The original payload is lost, since there is no directory for exports.")
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ type subscriptionFigures struct {
 	Dead              int // letters on the dead letter topic
 	DeadTopic         string
 	Service           *serviceFigures
-	DeadLost          bool
+	DeadLost          bool // the dead letter topic has no subscription
 }
 
 // serviceFigures are the figures of the consumers and workers of this process.
@@ -49,7 +49,7 @@ type serviceFigures struct {
 	Succeeded, Failed               uint64
 	Redelivered, Late               uint64  // Late messages came over a second after they were due
 	Rate                            float64 // messages handled a second, since the previous figures
-	Held                            int
+	Held                            int     // bytes of messages in memory
 	HasWorker                       bool
 }
 

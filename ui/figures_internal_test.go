@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRateIsThatSinceTheFiguresBefore(t *testing.T) {
+func TestRateCountsFromThePreviousFigures(t *testing.T) {
 	at := time.Unix(1000, 0)
 	of := func(at time.Time, topic string, succeeded, failed uint64) *figures {
 		return &figures{At: at, Subs: []subscriptionFigures{{Topic: topic, Name: "billing",

@@ -28,7 +28,7 @@ const (
 type letterIndex struct {
 	topic        string
 	subscription string // of replays and purges
-	adopted      bool   // the subscription is not the tool's own
+	adopted      bool   // the subscription existed when the topic's page was first opened
 	letters      *deadletter.Topic
 	schemas      *admin.Schemas
 

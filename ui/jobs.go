@@ -139,7 +139,7 @@ func (x *job) view() jobView {
 		case errors.Is(x.err, deadletter.ErrPoison):
 			v.Err = "The letter is dead again: " + errorText(x.err)
 		case errors.Is(x.err, context.Canceled):
-			v.Err = "It was stopped. The same choice again goes on from here."
+			v.Err = "It was stopped. Choose the same letters again to continue."
 		default:
 			v.Err = errorText(x.err)
 		}
@@ -148,7 +148,8 @@ func (x *job) view() jobView {
 		v.Stays = append(v.Stays, fmt.Sprintf("%s stay: %s", letters(left.Count), show(left.Why)))
 	}
 	if r.Arrived > 0 {
-		v.Stays = append(v.Stays, fmt.Sprintf("%s came since it began; another replay takes them", letters(r.Arrived)))
+		v.Stays = append(v.Stays,
+			fmt.Sprintf("%s arrived after it began; another replay takes them", letters(r.Arrived)))
 	}
 	return v
 }
@@ -199,8 +200,8 @@ func (h *Handler) job(w http.ResponseWriter, r *http.Request) *job {
 	x := h.jobs.find(r.FormValue("id"))
 	if x == nil {
 		h.fail(w, r, http.StatusNotFound,
-			"This change is not remembered: the server was started again, or many changes came after it.",
-			"A replay that was not over goes on when you choose the same letters again.")
+			"This change is not remembered: the server was restarted, or many changes came after it.",
+			"An unfinished replay continues when you choose the same letters again.")
 	}
 	return x
 }

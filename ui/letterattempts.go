@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waiting"
 )
 
-// attempts returns the deliveries of a letter's message on its origin from the log of attempts, or why there are none.
+// attempts returns the deliveries of a letter's original message, from the log of attempts, or why there are none.
 func (h *Handler) attempts(ctx context.Context, l *deadletter.Letter) (all []property, why string) {
 	var ledger, entry int64
 	partition := -1

@@ -33,7 +33,7 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 	x.mu.Lock()
 	if x.spent && !o.New {
 		o.New = true
-		p.About = append(p.About, "It takes the place of the test before, whose letter died again.")
+		p.About = append(p.About, "It replaces the previous test, whose letter died again.")
 	}
 	x.mu.Unlock()
 	if o.New {
@@ -123,7 +123,7 @@ func (p *plan) about(report deadletter.Report) {
 			"acknowledged.", show(report.Creates)))
 	}
 	if report.Done == 0 {
-		p.About = append(p.About, "No letter is left to do this to.")
+		p.About = append(p.About, "No letter is left for this change.")
 	}
 }
 
@@ -144,7 +144,7 @@ func (h *Handler) planPurge(ctx context.Context, x *letterIndex, p *plan, filter
 		return nil
 	}
 	p.total = report.Done
-	p.About = append(p.About, fmt.Sprintf("They are exported to %s on the server first; redelivery dlq import "+
+	p.About = append(p.About, fmt.Sprintf("The letters are exported to %s on the server first; redelivery dlq import "+
 		"brings them back.", show(p.file)))
 	p.Button = "Export and delete " + letters(report.Done)
 	p.begin = func(ctx context.Context, progress func(deadletter.Report)) (deadletter.Report, error) {

@@ -55,7 +55,7 @@ func TestPagesWithManyLettersAndWaitingMessages(t *testing.T) {
 		}
 		most = max(most, heap()-before)
 	}
-	require.Empty(t, pages, "these are not ready")
+	require.Empty(t, pages, "pages that are not ready")
 	body := s.await(groupsOf(dead), "40 causes")
 	require.Contains(t, body, "50,000 letters")
 	held := heap() - before

@@ -15,7 +15,7 @@ import (
 // laidOut is a payload in a form for people.
 type laidOut struct {
 	form   string // JSON, Avro, text, bytes, hidden …
-	text   string // in that form, with the characters that a page cannot show
+	text   string // in that form; a page cannot show all characters
 	more   int    // bytes that text leaves out
 	noEdit string // why it cannot be edited; "" if it can
 }

@@ -74,7 +74,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"redelivery ui -allow-changes, or Options.AllowChanges, allows changes.")
 	case !h.guard.isOwnForm(r):
 		h.fail(w, r, http.StatusForbidden, "The form is not of this browser, or older than the server.",
-			"Go back, load the page again, and send it once more.")
+			"Go back, load the page again, and send the form again.")
 	default:
 		change(h, w, r)
 	}

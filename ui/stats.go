@@ -80,7 +80,7 @@ func (h *Handler) deadSubscription(ctx context.Context, topic string) (name stri
 	return cmp.Or(name, dlqcommand.DefaultSubscription), name != "", nil
 }
 
-// deadState returns a text that changes when letters come, are replayed or are purged.
+// deadState returns a text that changes when letters arrive, are replayed or are purged.
 func (h *Handler) deadState(ctx context.Context, x *letterIndex) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, statePatience)
 	defer cancel()

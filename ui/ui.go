@@ -101,7 +101,7 @@ type Handler struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	mu     sync.Mutex // guards closed and tasks.Add
+	mu     sync.Mutex // guards closed, and tasks.Go
 	closed bool
 	tasks  sync.WaitGroup
 }

@@ -34,7 +34,7 @@ type attemptLog struct {
 }
 
 const (
-	followFor   = 2 * time.Minute  // after the last look
+	followFor   = 2 * time.Minute  // how long a log is followed after its page was loaded
 	openLimit   = 30 * time.Second // the same as in redelivery attempts
 	retryLog    = 10 * time.Second // after an error
 	maxWaiting  = 500              // rows of a page
@@ -56,7 +56,7 @@ func (h *Handler) ownLog(topic, subscription string) *attempts.Log {
 	return nil
 }
 
-// follow returns the log of a subscription after it was read. opening says that it is being read.
+// follow returns the log of a subscription, once it was read to its end. opening reports that it is still being read.
 func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening bool, err error) {
 	if log := h.ownLog(topic, subscription); log != nil {
 		return log, false, nil
@@ -71,8 +71,8 @@ func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening
 	a := l.all[name]
 	if a == nil {
 		if len(l.all) >= maxLogs {
-			return nil, false, fmt.Errorf("%d logs of attempts are open, want at most %d; they are closed %v after "+
-				"the last look", len(l.all), maxLogs, followFor)
+			return nil, false, fmt.Errorf("%d logs of attempts are open, want at most %d; each is closed %v after "+
+				"its page was last loaded", len(l.all), maxLogs, followFor)
 		}
 		a = &attemptLog{topic: name}
 		l.all[name] = a

@@ -70,7 +70,7 @@ func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 	chosen := r.PostForm["key"]
 	log, _, err := h.follow(topic, subscription)
 	if err == nil && log == nil {
-		err = errors.New("the log is still being read, want another try in some seconds")
+		err = errors.New("the log is still being read: try again in some seconds")
 	}
 	if err != nil {
 		h.fail(w, r, http.StatusConflict, errorText(err), "Nothing was changed.")
