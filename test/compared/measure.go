@@ -30,8 +30,8 @@ type life struct {
 	retry                   int                   // the highest retry delivered
 }
 
-// measure reads the history of a run. The Checker finds lost messages; the other events are counted without its
-// excuses.
+// measure reads the history of a run. The Checker finds lost messages; measure counts the other events itself, and
+// excuses none of them.
 func measure(dir, workload string) (r result, err error) {
 	checker, lives := history.New(history.Rules{Patience: 24 * time.Hour}), map[string]*life{}
 	err = history.ReadFolder(dir, func(l *history.Line) {

@@ -172,7 +172,7 @@ func (t *trial) publish(ctx context.Context) error {
 	return nil
 }
 
-// breaks makes the fault three times while messages wait for their delays.
+// breaks causes the fault three times while messages wait for their delays.
 func (t *trial) breaks(ctx context.Context) error {
 	every := 1500 * time.Millisecond
 	if t.workload == timeout {
