@@ -8,7 +8,7 @@ import (
 
 var clock = Check{
 	Name: "clock", About: "Connection", Needs: AdminAPI,
-	Asks:   "Does the broker's clock differ from this one by at most two seconds?",
+	Asks:   "Does the broker's clock differ from this machine's by at most two seconds?",
 	Why:    "the client sets the due time of a retry, and the broker compares it with its own clock",
 	Remedy: "synchronize the clocks, by NTP, on the brokers and here",
 	look: func(v *visit) verdict {

@@ -7,7 +7,7 @@ import (
 
 var consumers = Check{
 	Name: "consumers", About: "Consumers", Needs: AdminAPI,
-	Asks:   "Are consumers connected, each by a name of its own?",
+	Asks:   "Are consumers connected, each with a name of its own?",
 	Why:    "without a consumer the backlog grows. The name decides the active consumer of Failover",
 	Remedy: "start a consumer; leave `pulsar.ConsumerOptions.Name` empty, or make it unique to each process",
 	look: func(v *visit) verdict {

@@ -3,7 +3,7 @@ package doctor
 var inactiveTopics = Check{
 	Name: "inactive-topics", About: "Dead letters", Needs: AdminAPI,
 	Asks: "Do the retry and the dead letter topic stay while they are unused?",
-	Why:  "a topic that is deleted once it is read takes its subscriptions with it",
+	Why:  "if the broker deletes a topic once it is read, the topic's subscriptions go too",
 	Remedy: "`pulsar-admin namespaces set-inactive-topic-policies {namespace} --enable-delete-while-inactive " +
 		"--max-inactive-duration 1d " +
 		"--delete-mode delete_when_no_subscriptions`",

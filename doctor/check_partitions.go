@@ -2,9 +2,9 @@ package doctor
 
 var partitionsAlike = Check{
 	Name: "partitions", About: "Topic and subscription", Needs: AdminAPI,
-	Asks: "Does every partition have the subscription, with as many consumers?",
+	Asks: "Does every partition have the subscription, with the same number of consumers?",
 	Why: "a partition without consumers is not read. pulsar-client-go finds new partitions once a minute, and " +
-		"may give up all partitions if a new one refuses it",
+		"may give up all partitions if the broker refuses a new one",
 	Remedy: "restart the consumers; `pulsar-admin topics create-missed-partitions {topic}`",
 	look: func(v *visit) verdict {
 		n, err := v.partitions(v.Topic)

@@ -3,7 +3,7 @@ package doctor
 var unackedLimits = Check{
 	Name: "unacked-limits", About: "Limits", Needs: AdminAPI,
 	Asks: "Do waiting and prefetched messages fit the broker's limits?",
-	Why:  "a batch counts until all of it is acknowledged. At the limit the broker sends nothing more",
+	Why:  "a whole batch counts until its last message is acknowledged. At the limit the broker sends nothing more",
 	Remedy: "`pulsar-admin namespaces set-max-unacked-messages-per-consumer {namespace} -c N`, " +
 		"`pulsar-admin namespaces set-max-unacked-messages-per-subscription {namespace} -c N`; a smaller " +
 		"`ReceiverQueueSize`; a retry topic, or fewer deliveries",
