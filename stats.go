@@ -28,9 +28,9 @@ type Stats struct {
 
 	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
 
-	// Unfinished messages are settled, but other messages of their batches are not: if the Consumer is closed now, the
-	// broker sends them again, unless it keeps batch-index acknowledgements. Arriving messages are the prefetched ones
-	// of such batches. Both are 0 while IndexAcks is IndexAcksKept.
+	// Unfinished counts settled messages of batches that have unsettled ones: if the Consumer is closed now, the broker
+	// sends them again, unless it keeps batch-index acknowledgements. Arriving counts the prefetched messages of these
+	// batches. Both are 0 while IndexAcks is IndexAcksKept.
 	Unfinished, Arriving int
 
 	IndexAcks IndexAcks // whether the broker keeps the acknowledgement of one message of a batch
@@ -43,8 +43,8 @@ type Stats struct {
 // not say whether a broker does. The Consumer learns it when a batch comes again.
 type IndexAcks string
 
-// Values of IndexAcks. EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions means IndexAcksKept until a batch shows
-// otherwise.
+// Values of IndexAcks. If you set EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions yourself, the value is
+// IndexAcksKept until a batch shows otherwise; if Subscribe set it, the value begins as IndexAcksUnknown.
 const (
 	// none is sent: an acknowledgement reaches the broker when the whole batch is acknowledged
 	IndexAcksOff IndexAcks = "off"
@@ -119,8 +119,8 @@ func (c *Consumer) idle(time.Duration) {
 	if last := time.Duration(c.blocked.logged.Load()); last == 0 || now-last >= time.Minute {
 		c.blocked.logged.Store(int64(now))
 		c.log(slog.LevelWarn, "the broker may have stopped sending, because many messages are unacknowledged. "+
-			"Waiting messages count, "+
-			"and without batch-index acknowledgement a whole batch counts while one of its messages waits",
+			"Waiting messages are among them; "+
+			"without batch-index acknowledgement, so is every message of a batch while one of them waits",
 			"unacknowledged", n)
 	}
 	if c.observer.Blocked != nil {
@@ -128,7 +128,7 @@ func (c *Consumer) idle(time.Duration) {
 	}
 }
 
-// check ends the Consumer if the inner consumer has closed itself. The caller has the turn.
+// check ends the Consumer if the inner consumer has closed itself. The caller holds the Consumer's turn.
 func (c *Consumer) check() {
 	if !c.checks.CompareAndSwap(true, false) || !c.reader.HasQueue() {
 		return

@@ -186,7 +186,7 @@ func (l *Log) connect() (c *link, err error) {
 	return c, nil
 }
 
-// asItIs makes a reader return an encrypted message, which is none of the log's, as it is. Without this option
+// asItIs makes a reader return encrypted messages as they are. The log writes none, but others may. Without this option
 // pulsar-client-go ends the process.
 func asItIs() *pulsar.MessageDecryptionInfo {
 	return &pulsar.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume}

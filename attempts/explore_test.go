@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// step is an event in a process that concerns a message.
+// step is one event: which process it happens in, and which message it concerns, if any.
 type step struct {
 	event   event
 	process uint8
@@ -167,8 +167,8 @@ func kinds() []*kind {
 	return []*kind{
 		{name: "shared", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 1, depth: 6},
 		{name: "shared with a late log", options: shared, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 2, crashes: 1, depth: 6},
-		{name: "shared, both have it", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 2, depth: 6, prefix: both},
-		{name: "shared, both have it, with a late log", options: shared, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 2, crashes: 2, depth: 5, prefix: both},
+		{name: "shared, both processes have received the message", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 2, depth: 6, prefix: both},
+		{name: "shared, both processes have received the message, with a late log", options: shared, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 2, crashes: 2, depth: 5, prefix: both},
 		{name: "exclusive", options: exclusive, batches: []int{1, 1}, delays: delays, first: 1, losses: 1, crashes: 2, depth: 7},
 		{name: "failover", options: failover, batches: []int{1, 1}, delays: delays, first: 2, losses: 1, crashes: 1, takeover: 2, depth: 6},
 		{name: "exclusive with a late log", options: exclusive, batches: []int{1}, delays: delays, first: 1, lag: true, losses: 1, crashes: 2, depth: 7},
@@ -178,14 +178,14 @@ func kinds() []*kind {
 		{name: "shared with batches", options: shared, batches: []int{2}, delays: delays, first: 2, losses: 2, crashes: 2, depth: 6},
 		{name: "shared with unloads", options: shared, batches: []int{1, 1}, delays: delays, first: 2, unloads: 1, crashes: 1, depth: 6},
 		{name: "key-shared", options: of(partition.KeyShared), batches: []int{1}, delays: delays, first: 2, losses: 1, crashes: 2, depth: 6, prefix: both},
-		{name: "crashes, both have it", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 2, limit: 1, depth: 5, prefix: both},
+		{name: "crashes, both processes have received the message", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 2, limit: 1, depth: 5, prefix: both},
 		{name: "crashes of the active one", options: failover, batches: []int{1, 1}, delays: delays, first: 2, crashes: 2, takeover: 1, limit: 1, depth: 5},
 		{name: "crashes", options: shared, batches: []int{1, 1}, delays: delays, first: 2, crashes: 2, limit: 2, depth: 5},
 		{name: "busy crashes", options: shared, batches: []int{1}, delays: delays, first: 2, crashes: 3, limit: 1, busy: 2, depth: 6},
 	}
 }
 
-// The worlds run one at a time: virtual time stands still while the goroutine that moves it waits for a processor.
+// The worlds run one after another: virtual time advances only while the goroutine that moves it has a processor.
 func TestExplorationOfTwoProcesses(t *testing.T) {
 	t.Parallel() // the other tests wait for a broker
 	for _, k := range kinds() {

@@ -26,7 +26,7 @@ const (
 	tidyMin   = 1000 // changes
 )
 
-// begins reports whether to write a mark now. If not, at is when to ask again; 0 for no time.
+// begins reports whether to write a mark now. If not, at is when to ask again; 0 means that there is no need to.
 func (t *tidying) begins(s *state, now int64, sessions int) (due bool, at int64) {
 	if t.number > 0 || t.mark != (position{}) {
 		return false, 0

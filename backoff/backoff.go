@@ -21,7 +21,8 @@ import (
 //
 // Next must be safe for concurrent use. A negative delay counts as 0. A Consumer does not recover a panic of Next.
 //
-// Options that take a policy refuse nil, and a policy with a method Validate() error that returns an error.
+// Options that take a policy refuse nil. If the policy has a method Validate() error, they also refuse it when Validate
+// fails.
 type RedeliveryBackoff interface {
 	// Next returns the delay for a message that has been redelivered redeliveryCount times before.
 	Next(redeliveryCount uint32) time.Duration

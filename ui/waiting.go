@@ -35,7 +35,7 @@ type attemptLog struct {
 
 const (
 	followFor   = 2 * time.Minute  // how long a log is followed after its page was loaded
-	openLimit   = 30 * time.Second // the same as in redelivery attempts
+	openLimit   = 30 * time.Second // the same as in the command `redelivery attempts`
 	retryLog    = 10 * time.Second // after an error
 	maxWaiting  = 500              // rows of a page
 	maxLogs     = 20
@@ -71,8 +71,8 @@ func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening
 	a := l.all[name]
 	if a == nil {
 		if len(l.all) >= maxLogs {
-			return nil, false, fmt.Errorf("%d logs of attempts are open, want at most %d; each is closed %v after "+
-				"its page was last loaded", len(l.all), maxLogs, followFor)
+			return nil, false, fmt.Errorf("no more logs of attempts can be opened: %d are open, and the limit is %d; "+
+				"each is closed %v after its page was last loaded", len(l.all), maxLogs, followFor)
 		}
 		a = &attemptLog{topic: name}
 		l.all[name] = a

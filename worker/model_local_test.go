@@ -37,7 +37,7 @@ func (m *watched) findLocal() {
 	for i := range m.seen {
 		a := &m.seen[i]
 		d := &of[a.msg]
-		if m.reconnects(d.began, a.began) || d.here > 0 && m.hadOutage(d.began, a.began) { // it may be of another delivery
+		if m.reconnects(d.began, a.began) || d.retries > 0 && m.hadOutage(d.began, a.began) { // a may belong to another delivery than the attempt before
 			d.sure = false
 		}
 		d.began = a.began
@@ -47,9 +47,9 @@ func (m *watched) findLocal() {
 
 // delivered has the facts known of a delivery.
 type delivered struct {
-	here  int           // its local retries
-	sure  bool          // here is certain, and this is the newest delivery
-	began time.Duration // when the attempt before began, or the message was published
+	retries int           // its local retries
+	sure    bool          // retries is certain, and this is the newest delivery
+	began   time.Duration // when the previous attempt began; if there is none, when the message was published
 }
 
 func (m *watched) localOf(a attempt, d *delivered) certainty {
@@ -61,28 +61,31 @@ func (m *watched) localOf(a attempt, d *delivered) certainty {
 			return no
 		case a.ended >= m.done && !a.whole:
 			return no
-		case !d.sure || a.whole || m.mayBeKept(a) || m.mayBeTry(a) || m.mayLosePlace(a) || a.ended > stop: // a whole batch may be halved, and the Worker may not know that the Consumer is lost
+		case !d.sure, m.mayBeKept(a), m.mayBeTry(a), m.mayLosePlace(a),
+			a.whole,        // the batch may be halved
+			a.ended > stop: // the Worker may not know yet that the Consumer is lost
 			d.sure = false
 			return maybe
-		case d.here < m.localRetries:
-			d.here++
+		case d.retries < m.localRetries:
+			d.retries++
 			return yes
 		}
-		d.here, d.sure = 0, true
+		d.retries, d.sure = 0, true
 	default: // no local retry follows: the next attempt is of another delivery, except in an outage
 		if !m.mayBeKept(a) {
-			d.here, d.sure = 0, true
-		} else if d.here > 0 {
+			d.retries, d.sure = 0, true
+		} else if d.retries > 0 {
 			d.sure = false
 		}
 	}
 	return no
 }
 
-// mayNotCount reports whether a failed attempt may not count.
+// mayNotCount reports whether it is possible that a failed attempt does not count.
 func (m *watched) mayNotCount(a attempt) bool { return a.local == maybe || m.mayBeKept(a) }
 
-// mayBeTry reports whether an attempt began in an outage. No local retry follows then, even if the outage is over meanwhile.
+// mayBeTry reports whether an attempt began in an outage, and so may be the one message that the Worker tries. No local
+// retry follows then, even if the outage is over meanwhile.
 func (m *watched) mayBeTry(a attempt) bool {
 	return m.hadOutage(a.began, a.began)
 }

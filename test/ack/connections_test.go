@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The child that owns a message closes while its acknowledgement fails: the next try acknowledges by the whole
-// consumer.
+// The single-topic consumer of a message closes while the acknowledgement of that message fails. The next try goes
+// through the pattern consumer.
 func TestAckOfVanishedTopicIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -33,7 +33,7 @@ func TestAckOfVanishedTopicIsTriedAgain(t *testing.T) {
 		inner.Gate <- struct{}{}
 		require.ErrorIs(t, <-first, gone)
 		inner.Gate = nil
-		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()})) // the fake returns no error
+		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()})) // the fake's AckIDList always returns nil, even while acknowledgements fail
 		require.ErrorIs(t, c.Ack(msg), gone)
 	})
 }
