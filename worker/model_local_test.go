@@ -37,7 +37,8 @@ func (m *watched) findLocal() {
 	for i := range m.seen {
 		a := &m.seen[i]
 		d := &of[a.msg]
-		if m.reconnects(d.began, a.began) || d.retries > 0 && m.hadOutage(d.began, a.began) { // a may belong to another delivery than the attempt before
+		// attempt a may belong to another delivery than the one before
+		if m.reconnects(d.began, a.began) || d.retries > 0 && m.hadOutage(d.began, a.began) {
 			d.sure = false
 		}
 		d.began = a.began

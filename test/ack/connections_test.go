@@ -33,7 +33,8 @@ func TestAckOfVanishedTopicIsTriedAgain(t *testing.T) {
 		inner.Gate <- struct{}{}
 		require.ErrorIs(t, <-first, gone)
 		inner.Gate = nil
-		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()})) // the fake's AckIDList always returns nil, even while acknowledgements fail
+		// AckIDList of the fake always returns nil, even while acknowledgements fail
+		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()}))
 		require.ErrorIs(t, c.Ack(msg), gone)
 	})
 }
