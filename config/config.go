@@ -41,7 +41,7 @@
 //	    stuckLimit: 10m                     # a handler that hangs this long loses its place
 //	    cancelLost: true                    # ends the context of a handler whose message is another consumer's
 //	    rateLimit: 200                      # messages a second
-//	    rateBurst: 20                       # at once, after a quiet time
+//	    rateBurst: 20                       # messages that may start together after a quiet time
 //	    localRetries: 2                     # more calls of the handler before a failure counts
 //	    localRetryBackoff: minute
 //	    pauseOnFailureWindow: 100           # an outage begins when window times ratio messages fail in a row

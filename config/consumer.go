@@ -43,8 +43,8 @@ type Consumer struct {
 	// InitialSubscriptionName is a subscription that the broker creates with the dead letter topic. Without a
 	// subscription the broker deletes dead letters unread. Default: none, and a warning.
 	InitialSubscriptionName string
-	// OmitCause leaves the error's text out of dead letters. DeadLetterTopic, InitialSubscriptionName and OmitCause
-	// need MaxDeliveries or ReconsumeBackoff. Default: false.
+	// OmitCause leaves texts of errors out of retries, dead letters and logs. DeadLetterTopic, InitialSubscriptionName
+	// and OmitCause need MaxDeliveries or ReconsumeBackoff. Default: false.
 	OmitCause bool
 	// Discard acknowledges a message that would become a dead letter, and does not publish it; see
 	// redelivery.DeadLetterPolicy.Discard. It needs MaxDeliveries or MaxReconsumes, and excludes DeadLetterTopic and

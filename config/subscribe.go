@@ -36,7 +36,7 @@ func (c *Config) ConsumerOptions(
 		return opts, found.options(nil), nil
 	}
 	dlq := *opts.DLQ
-	if !opts.RetryEnable && found.ReconsumeBackoff == nil { // without effect in a DLQ, but an error in a policy
+	if !opts.RetryEnable && found.ReconsumeBackoff == nil { // a DLQ ignores the topic, a policy refuses it
 		dlq.RetryLetterTopic = ""
 	}
 	options := found.options(&dlq)

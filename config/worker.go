@@ -27,7 +27,7 @@ type Worker struct {
 	StuckLimit    time.Duration  // worker.WithStuckLimit
 	CancelLost    bool           // worker.WithCancelLost
 	RateLimit     float64        // worker.WithRateLimit, in messages a second
-	// how many messages may be handled at once after a quiet time; by default those of one second, and at least 1
+	// how many messages may start together after a quiet time; by default those of one second, and at least 1
 	RateBurst int
 
 	// For worker.WithLocalRetries: set both or none.

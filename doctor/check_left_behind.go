@@ -27,7 +27,7 @@ var leftBehind = Check{
 		}
 		for _, topic := range topics {
 			if topic == v.retry() {
-				continue // check retry-consumer
+				continue // check retry-consumer examines it
 			}
 			rest, _ := strings.CutPrefix(topic, v.Topic+"-")
 			if name, is := strings.CutSuffix(rest, "-RETRY"); is {

@@ -117,12 +117,12 @@ func (v *visit) exists(topic string) (bool, error) {
 	return err == nil, err
 }
 
-// retry returns the retry topic; "" if there is none. It may not exist yet.
+// retry returns the retry topic, which need not exist yet if the setup names it; "" if there is none.
 func (v *visit) retry() string {
 	return v.companion(v.RetryTopic, topicname.Retry(v.Topic, v.Subscription))
 }
 
-// dead returns the dead letter topic; "" if there is none. It may not exist yet.
+// dead returns the dead letter topic, which need not exist yet if the setup names it; "" if there is none.
 func (v *visit) dead() string {
 	return v.companion(v.DeadLetterTopic, topicname.DeadLetter(v.Topic, v.Subscription))
 }

@@ -29,12 +29,12 @@ func (s *scene) newer() {
 	}
 }
 
-// in replaces old by now in the broker's answers at paths that end in path.
-func (s *scene) in(path, old, now string) {
+// in replaces what matches old by changed, in the broker's answers at paths that end in path.
+func (s *scene) in(path, old, changed string) {
 	s.altered(func(r *http.Response, body []byte) []byte {
 		if strings.HasSuffix(r.Request.URL.Path, path) {
 			require.Regexp(s.t, old, string(body))
-			return regexp.MustCompile(old).ReplaceAll(body, []byte(now))
+			return regexp.MustCompile(old).ReplaceAll(body, []byte(changed))
 		}
 		return body
 	})
@@ -317,8 +317,8 @@ var matrix = map[string]wrong{
 		func(s *scene) { s.setup.Consumer.KeepAliveInterval = 2 * time.Minute }},
 }
 
-// refusesLetters creates a producer of dead letters as a Consumer does. The broker refuses, since it may not create the
-// subscription.
+// refusesLetters creates a producer of dead letters as a Consumer does. The broker refuses, since it is forbidden to
+// create the subscription.
 func (s *scene) refusesLetters() {
 	o := pulsar.ProducerOptions{Topic: s.topic("-billing-DLQ"), MaxReconnectToBroker: new(uint)}
 	require.True(s.t, publishing.InitialSubscription(&o, "inspect"))

@@ -12,7 +12,7 @@ import (
 // Handler returns a handler for worker.New that calls f in a transaction with the receipt of the message. f makes its
 // effects with tx, and leaves commit and rollback to the Inbox. If f returns an error or panics, the transaction is
 // rolled back, and the error decides how to settle the message, as in any handler. After a deadlock, a serialization
-// failure or a busy database the transaction and f run again at once, three times at most.
+// failure or a busy database the transaction and f run again after a short pause, up to three times.
 //
 // If two consumers have the same message, the handler of the second waits for the transaction of the first. It returns
 // nil if the first transaction is committed, and calls f if it is rolled back.

@@ -74,7 +74,7 @@ func TestHandlerThatFailsLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestHandlersOfOneMessageAtOnceHaveOneEffect(t *testing.T) {
+func TestConcurrentHandlersOfOneMessageHaveOneEffect(t *testing.T) {
 	each(t, func(t *testing.T, db database) {
 		box := db.box(t)
 		begun, end := make(chan struct{}, 8), make(chan struct{})
@@ -168,7 +168,7 @@ func TestHandlerThatEndsItsTransactionIsAnError(t *testing.T) {
 			return errors.Join(db.add(ctx, tx, "a"), tx.Commit())
 		})
 		require.ErrorIs(t, commits(t.Context(), numbered(0)), inbox.ErrTransactionEnded)
-		require.NoError(t, commits(t.Context(), numbered(0)), "the receipt was committed with the effect")
+		require.NoError(t, commits(t.Context(), numbered(0)), "the effect was committed without its receipt")
 		effects, _ := db.effects(t)
 		require.Equal(t, map[string]int{"a": 1}, effects)
 	})
@@ -319,7 +319,7 @@ func TestHandlersInADeadlockBothSucceed(t *testing.T) {
 	})
 }
 
-func TestMigrateAtOnceCreatesOneTable(t *testing.T) {
+func TestConcurrentMigrationsCreateOneTable(t *testing.T) {
 	each(t, func(t *testing.T, db database) {
 		box, err := inbox.New(db.DB, db.dialect, inbox.WithSubscription("s"))
 		require.NoError(t, err)

@@ -80,7 +80,8 @@ func (w *world) knows(ctx context.Context) bool {
 	return n > 0
 }
 
-// wrong lists the effects that did not happen exactly once. A handler need not have all effects.
+// wrong lists the effects that did not happen exactly once. A mail may also be missing, since not every handler sends
+// one.
 func (w *world) wrong(t testing.TB) (wrong []string) {
 	for _, table := range []string{"debit", "credit"} {
 		var n int

@@ -45,7 +45,7 @@ func isRetry(topic string, props map[string]string, retryTopics []string) bool {
 }
 
 // receiptOf returns the primary key of a receipt: 32 bits of a SHA-256 of the subscription and the key's neighborhood,
-// and 96 bits of one of the subscription and the key.
+// and 96 bits of a SHA-256 of the subscription and the key.
 func receiptOf(subscription, key string) []byte {
 	hash := func(text string) [sha256.Size]byte {
 		return sha256.Sum256(fmt.Appendf(nil, "%d %s %s", len(subscription), subscription, text))

@@ -105,11 +105,11 @@ func (m *Metrics) make() {
 			labels(more...))
 	}
 	m.settled = counter("redelivery_settled_total",
-		"Messages by outcome: acked, nacked, timed_out, reconsumed, dead_lettered.", "outcome")
+		"Messages by outcome: acked, nacked, snoozed, timed_out, reconsumed, dead_lettered, discarded.", "outcome")
 	m.redelivered = counter("redelivery_redelivered_total",
 		"Messages handed out again, by cause: nack, timeout, retry_topic, reconnect.", "cause")
 	m.deadLetters = counter("redelivery_dead_letters_total",
-		"Messages published to the dead letter topic, by reason: max_deliveries, permanent, crashed, explicit.",
+		"Messages published to the dead letter topic, by reason: max_deliveries, permanent, crashed, explicit, ttl.",
 		"reason")
 	m.failures = counter("redelivery_failures_total",
 		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, attempt_log.",
@@ -126,7 +126,7 @@ func (m *Metrics) make() {
 	m.attempts = histogram("redelivery_attempts", "How often a message was handed out until it was settled.",
 		attemptsBuckets, "outcome")
 	m.handlers = histogram("redelivery_handler_duration_seconds",
-		"How long Workers' handlers took, by what they asked for: acked, nacked, dead_lettered.", handlerBuckets,
+		"How long Workers' handlers took, by what they asked for: acked, nacked, snoozed, dead_lettered.", handlerBuckets,
 		"outcome")
 	m.gauges = newGauges()
 }

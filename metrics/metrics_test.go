@@ -298,7 +298,7 @@ func TestNewTwice(t *testing.T) {
 	require.NoError(t, err)
 	assert.Same(t, first, second)
 	_, err = metrics.New(reg, metrics.WithTopic())
-	assert.Error(t, err, "other labels")
+	assert.Error(t, err, "New accepted a registry whose Metrics have other labels")
 	wrapped := prometheus.WrapRegistererWith(prometheus.Labels{"app": "shop"}, prometheus.NewRegistry())
 	first, err = metrics.New(wrapped)
 	require.NoError(t, err)

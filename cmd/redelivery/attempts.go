@@ -136,7 +136,7 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	topic, err := waiting.Find(ctx, api, f.log)
 	var refused *admin.Error
 	switch {
-	case err != nil && !errors.As(err, &refused): // the API does not answer, so the log may not exist
+	case err != nil && !errors.As(err, &refused): // the API does not answer: it is unknown whether the log exists
 		return err
 	case admin.NotFound(err):
 		return fmt.Errorf("there is no log %s, want a consumer with WithAttemptLog, or -log for another topic", f.log)

@@ -122,8 +122,8 @@ func TestDoctorCommandLine(t *testing.T) {
 	}
 }
 
-// If a role may not look something up, the finding says so, and the other checks run. A role that may not publish to
-// the dead letter topic has a problem.
+// If a role lacks the right to look something up, the finding says so, and the other checks run. For a role without the
+// right to publish to the dead letter topic, the doctor finds a problem.
 func TestDoctorPermission(t *testing.T) {
 	g, b := guardedBroker(t)
 	const dlq = origin + "-billing-DLQ"

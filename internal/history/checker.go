@@ -27,7 +27,7 @@ type message struct {
 	name      string
 	published *Line
 	key       *key
-	number    int // among the messages of its key
+	number    int // place among the published messages of its key
 	delivered *Line
 	failures  []*Line // the last failure of each consumer and copy without a delivery since
 	counts    []*Line // the last delivery of each copy to each consumer

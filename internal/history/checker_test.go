@@ -44,7 +44,7 @@ func TestDurableFailureIsNotForgottenIfItCounts(t *testing.T) {
 	}
 	assert.Empty(t, texts(history.Rules{}, t, story(1)...))
 	assert.Empty(t, texts(history.Rules{Durable: true}, t, story(0)...),
-		"the process was killed before the failure was noted")
+		"a failure that the killed process may not have noted in time was not excused")
 	assert.Equal(t, []string{"early: came 58s before it was due"}, texts(history.Rules{Durable: true}, t, story(1)...))
 }
 
@@ -67,7 +67,7 @@ func TestLostConnectionIsNoReasonToBeEarly(t *testing.T) {
 	assert.Equal(t, []string{"early: came 58s before it was due"},
 		texts(history.Rules{}, t, delivered("a", 0), nacked("a", time.Minute), lost, delivered("a", 1)))
 	assert.Empty(t, texts(history.Rules{}, t, delivered("a", 0), nacked("a", time.Minute), lost, delivered("b", 1)),
-		"another consumer cannot know")
+		"an early delivery to another consumer, which cannot know of the nack, was not excused")
 }
 
 func TestAckOnLostConnectionMayBeLost(t *testing.T) {

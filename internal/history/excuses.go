@@ -71,7 +71,7 @@ func (c *Checker) ends(consumer string, from, until int64) (found []*Line) {
 	return found
 }
 
-// anyFault reports whether any consumer was gone between two lines, or within a window before or after.
+// anyFault reports whether any consumer was gone between two lines, or within a window before or after them.
 func (c *Checker) anyFault(from, until *Line) bool {
 	begin := until.At
 	if from != nil {

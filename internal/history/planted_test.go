@@ -199,7 +199,7 @@ func plantDouble(confirmed bool) planting {
 		e := events[i]
 		events[i].Confirmed = confirmed
 		at := e.At + rapid.Int64Range(1, window).Draw(t, "after")
-		for j := range events { // then the broker still has the message
+		for j := range events { // while the broker has the message, it is not drained
 			if events[j].Kind == history.Drained {
 				events[j].At += 2 * window
 			}
@@ -252,7 +252,7 @@ func plantLetter(of history.Kind) planting {
 	}
 }
 
-// plantStuck makes a message of the calm, and all later events, come after more than Patience.
+// plantStuck delays a message of the calm, and the end of the history, by more than Patience.
 func plantStuck(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Event, string) {
 	i := pick(t, events, func(i int) bool {
 		return events[i].At > calmFrom && again(events, i) >= 0 &&

@@ -33,7 +33,7 @@ type Setup struct {
 
 	MaxUnacked  int           // limit of a consumer's unacknowledged messages; 0 for no limit
 	MaxTogether int           // limit of all consumers' unacknowledged messages; 0 for no limit
-	Longest     time.Duration // time after the outage at which the simulation ends if it does not recover
+	Longest     time.Duration // the simulation ends this long after the outage if the consumers have not recovered
 	Most        int           // limit of events, and of messages sent; 0 for no limit
 }
 

@@ -123,7 +123,7 @@ func TestTheFirstScrapeMayHaveDeadLetters(t *testing.T) {
 	require.NoError(t, err, string(said))
 }
 
-// TestPrometheus has a real Prometheus scrape examples/observed, and asks it each expression of dashboard and alerts.
+// TestPrometheus lets a real Prometheus scrape examples/observed, and asks it each expression of dashboard and alerts.
 func TestPrometheus(t *testing.T) {
 	dir := os.Getenv("PROMETHEUS_DIR")
 	if dir == "" {
@@ -188,7 +188,7 @@ scrape_configs: [{job_name: observed, static_configs: [{targets: [%q]}]}]
 		}
 	}
 	p.get("/api/v1/alerts", nil, &firing)
-	assert.NotEmpty(t, firing.Data.Alerts, "the example has dead letters")
+	assert.NotEmpty(t, firing.Data.Alerts, "no alert fires, although the example has dead letters")
 	if *update {
 		for _, dark := range []bool{false, true} {
 			name := map[bool]string{false: "light", true: "dark"}[dark]
