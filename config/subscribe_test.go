@@ -46,7 +46,7 @@ func TestSubscribe(t *testing.T) {
 	twoPolicies := billing
 	twoPolicies.NackRedeliveryDelay = time.Second
 	_, err = c.Subscribe(client, "billing", twoPolicies)
-	assert.ErrorIs(t, err, redelivery.ErrInvalidOption, "the file sets a policy too")
+	assert.ErrorIs(t, err, redelivery.ErrInvalidOption, "an option that contradicts the file was accepted")
 	_, err = c.Subscribe(client, "biling", billing)
 	assert.ErrorContains(t, err, `config: consumer is "biling"`)
 	_, err = c.Subscribe(nil, "billing", billing)
@@ -79,9 +79,9 @@ func TestDLQOfTheProgram(t *testing.T) {
 		opts.DLQ = &before
 		got, options, err := c.ConsumerOptions("c", opts)
 		require.NoError(t, err)
-		assert.Equal(t, dlq, before, "the caller's own is not changed")
+		assert.Equal(t, dlq, before, "the caller's DLQ was changed")
 		if want == nil {
-			assert.Equal(t, opts, got, "the program's settings stay")
+			assert.Equal(t, opts, got, "the program's settings were changed")
 			assert.False(t, c.Consumers["c"].saysDeadLetters())
 		} else {
 			want.ProducerOptions = dlq.ProducerOptions

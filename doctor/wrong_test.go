@@ -65,7 +65,7 @@ func (s *scene) busy() {
 		}
 		select {
 		case <-end:
-			require.Fail(s.t, "no rate")
+			require.Fail(s.t, "the broker shows no rate")
 		case <-time.After(time.Second):
 		}
 	}

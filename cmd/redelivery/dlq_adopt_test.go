@@ -93,5 +93,5 @@ func TestDlqIDs(t *testing.T) {
 		require.Contains(t, stdout, "Would replay "+strings.TrimPrefix(letters("", want), " "), id)
 	}
 	code, _, _ := dlqRun("", "replay", "orders-mail-DLQ", "-id", parts[0])
-	require.Equal(t, 1, code, "a ledger alone is no ID")
+	require.Equal(t, 1, code, "a ledger alone was accepted as an ID")
 }

@@ -39,9 +39,9 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	}
 	what := fmt.Sprintf("subscription %s, which keeps %s", clean(d.own()), entries(keeps))
 	if keeps > 0 && len(others) == 0 {
-		what += "; it was the last one, so the broker deletes them and later ones"
+		what += "; it is the topic's last one: the broker deletes these entries and later ones"
 	} else if keeps > 0 {
-		what += "; so may " + strings.Join(others, ", ")
+		what += "; " + strings.Join(others, ", ") + " may keep them too"
 	}
 	what += ".\n"
 	if info.Bytes > 0 {

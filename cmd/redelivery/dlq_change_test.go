@@ -35,13 +35,13 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 
 	said = must("unsubscribe", topic)
 	const again = "A later replay or purge begins again with all stored letters, also those already replayed.\n"
-	require.Equal(t, "Would remove subscription redelivery, which keeps 30 entries; so may audit.\n"+again+"Nothing "+
-		"was changed. Run again with -yes.\n", said)
-	require.Equal(t, "Removed subscription redelivery, which keeps 30 entries; so may audit.\n"+again,
+	require.Equal(t, "Would remove subscription redelivery, which keeps 30 entries; audit may keep them too.\n"+again+
+		"Nothing was changed. Run again with -yes.\n", said)
+	require.Equal(t, "Removed subscription redelivery, which keeps 30 entries; audit may keep them too.\n"+again,
 		must("unsubscribe", topic, "-yes"))
 	require.Equal(t, []string{"audit"}, b.server.Subscriptions(origin+"-refunds-DLQ"))
 	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"),
-		"it was the last one, so the broker deletes them")
+		"it is the topic's last one: the broker deletes these entries")
 
 	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"),
 		"A later replay or purge with -subscription audit begins again")
@@ -72,7 +72,7 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 	require.Equal(t, "redelivery dlq: line 1 is not a letter; the lines before line 1 are done (-skip)\n", stderr)
 	_, _, stderr = dlqRun("", "import", topic, "-i", os.Args[0])
 	require.Equal(t, "redelivery dlq: line 1 is not a letter\n", stderr,
-		"a plan does nothing, so there is nothing to skip")
+		"a plan, which publishes nothing, named lines to skip")
 	code, _, stderr := dlqRun("", "import", topic)
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "-i is missing, want a file")

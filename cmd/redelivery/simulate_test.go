@@ -70,7 +70,7 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 	paused, nacks := all[0], all[2]
 	assert.Equal(t, "without a pause", nacks.Name)
 	assert.InDelta(t, 50*(30-4), nacks.Dead, 20,
-		"messages of the last four seconds of the outage are tried again after it")
+		"dead letters, without messages of the last four seconds, which are tried again after the outage")
 	assert.InDelta(t, 50*30+50*29+50*28+50*27+50*26, nacks.Calls, 50)
 	assert.Zero(t, paused.Dead)
 	assert.Less(t, paused.Calls, nacks.Calls/20)
