@@ -112,7 +112,7 @@ func (m *Metrics) make() {
 		"Messages published to the dead letter topic, by reason: max_deliveries, permanent, crashed, explicit, ttl.",
 		"reason")
 	m.failures = counter("redelivery_failures_total",
-		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, attempt_log.",
+		"Failures by operation: ack, reconsume, dead_letter, nack, receive, count, attempt_log.",
 		"operation")
 	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")
 	m.dropped = counter("redelivery_dropped_total",
@@ -121,12 +121,12 @@ func (m *Metrics) make() {
 		"How often messages of the application may have become another consumer's, by what was lost: connection, "+
 			"partition, consumer.", "why")
 	m.lateness = histogram("redelivery_lateness_seconds",
-		"How long after they were due messages were handed out again.",
+		"Time from a message's due time until it was handed out again.",
 		latenessBuckets, "cause")
 	m.attempts = histogram("redelivery_attempts", "How often a message was handed out until it was settled.",
 		attemptsBuckets, "outcome")
 	m.handlers = histogram("redelivery_handler_duration_seconds",
-		"How long Workers' handlers took, by what they asked for: acked, nacked, snoozed, dead_lettered.", handlerBuckets,
+		"Time in Workers' handlers, by outcome: acked, nacked, snoozed, dead_lettered.", handlerBuckets,
 		"outcome")
 	m.gauges = newGauges()
 }

@@ -116,13 +116,13 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 		"Consumers to which the broker may send nothing, because too many messages are unacknowledged.",
 		func(s state) int64 { return s.blocked }, false)
 	count("redelivery.unfinished_messages", "{message}",
-		"Settled messages that come again after a restart, since their batches are not settled whole.",
+		"Settled messages of batches that are not settled as a whole: they come again after a restart.",
 		func(s state) int64 { return s.unfinished }, false)
 	count("redelivery.attempt_log_records", "{message}", "Messages in the log of attempts.",
 		func(s state) int64 { return s.attempts }, true)
 	count("redelivery.attempt_log_suspects", "{message}", "Messages that were in a handler when their process ended.",
 		func(s state) int64 { return s.suspects }, true)
-	seconds("redelivery.attempt_log_lag_seconds", "How long the log of attempts is behind.",
+	seconds("redelivery.attempt_log_lag_seconds", "Age of the oldest change not yet read back from the log.",
 		func(s state) float64 { return s.lag }, true)
 	count("redelivery.attempt_log_lost_sessions", "{consumer}",
 		"Consumers that were found to have ended without closing.",

@@ -78,7 +78,7 @@ func (t *Telemetry) settled(e redelivery.Settled) {
 			attrs = []attribute.KeyValue{semconv.MessagingDestinationName(valid(e.To))}
 		}
 	case redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut:
-		return // no command is sent for this outcome now
+		return // these send no command now
 	case redelivery.Acked, redelivery.Discarded:
 	}
 	if e.Err != nil {

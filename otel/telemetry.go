@@ -134,7 +134,7 @@ func New(options ...Option) (*Telemetry, error) {
 		return nil, err
 	}
 	t.losses, err = meter.Int64Counter("redelivery.losses", metric.WithUnit("{loss}"),
-		metric.WithDescription("How often messages that the application had became another consumer's, or may have."))
+		metric.WithDescription("How often messages of the application may have become another consumer's."))
 	if err != nil {
 		return nil, err
 	}
