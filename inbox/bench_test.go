@@ -19,7 +19,7 @@ import (
 )
 
 var receipts = flag.Int("receipts", 0,
-	"how many receipts there are before BenchmarkHandler on Postgres, which then prunes them too")
+	"receipts in the Postgres table before BenchmarkHandler, whose handlers then also prune")
 
 // BenchmarkHandler compares a handler that makes its effect, one INSERT, in a transaction with the same handler in an
 // Inbox. It does so for single messages and batches of 100, with 1, 8 and 64 handlers at the same time. The ratios are

@@ -51,7 +51,7 @@ func TestEditedLetterIsReplayedAndExported(t *testing.T) {
 	_, plan := edit("{\r\n  \"order\": 1000,\r\n  \"total\": \"9.90\"\r\n}")
 	require.Contains(t, plan, "Replay as edited 1 letter to orders-billing-RETRY?")
 	require.Contains(t, plan, "&#34;9.90&#34;")
-	require.Zero(t, s.broker.Subscription(retry, "billing").Backlog, "before the second click")
+	require.Zero(t, s.broker.Subscription(retry, "billing").Backlog, "the letter was replayed before the second click")
 
 	c, err := s.client.Subscribe(pulsar.ConsumerOptions{Topic: retry, SubscriptionName: "billing", Type: pulsar.Shared})
 	require.NoError(t, err)

@@ -50,15 +50,15 @@ func TestChangeWithoutTokenOfItsFormIsRefused(t *testing.T) {
 		return status
 	}
 	require.Equal(t, 200, send(s.browser, func(*http.Request) {}))
-	require.Equal(t, 403, send(s.newBrowser(), func(*http.Request) {}), "another browser's token")
+	require.Equal(t, 403, send(s.newBrowser(), func(*http.Request) {}), "another browser's token was accepted")
 	require.Equal(t, 403, send(s.browser, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }),
-		"another site")
+		"a form of another site was accepted")
 	require.Equal(t, 403, send(s.browser, func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }),
-		"another origin")
+		"a form of another origin was accepted")
 	form.Set("csrf", strings.Repeat("0", len(token)))
-	require.Equal(t, 403, send(s.browser, func(*http.Request) {}), "a wrong token")
+	require.Equal(t, 403, send(s.browser, func(*http.Request) {}), "a wrong token was accepted")
 	form.Del("csrf")
-	require.Equal(t, 403, send(s.browser, func(*http.Request) {}), "no token")
+	require.Equal(t, 403, send(s.browser, func(*http.Request) {}), "a form without a token was accepted")
 }
 
 func TestChangesAreRefusedUnlessAllowed(t *testing.T) {

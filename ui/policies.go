@@ -35,7 +35,7 @@ type policy struct {
 	pause         func(*simulate.Setup)
 }
 
-// policies returns the policies of the services and of the file, and last the one of the page's own fields.
+// policies returns the policies of the services and of the file, and at the end that of the page's own fields.
 func (h *Handler) policies(custom backoff.RedeliveryBackoff, maxDeliveries int) (all []policy) {
 	for _, s := range h.o.Services {
 		o := s.Consumer.Options()

@@ -49,7 +49,7 @@ func TestTickedMessagesAreForgotten(t *testing.T) {
 	status, plan := s.post(waitingOf, "plan", form)
 	require.Equal(t, http.StatusOK, status, plan)
 	require.Contains(t, plan, "Forget 2 messages of orders?")
-	require.Len(t, log.Records(), 3, "before the second click")
+	require.Len(t, log.Records(), 3, "messages were forgotten before the second click")
 	job := s.confirm(waitingOf, plan)
 	s.await(regexp.MustCompile(`job\?id=\w+`).FindString(job+s.await("letters", "Forget 2 messages")), "Done: 2 of 2")
 	require.Eventually(t, func() bool { return len(log.Records()) == 1 }, waittest.Limit, time.Millisecond)
@@ -121,7 +121,7 @@ func TestRedeliverNowDeliversWhatWaitsInThisProcess(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := c.Receive(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded, "before the second click")
+	require.ErrorIs(t, err, context.DeadlineExceeded, "a message was redelivered before the second click")
 	s.confirm(waitingOf, plan)
 	for range 2 {
 		msg, err := c.Receive(waittest.Context(t))

@@ -16,5 +16,5 @@ func TestEarlyRetryIsFoundBesideAFault(t *testing.T) {
 	assert.Equal(t, []string{"early: came 58s before it was due"},
 		texts(history.Rules{}, t, original, reconsumed, killed("a"), again))
 	assert.Empty(t, texts(history.Rules{}, t, original, reconsumed, killed("a"), original),
-		"its acknowledgement was lost")
+		"a second delivery was not excused by the kill, which may have lost the acknowledgement")
 }

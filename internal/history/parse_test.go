@@ -72,7 +72,7 @@ func TestUnfinishedLastLineIsDropped(t *testing.T) {
 	}
 	lines, err := read(whole)
 	require.NoError(t, err)
-	assert.Len(t, lines, 1, "a last line needs no end")
+	assert.Len(t, lines, 1, "a whole last line without a newline was dropped")
 }
 
 func TestFilesAreMergedByTime(t *testing.T) {

@@ -101,7 +101,7 @@ func TestFirstTwoFailedProbesOfAMessageKeepIt(t *testing.T) {
 		require.True(t, o.Keeps("b"))
 	}
 	o.Report(attempt("c", outages.Succeeded))
-	require.False(t, o.Keeps("b"), "there is no outage any more")
+	require.False(t, o.Keeps("b"), "a message is kept although the outage is over")
 }
 
 func TestPauseIsAtLeastWhatTheLastFailureAsked(t *testing.T) {
