@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// pictures has the works that have a picture. A lateness picture has no figure.
+// pictures has the works that have a picture. For a picture of lateness, figure is empty.
 var pictures = map[string]struct{ figure, axis, unit string }{
 	"W1": {}, "W2": {},
 	"W3": {"bytes", "heap per waiting message, bytes", ""}, "W4": {"cpuUs", "CPU per message, µs", ""},
@@ -41,7 +41,7 @@ func pictureTag(name, title string) string {
 		pictureFile(name, themes[1]), title, pictureFile(name, themes[0]))
 }
 
-// draw writes the pictures of works, and the README's, which has one row a client.
+// draw writes the pictures of works, and the README's picture, which has one row for each client.
 func (rep *report) draw(done []work, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err

@@ -20,7 +20,7 @@ type canary struct {
 	tails   map[string]*tail             // of every partition that a copy can be in
 	open    map[string]map[position]bool // by partition, copies that are not acknowledged yet
 	origins map[string]bool              // subscriptions that have to acknowledge the messages
-	seen    int                          // letters of the canary, and copies of them, that came
+	seen    int                          // letters of the canary, and copies of them, read so far
 }
 
 func newCanary(seen int) *canary {
@@ -179,8 +179,8 @@ func (r *replay) listen(ctx context.Context) error {
 	}
 }
 
-// nameOf returns the ID of the letter that came back as l. l has the ID of its first message, or of the message that
-// the letter was replayed as. If another process sent the canary, nameOf knows only that ID.
+// nameOf returns the ID of the letter that came back as l. l.OriginID is the ID of its first message, or of the message
+// that the letter was replayed as. If another process sent the canary, nameOf can only name l.OriginID.
 func (r *replay) nameOf(l *Letter) string {
 	ids := []string{l.OriginID}
 	if parts := strings.Split(l.OriginID, ":"); len(parts) > 2 {

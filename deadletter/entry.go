@@ -22,7 +22,7 @@ type entry struct {
 	id     pulsar.MessageID
 	name   string
 	size   int
-	seen   int    // letters of it that came
+	seen   int    // letters of it that were read
 	open   int    // letters of it that are under way
 	left   bool   // some letter of it stays in the topic
 	done   []byte // a bit for each letter that is done

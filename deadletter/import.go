@@ -190,7 +190,7 @@ func (i *importer) take(ctx context.Context, l *Letter) error {
 	return i.settle(ctx, most)
 }
 
-// settle waits until no more than most letters are under way.
+// settle waits until at most the given number of letters is under way.
 func (i *importer) settle(ctx context.Context, most int) error {
 	timeout := time.NewTimer(ackPatience)
 	defer timeout.Stop()

@@ -104,7 +104,7 @@ func (j job) command() (cmd *exec.Cmd, out *bytes.Buffer) {
 func TestModel(t *testing.T) {
 	t.Parallel()
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
-		require.NoError(t, checks.Value.Set("12")) // each is a dozen processes
+		require.NoError(t, checks.Value.Set("12")) // each check runs a dozen processes
 	}
 	b := newInProcess(t, pulsartest.WithMaxMessageSize(9000))
 	rapid.Check(t, func(rt *rapid.T) { (&model{b: b, dir: t.TempDir()}).check(rt) })
@@ -226,7 +226,7 @@ func (m *model) run(t *rapid.T, j job, at int, fault string) {
 		if errors.As(err, &exit) && fault != "" { // killed, or without a connection
 			return
 		}
-		if err != nil { // may not happen again in rapid's second try
+		if err != nil { // might not happen again when rapid repeats the check
 			fmt.Printf("%v after %s at command %d: %s\n", err, fault, at, out)
 		}
 		require.NoError(t, err, out.String())

@@ -82,7 +82,7 @@ func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 	return Letter{}, fmt.Errorf("%w: letter %s of %s", ErrNoLetter, id, t.o.Topic)
 }
 
-// ignore returns err, or nil if err is the other error.
+// ignore returns err, or nil if err is other.
 func ignore(err, other error) error {
 	if errors.Is(err, other) {
 		return nil

@@ -112,7 +112,7 @@ type replay struct {
 	users      map[string]publisherKey // by topic, the producer that published last
 	refused    map[string]error        // by topic and schema version, why no producer could be made
 	limits     map[string]int          // by topic, the largest message in bytes
-	// letters that were left for a reason that may not hold next time: noted before the next letter is published
+	// letters that were left for a reason that might not hold next time: noted before the next letter is published
 	stay    []stay
 	leaves  bool // the previous letter was the last one in stay
 	pacer   pacer
@@ -282,8 +282,8 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	return "", r.publish(ctx, p, out, schema, done)
 }
 
-// leave remembers a letter that is left for a reason that may not hold next time, so that this run does not publish it
-// later: after the letters that follow it, a broker that deduplicates would drop it.
+// leave remembers a letter that is left for a reason that might not hold next time, so that this run does not publish
+// it later: after the letters that follow it, a broker that deduplicates would drop it.
 func (r *replay) leave(why string, l *Letter) {
 	switch last := len(r.stay) - 1; {
 	case !slices.Contains(curable, why):

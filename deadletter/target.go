@@ -136,13 +136,14 @@ func isInternal(topic string) bool {
 		strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)
 }
 
-// keeper returns the subscription that the producer creates: together with the topic if that is deleted during the
-// replay, and always if there is no admin API to say whether a subscription exists. It returns "" for none.
+// keeper returns the subscription that the producer creates, or "" for none. If the topic is deleted during the replay,
+// the producer creates the subscription together with the topic. Without an admin API to say whether a subscription
+// exists, the producer always creates it.
 func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	names := r.target(topic).Subscriptions
 	switch {
 	case len(names) > 0 && !slices.Contains(names, l.Subscription):
-		return "", nil // another one of names may be a reader's, which does not last
+		return "", nil // the topic's other subscriptions may be those of readers, which do not last
 	case l.Subscription == "":
 		return "", fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin "+
 			"API to ask", ErrNoSubscription, l.ID, topic)
@@ -213,7 +214,7 @@ const (
 	unreadableLine = "is encrypted, and was exported without keys"
 )
 
-// curable are the reasons that may not hold at the next replay: keys, policies and topics change.
+// curable are the reasons that might not hold at the next replay: keys, policies and topics change.
 var curable = []string{unreadable, encrypted, topicGone, retryGone, tooLarge, refusedSchema, topicEnded, topicForbidden}
 
 func (t *Topic) decrypts() bool { return t.o.Decryption.KeyReader != nil }

@@ -69,7 +69,8 @@ func (w *walk) through(ctx context.Context, src *source) error {
 	return joined(err, w.flushAll(ctx))
 }
 
-// joined joins two errors, or returns one that came twice: a second attempt to write fails as the first.
+// joined joins two errors, or returns one of them if they are equal: a second attempt to write fails with the same
+// error.
 func joined(err, again error) error {
 	if again != nil && errors.Is(err, again) {
 		return err
@@ -169,7 +170,7 @@ func (w *walk) rest(ctx context.Context) error {
 	return err
 }
 
-// settle waits until no more letters than most are under way, and takes the outcomes of the others.
+// settle waits until at most the given number of letters is under way, and takes the outcomes of the others.
 func (w *walk) settle(ctx context.Context, most int) error {
 	for {
 		select {

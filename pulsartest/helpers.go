@@ -114,10 +114,10 @@ func javaHash(key string) (h uint32) {
 	return h
 }
 
-// Await waits until the function until returns true for a subscription's state, and returns that state. While there is
-// no subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0. If until has not
-// returned true after the time within, Await fails the test and shows the states that it saw. On a partitioned topic
-// the state is that of all partitions together.
+// Await passes the states of a subscription to the function until, and returns the first one for which it returns true.
+// While there is no subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0. If
+// until has not returned true after the time within, Await fails the test and shows the states that it saw. On a
+// partitioned topic the state is that of all partitions together.
 func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration,
 	until func(Subscription) bool) Subscription {
 	t.Helper()

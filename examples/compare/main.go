@@ -22,7 +22,7 @@ const lasts, outage = 9 * time.Second, 1500 * time.Millisecond
 type scenario struct {
 	name   string
 	typ    pulsar.SubscriptionType
-	orders int // published at once: batches of up to 1,000
+	orders int // published together, in batches of up to 1,000
 	fails  func(id int, after time.Duration) bool
 	dead   int // how many orders always fail
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
-// Deeper is the flag -deeper. Each step more takes three times as long.
+// Deeper is the flag -deeper. Each further step makes the exploration take three times as long.
 var Deeper = flag.Int("deeper", -1, "how many steps more than a world's depth an exploration plays")
 
 // Depth returns how many steps to play in a world of the given depth: with the race detector one less.

@@ -23,7 +23,8 @@ type Broker struct {
 	pulsar.Client // nil: tests do not call its other methods
 	Ack           func(pulsar.MessageID) error
 	Send          func(topic string) error
-	// with so many messages at Shared consumers, new ones wait until less than half is left; 0 for no limit
+	// If Shared consumers have this many unacknowledged messages, new ones wait until they have fewer than half as
+	// many. 0 means no limit.
 	MaxUnacked int
 
 	reconnects    sync.Mutex // held by Reconnect: a consumer loses a connection only once it has it

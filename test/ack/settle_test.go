@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Two acks run at once, and the message is nacked during the first, which is refused. Chan then offers the message, and
-// the second ack settles it.
+// Two acks of one message run side by side. During the first, which is refused, the message is nacked. Chan then offers
+// the message, and the second ack settles it.
 func TestSecondAckAfterRefusedFirstSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))

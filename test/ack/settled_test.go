@@ -34,7 +34,7 @@ func TestDeliveryReportsWaitingAndSettled(t *testing.T) {
 	require.Equal(t, [2]bool{false, true}, state(nacked))
 }
 
-// A message that is acknowledged several times, also at once, is reported once.
+// A message that is acknowledged several times, also concurrently, is reported once.
 func TestRepeatedAckIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	const n = 20

@@ -99,8 +99,8 @@ func encryptedDeadLetters(b *testkit.Broker, k testkit.KeyReader, topic string, 
 	return c, dead
 }
 
-// An undecryptable message counts as delivered. It becomes a dead letter only once it is decrypted, and so can be
-// encrypted again.
+// An undecryptable message counts as delivered. It becomes a dead letter only after it was decrypted, since then it can
+// be encrypted again.
 func TestUndecryptableIsDeadLetterOnceDecrypted(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()

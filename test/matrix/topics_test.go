@@ -48,7 +48,7 @@ func discoveringSlowly(o *pulsar.ConsumerOptions) {
 	}
 }
 
-// found waits until all topics are subscribed: the broker may not list a new topic at once.
+// found waits until all topics are subscribed: the broker might not list a new topic at once.
 func found(x *cell) {
 	for _, topic := range x.topics {
 		x.subscribed(topic)

@@ -140,7 +140,7 @@ type modelPanic struct{ seed uint64 }
 
 func (p modelPanic) Error() string { return fmt.Sprintf("model: a callback panics, seed %d", p.seed) }
 
-// allowed fails the run if a call to settle may not return err.
+// allowed fails the run if a call to settle must not return err.
 func (r *modelRun) allowed(what string, err error) {
 	switch {
 	case err == nil, errors.As(err, new(modelPanic)), r.isClosed():

@@ -211,7 +211,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	m.deadline = now.Add(r.cfg.Timeout + r.delay(count))
 }
 
-// mayBeUnsent reports whether a cumulative acknowledgement may not have reached the broker although the call returned
+// mayBeUnsent reports whether a cumulative acknowledgement might not have reached the broker although the call returned
 // nil. After a cumulative acknowledgement in the middle of a batch failed, upstream does not repeat it for the entries
 // before the batch.
 func (r *modelRun) mayBeUnsent(m *modelExpected) bool {

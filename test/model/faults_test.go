@@ -51,8 +51,8 @@ func (r *modelRun) outage() time.Duration {
 // modelForgotten is the time after which the Consumer is sure that the broker has an acknowledgement.
 const modelForgotten = 10 * time.Second
 
-// reset is an operator's cursor reset: messages settled long ago must come as new ones, messages settled lately may
-// come.
+// reset is an operator's cursor reset: messages settled long ago must come as new ones, messages settled shortly before
+// may come.
 func (r *modelRun) reset(p *modelPart, out time.Duration) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *modelRun) isOver(e *modelEntry) bool {
 	return true
 }
 
-// publish sends a few messages to each topic that has fewer than most open ones.
+// publish sends a few messages to each topic in which fewer messages are open than the limit most.
 func (r *modelRun) publish(most int) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()

@@ -35,7 +35,7 @@ func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 	return why + "; so " + guess
 }
 
-// missing returns up to most messages that have not come, or are not settled.
+// missing describes messages that have not come, or are not settled, up to a limit.
 func (r *modelRun) missing(most int) (missing []string) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()

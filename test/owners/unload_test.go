@@ -65,7 +65,7 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 	}
 }
 
-// acks acknowledges a message right after an unload of its topic: a busy broker may not answer.
+// acks acknowledges a message right after an unload of its topic: a busy broker might not answer.
 func acks(b *testkit.Broker, c *redelivery.Consumer, msg pulsar.Message) {
 	b.T.Helper()
 	err := c.Ack(msg)

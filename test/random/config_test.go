@@ -68,7 +68,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	}
 	c.Response = often(30)
 	if c.Response && c.Queue > 0 {
-		c.Queue = 1000 // behind a full small queue, upstream may not read an answer: see docs/reliability.md
+		c.Queue = 1000 // behind a full small queue, upstream might not read an answer: see docs/reliability.md
 	}
 	c.ZeroQueue = often(10) && !c.Response && c.Topics == 1 && c.Partitions == 0 && !c.Batches && !c.Chunks
 	c.Chan = often(30) && !c.ZeroQueue

@@ -17,7 +17,7 @@ type fate struct {
 	failures int
 	handled  int
 	consumer int       // the last consumer that had it
-	due      time.Time // may not come to that consumer before
+	due      time.Time // must not come to that consumer before this time
 	settled  time.Time // when a settling call returned; zero before
 	dead     bool      // its last delivery failed
 	letters  int       // its messages in the dead letter topic

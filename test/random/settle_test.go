@@ -74,7 +74,7 @@ func (a *randomApp) ack(d *delivery, call func() error) { a.settled(d, a.calls("
 // refuse makes a message a dead letter.
 func (a *randomApp) refuse(d *delivery) {
 	msg := a.wrap(d.msg)
-	if a.Wrap == hollow && a.MemoryLimit >= 0 { // the Consumer may not have the message to publish
+	if a.Wrap == hollow && a.MemoryLimit >= 0 { // the Consumer might not have the message to publish
 		msg = d.msg
 	}
 	err := a.calls("DeadLetter", func() error {

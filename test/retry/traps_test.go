@@ -94,7 +94,7 @@ func none(t *testing.T, c pulsar.Consumer, d time.Duration) {
 	}
 }
 
-// The broker may not delay at all.
+// The broker might not delay messages at all.
 func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 	testkit.NeedsRealBroker(t, "policy for delayed delivery")
 	t.Parallel()

@@ -161,7 +161,7 @@ func (r *runner) compare(ctx context.Context, t test, b broker) {
 
 const timeout = 2 * time.Minute
 
-// run runs a test once more. It returns so, the result of earlier runs, with the outcome added.
+// run runs a test once more, and adds the outcome to the result of earlier runs.
 func (r *runner) run(ctx context.Context, t test, b broker, wrapped bool, so result) result {
 	so.runs++
 	url, admin, stop, err := b.start()

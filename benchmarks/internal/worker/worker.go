@@ -38,7 +38,7 @@ type Task struct {
 	Redeliveries int    `json:"redeliveries,omitempty"` // of each message
 	Subscription string `json:"subscription,omitempty"` // type; Shared if ""
 	Mixed        bool   `json:"mixed,omitempty"`        // message i is redelivered 1 + i mod redeliveries times instead
-	FailsEach    int    `json:"failsEach,omitempty"`    // only one of so many messages is redelivered; all if 0
+	FailsEach    int    `json:"failsEach,omitempty"`    // one message in this many is redelivered; all if 0
 	HandleMs     int    `json:"handleMs,omitempty"`     // how long each delivery is worked on, one at a time
 
 	Delays
