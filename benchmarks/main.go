@@ -48,7 +48,7 @@ func main() {
 	flag.StringVar(&c.works, "works", "W1,W2,W3,W4,W5,cost", "what to do, with commas between: W1 nacks, "+
 		"W2 ack timeouts,\nW3 many waiting, W4 consuming, W5 idle consumers, cost growth by size;\nwith -quick cost "+
 		"is left out by default")
-	flag.StringVar(&c.clients, "clients", "redelivery,go,java,python", "who does it, with commas between")
+	flag.StringVar(&c.clients, "clients", "redelivery,go,java,python", "clients to measure, separated by commas")
 	flag.StringVar(&c.out, "out", "out", "write results.json, results.md and pictures into this `folder`")
 	flag.StringVar(&c.docs, "docs", "",
 		"write the tables into RESULTS.md too, and the pictures into img/ of this `folder`")

@@ -34,7 +34,7 @@ type column struct {
 // A work is done by each of its clients in each of its settings.
 type work struct {
 	name, title, text string
-	rounds            int // the median of all rounds counts
+	rounds            int // how often the work is done; the median counts
 	settings          []setting
 	clients           []client
 	columns           []column

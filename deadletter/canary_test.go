@@ -178,7 +178,7 @@ func TestCanaryInterrupted(t *testing.T) {
 		require.Equal(t, 3, report.Done)
 		report, err = b.canary(tp)
 		require.ErrorIs(t, err, context.Canceled)
-		require.Zero(t, report.Done, "the canary is sent already")
+		require.Zero(t, report.Done, "the canary was sent again")
 		require.Equal(t, 3, report.Waiting)
 		for _, msg := range b.receive(tp.retry) {
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1,

@@ -38,7 +38,7 @@ func TestGroups(t *testing.T) {
 	assert.Equal(t, int64(1_700_000_000_000), g.First.UnixMilli())
 	assert.Equal(t, int64(1_700_000_000_027), g.Last.UnixMilli())
 	assert.NotEmpty(t, g.Example)
-	assert.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription is made by looking")
+	assert.Equal(t, -1, b.backlog(tp.dlq, own), "Groups created a subscription")
 
 	report, err := d.Replay(bg, deadletter.ReplayOptions{Filter: deadletter.Filter{Groups: []string{g.ID}}})
 	require.NoError(t, err)

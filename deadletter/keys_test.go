@@ -56,7 +56,7 @@ func TestReplayedKeyHasOneConsumer(t *testing.T) {
 				}
 			}
 			require.Len(t, owners, keys)
-			require.Len(t, first, 2, "both consumers have keys")
+			require.Len(t, first, 2, "a consumer got no key")
 		})
 	}
 }

@@ -219,7 +219,7 @@ func TestPartsOfBatches(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 10, report.Done)
 	require.Equal(t, 2, b.backlog(tp.dlq, own))
-	require.Len(t, peek(t, d), 10, "those that are done are not shown")
+	require.Len(t, peek(t, d), 10, "Peek shows letters that are done, or hides others")
 	report, err = d.Replay(bg, odd)
 	require.NoError(t, err)
 	require.Zero(t, report.Done)

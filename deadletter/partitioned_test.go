@@ -55,7 +55,7 @@ func TestReplayWhereTopicsAreCreatedOtherwise(t *testing.T) {
 			report, err := d.Replay(bg, deadletter.ReplayOptions{Canary: 1, Max: 4, CanaryTimeout: 30 * time.Second})
 			require.NoError(t, err)
 			require.Equal(t, 4, report.Done)
-			require.Len(t, peek(t, d), 5, "what a batch has left is remembered")
+			require.Len(t, peek(t, d), 5, "Peek does not show just the letters left, also of the batch")
 			report, err = d.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})
 			require.NoError(t, err)
 			require.Equal(t, 5, report.Done)

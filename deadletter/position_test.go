@@ -53,7 +53,7 @@ func TestNoInternalStats(t *testing.T) {
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(3)...)
 	url := b.adminBut("/internalStats", http.NotFound)
 	blind := b.open(tp.dlq, func(o *deadletter.Options) { o.Admin.URL = url })
-	require.Len(t, peek(t, blind), 3, "all that is stored, while the subscription does not exist")
+	require.Len(t, peek(t, blind), 3, "Peek hides stored letters although the subscription does not exist")
 	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
 	require.NoError(t, err)
 	_, planned := blind.Replay(bg, dry(deadletter.ReplayOptions{}))

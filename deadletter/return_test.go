@@ -84,7 +84,7 @@ func TestCursorNames(t *testing.T) {
 			d := b.open(tp.dlq, func(o *deadletter.Options) { o.Subscription = name })
 			_, err := d.Replay(bg, deadletter.ReplayOptions{Topic: tp.retry, Max: 3})
 			require.NoError(t, err)
-			require.Len(t, peek(t, d), 1, "three of the four letters were replayed")
+			require.Len(t, peek(t, d), 1, "Peek does not show just the letter that was not replayed")
 		})
 	}
 }

@@ -78,7 +78,7 @@ func TestReplayOfNothing(t *testing.T) {
 	require.NoError(t, err)
 	_, err = d.Replay(bg, none)
 	require.NoError(t, err)
-	require.Equal(t, 3, b.backlog(tp.dlq, own), "one that was there is gone")
+	require.Equal(t, 3, b.backlog(tp.dlq, own), "the subscription that was there before is gone")
 }
 
 // A replay that failed keeps the subscription that was there before it.

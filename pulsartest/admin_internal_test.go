@@ -85,7 +85,7 @@ func TestInternalStats(t *testing.T) {
 	require.Equal(t, 13, all.NumberOfEntries)
 	require.Equal(t, fmt.Sprint(all.Ledgers[1].LedgerID, ":2"), all.LastConfirmedEntry)
 	require.Equal(t, 10, all.Ledgers[0].Entries)
-	require.Zero(t, all.Ledgers[1].Entries, "counted when the ledger ends")
+	require.Zero(t, all.Ledgers[1].Entries, "entries of the current ledger were counted before it ended")
 
 	require.NoError(t, s.CreatePartitionedTopic("p", 2))
 	for path, status := range map[string]int{"nothing": 404, "p": 404, "p-partition-0": 200, "p-partition-7": 404} {

@@ -65,7 +65,7 @@ func TestHookSeesAndDrops(t *testing.T) {
 			t.Fatalf("never seen: %v", want)
 		}
 	}
-	require.Equal(t, 1, s.Subscription("t", "s").Backlog, "the ack was dropped")
+	require.Equal(t, 1, s.Subscription("t", "s").Backlog, "the dropped ack took effect")
 }
 
 func TestHookDisconnects(t *testing.T) {

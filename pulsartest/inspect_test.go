@@ -35,7 +35,7 @@ func TestSubscriptionCountsAllPartitions(t *testing.T) {
 	require.Equal(t, 6, sub.Unacked)
 	require.Equal(t, 6, sub.Delivered)
 	require.Equal(t, 1, sub.Delayed)
-	require.Len(t, sub.Consumers, 2, "one for each partition")
+	require.Len(t, sub.Consumers, 2, "there is not one consumer for each partition")
 	require.Equal(t, "me", sub.Consumers[0].Name)
 	require.Equal(t, "persistent://public/default/t-partition-0", sub.Consumers[0].Topic)
 	require.Equal(t, 6, sub.Consumers[0].Delivered+sub.Consumers[1].Delivered)

@@ -49,7 +49,7 @@ func TestAckOfEachMessageOfABatchReachesUpstream(t *testing.T) {
 		require.Equal(t, ids[:i+1], inner.Acks()[:i+1])
 		require.Equal(t, []redelivery.Outcome{redelivery.Acked}, outcomes)
 		n := len(inner.Acks()) // with the last message the batch is acknowledged whole
-		require.NoError(t, ack(), "the message is settled already")
+		require.NoError(t, ack(), "a second ack of the settled message failed")
 		require.Len(t, inner.Acks(), n)
 	}
 	require.Zero(t, c.Stats().Unfinished)

@@ -93,6 +93,6 @@ func TestBlockedConsumerIsReportedOnce(t *testing.T) {
 		inner.Deliver(many)
 		c.Nack(testkit.Receive(t, c))
 		waits(10 * time.Second)
-		require.Len(t, blocked, 1, "the Consumer is blocked a second time")
+		require.Len(t, blocked, 1, "the second time was not reported")
 	})
 }

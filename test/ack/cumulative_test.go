@@ -53,12 +53,12 @@ func TestCumulativeAckSparesWhatChanOffers(t *testing.T) {
 				for i := range n {
 					select {
 					case cm := <-ch:
-						require.Equal(t, fmt.Sprint(i), string(cm.Payload()), "handed out in order, none left out")
+						require.Equal(t, fmt.Sprint(i), string(cm.Payload()), "a message is missing or out of order")
 						if i%every == every-1 {
 							require.NoError(t, c.AckCumulative(cm))
 						}
 					case <-time.After(10 * time.Second):
-						t.Fatalf("message %d of %d does not come", i, n)
+						t.Fatalf("message %d of %d did not come", i, n)
 					}
 				}
 				b.Settles(topic, 0)
@@ -115,7 +115,7 @@ func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 			}
 			b.InProcess.Inject("ACK", "", 1, pulsartest.Fail("PersistenceError", "injected"))
 			require.ErrorContains(t, c.AckCumulative(msgs[1]), "injected")
-			require.NoError(t, c.InProgress(msgs[1]), "the application still has the message")
+			require.NoError(t, c.InProgress(msgs[1]), "the application no longer has the message")
 			require.NoError(t, c.AckCumulative(msgs[2]))
 			require.NoError(t, c.AckCumulative(testkit.Receive(t, c)))
 			b.Settles(topic, 0)
@@ -234,7 +234,7 @@ func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 		idle := func() bool { return c.Stats().Reconnecting+other.Stats().Reconnecting == 0 }
 		require.Eventually(t, idle, testkit.Patience, 10*time.Millisecond)
 		time.Sleep(time.Second)
-		require.Equal(t, n, b.Stats(topic, 1).Backlog, "the messages after the new cursor must still come")
+		require.Equal(t, n, b.Stats(topic, 1).Backlog, "messages after the new cursor were acknowledged")
 		got := map[string]bool{}
 		for range n {
 			msg, err := firstOf(t, c, other)

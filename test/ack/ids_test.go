@@ -81,7 +81,7 @@ func TestNackIDOfUnknownMessageWaitsByPolicy(t *testing.T) {
 		c.NackID(pulsar.NewMessageID(3, 3, 0, 0))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Len(t, inner.Requests(), 1, "by the policy, not at once")
+		require.Len(t, inner.Requests(), 1, "the message was not requested exactly once")
 		inner.Deliver(3)
 		time.Sleep(time.Hour)
 		require.Zero(t, c.Stats().Failed)

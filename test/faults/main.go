@@ -66,7 +66,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&s.with, "with", "",
 		"only with these `variants`, as in chan,wrap,partitions,cumulative, as far as they fit")
 	flag.BoolVar(&s.short, "short", false, "only the faults that take a few seconds")
-	flag.DurationVar(&s.soak, "for", 0, "choose faults at random for so `long`")
+	flag.DurationVar(&s.soak, "for", 0, "choose faults at random for this `duration`")
 	flag.DurationVar(&s.during, "during", 30*time.Second, "how `long` owners change in each trial")
 	flag.Uint64Var(&s.seed, "seed", 0, "seed of random choices: with -short of variants, with -for also of faults")
 	flag.StringVar(&s.dir, "history", "",

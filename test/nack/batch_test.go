@@ -74,7 +74,7 @@ func TestBatchNackedOneByOneIsRequestedOnce(t *testing.T) {
 					waittest.Next(t, nacked)
 					testkit.ReceiveNothing(t, consumer, 700*time.Millisecond)
 					b.Settles(topic, 0)
-					require.Equal(t, c.messages, b.Stats(topic, 0).Out, "the messages wait in memory")
+					require.Equal(t, c.messages, b.Stats(topic, 0).Out, "the broker sent waiting messages again")
 				})
 			})
 	}

@@ -57,10 +57,10 @@ func TestEarlyCopyIsHeldUntilDue(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, time.Minute, time.Since(start))
 		require.EqualValues(t, 1, c.RedeliveryCount(msg))
-		require.Empty(t, inner.Requests(), "the copy was in memory")
+		require.Empty(t, inner.Requests(), "the Consumer requested a message that was in memory")
 		require.EqualValues(t, 1, c.Stats().Buffered)
 		require.NoError(t, c.Ack(old))
-		require.Equal(t, []pulsar.MessageID{newest}, inner.Acks(), "acknowledged by the id of the newest delivery")
+		require.Equal(t, []pulsar.MessageID{newest}, inner.Acks(), "the ack has not the newest delivery's id")
 	})
 }
 

@@ -118,7 +118,7 @@ func TestMemoryDoesNotGrowWithHandledMessages(t *testing.T) {
 		defer cancel()
 		_, err := c.Receive(idle)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Zero(t, testkit.KnownEntries(c), "all is settled")
+		require.Zero(t, testkit.KnownEntries(c), "settled messages are still known")
 		require.Zero(t, c.Stats().Waiting)
 	})
 }
@@ -164,7 +164,7 @@ func TestMemoryLimitCountsKeys(t *testing.T) {
 	for n := range msgs {
 		c.Nack(testkit.Receive(t, c))
 		if n == 1 {
-			require.Greater(t, c.Stats().BufferedBytes, int64(200_000), "two messages wait")
+			require.Greater(t, c.Stats().BufferedBytes, int64(200_000), "the two waiting messages are not counted")
 		}
 	}
 	require.LessOrEqual(t, c.Stats().BufferedBytes, int64(limit))

@@ -66,7 +66,7 @@ func TestNackAfterAckRequestsAtMostOnce(t *testing.T) {
 				again := receiveTen(t, c, 10*time.Minute)
 				t.Logf("%d requests in ten minutes", s.Requests)
 				require.LessOrEqual(t, s.Requests, 1)
-				require.Empty(t, again, "handed out after Ack had returned nil, or twice")
+				require.Empty(t, again, "messages came after Ack had returned nil, or came twice")
 				require.NoError(t, c.Ack(other))
 			})
 		})

@@ -44,7 +44,7 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 							assert.Equal(t, 300*time.Millisecond, d.NackDelay)
 							assert.False(t, d.Last)
 							require.NoError(t, c.Snooze(msg, 100*time.Millisecond))
-							require.NoError(t, c.Snooze(msg, time.Hour), "a second snooze changes nothing")
+							require.NoError(t, c.Snooze(msg, time.Hour), "the second snooze of a message failed")
 						}
 					}
 					for range n {
@@ -111,7 +111,7 @@ func TestSnoozesMayExceedTheLimitOfUnackedMessages(t *testing.T) {
 	snoozed := map[string]time.Time{}
 	for len(snoozed) < n {
 		msg := testkit.Receive(t, c)
-		require.Empty(t, snoozed[string(msg.Payload())], "all are snoozed before the first comes again")
+		require.Empty(t, snoozed[string(msg.Payload())], "a message came again before all were snoozed")
 		snoozed[string(msg.Payload())] = time.Now()
 		require.NoError(t, c.Snooze(msg, delay))
 	}
@@ -121,6 +121,6 @@ func TestSnoozesMayExceedTheLimitOfUnackedMessages(t *testing.T) {
 		require.Zero(t, c.RedeliveryCount(msg))
 		require.NoError(t, c.Ack(msg))
 	}
-	require.Less(t, time.Since(begin), 3*delay, "one round, not three")
+	require.Less(t, time.Since(begin), 3*delay, "the snoozes took more than one round")
 	b.Settles(topic, 0)
 }

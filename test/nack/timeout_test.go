@@ -55,7 +55,7 @@ func TestAckTimeoutDoesNotRewind(t *testing.T) {
 				testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 				s := c.Stats()
 				require.Zero(t, s.Buffered+s.Dropped+s.Swallowed, "%+v", s)
-				require.Equal(t, n, b.Stats(topic, 0).Out, "messages that the broker has sent")
+				require.Equal(t, n, b.Stats(topic, 0).Out, "the broker sent messages again")
 			})
 		}
 	})
@@ -195,7 +195,7 @@ func TestInProgressRenewsTheAckTimeout(t *testing.T) {
 	})
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
-		require.NoError(t, c.InProgress(testkit.Receive(t, c)), "InProgress without an ack timeout")
+		require.NoError(t, c.InProgress(testkit.Receive(t, c)), "InProgress failed without an ack timeout")
 	})
 }
 

@@ -124,7 +124,7 @@ func TestRefusedAttemptLogFailsSubscribeUnlessOptional(t *testing.T) {
 	b.InProcess.SetHook(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
-	require.NoError(t, c.AttemptLog().Ready(ctx), "the log is back")
+	require.NoError(t, c.AttemptLog().Ready(ctx), "the log did not come back")
 }
 
 // A log that is slow, or loses messages for a while, delays no call.

@@ -237,6 +237,6 @@ func TestAttemptsOfShadowTopicAreItsOwn(t *testing.T) {
 	}
 	subscribe()
 	ackDue(t, consumers[0], due[0])
-	require.Len(t, consumers[1].AttemptLog().Records(), 3, "the shadow keeps its own records")
+	require.Len(t, consumers[1].AttemptLog().Records(), 3, "the shadow lost records of its own")
 	ackDue(t, consumers[1], due[1])
 }

@@ -93,7 +93,7 @@ type randomRun struct {
 // lull records when an application waited for messages and got none.
 type lull struct {
 	calls int       // calls of Receive in a row that returned no message
-	last  time.Time // when there were last enough of these
+	last  time.Time // when calls was last 3 or more
 }
 
 func newRandomRun(t *testing.T, c *randomConfig) *randomRun {

@@ -78,7 +78,7 @@ func TestPausedConsumerDeliversNothing(t *testing.T) {
 				c.Nack(msg)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 				_, err = take(ctx, c)
-				require.ErrorIs(t, err, context.DeadlineExceeded, "no message during the pause")
+				require.ErrorIs(t, err, context.DeadlineExceeded, "a message came during the pause")
 				cancel()
 				got := make(chan pulsar.Message)
 				go func() {

@@ -141,7 +141,7 @@ func TestReceiveDuringSeekReturnsWhenItsContextEnds(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		require.Len(t, received, 2, "Receive outlives its context")
+		require.Len(t, received, 2, "Receive did not return when its context ended")
 		require.ErrorIs(t, <-received, context.Canceled)
 		require.ErrorIs(t, <-received, context.Canceled)
 		end()

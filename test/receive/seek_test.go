@@ -112,7 +112,7 @@ func TestNackOfDeliveryBeforeSeekIsIgnored(t *testing.T) {
 				return
 			}
 		}
-		t.Error("lost")
+		t.Error("the message is lost")
 	})
 }
 
@@ -143,7 +143,7 @@ func TestSeekEndsRepeatedAcks(t *testing.T) {
 		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
 		close(inner.Gate)
 		synctest.Wait()
-		require.Len(t, inner.Acks(), acked+1, "one acknowledgement was running")
+		require.Len(t, inner.Acks(), acked+1, "acknowledgements were repeated after the Seek")
 	}, testkit.FromBroker)
 }
 

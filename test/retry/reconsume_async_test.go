@@ -81,7 +81,8 @@ func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 				for _, msg := range msgs {
 					c.ReconsumeLater(msg, delay)
 				}
-				require.LessOrEqual(t, time.Since(began), 100*time.Millisecond, "a thousand may be under way")
+				// A thousand may be under way.
+				require.LessOrEqual(t, time.Since(began), 100*time.Millisecond, "the calls waited for two round trips")
 				time.Sleep(150 * time.Millisecond)
 				synctest.Wait()
 				require.Len(t, inner.Acks(), 2000)
@@ -140,7 +141,7 @@ func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 			require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msgs[0], done), redelivery.ErrNotInFlight)
 			require.Error(t, c.ReconsumeLaterLevel(context.Background(), msgs[0], 99, done))
 			synctest.Wait()
-			require.Empty(t, outcomes, "an error is either returned or passed to the callback")
+			require.Empty(t, outcomes, "an error was returned and also passed to the callback")
 		},
 		"an error": func(t *testing.T, f *farBroker) {
 			f.err = errors.New("no")
@@ -202,7 +203,7 @@ func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 				}))
 			}
 			told.Wait()
-			require.Equal(t, [10]error{}, outcomes, "Close waits for calls under way")
+			require.Equal(t, [10]error{}, outcomes, "Close did not wait for calls under way")
 			require.Len(t, inner.Acks(), 10)
 		},
 		"Close does not wait for long": func(t *testing.T, f *farBroker) {

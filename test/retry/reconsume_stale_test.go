@@ -42,7 +42,7 @@ func TestReconsumeOfStaleDeliveryIsRefused(t *testing.T) {
 			first, again := next(), next()
 			require.ErrorIs(t, leave(c, first), redelivery.ErrNotInFlight)
 			c.Nack(again)
-			require.NoError(t, leave(c, again), "the message waits")
+			require.NoError(t, leave(c, again), "the waiting message was not published")
 			b.Settles(topic, 0)
 		})
 	}

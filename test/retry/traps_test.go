@@ -40,7 +40,7 @@ func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 			require.ErrorIs(t, c.ReconsumeLaterAfter(context.Background(), msg, time.Second, nil),
 				redelivery.ErrNoRetryTopic)
 			c.ReconsumeLater(msg, time.Hour) // it returns no error
-			require.EqualValues(t, 1, c.RedeliveryCount(testkit.Receive(t, c)), "nacked instead")
+			require.EqualValues(t, 1, c.RedeliveryCount(testkit.Receive(t, c)), "the message was not nacked instead")
 			require.Error(t, admin.Call(context.Background(), b.AdminURL, "GET", testkit.RetryTopic(topic)+"/stats",
 				nil, nil), "no such topic")
 		})

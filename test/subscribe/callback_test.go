@@ -60,7 +60,7 @@ func TestAckInInterceptorReturns(t *testing.T) {
 			b.Send(topic, 1, false)
 			msg := testkit.Receive(t, c)
 			testkit.Returns(t, func() error { return settle(c, msg) })
-			require.NotZero(t, told.Load(), "the interceptor is called before the method returns")
+			require.NotZero(t, told.Load(), "the method returned before the interceptor was called")
 			b.Settles(topic, 0)
 		})
 	}

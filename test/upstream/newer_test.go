@@ -57,7 +57,7 @@ func TestANewMethodOfUpstreamFailsToCompile(t *testing.T) {
 	out, err := goCommand(ctx, "../..", "mod", "edit", "-replace="+upstreamModule+"="+newer, mod).CombinedOutput()
 	require.NoError(t, err, string(out))
 	out, err = goCommand(ctx, "../..", "build", "-modfile="+mod, upstreamModule+"/pulsar").CombinedOutput()
-	require.NoError(t, err, "the newer upstream itself compiles: %s", out)
+	require.NoError(t, err, "the newer upstream itself does not compile: %s", out)
 	out, err = goCommand(ctx, "../..", "build", "-modfile="+mod, ".").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "missing method BatchReceive")

@@ -19,7 +19,7 @@ var notInProcess = map[string]string{
 	"TestProducerReconnectWhenBacklogQuotaExceed": "backlog quotas",
 
 	// These tests subscribe to the dead letters after the last nack, from the latest message on. The broker in process
-	// has the letter before.
+	// is so fast that it has the letter before that.
 	"TestWithDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead " +
 		"letter",
 	"TestWithoutDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead " +
