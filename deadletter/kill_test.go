@@ -130,7 +130,7 @@ func TestKilled(t *testing.T) {
 			}
 			most, err := strconv.Atoi(cmp.Or(os.Getenv("DEADLETTER_KILLS"), "8"))
 			require.NoError(t, err)
-			const n = 10_000 // at a time
+			const n = 10_000 // letters published at a time
 			tp := b.topics(2)
 			b.rest("POST", tp.retry+"/partitions", 3, nil)
 			dir := makeKeys(t)

@@ -194,7 +194,7 @@ func (m *model) purge(t *rapid.T) {
 	m.run(t, j, 0, "")
 }
 
-// run lets a process do a job, with a fault at its at-th command.
+// run lets a process do a job, with a fault at the command whose number is at.
 func (m *model) run(t *rapid.T, j job, at int, fault string) {
 	cmd, out := j.command()
 	require.NoError(t, cmd.Start())

@@ -23,10 +23,10 @@ const (
 
 // ReplayOptions configures a Replay.
 type ReplayOptions struct {
-	// ToOrigin publishes each letter to the topic that it came from, where every subscription gets it. Default: false,
-	// the letters go to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ), where
-	// only the subscription that they died on gets them. If there is no such topic, each letter goes to the default
-	// retry topic of the topic and the subscription that it names: <topic>-<subscription>-RETRY.
+	// ToOrigin publishes each letter to the topic that it came from, where every subscription gets it. Default: false.
+	// Then the letters go to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ),
+	// where only the subscription that they died on gets them. If there is no such topic, each letter goes to the
+	// default retry topic of the topic and the subscription that it names: <topic>-<subscription>-RETRY.
 	ToOrigin bool
 	// Topic is a persistent topic that all letters go to instead. A name without a namespace is in the namespace of the
 	// dead letter topic. Default: none.

@@ -27,7 +27,7 @@ type Broker struct {
 	// many. 0 means no limit.
 	MaxUnacked int
 
-	reconnects    sync.Mutex // held by Reconnect: a consumer loses a connection only once it has it
+	reconnects    sync.Mutex // held by Reconnect: a consumer can lose a connection only after it got it
 	reconnections int        // guarded by reconnects
 
 	mu        sync.Mutex

@@ -75,7 +75,7 @@ func (a *randomApp) settleTo(d *delivery) {
 	}
 }
 
-// owesBefore reports whether the application is careful and waits for the redelivery of a message before d.
+// owesBefore reports whether the application is careful and waits for the redelivery of a message that precedes d.
 func (a *randomApp) owesBefore(d *delivery) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
