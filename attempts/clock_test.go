@@ -18,10 +18,10 @@ func TestClocksOfMachines(t *testing.T) {
 		change := []change{{Key: one, count: 1, delay: 5_000, session: 7}}
 		s.apply(read{frame: frame{session: 7, changes: change}, at: position{1, 1}, time: 100_000 + off, now: 101_000})
 		r, _ := s.find(one)
-		require.EqualValues(t, 105_000+off, r.due, "nothing is known of its clock yet")
+		require.EqualValues(t, 105_000+off, r.due, "corrected though nothing is known of the writer's clock yet")
 		s.apply(read{frame: frame{session: 7}, at: position{1, 2}, time: 102_000 + off, now: 102_003, live: true})
 		r, _ = s.find(one)
-		require.EqualValues(t, 105_003, r.due, "late only by the 3 ms that the frame was under way")
+		require.EqualValues(t, 105_003, r.due, "not late by just the 3 ms that the frame was under way")
 	}
 }
 
@@ -77,7 +77,7 @@ func TestClockOfTheBroker(t *testing.T) {
 		s.apply(read{frame: frame{session: 8}, at: position{1, 3}, time: 103_000 + off, now: 103_900, live: true,
 			broker: true})
 		r, _ = s.find(one)
-		require.EqualValues(t, 105_003, r.due, "a slow frame changes no due time")
+		require.EqualValues(t, 105_003, r.due, "a slow frame changed a due time")
 	}
 }
 
@@ -117,7 +117,7 @@ func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
 	await(t, func() bool { return l.Stats().Lag == 0 })
 	r, ok := l.Find(one)
 	require.True(t, ok)
-	require.Contains(t, r.Due.String(), " m=+", "the monotonic reading")
+	require.Contains(t, r.Due.String(), " m=+", "no monotonic reading")
 	require.InDelta(t, time.Hour.Seconds(), time.Until(r.Due).Seconds(), 3)
 	require.InDelta(t, time.Hour.Seconds(), r.Due.Sub(r.Written).Seconds(), 3)
 	for _, s := range l.Sessions() {
@@ -139,6 +139,6 @@ func TestTheClockOfACopy(t *testing.T) {
 		require.EqualValues(t, 105_003, r.due)
 		s.apply(read{frame: frame{session: 7}, at: position{1, 4}, time: 200_000, now: 200_010, live: true})
 		r, _ = s.find(one)
-		require.EqualValues(t, 105_003, r.due, "not by the clock of the session that wrote the record")
+		require.EqualValues(t, 105_003, r.due, "not by the clock of the session that copied the record")
 	}
 }

@@ -34,28 +34,28 @@ func TestCrashes(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a, b := openAlive(t, client, topic, "a"), openAlive(t, client, topic, "b")
 	handleMany(b)
-	require.False(t, b.IsCareful(two), "no session crashed")
+	require.False(t, b.IsCareful(two), "careful though no session crashed")
 	require.NoError(t, a.Begin(t.Context(), one))
 	await(t, func() bool { _, ok := b.Find(one); return ok })
 	r, ok := b.Arrive(one)
 	require.True(t, ok)
-	require.Greater(t, time.Until(r.Due), minLease/2, "a may have it")
+	require.Greater(t, time.Until(r.Due), minLease/2, "due too early, while a may have it")
 	require.Zero(t, b.Crashes(one))
 	a.crash()
 	c := openAlive(t, client, topic, "c") // as a supervisor restarts a
-	require.True(t, c.IsCareful(two), "a may be lost, and may have had message two")
+	require.True(t, c.IsCareful(two), "not careful though a may be lost, and may have had message two")
 	await(t, func() bool { return b.Crashes(one) == 1 && c.Crashes(one) == 1 })
 	r, _ = b.Arrive(one)
 	require.False(t, r.Due.After(time.Now()))
 	require.True(t, b.IsCareful(two))
 	require.NoError(t, b.Begin(t.Context(), one))
-	require.EqualValues(t, 1, b.Crashes(one), "b's own handler is no crash")
+	require.EqualValues(t, 1, b.Crashes(one), "b's own handler counts as a crash")
 	b.Failed(one, 1, 0, "no coffee") // the message did not crash b
 	await(t, func() bool { r, _ := c.Find(one); return r.Begun == 0 && r.Count == 1 && r.Crashes == 1 })
 	require.NoError(t, b.Begin(t.Context(), one))
 	require.NoError(t, b.End(t.Context(), one))
 	await(t, func() bool { r, _ := c.Find(one); return r.Begun == 0 && r.Count == 1 && r.Crashes == 1 })
-	require.NoError(t, b.End(t.Context(), one), "End without Begin does nothing")
+	require.NoError(t, b.End(t.Context(), one), "End without Begin returned an error")
 	require.NoError(t, b.Begin(t.Context(), two))
 	b.Close()
 	await(t, func() bool {
@@ -66,7 +66,7 @@ func TestCrashes(t *testing.T) {
 		}
 		return false
 	})
-	require.Zero(t, c.Crashes(two), "b has written that it ended")
+	require.Zero(t, c.Crashes(two), "a crash counts though b has written that it ended")
 }
 
 // careOf is the number of messages with which a session is careful at first.
@@ -102,7 +102,7 @@ func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 		return b.Stats().Lost == 1
 	})
 	for range careOf / 2 {
-		require.True(t, b.IsCareful(one), "a may have had it")
+		require.True(t, b.IsCareful(one), "not careful though a may have had the message")
 	}
 }
 

@@ -69,7 +69,7 @@ func TestSessionsShareRecords(t *testing.T) {
 	_, ok := c.Find(one)
 	require.False(t, ok)
 	_, ok = b.Find(one)
-	require.True(t, ok, "kept until the acknowledgement has surely reached the broker")
+	require.True(t, ok, "removed before the acknowledgement has surely reached the broker")
 	await(t, func() bool { return a.Stats().Records+b.Stats().Records+c.Stats().Records == 0 })
 }
 
@@ -91,7 +91,7 @@ func TestSettledWhileARecordIsUnderWay(t *testing.T) {
 		return r.count == 2
 	})
 	_, ok := b.Find(one)
-	require.False(t, ok, "it is settled here")
+	require.False(t, ok, "found though it is settled here")
 	await(t, func() bool { return a.Stats().Records+b.Stats().Records == 0 })
 	a.Failed(one, 3, time.Minute, "")
 	await(t, func() bool { return b.Stats().Records == 1 && a.Stats().Lag == 0 })
@@ -141,7 +141,7 @@ func await(t *testing.T, ok func() bool) {
 	require.Eventually(t, ok, 15*time.Second, 5*time.Millisecond)
 }
 
-// Sessions that open at once do not stand in each other's way.
+// Sessions that open at the same time do not stand in each other's way.
 func TestManyOpenAtOnce(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	var logs []*Log

@@ -45,8 +45,8 @@ func TestRetention(t *testing.T) {
 	require.True(t, r.isExpired(1001+day, defaultRetention))
 }
 
-// Two sessions tidy at once. One began before a message was removed, and the other overtakes it: the copies of the
-// slower one do not bring the message back. A model found this case, after 87,920 runs.
+// Two sessions tidy at the same time. One began before a message was removed, and the other overtakes it: the copies of
+// the slower one do not bring the message back. A model found this case, after 87,920 runs.
 func TestOvertakenCopiesBringNothingBack(t *testing.T) {
 	s := newState()
 	at := func(entry int64, f frame) { s.apply(read{frame: f, at: position{1, entry}}) }

@@ -85,8 +85,9 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 
 // checkHandler checks that a message in a handler has crashed fewer processes than its limit. Two kinds of crashes do
 // not count: that of a process that is too busy to record the message before it handles it; and, if two processes have
-// the message in a handler at once after a lost connection, that of one of them, since a record names only one session.
-// If a lost connection swallows the acknowledgement of a settled message, the message is a new one for the log.
+// the message in a handler at the same time after a lost connection, that of one of them, since a record names only one
+// session. If a lost connection swallows the acknowledgement of a settled message, the message is a new one for the
+// log.
 func (p *process) checkHandler(e, i int) {
 	w := p.w
 	if b := w.entries[e].before[i]; !b.settled && b.crashes >= w.limit+w.busy+b.beside {

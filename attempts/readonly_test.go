@@ -40,7 +40,7 @@ func TestReadOnlyLogKnowsWhoIsLost(t *testing.T) {
 			states[s.ID] = s.State
 		}
 		require.Equal(t, map[SessionID]SessionState{1: Live, crashed: Lost, behind: Live, alive: Lost}, states)
-		require.EqualValues(t, 1, l.Records()[0].Crashes, "of the session that is lost")
+		require.EqualValues(t, 1, l.Records()[0].Crashes, "the lost session does not count as a crash")
 		time.Sleep(time.Minute) // the goroutine ends
 	})
 }

@@ -10,7 +10,7 @@ import (
 // tidying keeps the log short. A session writes a mark. When it has read the mark back, it copies all records and
 // sessions that it knows, as if they were written at the mark. Then frames name the mark as the checkpoint at which to
 // begin to read, and the log's own subscription moves there, so that the broker deletes everything before the mark.
-// Several sessions may do so at once: any of their marks will do.
+// Several sessions may do so at the same time: any of their marks will do.
 type tidying struct {
 	at     int64    // when to begin; 0 for never
 	number uint64   // of the frame that is the mark, until it is written; 0 for none

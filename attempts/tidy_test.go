@@ -18,7 +18,7 @@ import (
 )
 
 // The log is written again from time to time, so that later sessions read little more than the records that still
-// count. Two sessions that tidy at once do no harm.
+// count. Two sessions that tidy at the same time do no harm.
 func TestTidying(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)

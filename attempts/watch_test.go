@@ -149,8 +149,8 @@ func TestALostSessionOfAWrongClock(t *testing.T) {
 	}
 }
 
-// If all handlers of a Worker wait at once for a log that has stalled, the session stops being careful for a minute at
-// most, however many handlers waited.
+// If all handlers of a Worker wait at the same time for a log that has stalled, the session stops being careful for a
+// minute at most, however many handlers waited.
 func TestCareComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

@@ -152,7 +152,8 @@ func TestAnythingAtABroker(t *testing.T) {
 				w, err := worker.New(c, handler, worker.WithConcurrency(1+rng.IntN(4)), worker.WithTimeout(100*time.Millisecond),
 					worker.WithDrainTimeout(time.Duration(rng.IntN(100))*time.Millisecond), worker.WithLogger(quiet))
 				require.NoError(t, err)
-				// A batch comes whole after each restart, so on a busy machine it needs longer runs to be settled in one.
+				// After each restart a producer's batch comes again whole, so on a busy machine some run has to be long
+				// enough to settle all of it.
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration((1+restart/10)*rng.IntN(1500))*time.Millisecond)
 				done := make(chan error, 1)
 				go func() { done <- w.Run(ctx) }()

@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// A Consumer is closed while its queue is full, since the broker sent more than fits: upstream's reader waits, and the
+// The broker has sent more than fits the queue, and a Consumer is closed: upstream's reader waits for room, and the
 // answer to the Close waits behind it. The connection goes on for others.
 func TestCloseWithAFullQueue(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,8 @@ func TestCloseTakesMessagesThatDoNotFitTheQueue(t *testing.T) {
 	}
 }
 
-// If subscribing again after GiveBack takes until after Close, the new consumer is closed in the same way.
+// If a Consumer that subscribes again after GiveBack gets its new consumer only after Close, that consumer is closed in
+// the same way.
 func TestConsumerThatIsSubscribedTooLateIsClosed(t *testing.T) {
 	t.Parallel()
 	s, calls, closing, closed := newSite(t), 0, make(chan struct{}), make(chan struct{})

@@ -22,7 +22,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// A Seek of a Consumer that gave back subscribes again, and then all messages come again.
+// A Seek of a Consumer that gave its messages back subscribes again, and then all messages come again.
 func TestSeekAfterGiveBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -49,8 +49,8 @@ func TestSeekAfterGiveBack(t *testing.T) {
 	}
 }
 
-// subscribing subscribes a Consumer that calls before, with the number of the call, each time before it subscribes
-// upstream.
+// subscribing returns a Consumer that calls before each time it subscribes upstream; n is the number of that call, from
+// 1.
 func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *redelivery.Consumer {
 	var calls atomic.Int32
 	var running sync.RWMutex
@@ -67,8 +67,8 @@ func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *
 	return c
 }
 
-// While the broker does not answer a Consumer that subscribes again, contexts and Close end the calls that wait for it.
-// A consumer that is subscribed late is used by the next call, or closed.
+// While the broker does not answer a Consumer that subscribes again, contexts and Close end the calls that wait for the
+// subscription. If it succeeds late, the next call uses the new consumer; after a Close the consumer is closed.
 func TestSubscribingAgainTakesLong(t *testing.T) {
 	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
@@ -130,7 +130,7 @@ func TestGiveBackWhileSubscribing(t *testing.T) {
 	require.Equal(t, "a", string(msg.Payload()))
 }
 
-// A message that was offered on the channel when the Consumer gave back goes to another consumer.
+// A message that was offered on the channel when the Consumer gave its messages back goes to another consumer.
 func TestGiveBackWithdrawsTheOfferedMessage(t *testing.T) {
 	t.Parallel()
 	s, over := newSite(t), make(chan struct{})
@@ -156,7 +156,8 @@ func TestGiveBackWithdrawsTheOfferedMessage(t *testing.T) {
 	require.NoError(t, other.Ack(msg))
 }
 
-// Acknowledgements that wait for the broker's answer return, even if the consumer is closed at that moment: upstream's would wait for ever.
+// Acknowledgements that wait for the broker's answer return, even if the consumer is closed at that moment: upstream's
+// calls would wait for ever.
 func TestAcksDuringGiveBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

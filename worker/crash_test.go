@@ -25,8 +25,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A message that was in a handler when a process ended, as often as the limit allows, is not handled any more. Other
-// messages are, also those of its batch. No classifier gets the error.
+// A message that was in a handler at as many crashes as the limit allows is not handled any more. Other messages are
+// handled, also those of its batch. No classifier gets the error.
 func TestCrashLimit(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2} {
@@ -140,8 +140,8 @@ func TestCrashLimitIsObserved(t *testing.T) {
 	require.Zero(t, called.Load())
 }
 
-// Failures of a message that the Worker itself tries again count for the next consumer. That one gets the message
-// without a delay, so that the order holds.
+// If the Worker itself tries a message again, the failures count for the next consumer. The next consumer gets the
+// message without a delay, so that the order holds.
 func TestKeyOrderIsLogged(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
@@ -180,7 +180,7 @@ func TestSnoozeInKeyOrderIsNotCounted(t *testing.T) {
 	}
 }
 
-// A message that is snoozed is not early for the next consumer either, though it has not failed.
+// The next consumer does not get a snoozed message before its delay is over, though the message has not failed.
 func TestASnoozeOutlivesTheConsumer(t *testing.T) {
 	t.Parallel()
 	const delay = 3 * time.Second
@@ -277,8 +277,8 @@ func TestCrashesOfANonPersistentTopic(t *testing.T) {
 	require.NoError(t, waittest.Next(t, ended))
 }
 
-// A message no longer counts as in a handler when the next suspect is handled, though the acknowledgement of the first
-// message may not be sent yet; nor while the Worker keeps the message for another try.
+// Once the next suspect is handled, the first message no longer counts as in a handler, even if its acknowledgement has
+// not been sent. A message that the Worker keeps for another try does not count either.
 func TestMessageInNoHandlerDoesNotCrash(t *testing.T) {
 	t.Parallel()
 	t.Run("a suspect before", func(t *testing.T) {
@@ -378,7 +378,7 @@ func withOneOrder(t *testing.T) *redelivery.Consumer {
 	return c
 }
 
-// A message is recorded when it has been in a handler for as long as the option says, and not before.
+// A message is recorded when it has been in a handler for as long as WithBegunAfter says, and not before.
 func TestBegunAfter(t *testing.T) {
 	t.Parallel()
 	for after, recorded := range map[time.Duration]bool{0: true, time.Millisecond: true, time.Hour: false} {
@@ -408,7 +408,7 @@ func TestBegunAfter(t *testing.T) {
 	}
 }
 
-// A Worker that has little to do has recorded a message when the handler is called.
+// A Worker that has little to do records a message before it calls the handler.
 func TestAQuietWorkerRecordsFirst(t *testing.T) {
 	t.Parallel()
 	c := withOneOrder(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A dead letter goes to the topic that its error names, or else to the usual one: after a permanent error, after the
-// last delivery, and in a batch; with a classifier or without.
+// A dead letter goes to the topic that its error names, or else to that of the Consumer: after a permanent error, after
+// the last delivery, and in a batch; with a classifier or without.
 func TestDeadLetterTo(t *testing.T) {
 	to := func(topic string) error { return redelivery.DeadLetterTo(topic, errTest) }
 	for name, c := range map[string]struct {

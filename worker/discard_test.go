@@ -97,7 +97,7 @@ func TestDeadBeforeTTLMakesALetterOfADelayThatWouldEndAfterIt(t *testing.T) {
 				t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte("tea"), Key: "k"})
 				t.sleep(24 * time.Hour)
 				require.NoError(t, stop())
-				// 1, 2, 4, 8, 16 minutes: the sixth delay would end after 63 minutes.
+				// The delays are 1, 2, 4, 8 and 16 minutes; a sixth one would end after 63 minutes.
 				m := time.Minute
 				require.Equal(t, []time.Duration{0, m, 3 * m, 7 * m, 15 * m, 31 * m}, calls.times())
 				require.Len(t, t.letters(), 1)

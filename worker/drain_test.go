@@ -38,7 +38,7 @@ func TestDrainLetsHandlersEnd(t *testing.T) {
 	})
 }
 
-// After the drain timeout, nil and Permanent still settle a message, and any other error leaves it.
+// After the drain timeout, nil and Permanent still settle a message, and any other error leaves it to the broker.
 func TestDrainTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -99,8 +99,8 @@ func TestDrainTimeoutWhileSettling(t *testing.T) {
 	})
 }
 
-// If the dead letter of a permanent error cannot be published after the drain timeout, the message is left, and comes
-// again.
+// If the dead letter of a permanent error cannot be published after the drain timeout, the message is left to the
+// broker, and comes again.
 func TestDrainTimeoutWithoutDeadLetters(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		require.Equal(t, worker.Stats{Left: 1, Unsettled: 1}, t.permanentAtTheEnd())
@@ -133,7 +133,7 @@ func TestDrainNamesStuckHandlers(t *testing.T) {
 	})
 }
 
-// Run waits for an acknowledgement that does not return no longer than for a handler.
+// If an acknowledgement does not return, Run waits for it no longer than for a handler.
 func TestDrainNamesUnsettledMessages(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		free := make(chan struct{})
@@ -146,8 +146,8 @@ func TestDrainNamesUnsettledMessages(t *testing.T) {
 	})
 }
 
-// A message that is left does not time out, however long other handlers take: on its last delivery a timeout would make
-// it a dead letter.
+// A message that a drain leaves to the broker does not time out, however long other handlers take: on its last delivery
+// a timeout would make it a dead letter.
 func TestLeftMessagesAreNoDeadLetters(t *testing.T) {
 	virtually(t, withDeadLetters(1), func(t *rig) {
 		free := make(chan struct{})

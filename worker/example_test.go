@@ -149,7 +149,8 @@ func ExampleWithKeyOrder() {
 	// anna: cake, 0
 }
 
-// While the kitchen is closed one order at a time is tried. The first two tries of an order are not attempts.
+// While the kitchen is closed, one order at a time is tried. The first two of these tries do not count as attempts of
+// their order.
 func ExampleWithPauseOnFailure() {
 	withOrders([]string{"soup", "cake", "tea"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
 		ctx, cancel := context.WithCancel(context.Background())

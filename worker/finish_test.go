@@ -19,7 +19,8 @@ import (
 )
 
 // A Worker that drains finishes the batches of producers that it has begun, so that no handled message comes again.
-// With WithFinishBatches(false) all of them come again. If there is not enough time, it does not begin to finish them.
+// With WithFinishBatches(false) all of them come again. If the drain timeout is too short for that, the Worker does not
+// begin to finish them.
 func TestDrainFinishesBatches(t *testing.T) {
 	t.Parallel()
 	const each, takes = 200, time.Millisecond

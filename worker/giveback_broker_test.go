@@ -18,7 +18,7 @@ import (
 )
 
 // Messages that a consumer gives back go to the other consumer, uncounted; messages that it had settled do not come
-// again. Then it receives again.
+// again. Then the first consumer receives again.
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared} {

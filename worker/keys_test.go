@@ -40,7 +40,7 @@ func TestMessageOfAnotherKeyTopicOrNoneIsOutAtOnce(t *testing.T) {
 		require.True(t, out, of)
 	}
 	_, out := enter(k, "a-partition-3", "x", 1)
-	require.False(t, out, "partitions are one topic")
+	require.False(t, out, "the key did not wait for the same key of another partition")
 }
 
 func TestEarlierMessageThatComesAgainGoesFirst(t *testing.T) {
@@ -59,8 +59,8 @@ func TestEarlierMessageThatComesAgainGoesFirst(t *testing.T) {
 	require.Empty(t, k.lanes)
 }
 
-// After random arrivals, failures and drops, one message of a key at a time is out, it is the first one that is there,
-// and none is forgotten.
+// Messages arrive, fail and are dropped at random: one message of a key at a time is out, each time the earliest that
+// is there, and none is forgotten.
 func TestRandomKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k, entry := newKeys(), int64(0)
@@ -100,7 +100,7 @@ func TestRandomKeys(t *testing.T) {
 				waiting[of] = append(waiting[of], was.msg.ID().EntryID())
 				delete(out, of)
 				finish(was.lane)
-			case step == "go" && len(waiting[of]) > 0: // to another consumer
+			case step == "go" && len(waiting[of]) > 0: // the message goes to another consumer
 				at := rapid.IntRange(0, len(was.lane.queue)-1).Draw(t, "gone")
 				gone := slices.Clone(was.lane.queue[at : at+1])
 				k.drop(was.lane, gone)

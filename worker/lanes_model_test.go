@@ -32,8 +32,8 @@ type crew struct {
 	maxDeliveries uint32          // 0 for no dead letter topic
 	window        int             // of the pause on failure; 0 for none
 	pause         time.Duration   // of an outage
-	shifts        []span          // of a worker each
-	drops         []time.Duration // of the connections of all
+	shifts        []span          // one for each worker
+	drops         []time.Duration // when all connections drop
 	messages      []keyed
 }
 
@@ -42,7 +42,7 @@ type keyed struct {
 	at, takes time.Duration
 	key       string
 	fails     int
-	how       result // fails, retryAfter, panics or, the last time, permanent
+	how       result // fails, retryAfter, panics; or permanent, which only the last failure is
 }
 
 // end is when all shifts but the last worker's are over.
@@ -60,7 +60,7 @@ func drawCrew(t *rapid.T) crew {
 		maxDeliveries: uint32(rapid.SampledFrom([]int{0, 3}).Draw(t, "maxDeliveries")),
 		window:        rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "window"),
 		pause:         rapid.SampledFrom([]time.Duration{500 * time.Millisecond, 2 * time.Second, 5 * time.Second}).Draw(t, "pause"),
-		shifts:        []span{{end, end + time.Hour}}, // in which everything must be done
+		shifts:        []span{{end, end + time.Hour}}, // the last worker's: by its end all must be done
 	}
 	for i := range rapid.IntRange(1, 5).Draw(t, "shifts") {
 		from := time.Duration(rapid.IntRange(0, 3000).Draw(t, "from"))*tick + time.Duration(i+1)*time.Millisecond
@@ -82,11 +82,11 @@ func drawCrew(t *rapid.T) crew {
 	return c
 }
 
-// run of a message by a worker.
+// turn is one call of a worker's handler with a message.
 type turn struct {
 	msg, worker  int
-	began, ended time.Duration // ended is -1 while it goes on
-	lost         bool          // owners changed meanwhile
+	began, ended time.Duration // ended is -1 while the call goes on
+	lost         bool          // owners changed during the call
 }
 
 type watchedCrew struct {
@@ -98,7 +98,7 @@ type watchedCrew struct {
 	turns  []*turn
 	failed map[int]int
 	done   map[int]bool // succeeded, or failed for good
-	moved  bool         // owners changed
+	moved  bool         // owners have changed at least once
 	wrong  []string
 }
 
@@ -162,7 +162,7 @@ func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
 		if m.messages[other.msg].key != key || other.lost { // another consumer got it too
 			continue
 		}
-		if other.ended < 0 && !(m.done[other.msg] && m.wasLost(other.msg)) { // else it is repeated after an ack of the consumer before
+		if other.ended < 0 && !(m.done[other.msg] && m.wasLost(other.msg)) { // else the message is repeated, though the previous owner acknowledged it
 			m.errorf("message %d of key %s is handled by worker %d at %v, while %d is by %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
 		}
 		if m.broker.Entry(fmt.Sprint(other.msg)) > int(msg.ID().EntryID()) {
@@ -174,8 +174,8 @@ func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
 	}
 }
 
-// wasLost reports whether a handler may get a message after owners changed, though it is another consumer's: it was
-// with a handler then, or has no key. The caller holds mu.
+// wasLost reports whether two consumers may handle a message: it was with a handler when owners changed, or it has no
+// key and owners have changed. The caller holds mu.
 func (m *watchedCrew) wasLost(msg int) bool {
 	return m.moved && m.messages[msg].key == "" || slices.ContainsFunc(m.turns, func(tn *turn) bool { return tn.msg == msg && tn.lost })
 }

@@ -160,7 +160,7 @@ func TestKeyOrderLeavesWaitingMessagesAtADrain(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// A batch never has two messages of a key, so the next message of a failed one's key is not handled before it.
+// A batch never has two messages of a key. So if a message fails, the next one of its key is not handled before it.
 func TestKeyOrderInBatches(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2", "b1", "c1", "a3")
@@ -200,8 +200,8 @@ func TestKeyOrderWhilePaused(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// If a handler takes longer than the ack timeout, its message is delivered again, and waits in the lane. When the
-// handler settles it, it is not handled again.
+// If a handler takes longer than the ack timeout, its message is delivered again, and waits in the lane. Once the
+// handler has succeeded, the redelivery is not handled.
 func TestKeyOrderOfASlowHandler(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2")
@@ -218,8 +218,8 @@ func TestKeyOrderOfASlowHandler(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// Messages that wait for their key are dropped when another consumer has them. The time for that grows only linearly
-// with their number: no slot gets a message meanwhile.
+// Messages that wait for their key are dropped when another consumer has them. Slots get no message until all are
+// dropped, so the time for that must grow only linearly with their number.
 func TestManyMessagesOfAKeyAreLost(t *testing.T) {
 	cpu := func() time.Duration { // virtual time does not show it
 		var used syscall.Rusage

@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A message that comes from another consumer goes before the later one of its key that failed and waits to be tried
-// again.
+// A later message of a key has failed and waits to be tried again. If an earlier one comes from another consumer, it is
+// handled first.
 func TestEarlierMessageTakesTheTurn(t *testing.T) {
 	virtually(t, orders, func(r *rig) {
 		other, err := redelivery.Subscribe(r.broker, orders)
@@ -38,7 +38,7 @@ func TestEarlierMessageTakesTheTurn(t *testing.T) {
 	})
 }
 
-// New messages get their turn although so many keys fail that a slot would always have one to try again.
+// New messages get their turn although the messages of so many keys fail that a slot always has one to try again.
 func TestFailingKeysAndNewOnes(t *testing.T) {
 	for name, options := range map[string][]worker.Option{
 		"slow": nil, "a rate limit": {worker.WithRateLimit(rate.NewLimiter(10, 1))},

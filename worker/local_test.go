@@ -14,13 +14,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Up to three calls in a row are one attempt, at each delivery.
+// At each delivery, up to three calls in a row are one attempt.
 func TestLocalRetries(t *testing.T) {
 	const second = time.Second
 	all := []time.Duration{0, second, 3 * second, 63 * second, 64 * second, 66 * second}
 	for name, c := range map[string]struct {
 		fail  error
-		fails int // calls
+		fails int // so many calls fail, and then one succeeds
 		pause backoff.RedeliveryBackoff
 		want  []time.Duration
 		stats worker.Stats

@@ -29,7 +29,7 @@ func (m *watched) checkBatch(msgs []pulsar.Message, began time.Duration) {
 	}
 }
 
-// stop returns when the Worker stops taking messages.
+// stop returns when the Worker stops taking messages, and whether the Consumer was lost then.
 func (m *watched) stop() (at time.Duration, lost bool) {
 	for _, e := range m.events {
 		if e.what == "give up" && e.at < m.done {
@@ -39,7 +39,7 @@ func (m *watched) stop() (at time.Duration, lost bool) {
 	return m.done, false
 }
 
-// happened reports whether there was an event until a time.
+// happened reports whether an event of a kind, what, happened by a time.
 func (m *watched) happened(what string, until time.Duration) bool {
 	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == what && e.at <= until })
 }
@@ -66,7 +66,7 @@ func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.
 		case e.what == "pause" && paused < 0:
 			paused = e.at
 		case e.what == "resume" && paused >= 0:
-			waited := 0 // the call that waited for the rate limit
+			waited := 0 // the one call that was waiting for the rate limit when the pause began
 			for _, a := range m.seen {
 				if a.began > paused && a.began < e.at && !m.isRest(a) {
 					if m.limited && (waited == 0 || waited == a.call) {
@@ -115,7 +115,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	}
 	overtaken := false                        // the ack timeout was over while a handler was at work
 	counted, byBroker := uint32(0), uint32(0) // the broker may count snoozes
-	kept := uint32(0)                         // those of counted that may not count
+	kept := uint32(0)                         // how many of counted possibly do not count
 	for i, a := range of {
 		switch {
 		case a.halved, a.local == yes:
@@ -163,7 +163,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			delay = nackDelay
 		case retryAfter:
 			delay = retryDelay
-			if badSends { // the dead letter of a last delivery is tried again by the policy
+			if badSends { // a dead letter that could not be published is tried again after the Consumer's delay
 				delay = nackDelay
 			}
 		case snoozes:
@@ -213,7 +213,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			want = "the handler called runtime.Goexit"
 		}
 		wantDead = m.maxDeliveries > 0 && !last.afterDrain && !last.halved && last.local != yes && (counted >= m.maxDeliveries || m.expired(last))
-		if m.mayNotCount(last) || counted-kept < m.maxDeliveries && !m.expired(last) { // it may not be one
+		if m.mayNotCount(last) || counted-kept < m.maxDeliveries && !m.expired(last) { // the message need not be a dead letter
 			wantDead = wantDead && dead == 1
 		}
 		if m.expired(last) {
@@ -222,7 +222,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	}
 	if n := counted + byBroker; byBroker > 0 && n >= m.maxDeliveries && dead == 1 && m.maxDeliveries > 0 && !last.afterDrain && !last.halved {
 		wantDead = !wantAcked
-		if last.does.returns == snoozes { // it was not handled once more
+		if last.does.returns == snoozes { // the Consumer made the dead letter, without another call of the handler
 			want = fmt.Sprintf("delivered %d times and not acknowledged", m.maxDeliveries)
 		}
 	}
@@ -232,7 +232,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	}
 }
 
-// checkOrder checks that one message of a key at a time was handled, and none before an earlier one.
+// checkOrder checks that the messages of a key were handled one at a time, and none before an earlier one.
 func (m *watched) checkOrder(broker *virtual.Broker, returned time.Duration) {
 	if !m.keyOrder || m.happened("acks fail", returned) || m.overtook(returned) {
 		return
@@ -291,7 +291,7 @@ func (m *watched) isOvertaken(a attempt, at time.Duration) bool {
 	return m.ackTimeout > 0 && at-a.began >= m.timeout+m.ackTimeout-m.ackTimeout/3
 }
 
-// expired reports whether a message was too old to be tried again after an attempt.
+// expired reports whether a message was too old at the end of an attempt to be tried again.
 func (m *watched) expired(a attempt) bool {
 	return m.maxAge > 0 && a.ended-m.messages[a.msg].at > m.maxAge
 }

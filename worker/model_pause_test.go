@@ -32,8 +32,8 @@ func (m *watched) mayBeKept(a attempt) bool {
 	}
 }
 
-// isRest reports whether a slot had the message of an attempt before. A message that was taken is handled even in a
-// pause.
+// isRest reports whether a slot may have kept the message of an attempt since an earlier one. Such a message is handled
+// even in a pause.
 func (m *watched) isRest(a attempt) bool {
 	last := slices.IndexFunc(m.seen, func(b attempt) bool { return b.call == a.call && b.msg == a.msg })
 	for _, b := range slices.Backward(m.seen[:last]) {
@@ -44,7 +44,7 @@ func (m *watched) isRest(a attempt) bool {
 	return false
 }
 
-// long is a time in which something happens unless everything is done.
+// long returns a time within which something has to happen unless everything is done.
 func (m *watched) long() (long time.Duration) {
 	long = 30 * time.Second
 	if m.outage.window > 0 && m.outage.pause == time.Minute {

@@ -27,7 +27,7 @@ type plan struct {
 	outage        pausing       // window is 0 for no pause on failure
 	messages      []planned
 	events        []event
-	done          time.Duration // when Run's context is
+	done          time.Duration // when Run's context ends
 	limited       bool          // by limitOf
 	localRetries  int           // 0 for none
 }
@@ -48,8 +48,8 @@ type planned struct {
 
 type step struct {
 	takes   time.Duration
-	stuck   bool // until Run has returned
-	heeds   bool // the end of its context, after which it returns as always
+	stuck   bool // the handler does not return until Run has
+	heeds   bool // the handler returns as soon as its context ends, with the same result
 	returns result
 }
 

@@ -30,19 +30,19 @@ type attempt struct {
 	began      time.Duration
 	ended      time.Duration // -1 while it goes on
 	ctxEnded   time.Duration // when the handler saw its context end; -1 if it did not
-	does       step          // of all messages of a batch together
+	does       step          // one for all messages of a batch
 	reason     string        // that a dead letter must have
 	halved     bool          // it does not count: its batch is halved
 	whole      bool          // it is of a batch that failed with one error
 	local      certainty     // whether a local retry follows it
-	afterDrain bool          // its context had ended by the drain timeout when it returned
+	afterDrain bool          // when it returned, the drain timeout had ended its context
 }
 
 // watched is a plan that runs.
 type watched struct {
 	plan
 	began    time.Time
-	release  chan struct{} // of the stuck handlers
+	release  chan struct{} // closed to let the stuck handlers return
 	badAcks  atomic.Bool
 	badSends atomic.Bool
 
@@ -50,7 +50,7 @@ type watched struct {
 	attempts []*attempt
 	active   int
 	calls    int
-	outages  []span // to is -1 for one that lasts
+	outages  []span // to is -1 for one that has not ended
 	wrong    []string
 
 	seen []attempt // a copy of attempts, when they are looked at
@@ -83,7 +83,8 @@ func (m *watched) handleBatch(ctx context.Context, msgs []pulsar.Message) error 
 	return errs
 }
 
-// begin notes an attempt for each message. If one message of a batch panics or exits, the whole call does.
+// begin notes an attempt for each message. If the plan of one message of a batch is to panic or to exit, the whole call
+// does so.
 func (m *watched) begin(msgs ...pulsar.Message) (of []*attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -265,7 +266,7 @@ func (p plan) run() []string {
 		m.check(w, broker, returned, runErr)
 	}
 	close(m.release)
-	time.Sleep(time.Hour) // events, publishing
+	time.Sleep(time.Hour) // until all planned events and publications are over
 	consumer.Close()
 	synctest.Wait()
 	m.checkAfter(returned)

@@ -49,7 +49,7 @@ func (m *watchedDowntime) checkOrder(broker *virtual.Broker) {
 	}
 	last, overtaken := map[string]int{}, map[string]bool{}
 	for _, msg := range m.messages {
-		overtaken[msg.key] = overtaken[msg.key] || msg.takes >= 15*time.Second // its ack timeout is over before
+		overtaken[msg.key] = overtaken[msg.key] || msg.takes >= 15*time.Second // its ack timeout is over before its handler returns
 	}
 	for _, q := range m.queries {
 		key, entry := m.messages[q.msg].key, broker.Entry(fmt.Sprint(q.msg))
@@ -70,13 +70,13 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 		}
 		dead[string(letter.Payload)] = true
 	}
-	failures := map[int]int{} // that count, or may: at the edges of outages
+	failures := map[int]int{} // failures outside of outages, which count, and at their edges, where they may count
 	for _, q := range m.queries {
 		if q.failed && !slices.ContainsFunc(m.outages, func(o span) bool { return q.ended > o.from && (q.ended < o.to || o.to < 0) }) {
 			failures[q.msg]++
 		}
 	}
-	for _, o := range m.outages { // and from the third one of a message in an outage
+	for _, o := range m.outages { // in an outage, the third failure of a message and all later ones count
 		tried := map[int]int{}
 		for _, q := range m.queries {
 			if q.failed && q.ended > o.from && (q.ended < o.to || o.to < 0) {
@@ -98,7 +98,7 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 	}
 }
 
-// settled reports whether everything worked for so long in the end that no message should be left.
+// settled reports whether everything worked at the end for so long that no message should be left.
 func (m *watchedDowntime) settled() bool {
 	const long = 40 * time.Second
 	for _, s := range append(m.down, m.paused...) {
@@ -109,7 +109,8 @@ func (m *watchedDowntime) settled() bool {
 	return m.done > long+20*time.Second
 }
 
-// checkTries checks that in an outage one message at a time was tried, each after a pause, and that it ended with a success.
+// checkTries checks that in an outage one message at a time was tried, each after a pause, and that the outage ended
+// with a success.
 func (m *watchedDowntime) checkTries() {
 	for _, o := range m.outages {
 		last, success := o.from, o.to < 0

@@ -43,8 +43,8 @@ func exclusive(maxDeliveries uint32) pulsar.ConsumerOptions {
 	return opts
 }
 
-// While the database is down, one message is tried after each pause, first those that did not fail yet. No message is
-// nacked before it was tried three times.
+// While the database is down, one message is tried after each pause; messages that have not failed yet come first. No
+// message is nacked before it was tried three times.
 func TestOutage(t *testing.T) {
 	virtually(t, exclusive(2), func(t *rig) {
 		for n := range 20 {
@@ -270,7 +270,7 @@ func TestTwoMinutesDown(t *testing.T) {
 	require.Positive(t, plain.dead)
 	require.Less(t, paused.down, plain.down/10)
 	require.LessOrEqual(t, paused.back, pause+5*time.Millisecond)
-	require.LessOrEqual(t, paused.done-paused.back, 10*time.Second) // at full rate, but for those that still come
+	require.LessOrEqual(t, paused.done-paused.back, 10*time.Second) // the backlog is handled at full rate, while new messages still come
 	draw(t, "outage.svg", "the database is down", downFrom, downTo,
 		panel{fmt.Sprintf("Plain nacks: %d calls while it is down, %d dead letters", plain.down, plain.dead), orange, plain.calls},
 		panel{fmt.Sprintf("WithPauseOnFailure(20, 0.9, …): %d calls while it is down, %d dead letters, back after %.1f s", paused.down, paused.dead,
@@ -374,7 +374,8 @@ func TestOutageKeepsAMessageThatComesAgain(t *testing.T) {
 	}, redelivery.WithAckTimeout(5*time.Second))
 }
 
-// A message whose RetryAfter is longer than the pause does not stay here, so it may be too old or have its last delivery.
+// A message whose RetryAfter is longer than the pause does not stay in the Worker, so it may be too old or have its
+// last delivery.
 func TestRetryAfterBeyondThePauseOfAnOldMessageMakesADeadLetter(t *testing.T) {
 	virtually(t, withDeadLetters(9), func(t *rig) {
 		calls := newCalls()

@@ -137,7 +137,7 @@ func withAndWithout(t *testing.T, test func(t *testing.T, options ...worker.Opti
 	t.Run("with key order", func(t *testing.T) { t.Parallel(); test(t, worker.WithKeyOrder()) })
 }
 
-// In each partition a key waits, with all messages after its first one, when another consumer joins and gets one of the
+// A key waits in each partition, with all messages after its first one. Then another consumer joins and gets one of the
 // partitions.
 func TestPartitionBecomesAnothers(t *testing.T) {
 	t.Parallel()
@@ -159,7 +159,7 @@ func TestPartitionBecomesAnothers(t *testing.T) {
 	})
 }
 
-// A key waits, with all messages after its first one, when another consumer takes the topic over on an unload.
+// A key waits, with all messages after its first one. Then the topic is unloaded, and another consumer takes it over.
 func TestExclusiveIsTakenOver(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
@@ -271,7 +271,7 @@ func (s *site) judge(j *journal, messages int, inOrder bool) {
 	require.Equal(s, messages, succeeded)
 	if inOrder { // the control is for comparison
 		require.Zero(s, back)
-		require.LessOrEqual(s, repeated, 4, "more than handlers were at work on")
+		require.LessOrEqual(s, repeated, 4, "more successes were repeated than handlers were at work")
 	}
 }
 

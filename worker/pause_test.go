@@ -86,7 +86,7 @@ func TestOutageEndsAfterTheConsumerGaveUp(t *testing.T) {
 			time.Sleep(time.Second)
 			return errTest
 		}, worker.WithConcurrency(4), worker.WithPauseOnFailure(2, 1, backoff.Fixed(time.Minute)),
-			worker.WithObserver(worker.Observer{Paused: func(worker.Paused) { time.Sleep(time.Second) }})) // others go on before it finds out
+			worker.WithObserver(worker.Observer{Paused: func(worker.Paused) { time.Sleep(time.Second) }})) // other slots go on before this one learns of the loss
 		for _, payload := range []string{"slow", "a", "b", "c"} {
 			t.publish(payload)
 		}

@@ -25,7 +25,7 @@ func TestPoisonAmongGood(t *testing.T) {
 		opts    pulsar.ConsumerOptions
 		down    time.Duration // how long all messages fail, from the minute in which the bad ones come
 		bad     int
-		longest time.Duration // time that a good message may wait after that
+		longest time.Duration // how long a good message may wait at most, without the time in which all fail
 		dead    int           // dead letters of good messages
 	}{
 		{withDeadLetters(5), 0, 1, time.Second, 0},

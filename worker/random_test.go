@@ -104,9 +104,9 @@ func (r *randomRun) run() {
 	watchers.Go(func() { r.watch(ctx) })
 	present = r.happens(present)
 	if !r.within(90*time.Second, func() bool { return r.pending() == "" }) {
-		r.breaks("messages come to no end: %v", r.pending())
+		r.breaks("some messages are not settled in time: %v", r.pending())
 	} else if what := ""; !r.within(40*time.Second, func() bool { what = r.unrest(present); return what == "" }) {
-		r.breaks("when all is over %s", what)
+		r.breaks("after all messages were settled, %s", what)
 	}
 	for _, e := range present {
 		e.leaves()

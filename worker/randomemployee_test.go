@@ -151,13 +151,13 @@ func (e *employee) begins(msg pulsar.Message) *called {
 	case (f.succeeded || f.dead) && e.Exact():
 		e.breaks("handled again: %v", f)
 	case f.busy[e.k] && !e.MayFork() && !(e.MayTimeOut() && e.Batch.MaxMessages > 0): // it may have timed out while its batch was collected
-		e.breaks("handled twice at once: %v", f)
+		e.breaks("handled by two calls at the same time: %v", f)
 	case e.KeyOrder && lane != "" && e.lanes[lane] > 0:
 		e.breaks("handled together with another of its key: %v", f)
 	case e.Ordered() && lane != "" && f.calls == 0:
 		for _, before := range f.before {
 			if !before.isOver() && !before.mayBeDead {
-				e.breaks("handled before another of its key: %v\n%v", f, before)
+				e.breaks("handled before an earlier message of its key: %v\n%v", f, before)
 			}
 		}
 	}

@@ -225,7 +225,7 @@ func TestDrainFinishesBatchesWithARateLimit(t *testing.T) {
 	}
 }
 
-// A suspect of WithCrashLimit is handled alone; the others of its batch, which wait, have paid.
+// A suspect of WithCrashLimit is handled alone. The others of its batch wait, and take no second token.
 func TestRateLimitOfSuspects(t *testing.T) {
 	t.Parallel()
 	const n = 10

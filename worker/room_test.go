@@ -71,7 +71,7 @@ func TestKeyOrderGoesOnBelowTheMemoryLimit(t *testing.T) {
 	}, redelivery.WithMemoryLimit(10*short))
 }
 
-// Messages that failed and wait count, too.
+// Messages that failed and wait to be tried again count toward the memory limit, too.
 func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
 	var full atomic.Int32
 	observer := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {

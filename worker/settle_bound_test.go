@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// An acknowledgement that the broker always refuses does not block its slot: the message is left, and others are
-// handled.
+// An acknowledgement that the broker always refuses does not block its slot: the message is left to the broker, and
+// others are handled.
 func TestRefusedAckIsGivenUp(t *testing.T) {
 	for name, option := range map[string]worker.Option{"each by itself": worker.WithConcurrency(1), "by key": worker.WithKeyOrder()} {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// The rows are final outcomes, each by the first outcome and the attempt.
+// Each row has the outcome that the handler's error asks for, the facts of the attempt, and the outcome that results.
 func TestDecide(t *testing.T) {
 	const week = 7 * 24 * time.Hour
 	old := fmt.Errorf("older than %v: %w", week, errNoLuck)

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// hanging returns a handler that ignores its context and hangs with messages "hang" until release is called.
+// hanging returns a handler that ignores its context and, with each message "hang", hangs until release is called.
 func hanging(c *calls) (handler worker.Handler, release func()) {
 	released := make(chan struct{})
 	return func(_ context.Context, msg pulsar.Message) error {
@@ -164,7 +164,7 @@ func TestStuckHandlerLosesItsPlace(t *testing.T) {
 	})
 }
 
-// A stuck handler that returns in the end leaves its place to the other one.
+// When a stuck handler returns at last, the slot that took its place keeps it.
 func TestStuckHandlerThatReturns(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()

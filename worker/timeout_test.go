@@ -108,7 +108,8 @@ func TestLongestTimeout(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// The broker or the Consumer delivers the message again, but this Worker does not handle it twice at a time.
+// After the ack timeout, the broker or the Consumer delivers the message again, but this Worker does not handle it
+// twice at a time.
 func TestWithoutTimeoutTheAckTimeoutIsTheLimit(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()

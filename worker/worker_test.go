@@ -63,7 +63,7 @@ func TestOutcomes(t *testing.T) {
 	wrap := func(err error) error { return fmt.Errorf("order 7: %w", err) }
 	policy := backoff.Exponential{Min: time.Second, Max: time.Minute}
 	for name, c := range map[string]struct {
-		errs     []error // the last is returned from then on
+		errs     []error // one for each call; the last one for all later calls, too
 		panics   bool    // with the error, in place of returning it
 		noDLQ    bool
 		classify func(error) error

@@ -18,7 +18,7 @@ func (g *Group) beginEpoch(now time.Duration) {
 	g.lossAt = now
 }
 
-// Connected notes that all partitions have a connection. A copy that arrives in the new epoch does not prove it:
+// Connected notes that all partitions have a connection. A copy that arrives in the new epoch does not prove that:
 // upstream may read one late from the lost connection.
 func (g *Group) Connected() { g.connected = g.epoch }
 

@@ -72,7 +72,7 @@ func TestCountOfTheBrokerIsIgnoredForBatches(t *testing.T) {
 func TestMessageThatWasNeverDeliveredIsNotCounted(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Wait, c.Count = time.Minute, 3 })
-	assert.Equal(t, Noted, a.Verdict, "the message may not come yet")
+	assert.Equal(t, Noted, a.Verdict, "handed out before its wait was over")
 	f.passes()
 	assert.Equal(t, time.Minute, f.now)
 	assert.EqualValues(t, 3, f.takes(t).Count)
@@ -84,7 +84,7 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 	f.Nack(f.now, Failure{ID: of0, Hand: 0, Delay: time.Minute, Uncounted: true})
 	f.passes()
 	d := f.takes(t)
-	assert.Zero(t, d.Count, "though its next delivery is the last, a snoozed message stays here")
+	assert.Zero(t, d.Count, "a snoozed message went to another consumer, though its next delivery is the last")
 	assert.NotZero(t, d.Hand)
 }
 
@@ -104,7 +104,7 @@ func TestNackOfAnEarlierHandOverIsIgnoredAfterForgetting(t *testing.T) {
 	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Count = 1 }) // the broker has counted the request
 	require.Equal(t, Deliver, a.Verdict)
 	_, changed, _ := f.Nack(f.now, Failure{ID: of0, Hand: 0})
-	assert.False(t, changed, "the first hand-over was forgotten, and is not the newest one")
+	assert.False(t, changed, "a nack of the forgotten first hand-over took effect")
 }
 
 func TestCopyIsKeptThoughItIsNotDue(t *testing.T) {
@@ -134,7 +134,7 @@ func TestSettledEntryIsAcknowledgedWhole(t *testing.T) {
 	assert.False(t, a.Whole)
 	assert.Nil(t, again)
 	a, again = f.settles(t, at(0, 1))
-	assert.False(t, a.Whole, "the entry came once")
+	assert.False(t, a.Whole, "the whole entry is acknowledged though it came once")
 	assert.Nil(t, again)
 	x := f.arrivesAs(at(0, 1), 2, nil)
 	assert.Equal(t, AckAgain, x.Verdict)
@@ -209,7 +209,7 @@ func TestRequestOfABatchEndsWithItsLastMessage(t *testing.T) {
 	r := f.partitions["A"].entries[of0.position()].request
 	f.arrivesAs(at(0, 1), 3, nil)
 	assert.True(t, r.open)
-	assert.Zero(t, r.tries, "an answer came")
+	assert.Zero(t, r.tries, "the tries are not reset though an answer came")
 	f.arrivesAs(at(0, 2), 3, nil)
 	f.arrivesAs(at(0, 0), 3, nil)
 	assert.False(t, r.open)
@@ -260,19 +260,19 @@ func TestRequestsInVainEndOnceThePartitionIsConnected(t *testing.T) {
 	for range 3 * inVain {
 		f.passes()
 	}
-	assert.Equal(t, Asked, f.state(), "its partition may be away, for an hour")
+	assert.Equal(t, Asked, f.state(), "forgotten though its partition may be away")
 	assert.Greater(t, f.now, 4*time.Minute)
 	f.Connected()
 	before := f.requests
 	f.passes()
-	assert.Greater(t, f.requests, before, "the broker did not get the earlier ones")
+	assert.Greater(t, f.requests, before, "not requested again though the broker did not get the earlier requests")
 	assert.Equal(t, Asked, f.state())
 	for range 3 {
 		f.passes()
 	}
 	assert.Equal(t, Unseen, f.state())
 	_, ok := f.Next()
-	assert.False(t, ok, "nothing is left to do")
+	assert.False(t, ok, "a timer is set though nothing is left to do")
 }
 
 func TestMessageRequestedInVainIsKeptIfTheConnectionIsLostThen(t *testing.T) {
@@ -285,7 +285,7 @@ func TestMessageRequestedInVainIsKeptIfTheConnectionIsLostThen(t *testing.T) {
 	f.Lost(f.now)
 	f.Wait(f.now)
 	f.passes()
-	assert.Equal(t, Asked, f.state(), "the broker sends it again")
+	assert.Equal(t, Asked, f.state(), "forgotten though the broker sends it again")
 }
 
 // The message is not forgotten: the application may still acknowledge it.
@@ -360,7 +360,7 @@ func TestOneRequestOfAPartitionIsUnderWay(t *testing.T) {
 	f.arrivesAs(at(0, 0), 1, func(c *Copy) { c.Size = 2 }) // the answer begins
 	f.Nack(f.now, Failure{ID: at(0, 0), Hand: AnyHand})
 	f.due()
-	assert.Equal(t, 1, f.requests, "the answer has passed this one, and is under way")
+	assert.Equal(t, 1, f.requests, "a second request was sent while an answer is under way")
 	f.arrivesAs(at(1, 0), 1, func(c *Copy) { c.Size = 2 })
 	f.arrivesAs(at(2, 0), 1, func(c *Copy) { c.Size = 2 })
 	f.due()
@@ -664,7 +664,7 @@ func TestCopySentBeforeALossIsStale(t *testing.T) {
 	f.nack()
 	f.passes()
 	f.passes()
-	assert.Equal(t, Asked, f.state(), "another consumer may have it")
+	assert.Equal(t, Asked, f.state(), "not requested though another consumer may have it")
 	f.arrives()
 	i, _, _ = f.Find(of0, AnyHand)
 	assert.False(t, i.Stale)
@@ -700,7 +700,7 @@ func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
 	f.passes() // the loss
 	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
 	f.passes()
-	assert.Zero(t, f.requests, "the copy may be in the queue")
+	assert.Zero(t, f.requests, "requested though the copy may be in the queue")
 	for entry := range int64(50) { // its partition is never silent
 		f.arrivesAs(at(entry+1, 0), 1, nil)
 		f.now += 100 * time.Millisecond
@@ -753,7 +753,7 @@ func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
 		f.GiveUpStale(f.now, d)
 		f.due()
 		assert.Equal(t, Asked, f.state())
-		assert.Zero(t, f.requests, "the broker may be about to send it")
+		assert.Zero(t, f.requests, "requested though the broker may be about to send it")
 		if comes {
 			assert.EqualValues(t, 0, f.arrives().Count, "uncounted")
 			continue
@@ -796,7 +796,7 @@ func TestMessageInTheQueueIsNotRequested(t *testing.T) {
 	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
 	f.due()
 	assert.Equal(t, Asked, f.state())
-	assert.Zero(t, f.requests, "the message would go to another consumer beside this one")
+	assert.Zero(t, f.requests, "requested though it is in the queue: it would go to another consumer, too")
 	assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 }
 
@@ -835,7 +835,7 @@ func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
 	assert.Equal(t, Asked, f.state())
 	f.Wait(f.now)
 	f.passes()
-	assert.Equal(t, 1, f.requests, "the queue is empty: the application waits")
+	assert.Equal(t, 1, f.requests, "not requested though the queue is empty: the application waits")
 	assert.Equal(t, Deliver, f.arrives().Verdict)
 }
 
@@ -852,7 +852,7 @@ func TestMessageInTheQueueIsRequestedAfterAnotherLoss(t *testing.T) {
 	f.Sent(f.now, of0, "source", "a copy that is dropped")
 	f.now = over
 	f.due()
-	assert.Zero(t, f.requests, "the copy may be in the queue")
+	assert.Zero(t, f.requests, "requested though the copy may be in the queue")
 	f.Lost(f.now)
 	f.arrivesAs(at(7, 0), 1, nil)
 	f.Wait(f.now)
@@ -884,7 +884,7 @@ func TestCopyThatALaterOnePassedIsRequested(t *testing.T) {
 	f.arrivesAs(at(7, 0), 1, nil)
 	f.passes()
 	f.passes()
-	assert.Equal(t, 1, f.requests, "the application is busy, but the copy was to come before this one")
+	assert.Equal(t, 1, f.requests, "not requested though a later copy was read")
 }
 
 // The application is busy with another partition.
@@ -912,7 +912,7 @@ func TestMessageIsStaleIfItsCopyDoesNotCome(t *testing.T) {
 	for f.now < time.Minute {
 		f.passes()
 	}
-	assert.Equal(t, Asked, f.state(), "another consumer may have it")
+	assert.Equal(t, Asked, f.state(), "not requested though another consumer may have it")
 }
 
 func TestNackOfAMessageThatIsNotKnownIsAdopted(t *testing.T) {
@@ -922,7 +922,7 @@ func TestNackOfAMessageThatIsNotKnownIsAdopted(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, changed)
 	f.passes()
-	assert.Equal(t, 1, f.requests, "another consumer may have it: it is not handed out from memory")
+	assert.Equal(t, 1, f.requests, "not requested though another consumer may have it")
 	assert.EqualValues(t, 1, f.arrives().Count)
 }
 
@@ -951,7 +951,7 @@ func TestUnrequestedCopyShowsALossWithoutEvents(t *testing.T) {
 	f.arrivesAs(at(0, 0), 1, nil)
 	assert.Equal(t, []bool{false, true, true}, stale())
 	f.arrivesAs(at(1, 0), 1, nil)
-	assert.Equal(t, []bool{false, false, true}, stale(), "the copy is of the same connection")
+	assert.Equal(t, []bool{false, false, true}, stale(), "only a copy that is sent again without a request shows a loss")
 }
 
 func TestRedeliverNowKeepsTheOrder(t *testing.T) {
@@ -1020,7 +1020,7 @@ func TestSettledIDsAreBounded(t *testing.T) {
 	p := f.partitions["A"]
 	assert.Less(t, len(p.settled.generations[sure]), settledBytes/ledgerBytes)
 	assert.Len(t, f.ledgers, len(p.settled.generations[sure])+len(p.settled.generations[older])+len(p.settled.generations[recent]))
-	assert.True(t, p.settled.has(position{19_999, 0}, 0), "the newest ones are kept")
+	assert.True(t, p.settled.has(position{19_999, 0}, 0), "the newest id was forgotten")
 }
 
 func TestPartsAreBounded(t *testing.T) {
@@ -1051,7 +1051,7 @@ func TestMessageThatDidNotFailStaysThoughOthersFail(t *testing.T) {
 	f.arrivesAs(at(20, 0), 1, func(c *Copy) { c.Wait = time.Second })
 	f.now += time.Second
 	require.Empty(t, f.Due(f.now).Requests)
-	assert.Zero(t, f.takes(t).Count, "the message was never delivered")
+	assert.Zero(t, f.takes(t).Count, "a message that was never delivered is counted")
 }
 
 func TestMessageThatIsPutBackIsTheNext(t *testing.T) {
@@ -1060,7 +1060,7 @@ func TestMessageThatIsPutBackIsTheNext(t *testing.T) {
 	d := f.arrivesAs(at(0, 0), 1, nil).Delivery
 	f.PutBack(f.now, d)
 	again, ok := f.Take(f.now, true)
-	require.True(t, ok, "a new one is not before it")
+	require.True(t, ok, "a new message goes before it")
 	assert.Equal(t, d.ID, again.ID)
 	assert.Zero(t, again.Count)
 }
@@ -1079,7 +1079,7 @@ func TestRecalledMessageWaitsAndIsCountedOnce(t *testing.T) {
 	d = f.takes(t)
 	assert.EqualValues(t, 3, d.Count)
 	assert.True(t, d.Last)
-	require.True(t, f.Recall(f.now, &d, 2, 0), "nothing is new")
+	require.True(t, f.Recall(f.now, &d, 2, 0), "taken back though the log has nothing new")
 	assert.EqualValues(t, 3, d.Count)
 	require.Equal(t, Held, f.state())
 }

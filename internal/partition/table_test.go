@@ -79,7 +79,8 @@ func (f *fixture) due() {
 	f.requests += len(f.Due(f.now).Requests)
 }
 
-// passes lets time pass until the next timer of a message or a request goes off, or any if there is none.
+// passes lets time pass until the next timer of a message or a request goes off, or, if there is none of these, any
+// timer.
 func (f *fixture) passes() {
 	for turns := true; turns; {
 		timers := f.clock.Timers()

@@ -586,7 +586,7 @@ func (w *world) begin(t, e, i int) {
 		}
 		op.m = nil
 	case standing != Acknowledge:
-		w.fail("an unsettled message is %d", standing)
+		w.fail("BeginAck of an unsettled message returned %d", standing)
 		op.m = nil
 	default:
 		m.acks = true
