@@ -21,7 +21,7 @@ type inner struct {
 	// subscribes to the main topic without the retry topic; nil if the options do not allow that
 	main          func() (pulsar.Consumer, error)
 	hasRetryTopic bool // beside the main topics
-	ahead         int  // how many messages are read at once
+	ahead         int  // how many messages are read together
 
 	wanted  atomic.Int32 // calls of interrupt, for which Receive gives the turn up
 	leaving atomic.Bool  // consumer is being closed, and another one will replace it

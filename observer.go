@@ -16,10 +16,10 @@ import (
 // are skipped. Later versions may add more. Package metrics turns these calls into Prometheus metrics, and module otel
 // into traces. worker.Observer is for Workers.
 //
-// Many goroutines call the functions at once, with no lock held. A function may call any method of the Consumer, Close
-// included. A panic of a function is not recovered. The goroutine that receives or settles a message calls Delivered
-// and Settled, and waits for them. Goroutines of the Consumer call the other functions, and Settled for ack timeouts
-// and for dead letters of last deliveries. A Seek or Close may skip calls that are still pending.
+// Many goroutines call the functions at the same time, with no lock held. A function may call any method of the
+// Consumer, Close included. A panic of a function is not recovered. The goroutine that receives or settles a message
+// calls Delivered and Settled, and waits for them. Goroutines of the Consumer call the other functions, and Settled for
+// ack timeouts and for dead letters of last deliveries. A Seek or Close may skip calls that are still pending.
 //
 // Dropped is called for three kinds of messages: a copy that comes early and does not fit the memory limit, a message
 // that was received over a connection that is lost, and a message of a Failover partition that came before this

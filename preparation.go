@@ -122,7 +122,7 @@ const (
 	largeBuffer = 64
 )
 
-// buffer returns the capacity of the private channel, and how many messages are read from it at once.
+// buffer returns the capacity of the private channel, and how many messages are read from it together.
 func (p *preparation) buffer() (channel, ahead int) {
 	queue := defaultQueue
 	if n := p.opts.ReceiverQueueSize; n > 0 {
@@ -173,8 +173,8 @@ func (p *preparation) groupOptions() partition.Options {
 		o.AckedAfter = longestAckTime
 	}
 	if p.opts.EnableZeroQueueConsumer {
-		// otherwise the application could have two messages at once: one from memory and one that the inner Receive
-		// asked for
+		// otherwise the application could have two messages at the same time: one from memory and one that the inner
+		// Receive asked for
 		o.MemoryLimit = 0
 	}
 	return o

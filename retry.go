@@ -165,10 +165,10 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 	}))
 }
 
-// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter
-// topic. Use it, for example, to separate messages that cannot be parsed from messages that a service refused. It works
-// with DeadLetter, with NackWithReason on the last delivery, with WithCause, and as the error of a worker's handler or
-// classifier. See reconsume.DeadLetterTo.
+// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the Consumer's dead
+// letter topic. Use it, for example, to separate messages that cannot be parsed from messages that a service refused.
+// It works with DeadLetter, with NackWithReason on the last delivery, with WithCause, and as the error of a worker's
+// handler or classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
 // leaver is a message on its way to another topic.

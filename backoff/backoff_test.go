@@ -163,7 +163,7 @@ func TestSchedule(t *testing.T) {
 		t.Error("a nil policy yielded a delay")
 	}
 	for n, d := range Schedule(Func(func(uint32) time.Duration { return -s }), 3) {
-		assert.Zero(t, d, "a negative delay is yielded as 0")
+		assert.Zero(t, d, "a negative delay was not yielded as 0")
 		if n == 1 {
 			break
 		}

@@ -15,12 +15,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter
-// topic; "" means the usual one. The error has the text of reason, and may itself be wrapped. A topic name without a
-// namespace is of the namespace of the consumer's first topic. The first dead letter for a topic creates producers that
-// stay until Close.
+// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of
+// Options.DeadLetterTopic; "" means Options.DeadLetterTopic. The error has the text of reason, and may itself be
+// wrapped. A topic name without a namespace is of the namespace of the consumer's first topic. The first dead letter
+// for a topic creates producers that stay until Close.
 //
-// If topic would not take the dead letter later either, the letter goes to the usual dead letter topic. The letter's
+// If topic would not take the dead letter later either, the letter goes to Options.DeadLetterTopic. The letter's
 // property DEAD_LETTER_TOPIC then names topic, and a warning is logged. This happens if topic has an impossible name,
 // is not persistent, is one that the subscription reads, does not exist and cannot be created, is terminated, refuses
 // this client or a message of this size, or if the Reconsumer has 100 such topics already.

@@ -29,7 +29,7 @@ type delays struct {
 	answered time.Duration // the longest delay accepted while others were under way
 	untried  int           // messages under way with longer delays than accepted
 	refused  time.Duration // the shortest refused delay
-	until    time.Time     // when the refusal stops to count
+	until    time.Time     // when the refusal stops counting
 }
 
 // refuses returns an error if a delay was refused within the last minute.

@@ -32,7 +32,7 @@ func TestErrors(t *testing.T) {
 				require.Len(t, c.created, i+1)
 				c.sendErr = errBroker
 				require.ErrorIs(t, later(r, bg, acks), errBroker)
-				require.Len(t, c.created, i+2, "a producer that closed itself is replaced")
+				require.Len(t, c.created, i+2, "a producer that closed itself was not replaced")
 				synctest.Wait()
 				require.Equal(t, i+1, c.closed)
 			}
@@ -61,7 +61,7 @@ func TestErrors(t *testing.T) {
 				for range 100 {
 					require.ErrorIs(t, later(r, bg, acks), errBroker)
 				}
-				require.Equal(t, begin, time.Now(), "too soon for an attempt: calls fail without waiting")
+				require.Equal(t, begin, time.Now(), "a call waited though it was too soon for an attempt")
 				require.Len(t, c.created, attempts)
 				time.Sleep(min(10*time.Second, 100*time.Millisecond<<(attempts-1)))
 				require.ErrorIs(t, later(r, bg, acks), errBroker)
@@ -78,12 +78,12 @@ func TestErrors(t *testing.T) {
 			require.ErrorIs(t, later(r, ctx, acks), context.DeadlineExceeded)
 			require.Equal(t, time.Second, time.Since(begin))
 			require.ErrorIs(t, later(r, bg, acks), context.DeadlineExceeded)
-			require.Equal(t, 30*time.Second, time.Since(begin), "the operation timeout")
+			require.Equal(t, 30*time.Second, time.Since(begin), "the call did not end after the operation timeout")
 			r.Close()
 			time.Sleep(time.Minute)
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			require.Equal(t, 1, c.closed, "a producer that was created too late is closed")
+			require.Equal(t, 1, c.closed, "a producer that was created too late was not closed")
 		},
 		"closed meanwhile": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.lost = all
@@ -156,8 +156,8 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 		asked := time.Now()
 		require.ErrorIs(t, after(bg, time.Hour), reconsume.ErrDelayRefused)
 		require.ErrorIs(t, after(bg, 2*time.Hour), reconsume.ErrDelayRefused)
-		require.Equal(t, asked, time.Now(), "a refusal is remembered for a minute")
-		require.NoError(t, after(bg, time.Minute), "the producer was replaced")
+		require.Equal(t, asked, time.Now(), "a refusal was not remembered for a minute")
+		require.NoError(t, after(bg, time.Minute), "the producer was not replaced")
 		require.NoError(t, after(bg, 30*time.Second))
 		limit = 10 * time.Second // from now on
 		require.ErrorIs(t, after(in(5*time.Second), time.Minute), context.DeadlineExceeded)
@@ -192,8 +192,8 @@ func TestARefusedSizeHarmsNoOther(t *testing.T) {
 				require.NoError(t, after(time.Hour, 6000))
 				require.ErrorIs(t, after(time.Minute, 8000), reconsume.ErrDelayRefused)
 				require.NoError(t, after(time.Hour, 100))
-				require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal is remembered for a minute")
-				require.ErrorContains(t, after(time.Minute, 6500), " bytes", "smaller, so the broker is asked again")
+				require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal was not remembered for a minute")
+				require.ErrorContains(t, after(time.Minute, 6500), " bytes", "the broker was not asked about a smaller message")
 				require.Equal(t, 10200*time.Millisecond, time.Since(begin))
 				require.Len(t, c.sent[retries], 6)
 				require.Equal(t, 6, acks.acked)
@@ -220,7 +220,7 @@ func TestARefusedDeadLetterHarmsNoOther(t *testing.T) {
 		calls.Wait()
 		require.Equal(t, 5100*time.Millisecond, time.Since(begin))
 		require.NoError(t, dead(7000))
-		require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal is remembered for a minute")
+		require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal was not remembered for a minute")
 		require.Len(t, c.sent[deadLetters], 6)
 	})
 }
@@ -298,7 +298,7 @@ func TestAnUnknownOutcome(t *testing.T) {
 		calls.Go(func() { assert.ErrorIs(t, after(time.Minute), reconsume.ErrDelayRefused) })
 		calls.Go(func() {
 			time.Sleep(time.Second)
-			assert.ErrorContains(t, after(30*time.Second), "unknown", "the broker may have published it")
+			assert.ErrorContains(t, after(30*time.Second), "unknown", "the outcome counts as known though the broker may have published the message")
 		})
 		calls.Wait()
 	})
@@ -356,7 +356,7 @@ func TestStuckCreation(t *testing.T) {
 		require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Equal(t, 1, c.closed, "a producer that was created too late is closed")
+		require.Equal(t, 1, c.closed, "a producer that was created too late was not closed")
 	})
 }
 

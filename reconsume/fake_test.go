@@ -17,7 +17,7 @@ type client struct {
 	mu       sync.Mutex
 	slow     time.Duration                      // to create a producer
 	creating int                                // producers that are being created
-	together bool                               // two producers were being created at once
+	together bool                               // two producers were being created at the same time
 	lost     func(*pulsar.ProducerMessage) bool // reports whether the broker loses a message
 	failures int                                // so many creations fail from now on
 	refuse   func(pulsar.ProducerOptions) error

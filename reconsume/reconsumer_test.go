@@ -216,7 +216,7 @@ func TestCallback(t *testing.T) {
 		require.ErrorIs(t, <-outcomes, reconsume.ErrClosed)
 		require.Error(t, r.LaterAfter(bg, pulsar.ConsumerMessage{}, 0, nil, done))
 		synctest.Wait()
-		require.Empty(t, outcomes, "an error is returned, or passed to the callback")
+		require.Empty(t, outcomes, "the callback was called though the call returned an error")
 	})
 }
 
@@ -255,7 +255,7 @@ func TestTheCountGoesAlong(t *testing.T) {
 		require.Zero(t, publishing.RedeliveryCount(message{props: c.sent[retries][1].Properties}))
 		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "1:-1")}))
 		require.Zero(t, publishing.RedeliveryCount(message{props: map[string]string{"NACK_COUNT": ":3"}}), "no retry")
-		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "3")}), "the application's own")
+		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "3")}), "a property of the application's own counted")
 	})
 }
 
@@ -341,7 +341,7 @@ func FuzzHostileProperties(f *testing.F) {
 		m := message{props: map[string]string{"RECONSUMETIMES": times, "DELAY_LEVEL": level, "DELAY_TIME": delay,
 			"REAL_TOPIC": level}}
 		require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: &consumer{}, Message: m}))
-		require.Equal(t, 1, len(c.sent[retries])+len(c.sent[deadLetters]), "messages go where the options say")
+		require.Equal(t, 1, len(c.sent[retries])+len(c.sent[deadLetters]), "the message did not go where the options say")
 		for name, value := range retried() {
 			if m.props[name] == "" {
 				m.props[name] = value

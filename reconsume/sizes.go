@@ -24,7 +24,7 @@ type sizes struct {
 	accepted int           // the largest accepted size
 	delay    time.Duration // delay of the last refused message: the broker refused this or its size
 	refused  int           // size of that message
-	until    time.Time     // when the refusal stops to count
+	until    time.Time     // when the refusal stops counting
 }
 
 // begin reports whether a size was accepted before. If not, it waits until the message can be published alone, and the

@@ -16,8 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
-// Batch limits how many messages a BatchHandler gets at once. The handler is called as soon as one limit is reached.
-// Zero fields mean 100 messages, 1 MiB and 100 ms.
+// Batch limits how many messages a BatchHandler gets in one call. The handler is called as soon as one limit is
+// reached. Zero fields mean 100 messages, 1 MiB and 100 ms.
 type Batch struct {
 	MaxMessages int           // in one call of the handler
 	MaxBytes    int64         // of payloads; the message that reaches the limit is the last of its batch

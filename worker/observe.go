@@ -11,8 +11,8 @@ import (
 // Observer is a set of functions that a Worker calls when something happens; WithObserver sets them. Nil functions are
 // skipped. Later versions may add more. redelivery.Observer reports how the messages are settled afterwards.
 //
-// Many goroutines call the functions at once, with no lock held, and wait for them: a slow function delays its message.
-// A function may call any method of the Worker and of its Consumer, but must not settle the message.
+// Many goroutines call the functions at the same time, with no lock held, and wait for them: a slow function delays its
+// message. A function may call any method of the Worker and of its Consumer, but must not settle the message.
 type Observer struct {
 	Handling func(Handling) // the handler is called next, in this goroutine
 	Handled  func(Handled)  // the handler has returned; the message is not settled yet

@@ -111,8 +111,8 @@ func WithFinishBatches(finish bool) Option {
 
 // WithMaxAge (default: none) limits the age of retries: a message that fails becomes a dead letter if it was published
 // more than d ago. Every message is handled at least once, however old it is. A retry from the retry topic is as old as
-// the message that was published first. Without a dead letter topic the message is nacked as usual. d must be more than
-// 0.
+// the message that was published first. Without a dead letter topic the message is nacked like any other. d must be
+// more than 0.
 func WithMaxAge(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, false); want != "" {
@@ -214,7 +214,7 @@ func WithMiddleware(middleware ...Middleware) Option {
 // WithClassifier (default: none) passes each error that a handler returns to classify, after all middleware. The error
 // that classify returns counts instead: Permanent or RetryAfter of the error, Snooze, the error itself, or nil for
 // success. Use it to classify the errors of a database or an HTTP client in one place. Many goroutines call classify at
-// once.
+// the same time.
 func WithClassifier(classify func(error) error) Option {
 	return func(s *settings) error {
 		if classify == nil {
@@ -229,7 +229,7 @@ func WithClassifier(classify func(error) error) Option {
 // message and by its error: the classifier's, if there is one. The policy gets the message's redelivery count, and its
 // delay replaces the Consumer's. If policyFor returns nil, the Consumer's policy applies. RetryAfter, Permanent, Snooze
 // and an outage (WithPauseOnFailure) take precedence. MaxDeliveries applies as always. Many goroutines call policyFor
-// at once.
+// at the same time.
 func WithPolicy(policyFor func(msg pulsar.Message, err error) backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if policyFor == nil {

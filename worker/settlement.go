@@ -114,7 +114,7 @@ type attempt struct {
 // decide returns the final outcome of a message.
 func (o outcome) decide(a attempt) outcome {
 	switch {
-	case !o.fails() && o.verb != snooze: // it is done with
+	case !o.fails() && o.verb != snooze: // it is final already
 	case o.verb == nack && a.local, o.fails() && a.stays:
 		o.verb = hold
 	case a.drained:

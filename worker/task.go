@@ -32,7 +32,8 @@ func (t *task) counted() pulsar.Message {
 
 func (t *task) count() uint32 { return t.msg.RedeliveryCount() + t.tries }
 
-// retried is a message that was tried again without being nacked. The Consumer uses this count.
+// retried is a message that was tried again without being nacked. Its count includes these tries; the Consumer takes it
+// over.
 type retried struct {
 	pulsar.Message
 	count uint32

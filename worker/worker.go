@@ -69,8 +69,8 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 // Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go
 // after MaxReconnectToBroker attempts. (A paused Worker notices that only after Resume.) Then it takes no more messages
 // and drains: running handlers go on until the drain timeout, and then their contexts end. If a handler returns nil or
-// Permanent after its context ended, its message is still settled. After any other error the message is left, and the
-// broker delivers it again when the Consumer is closed.
+// Permanent after its context ended, its message is still settled. After any other error the message is left to the
+// broker, which delivers it again when the Consumer is closed.
 //
 // Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the
 // Consumer is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that
@@ -97,11 +97,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.run()
 }
 
-// Pause stops the Worker from taking messages until Resume. Messages taken before are handled as usual, except that
-// with WithKeyOrder those that wait for their keys wait until Resume. When none is left, prefetched messages go back to
-// the broker if the Consumer can return them (redelivery.Consumer.GiveBack) and no message waits for its key. Pause may
-// be called before Run. A second Pause does nothing. When Run returns, the pause ends, and Pause no longer has an
-// effect.
+// Pause stops the Worker from taking messages until Resume. Messages taken before are still handled, except that with
+// WithKeyOrder those that wait for their keys wait until Resume. When none is left, prefetched messages go back to the
+// broker if the Consumer can return them (redelivery.Consumer.GiveBack) and no message waits for its key. Pause may be
+// called before Run. A second Pause does nothing. When Run returns, the pause ends, and Pause no longer has an effect.
 func (w *Worker) Pause() {
 	w.pauser.setAsked(true)
 	w.notifyAsked()

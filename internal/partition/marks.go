@@ -2,9 +2,9 @@ package partition
 
 import "slices"
 
-// marks are places in upstream's queue, as ids of messages that the broker sent. A loss empties the queue, and removes
-// the marks in it, unless the lost connection was another partition's. So there is a mark for each epoch, and the
-// application reaches one of them.
+// marks are places in upstream's queue, as ids of messages that the broker sent. A loss empties the queue, so the marks
+// in it are never reached, unless the lost connection was another partition's. So there is a mark for each epoch, and
+// the application reaches one of them.
 type marks struct {
 	objects []any
 	epoch   uint64 // of the last one

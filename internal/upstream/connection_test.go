@@ -39,11 +39,11 @@ func TestABackoffIsALostConnectionUnlessGetLastMessageIDsAsksForIt(t *testing.T)
 			k.opts.Type = pulsar.Shared
 			k.opts.BackOffPolicyFunc = func() backoff.Policy { asked.Add(1); return backoff.NewDefaultBackoff() }
 			consumer := subscribe(t, broker.Client(t), hooks, k.opts, upstream.Plan{Channel: 10})
-			require.Zero(t, lost.Load(), "subscribing is no loss")
+			require.Zero(t, lost.Load(), "subscribing counted as a loss")
 			ids, err := consumer.GetLastMessageIDs()
 			require.NoError(t, err)
 			require.Len(t, ids, k.of)
-			require.EqualValues(t, k.of, asked.Load(), "GetLastMessageIDs asks the application's policy")
+			require.EqualValues(t, k.of, asked.Load(), "GetLastMessageIDs did not ask the application's policy")
 			require.Zero(t, lost.Load())
 			require.Zero(t, hooks.Reconnecting())
 
@@ -54,7 +54,7 @@ func TestABackoffIsALostConnectionUnlessGetLastMessageIDsAsksForIt(t *testing.T)
 			require.EqualValues(t, 2*k.of, asked.Load())
 			broker.RefuseConnections(false)
 			require.Eventually(t, func() bool { return hooks.Reconnecting() == 0 }, waittest.Limit, time.Millisecond)
-			require.EqualValues(t, k.of, lost.Load(), "attempts of one reconnection are one loss")
+			require.EqualValues(t, k.of, lost.Load(), "the attempts of one reconnection were not one loss")
 		})
 	}
 }
@@ -93,18 +93,18 @@ func TestReconnectionsEnd(t *testing.T) {
 		require.Equal(t, 2, hooks.Reconnecting())
 
 		first.Reset()
-		require.Equal(t, 1, own.reset, "the application's policy is reset")
-		require.Equal(t, 1, hooks.Reconnecting(), "the first connected")
+		require.Equal(t, 1, own.reset, "the application's policy was not reset")
+		require.Equal(t, 1, hooks.Reconnecting(), "the first has connected, and the second has not")
 
-		require.Equal(t, 10*time.Minute, second.Next(), "by the application's policy")
+		require.Equal(t, 10*time.Minute, second.Next(), "the delay is not that of the application's policy")
 		time.Sleep(11*time.Minute - time.Second)
-		require.Equal(t, 1, hooks.Reconnecting(), "the second waits for ten minutes, and then tries for one")
+		require.Equal(t, 1, hooks.Reconnecting(), "the second does not count, while it waits for ten minutes and then tries for one")
 		time.Sleep(2 * time.Second)
-		require.Zero(t, hooks.Reconnecting(), "it has given up")
+		require.Zero(t, hooks.Reconnecting(), "the second counts though it has given up")
 
 		asks()
 		hooks.Forget()
-		require.Zero(t, hooks.Reconnecting(), "the consumer was closed")
+		require.Zero(t, hooks.Reconnecting(), "a reconnection counts though the consumer was closed")
 	})
 }
 

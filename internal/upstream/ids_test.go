@@ -109,7 +109,7 @@ func TestMessagesKnowsTheTypeOfTheFirst(t *testing.T) {
 	type wrapper struct{ pulsar.Message }
 	var m upstream.Messages
 	own := &message{}
-	require.False(t, m.Has(own), "none was delivered")
+	require.False(t, m.Has(own), "the type is known though no message was delivered")
 	m.Note(own)
 	m.Note(wrapper{own})
 	require.True(t, m.Has(&message{}))

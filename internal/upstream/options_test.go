@@ -21,15 +21,15 @@ func TestOptionsSetTheTickOfRequests(t *testing.T) {
 	opts := hooks.Options(pulsar.ConsumerOptions{Topic: "t", NackRedeliveryDelay: time.Hour, NackPrecisionBit: &bits,
 		EnableDefaultNackBackoffPolicy: true, NackBackoffPolicy: noBackoff{}},
 		upstream.Plan{Resolution: 16 * time.Second, Channel: 7})
-	require.Equal(t, 15*time.Second, upstream.Tick(16*time.Second), "a tick divides no round delay")
-	require.Equal(t, 3*15*time.Second, opts.NackRedeliveryDelay, "pulsar-client-go ticks three times as often")
+	require.Equal(t, 15*time.Second, upstream.Tick(16*time.Second), "the tick may divide a round delay")
+	require.Equal(t, 3*15*time.Second, opts.NackRedeliveryDelay, "the delay is not three ticks: pulsar-client-go ticks three times in a delay")
 	require.EqualValues(t, 62, *opts.NackPrecisionBit)
 	require.EqualValues(t, 8, bits)
 	require.Nil(t, opts.NackBackoffPolicy)
 	require.False(t, opts.EnableDefaultNackBackoffPolicy)
 	require.Equal(t, 7, cap(opts.MessageChannel))
 	require.Equal(t, pulsar.ConsumerInterceptors{hooks}, opts.Interceptors)
-	require.Nil(t, opts.AckGroupingOptions, "they are left to pulsar-client-go")
+	require.Nil(t, opts.AckGroupingOptions, "they are not left to pulsar-client-go")
 }
 
 type noBackoff struct{}
@@ -48,7 +48,7 @@ func TestRequestsGoOutWithTheNextTick(t *testing.T) {
 		require.EqualValues(t, count, cm.RedeliveryCount())
 		consumer.NackID(cm.ID())
 	}
-	require.Less(t, time.Since(start), waittest.Limit, "pulsar-client-go's own delay is a minute")
+	require.Less(t, time.Since(start), waittest.Limit, "as late as after pulsar-client-go's own delay, a minute")
 }
 
 func TestOptionsSetHowAcknowledgementsAreGrouped(t *testing.T) {
@@ -65,7 +65,7 @@ func TestOptionsSetHowAcknowledgementsAreGrouped(t *testing.T) {
 			given := pulsar.ConsumerOptions{AckGroupingOptions: own}
 			opts := newHooks().Options(given, upstream.Plan{AckTime: c.ackTime})
 			require.Equal(t, c.want, opts.AckGroupingOptions)
-			require.EqualValues(t, 3, own.MaxSize, "the caller's is unchanged")
+			require.EqualValues(t, 3, own.MaxSize, "the caller's was changed")
 		})
 	}
 }
@@ -137,7 +137,7 @@ func TestOptionsOfRetryTopics(t *testing.T) {
 			require.Equal(t, c.enable, opts.RetryEnable)
 			require.Equal(t, c.dlq, opts.DLQ)
 			if c.opts.DLQ != nil {
-				require.Equal(t, own(), c.opts.DLQ, "the caller's is unchanged")
+				require.Equal(t, own(), c.opts.DLQ, "the caller's was changed")
 			}
 		})
 	}
@@ -165,10 +165,10 @@ func TestOptionsHandOverUndecryptableMessages(t *testing.T) {
 			require.Equal(t, c.nacks, upstream.NacksUndecryptable(given))
 			opts := newHooks().Options(given, upstream.Plan{})
 			require.Equal(t, c.want, opts.Decryption.ConsumerCryptoFailureAction)
-			require.Equal(t, c.nacks, upstream.NacksUndecryptable(given), "the caller's is unchanged")
+			require.Equal(t, c.nacks, upstream.NacksUndecryptable(given), "the caller's was changed")
 			if c.decryption != nil {
 				require.Equal(t, keys, opts.Decryption.KeyReader)
-				require.NotSame(t, c.decryption, opts.Decryption, "pulsar-client-go fills it in")
+				require.NotSame(t, c.decryption, opts.Decryption, "the caller's is passed on, and pulsar-client-go fills it in")
 			}
 		})
 	}

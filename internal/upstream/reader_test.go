@@ -46,7 +46,7 @@ func TestReaderTakesAllThatIsThereAtOnce(t *testing.T) {
 			require.False(t, r.Has())
 			require.Equal(t, -1, entryOf(r.Next()))
 			consumer.channel <- numbered(99)
-			require.Equal(t, 99, entryOf(r.Next()), "one that came later")
+			require.Equal(t, 99, entryOf(r.Next()), "not the message that came later")
 		})
 	}
 }
@@ -71,7 +71,7 @@ func TestForgottenMessagesAreNotReturned(t *testing.T) {
 	require.False(t, r.Has())
 	require.Equal(t, -1, entryOf(r.Next()))
 	consumer.channel <- numbered(3)
-	require.Equal(t, 3, entryOf(r.Next()), "one that came later")
+	require.Equal(t, 3, entryOf(r.Next()), "not the message that came later")
 }
 
 func TestReaderOfAClosedChannelReturnsWhatItHad(t *testing.T) {

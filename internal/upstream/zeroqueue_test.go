@@ -63,7 +63,7 @@ func inZero(t *testing.T, test func(t *testing.T, z *zero)) {
 func TestZeroQueueIsAskedForOneMessageAtATime(t *testing.T) {
 	inZero(t, func(t *testing.T, z *zero) {
 		require.False(t, z.Has())
-		require.Zero(t, z.calls, "no call waits")
+		require.Zero(t, z.calls, "Receive was called though no call waits")
 		for range 3 {
 			z.Wait()
 			synctest.Wait()
@@ -71,7 +71,7 @@ func TestZeroQueueIsAskedForOneMessageAtATime(t *testing.T) {
 		require.Equal(t, 1, z.calls)
 		require.Equal(t, 1, entryOf(<-z.Wait(), true))
 		z.sleep(time.Hour)
-		require.Equal(t, 1, z.calls, "no call waits")
+		require.Equal(t, 1, z.calls, "Receive was called though no call waits")
 		require.Equal(t, 2, entryOf(<-z.Wait(), true))
 	})
 }
@@ -83,7 +83,7 @@ func TestZeroQueueKeepsWhatComesWhenNobodyWaits(t *testing.T) {
 		require.True(t, z.Has())
 		z.Wait()
 		synctest.Wait()
-		require.Equal(t, 1, z.calls, "a message is here")
+		require.Equal(t, 1, z.calls, "Receive was called though a message is here")
 		require.Equal(t, 1, entryOf(z.Next()))
 		require.Equal(t, -1, entryOf(z.Next()))
 	})
@@ -106,7 +106,7 @@ func TestRecall(t *testing.T) {
 				z.Wait()
 				start := time.Now()
 				z.Recall()
-				require.Zero(t, time.Since(start), "it waits for the end of Receive, which is at once")
+				require.Zero(t, time.Since(start), "Recall waited though Receive ended at that moment")
 				require.Equal(t, 1, z.calls)
 				require.Len(t, z.failed, c.failed)
 				require.Equal(t, c.next, entryOf(z.Next()))
@@ -171,7 +171,7 @@ func TestZeroQueueReportsFailures(t *testing.T) {
 					require.ErrorIs(t, z.failed[0], c.want)
 				}
 				z.result = context.Context.Err
-				require.Equal(t, 1, entryOf(<-z.Wait(), true), "the next Wait calls Receive again")
+				require.Equal(t, 1, entryOf(<-z.Wait(), true), "the next Wait did not call Receive again")
 			})
 		})
 	}
