@@ -170,7 +170,8 @@ func TestARefusedSize(t *testing.T) {
 	refused := make(chan error)
 	go func() { refused <- r.LaterAfter(in(20*time.Second), first, time.Second, nil) }()
 	time.Sleep(time.Second)
-	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil), "refused while the large message has no answer")
+	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil),
+		"refused while the large message has no answer")
 	require.ErrorIs(t, waittest.Next(t, refused), reconsume.ErrDelayRefused)
 	require.NoError(t, r.LaterAfter(in(3*time.Second), y, time.Second, nil))
 	for _, payload := range []string{"x", "y"} {

@@ -193,7 +193,8 @@ func TestARefusedSizeHarmsNoOther(t *testing.T) {
 				require.ErrorIs(t, after(time.Minute, 8000), reconsume.ErrDelayRefused)
 				require.NoError(t, after(time.Hour, 100))
 				require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal was not remembered for a minute")
-				require.ErrorContains(t, after(time.Minute, 6500), " bytes", "the broker was not asked about a smaller message")
+				require.ErrorContains(t, after(time.Minute, 6500), " bytes",
+					"the broker was not asked about a smaller message")
 				require.Equal(t, 10200*time.Millisecond, time.Since(begin))
 				require.Len(t, c.sent[retries], 6)
 				require.Equal(t, 6, acks.acked)
@@ -298,7 +299,8 @@ func TestAnUnknownOutcome(t *testing.T) {
 		calls.Go(func() { assert.ErrorIs(t, after(time.Minute), reconsume.ErrDelayRefused) })
 		calls.Go(func() {
 			time.Sleep(time.Second)
-			assert.ErrorContains(t, after(30*time.Second), "unknown", "the outcome counts as known though the broker may have published the message")
+			assert.ErrorContains(t, after(30*time.Second), "unknown",
+				"the outcome counts as known though the broker may have published the message")
 		})
 		calls.Wait()
 	})

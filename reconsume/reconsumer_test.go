@@ -255,7 +255,8 @@ func TestTheCountGoesAlong(t *testing.T) {
 		require.Zero(t, publishing.RedeliveryCount(message{props: c.sent[retries][1].Properties}))
 		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "1:-1")}))
 		require.Zero(t, publishing.RedeliveryCount(message{props: map[string]string{"NACK_COUNT": ":3"}}), "no retry")
-		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "3")}), "a property of the application's own counted")
+		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "3")}),
+			"a property of the application's own counted")
 	})
 }
 
@@ -341,7 +342,7 @@ func FuzzHostileProperties(f *testing.F) {
 		m := message{props: map[string]string{"RECONSUMETIMES": times, "DELAY_LEVEL": level, "DELAY_TIME": delay,
 			"REAL_TOPIC": level}}
 		require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: &consumer{}, Message: m}))
-		require.Equal(t, 1, len(c.sent[retries])+len(c.sent[deadLetters]), "the message did not go where the options say")
+		require.Equal(t, 1, len(c.sent[retries])+len(c.sent[deadLetters]), "it did not go where the options say")
 		for name, value := range retried() {
 			if m.props[name] == "" {
 				m.props[name] = value

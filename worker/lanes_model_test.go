@@ -162,7 +162,8 @@ func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
 		if m.messages[other.msg].key != key || other.lost { // another consumer got it too
 			continue
 		}
-		if other.ended < 0 && !(m.done[other.msg] && m.wasLost(other.msg)) { // else the message is repeated, though the previous owner acknowledged it
+		// A message that the previous owner acknowledged may be repeated.
+		if other.ended < 0 && !(m.done[other.msg] && m.wasLost(other.msg)) {
 			m.errorf("message %d of key %s is handled by worker %d at %v, while %d is by %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
 		}
 		if m.broker.Entry(fmt.Sprint(other.msg)) > int(msg.ID().EntryID()) {

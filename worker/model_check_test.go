@@ -213,7 +213,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			want = "the handler called runtime.Goexit"
 		}
 		wantDead = m.maxDeliveries > 0 && !last.afterDrain && !last.halved && last.local != yes && (counted >= m.maxDeliveries || m.expired(last))
-		if m.mayNotCount(last) || counted-kept < m.maxDeliveries && !m.expired(last) { // the message need not be a dead letter
+		if m.mayNotCount(last) || counted-kept < m.maxDeliveries && !m.expired(last) { // then it is right without a dead letter, too
 			wantDead = wantDead && dead == 1
 		}
 		if m.expired(last) {

@@ -49,7 +49,8 @@ func (m *watchedDowntime) checkOrder(broker *virtual.Broker) {
 	}
 	last, overtaken := map[string]int{}, map[string]bool{}
 	for _, msg := range m.messages {
-		overtaken[msg.key] = overtaken[msg.key] || msg.takes >= 15*time.Second // its ack timeout is over before its handler returns
+		// Its ack timeout is over before its handler returns.
+		overtaken[msg.key] = overtaken[msg.key] || msg.takes >= 15*time.Second
 	}
 	for _, q := range m.queries {
 		key, entry := m.messages[q.msg].key, broker.Entry(fmt.Sprint(q.msg))

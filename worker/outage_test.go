@@ -270,7 +270,8 @@ func TestTwoMinutesDown(t *testing.T) {
 	require.Positive(t, plain.dead)
 	require.Less(t, paused.down, plain.down/10)
 	require.LessOrEqual(t, paused.back, pause+5*time.Millisecond)
-	require.LessOrEqual(t, paused.done-paused.back, 10*time.Second) // the backlog is handled at full rate, while new messages still come
+	// The backlog is handled at full rate, while new messages still come.
+	require.LessOrEqual(t, paused.done-paused.back, 10*time.Second)
 	draw(t, "outage.svg", "the database is down", downFrom, downTo,
 		panel{fmt.Sprintf("Plain nacks: %d calls while it is down, %d dead letters", plain.down, plain.dead), orange, plain.calls},
 		panel{fmt.Sprintf("WithPauseOnFailure(20, 0.9, …): %d calls while it is down, %d dead letters, back after %.1f s", paused.down, paused.dead,

@@ -26,7 +26,7 @@ func TestPartialOutage(t *testing.T) {
 	withPlainNacks := map[int]partialResult{50: runPartial(t, 50), 80: runPartial(t, 80)}
 	for _, o := range []struct {
 		failing, window int
-		ratio, share    float64 // share: of the messages that are in time with plain nacks, so many are in time at least
+		ratio, share    float64 // share: this part of the messages in time with plain nacks is in time, too
 	}{
 		{50, 20, 0.5, 0.95}, {50, 20, 0.9, 0.95}, {50, 1, 1, 0}, {80, 20, 0.9, 0},
 	} {

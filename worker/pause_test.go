@@ -86,7 +86,8 @@ func TestOutageEndsAfterTheConsumerGaveUp(t *testing.T) {
 			time.Sleep(time.Second)
 			return errTest
 		}, worker.WithConcurrency(4), worker.WithPauseOnFailure(2, 1, backoff.Fixed(time.Minute)),
-			worker.WithObserver(worker.Observer{Paused: func(worker.Paused) { time.Sleep(time.Second) }})) // other slots go on before this one learns of the loss
+			// While the observer sleeps, other slots go on before this one learns of the loss.
+			worker.WithObserver(worker.Observer{Paused: func(worker.Paused) { time.Sleep(time.Second) }}))
 		for _, payload := range []string{"slow", "a", "b", "c"} {
 			t.publish(payload)
 		}

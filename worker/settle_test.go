@@ -32,7 +32,7 @@ func TestFailedAckIsTriedAgain(t *testing.T) {
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error { calls.note(msg); return nil })
 		t.publish("tea")
 		t.sleep(time.Second)
-		require.Equal(t, worker.Stats{InFlight: 1, Unsettled: 4}, w.Stats()) // the failed acknowledgements at 0, 100, 300 and 700 ms
+		require.Equal(t, worker.Stats{InFlight: 1, Unsettled: 4}, w.Stats()) // failed at 0, 100, 300 and 700 ms
 		t.sleep(time.Hour)
 		require.Equal(t, worker.Stats{Succeeded: 1, Unsettled: 4}, w.Stats())
 		require.NoError(t, stop())

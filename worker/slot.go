@@ -251,8 +251,8 @@ func (s *slot) pastAge(t *task) time.Duration {
 	return 0
 }
 
-// mayHalve reports whether to halve a batch that failed as a whole: it has a message that failed before, or one that
-// becomes a dead letter if it fails.
+// mayHalve reports whether to halve a batch that failed as a whole: it has a message that failed before, has its last
+// delivery, or is too old to be tried again.
 func (s *slot) mayHalve(tasks []task) bool {
 	return len(tasks) > 1 && s.outcomes[0].verb == nack && slices.ContainsFunc(tasks, func(t task) bool {
 		return t.count() > 0 || t.isLast(s.consumer) || s.pastAge(&t) > 0

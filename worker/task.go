@@ -32,8 +32,8 @@ func (t *task) counted() pulsar.Message {
 
 func (t *task) count() uint32 { return t.msg.RedeliveryCount() + t.tries }
 
-// retried is a message that was tried again without being nacked. Its count includes these tries; the Consumer takes it
-// over.
+// retried is a message that was tried again without being nacked. Its count includes these tries, and the Consumer uses
+// that count.
 type retried struct {
 	pulsar.Message
 	count uint32

@@ -951,7 +951,7 @@ func TestUnrequestedCopyShowsALossWithoutEvents(t *testing.T) {
 	f.arrivesAs(at(0, 0), 1, nil)
 	assert.Equal(t, []bool{false, true, true}, stale())
 	f.arrivesAs(at(1, 0), 1, nil)
-	assert.Equal(t, []bool{false, false, true}, stale(), "only a copy that is sent again without a request shows a loss")
+	assert.Equal(t, []bool{false, false, true}, stale(), "stale though the copy shows no second loss")
 }
 
 func TestRedeliverNowKeepsTheOrder(t *testing.T) {

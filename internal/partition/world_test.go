@@ -41,7 +41,7 @@ type kind struct {
 // brokerEntry is an entry as the broker knows it.
 type brokerEntry struct {
 	acked []bool
-	left  []bool // not sent again: acknowledged one by one, at a broker without batch-index acknowledgement
+	left  []bool // left out of the next delivery: acknowledged one by one, without batch-index acknowledgement
 	owner owner
 	count uint32
 }

@@ -98,7 +98,7 @@ func TestReconnectionsEnd(t *testing.T) {
 
 		require.Equal(t, 10*time.Minute, second.Next(), "the delay is not that of the application's policy")
 		time.Sleep(11*time.Minute - time.Second)
-		require.Equal(t, 1, hooks.Reconnecting(), "the second does not count, while it waits for ten minutes and then tries for one")
+		require.Equal(t, 1, hooks.Reconnecting(), "the second is not counted during its pause and its try")
 		time.Sleep(2 * time.Second)
 		require.Zero(t, hooks.Reconnecting(), "the second counts though it has given up")
 

@@ -22,7 +22,7 @@ func TestOptionsSetTheTickOfRequests(t *testing.T) {
 		EnableDefaultNackBackoffPolicy: true, NackBackoffPolicy: noBackoff{}},
 		upstream.Plan{Resolution: 16 * time.Second, Channel: 7})
 	require.Equal(t, 15*time.Second, upstream.Tick(16*time.Second), "the tick may divide a round delay")
-	require.Equal(t, 3*15*time.Second, opts.NackRedeliveryDelay, "the delay is not three ticks: pulsar-client-go ticks three times in a delay")
+	require.Equal(t, 3*15*time.Second, opts.NackRedeliveryDelay, "the delay is not three ticks")
 	require.EqualValues(t, 62, *opts.NackPrecisionBit)
 	require.EqualValues(t, 8, bits)
 	require.Nil(t, opts.NackBackoffPolicy)
@@ -168,7 +168,7 @@ func TestOptionsHandOverUndecryptableMessages(t *testing.T) {
 			require.Equal(t, c.nacks, upstream.NacksUndecryptable(given), "the caller's was changed")
 			if c.decryption != nil {
 				require.Equal(t, keys, opts.Decryption.KeyReader)
-				require.NotSame(t, c.decryption, opts.Decryption, "the caller's is passed on, and pulsar-client-go fills it in")
+				require.NotSame(t, c.decryption, opts.Decryption, "pulsar-client-go would change the caller's")
 			}
 		})
 	}
