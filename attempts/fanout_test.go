@@ -19,8 +19,8 @@ import (
 )
 
 // TestFanOut measures the cost of many consumers of a subscription, each of which reads all frames of the others. A
-// hundred share a client, as in one process, and fifty open at once. The figures are sums over all consumers, without
-// the broker's CPU.
+// hundred share a client, as in one process, and fifty open at the same time. The figures are sums over all consumers,
+// without the broker's CPU.
 func TestFanOut(t *testing.T) {
 	sessions, _ := strconv.Atoi(os.Getenv("ATTEMPTS_FANOUT"))
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" || sessions == 0 {

@@ -135,7 +135,7 @@ func (p *process) stands(d *partition.Delivery) bool {
 	return p.group.Recall(p.w.now(), d, r.Count, wait)
 }
 
-// handedOver checks a hand-over, and begins to handle the message if that is allowed at once.
+// handedOver checks a hand-over, and begins to handle the message if that is allowed now.
 func (p *process) handedOver(d partition.Delivery, o *object) {
 	if !p.stands(&d) {
 		return

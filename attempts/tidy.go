@@ -38,7 +38,7 @@ func (t *tidying) begins(s *state, now int64, sessions int) (due bool, at int64)
 		t.at = 0
 		return false, 0
 	}
-	if t.at == 0 { // not all sessions at once
+	if t.at == 0 { // not all sessions at the same time
 		t.at = now + rand.Int64N(1000+20*int64(sessions)) + 1
 	}
 	return t.at <= now, t.at

@@ -31,7 +31,7 @@ func DeadLetterTo(topic string, reason error) error {
 	return publishing.To(topic, reason)
 }
 
-// maxTopics is how many dead letter topics there may be beside the usual one.
+// maxTopics is how many dead letter topics there may be beside Options.DeadLetterTopic.
 const maxTopics = 100
 
 // deadLetters has the producers of the dead letter topics.

@@ -57,8 +57,8 @@ func TestDeadLetterTo(t *testing.T) {
 	}
 }
 
-// A letter that cannot go to the topic of DeadLetterTo goes to the usual one, and has the refused topic in a property.
-// Close closes the producers of all topics.
+// A letter that cannot go to the topic of DeadLetterTo goes to Options.DeadLetterTopic, and has the refused topic in a
+// property. Close closes the producers of all topics.
 func TestImpossibleTopicsOfDeadLetterTo(t *testing.T) {
 	var fake *client
 	var log bytes.Buffer
@@ -88,7 +88,7 @@ func TestImpossibleTopicsOfDeadLetterTo(t *testing.T) {
 	require.Equal(t, 101, fake.closed)
 }
 
-// If the broker refuses a producer for the topic of DeadLetterTo, the letter goes to the usual topic.
+// If the broker refuses a producer for the topic of DeadLetterTo, the letter goes to Options.DeadLetterTopic.
 func TestRefusedTopicOfDeadLetterTo(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.refuse = func(o pulsar.ProducerOptions) error {

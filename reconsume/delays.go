@@ -17,7 +17,7 @@ import (
 const (
 	patience = 5 * time.Second        // time without an answer before the broker is asked whether it refused a message
 	grace    = 100 * time.Millisecond // time for a producer to notice that its connection was lost
-	// A close that takes longer may not have been answered: upstream ends it after the client's OperationTimeout.
+	// A close that takes longer may have ended without an answer: upstream ends it after the client's OperationTimeout.
 	prompt = 2 * time.Second
 	memory = time.Minute // how long a refusal counts
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Until the drain timeout, handlers keep their contexts, and their messages are settled as usual.
+// Until the drain timeout, handlers keep their contexts, and their results settle their messages.
 func TestDrainLetsHandlersEnd(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {

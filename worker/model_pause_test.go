@@ -21,7 +21,7 @@ func (m *watched) pauses(p worker.Paused) {
 }
 
 // mayBeKept reports whether an attempt failed in an outage, or at its beginning or end: its message may be kept, and
-// the failure may not count. Observers do not see an outage that a success ends at once.
+// perhaps the failure does not count. Observers do not see an outage that a success ends at once.
 func (m *watched) mayBeKept(a attempt) bool {
 	switch a.does.returns {
 	case succeeds, permanent, snoozes:

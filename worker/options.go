@@ -180,7 +180,7 @@ func WithKeyOrder() Option {
 // thus costs one attempt of one message for each pause. After a RetryAfter longer than the pause, the message is nacked
 // with that delay, which counts as an attempt, and others are tried meanwhile.
 //
-// Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio
+// Permanent errors do not count as failures here, and still settle their messages. window must be at least 1, ratio
 // more than 0 and at most 1.
 func WithPauseOnFailure(window int, ratio float64, pause backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {

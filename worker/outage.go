@@ -165,7 +165,7 @@ func (o *outage) putAside(tasks []task) bool {
 	return true
 }
 
-// takeBack takes messages that were put aside, as many as a handler gets at once. It reports false while the outage
+// takeBack takes messages that were put aside, as many as a handler gets in one call. It reports false while the outage
 // lasts.
 func (o *outage) takeBack() (tasks []task, over bool) {
 	o.mu.Lock()

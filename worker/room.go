@@ -46,7 +46,7 @@ func (l *lanes) ends(msg pulsar.Message) {
 }
 
 // done notes that a message, which was out, needs no room any more. Others may fit by now, so it wakes a slot to check:
-// the slot that had the message may not check.
+// perhaps the slot that had the message does not check.
 func (l *lanes) done(msg pulsar.Message) {
 	l.mu.Lock()
 	full := len(l.room.over) > 0

@@ -188,7 +188,7 @@ func TestMaxAge(t *testing.T) {
 	})
 }
 
-// Without a dead letter topic a message that is too old is nacked as usual, and counts as failed.
+// Without a dead letter topic a message that is too old is nacked like any other, and counts as failed.
 func TestMaxAgeWithoutDeadLetters(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {

@@ -156,7 +156,7 @@ func (x *gap) widen(at place) {
 
 // drops reports whether a copy has to be dropped, and notes the gap that it leaves.
 func (p *Partition) drops(at place, object any) bool {
-	if p.reads < p.active { // the broker may not send it again by itself
+	if p.reads < p.active { // perhaps the broker does not send it again by itself
 		p.gap.widen(at)
 		p.gap.last = at
 		return true

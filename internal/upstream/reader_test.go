@@ -86,7 +86,7 @@ func TestReaderOfAClosedChannelReturnsWhatItHad(t *testing.T) {
 	}
 }
 
-// A Reader would otherwise keep as many messages in memory as it takes at once.
+// Otherwise a Reader would keep in memory as many messages as it takes together.
 func TestReaderKeepsNoMessageThatItReturned(t *testing.T) {
 	r := newReader(t, withMessages(10), 10)
 	kept := func() weak.Pointer[message] { // a function of its own, so that no variable keeps the message
