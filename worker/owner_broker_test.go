@@ -172,7 +172,9 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 		}
 		s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive}).Close()
 		s.publishKeyed([]string{"key0", "key1"}, 200)
-		s.employ(pulsar.Exclusive, "a", handler, options...)
+		// its messages wait until the other consumer has them: acknowledgements of the last 100 ms would be lost
+		waits := redelivery.WithNackRedeliveryDelay(time.Minute)
+		s.run(s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "a"}, waits), handler, options...)
 		time.Sleep(time.Second)
 		taken, stop := make(chan *redelivery.Consumer, 3), make(chan struct{})
 		var others sync.WaitGroup
