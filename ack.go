@@ -98,8 +98,8 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		c.endAck(&a, err, outcome)
 	}
 	c.calls.leave()
-	if c.observer.Settled != nil && !a.Late {
-		c.acked(n, msg, &a.Delivery, began, err)
+	if !a.Late {
+		c.acked(&n, msg, &a.Delivery, began, err)
 	}
 	return err
 }
@@ -190,14 +190,14 @@ func (c *Consumer) ackCumulative(n name) error {
 	now = c.lock()
 	err = c.group.SettleUpto(now, n.ID)
 	for _, d := range c.unlockAndAct(now).Settled {
-		c.acked(n, nil, &d, began, nil)
+		c.acked(&n, nil, &d, began, nil)
 	}
 	return err
 }
 
 // acked reports the outcome of an acknowledgement to observers. It leaves out messages of persistent topics that the
 // group does not know.
-func (c *Consumer) acked(n name, msg pulsar.Message, d *partition.Delivery, began time.Duration, err error) {
+func (c *Consumer) acked(n *name, msg pulsar.Message, d *partition.Delivery, began time.Duration, err error) {
 	if c.observer.Settled == nil {
 		return
 	}

@@ -55,7 +55,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	for _, list := range lists {
 		for i := range list.acks {
 			if a := &list.acks[i]; !a.Late {
-				c.acked(a.name, nil, &a.Delivery, began, a.err)
+				c.acked(&a.name, nil, &a.Delivery, began, a.err)
 			}
 		}
 	}
