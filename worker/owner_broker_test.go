@@ -172,7 +172,7 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 		}
 		s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive}).Close()
 		s.publishKeyed([]string{"key0", "key1"}, 200)
-		// its messages wait until the other consumer has them: acknowledgements of the last 100 ms would be lost
+		// the messages of a wait until b has taken the topic over, which loses the acknowledgements of the last 100 ms
 		waits := redelivery.WithNackRedeliveryDelay(time.Minute)
 		s.run(s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "a"}, waits), handler, options...)
 		time.Sleep(time.Second)

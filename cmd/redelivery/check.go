@@ -27,7 +27,7 @@ What the client may do:
                                     connection or a kill may be lost
   -patience 1m15s                   how long a message may be due and not come
   -durable                          counts and delays outlive a consumer
-  -max-deliveries 5                 a message may be delivered so often
+  -max-deliveries 5                 most deliveries of a message
 What it must also do:
   -serial                           messages of a key are acknowledged in order
 Output:

@@ -252,7 +252,7 @@ func (noClient) TopicPartitions(string) ([]string, error) { return nil, nil }
 
 // A service often makes its options once and gives them to several consumers. The race detector fails the test if an
 // option writes to memory that its two uses share.
-func TestOptionsAreUsedForConsumersAtOnce(t *testing.T) {
+func TestOptionsSharedByTwoConsumersHaveNoRace(t *testing.T) {
 	policy := backoff.Fixed(time.Second)
 	for name, option := range map[string]redelivery.Option{
 		"WithNackRedeliveryBackoff":       redelivery.WithNackRedeliveryBackoff(policy),
