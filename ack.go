@@ -11,10 +11,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// Ack acknowledges a message. It is final: unless Ack returns an error, the message is not delivered again. A message
-// that waits for its redelivery may still be acknowledged. Acknowledging a message twice is not an error. After Close,
-// Ack returns ErrClosed. With AckWithResponse in pulsar.ConsumerOptions it waits for the broker and returns the
-// broker's error.
+// Ack acknowledges a message. If Ack returns nil, the message is not delivered again. A message that waits for its
+// redelivery may still be acknowledged. Acknowledging a message twice is not an error. After Close, Ack returns
+// ErrClosed. With AckWithResponse in pulsar.ConsumerOptions, Ack waits for the broker and returns the broker's error.
 func (c *Consumer) Ack(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -34,7 +33,7 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 
 // AckWithTxn acknowledges a message in a transaction. The message's ack timeout ends, and while the transaction is open
 // the message is not redelivered. If the transaction is aborted, the broker sends the message again at once. The
-// Consumer hands it out with the next redelivery count, and not before the delay of an earlier nack is over.
+// Consumer hands it out with the next redelivery count, once the delay of an earlier nack is over.
 //
 // Messages of a batch are an exception: once the rest of the batch is acknowledged, the broker does not send the
 // messages of an aborted transaction again, with or without batch-index acknowledgement. Plain consumers have the same
@@ -42,9 +41,9 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 // acknowledgement, pulsar-client-go sends nothing until the last message of the batch is acknowledged; then the
 // transaction of that last message acknowledges the whole batch. With batch-index acknowledgement
 // (EnableBatchIndexAcknowledgment), a transaction that has acknowledged other messages of a batch cannot acknowledge
-// the last one: the broker refuses that, and the transaction cannot end. So Subscribe does not switch batch-index
-// acknowledgement on if the client has EnableTransaction. If the client is wrapped or unknown, Subscribe and
-// SubscribeWith do not see EnableTransaction: then use WithoutBatchIndexAcks, or AckWithTxn returns an error for
+// the last one: the broker refuses the acknowledgement, and the transaction cannot end. So Subscribe does not switch
+// batch-index acknowledgement on if the client has EnableTransaction. If the client is wrapped or unknown, Subscribe
+// and SubscribeWith do not see EnableTransaction: then use WithoutBatchIndexAcks, or AckWithTxn returns an error for
 // messages of batches.
 func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
 	n, err := c.nameOf(msg)
@@ -111,7 +110,7 @@ func (c *Consumer) settleEntry(id partition.ID) {
 	c.unlockAndAct(now)
 }
 
-// ackID returns the id that acknowledges a message: that of its whole entry if a.Whole is set, else its own.
+// ackID returns the id to acknowledge: the id of the whole entry if a.Whole is set, else the id of the message.
 func ackID(a *partition.Ack) pulsar.MessageID {
 	if id := a.Object.(pulsar.MessageID); !a.Whole {
 		return id
@@ -119,7 +118,7 @@ func ackID(a *partition.Ack) pulsar.MessageID {
 	return upstream.Whole(a.Object.(pulsar.MessageID))
 }
 
-// endAck reports to the group how the acknowledgement of BeginAck ended.
+// endAck reports to the group how the acknowledgement that BeginAck began has ended.
 func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome) {
 	if err != nil {
 		outcome = partition.Failed
@@ -132,8 +131,8 @@ func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome
 	}
 }
 
-// ackAgain acknowledges another delivery of a settled message, in a goroutine of the Consumer. If that fails, the
-// broker sends the message once more.
+// ackAgain acknowledges another delivery of a settled message, in a goroutine of the Consumer. If the acknowledgement
+// fails, the broker sends the message once more.
 func (c *Consumer) ackAgain(a partition.Again) {
 	id := a.Object.(pulsar.MessageID)
 	if a.Whole {
@@ -147,8 +146,8 @@ func (c *Consumer) ackAgain(a partition.Again) {
 	})
 }
 
-// AckCumulative acknowledges all messages of a partition up to and including this one. None of them comes back. It is
-// for Exclusive and Failover: on the other types it returns pulsar-client-go's error.
+// AckCumulative acknowledges all messages of a partition up to and including this one. None of them comes back.
+// AckCumulative works on Exclusive and Failover; on the other types it returns pulsar-client-go's error.
 func (c *Consumer) AckCumulative(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -195,8 +194,8 @@ func (c *Consumer) ackCumulative(n name) error {
 	return err
 }
 
-// acked reports the outcome of an acknowledgement to observers. It leaves out messages of persistent topics that the
-// group does not know.
+// acked reports the outcome of an acknowledgement to observers. A message that the group does not know is reported only
+// if its topic is non-persistent.
 func (c *Consumer) acked(n *name, msg pulsar.Message, d *partition.Delivery, began time.Duration, err error) {
 	if c.observer.Settled == nil {
 		return

@@ -65,7 +65,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	return failed
 }
 
-// ackOnClosed is an error of a closed consumer in pulsar-client-go's words.
+// ackOnClosed wraps an error, and gives ErrClosed the text that pulsar-client-go's error has.
 type ackOnClosed struct{ error }
 
 func (e ackOnClosed) Error() string {
@@ -77,7 +77,7 @@ func (e ackOnClosed) Error() string {
 
 func (e ackOnClosed) Unwrap() error { return e.error }
 
-// ackList has the messages of AckIDList that are of one consumer.
+// ackList has those messages of a call of AckIDList that one consumer of pulsar-client-go acknowledges.
 type ackList struct{ acks []listedAck }
 
 type listedAck struct {
@@ -86,7 +86,8 @@ type listedAck struct {
 	err           error
 }
 
-// ackLists begins to settle messages, and sorts them by consumer. It puts the errors of refused ids into failed.
+// ackLists begins to settle messages, and makes a list for each consumer that acknowledges some of them. It puts the
+// errors of refused ids into failed.
 func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Consumer]*ackList {
 	lists := map[pulsar.Consumer]*ackList{}
 	c.mu.Lock()

@@ -19,31 +19,31 @@ import (
 
 // AttemptLog configures the log of attempts; see WithAttemptLog. A zero field means its default.
 type AttemptLog struct {
-	// Topic is the topic of the log: the same for all consumers of the subscription, and another one for each
-	// subscription, or their counts would be mixed up. It must exist, unless the broker creates topics on use. A name
-	// without a namespace is of the namespace of the first topic. Default: <topic>-<subscription>-ATTEMPTS, of the
-	// first topic, without -partition-N.
+	// Topic is the topic of the log. All consumers of a subscription need the same topic. Two subscriptions need
+	// different topics, or their counts would be mixed up. The topic must exist, unless the broker creates topics on
+	// use. A name without a namespace gets the namespace of the first topic. Default: <topic>-<subscription>-ATTEMPTS,
+	// where <topic> is the first topic without -partition-N.
 	Topic string
 	// OpenTimeout is how long Subscribe and Wrap may take to read the log. Default: 30 s.
 	OpenTimeout time.Duration
 	// Optional lets Subscribe and Wrap succeed if the log cannot be read within OpenTimeout. The Consumer then keeps
 	// trying; until it has read the log, counts and delays are those of this process alone. Each failure is logged and
-	// reported to observers. Default: false, they return an error.
+	// reported to observers. Without Optional, Subscribe and Wrap return an error. Default: false.
 	Optional bool
 	// Retention is how long after its due time a record stays in the log if nothing more happens to its message.
 	// Default: one day.
 	Retention time.Duration
 }
 
-// WithAttemptLog (default: none) keeps redelivery counts and due times in a topic, so that they outlive the process:
-// after a restart a failed message is not early and its count does not start again, on every subscription type, and
-// MaxDeliveries holds across restarts. Each consumer of the subscription needs the option. It reads the log before its
-// first message, and follows it afterwards.
+// WithAttemptLog (default: none) keeps redelivery counts and due times in a topic, so that they outlive the process.
+// After a restart a failed message is not early, its count goes on, and MaxDeliveries still holds, on every
+// subscription type. Each consumer of the subscription needs the option. A consumer reads the log before its first
+// message, and follows it afterwards.
 //
 // Each failure writes a record within a few milliseconds; many records share a message of the log. A message that does
 // not fail writes nothing, unless a Worker has WithCrashLimit. A failure in the last milliseconds before a crash is not
 // counted. A Seek clears the log. docs/attempts.md says how much the log costs and when not to use it. The option needs
-// a client, that of Subscribe or WithClient, and a durable subscription.
+// a durable subscription, and a client: that of Subscribe or WithClient.
 func WithAttemptLog(log AttemptLog) Option {
 	return func(s *settings) error {
 		switch {
@@ -189,7 +189,7 @@ func (a *attemptLog) recall(msg pulsar.Message, cp *partition.Copy) {
 	}
 }
 
-// count raises d.Count to the log's count of the message, which another consumer may have written since.
+// count raises d.Count to the log's count of the message: another consumer may have written a higher count.
 func (a *attemptLog) count(d *partition.Delivery) {
 	if a == nil || d.ID.Topic == "" {
 		return
@@ -202,7 +202,7 @@ func (a *attemptLog) count(d *partition.Delivery) {
 // stands reports whether a message is handed out again now. Otherwise the message waits, because another consumer has
 // failed on it since, or may be handling it.
 func (c *Consumer) stands(d *partition.Delivery) bool {
-	if c.attempts == nil || !d.Again && !d.FromMemory { // recall has looked at a new copy
+	if c.attempts == nil || !d.Again && !d.FromMemory { // for a new copy, recall has read the log
 		return true
 	}
 	r, ok := c.attempts.Again(keyOf(d.ID))
@@ -233,7 +233,7 @@ func (c *Consumer) noteFailure(d *partition.Delivery, delay time.Duration, how n
 		return
 	}
 	failed := *d
-	c.attempts.count(&failed) // or the failure of another consumer would hide this one
+	c.attempts.count(&failed) // or a failure that another consumer logged would hide this one
 	if !how.snoozed {
 		failed.Count += min(1, ^failed.Count)
 	}

@@ -17,8 +17,8 @@ type channel struct {
 }
 
 // Chan returns a channel of messages; the Consumer field of each is this Consumer. If pulsar.ConsumerOptions had a
-// MessageChannel, that is the channel. The application has a message once it has taken the message from the channel.
-// Unlike the channel of pulsar-client-go, this one has no buffer of its own. Like that one, it is never closed.
+// MessageChannel, Chan returns it. The application has a message once it has taken the message from the channel. Unlike
+// pulsar-client-go's channel, the Consumer's own channel has no buffer. The channel is never closed.
 func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
 	c.startFeeder()
 	return c.channel.messages

@@ -15,16 +15,17 @@ import (
 // seconds that Close may take.
 const patience = 500 * time.Millisecond
 
-// Done returns a channel that is closed when the Consumer is closed or gives up: pulsar-client-go closes a consumer
-// after MaxReconnectToBroker attempts, and Receive then returns its error. The channel is also closed when other code
-// closes the client. After Wrap and with TopicsPattern, the Consumer notices that only once a Receive has taken all
-// prefetched messages and waits. Any number of goroutines may wait for it.
+// Done returns a channel that is closed when the Consumer is closed or gives up. The Consumer gives up when
+// pulsar-client-go closes the inner consumer: after MaxReconnectToBroker attempts, or because other code closes the
+// client. Receive then returns pulsar-client-go's error. After Wrap and with TopicsPattern, the Consumer notices the
+// end of the inner consumer only once a Receive has taken all prefetched messages and waits. Any number of goroutines
+// may wait on the channel.
 func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 
 // Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. It
-// waits half a second at most for messages that are being published to the retry or dead letter topic; those that have
-// no answer by then may come twice. While the broker refuses connections, Close of pulsar-client-go takes as long as
-// the client's OperationTimeout, and so does this one.
+// waits half a second at most for messages that are being published to the retry or dead letter topic; a message whose
+// publication the broker has not confirmed by then may come twice. While the broker refuses connections, Close of
+// pulsar-client-go takes as long as the client's OperationTimeout, and so does this one.
 //
 // When Close returns, the Consumer's goroutines have ended, except one that runs a callback (a callback may call Close)
 // and one that waits for pulsar-client-go to create a producer. A second call waits until the Consumer is closed. While
@@ -65,8 +66,8 @@ func (c *Consumer) shut() {
 	c.mu.Unlock()
 }
 
-// closeInner closes the inner consumer. pulsar-client-go's Close waits for the interceptors, and a running one may be
-// the caller: then closeInner waits for a second at most.
+// closeInner closes the inner consumer. pulsar-client-go's Close waits for the interceptors, and a running interceptor
+// may have called Close. So while one runs, closeInner waits for a second at most.
 func (c *Consumer) closeInner(inner pulsar.Consumer) {
 	if !c.hooks.IsTelling() {
 		upstream.Close(inner)
@@ -147,8 +148,8 @@ func (c *Consumer) receiveFailed(err error) {
 	c.wakeUp()
 }
 
-// enter begins a call of the inner consumer, or returns an error while Close or GiveBack closes it: pulsar-client-go
-// may never answer an acknowledgement during that. If there is no error, calls.leave must follow.
+// enter begins a call of the inner consumer, or returns an error while Close or GiveBack closes the inner consumer:
+// pulsar-client-go may never answer an acknowledgement that comes during its Close. After nil, calls.leave must follow.
 func (c *Consumer) enter() error {
 	if !c.calls.enter() {
 		return ErrClosed
@@ -172,7 +173,7 @@ func (c *Consumer) call(f func() error) error {
 }
 
 // untilClosed is call, but also returns when the Consumer is closed or gives up: with several topics, pulsar-client-go
-// calls one after the other, and waits forever for a topic that is already closed.
+// calls their consumers one after the other, and waits forever for a consumer that is already closed.
 func (c *Consumer) untilClosed(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- c.call(f) }()

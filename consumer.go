@@ -19,13 +19,13 @@ import (
 // before its ack timeout, comes back after the delay that the policy gives for its redelivery count, and never earlier.
 // Subscribe, SubscribeWith and Wrap make a Consumer. It is safe for concurrent use.
 //
-// Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a nil
-// message or id, or on a foreign one, which did not come from pulsar-client-go: the method returns an error, or, if it
-// returns none, logs a warning and counts the failure in Stats. An application may wrap messages. If the wrapper has a
-// method Unwrap() pulsar.Message, the Consumer can publish a message that its memory limit has no room for, and
-// recognizes a nack of an earlier delivery. A message that another Consumer of the same topics received may be
-// acknowledged with this one, but then all messages of its batch must be: otherwise the broker never learns that the
-// batch is acknowledged. A nack of such a message does not redeliver it.
+// Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a message
+// or id that is nil or did not come from pulsar-client-go. The method returns an error; a method without an error
+// result logs a warning and counts the failure in Stats. An application may wrap messages. If the wrapper has a method
+// Unwrap() pulsar.Message, the Consumer can publish a message that its memory limit has no room for, and recognizes a
+// nack of an earlier delivery. A Consumer may acknowledge a message that another Consumer of the same topics received.
+// It must then acknowledge all messages of the batch: otherwise the broker never learns that the batch is acknowledged.
+// A nack of such a message does not redeliver it.
 type Consumer struct {
 	settings  *settings
 	options   Options
@@ -44,7 +44,7 @@ type Consumer struct {
 	alarmAt time.Duration // when alarm goes off
 	offered *offer        // the message that Chan offers; nil if none
 	waiting bool          // a goroutine waits for a message
-	waits   time.Duration // since when it waits
+	waits   time.Duration // since when that goroutine waits
 	start   time.Time     // origin of group's time; set 1 ns early, so that now is never 0
 
 	isReady   atomic.Bool   // group has a message for Take
@@ -80,7 +80,8 @@ type Consumer struct {
 	swallowed, failures, buffered, dropped, redelivered, late atomic.Uint64
 }
 
-// newConsumer returns a Consumer that has no inner consumer yet. Its hooks may be called before begin sets one.
+// newConsumer returns a Consumer that has no inner consumer yet. Its hooks may be called before begin sets the inner
+// consumer.
 func newConsumer(s *settings, publisher *publisher, log *attemptLog, options Options, o partition.Options) *Consumer {
 	c := &Consumer{
 		settings: s, publisher: publisher, attempts: log, options: options, group: partition.New(o),

@@ -24,24 +24,25 @@ type DeadLetterPolicy struct {
 	// if that is 0, no limit.
 	MaxReconsumes uint32
 
-	// Topic is where dead letters go. A name without a namespace, such as orders-DLQ, is of the namespace of the
-	// consumer's first topic. Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
+	// Topic is where dead letters go. A name without a namespace, such as orders-DLQ, gets the namespace of the
+	// consumer's first topic. Default: <topic>-<subscription>-DLQ, where <topic> is the first topic without
+	// -partition-N.
 	Topic string
-	// RetryTopic is where retries go. A name without a namespace is as in Topic. It needs RetryEnable or
-	// WithReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
+	// RetryTopic is where retries go. A name without a namespace is completed as in Topic. RetryTopic needs RetryEnable
+	// or WithReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the
-	// first dead letter, so that none is deleted unread. It keeps the dead letters until a consumer acknowledges them
-	// there or removes the subscription; package deadletter replays and purges through another subscription. Default:
-	// none, and a warning.
+	// first dead letter, so that none is deleted unread. The subscription keeps the dead letters until a consumer
+	// acknowledges them there or removes the subscription; package deadletter replays and purges through another
+	// subscription. Default: none, and a warning.
 	InitialSubscriptionName string
-	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it: that of a second
-	// replica gets a suffix, and a warning is logged. Default: a name made of the topic, the subscription and random
-	// letters.
+	// ProducerName is the name of the dead letter producer. Only one producer at a time may have the name: the producer
+	// of a second replica adds a suffix, and a warning is logged. Default: a name made of the topic, the subscription
+	// and random letters.
 	ProducerName string
-	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need
-	// Encryption; a message that was not decrypted (ConsumerCryptoFailureActionConsume) is not published, and the call
-	// returns an error. Default: LZ4 compression.
+	// ProducerOptions are for the producers of both topics; see reconsume.Options. If pulsar.ConsumerOptions has
+	// Decryption, they need Encryption; a message that was not decrypted (ConsumerCryptoFailureActionConsume) is not
+	// published, and the call returns an error. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
 	// OmitCause leaves the error's text out of retries and dead letters (EXCEPTION_MESSAGE), and out of the log.
 	// Default: false.
@@ -53,9 +54,9 @@ type DeadLetterPolicy struct {
 	Discard bool
 }
 
-// DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields
-// that DLQ lacks. A topic name without a namespace is of public/default in DLQ, as in pulsar-client-go: the
-// DeadLetterPolicy has the whole name.
+// DeadLetterPolicyOf returns a DeadLetterPolicy with the meaning of d, the DLQ of pulsar.ConsumerOptions. Use it to add
+// fields that DLQ lacks. As in pulsar-client-go, a topic name without a namespace in d is in public/default; the
+// DeadLetterPolicy has the full name.
 func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
 	p := DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
 		RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,

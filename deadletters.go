@@ -116,8 +116,8 @@ func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, s
 		})
 }
 
-// givesBack nacks a message that is about to be published elsewhere, so that it comes back if that fails. had is false
-// if the application no longer had the message.
+// givesBack nacks a message that is about to be published elsewhere, so that it comes back if the publication fails.
+// had is false if the application no longer had the message.
 func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failure) (had bool) {
 	f.ID, f.Hand = d.ID, d.Hand
 	if body, ok := d.Body.(pulsar.Message); ok {
@@ -133,8 +133,8 @@ func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failur
 	return had
 }
 
-// leaveAside publishes a waiting message elsewhere, on a goroutine of the Consumer, unless the message was delivered
-// again before. Messages are published in the order of the calls, and no more than maxUnderway wait for the broker's
+// leaveAside publishes a waiting message elsewhere, on a goroutine of the Consumer, unless the message is delivered
+// again first. Messages are published in the order of the calls, and no more than maxUnderway wait for the broker's
 // answer.
 func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 	if x.msg == nil { // nothing to publish: the broker sends the message when it is due
@@ -160,8 +160,8 @@ func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 	})
 }
 
-// maxUnderway limits the publications that no caller waits for and that have no answer yet: as many as upstream's
-// producer allows by default.
+// maxUnderway limits the publications that no caller waits for and that the broker has not answered. Upstream's
+// producer has the same limit by default.
 const maxUnderway = 1000
 
 // discarder acknowledges messages that would become dead letters: DeadLetterPolicy.Discard. The embedded Publisher

@@ -22,7 +22,7 @@ type Delivery struct {
 	FirstPublished time.Time
 	// another consumer may have it, see Observer.Lost; false again once the broker has sent it again
 	Lost bool
-	// it is of a batch whose settled messages come again after a restart unless this one is settled too; see
+	// its batch has settled messages, which come again after a restart if this one is not settled too; see
 	// Stats.Unfinished
 	Begun bool
 	// it was acknowledged or published elsewhere; false once the Consumer has forgotten it
@@ -30,7 +30,7 @@ type Delivery struct {
 	Waiting bool // it was nacked or timed out, and comes back
 }
 
-// Delivery describes msg, even if msg is no longer its newest delivery. For a message that the Consumer does not know,
+// Delivery describes msg, even if the message was delivered again since. For a message that the Consumer does not know,
 // the redelivery count is the broker's. If the application wrapped the message and the wrapper's count is larger, that
 // count is returned. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil
 // message.

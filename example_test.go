@@ -483,7 +483,7 @@ func ExampleWithLogger() {
 
 func ExampleWithoutChecks() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	// on purpose: Subscribe would log that the delay does not grow
+	// without WithoutChecks, Subscribe would log that the delay does not grow
 	hourly := backoff.Exponential{Min: time.Hour, Max: time.Hour}
 	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		return consumer.Ack(msg)
@@ -562,7 +562,7 @@ func ExampleConsumer_NackWithDelayAndReason() {
 	// Output: redelivery 1
 }
 
-// A message that failed is counted, and waits, in the next process too.
+// In the next process, a failed message still has its count and its delay.
 func ExampleWithAttemptLog() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
 		for range 2 { // as if the process were started twice
@@ -588,7 +588,7 @@ func ExampleWithAttemptLog() {
 	// redelivery 1
 }
 
-// The log lists the messages of a subscription that failed, and why.
+// The log lists the failed messages of a subscription, each with its cause.
 func ExampleConsumer_AttemptLog() {
 	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		if err := consumer.NackWithReason(msg, errors.New("the machine is cold")); err != nil {

@@ -21,9 +21,9 @@ type inner struct {
 	// subscribes to the main topic without the retry topic; nil if the options do not allow that
 	main          func() (pulsar.Consumer, error)
 	hasRetryTopic bool // beside the main topics
-	ahead         int  // how many messages are read together
+	ahead         int  // how many messages the reader takes together
 
-	wanted  atomic.Int32 // calls of interrupt, for which Receive gives the turn up
+	wanted  atomic.Int32 // calls of interrupt that wait for the turn; Receive gives it up for them
 	leaving atomic.Bool  // consumer is being closed, and another one will replace it
 
 	// The turn guards these:
@@ -37,17 +37,17 @@ type inner struct {
 
 // GiveBack returns every unsettled message to the broker: those that were prefetched, those that wait for redelivery,
 // and those that the application has. The broker sends them to other consumers of the subscription at once, and does
-// not count that as a redelivery. For that, GiveBack closes the consumer at the broker. The next Receive, or the
-// goroutine behind Chan, subscribes again; a paused Consumer does so after Resume. Until it is subscribed again, this
-// Consumer takes no messages, and settling one returns an error. Subscribing again takes up to the client's
+// not count this as a redelivery. To return the messages, GiveBack closes the consumer at the broker. The next Receive,
+// or the goroutine behind Chan, subscribes again; a paused Consumer does so after Resume. Until it is subscribed again,
+// this Consumer takes no messages, and settling one returns an error. Subscribing again takes up to the client's
 // OperationTimeout; Close does not wait for it, and Receive returns when its context is done.
 //
-// Call it when the application has no messages: those that it has may be handled twice. GiveBack waits half a second at
-// most for messages that are being published to the retry or dead letter topic; those that have no answer by then may
-// come twice. The Consumer remembers the delays and counts of waiting messages, in case they come here again. GiveBack
-// needs Subscribe or SubscribeWith, a durable Shared or Key_Shared subscription that Unsubscribe has not deleted, and a
-// receiver queue; otherwise it returns an error that satisfies errors.Is with errors.ErrUnsupported. It returns
-// ErrClosed after Close.
+// Call GiveBack when the application has no messages: messages that it has may be handled twice. GiveBack waits half a
+// second at most for messages that are being published to the retry or dead letter topic; a message whose publication
+// the broker has not confirmed by then may come twice. The Consumer remembers the delays and counts of waiting
+// messages, in case the broker sends it these messages again. GiveBack needs Subscribe or SubscribeWith, a durable
+// Shared or Key_Shared subscription that Unsubscribe has not deleted, and a receiver queue; otherwise it returns an
+// error that satisfies errors.Is with errors.ErrUnsupported. It returns ErrClosed after Close.
 func (c *Consumer) GiveBack() error {
 	if c.inner.again == nil || !c.settings.isShared {
 		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, "+
@@ -154,7 +154,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 	}
 }
 
-// replace sets the inner consumer, unless the Consumer was closed meanwhile.
+// replace sets the inner consumer. It returns false if the Consumer was closed first.
 func (c *Consumer) replace(consumer pulsar.Consumer) bool {
 	c.inner.mu.Lock()
 	defer c.inner.mu.Unlock()

@@ -40,7 +40,7 @@ func (g *gate) add(n int64) {
 	}
 }
 
-// wait returns when no call is under way, or after patience; a patience of 0 has no end. The gate must be shut.
+// wait returns when no call is under way, or after patience; a patience of 0 means no limit. The gate must be shut.
 func (g *gate) wait(patience time.Duration) {
 	if patience == 0 {
 		<-g.idle
@@ -135,7 +135,7 @@ func (t *turn) take(ctx context.Context, ended <-chan struct{}) (err error) {
 	case <-ended:
 		err = ErrClosed
 	}
-	if t.wanted.Add(-1) == 0 { // the turn was passed to this goroutine meanwhile
+	if t.wanted.Add(-1) == 0 { // the turn was passed to this goroutine while it gave up
 		<-t.free
 	}
 	return err

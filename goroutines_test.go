@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Goroutines take the turn, and some give up while it is given to them.
-func TestTurnIsHadByOneAtATime(t *testing.T) {
+// Goroutines take the turn. Some give up waiting while the turn is passed to them.
+func TestOneGoroutineAtATimeHasTheTurn(t *testing.T) {
 	turn := newTurn()
 	var having, had atomic.Int32
 	var all sync.WaitGroup

@@ -61,8 +61,8 @@ func (c *Consumer) wakeUp() {
 	}
 }
 
-// setAlarm sets the alarm to the group's next time, or to a second from now while a receiver waits. The caller holds
-// mu.
+// setAlarm sets the alarm to the group's next timer. While a receiver waits, the alarm goes off within a second. The
+// caller holds mu.
 func (c *Consumer) setAlarm(now time.Duration) {
 	at, ok := c.group.Next()
 	if !ok {
@@ -81,7 +81,7 @@ func (c *Consumer) setAlarm(now time.Duration) {
 func (c *Consumer) alarmOver() {
 	now := c.lock()
 	c.alarmAt = math.MaxInt64
-	if c.hooks.Reconnecting() == 0 { // asked under the lock, or a connection may be lost meanwhile
+	if c.hooks.Reconnecting() == 0 { // asked under the lock: otherwise a connection could be lost before Connected
 		c.group.Connected()
 	}
 	quiet := time.Duration(0)

@@ -14,12 +14,12 @@ import (
 
 // Lost reports that messages that the application has may belong to another consumer by now. Delivery.Lost says whether
 // a message is one of them, and Reclaim returns such a message to the Consumer, which asks the broker for it. NextLoss
-// reports the same without an Observer. If the application goes on with such a message, it may be handled twice.
+// reports the same without an Observer. A message that the application goes on to handle may then be handled twice.
 //
 // On Key_Shared the broker does not notify the client when a key moves. A key moves when the old consumer has no
-// unacknowledged message of it left, or loses its connection.
+// unacknowledged message of the key left, or loses its connection.
 type Lost struct {
-	Consumer     *Consumer // the one that had them
+	Consumer     *Consumer // the Consumer that received the messages
 	Subscription string    // of the Consumer
 	Topic        string    // of the messages, with its partition; "" if they may be of any topic
 	Why          Loss      // why they may be another consumer's
@@ -74,11 +74,12 @@ func (c *Consumer) lose(topic string, why Loss) {
 }
 
 // Reclaim returns nil if msg, which the application has, still belongs to this Consumer. It returns ErrNotInFlight if
-// the application no longer has the message, or if another consumer may have it since a loss (Delivery.Lost). Do not
-// begin to work on it then. The Consumer asks the broker for such a message: if it belongs to this Consumer after all,
-// it is delivered again, with its count unchanged.
+// the application no longer has the message, or if another consumer may have it since a loss (Delivery.Lost). After
+// ErrNotInFlight, do not begin to work on the message. After a loss, the Consumer asks the broker for the message: if
+// it still belongs to this Consumer, it is delivered again, with its count unchanged.
 //
-// To keep the order of a key, reclaim its oldest message first and, if that returns ErrNotInFlight, the later ones too.
+// To keep the order of a key, reclaim its oldest message first. If Reclaim returns ErrNotInFlight for it, reclaim the
+// later messages too.
 //
 // Reclaim returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message. It
 // returns nil for every message of a non-persistent topic, and for every message after Wrap, which does not see lost
@@ -106,7 +107,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) error {
 }
 
 // Keep announces that the application will hold msg for a long time, for instance in a queue of its own, and reports
-// whether it fits the memory limit (WithMemoryLimit). If it fits, it counts toward the limit until it is settled.
+// whether msg fits the memory limit (WithMemoryLimit). If msg fits, it counts toward the limit until it is settled.
 // Messages that wait for redelivery are dropped to make room: the broker sends them again when they are due. If msg
 // does not fit, the application should take no more messages until some are settled. A Worker calls Keep for messages
 // that wait for others of their keys.

@@ -73,14 +73,14 @@ func (c *Consumer) received(msg pulsar.Message) pulsar.Message {
 // name identifies a message of the application.
 type name struct {
 	partition.ID
-	hand   uint64 // partition.AnyHand if the application wrapped it
+	hand   uint64 // partition.AnyHand for a bare id, and for a wrapper without Unwrap
 	object pulsar.MessageID
 	own    bool   // the application did not wrap it
 	topic  string // "" if unknown, as for a bare id
 }
 
-// nameOf returns the name of a message. A wrapper's topic counts only if it is non-persistent: the application may have
-// changed it.
+// nameOf returns the name of a message. A wrapper's topic is used only if it is non-persistent, since the application
+// may have changed the topic.
 func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 	for cm, ok := msg.(pulsar.ConsumerMessage); ok; cm, ok = msg.(pulsar.ConsumerMessage) {
 		msg = cm.Message
@@ -127,19 +127,19 @@ func idOf(topic string, id pulsar.MessageID) partition.ID {
 	return partition.ID{Topic: topic, Ledger: id.LedgerID(), Entry: id.EntryID(), Index: index}
 }
 
-// topicOf returns the topic of a message, or "" of one that panics when asked.
+// topicOf returns the topic of a message, or "" if its method panics.
 func topicOf(msg pulsar.Message) (topic string) {
 	defer func() { _ = recover() }()
 	return msg.Topic()
 }
 
-// countOf returns the redelivery count of a message, or 0 of one that panics when asked.
+// countOf returns the redelivery count of a message, or 0 if its method panics.
 func countOf(msg pulsar.Message) (count uint32) {
 	defer func() { _ = recover() }()
 	return msg.RedeliveryCount()
 }
 
-// isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.
+// isTracked reports whether a message can be redelivered. The broker keeps no message of a non-persistent topic.
 func isTracked(msg pulsar.Message) bool { return topicname.IsPersistent(msg.Topic()) }
 
 func foreign(id pulsar.MessageID) error {

@@ -13,11 +13,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// The way of a nack: Nack and its variants call nackAs, which asks the policy for the delay (nackDelay) and chooses.
-// The message
+// How a nack works: Nack and its variants end in nackAs, which asks the policy for the delay (nackDelay). The message
 //   - becomes a dead letter, if this was its last delivery, or if it would expire before its delay is over
 //     (deadletters.go),
-//   - goes to the retry topic, if its delay is as long as WithNackRetryTopic asks for (retry.go),
+//   - goes to the retry topic, if its delay is at least that of WithNackRetryTopic (retry.go),
 //   - or waits in the group: partition.Group.Nack.
 //
 // When the delay is over, the alarm calls unlockAndAct (group.go). Group.Due either makes the message ready, so that
@@ -59,18 +58,18 @@ func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duratio
 //
 // The message waits in memory, whatever WithRedeliveryFrom says, and stays with this Consumer: on Key_Shared its key
 // does not move to a consumer that joins. A message that does not fit the memory limit comes from the broker when it is
-// due; the broker counts that on Shared and Key_Shared. After a restart the broker sends the message at once. With
-// WithNackRetryTopic a message with a long delay waits in the retry topic instead, and survives a restart; there it
-// does not count as unacknowledged.
+// due; on Shared and Key_Shared the broker counts this as a redelivery. After a restart the broker sends the message at
+// once. With WithNackRetryTopic a message with a long delay waits in the retry topic instead, and survives a restart;
+// the broker does not count it as unacknowledged.
 func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 	return c.nackMessage(msg, nacking{delay: &delay, snoozed: true})
 }
 
-// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. The id of a whole batch,
-// whose BatchIdx is -1, nacks those messages of it that the application has. An id that this Consumer did not deliver,
-// or has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the broker when
-// it is due; if that was its last delivery, it is delivered once more, since the Consumer has no payload to publish as
-// a dead letter.
+// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. The id of a whole batch has
+// the BatchIdx -1, and nacks all messages of the batch that the application has. An id that this Consumer did not
+// deliver, or has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the
+// broker when it is due. If it has no delivery left, it becomes a dead letter at that time: only then does the Consumer
+// have the payload.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	n, err := nameOfID(id)
 	if err != nil {
@@ -116,7 +115,7 @@ func (c *Consumer) nackMessage(msg pulsar.Message, how nacking) error {
 	return c.nack(n, msg, how)
 }
 
-// nack gives a message back: to wait here, or to the dead letter topic or the retry topic. msg is nil if only its id is
+// nack lets a message wait here, or moves it to the dead letter topic or the retry topic. msg is nil if only its id is
 // known.
 func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	if !topicname.IsPersistent(n.topic) {

@@ -120,7 +120,7 @@ const (
 	// a Worker's handler returned Permanent, or the message was too old for another try
 	ReasonPermanent Reason = publishing.Permanent
 	ReasonExplicit  Reason = publishing.Explicit // DeadLetter was called
-	// as many processes as worker.WithCrashLimit allows died while it was in their handlers
+	// the number of processes that died while they handled the message has reached worker.WithCrashLimit
 	ReasonCrashed Reason = publishing.Crashed
 	// the next delay would have ended after the namespace's TTL: WithDeadBeforeTTL
 	ReasonTTL Reason = publishing.TTL

@@ -204,12 +204,13 @@ func WithRedeliveryFrom(source Source) Option {
 }
 
 // WithMemoryLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all
-// partitions: messages that wait until they are due, and messages that the application has. A message counts its
-// payload, its keys, its properties and 512 bytes, rounded up by an eighth at most. A batch counts its whole buffer
-// once, since any message of it keeps the buffer alive. A message that does not fit is dropped, and the Consumer asks
-// the broker for it when it is due. On Shared and Key_Shared the broker counts such a request as a redelivery: a retry
-// that comes early and does not fit begins with redelivery count 1, and so has one delivery less by MaxDeliveries. With
-// Chan one more message may be kept: one that was offered on the channel and withdrawn again, for instance by Pause.
+// partitions: messages that wait until they are due, and messages that the application has. A message takes the bytes
+// of its payload, its keys and its properties plus 512, rounded up by an eighth at most. The buffer of a batch counts
+// once and as a whole, since any message of the batch keeps it alive. A message that does not fit is dropped, and the
+// Consumer asks the broker for it when it is due. On Shared and Key_Shared the broker counts such a request as a
+// redelivery: a retry that comes early and does not fit begins with redelivery count 1, and so has one delivery less by
+// MaxDeliveries. With Chan one more message may be kept: one that was offered on the channel and withdrawn again, for
+// instance by Pause.
 func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {
@@ -254,7 +255,7 @@ func WithoutChecks() Option {
 // Key_Shared) leaves EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. If that field is true,
 // pulsar-client-go acknowledges single messages of a batch at the broker; otherwise only whole batches, so that after a
 // restart a batch with one waiting message comes again as a whole. The field costs 0.3 µs of CPU a message. Brokers
-// need acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf too; others ignore it.
+// without acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf ignore such acknowledgements.
 //
 // Subscribe and SubscribeWith do not switch it on where each acknowledgement is a command of its own (AckWithResponse,
 // or a MaxSize of 1 in AckGroupingOptions): a batch of 1,000 would be 1,000 commands instead of one. They also leave it

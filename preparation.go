@@ -38,8 +38,8 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 	return p, p.open()
 }
 
-// gainsByIndexAcks reports whether batch-index acknowledgement does no harm. Without a group of acknowledgements each
-// has a command of its own: batches of 1,000 cost seven times as much CPU, and with AckWithResponse thirty times, since
+// gainsByIndexAcks reports whether batch-index acknowledgement does no harm. If acknowledgements are not grouped, each
+// is a command of its own: batches of 1,000 cost seven times as much CPU, and with AckWithResponse thirty times, since
 // each message waits for the broker. On Exclusive and Failover a cumulative acknowledgement inside a batch would not
 // leave the same messages unacknowledged as in plain pulsar-client-go: a test of pulsar-client-go then waits forever. A
 // zero-queue consumer under load stops answering: its Close takes 30 s.
@@ -84,8 +84,8 @@ func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
 }
 
 // setResolution sets ackTime and, unless an option has set it, the resolution. Both grow with the number of partitions,
-// since each partition costs a ticker. The resolution is slow where all messages wait in memory, so that requests are
-// rare.
+// since each partition costs a ticker. Where all messages wait in memory, requests are rare: there the resolution is
+// slow.
 func (p *preparation) setResolution(partitions int) {
 	s, n := p.settings, time.Duration(partitions)
 	fast := min(maxResolution, max(fastResolution, n*fastResolution/20))
@@ -115,8 +115,9 @@ const (
 )
 
 // When a connection is lost, another consumer may also handle the messages that are in the inner consumer's private
-// channel or were read from it ahead. So on Shared and Key_Shared they are at most ten, as in pulsar-client-go's own
-// channel. Where no other consumer gets the messages, more room saves CPU: a sixteenth of the receiver queue.
+// channel or were read from it ahead. So on Shared and Key_Shared there are at most ten such messages, as in
+// pulsar-client-go's own channel. Where no other consumer gets the messages, more room saves CPU: a sixteenth of the
+// receiver queue.
 const (
 	smallBuffer = 10
 	largeBuffer = 64
@@ -169,7 +170,7 @@ func (p *preparation) groupOptions() partition.Options {
 	case g == nil:
 	case g.MaxTime > 0:
 		o.AckedAfter = ackSlack + min(g.MaxTime, longestAckTime)
-	case g.MaxSize > 1: // sent only when there are MaxSize of them
+	case g.MaxSize > 1: // acknowledgements are sent only when there are MaxSize of them
 		o.AckedAfter = longestAckTime
 	}
 	if p.opts.EnableZeroQueueConsumer {
@@ -188,8 +189,8 @@ func (s *settings) groupOptions(p *publisher) partition.Options {
 		AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil || len(s.observers) > 0}
 }
 
-// children returns how many topics the consumer reads: it ends with the last one. For a pattern that is manyTopics,
-// since other topics may come.
+// children returns how many topics the Consumer reads: the Consumer ends when all of them are closed. For a pattern it
+// returns manyTopics, since other topics may come.
 func (p *preparation) children() int {
 	topics := topicsOf(p.opts)
 	if len(topics) == 0 { // a pattern, or subscribe adds them
@@ -240,7 +241,7 @@ func (p *preparation) warn() {
 }
 
 // warnOfAutoScaling warns that upstream reserves more of the client's memory limit than it releases: for each message
-// of a batch it also reserves the sum of the earlier ones.
+// of a batch upstream also reserves the bytes of all earlier messages of the batch.
 func (p *preparation) warnOfAutoScaling() {
 	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
 		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit forever, "+

@@ -228,8 +228,8 @@ func (c *Consumer) refuses(d *partition.Delivery) bool {
 	return true
 }
 
-// receiveError waits after ErrClosed until the inner consumer is closed, and returns that consumer's own error.
-// Calling its Receive earlier would take messages away during a seek, which then hangs, and keep a zero-queue
+// receiveError waits after ErrClosed until the inner consumer is closed, and returns that consumer's own error. An
+// earlier call of its Receive would take messages away from a seek, which then hangs, and would keep a zero-queue
 // consumer from closing.
 func (c *Consumer) receiveError(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrClosed) {

@@ -143,7 +143,7 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 			policy.RetryTopic == "" && strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix):
 			retryTopic = topic
 		case policy.Topic != "" && topicname.Same(topic, topicname.In(topic, policy.Topic)):
-			// its letters would come again, without end
+			// the consumer would receive its own dead letters, without end
 			return nil, invalid("the dead letter topic", policy.Topic, "another one than the wrapped consumer's")
 		case o.Topic == "":
 			o.Topic = topic
@@ -214,7 +214,8 @@ func (p *preparation) publishRetries() error {
 	return nil
 }
 
-// open makes a Reconsumer by a policy; retries says that the retry topic is read. It creates no producer yet.
+// open makes a publisher with a Reconsumer that has the limits of a policy; retries says that the retry topic is read.
+// The Reconsumer creates no producer yet.
 func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
 	o.RetryLetterTopic = topicname.In(o.Topic, cmp.Or(policy.RetryTopic, topicname.Retry(o.Topic, o.Subscription)))
 	o.DeadLetterTopic = topicname.In(o.Topic, cmp.Or(policy.Topic, topicname.DeadLetter(o.Topic, o.Subscription)))
@@ -247,7 +248,7 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 // retry has the properties of a message from the retry topic.
 type retry struct {
 	count uint32        // redeliveries before it was published
-	wait  time.Duration // how long it is held back: the broker may end its delay early
+	wait  time.Duration // how long the Consumer holds it back: the broker may end its delay early
 }
 
 func retryOf(msg pulsar.Message) retry {

@@ -26,10 +26,10 @@ func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 // its way. done is called once with the outcome, by a goroutine of its own; it may call any method of the Consumer,
 // Close included. If the method returns an error, nothing was published and done is not called.
 //
-// Messages are published in the order of the calls. At most a thousand are under way, among them at most one that is
-// larger than 4 KiB and than every earlier message. A call for one more waits until there is room, or until its context
-// ends. The context also ends the publishing. Close waits half a second for messages under way. For each that is still
-// unanswered then, done is called with ErrClosed, possibly after Close has returned.
+// Messages are published in the order of the calls. At most a thousand messages are under way, and at most one of these
+// is larger than both 4 KiB and every earlier message. Another call waits until there is room, or until its context
+// ends. The end of the context also ends a publication under way. Close waits half a second for messages under way. For
+// each that is still unanswered then, done is called with ErrClosed, possibly after Close has returned.
 func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg).
@@ -37,7 +37,7 @@ func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallb
 // or DLQ.MaxDeliveries without WithDeadLetterPolicy, the message goes to the dead letter topic instead. See
 // reconsume.Reconsumer.Later.
 //
-// On an error the message is not acknowledged and still the application's: nack it or try again. After
+// After an error the message is not acknowledged and the application still has it: nack it or try again. After
 // reconsume.ErrNotAcknowledged the message was published nevertheless, and may come twice. After ErrNoRetryTopic and
 // ErrNotInFlight nothing was published. If ctx ends or the Consumer is closed during the call, the message may or may
 // not have been published.
@@ -174,7 +174,7 @@ func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLette
 // leaver is a message on its way to another topic.
 type leaver struct {
 	id       partition.ID
-	hand     uint64 // partition.AnyHand if that is unknown
+	hand     uint64 // number of the hand-over; partition.AnyHand if unknown
 	msg      pulsar.Message
 	count    uint32 // the redelivery count of the published copy
 	attempts uint32 // how often the application had it

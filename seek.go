@@ -16,8 +16,8 @@ import (
 // With a retry topic, Seek resets the subscription of the main topic only. It closes the consumer at the broker, and
 // subscribes again twice, so the broker redelivers at once the messages of the retry topic that the Consumer or the
 // application holds. Other messages of the retry topic stay there. The message that id names is delivered again, with
-// or without StartMessageIDInclusive. Seek then needs one main topic, a durable subscription, and Subscribe or
-// SubscribeWith; otherwise the error satisfies errors.Is with errors.ErrUnsupported.
+// or without StartMessageIDInclusive. With a retry topic, Seek needs one main topic, a durable subscription, and
+// Subscribe or SubscribeWith; otherwise it returns an error that satisfies errors.Is with errors.ErrUnsupported.
 func (c *Consumer) Seek(id pulsar.MessageID) error {
 	if err := upstream.CheckID(id); err != nil {
 		return err
@@ -34,8 +34,8 @@ func (c *Consumer) SeekByTime(t time.Time) error {
 	return c.seek(func(inner pulsar.Consumer) error { return inner.SeekByTime(t) })
 }
 
-// Unsubscribe deletes the subscription. The Consumer forgets the messages received before. Close it afterwards:
-// messages that it had prefetched can still be received, and acknowledging that fails.
+// Unsubscribe deletes the subscription. The Consumer forgets the messages received before. Close the Consumer
+// afterwards: prefetched messages can still be received, but not acknowledged.
 func (c *Consumer) Unsubscribe() error {
 	return c.unsubscribe(pulsar.Consumer.Unsubscribe)
 }
@@ -54,8 +54,8 @@ func (c *Consumer) unsubscribe(how func(pulsar.Consumer) error) error {
 	})
 }
 
-// seek calls the inner consumer, or one of the main topic alone if the inner one reads a retry topic too:
-// pulsar-client-go seeks on one topic.
+// seek calls how with the inner consumer. If the inner consumer reads a retry topic too, how gets a consumer of the
+// main topic alone: pulsar-client-go seeks on one topic only.
 func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	if !c.inner.hasRetryTopic {
 		return c.withReaderStopped(func() error { return how(c.current()) })

@@ -21,9 +21,9 @@ import (
 // settings are the combined options of a Consumer.
 type settings struct {
 	nackBackoff      backoff.RedeliveryBackoff // setNackBackoff sets it
-	nackBy           string                    // the option that set it
+	nackBy           string                    // the option that set nackBackoff
 	timeout          time.Duration
-	timeoutGiven     bool // by WithAckTimeout, which may be 0
+	timeoutGiven     bool // WithAckTimeout was given; it may be 0
 	timeoutBackoff   backoff.RedeliveryBackoff
 	ackTimeout       backoff.RedeliveryBackoff // from timeout and timeoutBackoff; nil for none
 	reconsumeBackoff backoff.RedeliveryBackoff
@@ -31,7 +31,7 @@ type settings struct {
 	client           pulsar.Client // publishes retries and dead letters; nil for none
 	deadLetters      *DeadLetterPolicy
 	ttl              time.Duration // of the namespace; messages become dead letters before it ends; 0 for none
-	retryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
+	retryFrom        time.Duration // nacks with at least this delay go to the retry topic; 0 for none
 	resolution       time.Duration // 0 for the default
 	source           Source
 	memoryLimit      int64
@@ -123,9 +123,8 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	}
 	if d := s.deadLetters; d != nil && d.MaxDeliveries == 0 && d.MaxReconsumes == 0 && s.reconsumer == nil &&
 		s.reconsumeBackoff == nil {
-		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them: "+
-			"after how many deliveries "+
-			"a message is a dead letter; reconsume.Unlimited if only DeadLetter and worker.Permanent make dead letters",
+		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them, or "+
+			"reconsume.Unlimited if only DeadLetter and worker.Permanent make dead letters",
 			ErrInvalidOption)
 	}
 	if s.attempts != nil && s.client == nil {

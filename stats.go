@@ -17,7 +17,7 @@ type Stats struct {
 	BufferedBytes int64
 	Buffered      uint64 // copies that the broker sent early and that wait in memory until they are due
 	Dropped       uint64 // messages that were dropped because they come again; see Observer.Dropped
-	Redelivered   uint64 // messages delivered again to the application, but not after Snooze
+	Redelivered   uint64 // deliveries after a nack or an ack timeout; not of a message that was only snoozed
 	Swallowed     uint64 // copies of settled messages; they were acknowledged again and not delivered
 	Late          uint64 // redeliveries for which the broker took over a second
 	Failed        uint64 // failures that no method could return as an error; each is logged
@@ -28,9 +28,9 @@ type Stats struct {
 
 	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
 
-	// Unfinished counts settled messages of batches that have unsettled ones: if the Consumer is closed now, the broker
-	// sends them again, unless it keeps batch-index acknowledgements. Arriving counts the prefetched messages of these
-	// batches. Both are 0 while IndexAcks is IndexAcksKept.
+	// Unfinished counts settled messages of batches that also have unsettled messages. If the Consumer is closed now, a
+	// broker that keeps no batch-index acknowledgements sends the settled messages again. Arriving counts the
+	// prefetched messages of these batches. Both are 0 while IndexAcks is IndexAcksKept.
 	Unfinished, Arriving int
 
 	IndexAcks IndexAcks // whether the broker keeps the acknowledgement of one message of a batch
@@ -38,15 +38,16 @@ type Stats struct {
 	OldestWaiting time.Duration // how long the longest-waiting message has waited; 0 without WithObserver
 }
 
-// IndexAcks says whether brokers keep batch-index acknowledgements: those of single messages of a batch. Brokers keep
-// them if broker.conf has acknowledgmentAtBatchIndexLevelEnabled=true, which is not Pulsar's default. The protocol does
-// not say whether a broker does. The Consumer learns it when a batch comes again.
+// IndexAcks says whether the broker keeps batch-index acknowledgements: acknowledgements of single messages of a batch.
+// Brokers keep them if broker.conf has acknowledgmentAtBatchIndexLevelEnabled=true, which is not Pulsar's default. The
+// protocol does not say whether a broker does. The Consumer learns it when a batch comes again.
 type IndexAcks string
 
 // Values of IndexAcks. If you set EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions yourself, the value is
 // IndexAcksKept until a batch shows otherwise; if Subscribe set it, the value begins as IndexAcksUnknown.
 const (
-	// none is sent: an acknowledgement reaches the broker when the whole batch is acknowledged
+	// no batch-index acknowledgement is sent: an acknowledgement reaches the broker when the whole batch is
+	// acknowledged
 	IndexAcksOff IndexAcks = "off"
 	// they are sent, and the broker may keep them; after Wrap it is unknown whether they are sent
 	IndexAcksUnknown IndexAcks = "unknown"
@@ -100,8 +101,8 @@ func (b *blocked) ends() {
 	}
 }
 
-// idle looks, once a second while a receiver waits and nothing comes, whether the inner consumer or the broker has
-// stopped.
+// idle checks whether the inner consumer or the broker has stopped. The alarm calls it once a second while a receiver
+// waits and nothing comes.
 func (c *Consumer) idle(time.Duration) {
 	if c.polls.Load() {
 		c.checks.Store(true)

@@ -37,8 +37,8 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 
 // SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made from opts, once, and
 // again after each GiveBack and for a Seek with a retry topic. It drives the consumer that subscribe returns. subscribe
-// may add to the options, and may wrap the consumer if Chan still returns the consumer's own channel. It must not
-// change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ, RetryEnable,
+// may add to the options, and may wrap the consumer if the wrapper's Chan returns the consumer's own channel. It must
+// not change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ, RetryEnable,
 // NackRedeliveryDelay or NackPrecisionBit: messages would come late, or go to another consumer. Nor must it change
 // EnableBatchIndexAcknowledgment, or the broker may hear nothing of a batch before its last message is acknowledged:
 // set that field in opts, or use WithoutBatchIndexAcks.
@@ -46,8 +46,9 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 // For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient.
 // Without WithClient or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes.
 // The error of subscribe is returned unchanged. If subscribe returns a consumer that was not made with these options,
-// SubscribeWith closes it and returns an error. A panic of subscribe reaches the caller; after GiveBack it is an error,
-// which is logged, and subscribe is called again.
+// SubscribeWith closes it and returns an error. A panic of subscribe reaches the caller of SubscribeWith. After
+// GiveBack, a goroutine of the Consumer calls subscribe: an error is logged, and subscribe is called again; a panic is
+// not recovered.
 func SubscribeWith(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
 	options ...Option) (*Consumer, error) {
 	if subscribe == nil {
@@ -184,7 +185,7 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	}
 	if _, ok := consumer.(*Consumer); ok { // which would delay twice
 		return nil, invalid("Wrap's consumer", "a *redelivery.Consumer",
-			"one of client.Subscribe: it would delay twice")
+			"one of client.Subscribe: two Consumers would delay a message twice")
 	}
 	s, err := newSettings(nil, options)
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // RedeliveryBackoff gives the delay before a message is delivered again. It has the method set of
-// pulsar.NackBackoffPolicy, so each policy here also serves as one.
+// pulsar.NackBackoffPolicy, so each policy of this package is a pulsar.NackBackoffPolicy too.
 //
 // Next must be safe for concurrent use. A negative delay counts as 0. A Consumer does not recover a panic of Next.
 //

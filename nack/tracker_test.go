@@ -27,7 +27,7 @@ func TestTrackerHandsOutEachKeyOnceWhenItIsDue(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestTrackerKeepsTheDueTimeOfASecondNack(t *testing.T) {
+func TestSecondNackDoesNotChangeTheDueTime(t *testing.T) {
 	tracker := nack.New[int](nil)
 	assert.Equal(t, nack.DefaultDelay, tracker.Delay(7))
 	tracker.TrackFor(1, start)
