@@ -98,8 +98,8 @@ func (a API) Call(ctx context.Context, method, path string, body, answer any) er
 
 type once struct{}
 
-// Once returns a context in which only one call waits for a silent API: after a call without an answer within Patience,
-// the others fail at once.
+// Once returns a context in which only one call waits for a silent API: once a call has had no answer within Patience,
+// later calls with the context fail at once.
 func Once(ctx context.Context) context.Context { return context.WithValue(ctx, once{}, &atomic.Bool{}) }
 
 // maxAnswer limits the bytes of an answer. It is far more than the names of a hundred thousand topics.
@@ -166,7 +166,8 @@ func Topic(name string) string {
 	return domain + "/" + strings.Join(parts, "/")
 }
 
-// CursorName returns the broker's name of a subscription's cursor, which Java's URLEncoder makes.
+// CursorName returns the name of a subscription's cursor at the broker: the subscription's name, encoded by Java's
+// URLEncoder.
 func CursorName(subscription string) string {
 	return cursorNames.Replace(url.QueryEscape(subscription))
 }

@@ -41,7 +41,7 @@ func TestNoAnswer(t *testing.T) {
 		for range 3 {
 			require.EqualError(t, api.Call(once, http.MethodGet, "clusters", nil, nil), err.Error())
 		}
-		require.Equal(t, 30*time.Second, time.Since(begin), "all calls of a command together")
+		require.Equal(t, 30*time.Second, time.Since(begin), "the second or the third call waited too")
 	})
 }
 

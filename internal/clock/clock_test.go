@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
-// Random timers are set, moved and stopped. A sorted list is the model of which one goes off next.
+// Random timers are set, moved and stopped. A sorted list predicts which timer goes off next.
 func TestClockAgainstASortedList(t *testing.T) {
 	type entry struct {
 		timer *clock.Timer[int]

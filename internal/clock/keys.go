@@ -2,7 +2,7 @@ package clock
 
 import "time"
 
-// Keys are timers by key, set to points in time. The zero value has none.
+// Keys are timers that keys identify, each set to a point in time. The zero value has no timers.
 type Keys[K comparable] struct {
 	clock  Clock[K]
 	timers map[K]*Timer[K]
@@ -42,7 +42,7 @@ func (k *Keys[K]) At(key K) (at time.Time, ok bool) {
 	return k.start.Add(t.At()), true
 }
 
-// Due returns the keys that are over at now, in order of time, and forgets them.
+// Due returns the keys that go off at now or before, in order of time, and forgets them.
 func (k *Keys[K]) Due(now time.Time) (due []K) {
 	for t := k.clock.Pop(now.Sub(k.start)); t != nil; t = k.clock.Pop(now.Sub(k.start)) {
 		delete(k.timers, t.Of)

@@ -23,9 +23,9 @@ type Subscription struct {
 	Consumers int
 }
 
-// Adopt returns the only subscription without a consumer, so that the tool can use it for the letters that it keeps. If
-// there are several, Adopt returns the one with the journal of an unfinished replay. It returns "" if there is none, if
-// the tool has a subscription of its own, or if anyTopic is set. If the topic's name is not that of a dead letter
+// Adopt returns the only subscription without a consumer: the tool then reads the letters that this subscription keeps.
+// If there are several, Adopt returns the one with the journal of an unfinished replay. It returns "" if there is none,
+// if the tool has a subscription of its own, or if anyTopic is set. If the topic's name is not that of a dead letter
 // topic, only a subscription with the documented name counts: others may belong to a service that is down.
 func Adopt(topic string, anyTopic bool, all []Subscription, hasJournal func(subscription string) bool) string {
 	var idle []string

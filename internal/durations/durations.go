@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Wanted returns, for an error, the values that an option allows in place of d; "" if d is allowed. zero says whether 0
-// is allowed. A duration below a millisecond is not allowed: the broker counts milliseconds, so its unit was probably
-// forgotten.
+// Wanted returns the values that an option allows in place of d, as text for an error, or "" if d is allowed. zero says
+// whether 0 is allowed. A duration below a millisecond is not allowed: the broker counts milliseconds, so the unit of d
+// was probably forgotten.
 func Wanted(d time.Duration, zero bool) string {
 	switch {
 	case d > 0 && d < time.Millisecond:

@@ -27,7 +27,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-func TestShortLeavesZeroesAtTheEndOut(t *testing.T) {
+func TestShortOmitsTrailingZeroes(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 40 * time.Second: "40s", time.Minute: "1m", 90 * time.Second: "1m30s", 2 * time.Hour: "2h",
 		2*time.Hour + time.Second: "2h0m1s", 100 * time.Minute: "1h40m", 10 * time.Hour: "10h", 250 * time.Millisecond: "250ms",

@@ -1,5 +1,5 @@
 // Package exploretest plays every short history of a small world, and removes rules from the code to check that a test
-// notices. The tests of the machine of a subscription and of the log of attempts use both.
+// notices. The tests of packages internal/partition and attempts do both.
 package exploretest
 
 import (
@@ -34,8 +34,9 @@ func (x *Exploration[S]) String() string {
 	return x.Fault + b.String()
 }
 
-// Explore plays all histories that begin with prefix and go on for up to depth steps, the shortest first. Of histories
-// that lead to the same state it continues only one. It ends with the first history that breaks a promise.
+// Explore plays all histories that begin with prefix and go on for up to depth steps, the shortest first. If several
+// histories lead to the same state, it continues only one of them. It ends with the first history that breaks a
+// promise.
 func Explore[W, S any](w World[W, S], prefix []S, depth int) *Exploration[S] {
 	met := map[uint64]struct{}{w.Hash(w.New()): {}}
 	level := [][]S{prefix}

@@ -29,9 +29,9 @@ type message struct {
 	key       *key
 	number    int // place among the published messages of its key
 	delivered *Line
-	failures  []*Line // the last failure of each consumer and copy without a delivery since
+	failures  []*Line // the last failure of each consumer and copy, if no delivery followed it
 	counts    []*Line // the last delivery of each copy to each consumer
-	settled   *Line   // nil again after a double
+	settled   *Line   // nil again once the settled message is delivered
 	done      bool    // the message was settled once
 	acking    *Line
 	letter    *Line
@@ -123,7 +123,7 @@ func (c *Checker) Add(l *Line) {
 	}
 }
 
-// rouse gives consumers time to come back, after it has reported the messages that waited too long before.
+// rouse first reports the messages that waited too long before l, and then gives consumers time to come back.
 func (c *Checker) rouse(l *Line) {
 	if len(c.running) > 0 && micros(l.At-c.wake) > c.rules.Patience {
 		for _, m := range c.order {

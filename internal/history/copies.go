@@ -11,7 +11,7 @@ func (l *Line) isBeside(other *Line) bool {
 	return l.Consumer == other.Consumer && l.Copy == other.Copy
 }
 
-// reconsume notes which retry was asked for.
+// reconsume notes the retry that a reconsumed line asks for.
 func (m *message) reconsume(l *Line) {
 	before := m.deliveryOf(l)
 	if before == nil || before.Retry < 0 {

@@ -14,7 +14,7 @@ func Create(dir, name string) (*Writer, error) {
 	return NewWriter(file), nil
 }
 
-// ReadFolder calls each for the lines of all files that Create made in a folder, by time.
+// ReadFolder calls each for the lines of all files that Create made in a folder, in the order of their times.
 func ReadFolder(dir string, each func(*Line)) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {

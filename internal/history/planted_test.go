@@ -84,7 +84,7 @@ func TestPlantedFaultIsFound(t *testing.T) {
 				require.Equal(t, message, f.Message)
 				require.NotEmpty(t, f.Lines)
 				require.LessOrEqual(t, len(f.Lines), 4)
-				for _, l := range f.Lines { // each line is about the message, or one that it is compared with
+				for _, l := range f.Lines { // other lines are about a message of the comparison
 					assert.True(t, l.Message == message || l.Kind == history.Drained || p.fault == history.Disorder ||
 						l == f.Lines[len(f.Lines)-1], l.Event)
 				}
@@ -136,8 +136,8 @@ func plantUndelivered(t *rapid.T, events []history.Event, _ int64) ([]history.Ev
 		slices.DeleteFunc(slices.Clone(events[i+1:]), func(e history.Event) bool { return e.Message == m })), m
 }
 
-// again returns the index of the delivery after a failure, if that is the message's next event and at the same
-// consumer.
+// again returns the index of the message's next event after failure i if that event is a delivery to the same consumer,
+// else -1.
 func again(events []history.Event, i int) int {
 	e := events[i]
 	if e.Kind != history.Nacked && e.Kind != history.Snoozed {
@@ -199,7 +199,7 @@ func plantDouble(confirmed bool) planting {
 		e := events[i]
 		events[i].Confirmed = confirmed
 		at := e.At + rapid.Int64Range(1, window).Draw(t, "after")
-		for j := range events { // while the broker has the message, it is not drained
+		for j := range events { // the broker is not drained while it has the message
 			if events[j].Kind == history.Drained {
 				events[j].At += 2 * window
 			}

@@ -14,7 +14,8 @@ func (c *Checker) checkStuck(m *message, l *Line) {
 	}
 }
 
-// wait returns how long a message has been due while it could come.
+// wait returns how long a message has been due, without the time before a consumer last started, lost its connection or
+// ended.
 func (c *Checker) wait(m *message, now int64) time.Duration {
 	if !m.waits || m.done {
 		return 0
@@ -70,8 +71,8 @@ func (c *Checker) mayPass(m *message, later *Line) bool {
 }
 
 // onTheWay is how long an acknowledgement may take to reach the broker: clients send acknowledgements together, every
-// 0.1 s. Meanwhile the broker may send the message to another consumer, together with a message of the same batch that
-// was requested.
+// 0.1 s. In that time the broker may send the message to another consumer, together with a requested message of the
+// same batch.
 const onTheWay = time.Second
 
 // checkDouble finds a delivery after the line that settled the message, or that moved it to the retry topic.
@@ -99,8 +100,8 @@ func (c *Checker) checkDouble(m *message, s, l *Line) {
 	c.find(Duplicated, m, "was delivered after "+how, s, l)
 }
 
-// checkDelay finds a delivery before the delay of a nack is over, unless the consumer that knew the delay was gone
-// meanwhile.
+// checkDelay finds a delivery before the delay of a nack is over. It excuses the delivery if the consumer that knew the
+// delay was gone by then.
 func (c *Checker) checkDelay(m *message, l *Line) {
 	for _, f := range m.failures {
 		due := f.At + f.Delay
@@ -117,7 +118,7 @@ func (c *Checker) findEarly(m *message, due int64, asked, l *Line) {
 	c.find(Early, m, fmt.Sprintf("came %v before it was due", round(micros(due-l.At))), asked, l)
 }
 
-// checkCount compares the count with that of the previous delivery and its failure.
+// checkCount compares a delivery's count with the count of the previous delivery, and with the failure in between.
 func (c *Checker) checkCount(m *message, l *Line) {
 	if limit := c.rules.MaxDeliveries; limit > 0 && l.Count >= limit {
 		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at most %d, for %d deliveries", l.Count,

@@ -74,7 +74,7 @@ func (f *file) advance() error {
 		text, err := f.lines.ReadSlice('\n')
 		f.number++
 		if errors.Is(err, bufio.ErrBufferFull) {
-			return f.bad(fmt.Errorf("line has more than %d bytes, want at most so many", maxLine))
+			return f.bad(fmt.Errorf("line has more than %d bytes, which is the limit", maxLine))
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -86,7 +86,7 @@ func (f *file) advance() error {
 				return nil
 			}
 			if err == nil && e.At < f.at {
-				err = fmt.Errorf("at is %d, want at least %d, the line before's", e.At, f.at)
+				err = fmt.Errorf("at is %d, want at least %d, as in the line before", e.At, f.at)
 			}
 			if err != nil {
 				return f.bad(err)
@@ -102,7 +102,7 @@ func (f *file) advance() error {
 
 func (f *file) bad(err error) error { return fmt.Errorf("%s:%d: %w", f.name, f.number, err) }
 
-// read calls each for the lines of sources, by time.
+// read calls each for the lines of sources, in the order of their times.
 func read(each func(*Line), sources ...Source) error {
 	r, err := NewReader(sources...)
 	for err == nil {

@@ -93,7 +93,7 @@ func (w *world) handle(name string, calm bool) {
 		case !calm && rapid.IntRange(0, 3).Draw(w.t, "trouble") == 0:
 			on = w.trouble(on, history.Disconnected, history.Killed, history.Closed)
 			if kind == history.Reconsumed || rapid.Bool().Draw(w.t, "knows") && slices.Contains(w.names, on) {
-				// or the new one gets it at once
+				// otherwise the new consumer gets the message at once
 				w.now = max(w.now, due)
 			}
 			count = 0
@@ -147,7 +147,8 @@ func (w *world) end(name, on string, calm bool) {
 	}
 }
 
-// cleanHistory returns a history with troubled lives, a pause longer than the window, calm lives, and the end.
+// cleanHistory returns a history of keys: first some with faults, then a pause longer than the window, then some
+// without faults, and then the end.
 func cleanHistory(t *rapid.T) (events []history.Event, calmFrom int64) {
 	w := newWorld(t)
 	for range rapid.IntRange(1, 6).Draw(t, "troubled lives") {

@@ -41,8 +41,8 @@ func (o *output) end() {
 	o.to = io.Discard
 }
 
-// Quiet runs the tests of a package, for TestMain. Of the warnings and errors of the default logger, which belong to no
-// test, it prints the last 20 if a test fails, and else none.
+// Quiet runs the tests of a package, for TestMain. If a test fails, Quiet prints the last 20 warnings and errors of the
+// default logger, which belong to no particular test. Otherwise it prints none.
 type Quiet struct{ *testing.M }
 
 // Run runs the tests and returns the exit code.

@@ -11,7 +11,8 @@ const (
 	// FreeProbes is how often a message may fail as a probe before its failures count as attempts. Once they count, a
 	// message that always fails becomes a dead letter, so that others can be tried.
 	FreeProbes = 2
-	// Most is how many messages an outage looks at, or keeps if they cannot be given back to the broker.
+	// Most is the largest number of messages that a Worker looks at in an outage, or keeps if they cannot be given back
+	// to the broker.
 	Most = 1000
 	// ShortPause is the longest pause in which messages are not given back: giving them back takes several calls to the
 	// broker.
@@ -96,7 +97,7 @@ func (o *Outage[K]) Report(a Attempt[K]) {
 	case a.Probe && a.Result == Failed:
 		o.failed[a.Message]++
 		o.open(o.tries+1, a.Asked)
-	case a.Probe: // a counted failure: other messages are tried first from now on
+	case a.Probe: // unclear: the probe counts, so that other messages are tried first
 		o.failed[a.Message]++
 		o.open(o.tries, o.asked)
 	case a.Result == Failed: // a call that began before the outage
@@ -144,9 +145,9 @@ func (o *Outage[K]) Try() {
 	}
 }
 
-// Looks returns how many messages without a failure the caller looks at, to try the last one of them. It returns more
-// with each try, since messages that always fail come in bunches, and more from the beginning in an outage that soon
-// follows another one.
+// Looks returns how many messages without a failure the caller looks at before it tries the last of them. The number
+// grows with each try, since messages that always fail come in bunches. In an outage that soon follows another one, the
+// number is larger from the beginning.
 func (o *Outage[K]) Looks() int {
 	return min(Most, 1<<min(2*uint(o.tries)+2*(o.row.harder-firstHarder), 10))
 }
@@ -161,9 +162,9 @@ func (o *Outage[K]) Probes(message K, before bool) int {
 	return n
 }
 
-// Next returns the place of the message to try next: the last one without a failure, since only such a message can
-// distinguish an outage from messages that always fail, or else the first of those that were tried least. probes
-// returns Probes of a message. Next returns -1 if there are no messages.
+// Next returns the place of the message to try next, or -1 if there are no messages. It chooses the last message
+// without a failure: only such a message can distinguish an outage from messages that always fail. If all messages have
+// failed, it chooses the first of those that were tried least. probes returns Probes of a message.
 func Next[T any](waiting []T, probes func(T) int) (place int) {
 	place, fewest := -1, 0
 	for i, t := range waiting {
@@ -177,7 +178,7 @@ func Next[T any](waiting []T, probes func(T) int) (place int) {
 // row counts failures in a row. A success shows that the services that handlers need are up, however many messages
 // fail.
 type row struct {
-	window int  // messages without which there is no outage
+	window int  // an outage needs this many messages since the last one
 	need   int  // failures in a row that make an outage
 	seen   int  // messages since the last outage
 	failed int  // failures in a row
@@ -185,9 +186,9 @@ type row struct {
 	harder uint // how often need is doubled
 }
 
-// note adds a message, and reports whether an outage begins. Each outage makes the next one need four times as many
-// failures, since an outage that follows so soon may be chance. That ends when as many windows of messages have
-// succeeded in a row.
+// note adds a message, and reports whether an outage begins. After each outage the next one needs four times as many
+// failures in a row: an outage so soon after another may be chance. The factor is 1 again when that many windows of
+// messages have succeeded in a row.
 func (r *row) note(failed bool) (begins bool) {
 	r.seen++
 	if !failed {

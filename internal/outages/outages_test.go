@@ -104,7 +104,7 @@ func TestFirstTwoFailedProbesOfAMessageKeepIt(t *testing.T) {
 	require.False(t, o.Keeps("b"), "a message is kept although the outage is over")
 }
 
-func TestPauseIsAtLeastWhatTheLastFailureAsked(t *testing.T) {
+func TestPauseIsNoShorterThanTheLastFailureAsked(t *testing.T) {
 	o := in(outages.Open)
 	asks := probe("a", outages.Failed)
 	asks.Asked = 5 * time.Second
@@ -118,9 +118,9 @@ func TestPauseIsAtLeastWhatTheLastFailureAsked(t *testing.T) {
 	require.Equal(t, 2*time.Second, o.Wait(2*time.Second))
 }
 
-// After an outage the next one takes four times as many failures in a row, until as many windows of messages have
-// succeeded in a row.
-func TestOutageSoonAfterAnotherIsHarder(t *testing.T) {
+// After an outage the next one needs four times as many failures in a row. The factor of 4, 16 … ends when that many
+// windows of messages have succeeded in a row.
+func TestOutageSoonAfterAnotherNeedsMoreFailures(t *testing.T) {
 	failures := func(o *outage) (n int) {
 		for o.State() == outages.Closed {
 			o.Report(attempt(fmt.Sprint(n), outages.Failed))

@@ -6,8 +6,8 @@ import (
 	"github.com/hamba/avro/v2"
 )
 
-// Limits, since any producer may have published the payload and registered the schema. A few bytes can stand for any
-// number of values without bytes, such as null, and a schema of one line can nest to any depth.
+// Limits, since any producer may have published the payload and registered the schema. A few bytes can encode any
+// number of values that take no bytes, such as null, and a schema of one line can nest to any depth.
 const (
 	maxValues = 1 << 18
 	maxDepth  = 500

@@ -144,7 +144,8 @@ func (w avroWriter) blocks(n int, each func(int) error) error {
 	return nil
 }
 
-// union writes a value as the only type of the union that it fits.
+// union writes a value as the type of the union that the value fits. A value that fits two types is an error, except
+// with a JSON schema.
 func (w avroWriter) union(s *avro.UnionSchema, v any, at string, depth int) error {
 	found := -1
 	var data []byte
@@ -232,7 +233,7 @@ func (w avroWriter) primitive(s *avro.PrimitiveSchema, v any) bool {
 	return isNumber && err == nil
 }
 
-// logicalValue converts a value from the form that avroReader returns, or returns nil if it does not have that form.
+// logicalValue converts a value from the form that avroReader returns. It returns nil for a value in another form.
 func logicalValue(of avro.LogicalType, v any) any {
 	text, _ := v.(string)
 	switch of {

@@ -53,7 +53,7 @@ func TestEncodeKeepsTheForm(t *testing.T) {
 		{"name":"s","type":["null","string"],"default":null}]}`}
 	for _, c := range []struct {
 		schema             *admin.Schema
-		before, text, want string // an error has a ! before it
+		before, text, want string // ! marks the text of an error
 	}{
 		{nil, "hello", "bye\n", "bye\n"},
 		{nil, "12", "x", "x"},

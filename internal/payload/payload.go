@@ -15,7 +15,7 @@ func Decode(s *admin.Schema, data []byte) (value any, ok bool) {
 	case s != nil && s.Type == "AVRO":
 		value, err := decodeAvro(s.Data, data)
 		return value, err == nil
-	case !utf8.Valid(data): // json.Valid accepts it
+	case !utf8.Valid(data): // json.Valid accepts invalid UTF-8
 		return nil, false
 	case json.Valid(data):
 		return json.RawMessage(data), true

@@ -1,5 +1,5 @@
-// Package publishing has code that the publishing packages share: for upstream's producers, for properties of retries,
-// and a Note that goes along with a retry or a dead letter. A Note has the caller's reason and the publisher's
+// Package publishing has the code for upstream's producers and for properties of retries that several packages share.
+// It also has Notes. A Note belongs to a retry or a dead letter, and has the caller's reason and the publisher's
 // decision, for observers.
 package publishing
 
@@ -68,7 +68,7 @@ func Begun(ctx context.Context) {
 	}
 }
 
-// For notes the reason of a dead letter.
+// For sets the reason of a dead letter, and returns n.
 func (n *Note) For(reason string) *Note {
 	if n != nil {
 		n.Reason = reason
@@ -83,7 +83,7 @@ func (n *Note) Retry(topic string, delay time.Duration) {
 	}
 }
 
-// DeadLetter notes that a message goes to a dead letter topic; "" if it is discarded.
+// DeadLetter notes that a message goes to a dead letter topic; topic is "" if the message is discarded.
 func (n *Note) DeadLetter(topic string, why error) {
 	if n != nil {
 		n.Topic, n.Dead, n.Why = topic, true, why

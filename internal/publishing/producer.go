@@ -12,15 +12,15 @@ import (
 // Large is the number of bytes above which a message may not fit into a batch.
 const Large = 1 << 20
 
-// SealedChunk is how many bytes of an encrypted payload are published in one chunk. If upstream publishes a message
-// without chunks because it just fits, it leaves no room for the bytes that encryption adds, and then refuses the
-// message. It does not check the size of chunks. SealedChunk is less than the 5 MiB that brokers allow by default. If a
+// SealedChunk is how many bytes of an encrypted payload are published in one chunk. If a message just fits, upstream
+// publishes it without chunks: it leaves no room for the bytes that encryption adds, and then refuses the message.
+// Upstream does not check the size of chunks. SealedChunk is less than the 5 MiB that brokers allow by default. If a
 // broker allows less, payloads up to a few hundred bytes below its limit are still refused.
 const SealedChunk = 4 << 20
 
 // InitialSubscription makes the broker create a subscription, at the beginning of the topic, whenever a producer
 // connects and there is no such subscription. Only this helps if the topic is deleted: a producer that reconnects by
-// itself creates the topic again, and could publish to it before it has a subscription. Upstream sets this private
+// itself creates the topic again, and could publish before the topic has a subscription. Upstream sets this private
 // option for its own dead letters. InitialSubscription reports false if upstream does not have the option any more.
 func InitialSubscription(p *pulsar.ProducerOptions, name string) bool {
 	field := reflect.ValueOf(p).Elem().FieldByName("initialSubscriptionName")

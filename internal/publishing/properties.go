@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Properties of retries. They are believed only of a message for which IsFrom reports that it came from the consumer's
-// own retry topic.
+// Properties of retries. A consumer believes them only if IsFrom reports that the message came from the consumer's own
+// retry topic.
 const (
 	// on a retry for a nacked message: RECONSUMETIMES, a colon, and the redelivery count of the message
 	NackCount = "NACK_COUNT"
@@ -33,7 +33,8 @@ func IsFrom(topic string, msg pulsar.Message) bool {
 	return strings.HasPrefix(name, topic) && (name == topic || topicname.Base(name) == topic)
 }
 
-// IsRetry reports whether a client published these properties with a retry: all clients set all three.
+// IsRetry reports whether a client published these properties with a retry: all clients set the three that IsRetry
+// reads.
 func IsRetry(props map[string]string) bool {
 	return ReconsumeTimes(props) > 0 && props[pulsar.SysPropertyRealTopic] != "" &&
 		props[pulsar.SysPropertyOriginMessageID] != ""
@@ -86,8 +87,8 @@ func Attempts(retry pulsar.Message) uint32 {
 	return uint32(n)
 }
 
-// FirstPublished returns when the message of a retry was first published, or when the retry was published if its
-// properties do not say.
+// FirstPublished returns when the message of a retry was first published. If the properties do not say, it returns when
+// the retry was published.
 func FirstPublished(retry pulsar.Message) time.Time {
 	published, props := retry.PublishTime(), retry.Properties()
 	ms, err := strconv.ParseInt(props[OriginPublishTime], 10, 64)
@@ -135,8 +136,8 @@ func TypeName(err error) (name string) {
 	}
 }
 
-// OriginID returns a message's ID as its retries and dead letters name it. The partition is that of its topic's name:
-// in pulsar-client-go's IDs it is 0 if the consumer has subscribed to one partition.
+// OriginID returns a message's ID as its retries and dead letters name it. The partition is taken from the topic's
+// name: pulsar-client-go's IDs have partition 0 if the consumer has subscribed to a single partition.
 func OriginID(msg pulsar.Message) string {
 	id := msg.ID()
 	base := topicname.Base(msg.Topic())

@@ -6,8 +6,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Properties of a replayed dead letter. They are believed only of a message for which IsReplay reports that it was
-// replayed to its topic, and of its retries.
+// Properties of a replayed dead letter. They are believed only on a message for which IsReplay reports true, and on its
+// retries.
 const (
 	ReplayCount = "REPLAY_COUNT" // how often the letter was replayed
 	ReplayRun   = "REPLAY_RUN"   // the id of the last replay
@@ -19,7 +19,7 @@ const (
 
 // IsReplay reports whether a message was replayed to the topic that it came from. On any other message, the properties
 // of a replay are about another topic (a service may have forwarded them), or were not written by package deadletter,
-// which writes both.
+// which writes REPLAY_RUN and REPLAY_TOPIC.
 func IsReplay(msg pulsar.Message) bool {
 	props := msg.Properties()
 	return props[ReplayRun] != "" && topicname.Same(props[ReplayTopic], msg.Topic())

@@ -50,7 +50,7 @@ func field(v reflect.Value, name string) reflect.Value {
 	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
 }
 
-// unwrapped returns the innermost message of structs with a field Message, which is upstream's.
+// unwrapped follows fields named Message to the innermost message, which is upstream's.
 func unwrapped(msg pulsar.Message) pulsar.Message {
 	for {
 		v := reflect.Indirect(reflect.ValueOf(msg))

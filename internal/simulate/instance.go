@@ -170,8 +170,9 @@ func (i *instance) wait(m *message) {
 	i.at(m.due-i.now, returns, m, i.number)
 }
 
-// back takes a message whose delay is over, if it was not given back. If this instance seems broken, or the delivery is
-// the message's last one, the broker sends the message again, perhaps to another instance.
+// back takes a message whose delay is over. It ignores a message that was given back to the broker. If this instance
+// seems broken, or the delivery is the message's last one, the broker sends the message again, perhaps to another
+// instance.
 func (i *instance) back(m *message) {
 	if !i.waits[m] || m.due > i.now {
 		return

@@ -88,7 +88,7 @@ func (i *instance) looked(era int) {
 	}
 }
 
-// look puts messages aside, and tries one when it has looked at enough, or when there are no more.
+// look puts messages aside. It tries one of them when it has looked at enough messages, or when no more are coming.
 func (i *instance) look() {
 	if i.looks == 0 || i.idle == 0 {
 		return

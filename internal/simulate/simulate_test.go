@@ -71,7 +71,7 @@ func TestAgainstWorkers(t *testing.T) {
 	}
 }
 
-// mean has the means of some figures of results.
+// mean returns the means of the figures that assertNear compares.
 func mean(of []Result) (m Result) {
 	for _, r := range of {
 		m.Calls += r.Calls

@@ -55,7 +55,7 @@ func newWorld(s Setup) *world {
 	return w
 }
 
-// at makes an event happen after a while.
+// at schedules an event.
 func (w *world) at(after time.Duration, k kind, m *message, of int) {
 	w.push(event{at: w.now + after, kind: k, msg: m, of: of})
 }

@@ -47,7 +47,8 @@ func In(origin, name string) string {
 	return origin[:strings.LastIndex(origin, "/")+1] + name
 }
 
-// IsShort reports whether a name has no namespace, so that In and Full differ unless the origin is in public/default.
+// IsShort reports whether a name has no namespace. In and Full differ for such a name if the origin is not in
+// public/default.
 func IsShort(name string) bool { return name != "" && !strings.Contains(name, "/") }
 
 // IsPersistent reports whether the broker keeps the messages of a topic until they are acknowledged.

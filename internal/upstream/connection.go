@@ -20,15 +20,14 @@ func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 			return of()
 		}
 		r := &reconnection{Policy: of(), hooks: h}
-		h.until(r, attemptTime) // before Lost, or Reconnecting could return 0 after it
+		h.until(r, attemptTime) // before Lost: otherwise Reconnecting could return 0 after Lost
 		h.events.Lost()
 		return r
 	}
 }
 
-// isQuery reports whether GetLastMessageIDs is the caller: it asks for a backoff like a reconnection, in the same
-// goroutine. Only the call stack distinguishes the two. Reading the stack costs little beside the round trip that both
-// take.
+// isQuery reports whether GetLastMessageIDs is the caller. Like a reconnection, GetLastMessageIDs asks for a backoff.
+// Only the call stack distinguishes the two. Reading the stack costs little beside the round trip that both take.
 func isQuery() bool {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])

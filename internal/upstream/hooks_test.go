@@ -122,7 +122,7 @@ func TestIsTellingWhileAnInterceptorRuns(t *testing.T) {
 	require.False(t, hooks.IsTelling())
 	j.call = func() { panic("the application's") }
 	require.Panics(t, func() { hooks.OnAcknowledge(named{}, nil) })
-	require.False(t, hooks.IsTelling(), "it panicked")
+	require.False(t, hooks.IsTelling(), "the interceptor panicked and still counts as running")
 }
 
 // The epochs of messages depend on this order.

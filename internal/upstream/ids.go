@@ -9,7 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// CheckID returns an error for an id that is nil, or that panics when it is asked, as one that embeds nil does.
+// CheckID returns an error for an id that is nil or whose methods panic, such as one that embeds nil.
 func CheckID(id pulsar.MessageID) (err error) {
 	if id == nil {
 		return errors.New("redelivery: message id is nil, want that of a message that was received")
@@ -74,7 +74,7 @@ func (m *Messages) Note(msg pulsar.Message) {
 	}
 }
 
-// Has reports whether a message is of that type.
+// Has reports whether a message is of the noted type.
 func (m *Messages) Has(msg pulsar.Message) bool { return reflect.TypeOf(msg) == m.of.Load() }
 
 // overhead is roughly the memory of a message without payload, keys and properties, and propertyOverhead that of a
@@ -85,9 +85,9 @@ const overhead, propertyOverhead = 512, 48
 // is a slice of one buffer, and its capacity reaches to the end of that buffer.
 func Weigh(msg pulsar.Message) (size, buffer int64) {
 	size = overhead
-	// a foreign message may embed nil, and its methods then panic: the bytes counted so far count
+	// a foreign message may embed nil; if its methods panic, Weigh returns the bytes that it has counted so far
 	defer func() { _ = recover() }()
-	if properties := msg.Properties(); len(properties) > 0 { // to begin to range over none takes 20 ns
+	if properties := msg.Properties(); len(properties) > 0 { // a range over an empty map takes 20 ns
 		for key, value := range properties {
 			size += int64(len(key) + len(value) + propertyOverhead)
 		}

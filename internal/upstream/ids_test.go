@@ -93,7 +93,7 @@ func TestWholeAndIndex(t *testing.T) {
 	}
 }
 
-// One acknowledgement by the whole id is for all messages of a batch, whatever was acknowledged before.
+// One acknowledgement with the id of Whole acknowledges all messages of a batch, even if none was acknowledged before.
 func TestWholeAcknowledgesTheEntry(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	client := broker.Client(t)

@@ -11,7 +11,7 @@ import (
 
 // Plan says how a consumer is subscribed.
 type Plan struct {
-	Resolution time.Duration // requests are sent that often
+	Resolution time.Duration // how often requests are sent
 	Channel    int           // capacity of the private channel
 	AckTime    time.Duration // how often acknowledgements are sent; 0 leaves that to the options
 	RetryTopic string        // subscribed to beside the topics; "" for none

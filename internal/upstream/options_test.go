@@ -29,7 +29,7 @@ func TestOptionsSetTheTickOfRequests(t *testing.T) {
 	require.False(t, opts.EnableDefaultNackBackoffPolicy)
 	require.Equal(t, 7, cap(opts.MessageChannel))
 	require.Equal(t, pulsar.ConsumerInterceptors{hooks}, opts.Interceptors)
-	require.Nil(t, opts.AckGroupingOptions, "they are not left to pulsar-client-go")
+	require.Nil(t, opts.AckGroupingOptions, "the groups of acknowledgements are not left to pulsar-client-go")
 }
 
 type noBackoff struct{}
@@ -48,7 +48,7 @@ func TestRequestsGoOutWithTheNextTick(t *testing.T) {
 		require.EqualValues(t, count, cm.RedeliveryCount())
 		consumer.NackID(cm.ID())
 	}
-	require.Less(t, time.Since(start), waittest.Limit, "as late as after pulsar-client-go's own delay, a minute")
+	require.Less(t, time.Since(start), waittest.Limit, "requests wait for pulsar-client-go's own delay, a minute")
 }
 
 func TestOptionsSetHowAcknowledgementsAreGrouped(t *testing.T) {

@@ -75,7 +75,7 @@ func (r *Reader) Wait() <-chan pulsar.ConsumerMessage {
 	return r.messages
 }
 
-// Put stores a message from the channel of Wait for Next.
+// Put stores a message that came from the channel of Wait. Next returns it.
 func (r *Reader) Put(cm pulsar.ConsumerMessage) {
 	r.ahead, r.next = append(r.ahead[:0], cm), 0
 	r.zero.took()
@@ -101,8 +101,8 @@ func (r *Reader) Forget() {
 	}
 }
 
-// Close closes a consumer, and takes the messages in its queue meanwhile. If the queue is full, pulsar-client-go's
-// reader of the connection waits for room, with the broker's answer to the Close behind it.
+// Close closes a consumer. During the call it takes the messages out of the consumer's queue: if the queue were full,
+// pulsar-client-go's reader of the connection would wait for room, and not read the broker's answer to the Close.
 func Close(consumer pulsar.Consumer) {
 	messages, closed := Chan(consumer), make(chan struct{})
 	taking := make(chan struct{})

@@ -27,8 +27,8 @@ func TestReaderTakesAllThatIsThereAtOnce(t *testing.T) {
 		{"nothing is there", 10, 0, 0},
 		{"one", 10, 1, 0},
 		{"fewer than it may take", 10, 9, 0},
-		{"as many", 10, 10, 0},
-		{"more", 10, 15, 5},
+		{"as many as it may take", 10, 10, 0},
+		{"more than it may take", 10, 15, 5},
 		{"it may take one", 1, 3, 2},
 		{"it may take none, which counts as one", 0, 3, 2},
 	} {
@@ -74,7 +74,7 @@ func TestForgottenMessagesAreNotReturned(t *testing.T) {
 	require.Equal(t, 3, entryOf(r.Next()), "not the message that came later")
 }
 
-func TestReaderOfAClosedChannelReturnsWhatItHad(t *testing.T) {
+func TestReaderOfAClosedChannelReturnsItsMessages(t *testing.T) {
 	consumer := withMessages(2)
 	close(consumer.channel)
 	r := newReader(t, consumer, 10)
@@ -110,7 +110,8 @@ func TestReaderHasAQueueUnlessItsConsumerHasNone(t *testing.T) {
 	}
 }
 
-// The stub closes when its queue is empty, as pulsar-client-go does when its reader of the connection waits for room.
+// The stub's Close returns only when the queue is empty, like pulsar-client-go's when its reader of the connection
+// waits for room.
 func TestCloseWithAFullQueueReturns(t *testing.T) {
 	for _, c := range []struct {
 		name   string

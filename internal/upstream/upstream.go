@@ -18,8 +18,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Events are called on goroutines of pulsar-client-go, which may hold its locks: the functions must not call it. None
-// is nil.
+// Events are called on goroutines of pulsar-client-go, which may hold its locks: the functions must not call
+// pulsar-client-go. No function is nil.
 type Events struct {
 	Lost   func()                                     // a connection was lost, or is about to be
 	Sent   func(pulsar.ConsumerMessage)               // the broker sent a message, which cannot be read yet
@@ -55,8 +55,8 @@ func (h *Hooks) Asked() {
 	h.asked = time.Now()
 }
 
-// Flush returns when the requests were sent, which takes a tick. pulsar-client-go can deadlock when it is closed while
-// it sends them.
+// Flush waits until the requests have been sent: two ticks, but a second at most. pulsar-client-go can deadlock when it
+// is closed while it sends them.
 func (h *Hooks) Flush() {
 	h.mu.Lock()
 	wait, ever := time.Until(h.asked.Add(2*h.tick+20*time.Millisecond)), !h.asked.IsZero()

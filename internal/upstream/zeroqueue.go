@@ -67,7 +67,7 @@ func (z *zeroQueue) receive(ctx context.Context, cancel context.CancelFunc, done
 	}
 }
 
-// took waits for the end of a call whose message was taken, or the next begin would still see that call.
+// took waits for the end of a call whose message was taken. Otherwise the next begin would still see that call.
 func (z *zeroQueue) took() {
 	if z != nil {
 		<-z.done

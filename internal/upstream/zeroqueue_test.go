@@ -76,7 +76,7 @@ func TestZeroQueueIsAskedForOneMessageAtATime(t *testing.T) {
 	})
 }
 
-func TestZeroQueueKeepsWhatComesWhenNobodyWaits(t *testing.T) {
+func TestZeroQueueKeepsAMessageThatComesWhileNoCallWaits(t *testing.T) {
 	inZero(t, func(t *testing.T, z *zero) {
 		z.Wait()
 		z.sleep(time.Hour)
@@ -126,7 +126,7 @@ func TestZeroQueueGoesOnAfterARecall(t *testing.T) {
 	})
 }
 
-func TestZeroQueueForgetsWhatCame(t *testing.T) {
+func TestForgetDropsTheMessageOfAZeroQueue(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		before time.Duration // Forget
@@ -184,7 +184,7 @@ func TestZeroQueueEndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, z.failed)
 		require.False(t, z.Has())
-	}) // which fails if a goroutine is left
+	}) // synctest fails if a goroutine is left
 }
 
 func TestRecallOnABrokerLosesNothing(t *testing.T) {
@@ -201,7 +201,7 @@ func TestRecallOnABrokerLosesNothing(t *testing.T) {
 		select {
 		case cm := <-r.Wait():
 			r.Put(cm)
-		case <-time.After(time.Millisecond / 10): // sooner than a message, often
+		case <-time.After(time.Millisecond / 10): // often before a message comes
 		}
 		if cm, ok := r.Next(); ok {
 			seen[string(cm.Payload())] = true

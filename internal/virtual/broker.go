@@ -1,6 +1,6 @@
 // Package virtual is a pulsar.Client without a network, so that it works in the virtual time of testing/synctest. It
-// has as much of a broker as a worker meets: publishing, delivery, redelivery, acknowledgement, retry and dead letter
-// topics.
+// imitates the parts of a broker that a Worker uses: publishing, delivery, redelivery, acknowledgement, retry and dead
+// letter topics.
 package virtual
 
 import (
@@ -16,18 +16,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Broker is a client and its broker, with one subscription and any number of consumers. The zero value is ready to use;
-// the functions, if they are set, are called for each acknowledgement and each publishing, which fails with the error
-// that they return.
+// Broker is a client and its broker, with one subscription and any number of consumers. The zero value is ready to use.
+// Ack, if set, is called for each acknowledgement, and Send for each publication; if they return an error, the
+// acknowledgement or publication fails with it.
 type Broker struct {
 	pulsar.Client // nil: tests do not call its other methods
 	Ack           func(pulsar.MessageID) error
 	Send          func(topic string) error
-	// If Shared consumers have this many unacknowledged messages, new ones wait until they have fewer than half as
-	// many. 0 means no limit.
+	// If Shared consumers have this many unacknowledged messages, new messages wait until the consumers have fewer than
+	// half as many. 0 means no limit.
 	MaxUnacked int
 
-	reconnects    sync.Mutex // held by Reconnect: a consumer can lose a connection only after it got it
+	reconnects    sync.Mutex // held by Reconnect: consumers lose a connection only after they got it
 	reconnections int        // guarded by reconnects
 
 	mu        sync.Mutex
@@ -45,7 +45,7 @@ type entry struct {
 	at    time.Time
 	acked bool
 	count uint32
-	with  *consumer // that it was sent to; nil if it is to be sent
+	with  *consumer // the consumer that has it; nil if it is to be sent
 	later bool      // it is not to be sent yet, on Shared and Key_Shared
 	sent  bool      // it was sent before
 }
@@ -124,9 +124,9 @@ func (b *Broker) Entry(payload string) int {
 	return slices.IndexFunc(b.entries, func(e *entry) bool { return string(e.msg.Payload) == payload })
 }
 
-// Reconnect breaks the consumers' connections: unacknowledged messages come again, with a count of 0. Like upstream's,
-// a consumer asks for a backoff, resets it once it is connected (by turns before and after the first messages come),
-// and notifies its interceptors of each message that it receives.
+// Reconnect breaks the consumers' connections: unacknowledged messages come again, with a count of 0. Like
+// pulsar-client-go's, each consumer asks for a backoff, and resets the backoff once it is connected: in turn before and
+// after the first messages come. It notifies its interceptors of each message that it receives.
 func (b *Broker) Reconnect() {
 	b.reconnects.Lock()
 	defer b.reconnects.Unlock()
@@ -254,7 +254,7 @@ func (b *Broker) unblock() {
 
 func (e *entry) key() string { return cmp.Or(e.msg.OrderingKey, e.msg.Key) }
 
-// Consumers returns how many there are.
+// Consumers returns the number of consumers.
 func (b *Broker) Consumers() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

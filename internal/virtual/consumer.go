@@ -18,8 +18,7 @@ type consumer struct {
 	wake            chan struct{}
 	closing         sync.Once
 	closed, ended   chan struct{}
-	// full from the loss of a connection until the next one is there: as upstream's, the consumer is not closed in
-	// between
+	// full from the loss of a connection until the next one is there; Close waits for that, as in pulsar-client-go
 	connecting chan struct{}
 
 	// Guarded by the broker's lock:

@@ -34,7 +34,7 @@ func Find(ctx context.Context, api admin.API, topic string) (string, error) {
 	return topic, err
 }
 
-// Open returns a log that was read to its end.
+// Open opens a log and reads it to its end.
 func Open(ctx context.Context, client pulsar.Client, o attempts.Options) (*attempts.Log, error) {
 	log, err := attempts.Open(client, o)
 	if err != nil {
@@ -67,7 +67,7 @@ func (m Message) OnlyBegun() bool {
 	return m.Count == 0 && m.Crashes == 0 && !snoozed
 }
 
-// Session is a consumer that writes to the log, or did.
+// Session is a consumer that writes to the log or has written to it.
 type Session struct {
 	ID    string    `json:"id"`
 	Name  string    `json:"name"`
@@ -77,7 +77,7 @@ type Session struct {
 }
 
 // List returns the messages and the sessions of a log. Messages that crashed consumers come first, then those that were
-// delivered most often. Of the sessions, the oldest comes first.
+// delivered most often. The oldest session comes first.
 func List(log *attempts.Log) ([]Message, []Session) {
 	messages, sessions := []Message{}, []Session{}
 	names := map[attempts.SessionID]string{}
@@ -123,7 +123,7 @@ func stateOf(s attempts.Session) string {
 	return string(s.State)
 }
 
-// PartitionOf returns the number of the partition that a topic is, or 0.
+// PartitionOf returns the number of the partition in a topic's name, or 0.
 func PartitionOf(topic string) int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Base(topic)), "-partition-"))
 	return n

@@ -2,7 +2,7 @@ package wiretest
 
 import "net/http"
 
-// Silent is a http.RoundTripper that stands for a server that accepts requests but never answers.
+// Silent is a http.RoundTripper that imitates a server that accepts requests but never answers.
 type Silent struct{}
 
 // RoundTrip waits until the client gives up.

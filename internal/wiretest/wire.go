@@ -22,7 +22,7 @@ type Wire struct {
 }
 
 // New returns a Wire to a broker's host and port, with the given round-trip time. In the broker's answers, Addr
-// replaces the host and port if it has the same length.
+// replaces the host and port if both texts have the same length.
 func New(t testing.TB, target string, roundTrip time.Duration) *Wire {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
