@@ -147,8 +147,8 @@ func (w *world) end(name, on string, calm bool) {
 	}
 }
 
-// cleanHistory returns a history of keys: first some with faults, then a pause longer than the window, then some
-// without faults, and then the end.
+// cleanHistory returns a history without findings. It has some keys with faults, then a pause longer than the window,
+// and then some keys without faults.
 func cleanHistory(t *rapid.T) (events []history.Event, calmFrom int64) {
 	w := newWorld(t)
 	for range rapid.IntRange(1, 6).Draw(t, "troubled lives") {

@@ -118,8 +118,8 @@ func TestPauseIsNoShorterThanTheLastFailureAsked(t *testing.T) {
 	require.Equal(t, 2*time.Second, o.Wait(2*time.Second))
 }
 
-// After an outage the next one needs four times as many failures in a row. The factor of 4, 16 … ends when that many
-// windows of messages have succeeded in a row.
+// After an outage the next one needs four times as many failures in a row. The factor is 1 again when that many windows
+// of messages have succeeded in a row.
 func TestOutageSoonAfterAnotherNeedsMoreFailures(t *testing.T) {
 	failures := func(o *outage) (n int) {
 		for o.State() == outages.Closed {

@@ -125,8 +125,8 @@ func (g *Group) resume(now time.Duration, m *message) {
 // transaction was committed.
 const undecidedTime = time.Hour
 
-// undecided notes that a transaction decides about a message. Until then the message stays in the table, so that its
-// redelivery count goes on.
+// undecided notes that a transaction decides about a message. The message stays in the table for undecidedTime, so that
+// its redelivery count goes on after an abort.
 func (g *Group) undecided(now time.Duration, m *message) {
 	g.drop(m)
 	m.move(Held)
@@ -161,7 +161,7 @@ func (g *Group) finishEntry(now time.Duration, e *entry) {
 	switch {
 	case e.ack.isComplete():
 		g.noteSettled(now, p, e.at)
-	case e == p.current && e.in[Settled] > 0: // more of it may be on its way
+	case e == p.current && e.in[Settled] > 0: // more messages of it may be on their way
 		return
 	case e.in[Settled] > 0:
 		p.settled.addPart(e.at, e.settledIndexes())

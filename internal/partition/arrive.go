@@ -65,7 +65,7 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 	return verdict, again
 }
 
-// entry returns an entry of a partition, which is made if it is not in the table.
+// entry returns the entry at a position, and makes it if it is not in the table.
 func (g *Group) entry(p *Partition, at position, total int32) *entry {
 	e := p.entryAt(at)
 	if e == nil {
@@ -133,7 +133,7 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 		g.keep(m, c)
 		switch {
 		case !m.undecided || m.busy > 0:
-		case now < m.due: // it was aborted, and its delay goes on
+		case now < m.due: // the transaction was aborted, and the delay goes on
 			g.wait(now, m, m.due)
 		default:
 			g.deliver(now, m, c.Body, d)
@@ -145,8 +145,8 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 	return Noted
 }
 
-// count returns how often the message of a first copy was delivered. It subtracts excess, requests that the broker
-// counted and that no hand-over followed. For a batch it prefers the log of attempts, since the broker counts the
+// count returns how often the message of a first copy was delivered. It subtracts excess: the requests that the broker
+// counted although no hand-over followed them. For a batch it prefers the log of attempts, since the broker counts the
 // failures of the whole batch.
 func (c *Copy) count(excess uint32) uint32 {
 	if c.Tries > 0 && c.Total > 1 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// BenchmarkAck is a message that is received and acknowledged, alone or in a batch.
+// BenchmarkAck receives and acknowledges a message, alone or in a batch.
 func BenchmarkAck(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -27,7 +27,7 @@ func BenchmarkAck(b *testing.B) {
 	}
 }
 
-// BenchmarkNack is a message that fails, waits among others, and comes back.
+// BenchmarkNack nacks a message, which waits among others and comes back.
 func BenchmarkNack(b *testing.B) {
 	const waiting = 10_000
 	g := group{New(Options{Kind: Exclusive, MemoryLimit: 1 << 30})}

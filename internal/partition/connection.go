@@ -129,9 +129,9 @@ func (p *Partition) requestDropped(now time.Duration) {
 	}
 }
 
-// dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker sends the
-// copy again, after older messages, unless it had begun to send before the listener reported this consumer active. So
-// the message is awaited, and requested if it does not come.
+// dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker usually sends the
+// copy again, after older messages. It does not send the copy again if it began to send before the listener reported
+// this consumer active. So the message is awaited, and requested if it does not come.
 func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 	if m.state == Unseen {
 		m.id, m.count = c.Object, c.count(0)
@@ -139,7 +139,7 @@ func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 	}
 }
 
-// gap is where copies are missing. Those after it would come too soon, and are dropped until the broker rewinds.
+// gap is where copies are missing. Copies after the gap come too soon, and are dropped until the broker rewinds.
 type gap struct {
 	open      bool
 	requested bool  // the broker is going to rewind
@@ -168,7 +168,7 @@ func (p *Partition) drops(at place, object any) bool {
 func (p *Partition) isAfterGap(at place, object any) bool {
 	x := &p.gap
 	if newer, sent := p.coming[at]; x.open && sent && p.isQueued(newer) {
-		return true // the broker sent it before it rewound
+		return true // the broker sent this copy before it rewound
 	}
 	if !x.open || !x.first.before(at) || !x.last.before(at) {
 		*x = gap{}

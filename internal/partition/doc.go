@@ -46,9 +46,10 @@
 //
 // Upstream drops messages that a new connection brings before upstream is ready for them, and the broker does not send
 // these again by itself. Copies are numbered as they are sent, and read in that order. So a copy was dropped if a later
-// one is read first, or if the application waits and it does not come. It is then requested. Where the broker rewinds,
-// the dropped copy leaves a gap, and so does a copy that was sent before a Failover partition became active. The copies
-// after a gap come too soon. They are dropped, and the broker is asked to rewind unless it does so by itself.
+// one is read first, or if the application waits and the copy does not come. A dropped copy is requested. Where the
+// broker rewinds, the dropped copy leaves a gap, and so does a copy that was sent before a Failover partition became
+// active. The copies after a gap come too soon. They are dropped, and the broker is asked to rewind unless it does so
+// by itself.
 //
 // # Settled messages
 //
@@ -113,10 +114,10 @@
 //   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.
 //   - A lost acknowledgement looks like an operator's reset if another consumer took the message, kept it for some
 //     calm seconds, and left it behind during a further loss.
-//   - An operator's reset does not bring back messages that were acknowledged in the last seconds, or after a loss and
-//     before the broker sent a message of their partition again, or with a batch that is not settled whole. After Wrap
-//     it brings back none.
-//   - A copy that was sent before a transaction began looks like its abort.
+//   - An operator's reset does not bring back three kinds of messages: those acknowledged in the last seconds, those
+//     acknowledged after a loss and before the broker sent a message of their partition again, and settled messages of
+//     a batch that is not settled whole. After Wrap a reset brings back no message.
+//   - A copy that was sent before a transaction began looks like the abort of the transaction.
 //
 // One more window is upstream's own: it counts a message of a batch as acknowledged although the acknowledging call
 // failed. Once the other messages of the batch are acknowledged, the broker forgets this one, too. It still waits here,

@@ -176,7 +176,7 @@ func (w *world) check() {
 		w.fail("the group counts %v and %d bytes, has %v and %d", g.in, g.memory, in, memory)
 	}
 	if memory > g.o.MemoryLimit {
-		w.fail("%d bytes are kept, of %d", memory, g.o.MemoryLimit)
+		w.fail("%d bytes are kept, the limit is %d", memory, g.o.MemoryLimit)
 	}
 	for i, t := range g.clock.Timers() {
 		if !t.IsSet() || i > 0 && t.Before(g.clock.Timers()[(i+1)/2-1]) {

@@ -27,9 +27,9 @@ type Options struct {
 	Drops         bool          // a message that fails is not kept in memory; it is requested when it is due
 	MemoryLimit   int64         // bytes of bodies that are kept; 0 for none
 	Deaf          bool          // Lost and Sent are not called, as after Wrap: an unrequested copy is the sign of a lost connection
-	MaxDeliveries uint32        // after so many a message is a dead letter; 0 for no limit
+	MaxDeliveries uint32        // after so many deliveries a message is a dead letter; 0 for no limit
 	RequestTime   time.Duration // how long a request takes on its way to the broker
-	AckedAfter    time.Duration // an acknowledgement older than that has reached the broker
+	AckedAfter    time.Duration // an acknowledgement of this age has reached the broker
 	Reports       bool          // Decisions.Settled is wanted
 }
 
@@ -79,15 +79,15 @@ func New(o Options) *Group {
 		epoch: firstEpoch, floor: firstEpoch, connected: firstEpoch}
 }
 
-// firstEpoch is that of a Group that has lost no connection.
+// firstEpoch is the epoch of a Group that has lost no connection.
 const firstEpoch = 1
 
 // ackedAfter is the default of Options.AckedAfter: acknowledgements are sent every 100 ms, and a busy machine
 // may take long.
 const ackedAfter = 2100 * time.Millisecond
 
-// ID names a message. The zero Topic stands for a bare id, whose topic is that of its ledger. Index is −1 for
-// a whole entry.
+// ID names a message. An ID without a Topic is a bare id: its topic is the one that has the ledger. Index is −1 for a
+// whole entry.
 type ID struct {
 	Topic  string
 	Ledger int64

@@ -76,8 +76,9 @@ func (g *Group) Unfinished() (settled, arriving int) {
 	return g.in[Settled], arriving
 }
 
-// Unacknowledged returns for how many acknowledgements the broker waits, in the partition that has most. An unfinished
-// batch counts with all its messages, unless the broker keeps acknowledgements of single ones.
+// Unacknowledged returns how many messages are unacknowledged at the broker, in the partition that has most. All
+// messages of an unfinished batch count. If the broker keeps acknowledgements of single messages, only the unsettled
+// messages count.
 func (g *Group) Unacknowledged() (most int) {
 	for _, p := range g.partitions {
 		n := 0

@@ -2,9 +2,10 @@ package partition
 
 import "slices"
 
-// marks are places in upstream's queue, as ids of messages that the broker sent. A loss empties the queue, so the marks
-// in it are never reached, unless the lost connection was another partition's. So there is a mark for each epoch, and
-// the application reaches one of them.
+// marks are places in upstream's queue, each given by the id of a message that the broker sent. If the partition loses
+// its connection, upstream empties the queue, and the application never reaches the marks in it. If another partition
+// loses its connection, the application reaches the marks. So there is a mark for each epoch, and the application
+// reaches one of them.
 type marks struct {
 	objects []any
 	epoch   uint64 // of the last one

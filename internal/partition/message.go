@@ -96,7 +96,7 @@ type entry struct {
 	buffer    int64    // bytes of the buffer that the payloads of a batch share
 }
 
-// message returns the message with an index, which is made if it is not known.
+// message returns the message with an index, and makes it if it is not known.
 func (e *entry) message(index int32) *message {
 	if missing := int(index) + 1 - len(e.messages); missing > 0 {
 		e.messages = append(e.messages, make([]*message, missing)...)
@@ -119,8 +119,8 @@ func (e *entry) message(index int32) *message {
 	return e.messages[index]
 }
 
-// block returns storage for the messages of a batch: that of an entry that left the table, if it is large enough. Its
-// messages have old contents.
+// block returns storage for the messages of a batch. It reuses the storage of an entry that left the table if the
+// storage is large enough; the messages in it then have old contents.
 func (g *Group) block(total int) []message {
 	if block := g.spare; len(block) >= total {
 		g.spare = nil
@@ -164,7 +164,7 @@ func (e *entry) settledIndexes() (indexes indexSet) {
 // isOpen reports whether a message is known and not settled.
 func (m *message) isOpen() bool { return m.state != Unseen && m.state != Settled }
 
-// isWith reports whether the application has a message by this hand-over.
+// isWith reports whether the application has a message, and has it from this hand-over.
 func (m *message) isWith(hand uint64) bool {
 	return m.state == Held && !m.undecided && (hand == m.hand || hand == AnyHand)
 }

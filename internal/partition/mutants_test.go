@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 )
 
-var withMutants = flag.Bool("mutants", false, "remove each rule of the machine in turn, and see that some test fails (10 minutes)")
+var withMutants = flag.Bool("mutants", false, "remove each rule of the machine in turn, and check that a test fails (10 minutes)")
 
 // mutants are the rules of the machine, each with the code that replaces it.
 var mutants = []struct{ rule, file, with, without string }{
@@ -30,7 +30,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a requested message that comes during its ack is acknowledged once more", "ack.go", "if cameAgain || ", "_ = cameAgain\n	if "},
 	{"a lower index begins another delivery of an entry", "entryack.go", "index <= a.last || epoch != a.epoch", "epoch != a.epoch"},
 	{"a new epoch begins another delivery of an entry", "entryack.go", "index <= a.last || epoch != a.epoch", "index <= a.last"},
-	{"an entry stays in the table while more of it may come", "ack.go", "	case e == p.current && e.in[Settled] > 0: // more of it may be on its way\n		return\n", ""},
+	{"an entry stays in the table while more of it may come", "ack.go", "	case e == p.current && e.in[Settled] > 0: // more messages of it may be on their way\n		return\n", ""},
 	{"an entry that comes again after a part of it was settled counts as one that came twice", "arrive.go", "				e.ack.again = true\n", ""},
 	{"a busy message is not handed out when its time is over", "group.go", "		case t.Of.message.busy > 0:\n			t.Of.message.overdue = true\n", ""},
 	{"a busy message is not taken", "take.go", "m.state != Ready || m.busy > 0:", "m.state != Ready:"},
@@ -54,7 +54,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"an old copy is dropped if a newer one is in upstream's queue", "connection.go", "p.isComing(at) || ", ""},
 	{"a copy does not count as queued once a later one was read", "connection.go", "return c.number > p.read ", "return c.number > 0 "},
 	{"a copy does not count as queued once the application waited in vain", "connection.go", " && p.group.reading.idleAt < c.at+idleTime", ""},
-	{"a copy that did not come before a later one is requested", "connection.go", "	if passed {\n		p.requestDropped(now)\n	}\n", "	_ = passed\n"},
+	{"a copy that was not read is requested once a later one was read", "connection.go", "	if passed {\n		p.requestDropped(now)\n	}\n", "	_ = passed\n"},
 	{"a copy that follows a gap is dropped where the broker rewinds", "connection.go", " || p.isAfterGap(at, object)", ""},
 	{"a copy that is dropped because it was sent before activation leaves a gap", "connection.go", "		p.gap.widen(at)\n		p.gap.last = at\n", ""},
 	{"a copy that the broker sent before it rewound does not end a gap", "connection.go", "	if newer, sent := p.coming[at]; x.open && sent && p.isQueued(newer) {\n", "	if false {\n"},
@@ -92,7 +92,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a batch with a message at work stays here", "take.go", "e.in[Held] == 0 && e.busy == 0 && ", ""},
 	{"a batch with a message that is being settled stays here", "take.go", " && e.busy == 0 && ", " && "},
 	{"a batch with a settled message stays here", "take.go", " && (e.in[Settled] == 0 || g.o.IndexAcks == KeptIndexAcks)", ""},
-	{"a batch with a settled message may go to another consumer if the broker knows that", "take.go", "(e.in[Settled] == 0 || g.o.IndexAcks == KeptIndexAcks)", "e.in[Settled] == 0"},
+	{"a batch with a settled message may go to another consumer if the broker keeps index acks", "take.go", "(e.in[Settled] == 0 || g.o.IndexAcks == KeptIndexAcks)", "e.in[Settled] == 0"},
 	{"new messages and those that come back alternate", "take.go", "	if g.newsTurn && isNew {", "	if false {"},
 	{"settled ids outlive a lost connection", "connection.go", "	g.beginEpoch(now)\n	if g.o.hasOthers()", "	g.beginEpoch(now)\n	for _, p := range g.partitions {\n		clear(p.settled.generations[:])\n	}\n	if g.o.hasOthers()"},
 	{"settled messages are handed out again after an operator moved the cursor back", "connection.go", "	p.settled.forgetSure()\n", ""},
@@ -113,7 +113,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a settled message needs no memory", "ack.go", "	g.drop(m)\n	m.move(Settled)", "	m.move(Settled)"},
 	{"a requested message needs no memory", "request.go", "	g.drop(m)\n	g.clock.Stop", "	g.clock.Stop"},
 	{"a message whose last delivery times out is given up here", "nack.go", "	if d.Last && m.body != nil && !m.isStale() {", "	if false {"},
-	{"an aborted transaction leaves the delay of its message", "arrive.go", "		case now < m.due: // it was aborted, and its delay goes on\n			g.wait(now, m, m.due)\n", ""},
+	{"an aborted transaction leaves the delay of its message", "arrive.go", "		case now < m.due: // the transaction was aborted, and the delay goes on\n			g.wait(now, m, m.due)\n", ""},
 	{"the message of an aborted transaction is handed out again", "arrive.go", "		case !m.undecided || m.busy > 0:\n", "		case true:\n"},
 	{"the message of a transaction is forgotten in the end", "nack.go", "	if m.undecided {\n		g.forget(now, m)\n		return\n	}\n", ""},
 }
@@ -133,7 +133,7 @@ func TestReadmeListsTheRules(t *testing.T) {
 	require.Equal(t, rules, listed)
 }
 
-// TestMutants removes each rule and sees that another test of this package fails. It prints which one did.
+// TestMutants removes each rule and checks that another test of this package fails. It prints which test did.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(strings.ReplaceAll(m.rule, " ", "-"), func(t *testing.T) {

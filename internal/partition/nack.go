@@ -15,7 +15,8 @@ type Failure struct {
 	Copy      Copy // the application's copy, kept if there is room; its Source and Object are needed if the message is not known
 }
 
-// AnyHand stands for the newest hand-over, where the application does not show which it had.
+// AnyHand names the newest hand-over: the id or the wrapped message of the application does not show which hand-over it
+// had.
 const AnyHand = ^uint64(0)
 
 // Nack takes a message back from the application until its delay is over. It reports whether that changed
@@ -148,8 +149,8 @@ func (g *Group) RedeliverNow(now time.Duration) int {
 }
 
 // GiveUpStale takes a stale message back from an application that does not want it while another consumer may have it.
-// If it is still this consumer's, the broker sends it again by itself or, if the lost connection was another
-// partition's, when it is requested.
+// If the message is still this consumer's, the broker sends it again: by itself or, if the lost connection was another
+// partition's, after a request.
 func (g *Group) GiveUpStale(now time.Duration, d Delivery) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {
@@ -161,9 +162,9 @@ func (g *Group) GiveUpStale(now time.Duration, d Delivery) {
 	g.expect(now, m)
 }
 
-// Recall corrects a hand-over that Take or Arrive has just made by a newer state of a log of attempts: the message was
-// delivered tries times before, and must not be handed out for wait. If wait is positive, the message is taken back,
-// and Recall returns false.
+// Recall corrects a hand-over that Take or Arrive has just made, since a log of attempts has a newer state: the message
+// was delivered tries times before, and must not be handed out for wait. If wait is positive, the message is taken
+// back, and Recall returns false.
 func (g *Group) Recall(now time.Duration, d *Delivery, tries uint32, wait time.Duration) (stands bool) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {
@@ -178,8 +179,8 @@ func (g *Group) Recall(now time.Duration, d *Delivery, tries uint32, wait time.D
 	return wait <= 0
 }
 
-// PutBack takes a message back that was handed out and that the application never got. The next Take returns it: if a
-// later message came first, a cumulative acknowledgement of that message would lose this one.
+// PutBack takes back a message that was handed out but never reached the application. The next Take returns it. If a
+// later message came first, its cumulative acknowledgement would lose this message.
 func (g *Group) PutBack(now time.Duration, d Delivery) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {

@@ -2,7 +2,7 @@ package partition
 
 import "math/bits"
 
-// outcomes are those of the last messages that the application had: a bit for each that failed.
+// outcomes has a bit for each of the last messages that the application had: 1 if it failed.
 type outcomes struct{ failures uint32 }
 
 const (

@@ -29,8 +29,8 @@ type Partition struct {
 	resets  marks            // where the broker sent messages again though it surely has their acknowledgements
 
 	sent    uint64        // the newest epoch in which the broker sent something
-	sentAt  time.Duration // when it first did in that epoch
-	calm    uint64        // the newest epoch in which all that the broker had to send again was taken
+	sentAt  time.Duration // when the broker first sent something in epoch sent
+	calm    uint64        // the newest epoch in which the application has taken all that the broker had to send again
 	silence time.Duration // reading.total when a copy came last
 }
 
@@ -58,7 +58,7 @@ func (p *Partition) known(at place) *message {
 	return nil
 }
 
-// partition returns the partition of a topic, which is made if it is new.
+// partition returns the partition of a topic, and makes it if it is new.
 func (g *Group) partition(topic string, source any) *Partition {
 	p := g.topic(topic)
 	if p == nil {

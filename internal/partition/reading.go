@@ -2,9 +2,9 @@ package partition
 
 import "time"
 
-// reading measures for how long the application has been reading: while it waits for a message, and a little
-// before each message that it takes. A request that was not answered while it read was in vain. While it works
-// on a message, an answer may lie in upstream's queue.
+// reading measures for how long the application has been reading: while it waits for a message, and a little before
+// each message that it takes. A request that was not answered while the application read was in vain. While the
+// application works on a message, an answer may lie in upstream's queue.
 type reading struct {
 	total  time.Duration
 	last   time.Duration // when a message was taken last
@@ -16,12 +16,13 @@ type reading struct {
 
 const (
 	idleTime = time.Second
-	// stepTime is the most that counts of the time before a message. Upstream shares a channel of ten messages among
-	// its partitions: after a second of such steps without a message of a partition, its queue is empty.
+	// stepTime is the longest time before a message that counts as reading. Upstream shares a channel of ten messages
+	// among its partitions: after a second of such steps without a message of a partition, no message of that partition
+	// is in the channel.
 	stepTime = 50 * time.Millisecond
 )
 
-// at returns for how long the application has been reading by now.
+// at returns for how long the application has been reading until now.
 func (r *reading) at(now time.Duration) time.Duration {
 	if r.waits {
 		r.total += now - r.since
@@ -41,7 +42,7 @@ func (g *Group) Wait(now time.Duration) {
 	}
 }
 
-// Unwait notes that the application waits no longer. Arrive and a Take that succeeds include it.
+// Unwait notes that the application waits no longer. Arrive calls Unwait, and so does a Take that succeeds.
 func (g *Group) Unwait(now time.Duration) {
 	r := &g.reading
 	r.at(now)

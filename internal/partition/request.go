@@ -36,7 +36,7 @@ func (r *request) asked() int {
 	return r.partition.in[Asked]
 }
 
-// requestOf returns the request for an entry, which is made if there is none yet.
+// requestOf returns the request for an entry, and makes it if there is none yet.
 func (g *Group) requestOf(e *entry) *request {
 	if g.o.rewinds() {
 		return &e.partition.request
@@ -124,8 +124,9 @@ func (r *request) waiting() (all []*message) {
 	return all
 }
 
-// requestOver checks on a request whose pause is over. It is repeated unless the answer may still be in
-// upstream's queue.
+// requestOver checks on a request whose pause is over. It ends the request if no message waits for it, waits on while
+// the answer may be in upstream's queue, and gives up after too many requests in vain. Otherwise it sends the request
+// again.
 func (g *Group) requestOver(now time.Duration, r *request) {
 	p := r.partition
 	silent := g.reading.at(now) - max(r.mark, p.silence)

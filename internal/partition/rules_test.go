@@ -32,7 +32,7 @@ func (f *fixture) takes(t *testing.T) Delivery {
 
 func at(entry int64, index int32) ID { return ID{"A", 1, entry, index} }
 
-// settles acknowledges a message and returns how.
+// settles acknowledges a message, and returns the Ack and the result of EndAck.
 func (f *fixture) settles(t *testing.T, id ID) (Ack, *Again) {
 	t.Helper()
 	a, standing, err := f.BeginAck(id)
@@ -215,7 +215,7 @@ func TestRequestOfABatchEndsWithItsLastMessage(t *testing.T) {
 	assert.False(t, r.open)
 }
 
-// The broker counts each request, also one that is repeated, and one for a message that only waited here.
+// The broker counts each request, even a repeated one, and even one for a message that only waited here.
 func TestRequestsThatNoHandOverFollowedDoNotCount(t *testing.T) {
 	for name, first := range map[string]time.Duration{"after a failure": 0, "before the first hand-over": time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestRequestsInVainEndOnceThePartitionIsConnected(t *testing.T) {
 	assert.False(t, ok, "a timer is set though nothing is left to do")
 }
 
-func TestMessageRequestedInVainIsKeptIfTheConnectionIsLostThen(t *testing.T) {
+func TestMessageRequestedInVainIsKeptAfterALostConnection(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.reach(Asked)
 	f.Wait(f.now)
@@ -321,8 +321,8 @@ func TestRequestIsNotRepeatedWhileTheApplicationDoesNotRead(t *testing.T) {
 	assert.Equal(t, 1, f.requests)
 }
 
-// A partition whose messages are slow to come is not forgotten because others are busy: the application takes
-// theirs all the time.
+// A partition whose messages come slowly is not forgotten while the application takes messages of busy partitions all
+// the time.
 func TestRequestIsRepeatedWhileOtherTopicsAreBusy(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive})
 	f.reach(Asked)
@@ -505,7 +505,7 @@ func TestLastDeliveryThatTimesOutIsGivenUp(t *testing.T) {
 	assert.NotNil(t, d.GiveUps[0].Body)
 }
 
-func TestMessageThatIsAcknowledgedIsNotGivenUpMeanwhile(t *testing.T) {
+func TestMessageIsNotGivenUpDuringItsAcknowledgement(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MaxDeliveries: 1})
 	f.arrives()
 	f.StartTimeout(f.now, of0, 0, time.Second)
@@ -581,7 +581,7 @@ func TestBareIDAfterASeekNamesItsMessage(t *testing.T) {
 }
 
 // An operator moves the cursor back: the broker closes the connection and sends settled messages again. A lost
-// acknowledgement looks the same, but for its age.
+// acknowledgement differs from this reset only by its age.
 func TestOperatorsResetDiffersFromALostAck(t *testing.T) {
 	settled, other := at(0, 0), at(9, 0)
 	calm := func(f *fixture) { // nothing is in doubt for a while
@@ -634,12 +634,12 @@ func TestOperatorsResetDiffersFromALostAck(t *testing.T) {
 				f.due()
 			}
 		}, lost, sends(settled)}, Settled},
-		{"acknowledged in doubt that is over", []func(*fixture){settles(settled), lost, sends(other), calm, lost, sends(settled)}, Held},
+		{"acknowledged in doubt, the doubt is over", []func(*fixture){settles(settled), lost, sends(other), calm, lost, sends(settled)}, Held},
 		{"its connection is lost once more", []func(*fixture){settles(settled), calm, lost, func(f *fixture) { f.Sent(f.now, settled, "source", "cleared") },
 			lost, sends(settled)}, Held},
 		{"an old copy in the queue", []func(*fixture){settles(settled), calm, lost, func(f *fixture) { f.Sent(f.now, settled, "source", "new") }, readsOldCopy}, Settled},
-		{"a lost ack beside it", []func(*fixture){settles(settled), calm, settles(other), lost, sends(other), readsOldCopy}, Settled},
-		{"another one is reset, and the rest of the queue is new", []func(*fixture){settles(settled), settles(other), calm, lost, sends(other), readsOldCopy}, Held},
+		{"the ack of another message was lost", []func(*fixture){settles(settled), calm, settles(other), lost, sends(other), readsOldCopy}, Settled},
+		{"another message shows the reset, and an old copy follows it", []func(*fixture){settles(settled), settles(other), calm, lost, sends(other), readsOldCopy}, Held},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(Options{Kind: Exclusive})
@@ -755,7 +755,7 @@ func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
 		assert.Equal(t, Asked, f.state())
 		assert.Zero(t, f.requests, "requested though the broker may be about to send it")
 		if comes {
-			assert.EqualValues(t, 0, f.arrives().Count, "uncounted")
+			assert.EqualValues(t, 0, f.arrives().Count, "a message that was only given up counts")
 			continue
 		}
 		for range 3 {
@@ -812,7 +812,7 @@ func newAwaitingFixture() *fixture {
 	return f
 }
 
-// An old copy of a retry is dropped, since the broker has sent it again: the newer one is not due either.
+// An old copy of a retry is dropped, since the broker has sent the message again: the newer copy is not due either.
 func TestRetryWhoseOldCopyWasDroppedIsNotEarly(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	old, newer := f.copy(of0, 1), f.copy(of0, 1)

@@ -99,7 +99,7 @@ func (g *Group) Take(now time.Duration, isNew bool, d *Delivery) (ok bool) {
 		g.ready = g.ready[1:]
 		m.queued = false
 		switch {
-		case m.state != Ready || m.busy > 0: // settled; or busy, and queued again if that call fails
+		case m.state != Ready || m.busy > 0: // settled, or busy: it is queued again if the call fails
 		case m.isStale():
 			g.ask(now, m)
 		default:
@@ -113,8 +113,8 @@ func (g *Group) Take(now time.Duration, isNew bool, d *Delivery) (ok bool) {
 	return false
 }
 
-// makeReady queues a message for Take. If its body is not kept, or if it may be another consumer's by now, it requests
-// the message instead.
+// makeReady queues a message for Take. If the body is not kept, or another consumer may have the message by now,
+// makeReady requests the message instead.
 func (g *Group) makeReady(now time.Duration, m *message) {
 	if m.body == nil || m.isStale() {
 		g.ask(now, m)
@@ -157,8 +157,8 @@ func (g *Group) delayOver(now time.Duration, m *message) {
 	g.makeReady(now, m)
 }
 
-// fails reports whether the application failed on a message. One that was only held back, or put back, has no reason to
-// go to another consumer: the broker would count that.
+// fails reports whether the application failed on a message. A message that was only held back, or put back, has no
+// reason to go to another consumer: the broker would count the request.
 func (m *message) fails() bool { return m.delivered && !m.uncounted }
 
 // isBetterElsewhere reports whether another consumer may do better with a due message.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// turnSettled makes the settled ids of a partition older. After a loss, no id becomes surer before the application has
-// taken everything that the broker had to send again: until then the acknowledgements may be lost.
+// turnSettled makes the settled ids of a partition older. After a loss, acknowledgements may be lost until the
+// application has taken everything that the broker had to send again. Before that, no id becomes surer.
 func (g *Group) turnSettled(now time.Duration, p *Partition) {
 	g.reading.at(now)
 	switch {

@@ -92,7 +92,7 @@ type seen struct {
 	pending  bool          // in a transaction
 	late     bool          // its delivery may have been forgotten: counts begin again
 	at       time.Duration // when it was settled
-	notUntil time.Duration // it must not come before
+	notUntil time.Duration // it must not come before this time
 	deadline time.Duration // when its ack timeout is over; 0 for none
 	count    uint32
 	broker   uint32 // largest count that came with a copy
@@ -196,7 +196,7 @@ const (
 	beginTxn
 	abort
 	lose
-	loseAll // the commands on their way to the broker, too
+	loseAll // as lose, and the commands on their way to the broker are lost too
 	late    // upstream reads a copy of the lost connection, and clears its queue then
 	swallow // upstream drops the next copy of its new connection
 	otherTakes
@@ -724,11 +724,11 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// lose ends the connection of a topic: the broker sends everything again that is not acknowledged. Copies in upstream's
+// lose ends the connection of a topic: the broker sends again everything that is not acknowledged. Copies in upstream's
 // queue are still read, unless clears is set.
 func (w *world) lose(t int, all bool) {
 	if all {
-		w.pipe = slices.DeleteFunc(w.pipe, func(c command) bool { return c.topic == t }) // an acknowledgement among them never ends well
+		w.pipe = slices.DeleteFunc(w.pipe, func(c command) bool { return c.topic == t }) // an acknowledgement among them never succeeds
 	}
 	w.takeBack(t)
 	if w.clears {
@@ -742,7 +742,7 @@ func (w *world) lose(t int, all bool) {
 	w.g.Lost(w.now)
 }
 
-// takeBack takes everything back that this consumer has not acknowledged.
+// takeBack takes back everything that this consumer has not acknowledged.
 func (w *world) takeBack(t int) {
 	for _, e := range w.topics[t].entries {
 		if e.owner == ours {
@@ -779,8 +779,8 @@ func (w *world) deactivate(t int) {
 	w.g.Activate(w.now, topicName(t), t, false)
 }
 
-// activate makes this consumer the active one. The broker may have sent it the newest message before it rewinds and
-// reports the change.
+// activate makes this consumer the active one. The broker may have sent this consumer the newest message before the
+// broker rewinds and reports the change.
 func (w *world) activate(t int) {
 	w.otherDies(t)
 	entries := w.topics[t].entries

@@ -55,7 +55,7 @@ func newWorld(s Setup) *world {
 	return w
 }
 
-// at schedules an event.
+// at schedules an event after a delay.
 func (w *world) at(after time.Duration, k kind, m *message, of int) {
 	w.push(event{at: w.now + after, kind: k, msg: m, of: of})
 }

@@ -26,8 +26,9 @@ func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 	}
 }
 
-// isQuery reports whether GetLastMessageIDs is the caller. Like a reconnection, GetLastMessageIDs asks for a backoff.
-// Only the call stack distinguishes the two. Reading the stack costs little beside the round trip that both take.
+// isQuery reports whether GetLastMessageIDs is the caller. GetLastMessageIDs, too, asks for a backoff, in the goroutine
+// of its caller. Only the call stack distinguishes this from a reconnection. Reading the stack costs little beside the
+// round trip that follows.
 func isQuery() bool {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
