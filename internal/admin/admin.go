@@ -74,10 +74,10 @@ func Call(ctx context.Context, url, method, path string, body, answer any) error
 	return API{URL: url}.Call(ctx, method, path, body, answer)
 }
 
-// Call sends body as JSON, unless it is nil, to a path below /admin/v2, and decodes the response into answer, unless
-// answer is nil or the response is empty. A *[]byte gets the response as it is. If path begins with a topic's name,
-// Call turns the name into the form of the API. A status of 300 or more is an *Error. No answer within Patience is an
-// error, too.
+// Call sends body as JSON to a path below /admin/v2, and decodes the response into answer. A nil body is not sent. If
+// answer is nil or the response is empty, nothing is decoded. A *[]byte gets the response as it is. If path begins with
+// a topic's name, Call turns the name into the form of the API. A status of 300 or more is an *Error. No answer within
+// Patience is an error, too.
 func (a API) Call(ctx context.Context, method, path string, body, answer any) error {
 	silent, _ := ctx.Value(once{}).(*atomic.Bool)
 	noAnswer := fmt.Errorf("the admin API at %s did not answer within %v", a.URL, Patience)

@@ -14,7 +14,8 @@ type Schema struct {
 	Properties map[string]string `json:"properties"` // of the schema, as the producer set them
 }
 
-// Schemas finds the schemas of a topic with a full name, and asks the API once for each. It is safe for concurrent use.
+// Schemas finds the versions of a topic's schema, and asks the API once for each version. Topic is the topic's full
+// name. Schemas is safe for concurrent use.
 type Schemas struct {
 	API   API
 	Topic string

@@ -1,6 +1,7 @@
 // Package history checks how a client treated messages. A history is JSON lines that a client in any language writes;
 // docs/history.md describes the format. A Reader parses files and merges them by time, and a Checker finds messages
-// that were lost, early or doubled. Neither keeps whole files in memory, only the last lines of each message.
+// that were lost, early or doubled. Neither keeps whole files in memory; the Checker keeps the last lines of each
+// message.
 package history
 
 import (

@@ -70,7 +70,8 @@
 // # How to drive it
 //
 // Hold one lock around each call, and release it before calling upstream, a policy or an observer. Call [Group.Due]
-// after every call of a method that takes the time, and at the time of [Group.Next], and carry out its decisions.
+// after every call of a method with a parameter now, and at the time that [Group.Next] returns, and carry out the
+// decisions of Due.
 //
 //	verb                      | calls
 //	--------------------------+------------------------------------------------------------------------------
@@ -120,6 +121,6 @@
 //   - A copy that was sent before a transaction began looks like the abort of the transaction.
 //
 // One more window is upstream's own: it counts a message of a batch as acknowledged although the acknowledging call
-// failed. Once the other messages of the batch are acknowledged, the broker forgets this one, too. It still waits here,
-// but does not outlive the process.
+// failed. Once the other messages of the batch are acknowledged, the broker forgets this one, too. The message still
+// waits here, but does not outlive the process.
 package partition

@@ -14,7 +14,7 @@ type entryAck struct {
 	came    bool
 
 	settledAt time.Duration // when a message was last settled
-	settledIn uint64        // the epoch then
+	settledIn uint64        // the epoch in which a message was last settled
 	epoch     uint64        // the epoch in which the copy that came last was sent
 }
 

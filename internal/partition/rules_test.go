@@ -697,7 +697,7 @@ func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
 	f.reach(Waiting)
 	f.Lost(f.now)
 	f.Sent(f.now, of0, "source", "dropped")
-	f.passes() // the loss
+	f.passes() // the delay is over
 	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
 	f.passes()
 	assert.Zero(t, f.requests, "requested though the copy may be in the queue")

@@ -20,7 +20,7 @@ type jitter interface {
 // Validate returns an error for a policy with a wrong value, also within a jitter.
 func Validate(b backoff.RedeliveryBackoff) (err error) {
 	defer func() {
-		if v := recover(); v != nil { // for example at a nil *Exponential
+		if v := recover(); v != nil { // for example that of a nil *Exponential
 			err = fmt.Errorf("backoff: policy %T: Validate panics: %v", b, v)
 		}
 	}()

@@ -22,13 +22,13 @@ type Publisher interface {
 	StartDeadLetter(context.Context, pulsar.ConsumerMessage, error) (wait func() error)
 }
 
-// MaxReconsumes is how often a message is reconsumed at most by default, as in all clients.
+// MaxReconsumes is the default limit of how often a message is reconsumed, as in all clients.
 const MaxReconsumes = 16
 
 // Retry is how a message is reconsumed.
 type Retry struct {
 	Delay      time.Duration
-	Level      int  // from 1, or 0
+	Level      int  // from 1; 0 for none
 	Nacked     bool // the retry carries the message's next redelivery count, so that its delays keep growing
 	Snoozed    bool // this delivery does not count
 	Properties map[string]string

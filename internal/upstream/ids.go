@@ -60,7 +60,7 @@ func Whole(id pulsar.MessageID) pulsar.MessageID {
 	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
 }
 
-// Index returns the index of a message in its entry; 0 for one in chunks.
+// Index returns the index of a message in its entry; 0 for a message in chunks.
 func Index(id pulsar.MessageID) int32 { return max(0, id.BatchIdx()) }
 
 // Messages knows the type of the messages that a consumer delivers, which pulsar-client-go does not export. So messages

@@ -16,8 +16,8 @@ type Reader struct {
 	zero     *zeroQueue               // nil if the consumer has a queue
 }
 
-// NewReader returns a Reader that takes up to ahead messages together, until ended. For a zero-queue consumer, failed
-// gets the error of its Receive, or ErrUndecryptable.
+// NewReader returns a Reader that takes up to ahead messages together, until ended is done. For a zero-queue consumer,
+// failed gets the error of its Receive, or ErrUndecryptable.
 func NewReader(ended context.Context, consumer pulsar.Consumer, ahead int, failed func(error)) *Reader {
 	r := &Reader{messages: Chan(consumer), ahead: make([]pulsar.ConsumerMessage, 0, max(1, ahead))}
 	if r.messages == nil {
