@@ -47,10 +47,10 @@ type DeadLetterPolicy struct {
 	// OmitCause leaves the error's text out of retries and dead letters (EXCEPTION_MESSAGE), and out of the log.
 	// Default: false.
 	OmitCause bool
-	// Discard acknowledges a message that would become a dead letter, by DeadLetter too, and publishes nothing: the
-	// message is gone. Each is logged at Warn and reported as Discarded. It needs MaxDeliveries or MaxReconsumes, and
-	// excludes Topic, InitialSubscriptionName, ProducerName and WithReconsumer; DeadLetterTo has no effect. Default:
-	// false.
+	// Discard acknowledges each message that would become a dead letter, also after a call of DeadLetter, and publishes
+	// nothing: the message is gone. Each discarded message is logged at Warn and reported as Discarded. Discard needs
+	// MaxDeliveries or MaxReconsumes, and excludes Topic, InitialSubscriptionName, ProducerName and WithReconsumer;
+	// DeadLetterTo has no effect. Default: false.
 	Discard bool
 }
 

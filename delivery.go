@@ -32,8 +32,8 @@ type Delivery struct {
 
 // Delivery describes msg, even if the message was delivered again since. For a message that the Consumer does not know,
 // the redelivery count is the broker's. If the application wrapped the message and the wrapper's count is larger, that
-// count is returned. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil
-// message.
+// count is returned. Delivery returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for
+// a nil message.
 func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -89,8 +89,8 @@ func (p *publisher) firstPublished(msg pulsar.Message) (at time.Time) {
 	return msg.PublishTime()
 }
 
-// RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, it is
-// the larger of the broker's count and the Consumer's own, so it also grows where the broker's count stays 0
+// RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, the
+// result is the larger of the broker's count and the Consumer's own. So it also grows where the broker's count stays 0
 // (Exclusive, Failover) or is reset. The broker counts a batch as a whole; for the messages of a batch the Consumer
 // uses its own count from the second delivery on. A retry of the ReconsumeLater methods is a new message, whose count
 // begins at 0. A message that a nack moved to the retry topic (WithNackRetryTopic) keeps its count.

@@ -39,7 +39,7 @@ type inner struct {
 // and those that the application has. The broker sends them to other consumers of the subscription at once, and does
 // not count this as a redelivery. To return the messages, GiveBack closes the consumer at the broker. The next Receive,
 // or the goroutine behind Chan, subscribes again; a paused Consumer does so after Resume. Until it is subscribed again,
-// this Consumer takes no messages, and settling one returns an error. Subscribing again takes up to the client's
+// this Consumer takes no messages, and settling a message returns an error. Subscribing again takes up to the client's
 // OperationTimeout; Close does not wait for it, and Receive returns when its context is done.
 //
 // Call GiveBack when the application has no messages: messages that it has may be handled twice. GiveBack waits half a
@@ -75,7 +75,7 @@ func (c *Consumer) goAway() error {
 	}
 	c.attempts.flush() // otherwise the next consumer would not know the delays
 	c.hooks.Flush()
-	end := time.Now().Add(patience) // as Close
+	end := time.Now().Add(patience) // as long as Close waits
 	waitWhile(func() bool { return c.letters.isBusy() || !c.calls.isQuiet() }, end)
 	c.inner.leaving.Store(true)
 	defer c.inner.leaving.Store(false)
@@ -99,7 +99,7 @@ func waitWhile(busy func() bool, end time.Time) {
 	}
 }
 
-// comeBack subscribes again after GiveBack, and waits for a while if that fails. The caller has the turn.
+// comeBack subscribes again after GiveBack, and waits for a while if subscribing fails. The caller has the turn.
 func (c *Consumer) comeBack(ctx context.Context) error {
 	err := c.resubscribe(ctx)
 	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ctx.Err()) {

@@ -94,7 +94,7 @@ func (c *Consumer) alarmOver() {
 	}
 }
 
-// checkTime is how often a Consumer that waits for a message looks whether the broker, or the inner consumer, has
+// checkTime is how often a Consumer that waits for a message checks whether the broker, or the inner consumer, has
 // stopped.
 const checkTime = time.Second
 

@@ -147,7 +147,7 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 //   - otherwise 10 ms up to 20 partitions, and half a millisecond more for each further one.
 //
 // Each partition has a ticker with a little less than this period. An idle Consumer costs no more than its tickers. On
-// Failover and Key_Shared each partition has a second one, for acknowledgements: 10 ms up to 20 partitions, unless
+// Failover and Key_Shared each partition has a second ticker, for acknowledgements: 10 ms up to 20 partitions, unless
 // AckGroupingOptions is set.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
@@ -173,9 +173,9 @@ const (
 	//   - on Key_Shared, if its first failure was more than five seconds ago: its key cannot move to a joining consumer
 	//     while it waits here.
 	//
-	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if no
-	// message of the batch is settled or with the application. With a subscription that is not durable no message goes
-	// back: the broker forgets such a subscription when its connection ends.
+	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if the
+	// batch has no settled message and the application has no message of it. With a subscription that is not durable no
+	// message goes back: the broker forgets such a subscription when its connection ends.
 	FromAuto Source = "auto"
 	// FromMemory keeps every message in memory: it comes back to this Consumer, on time, unless the connection is lost.
 	FromMemory Source = "memory"
@@ -251,7 +251,7 @@ func WithoutChecks() Option {
 	}
 }
 
-// WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch EnableBatchIndexAcknowledgment on, on Shared and
+// WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch on EnableBatchIndexAcknowledgment for Shared and
 // Key_Shared) leaves EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. If that field is true,
 // pulsar-client-go acknowledges single messages of a batch at the broker; otherwise only whole batches, so that after a
 // restart a batch with one waiting message comes again as a whole. The field costs 0.3 µs of CPU a message. Brokers

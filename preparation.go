@@ -23,7 +23,7 @@ type preparation struct {
 	ackTime time.Duration
 }
 
-// prepare completes settings by the caller's options, and opens the publisher.
+// prepare completes settings with the caller's options, and opens the publisher.
 func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 	if err := s.complete(&opts); err != nil {
 		return nil, err
@@ -48,7 +48,8 @@ func gainsByIndexAcks(opts pulsar.ConsumerOptions) bool {
 	return delays(opts.Type) && grouped && !opts.EnableZeroQueueConsumer
 }
 
-// open sets the default resolution and ackTime by the client's number of partitions, and opens the publisher.
+// open sets the default resolution and ackTime from the number of partitions that the client reports, and opens the
+// publisher.
 func (p *preparation) open() error {
 	partitions := 0 // unknown
 	if client := p.settings.client; client != nil && (p.settings.resolution == 0 || p.acksSoon()) {
@@ -70,7 +71,7 @@ func (p *preparation) acksSoon() bool {
 
 // partitions returns how many partitions the topics have. Those of a pattern are not known.
 func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
-	if p.opts.SubscriptionName == "" { // client.Subscribe has an error for it
+	if p.opts.SubscriptionName == "" { // client.Subscribe returns the error
 		return 0, nil
 	}
 	for _, topic := range topicsOf(p.opts) {

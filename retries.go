@@ -181,7 +181,7 @@ func (p *preparation) publishRetries() error {
 		Decrypts:     opts.Decryption != nil,
 	}
 	if o.Topic == "" || o.Subscription == "" {
-		return nil // client.Subscribe has an error for it
+		return nil // client.Subscribe returns the error
 	}
 	for _, topic := range topicsOf(*opts) {
 		if err := checkPersistent(topic); err != nil {

@@ -69,8 +69,8 @@ func after(how publishing.Retry) func(pulsar.Message) (publishing.Retry, error) 
 }
 
 // ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It does not wait until the message is
-// published: see WithCallback. It waits only until there is a producer, and until fewer messages are under way than the
-// limits that WithCallback describes. If the message cannot be published, ReconsumeLater logs the error, counts it in
+// published: see WithCallback. It waits only until there is a producer, and until the limits that WithCallback
+// describes allow another message. If the message cannot be published, ReconsumeLater logs the error, counts it in
 // Stats and nacks the message.
 func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 	c.ReconsumeLaterWithCustomProperties(msg, nil, delay)

@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// Seek resets the subscription to a message id. The Consumer forgets the messages received before: their nacks no
-// longer redeliver them.
+// Seek resets the subscription to a message id. The Consumer forgets the messages that it received before the call: a
+// nack no longer redelivers them.
 //
 // With a retry topic, Seek resets the subscription of the main topic only. It closes the consumer at the broker, and
 // subscribes again twice, so the broker redelivers at once the messages of the retry topic that the Consumer or the
@@ -28,8 +28,8 @@ func (c *Consumer) Seek(id pulsar.MessageID) error {
 	return c.seek(func(inner pulsar.Consumer) error { return inner.Seek(id) })
 }
 
-// SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks
-// no longer redeliver them. With a retry topic it works as Seek does.
+// SeekByTime resets the subscription to a publish time. The Consumer forgets the messages that it received before the
+// call: a nack no longer redelivers them. With a retry topic it works as Seek does.
 func (c *Consumer) SeekByTime(t time.Time) error {
 	return c.seek(func(inner pulsar.Consumer) error { return inner.SeekByTime(t) })
 }
@@ -97,8 +97,8 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 }
 
 // withReaderStopped calls the inner consumer while no goroutine takes messages from it, and forgets the messages
-// received before. A Seek of pulsar-client-go drains its channel and can block against a second reader; Unsubscribe of
-// its zero-queue consumer waits for a Receive to end.
+// received before. A Seek of pulsar-client-go drains its channel, and can block if another goroutine reads the channel
+// too; Unsubscribe of its zero-queue consumer waits for a Receive to end.
 func (c *Consumer) withReaderStopped(call func() error) error {
 	if err := c.interrupt(); err != nil {
 		return err

@@ -87,7 +87,7 @@ func (c *Consumer) Stats() Stats {
 // blocked says whether the broker may have stopped sending.
 type blocked struct {
 	on     atomic.Bool
-	logged atomic.Int64 // when, in the group's time; 0 for never
+	logged atomic.Int64 // when it was last logged, in the group's time; 0 for never
 }
 
 // nearLimit is close to where the broker stops sending on Shared and Key_Shared: 50,000 unacknowledged messages for

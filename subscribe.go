@@ -119,7 +119,7 @@ func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Con
 			main.Topic, main.Topics, main.RetryEnable, main.DLQ = topics[0], nil, false, nil
 			main.MessageChannel, main.Interceptors, main.EventListener = nil, nil, nil
 			main.ReceiverQueueSize = 1
-			main.StartMessageIDInclusive = true // else, if it reconnects, it acknowledges the message that Seek names
+			main.StartMessageIDInclusive = true // else a reconnection acknowledges the message that Seek names
 			return with(main)
 		}
 	}
@@ -161,11 +161,11 @@ func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 // Wrap takes over consumer and returns a Consumer that redelivers by policy. From then on, do not use consumer
 // directly. Close of the returned Consumer closes it.
 //
-// Wrap knows neither the options of consumer nor when it loses a connection. So nacked messages wait in memory; those
-// that do not fit the memory limit come late, by up to 4/3 of consumer's own NackRedeliveryDelay. Wrap logs this at
-// Info, and the first such message at Warn. After a lost connection two consumers of the subscription may both handle a
-// message that waited. SubscribeWith has neither limit. Messages of non-persistent topics pass through, since the
-// broker cannot redeliver them.
+// Wrap knows neither the options of consumer nor when consumer loses a connection. So nacked messages wait in memory;
+// those that do not fit the memory limit come late, by up to 4/3 of consumer's own NackRedeliveryDelay. Wrap logs this
+// at Info, and the first such message at Warn. After a lost connection two consumers of the subscription may both
+// handle a message that waited. SubscribeWith has neither limit. Messages of non-persistent topics pass through, since
+// the broker cannot redeliver them.
 //
 // Messages that the application received from consumer before Wrap can be acknowledged with the Consumer. A nack of one
 // of them waits for the delay of the policy, and then for consumer's own NackRedeliveryDelay. They have no ack timeout,
