@@ -10,22 +10,22 @@ import (
 // Attempt is one call of the handler, and its message's fate. A call with a batch is an Attempt for each of its
 // messages.
 type Attempt struct {
-	Message      *pulsar.ProducerMessage // as it was published first; of a retry, the message that it is a retry of
-	At           time.Duration           // when the handler was called, since the Subscription was made
+	Message      *pulsar.ProducerMessage // as it was first published; for a retry, the original message
+	At           time.Duration           // when the handler was called, counted from when the Subscription was made
 	Worker       int                     // whose handler it was: 0 for the Worker that was started first
 	Redeliveries uint32                  // msg.RedeliveryCount()
-	// the handler's error, before WithClassifier; a *worker.PanicError if it panicked; of a worker.BatchError the
-	// message's own error
+	// the handler's error, before WithClassifier; a *worker.PanicError if the handler panicked; for a
+	// worker.BatchError, this message's error
 	Err       error
 	Took      time.Duration // how long the handler took
 	Acked     bool
 	Discarded bool   // it was acknowledged in place of a dead letter: DeadLetterPolicy.Discard
 	Dead      bool   // the message became a dead letter
 	Reason    string // the reason in the dead letter
-	// Back is how long after the attempt the message came back; negative if that was before the handler returned, as
-	// after an ack timeout, or with another Worker; 0 if it was acknowledged or became a dead letter.
+	// Back is how long after the attempt the message came back; negative if it came back before the handler returned,
+	// as after an ack timeout or to another Worker; 0 if it was acknowledged or became a dead letter.
 	Back time.Duration
-	Open bool // none of these yet: the handler is at work, or the message waits
+	Open bool // the fate is not known yet: the handler is at work, or the message waits
 }
 
 // String describes how the message was settled, after the error if there was one: "acked", "timeout: back after 2s",

@@ -16,13 +16,13 @@ import (
 )
 
 // Interrupt finds effects that happen twice. It delivers msg to a handler that is cut off after its first step, as if
-// the process died there, and delivers it again; then the same for the second step, and so on until a handler returns
-// without a cut.
+// the process died there, and delivers msg again. It does the same with a cut after the second step, and so on until a
+// handler returns without a cut.
 //
 // Steps are the calls that have effects: Step marks one, and a database of OpenSQL has one for each statement and each
-// commit. For each cut setup returns a handler with a fresh database, or with another target of the effects. check
-// looks at the effects once the message is acknowledged, and calls t.Errorf if there are too many or too few. The log
-// says after which step:
+// commit. For each cut, setup returns a handler with a fresh database or another fresh target of the effects. check
+// looks at the effects once the message is acknowledged, and calls t.Errorf if there are too many or too few. Each cut
+// is a subtest, whose name has the number of the step:
 //
 //	workertest.Interrupt(t, &pulsar.ProducerMessage{Payload: []byte("7")}, func(t testing.TB) worker.Handler {
 //		db = open(t)
@@ -34,7 +34,7 @@ import (
 //	})
 //
 // A cut is a panic in the handler's goroutine: deferred calls run, although a process that dies runs none. Interrupt
-// takes real time, so that the handler may use a real database: a message that is cut off comes again at once.
+// runs in real time, so that the handler may use a real database. After a cut the message comes again at once.
 func Interrupt(t *testing.T, msg *pulsar.ProducerMessage, setup func(t testing.TB) worker.Handler,
 	check func(t testing.TB)) {
 	t.Helper()
@@ -54,7 +54,7 @@ func Interrupt(t *testing.T, msg *pulsar.ProducerMessage, setup func(t testing.T
 const maxSteps = 1000
 
 // Step marks the end of a call that has an effect, for Interrupt: a request, a publication, a write to a file. ctx is
-// the handler's, or made of it. Elsewhere Step does nothing.
+// the handler's context or derived from it. Without Interrupt, Step does nothing.
 func Step(ctx context.Context) {
 	if s, ok := ctx.Value(stepsKey{}).(*steps); ok && s.taken.Add(1) == s.cutAfter {
 		panic(cut(s.cutAfter))
@@ -68,7 +68,7 @@ type cut int64
 
 func (c cut) String() string { return fmt.Sprintf("cut off after step %d", int64(c)) }
 
-// steps counts the steps of one message's handlers. Handlers after the cut go on counting.
+// steps counts the steps of all calls of the handler for one message, including the calls after the cut.
 type steps struct {
 	cutAfter int64
 	taken    atomic.Int64

@@ -25,8 +25,8 @@ type recorder struct {
 	mu     sync.Mutex
 	outage error // the error of calls in an Outage; nil for none
 	calls  []*call
-	ids    map[string]*message // by the ids that they were published with
-	named  map[string]*message // by ORIGIN_MESSAGE_ID, of those that were published with one: their retries keep it
+	ids    map[string]*message // messages by the ids with which they were published
+	named  map[string]*message // messages published with an ORIGIN_MESSAGE_ID, by that id: their retries keep it
 	order  []*message          // as they were published
 }
 
@@ -48,7 +48,7 @@ func (r *recorder) fail(err error) {
 	r.outage = err
 }
 
-// snapshot returns the calls of each message, and all of them.
+// snapshot returns the calls for each message, and all calls in their order.
 func (r *recorder) snapshot() (of [][]*call, all []*call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,11 +58,11 @@ func (r *recorder) snapshot() (of [][]*call, all []*call) {
 	return of, slices.Clone(r.calls)
 }
 
-// message is one that was published.
+// message is a message that was published, with the calls of handlers for it.
 type message struct {
 	*pulsar.ProducerMessage
 	calls []*call
-	over  *time.Duration // when it came the first time past the limit
+	over  *time.Duration // when it first came after it had reached the limit
 
 	discarded bool
 }
@@ -94,8 +94,8 @@ func (r *recorder) settled(e redelivery.Settled) {
 	}
 }
 
-// called notes a call of the handler with msgs, which do makes, and returns its result. If a message is past the limit,
-// called does not call do.
+// called notes a call of the handler with msgs. do makes this call, and called returns its result. If a message has
+// reached the limit, called does not call do.
 func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err error) {
 	began := time.Since(r.began)
 	r.mu.Lock()
@@ -117,7 +117,7 @@ func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err e
 	r.mu.Unlock()
 	err = errExited
 	defer func() {
-		v := recover() // of a middleware or a BatchHandler; the Worker has recovered a Handler's
+		v := recover() // a panic of a middleware or a BatchHandler; the Worker has recovered those of a Handler
 		if v != nil {
 			err = &worker.PanicError{Value: v, Stack: debug.Stack()}
 			defer panic(v) // the Worker counts it
@@ -174,7 +174,7 @@ func partOf(err error, i, n int) (of error, ok bool) {
 	return of, ok
 }
 
-// end is the state of a message by now.
+// end is the current state of a message.
 type end struct {
 	acked, dead bool
 	reason      string // of the dead letter
@@ -189,7 +189,7 @@ func (r *recorder) ends(broker *virtual.Broker) map[*message]end {
 		m := r.find(id, msg.Properties)
 		e := all[m]
 		switch isFirst := m != nil && r.ids[id.String()] == m; {
-		case isFirst: // may be a dead letter of another subscription
+		case isFirst: // the test may have published a dead letter of another subscription
 			e.acked = acked
 		case msg.Properties[reconsume.PropertyDeadLetterTime] != "":
 			e.dead, e.reason = true, msg.Properties[reconsume.PropertyExceptionMessage]
@@ -240,7 +240,7 @@ func (r *recorder) attempts(calls []*call, ends map[*message]end) (all Attempts)
 	return all
 }
 
-// after returns when the message came after a call, if it did.
+// after returns when the message came again after the call c, if it did.
 func (m *message) after(c *call) (at time.Duration, came bool) {
 	switch i := slices.Index(m.calls, c) + 1; {
 	case i < len(m.calls):

@@ -6,9 +6,9 @@ import (
 	"database/sql/driver"
 )
 
-// OpenSQL is sql.Open for a test with Interrupt: each statement and each commit of the database is a step, if the
-// handler's context, or one made of it, is given to ExecContext, QueryContext or BeginTx. A commit that is cut off
-// never returns its connection, so the database must be allowed more than one.
+// OpenSQL is sql.Open for a test with Interrupt: each statement and each commit of the database is a step, if
+// ExecContext, QueryContext or BeginTx gets the handler's context, or one derived from it. A commit that is cut off
+// never returns its connection, so the database must allow more than one connection.
 func OpenSQL(d driver.Driver, dataSource string) (*sql.DB, error) {
 	if d, ok := d.(driver.DriverContext); ok {
 		c, err := d.OpenConnector(dataSource)
@@ -20,7 +20,7 @@ func OpenSQL(d driver.Driver, dataSource string) (*sql.DB, error) {
 	return sql.OpenDB(stepConnector{dataSourceConnector{d, dataSource}}), nil
 }
 
-// dataSourceConnector is the connector of a driver that makes none.
+// dataSourceConnector is the connector of a driver that has none of its own.
 type dataSourceConnector struct {
 	driver     driver.Driver
 	dataSource string
@@ -41,7 +41,7 @@ func (c stepConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &stepConn{conn}, nil
 }
 
-// stepConn passes everything on to a connection. Where that lacks an optional interface, driver.ErrSkip makes
+// stepConn passes all calls on to a connection. If the connection lacks an optional interface, driver.ErrSkip makes
 // database/sql use another way.
 type stepConn struct{ driver.Conn }
 

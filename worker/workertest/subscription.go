@@ -27,7 +27,7 @@ type Subscription struct {
 	broker   *virtual.Broker
 	recorder *recorder
 
-	workers atomic.Int32 // that were started
+	workers atomic.Int32 // how many were started
 }
 
 // Subscription returns a subscription without messages and Workers, for a test inside a bubble of testing/synctest.
@@ -52,14 +52,14 @@ func (x *Subscription) Publish(msgs ...*pulsar.ProducerMessage) {
 	}
 }
 
-// Worker is one that Start or StartBatch started.
+// Worker is a worker.Worker that Start or StartBatch started.
 type Worker struct {
 	*worker.Worker
 	stop func()
 }
 
-// Stop ends Run of the Worker, as a deployment does, and closes its Consumer: its messages go to other Workers. The
-// test fails if Run returns an error. A second Stop does nothing.
+// Stop ends Run of the Worker, as a deployment does, and closes the Worker's Consumer, so that its messages go to other
+// Workers. The test fails if Run returns an error. A second Stop does nothing.
 func (w *Worker) Stop() { w.stop() }
 
 // Start subscribes a Consumer and runs a Worker. The options come after those of the Setup. If the subscription has a
@@ -120,11 +120,12 @@ func (x *Subscription) start(options []worker.Option,
 }
 
 // Outage makes all calls of handlers fail with err from now on, without calling the handler, as if a service that all
-// need were down; nil ends it. These calls are Attempts too. For a partial outage let the handler itself fail.
+// handlers need were down. Outage(nil) ends the outage. Calls in an outage are Attempts too. For a partial outage let
+// the handler itself fail.
 func (x *Subscription) Outage(err error) { x.recorder.fail(err) }
 
-// Elect makes the next Worker of a Failover subscription the active one, in turn. It gets everything that is not
-// acknowledged, including messages that are still in handlers of the Worker before it.
+// Elect makes the next Worker of a Failover subscription the active one, in turn. The new active Worker gets all
+// messages that are not acknowledged, including those still in handlers of the Worker before it.
 func (x *Subscription) Elect() {
 	x.t.Helper()
 	if n := x.broker.Consumers(); x.setup.Consumer.Type != pulsar.Failover || n < 2 {
@@ -137,8 +138,8 @@ func (x *Subscription) Elect() {
 // messages again, to any of the Workers.
 func (x *Subscription) Reconnect() { x.broker.Reconnect() }
 
-// Settle lets time pass until every message is acknowledged or a dead letter. It fails the test if some are not by
-// then. To see that nothing is handled again afterwards, let more time pass before Attempts.
+// Settle lets time pass until every message is acknowledged or a dead letter. It fails the test if a message is not
+// settled within that time. To see that nothing is handled again afterwards, let more time pass before Attempts.
 func (x *Subscription) Settle(within time.Duration) {
 	x.t.Helper()
 	if left := x.await(within); len(left) > 0 {
@@ -147,7 +148,7 @@ func (x *Subscription) Settle(within time.Duration) {
 	}
 }
 
-// await returns the messages that are not settled in the end.
+// await does the same as Settle, but returns the messages that are not settled within the time.
 func (x *Subscription) await(within time.Duration) (left []*message) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		synctest.Wait()

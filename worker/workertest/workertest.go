@@ -1,4 +1,4 @@
-// Package workertest tests handlers of package worker. A test passes in messages, and gets back the fate of each at
+// Package workertest tests handlers of package worker. A test passes messages in, and gets the fate of each message at
 // each delivery.
 //
 //	func TestOrders(t *testing.T) {
@@ -14,7 +14,7 @@
 //		}
 //		if !slices.Equal(got[0].Strings(), want) { ...
 //
-// Setup.Run passes each message by itself. Setup.Subscription is for effects between messages: batches, poison among
+// Setup.Run handles each message by itself. Setup.Subscription is for effects between messages: batches, poison among
 // good messages, outages, order per key, several Workers that join and leave.
 //
 //	synctest.Test(t, func(t *testing.T) {
@@ -52,8 +52,8 @@ type Setup struct {
 	Consumer   pulsar.ConsumerOptions // Topic and SubscriptionName may be empty; retries need Type pulsar.Shared
 	Redelivery []redelivery.Option
 	Worker     []worker.Option
-	// how often Run calls the handler for a message at most; the next delivery is acknowledged without a call; 0 means
-	// 10, and it may not be negative
+	// the most calls of the handler that Run makes for a message; the next delivery is acknowledged without a call. 0
+	// means 10; negative numbers are not allowed
 	Attempts int
 }
 
@@ -81,7 +81,7 @@ func (s Setup) one(t *testing.T, handler worker.Handler, msg *pulsar.ProducerMes
 	x.recorder.limit = cmp.Or(s.Attempts, 10)
 	w := x.Start(handler)
 	x.Publish(msg)
-	const days = 60 // each second of them may take a tick of the Worker
+	const days = 60 // not more: a Worker may wake up in each virtual second, which takes real time
 	left := x.await(days * 24 * time.Hour)
 	w.Stop()
 	if len(left) > 0 {
