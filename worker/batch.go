@@ -27,9 +27,9 @@ type Batch struct {
 // BatchHandler handles several messages in one call. Its error settles them: nil acknowledges all, a BatchError settles
 // each message by its own error, and any other error fails all. The documentation of Handler applies here too.
 //
-// If one error fails a whole batch in which a message failed before or has its last delivery, the batch is not nacked.
-// It is halved, and the handler is called again at once with each half, until the failing messages are alone.
-// RetryAfter and Permanent do not halve a batch.
+// A batch that fails with one error is halved instead of nacked if one of its messages failed before, has its last
+// delivery, or is past WithMaxAge. The handler is called again at once with each half, until the failing messages are
+// alone. RetryAfter and Permanent do not halve a batch.
 type BatchHandler func(ctx context.Context, msgs []pulsar.Message) error
 
 // BatchError maps the index of each failed message to its error; the others succeeded. An error means the same as from
@@ -48,8 +48,8 @@ func (e BatchError) Error() string {
 	return fmt.Sprintf("%d of the batch failed, first message %d: %v", len(failed), failed[0], e[failed[0]])
 }
 
-// NewBatch is New for a handler of many messages. Concurrency counts batches. WithMiddleware is not allowed: it is for
-// a Handler.
+// NewBatch is New for a handler of many messages. WithConcurrency counts batches. WithMiddleware is not allowed, since
+// it wraps a Handler.
 func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, options ...Option) (*Worker, error) {
 	if handler == nil {
 		return nil, invalid("NewBatch's handler", "nil", "a BatchHandler")
@@ -83,7 +83,7 @@ func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, 
 }
 
 func (w *Worker) handleBatch(ctx context.Context, handler BatchHandler, msgs []pulsar.Message) (err error) {
-	first := msgs[0] // the slice is the handler's, which may clear it
+	first := msgs[0] // the handler may clear the slice
 	defer func() {
 		if v := recover(); v != nil {
 			err = w.panicked(v, append(about(first), slog.Int("batch", len(msgs)))...)
@@ -92,12 +92,13 @@ func (w *Worker) handleBatch(ctx context.Context, handler BatchHandler, msgs []p
 	return handler(ctx, msgs)
 }
 
-// spread makes an error for each message from the result of a BatchHandler, and reports whether it is one for all.
+// spread makes an error for each message from the result of a BatchHandler, and reports whether all have the same
+// error.
 func (w *Worker) spread(err error, errs []error) bool {
 	each, whole := w.split(err)
 	for _, i := range slices.Sorted(maps.Keys(each)) {
 		if i < 0 || i >= len(errs) {
-			// not wrapped, or it would be taken for a BatchError again
+			// err is not wrapped, or the new error would be taken for a BatchError again
 			whole = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %s", i, len(errs)-1, fmt.Sprint(err))
 			w.logger.Error("worker: a whole batch failed", "error", whole)
 			break
@@ -126,11 +127,11 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 	return each, whole
 }
 
-// AsBatchError returns the BatchError that err is or wraps, alone or joined with others, as the Worker of a
-// BatchHandler reads it: Permanent or RetryAfter around it is put around each of its errors. It reports false if err
-// fails the whole batch.
+// AsBatchError returns the BatchError that err is or wraps, as a Worker of NewBatch reads it. BatchErrors that are
+// joined become one. Permanent or RetryAfter around a BatchError is put around each of its errors. AsBatchError reports
+// false if err fails the whole batch.
 func AsBatchError(err error) (each BatchError, some bool) {
-	// errors.As would also find one that is joined with other errors; the messages of those are not known
+	// errors.As would also find a BatchError that is joined with another error, whose messages are not known
 	switch e := err.(type) { //nolint:errorlint // see above
 	case BatchError:
 		return e, true

@@ -8,8 +8,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// claims are the Consumers that Workers receive from: two Workers would take each other's messages, and each would give
-// back the other's.
+// claims has the Consumers that running Workers receive from. Two Workers of one Consumer would take each other's
+// messages, and give them back.
 var claims sync.Map // of *Worker by *redelivery.Consumer
 
 var errRanBefore = errors.New("worker: Run was called before, want a new Worker")

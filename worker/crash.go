@@ -15,20 +15,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
-// WithCrashLimit (default: none) limits how many processes a message may crash. A message that was in a handler n times
-// when its process ended without closing its Consumer (killed for lack of memory, or by os.Exit) becomes a dead letter,
-// and the handler is not called for it again. The option needs redelivery.WithAttemptLog and a dead letter topic;
-// without a dead letter topic such a message is nacked each time. n must be at least 1. 3 spares messages that merely
-// were in a handler when another message crashed the process. With 1 even a message that was handled in the last tenth
-// of a second before the crash becomes a dead letter, since its acknowledgement was not sent yet.
+// WithCrashLimit (default: none) limits how many processes a message may crash. A message becomes a dead letter,
+// without another call of the handler, if it was in a handler n times when the process ended without closing the
+// Consumer (killed for lack of memory, or by os.Exit). The option needs redelivery.WithAttemptLog and a dead letter
+// topic; without a dead letter topic such a message is nacked each time. n must be at least 1. n = 3 spares messages
+// that merely were in a handler when another message crashed the process. With n = 1 even a message that was handled in
+// the last tenth of a second before the crash becomes a dead letter, since its acknowledgement was not sent yet.
 //
-// A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. For
-// about its first 2,000 messages, for as many after a crash, and whenever this takes at most a tenth of its time, the
-// Worker writes the record before it calls the handler, at a cost of a few milliseconds. So a message that crashes
-// every process that gets it crashes only a few. A message that was in a handler during a crash is handled alone (with
-// NewBatch the other messages of its batch wait), and only when the consumer that had it is known to have crashed: the
-// log has not heard from it for six seconds, or longer if there are many consumers. A process that is killed in the
-// middle of a drain counts as crashed.
+// For a message that is in a handler for longer than WithBegunAfter, the Worker writes a record to the log, and removes
+// it later. For about its first 2,000 messages, for as many after a crash, and whenever writing takes at most a tenth
+// of its time, the Worker writes the record before it calls the handler, which takes a few milliseconds. So a message
+// that crashes every process that gets it crashes only a few. A message that was in a handler during a crash is handled
+// alone (with NewBatch the other messages of its batch wait). It is handled only when the consumer that had it is known
+// to have crashed: the log has not heard from that consumer for six seconds, or longer if there are many consumers. A
+// process that is killed in the middle of a drain counts as crashed.
 func WithCrashLimit(n int) Option {
 	return func(s *settings) error {
 		if n < 1 {
@@ -39,10 +39,10 @@ func WithCrashLimit(n int) Option {
 	}
 }
 
-// WithBegunAfter (default: 50ms) sets after how long in a handler a message is recorded in the log of attempts, for
-// WithCrashLimit; without that it does nothing. In a busy Worker a crash that comes sooner is not counted, but makes
-// the other consumers record each message before they call its handler. With a longer d slow handlers cause fewer
-// records; with 0 each message is recorded. d must be 0 or more.
+// WithBegunAfter (default: 50ms) sets after how long in a handler a message is recorded in the log of attempts. It has
+// no effect without WithCrashLimit. If a busy Worker crashes before d is over, the crash is not counted, but the other
+// consumers then record each message before they call its handler. With a longer d fewer messages are recorded; with 0
+// each message is. d must be 0 or more.
 func WithBegunAfter(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, true); want != "" {
@@ -70,7 +70,7 @@ const (
 	suspectTime = 30 * time.Second // how long a suspect may take before another is handled beside it
 )
 
-// crashes keeps messages from ending one process after the other. A suspect is a message that was in a handler during a
+// crashes keeps a message from ending one process after another. A suspect is a message that was in a handler during a
 // crash.
 type crashes struct {
 	*run
@@ -136,7 +136,7 @@ func (c *crashes) warn(t task) {
 
 func (c *crashes) isSuspect(t task) bool { return c.log.Crashes(attempts.KeyOf(t.msg)) > 0 }
 
-// share returns how many of a slot's tasks to handle together: a suspect alone.
+// share returns how many of a slot's tasks to handle together. A suspect is handled alone.
 func (c *crashes) share(tasks []task) int {
 	switch i := slices.IndexFunc(tasks, c.isSuspect); i {
 	case -1:
@@ -164,7 +164,7 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	if careful {
 		return c.admitCarefully(tasks, keys)
 	}
-	var record sync.Once // done by the record or by the end of the handler, so that no record comes later
+	var record sync.Once // done by the record or by the end of the handler, so that no record is written after that
 	timer := time.AfterFunc(c.begunAfter, func() {
 		record.Do(func() {
 			for _, k := range keys {
@@ -182,7 +182,7 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 // suspect is handled.
 func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled func(), err error) {
 	for i := range tasks {
-		_ = c.renew(&tasks[i]) // settling shows whether it is still held
+		_ = c.renew(&tasks[i]) // settling will return this error, too
 	}
 	suspect, leave := c.isSuspect(tasks[0]), func() {}
 	if suspect {
@@ -204,7 +204,8 @@ func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled fun
 	}
 	return func() {
 		defer leave()
-		// Before the next suspect is handled: it may end the process before this one's acknowledgement is sent.
+		// The removal is written before the next suspect is handled, which may end the process before the
+		// acknowledgement of this message is sent.
 		_ = c.inTime(c.log.End, keys[0])
 	}, nil
 }
@@ -229,7 +230,7 @@ func (c *crashes) takeTurn() (leave func(), err error) {
 	}, nil
 }
 
-// isCrash reports whether err is that of limit: no handler was called, so a classifier does not get it.
+// isCrash reports whether err is an error of limit: no handler was called, so the classifier does not get err.
 func isCrash(err error) bool {
 	permanent, ok := err.(*permanentError) //nolint:errorlint // as limit made it
 	if !ok {

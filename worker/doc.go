@@ -1,6 +1,5 @@
 // Package worker runs the loop around a redelivery.Consumer: it receives messages and calls a handler for each. The
-// error that the handler returns decides whether it acknowledges the message, nacks it, or publishes it as a dead
-// letter.
+// handler's error decides whether the message is acknowledged, nacked, or published as a dead letter.
 //
 //	consumer, err := redelivery.Subscribe(client, opts)
 //	...
@@ -19,7 +18,7 @@
 //	returns Permanent(err)          publishes a dead letter, with err as the reason    no
 //	returns RetryAfter(d, err)      nacks it with delay d                              yes
 //	returns Snooze(d)               delivers it again after d                          no
-//	returns PauseFor(d, err)        the same, and takes no messages for d              no
+//	returns PauseFor(d, err)        delivers it again after d, takes no messages for d no
 //	panics                          logs the stack, and nacks it with a *PanicError    yes
 //	returns an error too late       leaves the message to the broker                   no
 //
@@ -32,8 +31,8 @@
 // Snooze.
 //
 // The Worker settles a message after its handler has returned, even if the handler's context has ended. If an
-// acknowledgement fails, the Worker tries it again for a minute, or until the drain ends, and then leaves the message
-// to the broker, which delivers it again when the Consumer is closed. A handler must not settle the message itself.
+// acknowledgement fails, the Worker tries it again for a minute, or until the drain ends. Then it leaves the message to
+// the broker, which delivers it again when the Consumer is closed. A handler must not settle the message itself.
 //
 // # Order, batches, outages
 //
@@ -45,12 +44,12 @@
 //
 // # Time
 //
-// [WithTimeout] ends a handler's context, and renews the ack timeout until then. A handler cannot be stopped; its
-// context only asks it to stop. A handler that does not return still counts toward WithConcurrency, and the Worker
-// reports it.
+// [WithTimeout] ends a handler's context after a time, and renews the ack timeout until then. A handler cannot be
+// stopped; its context only asks it to stop. A handler that does not return still counts toward WithConcurrency, and
+// the Worker reports it.
 //
 // When Run's context is done, the Worker drains: it takes no more messages, and running handlers go on. After
 // [WithDrainTimeout] their contexts end, and five seconds later Run returns in any case. It logs how many messages were
-// in flight, finished, and left to the broker. Close the Consumer after that: the Worker does not close it, and the
-// broker does not redeliver the messages that were left before it is closed.
+// in flight, finished, and left to the broker. Then close the Consumer, which the Worker does not do. Only after that
+// does the broker redeliver the messages that were left to it.
 package worker

@@ -25,18 +25,18 @@ func RetryAfter(delay time.Duration, err error) error {
 // refers to does not exist yet. Nothing limits how often a message is snoozed, not even WithMaxAge. A negative delay
 // counts as 0.
 //
-// The message waits in memory, on every subscription type; after a restart the broker sends it at once. A message that
-// does not fit redelivery.WithMemoryLimit comes from the broker, which counts that delivery on Shared and Key_Shared.
-// An error that wraps this one is a Snooze too, whatever else it wraps, so it stays one in a classifier. For
-// WithPauseOnFailure it is neither a failure nor a success.
+// The message waits in memory, on every subscription type; after a restart the broker sends it at once. If the message
+// does not fit redelivery.WithMemoryLimit, the broker delivers it again, and counts that delivery on Shared and
+// Key_Shared. An error that wraps a Snooze is a Snooze too, whatever else it wraps, so a classifier may wrap it. For
+// WithPauseOnFailure a Snooze is neither a failure nor a success.
 func Snooze(delay time.Duration) error { return &snoozeError{max(0, delay)} }
 
 // PauseFor returns an error that snoozes the message for d, like Snooze, and makes the Worker take no messages for d:
 // use it if the other side wants no calls for a while, like an HTTP server that answers 429 with Retry-After. Neither
-// the snooze nor the pause counts as an attempt. Messages that handlers have already are handled. If several handlers
-// return it, the longest pause counts. A drain ends the pause. Unlike in a Pause, prefetched messages stay with the
-// Consumer. The error wraps err, with d before its text, and may itself be wrapped; IsSnooze is true for it. A negative
-// d counts as 0.
+// the snooze nor the pause counts as an attempt. Messages that handlers already have are still handled. If several
+// handlers return it, the longest pause counts. A drain ends the pause. Unlike Pause, PauseFor leaves prefetched
+// messages with the Consumer. The error wraps err, with d before its text, and may itself be wrapped; IsSnooze is true
+// for it. A negative d counts as 0.
 func PauseFor(d time.Duration, err error) error {
 	return &pauseForError{snoozeError{max(0, d)}, orUnknown(err)}
 }
@@ -97,7 +97,8 @@ func pauseIn(err error) (found *pauseForError) {
 }
 
 // PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error. If a
-// method of the handler's error panics, as methods of a nil pointer do, an error that names its type replaces it.
+// method of the handler's error panics, as methods of a nil pointer do, the Worker replaces that error by one that
+// names the type.
 type PanicError struct {
 	Value any    // the argument of panic
 	Stack []byte // the stack of the panic as debug.Stack shows it, beginning with the function that panicked
@@ -111,5 +112,5 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// errExited stands for a handler that ended its goroutine.
+// errExited is the result of a handler that ended its goroutine.
 var errExited = errors.New("the handler called runtime.Goexit")

@@ -11,10 +11,10 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// This file has the end of a drain: the Worker finishes producers' batches that were begun. The broker learns of a
-// batch only when all of it is acknowledged, and would send the whole batch again.
+// This file has the end of a drain: the Worker finishes producers' batches that were begun. A broker without
+// batch-index acknowledgements would send a partly acknowledged batch again as a whole.
 
-// batch names the entry of a topic that a message came in.
+// batch identifies the entry, such as a producer's batch, in which a message came.
 type batch struct {
 	topic         string
 	ledger, entry int64
@@ -49,7 +49,7 @@ func (r *run) nextToFinish(ctx context.Context) (task, error) {
 		switch {
 		case err == nil && r.isBegun(t):
 			return t, nil
-		case err == nil: // it is of the next batch, and comes again with it
+		case err == nil: // its batch was not begun, and comes again as a whole
 			r.counts.left.Add(1)
 			t.beat.stop()
 			r.keepLeft(&t)
@@ -60,8 +60,8 @@ func (r *run) nextToFinish(ctx context.Context) (task, error) {
 	return task{}, errNothingToFinish
 }
 
-// isBegun reports whether a message belongs to a batch that was begun and of which no message was left. It marks the
-// batch of any other message as left.
+// isBegun reports whether a message's batch was begun and no message of this batch was left to the broker. Otherwise it
+// marks the batch as left.
 func (r *run) isBegun(t task) bool {
 	d, err := r.consumer.Delivery(t.msg)
 	r.mu.Lock()
@@ -74,7 +74,7 @@ func (r *run) isBegun(t task) bool {
 }
 
 // hasToFinish reports whether messages of begun batches are prefetched or wait for their keys, and whether there is
-// time for all of them: if only a part were handled, even more handled messages would come again.
+// time for all of them. If only a part were handled, even more handled messages would come again.
 func (r *run) hasToFinish() bool {
 	n := r.consumer.Stats().Arriving + r.lanes.readyNow()
 	return n > 0 && r.isInTime(n)
@@ -103,7 +103,7 @@ func (r *run) isInTime(n int) bool {
 	return !late
 }
 
-// paced notes how long a slot took for each of n messages, averaged over the last ones.
+// paced updates pace, an average over the last calls, after a slot took a time for n messages.
 func (r *run) paced(took time.Duration, n int) {
 	before, now := r.pace.Load(), int64(took)/int64(max(1, n))
 	if before > 0 {

@@ -43,9 +43,9 @@ func (r *run) neverGivesBack() bool {
 	return r.rest.never
 }
 
-// mayGiveBack reports whether all slots rest, for long enough. A stuck handler's message would come again while the
-// handler is at work. Messages that wait for their keys are kept: their order, and how often they were tried, would be
-// lost. The caller has the turn.
+// mayGiveBack reports whether all slots rest, and probably for long. It is false if a handler is stuck, whose message
+// would come again while the handler is at work. It is false if messages wait for their keys: their order, and how
+// often they were tried, would be lost. The caller has the turn.
 func (r *run) mayGiveBack() bool {
 	if r.rest.slots < r.concurrency || r.rest.never || r.taking.Err() != nil {
 		return false

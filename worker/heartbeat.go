@@ -9,7 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// heartbeat renews the ack timeout of a message, every third of it. A nil heartbeat does nothing.
+// heartbeat renews the ack timeout of a message each time a third of the ack timeout is over. A nil heartbeat does
+// nothing.
 type heartbeat struct {
 	consumer *redelivery.Consumer
 	msg      pulsar.Message

@@ -17,7 +17,7 @@ import (
 func (s *slot) next() (n int, err error) {
 	defer func() {
 		if n == 0 {
-			s.endProbe() // it is not tried after all
+			s.endProbe() // no message is tried after all
 		}
 	}()
 	if err = s.fill(); err != nil || len(s.tasks) == 0 {
@@ -51,7 +51,7 @@ func (s *slot) fill() error {
 		return s.takeProbe()
 	}
 	if s.putAside() {
-		return nil // the slot may have lost its place
+		return nil // with no messages: loop checks whether the slot has lost its place
 	}
 	var err error
 	if len(s.tasks) > 0 {
@@ -78,7 +78,7 @@ func (s *slot) putAside() bool {
 	return true
 }
 
-// waitToGoOn waits out the pause before a local retry, if there is one. After the end of the Run it leaves the slot's
+// waitToGoOn waits out the pause before a local retry, if there is one. If a drain begins, it leaves the slot's
 // messages to the broker, and returns an error.
 func (s *slot) waitToGoOn() error {
 	s.renewAll()
@@ -110,7 +110,7 @@ func (s *slot) takeLimited() error {
 	return s.waitForRate(len(s.tasks))
 }
 
-// take takes the messages that a slot handles next, nothing in an outage. Its error says that no more will come.
+// take takes the messages that a slot handles next. In an outage it takes none. Its error says that no more will come.
 func (s *slot) take() error {
 	for {
 		open, err := s.pauser.wait(s.taking, s.resting)
@@ -144,7 +144,7 @@ func (s *slot) takeSome(ctx context.Context) error {
 	return err
 }
 
-// takeOne takes a message. In a drain it takes only messages of batches of producers that were begun.
+// takeOne takes a message. In a drain it takes only messages of producers' batches that were begun.
 func (s *slot) takeOne(ctx context.Context) (task, error) {
 	if s.taking.Err() != nil {
 		return s.nextToFinish(ctx)
@@ -203,7 +203,7 @@ func (s *slot) collect(ctx context.Context) error {
 
 // takeAtOnce takes a message if one is there.
 func (s *slot) takeAtOnce(ctx context.Context) (task, error) {
-	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // with no time at all the Consumer does not look
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // if ctx were done, the Consumer would not look
 	defer cancel()
 	return s.takeOne(ctx)
 }
@@ -221,7 +221,7 @@ func (s *slot) holdUnlessClosed(tasks []task) error {
 	return nil
 }
 
-// lose ends the Run because the Consumer is of no use any more.
+// lose ends the Run because the Consumer was closed or has given up, with the error err.
 func (r *run) lose(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,8 +231,8 @@ func (r *run) lose(err error) {
 	}
 }
 
-// ifClosed returns an error if the Consumer of a message that was kept is closed, and ends the Run: perhaps no slot is
-// receiving, so that none has noticed.
+// ifClosed ends the Run and returns an error if the Consumer is closed. t is a message that was kept: perhaps no slot
+// is receiving, so that no slot has noticed the Close.
 func (r *run) ifClosed(t task) error {
 	if _, err := r.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) {
 		r.lose(err)
@@ -252,7 +252,7 @@ func (r *run) leaveAll(tasks []task, why string) {
 	}
 }
 
-// sleep waits for a while. If ctx is done before, it returns the error of ctx.
+// sleep waits for a while. If ctx is done first, it returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// keys keep the messages of each key in order. One message of a key is out at a time: a slot has it, or it waits for
-// its next try. The others wait in the lane of the key. keys take no lock and start nothing.
+// keys keep the messages of each key in order. One message of a key is out at a time: a slot has it. The others wait in
+// the lane of the key, and so does a message that waits for its next try. keys take no lock and start nothing.
 type keys struct {
 	lanes   map[laneKey]*lane
 	ready   []*lane // lanes whose first messages may be taken
@@ -22,18 +22,18 @@ type keys struct {
 type lane struct {
 	key   laneKey
 	queue []task      // in order, without the message that is out
-	timer *time.Timer // after which the first message may be taken; nil if none waits for that
+	timer *time.Timer // when it fires, the first message may be taken; nil if none waits for that
 }
 
 // laneKey is a key of a topic. The partitions of a topic count as one: a change of their number moves keys between
 // them.
 type laneKey struct{ topic, key string }
 
-// keyOf returns the key that Key_Shared goes by; "" for none.
+// keyOf returns the key by which Key_Shared distributes messages; "" for none.
 func keyOf(msg pulsar.Message) string { return cmp.Or(msg.OrderingKey(), msg.Key()) }
 
-// enter notes a message that has come. It reports true if the message has no key, or is the only one of its key, and is
-// out now; else it waits.
+// enter adds a message that was received. It reports true if the message is out now: it has no key, or no other message
+// of its key is here. Otherwise the message waits.
 func (k *keys) enter(t *task) (out bool) {
 	key := laneKey{topicname.Base(t.msg.Topic()), keyOf(t.msg)}
 	if key.key == "" {
@@ -50,7 +50,7 @@ func (k *keys) enter(t *task) (out bool) {
 	return false
 }
 
-// putBack inserts a message that was out into its lane again, behind those that are known to be before it.
+// putBack inserts a message that was out into its lane again, behind those that precede it in its partition.
 func (k *keys) putBack(t task) {
 	k.waiting++
 	of, at := t.lane, 0
@@ -60,7 +60,7 @@ func (k *keys) putBack(t task) {
 	of.queue = slices.Insert(of.queue, at, t)
 }
 
-// release notes that nothing of a lane is out any more. It reports whether a message of it may be taken now.
+// release notes that no message of a lane is out any more. It reports whether a message of it may be taken now.
 func (k *keys) release(of *lane) (ready bool) {
 	if len(of.queue) == 0 {
 		delete(k.lanes, of.key)
@@ -108,7 +108,8 @@ func (k *keys) clear() (all []task) {
 	return all
 }
 
-// add puts a message in its place: a lost one that comes again may be before those that are there already.
+// add puts a message in its place in the queue: a lost message that comes again may precede messages that are there
+// already.
 func (of *lane) add(t task) {
 	at := len(of.queue)
 	for at > 0 && comesBefore(t.msg, of.queue[at-1].msg) {

@@ -69,8 +69,8 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 	}
 }
 
-// step decides how a slot gets its next message. After a waiting message that failed before, a new one is next:
-// otherwise keys that always fail would keep the others waiting.
+// step decides how a slot gets its next message. After a waiting message that failed before, a message of the Consumer
+// is next: otherwise keys that always fail would keep the other keys waiting.
 func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +142,7 @@ func (l *lanes) isHeld(t task) bool {
 	return false
 }
 
-// keep makes a failed message, and its key, wait until its next try.
+// keep makes a failed message wait until its next try; the key of the message waits, too.
 func (l *lanes) keep(t task, o outcome) {
 	d, err := l.consumer.Delivery(t.counted())
 	if err == nil {
@@ -166,8 +166,8 @@ func (l *lanes) keep(t task, o outcome) {
 	}
 }
 
-// wait puts a message back into its lane, and delays the lane. If an earlier message of the key arrives meanwhile, that
-// one goes first. It reports false if the Run has ended.
+// wait puts a message back into its lane, and delays the lane. If an earlier message of the key arrives during the
+// delay, that message goes first. wait reports false if the Run has ended.
 func (l *lanes) wait(t task, d time.Duration, fits bool) bool {
 	defer l.notifyRoom()
 	l.mu.Lock()
@@ -181,7 +181,7 @@ func (l *lanes) wait(t task, d time.Duration, fits bool) bool {
 	return true
 }
 
-// free lets the next message of a lane go on.
+// free lets a slot take the next message of a lane.
 func (l *lanes) free(of *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +212,7 @@ func (l *lanes) stats() (waiting int, full bool) {
 	return l.keys.waiting, len(l.room.over) > 0
 }
 
-// readyNow is how many messages of batches wait only for a slot.
+// readyNow counts the messages of producers' batches that a slot could take now.
 func (l *lanes) readyNow() (n int) {
 	if l == nil {
 		return 0

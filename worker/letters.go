@@ -24,8 +24,8 @@ type letters struct {
 var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is " +
 	"tried again")
 
-// deadLetter publishes a message to the dead letter topic, and returns dead. If that fails, it returns done if it left
-// the message to the broker, and otherwise o.or: the message is tried again.
+// deadLetter publishes a message to the dead letter topic, and returns dead. If that fails, it returns o.or, so that
+// the message is tried again. When the Run ends, it instead leaves the message to the broker and returns done.
 func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
 	if r.letters.hang.Load() {
 		if !r.letters.turn.tryLock() {
@@ -68,7 +68,7 @@ func reasonFor(o outcome) string {
 }
 
 // diesOfTTL publishes a message of a key as a dead letter if the broker would delete it before its next try, and
-// reports whether the message is published or left. For messages without a key the Consumer does this.
+// reports whether the message was published or left to the broker. For messages without a key the Consumer does this.
 func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 	delay := o.delay
 	if o.verb == nack {

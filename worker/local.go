@@ -9,15 +9,15 @@ import (
 )
 
 // WithLocalRetries (default: none) calls the handler again up to n times, after a pause of pause.Next(0), Next(1) and
-// so on, before a failure counts: only if all of these calls fail, the message is nacked or becomes a dead letter. Use
-// it for short errors, such as a conflict or a lost connection, which need no redelivery. Each delivery has n such
-// calls, and n more after an outage that it waited for (WithPauseOnFailure).
+// so on, before a failure counts. If all of these calls fail, the message is nacked or becomes a dead letter. Use it
+// for short errors, such as a conflict or a lost connection, which need no redelivery. Each delivery has n such calls,
+// and n more if the message was kept in an outage (WithPauseOnFailure).
 //
-// The message keeps its place (WithConcurrency) meanwhile, so the pauses should be short. Its ack timeout is renewed.
+// During the pauses the message keeps its place (WithConcurrency), so they should be short. Its ack timeout is renewed.
 // Each call has the whole WithTimeout, and the same redelivery count. Of a batch only the failed messages are handled
 // again, together. There are no such calls after Permanent, RetryAfter and Snooze, during an outage
-// (WithPauseOnFailure), and during a drain: a message that waits for its pause when a drain begins is left to the
-// broker. WithPauseOnFailure counts only the last call. n must be at least 1.
+// (WithPauseOnFailure), and during a drain. If a drain begins in such a pause, the message is left to the broker.
+// WithPauseOnFailure counts only the last call. n must be at least 1.
 func WithLocalRetries(n int, pause backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if n < 1 {

@@ -13,10 +13,10 @@ import (
 
 // Handler handles one message. Its error decides how the message is settled: see the table in the documentation of the
 // package. Handlers run concurrently, and must not settle messages themselves. msg.RedeliveryCount() is the Consumer's
-// count, 0 at the first delivery, plus, with WithKeyOrder, the Worker's own tries since, which Consumer.RedeliveryCount
-// and observers do not include.
+// count: 0 at the first delivery. With WithKeyOrder it also includes the Worker's own tries since then.
+// redelivery.Consumer.RedeliveryCount and redelivery.Observer do not include these.
 //
-// ctx has the values of Run's context; Subscription returns the subscription from it. It ends after WithTimeout, or
+// ctx has the values of Run's context; Subscription returns the subscription from it. ctx ends after WithTimeout, or
 // when a drain takes longer than WithDrainTimeout; context.Cause is then ErrTimeout or ErrDrainTimeout.
 type Handler func(ctx context.Context, msg pulsar.Message) error
 
@@ -26,7 +26,7 @@ type Middleware func(next Handler) Handler
 // subscription is the key of a context's subscription.
 type subscription struct{}
 
-// Subscription returns the subscription of the Worker that called a handler with ctx, or "" if none did.
+// Subscription returns the subscription of the Worker that called a handler with ctx, or "" for any other ctx.
 func Subscription(ctx context.Context) string {
 	s, _ := ctx.Value(subscription{}).(string)
 	return s
@@ -86,8 +86,8 @@ func (w *Worker) recovered(next Handler) Handler {
 	}
 }
 
-// broken returns an error in place of err, whose methods panic, as those of a nil pointer do. It wraps nothing that
-// might panic again.
+// broken returns an error in place of err, whose methods panic, as those of a nil pointer do. The new error wraps
+// nothing that might panic again.
 func (w *Worker) broken(err error, value any) error {
 	return fmt.Errorf("an error of type %T: %v", err, w.panicked(value)) //nolint:errorlint // see above
 }
@@ -98,7 +98,7 @@ func (w *Worker) panicked(value any, attrs ...slog.Attr) error {
 	return w.logPanic(value, attrs...)
 }
 
-// logPanic logs a panic with its stack, the first of its kind in a minute.
+// logPanic logs a panic with its stack if it is the first of its kind in a minute. It returns a *PanicError.
 func (w *Worker) logPanic(value any, attrs ...slog.Attr) error {
 	err := &PanicError{value, stackOfPanic(debug.Stack())}
 	kind, _ := w.describe(err)

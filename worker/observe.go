@@ -21,8 +21,8 @@ type Observer struct {
 }
 
 // Handling reports that a Worker is about to call its handler for a message. For a batch it is reported once for each
-// message. Message.RedeliveryCount is the count that the handler sees. It is also reported for a message that becomes a
-// dead letter by WithCrashLimit, and Handled follows with a *CrashError, but no handler is called.
+// message. Message.RedeliveryCount is the count that the handler sees. A message that becomes a dead letter by
+// WithCrashLimit is reported too, and then Handled with a *CrashError, without a call of the handler.
 type Handling struct{ redelivery.Event }
 
 // Handled reports that a Worker's handler has returned, panicked, or called runtime.Goexit. For a batch it is reported
@@ -38,7 +38,7 @@ type Handled struct {
 }
 
 // Paused reports that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a
-// time. All end when Run ends.
+// time. All pauses end when Run ends.
 type Paused struct {
 	Consumer     *redelivery.Consumer // of the Worker
 	Subscription string               // of the Consumer

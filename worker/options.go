@@ -25,7 +25,7 @@ func invalid(option string, value any, want string) error {
 
 // WithConcurrency (default: runtime.GOMAXPROCS(0)) sets how many messages are handled at the same time. The Worker
 // takes no more from the Consumer: the others stay prefetched, and their ack timeouts do not run yet. n must be 1 to
-// 1,000,000: each is a goroutine.
+// 1,000,000: the Worker starts n goroutines.
 func WithConcurrency(n int) Option {
 	return func(s *settings) error {
 		if n < 1 || n > 1_000_000 {
@@ -53,9 +53,9 @@ func WithTimeout(d time.Duration) Option {
 }
 
 // WithDrainTimeout (default: 30s) sets how long handlers may go on after the context of Run is done. Then the handlers'
-// contexts end; 0 ends them at once. Run returns five seconds later at the latest, and closing the Consumer may take
-// one second more, or, if the broker does not answer, up to OperationTimeout of pulsar.ClientOptions. In Kubernetes set
-// d to terminationGracePeriodSeconds minus six seconds: 24s with its default.
+// contexts end; 0 ends them at once. Run returns five seconds later at the latest. Closing the Consumer may take
+// another second, or up to OperationTimeout of pulsar.ClientOptions if the broker does not answer. In Kubernetes set d
+// to terminationGracePeriodSeconds minus six seconds: 24s with its default.
 func WithDrainTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, true); want != "" {
@@ -67,13 +67,13 @@ func WithDrainTimeout(d time.Duration) Option {
 }
 
 // WithStuckLimit (default: 30s) sets how long a handler that does not return keeps its place: after d another message
-// takes the place. d counts from the end of the handler's context by WithTimeout, or, without WithTimeout, from when
-// the message came again after its ack timeout. Until d is over, the message is not handled a second time: the first
-// handler's error settles it. After that each delivery of the message is nacked, so it becomes a dead letter in the
-// end. With WithKeyOrder its key waits for the handler.
+// takes the place. With WithTimeout, d begins when the handler's context ends; without it, when the message comes again
+// after its ack timeout. Until d is over, the message is not handled a second time: the result of the handler settles
+// it. After d each delivery of the message is nacked, so it becomes a dead letter in the end. With WithKeyOrder the
+// message's key waits for the handler.
 //
 // Up to WithConcurrency handlers may lose their places. If one more does, Run ends with ErrStuck: only a restart of the
-// process frees the messages that they hold. d must be at least 5s.
+// process frees the messages that these handlers hold. d must be at least 5s.
 func WithStuckLimit(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < patience {
@@ -85,8 +85,9 @@ func WithStuckLimit(d time.Duration) Option {
 }
 
 // WithCancelLost (default: none) ends the context of a handler with the cause ErrLost when its message may now belong
-// to another consumer (see redelivery.Observer.Lost), or, for a batch, when all its messages may. Without it the
-// handler goes on, and the message may be handled twice. An error that the handler then returns counts like any other.
+// to another consumer (see redelivery.Observer.Lost). It ends the context for a batch when this is so for all messages
+// of the batch. Without the option the handler goes on, and the message may be handled twice. An error that the handler
+// then returns counts like any other.
 func WithCancelLost() Option {
 	return func(s *settings) error {
 		s.cancelLost = true
@@ -95,13 +96,13 @@ func WithCancelLost() Option {
 }
 
 // WithFinishBatches (default: true) lets a drain finish a producer's batch if some of its messages are handled: the
-// Worker handles the prefetched rest of these batches, and no other messages, within the drain timeout. A broker that
-// does not keep batch-index acknowledgements, as by Pulsar's default, counts a batch as acknowledged only when all of
-// it is. After a restart it sends the whole batch again, handled messages included. So the Worker finishes batches
-// unless the Consumer knows that the broker keeps these acknowledgements (see redelivery.IndexAcks). It leaves a batch
-// that cannot be finished in time, judging by the time that handlers took so far, and all batches while it is paused or
-// in an outage. The Consumer's Stats.Unfinished says how many handled messages will come again, and so does
-// "unfinished" in the last line of the log, which is then a warning.
+// Worker handles the prefetched rest of these batches, and no other messages, within the drain timeout. By Pulsar's
+// default a broker keeps no batch-index acknowledgements: for it, a batch is acknowledged only when all messages of the
+// batch are. After a restart such a broker sends a partly acknowledged batch again, handled messages included. If the
+// Consumer knows that the broker keeps batch-index acknowledgements (see redelivery.IndexAcks), the Worker finishes no
+// batches. It also leaves a batch that cannot be finished in time, judging by the time that handlers took so far, and
+// all batches while it is paused or in an outage. Stats.Unfinished of the Consumer, and "unfinished" in the last line
+// of the log, say how many handled messages will come again. If there are any, that line is a warning.
 func WithFinishBatches(finish bool) Option {
 	return func(s *settings) error {
 		s.finishBatches = finish
@@ -126,22 +127,22 @@ func WithMaxAge(d time.Duration) Option {
 // WithKeyOrder (default: none) handles the messages of each key one after the other, even if one fails. The Worker
 // itself tries a failed message again, after the delay of the Consumer's nack policy or of RetryAfter. Later messages
 // of its key wait, and other keys go on. The Worker does not nack the failed message, so no other message of its key
-// overtakes it. It renews the ack timeouts of all waiting messages. When the message becomes a dead letter, after a
-// permanent error or its last delivery, its key goes on. If the dead letter cannot be published, the message is tried
-// again. Messages that wait when a drain begins are left to the broker.
+// overtakes it. The Worker renews the ack timeouts of all waiting messages. When the failed message becomes a dead
+// letter, after a permanent error or its last delivery, its key goes on. If the dead letter cannot be published, the
+// message is tried again. Messages that wait when a drain begins are left to the broker.
 //
 // The waiting messages count toward the Consumer's memory limit (redelivery.WithMemoryLimit), together with those that
 // wait for redelivery. At the limit the Worker takes another message only when a waiting one is done. It logs this, and
 // Stats.Full shows it. WithConcurrency messages may wait in any case. For three seconds after it dropped a lost message
-// (see below), the Worker takes messages beyond the limit, since the dropped one may be among them.
+// (see below), the Worker takes messages beyond the limit, since the dropped message may come again among them.
 //
-// redelivery.WithNackRetryTopic has no effect on messages with a key: on the retry topic they would lose their order,
-// so their delays do not survive a restart.
+// redelivery.WithNackRetryTopic has no effect on messages with a key, since they would lose their order on the retry
+// topic. So the delays of these messages do not survive a restart.
 //
-// The key is the ordering key or, without one, the key. The same key on another topic is another key; the partitions of
-// a topic count as one topic. Messages without a key are handled as if WithKeyOrder were not set. On Key_Shared,
-// Failover and Exclusive the order holds across all consumers of a subscription, as long as no handler takes longer
-// than the ack timeout. On Shared it holds among the messages that this Worker gets.
+// The key of a message is its OrderingKey or, if that is empty, its Key. The same key on another topic is another key;
+// the partitions of a topic count as one topic. Messages without a key are handled as if WithKeyOrder were not set. On
+// Key_Shared, Failover and Exclusive the order holds across all consumers of a subscription, as long as no handler
+// takes longer than the ack timeout. On Shared it holds among the messages that this Worker gets.
 //
 // A waiting message may become another consumer's: when the connection is lost, or when another consumer becomes active
 // on a Failover partition (redelivery.Observer.Lost). Before the Worker calls the handler, it makes sure that the
@@ -155,30 +156,30 @@ func WithKeyOrder() Option {
 }
 
 // WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage
-// begins when ratio × window messages have failed in a row, but not before window messages were handled: with 20 and
-// 0.5, ten in a row. For each message only its first failure counts; a batch that fails with one error is one failure.
-// The Worker then tries one message at a time, after a pause of pause.Next(0), Next(1) and so on. The outage ends when
-// any message succeeds.
+// begins when ratio × window messages have failed in a row (with 20 and 0.5, ten) and at least window messages have
+// been handled. For each message only its first failure counts; a batch that fails with one error is one failure. The
+// Worker then tries one message at a time, after a pause of pause.Next(0), Next(1) and so on. The outage ends when any
+// message succeeds.
 //
-// The Worker tries a message that has not failed yet, if there is one: if it succeeds, some messages always fail, and
-// there is no outage. Messages that always fail come in bunches, so the Worker looks further ahead each time: it reads
-// 1, 4, 16, 64, 256 and then 1,000 messages, and tries the last of them. If all messages have failed before, it tries
-// these in turn. If a handler takes more than 30 seconds, or is stuck (WithTimeout), another message is tried beside
-// it.
+// The Worker prefers a message that has not failed yet. Its success shows that there is no outage, and that some
+// messages always fail. Messages that always fail come in bunches, so the Worker looks further ahead each time: it
+// reads 1, 4, 16, 64, 256 and then 1,000 messages, and tries the last of them. If all messages have failed before, it
+// tries these in turn. If a handler takes more than 30 seconds, or is stuck (WithTimeout), another message is tried
+// beside it.
 //
-// On Shared and Key_Shared the Worker gives everything back to the broker, uncounted, before a pause of a second or
-// longer, so that other consumers get it (redelivery.Consumer.GiveBack), unless messages wait for their keys.
-// Elsewhere, and if the Consumer cannot give back, it keeps up to 1,000 messages, as far as redelivery.WithMemoryLimit
-// has room, and renews their ack timeouts. A drain leaves them to the broker.
+// On Shared and Key_Shared, before a pause of a second or longer, the Worker returns all messages to the broker, so
+// that other consumers get them. This does not count as a redelivery. It keeps all if messages wait for their keys, or
+// if the Consumer cannot give back (redelivery.Consumer.GiveBack). The Worker keeps up to 1,000 messages, as far as
+// redelivery.WithMemoryLimit has room, and renews their ack timeouts. A drain leaves these messages to the broker.
 //
-// If some messages fail and others succeed, there is no outage: plain nacks are better then, since they do not delay
-// messages that can succeed. A few failures in a row may still be chance. So each outage multiplies the failures that
-// the next one needs by four, and that factor ends when as many windows of messages have succeeded in a row.
+// If some messages fail and others succeed, there is no outage: the Worker nacks the failed ones, which does not delay
+// messages that can succeed. A few failures in a row may still be chance. So each outage multiplies the number of
+// failures that the next one needs by four. This factor ends when factor × window messages have succeeded in a row.
 //
 // The first two failures of a message that is tried in an outage do not count as attempts. From the third on each does:
 // the message is nacked or becomes a dead letter, so messages that always fail do not block the Worker. A long outage
 // thus costs one attempt of one message for each pause. After a RetryAfter longer than the pause, the message is nacked
-// with that delay, which counts as an attempt, and others are tried meanwhile.
+// with that delay, which counts as an attempt, and other messages are tried.
 //
 // Permanent errors do not count as failures here, and still settle their messages. window must be at least 1, ratio
 // more than 0 and at most 1.
@@ -225,11 +226,11 @@ func WithClassifier(classify func(error) error) Option {
 	}
 }
 
-// WithPolicy (default: the Consumer's nack policy for all) chooses a policy for each message that failed, by the
-// message and by its error: the classifier's, if there is one. The policy gets the message's redelivery count, and its
-// delay replaces the Consumer's. If policyFor returns nil, the Consumer's policy applies. RetryAfter, Permanent, Snooze
-// and an outage (WithPauseOnFailure) take precedence. MaxDeliveries applies as always. Many goroutines call policyFor
-// at the same time.
+// WithPolicy (default: the Consumer's nack policy for all) chooses a policy for each failed message, by the message and
+// its error. With WithClassifier, policyFor gets the classifier's error. The policy gets the message's redelivery
+// count, and its delay replaces the delay of the Consumer's policy. If policyFor returns nil, the Consumer's policy
+// applies. RetryAfter, Permanent, Snooze and an outage (WithPauseOnFailure) take precedence. MaxDeliveries applies as
+// always. Many goroutines call policyFor at the same time.
 func WithPolicy(policyFor func(msg pulsar.Message, err error) backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if policyFor == nil {

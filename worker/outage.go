@@ -44,7 +44,7 @@ func (o *outage) current() chan struct{} {
 
 func (o *outage) isOn() bool { return o != nil && o.current() != nil }
 
-// tries is how many tries of the outage failed; 0 if there is none.
+// tries is how many tries of the outage failed; 0 if there is no outage.
 func (o *outage) tries() uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,7 +87,7 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	return keep
 }
 
-// attemptIn describes the outcome of a message to an outage.
+// attemptIn describes the outcome of a message for package outages.
 func attemptIn(t task, out outcome, probe bool) outages.Attempt[name] {
 	a := outages.Attempt[name]{Message: nameOf(t.msg), Before: t.failed || t.count() > 0, Probe: probe}
 	switch {
@@ -102,13 +102,14 @@ func attemptIn(t task, out outcome, probe bool) outages.Attempt[name] {
 	return a
 }
 
-// markAway marks messages whose delay is longer than the next pause can be: they are nacked, and the others do not wait
-// for them.
+// markAway marks the outcomes whose delay is longer than the next pause can be: their messages are nacked, and the
+// other messages do not wait for them.
 func (o *outage) markAway(outcomes []outcome) {
 	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
 		return
 	}
-	_, longest := policies.Bounds(o.pause, o.tries()) // without an outage, of the first pause: one may begin now
+	// if there is no outage, the bounds of the first pause: an outage may begin now
+	_, longest := policies.Bounds(o.pause, o.tries())
 	for i := range outcomes {
 		outcomes[i].away = outcomes[i].delay > longest
 	}
@@ -158,7 +159,7 @@ func (o *outage) putAside(tasks []task) bool {
 		return false
 	}
 	for _, t := range tasks {
-		t.waited, t.retries = true, 0 // their batches may differ, and a batch counts its local retries together
+		t.waited, t.retries = true, 0 // they may get into other batches, and a batch counts its local retries together
 		o.aside = append(o.aside, t)
 	}
 	o.pauser.interrupt() // a slot that waits for a message to try has one now
@@ -195,8 +196,8 @@ func (o *outage) kept() int {
 	return len(o.aside)
 }
 
-// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try: the pause
-// is known and not short, or the Worker is paused, and none of them has tries that the Consumer has not counted.
+// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try. The pause
+// must be known and not short, or the Worker paused. No message may have tries that the Consumer has not counted.
 func (o *outage) mayGiveBack() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,17 +8,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// This file drops messages that waited and are another consumer's by now.
+// This file drops messages that waited and by now belong to another consumer.
 
 // isOurs reports whether a message still belongs to the Consumer. It is true if the Consumer is closed: the next call
-// returns that error.
+// of the Consumer returns the error.
 func (r *run) isOurs(t task) bool {
 	err := r.consumer.Reclaim(t.counted())
 	return err == nil || errors.Is(err, redelivery.ErrClosed)
 }
 
-// mayBegin reports whether a message that is out may be handled. If it is lost, it is dropped, with those behind it
-// that are lost too.
+// mayBegin reports whether a message that is out may be handled. It drops a lost message, and the lost messages behind
+// it in the lane.
 func (l *lanes) mayBegin(t task) bool {
 	if l.isOurs(t) {
 		return true
@@ -34,12 +34,13 @@ func (l *lanes) mayBegin(t task) bool {
 	return false
 }
 
-// lostTime is how long a lane waits for a lost message. If the lost connection was another partition's, the Consumer
-// requests the message after a second, and newer ones of its key may be there before.
+// lostTime is how long a lane waits for a lost message. If another partition's connection was lost, the Consumer
+// requests the message after a second, and newer messages of its key may come first.
 const lostTime = 3 * time.Second
 
-// holdBack keeps a lane waiting for its lost message. If the message is redelivered in that time, it goes before newer
-// ones. Until then slots take messages even if there is no room: the lost one may be among them.
+// holdBack keeps a lane waiting for its lost message. If the message is redelivered within lostTime, it goes before
+// newer messages of its key. During lostTime slots take messages even if there is no room, since the lost message may
+// be among them.
 func (l *lanes) holdBack(of *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +84,7 @@ func (l *lanes) dropLost(of *lane) {
 	l.notifyRoom()
 }
 
-// dropLost drops the lost ones among the slot's first n messages, and returns how many of them are left. If the
+// dropLost drops the lost messages among the slot's first n messages, and returns how many of the n are left. If the
 // Consumer is closed, it leaves all messages of the slot to the broker, and returns an error.
 func (s *slot) dropLost(n int) (left int, err error) {
 	if !s.tasks[0].waited && s.batch == (Batch{}) && s.limiter == nil && s.crashes == nil {
@@ -104,8 +105,8 @@ func (s *slot) dropLost(n int) (left int, err error) {
 	return len(own), nil
 }
 
-// isLost reports whether a message that waited is not to be handled: it is another consumer's by now, or comes again,
-// since its ack timeout was over before it waited.
+// isLost reports whether a message that waited must not be handled: by now it belongs to another consumer, or it comes
+// again because its ack timeout ended before it waited.
 func (r *run) isLost(t task) bool {
 	switch {
 	case t.lane != nil:

@@ -22,7 +22,8 @@ type pauser struct {
 }
 
 // wait waits while there is a pause. It returns a context to take messages with, which ends when a pause begins or ctx
-// is done. If it has to wait, it calls meanwhile before, and the returned ends afterwards; meanwhile may be nil.
+// is done. If it has to wait, it first calls meanwhile, and in the end the function ends that meanwhile returned.
+// meanwhile may be nil.
 func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (context.Context, error) {
 	for {
 		if flow := p.flow.Load(); flow != nil {
@@ -47,7 +48,7 @@ func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (cont
 	}
 }
 
-// begin makes a flow, or returns a channel that is closed when the pause is over.
+// begin makes a flow. In a pause it instead returns a channel that is closed when the pause is over.
 func (p *pauser) begin(ctx context.Context) (resumed chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,8 +80,8 @@ func (p *pauser) setAsked(asked bool) {
 	p.set(func() { p.asked = asked && !p.over })
 }
 
-// pauseFor pauses for d, unless an earlier PauseFor pauses for longer. It reports whether the Worker was not paused by
-// a handler before. over is called after d.
+// pauseFor pauses for d, and calls over after d. If an earlier PauseFor lasts longer, pauseFor does nothing. It reports
+// whether a pause begins: none by a handler was under way.
 func (p *pauser) pauseFor(d time.Duration, over func()) (begins bool) {
 	until := time.Now().Add(d)
 	p.set(func() {
@@ -90,7 +91,7 @@ func (p *pauser) pauseFor(d time.Duration, over func()) (begins bool) {
 		begins, p.until = p.until.IsZero(), until
 		time.AfterFunc(d, func() {
 			p.set(func() {
-				if p.until.Equal(until) { // else it was made longer
+				if p.until.Equal(until) { // else a later PauseFor has made the pause longer
 					p.until = time.Time{}
 				}
 			})

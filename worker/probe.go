@@ -10,7 +10,7 @@ import (
 )
 
 // This file tries messages in an outage, one at a time: it waits for the pause, looks ahead at the next messages, and
-// chooses.
+// chooses one of them.
 
 // probe is a try of a message. Until it ends, or takes long, no other message is tried.
 type probe struct {
@@ -70,14 +70,14 @@ func (o *outage) wait() (mine bool, err error) {
 			return false, o.taking.Err()
 		}
 		if o.current() == over && o.waitToTry(over) == nil && o.current() == over {
-			// another outage has a pause of its own
+			// it is still the same outage: another one would have a pause of its own
 			return true, nil
 		}
 		o.probing.unlock()
 	}
 }
 
-// waitToTry waits for the pause before the next try, or the end of the outage, and while the Worker is paused.
+// waitToTry waits until the pause before the next try or the outage is over, and then until the Worker is not paused.
 func (o *outage) waitToTry(over chan struct{}) error {
 	pause := o.pause.Next(o.tries())
 	o.mu.Lock()
@@ -98,7 +98,7 @@ func (o *outage) waitToTry(over chan struct{}) error {
 	return err
 }
 
-// takesLong notes a probe that keeps others from being tried.
+// takesLong notes that a probe takes long, so that another message is tried beside it.
 func (o *outage) takesLong() {
 	o.mu.Lock()
 	o.state.TakesLong()
@@ -145,7 +145,7 @@ func (o *outage) choose() (t task, ok bool) {
 	return t, true
 }
 
-// probes is how often a message failed when it was tried, or -1 if it did not fail before. The caller holds mu.
+// probes returns how often a message failed as a probe in this outage, or -1 if it never failed. The caller holds mu.
 func (o *outage) probes(t task) int {
 	return o.state.Probes(nameOf(t.msg), t.failed || t.count() > 0)
 }
@@ -191,12 +191,12 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	case err != nil:
 		return false, false, err
 	}
-	_ = o.renew(&t) // settling shows whether it is still held
+	_ = o.renew(&t) // settling will return this error, too
 	t.waited = true
 	o.mu.Lock()
 	o.aside = append(o.aside, t)
 	fresh = o.probes(t) < 0
-	if o.over == nil { // it is over: the next slot that takes messages takes this one first
+	if o.over == nil { // the outage is over: the next slot that takes messages takes this message first
 		o.pauser.interrupt()
 	}
 	o.mu.Unlock()
@@ -205,8 +205,8 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	return fresh, o.hasRoom() || !fresh && o.givesBack(), nil
 }
 
-// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last, or that message
-// is settled. The caller has the turn.
+// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last. It is true if
+// that message is settled. The caller has the turn.
 func (o *outage) hasRoom() bool {
 	for shed := false; o.unfit != nil; shed = true {
 		if fits, err := o.consumer.Keep(o.unfit); fits || err != nil {
@@ -218,10 +218,10 @@ func (o *outage) hasRoom() bool {
 	return true
 }
 
-// shed leaves the failed messages to the Consumer until the next try, and reports whether that may make room. If there
-// are no fresh ones, it keeps the failed message that is tried next. It does nothing where the Consumer can give
-// messages back, since the broker would count the next delivery, nor with key order, where failed messages have to
-// stay. There, only messages that fail too often as probes make room.
+// shed snoozes the failed messages until the next try, so that only the Consumer keeps them, and reports whether that
+// may make room. If no message is fresh, it keeps the failed message that is tried next. If the Consumer can give
+// messages back, shed does nothing, since the broker would count the next delivery. With key order it does nothing
+// either, since failed messages have to stay: then only messages that fail too often as probes make room.
 func (o *outage) shed() bool {
 	if o.lanes != nil || !o.neverGivesBack() {
 		return false
@@ -229,12 +229,12 @@ func (o *outage) shed() bool {
 	tasks, pause := o.takeFailed()
 	for _, t := range tasks {
 		o.forget(t)
-		_ = o.consumer.Snooze(t.msg, pause) // if it is not held any more, it comes again
+		_ = o.consumer.Snooze(t.msg, pause) // after an error the broker delivers it again
 	}
 	return true
 }
 
-// takeFailed takes out the messages that shed leaves to the Consumer, and says for how long.
+// takeFailed takes the messages that shed snoozes out of aside, and returns the delay of the snooze.
 func (o *outage) takeFailed() (failed []task, pause time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

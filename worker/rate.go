@@ -7,12 +7,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes one token
-// of limiter for each of its messages, retries included. Several Workers may share a limiter, and its limit may be
-// changed at any time. One message or batch at a time waits for the limiter, and its ack timeout is renewed; the others
-// stay with the Consumer. A message that waits when a drain begins is left to the broker, unless the drain finishes its
-// batch (WithFinishBatches). One that waits when a Pause begins is handled, like all that was taken before. The
-// limiter's burst must be at least 1.
+// WithRateLimit (default: none) limits how many messages handlers get in a second. Each call of a handler takes one
+// token of limiter for each of its messages, retries included. Several Workers may share a limiter, and its limit may
+// be changed at any time. One message or batch at a time waits for the limiter, and its ack timeout is renewed; the
+// others stay with the Consumer. A message that waits when a drain begins is left to the broker, unless the drain
+// finishes its batch (WithFinishBatches). A message that waits when a Pause begins is handled, like all messages taken
+// before the Pause. The limiter's burst must be at least 1.
 func WithRateLimit(limiter *rate.Limiter) Option {
 	return func(s *settings) error {
 		switch {
@@ -28,8 +28,8 @@ func WithRateLimit(limiter *rate.Limiter) Option {
 	}
 }
 
-// waitForRate waits until a handler may have the first n messages of the slot. If the Worker ends meanwhile, it leaves
-// all messages of the slot to the broker, and returns an error.
+// waitForRate waits until a handler may have the first n messages of the slot. If the Run ends before that, waitForRate
+// leaves all messages of the slot to the broker, and returns an error.
 func (s *slot) waitForRate(n int) error {
 	if s.limiter == nil {
 		return nil
@@ -55,8 +55,8 @@ func (s *slot) waitForRate(n int) error {
 	return err
 }
 
-// pay takes n tokens of the limiter, at a time as many as the limiter grants in a second: otherwise Workers that take
-// fewer at a time would always be first. If it fails, it returns how many are missing.
+// pay takes n tokens of the limiter in portions. A portion is what the limiter grants in a second: with larger ones,
+// Workers that take fewer tokens at a time would always be first. If pay fails, it returns how many tokens are missing.
 func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	for n > 0 {
 		some := min(n, max(1, s.limiter.Burst()), max(1, int(min(float64(n), float64(s.limiter.Limit())))))
@@ -69,7 +69,7 @@ func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 }
 
 // paySome takes tokens. It reserves them, which keeps its place among the Workers that wait. Each second it checks
-// whether the Consumer is closed, and whether the limit was changed so that a new place would be better.
+// whether the Consumer is closed. If the limit was changed, it takes a new place if that is better.
 func (s *slot) paySome(ctx context.Context, some int) error {
 	limit, burst := s.limiter.Limit(), s.limiter.Burst()
 	place := s.limiter.ReserveN(time.Now(), some)

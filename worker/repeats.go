@@ -48,7 +48,7 @@ func (r *repeats) first(kind string, log func(more int)) bool {
 	return true
 }
 
-// minuteOver logs how many events of a kind came. After a minute without any, the next one is a first one again.
+// minuteOver logs how many events of a kind came. After a minute without an event, the next event is a first one again.
 func (r *repeats) minuteOver(kind string) {
 	r.mu.Lock()
 	k := r.kinds[kind]

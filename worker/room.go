@@ -8,20 +8,20 @@ import (
 )
 
 // room says whether the Consumer's memory limit has room for more messages that wait for their keys. The Consumer
-// counts them, beside those that wait for redelivery. As many as there are slots may wait in any case. lanes.mu guards
+// counts them, beside those that wait for redelivery. WithConcurrency messages may wait in any case. lanes.mu guards
 // it.
 type room struct {
 	over   []pulsar.Message // messages that wait or are out, and do not fit; while there are any, no more are taken
-	look   bool             // a message ended, so those in over may fit by now
+	look   bool             // a message was taken or settled, so those in over may fit by now
 	full   change           // reports whether over has messages
-	lost   int              // lanes that wait for a lost message; while there are any, over has none
+	lost   int              // lanes that wait for a lost message; while there are any, over is empty
 	logged time.Time
 }
 
 // fits reports whether a message that waits fits the memory limit.
 func (l *lanes) fits(msg pulsar.Message) bool {
 	fits, err := l.consumer.Keep(msg)
-	return fits || err != nil // settling it returns the error
+	return fits || err != nil // settling it returns the error, too
 }
 
 // fill notes whether a message that waits fits. The caller holds mu.
@@ -45,8 +45,8 @@ func (l *lanes) ends(msg pulsar.Message) {
 	l.room.over = slices.DeleteFunc(l.room.over, func(over pulsar.Message) bool { return nameOf(over) == nameOf(msg) })
 }
 
-// done notes that a message, which was out, needs no room any more. Others may fit by now, so it wakes a slot to check:
-// perhaps the slot that had the message does not check.
+// done notes that a message, which was out, needs no room any more. Other messages may fit by now, so done wakes a slot
+// to check: the slot that had the message may not check.
 func (l *lanes) done(msg pulsar.Message) {
 	l.mu.Lock()
 	full := len(l.room.over) > 0
@@ -61,7 +61,7 @@ func (l *lanes) done(msg pulsar.Message) {
 	}
 }
 
-// lookForRoom checks whether the messages that did not fit do by now: then slots take messages again.
+// lookForRoom checks whether the messages in over fit by now. When all do, slots take messages again.
 func (l *lanes) lookForRoom() {
 	l.mu.Lock()
 	over := slices.Clone(l.room.over)
@@ -78,7 +78,7 @@ func (l *lanes) lookForRoom() {
 	l.notifyRoom()
 }
 
-// notifyRoom reports a change: that there is no room, or is some again. It logs that there is none, once a minute at
+// notifyRoom reports that there is no room any more, or that there is room again. It logs the former, once a minute at
 // most.
 func (l *lanes) notifyRoom() {
 	l.room.full.report(&l.mu, func() bool { return len(l.room.over) > 0 }, func(full bool) func() {

@@ -33,7 +33,7 @@ type run struct {
 	crashes    *crashes       // nil without WithCrashLimit
 	collecting turn           // of the slot that collects a batch
 	limiting   turn           // of the slot that takes messages under the rate limit
-	alive      sync.WaitGroup // the goroutines of slots, and those that they leave behind
+	alive      sync.WaitGroup // the goroutines of slots and of nackOfStuck
 
 	rest    rest
 	letters letters
@@ -44,8 +44,8 @@ type run struct {
 	mu        sync.Mutex
 	slots     []*slot
 	lost      error          // why Run ended early: the Consumer's error, or ErrStuck
-	leftBeats []*heartbeat   // of the messages that are left
-	left      map[batch]bool // batches of producers; a message of each was left
+	leftBeats []*heartbeat   // of messages left to the broker
+	left      map[batch]bool // producers' batches with a message that was left to the broker
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
@@ -82,7 +82,7 @@ func (r *run) run() error {
 	return r.drain()
 }
 
-// hasEnded reports whether handlers' contexts have ended: no message waits here any more.
+// hasEnded reports whether the handlers' contexts have ended. Then the Worker keeps no message for another try.
 func (r *run) hasEnded() bool { return r.working.Err() != nil }
 
 // inFlight counts the messages that slots have, and the slots that are stuck.

@@ -34,8 +34,8 @@ func (s *slot) warnOfSelfSettled(tasks []task) {
 	}
 }
 
-// isSelfSettled reports whether the handler has settled or nacked a message. A message also waits after an ack timeout
-// or a loss, so where one of these is possible, a nack is not noticed.
+// isSelfSettled reports whether the handler has settled or nacked a message. A message waits after a nack, but also
+// after an ack timeout or a loss. If an ack timeout or a loss is possible, the nack is not noticed.
 func (w *Worker) isSelfSettled(msg pulsar.Message) bool {
 	d, err := w.consumer.Delivery(msg)
 	if err != nil || !d.Waiting {

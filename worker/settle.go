@@ -17,7 +17,7 @@ import (
 // ackPause is the pause before an acknowledgement that failed is tried again.
 var ackPause = backoff.Exponential{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 
-// ackTimeout is how long an acknowledgement that fails is tried again. A broker restarts within that.
+// ackTimeout is for how long an acknowledgement that fails is tried again. A broker restarts within this time.
 const ackTimeout = time.Minute
 
 // maxLetters is how many dead letters of a batch are published at the same time.
@@ -55,8 +55,8 @@ func (r *run) succeeded() {
 	r.counts.finished.Add(1)
 }
 
-// forget ends a task, and frees its lane, unless the Run ends: then the message may be left to the broker, and later
-// messages of its key must not overtake it.
+// forget ends a task and frees its lane. When the Run ends, it does not free the lane: the message may be left to the
+// broker, and later messages of its key must not overtake it.
 func (r *run) forget(t task) {
 	t.beat.stop()
 	if t.lane != nil && !r.ending() {
@@ -72,8 +72,9 @@ func (r *run) ending() bool {
 	return r.lost != nil || r.working.Err() != nil
 }
 
-// ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends. since is when
-// acknowledging it together with its batch failed, or zero: the messages of a batch share the time for retries.
+// ack acknowledges a message. If that fails, ack tries it again for ackTimeout, or until the drain ends. since is when
+// acknowledging the message together with its batch failed, or zero: the messages of a batch share the time for
+// retries.
 func (r *run) ack(t *task, since time.Time) bool {
 	for n := uint32(0); ; n++ {
 		err := r.consumer.Ack(t.msg)
@@ -85,7 +86,7 @@ func (r *run) ack(t *task, since time.Time) bool {
 			if since.IsZero() {
 				since = time.Now()
 			}
-			_ = r.renew(t) // or it would come again meanwhile; the next try shows whether it is still held
+			_ = r.renew(t) // or the message would come again; the next try returns an error of renew, too
 		}
 		if time.Since(since) >= ackTimeout || r.ifClosed(*t) != nil || sleep(r.working, ackPause.Next(n)) != nil {
 			r.leave(*t, "it was handled, but could not be acknowledged", err)
@@ -94,8 +95,8 @@ func (r *run) ack(t *task, since time.Time) bool {
 	}
 }
 
-// tryAgain nacks a message, or keeps it here until its next try if it has a key. It reports whether it keeps the
-// message, so that the task is not over.
+// tryAgain nacks a message. If the message has a lane, it is kept until its next try instead, and tryAgain reports
+// true: the task is not over.
 func (r *run) tryAgain(ctx context.Context, t *task, o outcome) (waits bool) {
 	switch {
 	case o.verb == snooze:
@@ -121,8 +122,8 @@ func (r *run) nack(t task, o outcome) {
 	var err error
 	switch {
 	case o.err == errHangs: //nolint:errorlint // as nackOfStuck made it
-		// NackID does not use the retry topic. A message on the retry topic would be another one, and a second handler
-		// would get it beside the one that hangs.
+		// NackID does not use the retry topic. A retry from that topic would be a new message, and a second handler
+		// would get it while the first one hangs.
 		r.consumer.NackID(t.msg.ID())
 	case o.verb == snooze:
 		err = r.consumer.Snooze(t.msg, o.delay)
@@ -136,8 +137,8 @@ func (r *run) nack(t task, o outcome) {
 	}
 }
 
-// logAttempt notes in the log of attempts that a message failed and is tried again here. It notes no delay: the next
-// Worker that receives the message handles it at once, or others of its key would overtake it.
+// logAttempt notes in the log of attempts that a message failed and is tried again here. It notes no delay, so that the
+// next Worker that receives the message handles it at once: otherwise later messages of its key would overtake it.
 func (r *run) logAttempt(t task, o outcome) {
 	if log := r.consumer.AttemptLog(); log != nil {
 		count := t.count()
@@ -182,13 +183,14 @@ func (r *run) keepLeft(t *task) {
 	}
 }
 
-// settleAll settles the messages of a batch. It begins to publish dead letters in their order, for patience at most,
-// and does not wait for the answer to one before it begins the next: one after the other could take minutes.
+// settleAll settles the messages of a batch. It begins to publish the dead letters in their order, but does not wait
+// for the broker's answer to one before it begins the next: that could take minutes. After patience it no longer keeps
+// the order.
 func (r *run) settleAll(tasks []task, outcomes []outcome) {
 	r.ackTogether(tasks, outcomes)
 	for i, o := range outcomes {
-		if o.verb != acked { // it waits for the others, which may take long
-			_ = r.renew(&tasks[i]) // settling shows whether it is still held
+		if o.verb != acked { // it may wait long for the others
+			_ = r.renew(&tasks[i]) // settling will return this error, too
 		}
 	}
 	inOrder, cancel := context.WithTimeout(r.lasting, patience)
@@ -214,8 +216,8 @@ func (r *run) settleAll(tasks []task, outcomes []outcome) {
 	}
 }
 
-// ackTogether acknowledges, in one call, the messages of a batch that succeeded. The messages for which the call fails
-// are acknowledged one by one later, all of them within the time for one.
+// ackTogether acknowledges, in one call, the messages of a batch that succeeded. If the call fails for some messages,
+// settle acknowledges these one by one later, and they share the time for retries.
 func (r *run) ackTogether(tasks []task, outcomes []outcome) {
 	var acks []int
 	var ids []pulsar.MessageID

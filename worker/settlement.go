@@ -19,23 +19,23 @@ type outcome struct {
 	err     error          // the handler's; nil for ack
 	because string         // of dead: the reason for publishing
 	or      verb           // in place of dead, if no dead letter can be published
-	since   time.Time      // of ack: when acknowledging it first failed with others of its batch; zero if it did not
+	since   time.Time      // of ack: when acknowledging it together with its batch failed; zero if it did not
 	pause   *pauseForError // the handler's PauseFor; nil for none
-	away    bool           // its delay is longer than the pause of an outage, so that others are tried meanwhile
+	away    bool           // its delay is longer than the pause of an outage, so it is nacked, and others are tried
 }
 
 type verb uint8
 
 const (
 	nack   verb = iota // it comes back by the policy
-	again              // it comes back after a delay of its own
+	again              // it comes back after the outcome's delay
 	snooze             // as again, and this delivery does not count
 	ack
 	dead  // it becomes a dead letter
 	leave // the broker delivers it again when the Consumer is closed
 	hold  // its slot handles it again: as a local retry, in an outage, or in a half of its batch
-	acked // together with others
-	done  // it is settled
+	acked // it was acknowledged together with others of its batch
+	done  // nothing is left to do: it was left to the broker
 )
 
 // expired is the reason of a dead letter past WithMaxAge. Observers see ReasonPermanent.
@@ -44,13 +44,13 @@ const expired = "expired"
 // fails reports whether the message will be tried again, which counts as an attempt.
 func (o outcome) fails() bool { return o.verb == nack || o.verb == again }
 
-// read returns the outcome that a handler's error asks for: the table in the documentation of the package. It panics if
-// a method of err does.
+// read returns the outcome that a handler's error asks for, by the table in the documentation of the package. It panics
+// if a method of err does.
 func read(err error) outcome {
 	if err == nil {
 		return outcome{verb: ack}
 	}
-	if s := snoozeIn(err); s != nil { // whatever a classifier has put around it
+	if s := snoozeIn(err); s != nil { // even if a classifier has wrapped it in Permanent
 		return outcome{verb: snooze, delay: s.delay, err: err, pause: pauseIn(err)}
 	}
 	var permanent *permanentError
@@ -107,7 +107,7 @@ type attempt struct {
 	local   bool          // the handler is called again first: WithLocalRetries
 	stays   bool          // it is tried again without a nack: an outage keeps it, or its batch is halved
 	drained bool          // the handlers' contexts have ended
-	old     time.Duration // the age that it is past; 0 if it is not
+	old     time.Duration // the age of WithMaxAge if it is older than that; else 0
 	last    bool          // no delivery is left
 }
 
@@ -119,10 +119,10 @@ func (o outcome) decide(a attempt) outcome {
 		o.verb = hold
 	case a.drained:
 		o.verb = leave
-	case o.verb == snooze: // at any age, and not counted
+	case o.verb == snooze: // final: it needs no dead letter, however old or often delivered the message is
 	case a.old > 0:
 		o.or, o.verb, o.because, o.err = o.verb, dead, expired, fmt.Errorf("older than %v: %w", a.old, o.err)
-	case a.last: // now, with its own reason, and not after Run has returned
+	case a.last: // a nack would also make the dead letter, but perhaps after Run has returned
 		o.or, o.verb, o.because = nack, dead, publishing.MaxDeliveries
 	}
 	return o

@@ -24,12 +24,12 @@ type slot struct {
 	returned func()        // notes for the crash limit that the handler has returned; nil without a limit
 
 	mu       sync.Mutex // guards the fields below, which only the slot changes, except where a comment says otherwise
-	tasks    []task     // that the slot holds; a slot that takes a redelivery of one sets its newer
-	called   int        // how many of tasks, from the first on, the handler has or had
+	tasks    []task     // messages that the slot holds; a slot that takes a redelivery of a task sets the task's newer
+	called   int        // how many of tasks, the first ones, the handler has or had
 	stage    stage
 	since    time.Duration           // when the handler was called, by run.now
 	endCall  context.CancelCauseFunc // ends the handler's context; nil without WithCancelLost
-	replaced bool                    // another slot has its place, since the handler did not return: set by losePlace
+	replaced bool                    // another slot has its place, since its handler did not return; losePlace sets it
 }
 
 type stage uint8
@@ -91,7 +91,7 @@ func (s *slot) call(n int) {
 		ctx = untilLost
 	}
 	s.notifyHandling(tasks)
-	if n == 1 && s.crashes.givesUp(tasks[0].msg) { // crashes.share lets a suspect be handled alone
+	if n == 1 && s.crashes.givesUp(tasks[0].msg) { // crashes.share put a suspect alone
 		s.counts.crashed.Add(1)
 		s.errs[0] = s.crashes.limit(tasks[0].msg)
 		return
@@ -99,8 +99,8 @@ func (s *slot) call(n int) {
 	s.whole = s.handle(ctx, tasks, s.errs)
 }
 
-// begin notes that the handler has the first n messages, and returns them. Until it has returned, only their msg and
-// tries are read without mu.
+// begin notes that the handler has the first n messages, and returns them. Until the handler has returned, only msg and
+// tries of these tasks are read without mu.
 func (s *slot) begin(n int) []task {
 	since := s.now()
 	s.setAckTimeouts(s.tasks[:n], since)
@@ -117,8 +117,9 @@ func (s *slot) begin(n int) []task {
 	return s.tasks[:n]
 }
 
-// setAckTimeouts renews the ack timeouts of the messages of a handler that is called at since: until its timeout, or,
-// without one, once.
+// setAckTimeouts renews the ack timeouts of tasks, whose handler is called at since. With WithTimeout it renews them
+// until the handler's timeout. Without it, it renews them once, and only those that were renewed while the message
+// waited.
 func (s *slot) setAckTimeouts(tasks []task, since time.Duration) {
 	var until time.Time
 	if s.timeout > 0 {
@@ -130,9 +131,9 @@ func (s *slot) setAckTimeouts(tasks []task, since time.Duration) {
 			t.beat = s.heartbeat(t.msg, until)
 		case s.timeout > 0:
 			t.beat.endAt(until)
-		case t.beat != nil: // it waited, and the handler is to have its whole ack timeout
+		case t.beat != nil: // the message waited; the handler gets its whole ack timeout
 			t.beat.stop()
-			_ = s.consumer.InProgress(t.msg) // settling shows whether it is still held
+			_ = s.consumer.InProgress(t.msg) // settling will return this error, too
 		}
 	}
 }
@@ -157,8 +158,8 @@ func (s *slot) end() {
 	s.release()
 }
 
-// takeBack notes that the handler has returned, and returns its messages. For a message that was redelivered meanwhile,
-// it returns the newest delivery.
+// takeBack notes that the handler has returned, and returns its messages. If a message was redelivered while the
+// handler had it, takeBack returns the newest delivery.
 func (s *slot) takeBack() []task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +244,7 @@ func (s *slot) stay(tasks []task) bool {
 	return keeps
 }
 
-// pastAge returns WithMaxAge if a message is older, so that it is not tried again; else 0.
+// pastAge returns the age of WithMaxAge if the message is older than that, so that it is not tried again; else 0.
 func (s *slot) pastAge(t *task) time.Duration {
 	if s.maxAge > 0 && t.age(s.consumer) > s.maxAge {
 		return s.maxAge
@@ -251,7 +252,7 @@ func (s *slot) pastAge(t *task) time.Duration {
 	return 0
 }
 
-// mayHalve reports whether to halve a batch that failed as a whole: it has a message that failed before, has its last
+// mayHalve reports whether to halve a batch that failed as a whole: one of its messages failed before, has its last
 // delivery, or is too old to be tried again.
 func (s *slot) mayHalve(tasks []task) bool {
 	return len(tasks) > 1 && s.outcomes[0].verb == nack && slices.ContainsFunc(tasks, func(t task) bool {
@@ -291,6 +292,6 @@ func (s *slot) leaveOwn(why string) {
 // renewAll begins to renew the ack timeouts of the slot's messages.
 func (s *slot) renewAll() {
 	for i := range s.tasks {
-		_ = s.renew(&s.tasks[i]) // settling shows whether it is still held
+		_ = s.renew(&s.tasks[i]) // settling will return this error, too
 	}
 }

@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// stackOfPanic removes the frames above the function that panicked from a stack that was taken where the panic was
-// recovered.
+// stackOfPanic takes a stack from where a panic was recovered, and removes the frames above the function that panicked.
 func stackOfPanic(stack []byte) []byte {
 	header, frames, _ := bytes.Cut(stack, []byte("\n"))
 	own, found := cutFrame(frames, "panic(")
 	if !found {
 		return stack
 	}
-	for bytes.HasPrefix(own, []byte("runtime.")) { // of an index out of range, a nil pointer and the like
+	for bytes.HasPrefix(own, []byte("runtime.")) { // frames of a panic by the runtime, as for a nil pointer
 		below, found := cutFrame(own, "runtime.")
 		if !found {
 			break
@@ -50,8 +49,8 @@ func goroutine() string {
 // maxStacks is how many bytes of stacks are looked through.
 const maxStacks = 16 << 20
 
-// stackOf returns the stack of a goroutine that goroutine named, or "" if it has ended. It stops the program for a
-// moment.
+// stackOf returns the stack of a goroutine, or "" if the goroutine has ended. name is the result of the function
+// goroutine. It stops the program for a moment.
 func stackOf(name string) string {
 	for size := 1 << 16; ; size *= 4 {
 		stacks := make([]byte, size)
@@ -82,8 +81,8 @@ func (s *slot) warn(since time.Duration) {
 	time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
 }
 
-// logStuck logs that a handler is stuck. Only the first line in a minute has the stack, since that takes collecting the
-// stacks of all goroutines.
+// logStuck logs that a handler is stuck. Only the first line in a minute has the stack, since stackOf stops the program
+// for a moment.
 func (r *run) logStuck(goroutine string, attrs []slog.Attr) {
 	if r.repeats.first("stuck", nil) {
 		attrs = append(attrs, slog.String("stack", stackOf(goroutine)))

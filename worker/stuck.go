@@ -20,9 +20,9 @@ var ErrStuck = errors.New("worker: too many handlers are stuck")
 var errHangs = errors.New("worker: the handler of an earlier delivery has not returned")
 
 // Healthy returns nil as long as there is no reason to restart the Worker; use it for a /healthz endpoint. It also
-// returns nil before Run, while the Worker is paused, and in an outage. It returns an error that wraps ErrStuck if as
-// many handlers as WithConcurrency are stuck, though others may handle messages in their places; an error that wraps
-// redelivery.ErrClosed if the Consumer was closed or gave up; and an error after Run has returned.
+// returns nil before Run, while the Worker is paused, and in an outage. It returns an error that wraps ErrStuck if at
+// least WithConcurrency handlers are stuck, even if other handlers have their places. It returns an error that wraps
+// redelivery.ErrClosed if the Consumer was closed or gave up. It also returns an error after Run has returned.
 func (w *Worker) Healthy() error {
 	select {
 	case <-w.consumer.Done():
@@ -56,8 +56,9 @@ func (r *run) all() []*slot {
 	return slices.Clone(r.slots)
 }
 
-// isAtWork reports whether a handler still has a message that was redelivered. No second handler gets it: it waits
-// until the first one has returned, whose result settles it, or is known to be stuck.
+// isAtWork reports whether a handler still has a message that was redelivered. Then no second handler gets the message.
+// The redelivery waits for the handler, whose result settles the message. If the handler is stuck, the redelivery is
+// nacked.
 func (r *run) isAtWork(t task) bool {
 	if t.msg.RedeliveryCount() == 0 {
 		return false
@@ -72,25 +73,25 @@ func (r *run) isAtWork(t task) bool {
 			if t.beat == nil {
 				t.beat = r.heartbeat(t.msg, time.Time{})
 			}
-			return s.keepNewer(t) // false if the handler has returned meanwhile
+			return s.keepNewer(t) // false if the handler has just returned
 		}
 	}
 	return false
 }
 
-// startNackOfStuck calls nackOfStuck in a goroutine of its own: a dead letter may take long, and the caller takes
-// messages for all. (A closure in isAtWork would allocate for each message that is received.)
+// startNackOfStuck calls nackOfStuck in a goroutine of its own: publishing a dead letter may take long, and the caller
+// takes messages for all slots. (A closure in isAtWork would allocate for each message that is received.)
 func (r *run) startNackOfStuck(t task) { r.alive.Go(func() { r.nackOfStuck(t) }) }
 
-// nackOfStuck nacks a message that came again while its handler is stuck. That counts, so the message becomes a dead
-// letter in the end.
+// nackOfStuck nacks a message that came again while its handler is stuck. The nack counts as an attempt, so the message
+// becomes a dead letter in the end.
 func (r *run) nackOfStuck(t task) {
 	t.lane = nil // the lane belongs to the delivery that the handler has
 	r.settle(r.lasting, t, outcome{verb: nack, err: errHangs}.decide(attempt{last: t.isLast(r.consumer)}))
 }
 
-// find returns the index of a message in the slot's tasks, or -1 if it is not there, or the handler has returned. The
-// caller holds mu.
+// find returns the index of a message in the slot's tasks. It returns -1 if the message is not there, or if the handler
+// has returned. The caller holds mu.
 func (s *slot) find(t task) int {
 	if s.stage != handling {
 		return -1
@@ -104,8 +105,8 @@ func (s *slot) find(t task) int {
 	return -1
 }
 
-// has reports whether the slot's handler has a message, and whether the handler is stuck: then the message is settled
-// without it.
+// has reports whether the slot's handler has a message, and whether the handler is stuck. If both are true, it marks
+// the task: the message is settled without waiting for the handler.
 func (s *slot) has(t task) (has, stuck bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +117,8 @@ func (s *slot) has(t task) (has, stuck bool) {
 	return i >= 0, s.replaced
 }
 
-// keepNewer keeps a message that came again until the slot's handler returns. It reports false if the handler has
-// returned.
+// keepNewer keeps t, a redelivery of a message that the slot's handler has, until the handler returns. It reports false
+// if the handler has returned.
 func (s *slot) keepNewer(t task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +148,7 @@ func (s *slot) losePlace(since time.Duration) {
 		return
 	}
 	s.replaced = true
-	// the new slot gets the messages that the handler has not got
+	// the new slot gets the messages that the handler has not got yet
 	next := &slot{run: s.run, tasks: slices.Clone(s.tasks[s.called:]), portion: s.portion}
 	clear(s.tasks[s.called:])
 	s.tasks = s.tasks[:s.called]
@@ -194,14 +195,14 @@ func (r *run) replaceBy(next *slot) {
 	}
 }
 
-// leaves reports whether the slot ends, since another has its place and it has handled the messages that it still had.
+// leaves reports whether the slot ends: another slot has its place, and it holds no messages any more.
 func (s *slot) leaves() bool {
 	leaves := s.replaced && len(s.tasks) == 0 // no lock: a place is lost only while the handler is at work
 	if leaves {
 		s.run.mu.Lock()
 		s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == s })
 		s.run.mu.Unlock()
-		s.giveBackAtRest() // the others may rest, and have waited for this one's handler
+		s.giveBackAtRest() // the other slots may rest, and have waited for this slot's handler
 	}
 	return leaves
 }

@@ -18,8 +18,8 @@ type task struct {
 	failed  bool       // it failed here, and was not nacked
 	waited  bool       // it had to wait: in an outage, or in a slot that handled other messages
 	paid    bool       // the rate limit's token for its next call was taken
-	newer   *task      // the same message, which came again while the handler has this one
-	gone    bool       // it is settled without the handler, which is stuck
+	newer   *task      // a redelivery that arrived while the handler had this delivery; nil for none
+	gone    bool       // it is settled without waiting for its handler, which is stuck
 }
 
 // counted returns the message with a redelivery count that includes tries.
@@ -57,7 +57,7 @@ func (t *task) age(c *redelivery.Consumer) time.Duration {
 	return time.Since(published)
 }
 
-// takeNewer replaces the delivery that the handler has had by the one that arrived meanwhile, if any.
+// takeNewer replaces the handler's delivery by a redelivery that arrived while the handler was at work, if any.
 func (t *task) takeNewer() {
 	if t.newer != nil {
 		t.beat.stop()
@@ -65,7 +65,7 @@ func (t *task) takeNewer() {
 	}
 }
 
-// name identifies a message over its deliveries.
+// name identifies a message across its deliveries.
 type name struct {
 	topic         string
 	ledger, entry int64

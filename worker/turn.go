@@ -2,7 +2,7 @@ package worker
 
 import "context"
 
-// turn is held by one goroutine at a time. Unlike for a mutex, a goroutine may wait for it until a context ends.
+// turn is held by one goroutine at a time. Unlike with a mutex, a goroutine stops waiting for it when a context ends.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
@@ -10,7 +10,7 @@ func newTurn() turn { return make(turn, 1) }
 func (t turn) lock()   { t <- struct{}{} }
 func (t turn) unlock() { <-t }
 
-// lockOr waits for the turn until ctx is done, which it reports as an error.
+// lockOr waits for the turn. If ctx is done first, it returns the error of ctx.
 func (t turn) lockOr(ctx context.Context) error {
 	select {
 	case t <- struct{}{}:

@@ -26,9 +26,10 @@ type Worker struct {
 // New returns a Worker that calls handler for each message of consumer. If consumer or handler is nil or an option is
 // not allowed, the error satisfies errors.Is with redelivery.ErrInvalidOption.
 //
-// Only the Worker may receive from consumer and give its messages back: after redelivery.Consumer.GiveBack the
-// handlers' messages cannot be acknowledged until the Worker receives again. That takes a minute if all WithConcurrency
-// messages wait to be acknowledged. The caller closes consumer after Run has returned.
+// Only the Worker may receive from consumer and call its GiveBack. After any other call of
+// redelivery.Consumer.GiveBack, the handlers' messages cannot be acknowledged until the Worker receives again, which
+// takes a minute if all WithConcurrency messages wait to be acknowledged. The caller closes consumer after Run has
+// returned.
 func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Worker, error) {
 	if handler == nil {
 		return nil, invalid("New's handler", "nil", "a Handler")
@@ -74,9 +75,9 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 //
 // Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the
 // Consumer is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that
-// names the messages of the handlers that did not return. Run may be called once; a second call returns an error. Run
-// of another Worker of the same Consumer returns an error, too, until this one has returned; that error satisfies
-// errors.Is with redelivery.ErrInvalidOption. A nil ctx is never done.
+// names the messages of the handlers that did not return. Run may be called once; a second call returns an error. Until
+// Run has returned, Run of another Worker of the same Consumer returns an error that satisfies errors.Is with
+// redelivery.ErrInvalidOption. A nil ctx is never done.
 func (w *Worker) Run(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -97,10 +98,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.run()
 }
 
-// Pause stops the Worker from taking messages until Resume. Messages taken before are still handled, except that with
-// WithKeyOrder those that wait for their keys wait until Resume. When none is left, prefetched messages go back to the
-// broker if the Consumer can return them (redelivery.Consumer.GiveBack) and no message waits for its key. Pause may be
-// called before Run. A second Pause does nothing. When Run returns, the pause ends, and Pause no longer has an effect.
+// Pause stops the Worker from taking messages until Resume. Messages taken before are still handled; with WithKeyOrder,
+// messages that wait for their keys wait until Resume. When all handlers have returned and no message waits for its
+// key, the Worker returns the prefetched messages to the broker, if the Consumer can do that
+// (redelivery.Consumer.GiveBack). Pause may be called before Run. A second Pause does nothing. When Run returns, the
+// pause ends, and Pause no longer has an effect.
 func (w *Worker) Pause() {
 	w.pauser.setAsked(true)
 	w.notifyAsked()
@@ -114,37 +116,37 @@ func (w *Worker) Resume() {
 
 // Stats are the counters of a Worker since New, and its current state.
 type Stats struct {
-	Paused bool // between Pause and Resume, or the end of Run; or after a PauseFor
-	// in an outage (WithPauseOnFailure) the Worker tries one message at a time until one succeeds; if it has none to
-	// try, it waits for the next one
+	Paused bool // from Pause until Resume or the end of Run, and during a PauseFor
+	// in an outage (WithPauseOnFailure) the Worker tries one message at a time until one succeeds; if it has no message
+	// to try, it waits for one
 	Outage bool
 
-	// messages being handled or settled, or held in an outage: at most WithConcurrency messages or batches, beside
-	// those of stuck handlers, and in an outage 1,000 more
+	// messages being handled or settled, or held in an outage: at most WithConcurrency messages or batches, plus those
+	// of stuck handlers, plus 1,000 messages in an outage
 	InFlight int
 	Stuck    int // handlers that did not return within five seconds after their context ended
 	Waiting  int // with WithKeyOrder: messages that wait for earlier ones of their keys, or for another try
-	// the waiting messages reached the Consumer's memory limit: the Worker takes none until one of them is done
+	// the waiting messages reached the Consumer's memory limit: the Worker takes no more until one of them is done
 	Full bool
 
 	// messages acknowledged, and those that became dead letters by an ack timeout while their handler succeeded
 	Succeeded uint64
-	// errors, each time, except those under Permanent, those of an outage that count as no attempt
-	// (WithPauseOnFailure), those of a batch that is halved, and those that a local retry follows
+	// errors of handlers, except: errors counted in Permanent, errors in an outage that count as no attempt
+	// (WithPauseOnFailure), the error of a batch that is then halved, and errors that a local retry follows
 	Failed  uint64
-	Snoozed uint64 // Snoozes, each time
-	// errors without a retry: Permanent, and past WithMaxAge; if no dead letter can be made, they count as Failed
-	// instead
+	Snoozed uint64 // how many times handlers returned Snooze or PauseFor
+	// errors without a retry: Permanent, and any error of a message past WithMaxAge; an error that cannot make a dead
+	// letter counts in Failed instead
 	Permanent uint64
-	Expired   uint64 // those of Permanent that are past WithMaxAge
+	Expired   uint64 // the errors in Permanent of messages past WithMaxAge
 	Panics    uint64 // of handlers, middleware, and methods of their errors
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
-	// messages left unsettled, to the broker or to the Consumer: by a drain, or since they could not be acknowledged
+	// messages left unsettled to the broker or to the Consumer: by a drain, or because they could not be acknowledged
 	Left uint64
 	// messages dropped before their handler was called, because they belong to another consumer:
 	// redelivery.Observer.Lost
 	Lost    uint64
-	Crashed uint64 // those of Permanent for which no handler was called, by WithCrashLimit
+	Crashed uint64 // messages for which WithCrashLimit prevented a call of the handler; they count in Permanent, too
 }
 
 // counts are the figures of Stats that only grow.
