@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// messages returns n of one payload.
+// messages returns n messages with one payload.
 func messages(n int, payload string) (msgs []*pulsar.ProducerMessage) {
 	for range n {
 		msgs = append(msgs, message(payload))
@@ -77,8 +77,8 @@ func TestOneBadRow(t *testing.T) {
 	})
 }
 
-// When another consumer becomes the active one, the messages of a key that wait are handled there, in order, and none
-// is handled twice.
+// When another Worker becomes the active one, it handles the waiting messages of a key in order. No message succeeds
+// twice.
 func TestKeyOrderOverAChangeOfOwner(t *testing.T) {
 	setup := workertest.Setup{
 		Consumer:   pulsar.ConsumerOptions{Type: pulsar.Failover},
@@ -283,7 +283,7 @@ func TestDelayedMessages(t *testing.T) {
 	}
 }
 
-// Letters may have one origin: of two topics, or of one message that died twice.
+// Two dead letters may have the same origin id: if they came from two topics, or from one message that died twice.
 func TestMessagesOfOneOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := workertest.Setup{}.Subscription(t)
@@ -361,7 +361,7 @@ func TestMisuse(t *testing.T) {
 	require.Panics(t, func() { dead3.Subscription(t) }, "outside of a bubble")
 }
 
-// A discarded message is acknowledged, and no success.
+// A discarded message is acknowledged, but is not reported as a success.
 func TestDiscardedMessageIsNotReportedAsAcked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		setup := workertest.Setup{Redelivery: []redelivery.Option{

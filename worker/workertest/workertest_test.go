@@ -118,8 +118,8 @@ func TestRunWithSchema(t *testing.T) {
 	require.Equal(t, []string{"acked"}, got[0].Strings())
 }
 
-// A publish time is in whole milliseconds, so a retry waits for one more: it is never early. With key order, messages
-// that have a key are not moved to the retry topic.
+// A publish time is in whole milliseconds, so a retry waits for one more millisecond: it is never early. With key
+// order, messages that have a key are not moved to the retry topic.
 func TestRunWithRetryTopic(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []worker.Option
@@ -153,7 +153,7 @@ func TestRunWithRetryTopic(t *testing.T) {
 	}
 }
 
-// A handler that is slower than the ack timeout is not called again meanwhile: its result counts.
+// A handler that is slower than the ack timeout is not called a second time before it has returned: its result counts.
 func TestRunOfASlowHandler(t *testing.T) {
 	setup := workertest.Setup{Redelivery: []redelivery.Option{redelivery.WithAckTimeout(10 * time.Second)},
 		Consumer: pulsar.ConsumerOptions{Type: pulsar.Shared}}
