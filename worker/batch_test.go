@@ -86,7 +86,7 @@ func TestBatchLimits(t *testing.T) {
 				require.Equal(t, c.last, last)
 				require.Equal(t, worker.Stats{Succeeded: 5}, w.Stats())
 				require.Empty(t, t.broker.Unacked())
-			}, redelivery.WithAckTimeout(3*time.Second)) // which is renewed while a batch is collected
+			}, redelivery.WithAckTimeout(3*time.Second)) // renewed while a batch is collected
 		})
 	}
 }
@@ -97,7 +97,7 @@ type none struct{}
 func (none) Error() string   { return "none" }
 func (none) Unwrap() []error { return nil }
 
-// The rows are results of the handler's first call, with the messages "a b c", and the outcomes of the messages.
+// Each row has the result of the handler's first call, with the messages "a b c", and the outcomes of these messages.
 func TestBatchOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
@@ -208,7 +208,7 @@ func TestBatchFailedAcks(t *testing.T) {
 	})
 }
 
-// If a pause or a drain begins, the messages of a batch that were collected are handled.
+// If a pause or a drain begins while a batch is collected, the messages collected until then are handled.
 func TestBatchIsHandledBeforePauseAndDrain(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		var got []string

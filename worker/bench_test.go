@@ -129,7 +129,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkScaling runs handlers that take a millisecond, one and more at a time, with and without key order.
+// BenchmarkScaling runs handlers that take a millisecond, one to eight at a time, with and without key order.
 func BenchmarkScaling(b *testing.B) {
 	for name, options := range map[string][]worker.Option{"": nil, "/by key": {worker.WithKeyOrder()}} {
 		for _, concurrency := range []int{1, 2, 4, 8} {
@@ -145,7 +145,7 @@ func BenchmarkScaling(b *testing.B) {
 	}
 }
 
-// BenchmarkKeyOrder is BenchmarkBesideByHand in key order, with 64 keys.
+// BenchmarkKeyOrder runs a Worker in key order, with 64 keys and handlers that do nothing.
 func BenchmarkKeyOrder(b *testing.B) {
 	const n = 50_000
 	var took time.Duration

@@ -15,9 +15,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// One message of each producer's batch fails and waits for long: the broker stops after 50 batches of 1,000, and Stats
-// and Observer.Blocked report that. With a retry topic the waiting messages are moved there, and all others are
-// handled, except that a waiting key keeps its messages.
+// One message of each producer's batch fails and waits for long: the broker stops after 50 batches of 1,000, with and
+// without key order. Stats and Observer.Blocked report that. With a retry topic the waiting messages are moved there,
+// and all others are handled.
 func TestBlockedByWaitingMessagesOfBatches(t *testing.T) {
 	t.Parallel()
 	const batches, each = 60, 1000

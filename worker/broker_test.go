@@ -101,9 +101,9 @@ func TestOutcomesAtABroker(t *testing.T) {
 	}
 }
 
-// TestAnythingAtABroker runs workers over random handlers, connections that drop, pauses and restarts, until all is settled, and
-// accounts for every message.
-func TestAnythingAtABroker(t *testing.T) {
+// TestRandomHandlersAtABroker runs Workers with random handlers until all messages are settled, while connections drop
+// and Workers pause and restart. It accounts for every message.
+func TestRandomHandlersAtABroker(t *testing.T) {
 	t.Parallel()
 	for round := range 8 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestAnythingAtABroker(t *testing.T) {
 				w, err := worker.New(c, handler, worker.WithConcurrency(1+rng.IntN(4)), worker.WithTimeout(100*time.Millisecond),
 					worker.WithDrainTimeout(time.Duration(rng.IntN(100))*time.Millisecond), worker.WithLogger(quiet))
 				require.NoError(t, err)
-				// After each restart a producer's batch comes again whole, so on a busy machine some run has to be long
-				// enough to settle all of it.
+				// After each restart a producer's batch comes again whole, so on a busy machine one of the runs has to
+				// be long enough to settle the whole batch.
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration((1+restart/10)*rng.IntN(1500))*time.Millisecond)
 				done := make(chan error, 1)
 				go func() { done <- w.Run(ctx) }()
@@ -187,8 +187,8 @@ func TestAnythingAtABroker(t *testing.T) {
 	}
 }
 
-// A Consumer that gave up reconnecting ends Run with its error.
-func TestGivesUpAtABroker(t *testing.T) {
+// If the Consumer gives up reconnecting, Run returns the Consumer's error.
+func TestConsumerGivesUpAtABroker(t *testing.T) {
 	t.Parallel()
 	s := newSiteInProcess(t)
 	once := uint(1)

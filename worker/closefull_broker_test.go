@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// The broker has sent more than fits the queue, and a Consumer is closed: upstream's reader waits for room, and the
-// answer to the Close waits behind it. The connection goes on for others.
+// A Consumer is closed after the broker has sent more messages than fit its queue. Upstream's reader waits for room in
+// the queue, and the broker's answer to Close waits behind these messages. The connection still works for other calls.
 func TestCloseWithAFullQueue(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -78,8 +78,8 @@ func TestCloseTakesMessagesThatDoNotFitTheQueue(t *testing.T) {
 	}
 }
 
-// If a Consumer that subscribes again after GiveBack gets its new consumer only after Close, that consumer is closed in
-// the same way.
+// A Consumer subscribes again after GiveBack, and its Close is called before the subscription succeeds. Then the new
+// consumer is closed in the same way.
 func TestConsumerThatIsSubscribedTooLateIsClosed(t *testing.T) {
 	t.Parallel()
 	s, calls, closing, closed := newSite(t), 0, make(chan struct{}), make(chan struct{})

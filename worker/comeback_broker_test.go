@@ -49,8 +49,8 @@ func TestSeekAfterGiveBack(t *testing.T) {
 	}
 }
 
-// subscribing returns a Consumer that calls before each time it subscribes upstream; n is the number of that call, from
-// 1.
+// subscribing returns a Consumer that calls the function before whenever it is about to subscribe upstream. n counts
+// these calls, from 1.
 func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *redelivery.Consumer {
 	var calls atomic.Int32
 	var running sync.RWMutex
@@ -68,7 +68,8 @@ func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *
 }
 
 // While the broker does not answer a Consumer that subscribes again, contexts and Close end the calls that wait for the
-// subscription. If it succeeds late, the next call uses the new consumer; after a Close the consumer is closed.
+// subscription. If the subscription succeeds late, the next call uses the new consumer. After Close the new consumer is
+// closed.
 func TestSubscribingAgainTakesLong(t *testing.T) {
 	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
@@ -107,7 +108,7 @@ func TestSubscribingAgainTakesLong(t *testing.T) {
 	require.NoError(t, d.Ack(msg))
 }
 
-// A consumer that is subscribed late is given back by the next GiveBack.
+// If a subscription succeeds late, the next GiveBack gives back the messages of the new consumer.
 func TestGiveBackWhileSubscribing(t *testing.T) {
 	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
@@ -156,8 +157,8 @@ func TestGiveBackWithdrawsTheOfferedMessage(t *testing.T) {
 	require.NoError(t, other.Ack(msg))
 }
 
-// Acknowledgements that wait for the broker's answer return, even if the consumer is closed at that moment: upstream's
-// calls would wait for ever.
+// An acknowledgement that waits for the broker's answer returns even if GiveBack closes the inner consumer at that
+// moment. Upstream's call would wait forever.
 func TestAcksDuringGiveBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -191,7 +192,7 @@ func TestAcksDuringGiveBack(t *testing.T) {
 	}
 }
 
-// With the log of attempts, the delay and the count of a message that was given back hold at the next consumer, too.
+// With the log of attempts, the delay and the count of a message that was given back apply at the next consumer, too.
 func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -278,7 +279,7 @@ func TestSubscribingAgainFailsAsAContextEnds(t *testing.T) {
 	}
 }
 
-// If the client is closed under a Worker, Run ends. It does not handle prefetched messages, which it could not
+// If the client is closed under a Worker, Run ends. The Worker does not handle prefetched messages, which it could not
 // acknowledge.
 func TestClientIsClosedUnderneath(t *testing.T) {
 	t.Parallel()

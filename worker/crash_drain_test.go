@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Messages that were in a handler when its process ended are handled one at a time. Messages that still wait for their
+// Messages that were in handlers when a process crashed are handled one at a time. Messages that still wait for their
 // turn when the drain timeout is over are left to the broker.
 func TestSuspectsAtADrain(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestSuspectsAtADrain(t *testing.T) {
 		}
 		most = max(most, active)
 		mu.Unlock()
-		time.AfterFunc(200*time.Millisecond, stop) // the others wait by then
+		time.AfterFunc(200*time.Millisecond, stop) // the other messages wait by then
 		time.Sleep(2 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
@@ -63,7 +63,7 @@ func TestSuspectsAtADrain(t *testing.T) {
 
 // If writing a message's record takes longer than its ack timeout, the message has not failed: it is handled once and
 // makes no dead letter.
-func TestSlowLogIsNoAckTimeout(t *testing.T) {
+func TestSlowLogCausesNoAckTimeout(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
 	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})

@@ -25,7 +25,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A message that was in a handler at as many crashes as the limit allows is not handled any more. Other messages are
+// A message that was in a handler during as many crashes as the limit says is not handled again. Other messages are
 // handled, also those of its batch. No classifier gets the error.
 func TestCrashLimit(t *testing.T) {
 	t.Parallel()
@@ -172,7 +172,7 @@ func TestKeyOrderIsLogged(t *testing.T) {
 	}
 }
 
-// Snoozing in key order is no failure for the next consumer either.
+// In key order, too, a snooze does not count as a failure at the next consumer.
 func TestSnoozeInKeyOrderIsNotCounted(t *testing.T) {
 	t.Parallel()
 	for _, s := range snoozeEach(t, 3, time.Hour, worker.WithKeyOrder()) {
@@ -277,9 +277,9 @@ func TestCrashesOfANonPersistentTopic(t *testing.T) {
 	require.NoError(t, waittest.Next(t, ended))
 }
 
-// Once the next suspect is handled, the first message no longer counts as in a handler, even if its acknowledgement has
+// Once a suspect is handled, the suspect before it no longer counts as in a handler, even if its acknowledgement has
 // not been sent. A message that the Worker keeps for another try does not count either.
-func TestMessageInNoHandlerDoesNotCrash(t *testing.T) {
+func TestMessageOutOfItsHandlerCountsNoCrash(t *testing.T) {
 	t.Parallel()
 	t.Run("a suspect before", func(t *testing.T) {
 		t.Parallel()
@@ -296,7 +296,8 @@ func TestMessageInNoHandlerDoesNotCrash(t *testing.T) {
 				return nil
 			}
 			defer stop()
-			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) { // later it is removed, since it is settled
+			// The record must change within two seconds: later it is removed, since the message is settled.
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 				r, _ := others.Find(*first) // as the log says
 				begun = append(begun, r.Begun)
 				if r.Begun == 0 {
@@ -385,7 +386,7 @@ func TestBegunAfter(t *testing.T) {
 		t.Run(after.String(), func(t *testing.T) {
 			t.Parallel()
 			c := withOneOrder(t)
-			for range 20000 { // the Worker has much to do, and does not record each message before its handler
+			for range 20000 { // a busy Worker does not record each message before it calls the handler
 				c.AttemptLog().IsCareful(attempts.Key{})
 			}
 			ctx, stop := context.WithCancel(t.Context())

@@ -12,20 +12,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A dead letter goes to the topic that its error names, or else to that of the Consumer: after a permanent error, after
-// the last delivery, and in a batch; with a classifier or without.
+// A dead letter goes to the topic that its error names, or else to the Consumer's dead letter topic: after a permanent
+// error, after the last delivery, and in a batch; with a classifier or without.
 func TestDeadLetterTo(t *testing.T) {
 	to := func(topic string) error { return redelivery.DeadLetterTo(topic, errTest) }
 	for name, c := range map[string]struct {
 		returns error
 		topic   string
 	}{
-		"permanent":        {worker.Permanent(to("malformed")), "malformed"},
-		"around permanent": {redelivery.DeadLetterTo("malformed", worker.Permanent(errTest)), "malformed"},
-		"a last delivery":  {to("refused"), "refused"},
-		"RetryAfter":       {worker.RetryAfter(time.Second, to("refused")), "refused"},
-		"the usual one":    {errTest, deadLetters},
-		"none that may be": {to("non-persistent://public/default/a"), deadLetters},
+		"permanent":               {worker.Permanent(to("malformed")), "malformed"},
+		"around permanent":        {redelivery.DeadLetterTo("malformed", worker.Permanent(errTest)), "malformed"},
+		"a last delivery":         {to("refused"), "refused"},
+		"RetryAfter":              {worker.RetryAfter(time.Second, to("refused")), "refused"},
+		"the Consumer's topic":    {errTest, deadLetters},
+		"a topic that is refused": {to("non-persistent://public/default/a"), deadLetters},
 	} {
 		for kind, start := range map[string]func(*rig) func() error{
 			"": func(t *rig) func() error {

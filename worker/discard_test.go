@@ -85,7 +85,7 @@ func TestDiscardRefusesContradictingOptions(t *testing.T) {
 // noClient is a client whose methods are never called.
 type noClient struct{ pulsar.Client }
 
-func TestDeadBeforeTTLMakesALetterOfADelayThatWouldEndAfterIt(t *testing.T) {
+func TestDelayThatEndsAfterTheTTLMakesADeadLetter(t *testing.T) {
 	for name, kind := range map[string][]worker.Option{"no order": nil, "key order": {worker.WithKeyOrder()}} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, withDeadLetters(99), func(t *rig) {
@@ -110,7 +110,7 @@ func TestDeadBeforeTTLMakesALetterOfADelayThatWouldEndAfterIt(t *testing.T) {
 	}
 }
 
-func TestDeadBeforeTTLOfASnoozeAndOfAShortDelay(t *testing.T) {
+func TestSnoozeThatEndsAfterTheTTLMakesADeadLetter(t *testing.T) {
 	virtually(t, withDeadLetters(99), func(t *rig) {
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
 			if string(msg.Payload()) == "long" {

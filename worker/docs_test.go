@@ -100,7 +100,7 @@ func TestSnippetOfSubscriptions(t *testing.T) {
 	})
 }
 
-// Every snippet of the documentation stands in this file too, where the compiler sees it, or is a file that config reads.
+// Every Go snippet of docs/worker.md is in this file, too, so that the compiler checks it.
 func TestSnippetsCompile(t *testing.T) {
 	_ = snippetOfSignals // not called: a signal would reach the whole process
 	virtually(t, orders, func(t *rig) {

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// textless is an error whose method Error panics if it is nil; its other methods do not.
+// textless is an error whose only method, Error, panics for a nil pointer.
 type textless struct{ text string }
 
 func (e *textless) Error() string { return e.text }
@@ -26,7 +26,7 @@ func TestErrorsThatPanic(t *testing.T) {
 	const panicked = ": panic: runtime error: invalid memory address or nil pointer dereference"
 	for name, c := range map[string]struct {
 		err    error
-		panics bool // with the error, in place of returning it
+		panics bool // the handler panics with err instead of returning it
 		option worker.Option
 		dead   string
 		stats  worker.Stats

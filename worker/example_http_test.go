@@ -22,7 +22,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// statusError is an answer of an HTTP server that is no success.
+// statusError is an answer of an HTTP server that does not report success.
 type statusError struct{ *http.Response }
 
 func (e statusError) Error() string { return e.Status }
@@ -31,7 +31,7 @@ func (e statusError) Error() string { return e.Status }
 func classifyHTTP(err error) error {
 	var answer statusError
 	if !errors.As(err, &answer) {
-		return err // of the network: the Consumer's policy says when
+		return err // a network error: the Consumer's policy has the delay
 	}
 	switch code := answer.StatusCode; {
 	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
@@ -43,7 +43,7 @@ func classifyHTTP(err error) error {
 	return err
 }
 
-// One place decides what the answers of an HTTP service mean for messages, and the handler returns errors as they come.
+// One function decides what the answers of an HTTP service mean for messages. The handler returns errors unchanged.
 func ExampleWithClassifier() {
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/nonsense" {

@@ -123,7 +123,7 @@ func ExampleSnooze() {
 }
 
 func ExampleWithRateLimit() {
-	perSecond := rate.NewLimiter(100, 1) // what the other side allows; several Workers may have one limiter
+	perSecond := rate.NewLimiter(100, 1) // as the other side allows; several Workers may share a limiter
 	began := time.Now()
 	serve([]string{"tea", "coffee", "water"}, func(context.Context, pulsar.Message) error { return nil }, worker.WithRateLimit(perSecond))
 	fmt.Println(time.Since(began) >= 20*time.Millisecond)
@@ -154,7 +154,7 @@ func ExampleWithClassifier_deadLetterTopic() {
 		}, worker.WithLogger(slog.New(slog.DiscardHandler)), worker.WithClassifier(func(err error) error {
 			var malformed *json.SyntaxError
 			if errors.As(err, &malformed) {
-				cancel() // it is all
+				cancel() // this was the only order
 				return worker.Permanent(redelivery.DeadLetterTo("malformed", err))
 			}
 			return err
@@ -202,7 +202,7 @@ func ExampleRetryAfter() {
 
 func ExampleWithFinishBatches() {
 	serve([]string{"tea", "coffee"}, func(context.Context, pulsar.Message) error { return nil },
-		worker.WithFinishBatches(false)) // a drain takes no more, and batches that were begun come again whole
+		worker.WithFinishBatches(false)) // a drain takes no more messages: unfinished batches come again
 	fmt.Println("done")
 	// Output: done
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// withOrders calls f with a consumer of a topic that has some messages, which gives up after three deliveries.
+// withOrders calls f with a Consumer of a topic that has some messages. The Consumer gives up on a message after three
+// deliveries.
 func withOrders(payloads []string, f func(*redelivery.Consumer, *pulsartest.Server)) {
 	broker, err := pulsartest.Start()
 	if err != nil {
@@ -50,7 +51,7 @@ func withOrders(payloads []string, f func(*redelivery.Consumer, *pulsartest.Serv
 			log.Fatal(err)
 		}
 	}
-	limit := time.AfterFunc(time.Minute, consumer.Close) // ends the example if it waits for something that does not come
+	limit := time.AfterFunc(time.Minute, consumer.Close) // ends the example if it waits in vain
 	defer limit.Stop()
 	f(consumer, broker)
 }
@@ -149,8 +150,8 @@ func ExampleWithKeyOrder() {
 	// anna: cake, 0
 }
 
-// While the kitchen is closed, one order at a time is tried. The first two of these tries do not count as attempts of
-// their order.
+// While the kitchen is closed, one order at a time is tried. The first two tries of each order do not count as
+// attempts.
 func ExampleWithPauseOnFailure() {
 	withOrders([]string{"soup", "cake", "tea"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// linesWith returns the lines of the log that have a text.
+// linesWith returns the lines of the log that contain text.
 func (r *rig) linesWith(text string) (lines []string) {
 	for line := range strings.Lines(r.log.String()) {
 		if strings.Contains(line, text) {
@@ -48,7 +48,7 @@ func TestFailuresOfOneKindAreLoggedOnceAndThenCounted(t *testing.T) {
 	}, redelivery.WithNackRedeliveryDelay(50*time.Second)) // the messages fail again each minute
 }
 
-func TestFailuresOfAFloodAreALineAMinute(t *testing.T) {
+func TestFloodOfFailuresIsLoggedOnceAMinute(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(context.Context, pulsar.Message) error { return errTest })
 		t.publish("a", "b", "c", "d", "e")
@@ -70,7 +70,7 @@ func TestFailuresOfAFloodAreALineAMinute(t *testing.T) {
 	}, redelivery.WithNackRedeliveryDelay(500*time.Millisecond))
 }
 
-func TestFailuresOfOtherKindsAreLoggedEach(t *testing.T) {
+func TestEachKindOfFailureIsLogged(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
 			switch payload := string(msg.Payload()); payload {
@@ -116,7 +116,7 @@ func TestFailuresWithOmitCauseAreLoggedWithoutText(t *testing.T) {
 	}, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 9, OmitCause: true}))
 }
 
-// broken panics when it is asked for its text.
+// broken is an error whose method Error panics.
 type broken struct{}
 
 func (broken) Error() string { panic("no text") }
@@ -131,7 +131,7 @@ func TestFailureWhoseErrorPanicsIsLogged(t *testing.T) {
 	})
 }
 
-func TestPanicsOfAFloodAreLoggedOnceWithTheHandlersFramesFirst(t *testing.T) {
+func TestFloodOfPanicsIsLoggedOnceWithTheHandlersFramesFirst(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		var nothing *[3]int
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {

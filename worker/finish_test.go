@@ -18,9 +18,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A Worker that drains finishes the batches of producers that it has begun, so that no handled message comes again.
-// With WithFinishBatches(false) all of them come again. If the drain timeout is too short for that, the Worker does not
-// begin to finish them.
+// A Worker that drains finishes the producers' batches that it has begun, so that no handled message comes again. With
+// WithFinishBatches(false) the handled messages of unfinished batches come again. If the drain timeout is too short to
+// finish a batch, the Worker does not begin to finish it.
 func TestDrainFinishesBatches(t *testing.T) {
 	t.Parallel()
 	const each, takes = 200, time.Millisecond
@@ -112,7 +112,8 @@ func TestDrainFinishesBatches(t *testing.T) {
 	}
 }
 
-// publishBatches publishes batches of each messages, every message with a key of its own.
+// publishBatches publishes a number of batches. each is the number of messages in a batch; they all have different
+// keys.
 func publishBatches(t *testing.T, s *site, batches, each int) {
 	t.Helper()
 	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic, BatchingMaxMessages: uint(each),

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Messages that a consumer gives back go to the other consumer, uncounted; messages that it had settled do not come
-// again. Then the first consumer receives again.
+// Messages that a consumer gives back go to another consumer, with their counts unchanged. Messages that the first
+// consumer settled do not come again. Then the first consumer receives again.
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared} {
@@ -167,7 +167,7 @@ func TestWorkerInALocalOutageHoardsNothing(t *testing.T) {
 			}, 20*time.Second, 10*time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
-			t.Logf("%d handled after %v, %d tries of the one in an outage", len(handled), time.Since(began).Round(100*time.Millisecond), tries)
+			t.Logf("%d handled after %v, %d tries of the Worker in an outage", len(handled), time.Since(began).Round(100*time.Millisecond), tries)
 			require.True(t, broken.Stats().Outage)
 			require.Empty(t, s.letters())
 			for payload, times := range handled {

@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The handler hangs with the first half of a halved batch: another slot takes the place of the first, and gets the
-// other half.
+// The handler hangs with the first half of a halved batch: another slot takes the place of the hanging one, and gets
+// the other half.
 func TestHalfThatHangs(t *testing.T) {
 	virtually(t, withDeadLetters(5), func(t *rig) {
 		released := make(chan struct{})

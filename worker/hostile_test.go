@@ -85,7 +85,7 @@ func TestCallbacksCallBack(t *testing.T) {
 	}
 }
 
-// A lost Consumer ends Run, also while no slot receives because handlers are busy, or fail.
+// A lost Consumer ends Run even while no slot receives because all handlers are busy or fail.
 func TestLostConsumerIsNoticed(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error

@@ -33,7 +33,7 @@ func enter(k *keys, topic, key string, entry int64) (task, bool) {
 	return t, out
 }
 
-func TestMessageOfAnotherKeyTopicOrNoneIsOutAtOnce(t *testing.T) {
+func TestMessageDoesNotWaitForOtherKeysAndTopics(t *testing.T) {
 	k := newKeys()
 	for _, of := range [][2]string{{"a", "x"}, {"a", "y"}, {"b", "x"}, {"a", ""}, {"a", ""}} {
 		_, out := enter(k, of[0], of[1], 1)
@@ -59,8 +59,8 @@ func TestEarlierMessageThatComesAgainGoesFirst(t *testing.T) {
 	require.Empty(t, k.lanes)
 }
 
-// Messages arrive, fail and are dropped at random: one message of a key at a time is out, each time the earliest that
-// is there, and none is forgotten.
+// Messages arrive, fail and are dropped at random: at most one message of a key is out, always the earliest one that is
+// there, and no message is forgotten.
 func TestRandomKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k, entry := newKeys(), int64(0)

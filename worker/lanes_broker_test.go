@@ -37,7 +37,7 @@ func TestKeyOrderAtABroker(t *testing.T) {
 			}
 			const keys, each = 10, 100
 			var mu sync.Mutex
-			succeeded, calls := map[string]int{}, 0 // how many of a key
+			succeeded, calls := map[string]int{}, 0 // succeeded: messages of each key
 			active, together, again := map[string]int{}, 0, 0
 			handler := func(_ context.Context, msg pulsar.Message) error {
 				var n int

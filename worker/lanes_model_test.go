@@ -42,7 +42,7 @@ type keyed struct {
 	at, takes time.Duration
 	key       string
 	fails     int
-	how       result // fails, retryAfter, panics; or permanent, which only the last failure is
+	how       result // fails, retryAfter, panics; or permanent, which applies only to the last failure
 }
 
 // end is when all shifts but the last worker's are over.
@@ -164,10 +164,10 @@ func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
 		}
 		// A message that the previous owner acknowledged may be repeated.
 		if other.ended < 0 && !(m.done[other.msg] && m.wasLost(other.msg)) {
-			m.errorf("message %d of key %s is handled by worker %d at %v, while %d is by %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
+			m.errorf("message %d of key %s is handled by worker %d at %v, while message %d is handled by worker %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
 		}
 		if m.broker.Entry(fmt.Sprint(other.msg)) > int(msg.ID().EntryID()) {
-			m.errorf("message %d of key %s is handled by worker %d at %v, after %d was by %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
+			m.errorf("message %d of key %s is handled by worker %d at %v, after message %d was handled by worker %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
 		}
 	}
 	if m.done[tn.msg] && !m.wasLost(tn.msg) {
@@ -181,7 +181,7 @@ func (m *watchedCrew) wasLost(msg int) bool {
 	return m.moved && m.messages[msg].key == "" || slices.ContainsFunc(m.turns, func(tn *turn) bool { return tn.msg == msg && tn.lost })
 }
 
-// change changes the owners. Messages that are in handlers are handled again.
+// change calls how, which changes the owners. Messages that are in handlers are handled again.
 func (m *watchedCrew) change(how func()) {
 	m.mu.Lock()
 	for _, tn := range m.turns {
@@ -203,8 +203,8 @@ func TestKeyOrderModel(t *testing.T) {
 	})
 }
 
-// A Worker whose memory limit is reached loses a message of a key, and gets newer ones of the key from its queue. Then
-// the other consumer leaves, and the lost message comes back behind them.
+// A Worker whose memory limit is reached loses a message of a key, and gets newer messages of the key from its queue.
+// Then the other consumer leaves, and the lost message comes back behind the newer ones.
 func TestLostMessageGoesFirstThoughThereIsNoRoom(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	c := crew{kind: pulsar.KeyShared, concurrency: 1, batch: worker.Batch{MaxMessages: 5, MaxWait: 2 * time.Second}, memoryLimit: 1,
@@ -228,7 +228,7 @@ func (c crew) run() []string {
 	}
 	for _, at := range c.drops {
 		time.AfterFunc(at, func() {
-			if m.broker.Consumers() == 1 { // which gets its own messages again
+			if m.broker.Consumers() == 1 { // the only consumer gets its own messages again
 				m.broker.Reconnect()
 			} else if m.kind == pulsar.KeyShared { // a Failover partition that comes back has old messages in its queue
 				m.change(m.broker.Reconnect)

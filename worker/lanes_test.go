@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// publishKeyed sends messages whose key is the first letter of their payload; "-" is none.
+// publishKeyed sends messages whose key is the first letter of their payload; "-" means no key.
 func (r *rig) publishKeyed(payloads ...string) {
 	for _, payload := range payloads {
 		r.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(payload), Key: strings.Trim(payload[:1], "-")})
@@ -103,7 +103,7 @@ func TestKeyOrder(t *testing.T) {
 				t.sleep(time.Hour)
 				require.NoError(t, stop())
 				require.ElementsMatch(t, c.want, d.all())
-				for i, line := range c.want[1:] { // those of one moment come in any order
+				for i, line := range c.want[1:] { // messages of one moment come in any order
 					if at, _, _ := strings.Cut(line, " "); at != strings.Fields(c.want[i])[0] {
 						require.Equal(t, at, strings.Fields(d.all()[i+1])[0])
 					}
@@ -219,7 +219,7 @@ func TestKeyOrderOfASlowHandler(t *testing.T) {
 }
 
 // Messages that wait for their key are dropped when another consumer has them. Slots get no message until all are
-// dropped, so the time for that must grow only linearly with their number.
+// dropped, so the time for dropping must grow only linearly with the number of messages.
 func TestManyMessagesOfAKeyAreLost(t *testing.T) {
 	cpu := func() time.Duration { // virtual time does not show it
 		var used syscall.Rusage

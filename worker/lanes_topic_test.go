@@ -28,8 +28,8 @@ func TestKeyOrderIsPerTopic(t *testing.T) {
 	})
 }
 
-// A message of a non-persistent topic that waits for another of its key is handled, also with WithAckTimeout, which
-// does not apply to such a message.
+// A message of a non-persistent topic that waits for another message of its key is handled. WithAckTimeout does not
+// apply to it.
 func TestKeyOrderOfANonPersistentTopic(t *testing.T) {
 	opts := orders
 	opts.Topic = "non-persistent://public/default/orders"

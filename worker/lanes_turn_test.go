@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A later message of a key has failed and waits to be tried again. If an earlier one comes from another consumer, it is
-// handled first.
+// A later message of a key has failed and waits to be tried again. If an earlier message of the key comes back from
+// another consumer, that message is handled first.
 func TestEarlierMessageTakesTheTurn(t *testing.T) {
 	virtually(t, orders, func(r *rig) {
 		other, err := redelivery.Subscribe(r.broker, orders)
@@ -38,7 +38,7 @@ func TestEarlierMessageTakesTheTurn(t *testing.T) {
 	})
 }
 
-// New messages get their turn although the messages of so many keys fail that a slot always has one to try again.
+// New messages get their turn even if so many keys fail that a slot always has a message to try again.
 func TestFailingKeysAndNewOnes(t *testing.T) {
 	for name, options := range map[string][]worker.Option{
 		"slow": nil, "a rate limit": {worker.WithRateLimit(rate.NewLimiter(10, 1))},

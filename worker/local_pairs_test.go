@@ -17,8 +17,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The ack timeout of a message is over at 5 s, while its handler is at work, and all slots are busy until 7 s. It fails
-// at 6 s, and waits for its local retry at 16 s. Its redelivery is handled neither beside it nor after it.
+// The ack timeout of the message a1 ends at 5 s, while its handler is at work. All slots are busy until 7 s. The
+// handler fails at 6 s, and a1 waits for its local retry at 16 s. The redelivery of a1 is handled neither beside the
+// local retry nor after it.
 func TestLocalRetryOfAMessageThatComesAgain(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.Exclusive} {
 		for order, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
@@ -76,7 +77,7 @@ func TestPauseDuringALocalRetry(t *testing.T) {
 }
 
 // An outage puts two messages aside; one of them waited for its last local retry. If a batch of both fails with one
-// error, it is handled again and halved, so that the bad message does not make a dead letter of the good one.
+// error, it is handled again and halved, so that the good message does not become a dead letter.
 func TestLocalRetriesOfABatchThatWasPutAside(t *testing.T) {
 	virtually(t, exclusive(1), func(t *rig) {
 		began := time.Now()
@@ -96,7 +97,7 @@ func TestLocalRetriesOfABatchThatWasPutAside(t *testing.T) {
 		t.publish("bad")
 		t.sleep(13 * time.Second)
 		require.True(t, w.Stats().Outage)
-		t.publish("fresh") // which is tried at 26 s, and ends the outage
+		t.publish("fresh") // it is tried at 26 s, and ends the outage
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []string{"bad: no luck"}, t.letters())

@@ -20,7 +20,7 @@ func TestLocalRetries(t *testing.T) {
 	all := []time.Duration{0, second, 3 * second, 63 * second, 64 * second, 66 * second}
 	for name, c := range map[string]struct {
 		fail  error
-		fails int // so many calls fail, and then one succeeds
+		fails int // how many calls fail before one succeeds
 		pause backoff.RedeliveryBackoff
 		want  []time.Duration
 		stats worker.Stats

@@ -26,7 +26,7 @@ func heap() int64 {
 }
 
 // One message of each batch waits for a key that fails, and keeps the buffer of its whole batch alive: the heap grows
-// by about the memory limit, not by 1,500 such batches, which are 190 MB.
+// by about the memory limit, not by the size of all 400 batches, which is 50 MB.
 func TestKeyOrderKeepsTheHeapNearTheLimit(t *testing.T) {
 	const batches, each, limit = 400, 200, 16 << 20
 	s := newSite(t)

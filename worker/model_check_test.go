@@ -39,7 +39,7 @@ func (m *watched) stop() (at time.Duration, lost bool) {
 	return m.done, false
 }
 
-// happened reports whether an event of a kind, what, happened by a time.
+// happened reports whether an event of the kind what happened before the time until, or at it.
 func (m *watched) happened(what string, until time.Duration) bool {
 	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == what && e.at <= until })
 }
@@ -49,10 +49,10 @@ func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.
 	active := m.look()
 	stop, lost := m.stop()
 	if returned < stop || returned > m.done+m.drain+5*time.Second {
-		m.errorf("done at %v, or %v, Run returned at %v: %v", stop, m.done, returned, runErr)
+		m.errorf("taking stopped at %v, Run's context ended at %v, Run returned at %v: %v", stop, m.done, returned, runErr)
 	}
 	isLost := runErr != nil && strings.Contains(runErr.Error(), "the consumer is lost")
-	if isLost && !lost || lost && !isLost && returned < m.done { // if all slots are busy, none finds out
+	if isLost && !lost || lost && !isLost && returned < m.done { // if all slots are busy, no slot notices
 		m.errorf("lost: %v, but Run's error: %v", lost, runErr)
 	}
 	for n, msg := range m.messages {
@@ -127,7 +127,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		case m.brokerCounts(msg):
 			byBroker++
 		}
-		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the memory limit no slot receives and finds out
+		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the memory limit no slot notices
 			m.errorf("message %d was handled at %v, done at %v", n, a.began, stop)
 		}
 		ended := a.ended
@@ -254,7 +254,7 @@ func (m *watched) checkOrder(broker *virtual.Broker, returned time.Duration) {
 	}
 }
 
-// checkEnd checks that nothing was forgotten: if nothing happened for long, there was nothing left to do.
+// checkEnd checks that no message was forgotten: if nothing happened for long, no message was left.
 func (m *watched) checkEnd(broker *virtual.Broker, returned time.Duration) {
 	busy, paused := time.Duration(0), false
 	for _, msg := range m.messages {
@@ -286,7 +286,7 @@ func (m *watched) overtook(returned time.Duration) bool {
 	})
 }
 
-// isOvertaken reports whether the ack timeout of an attempt was over by a time.
+// isOvertaken reports whether, at the given time, the ack timeout of an attempt was over.
 func (m *watched) isOvertaken(a attempt, at time.Duration) bool {
 	return m.ackTimeout > 0 && at-a.began >= m.timeout+m.ackTimeout-m.ackTimeout/3
 }

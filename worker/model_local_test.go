@@ -85,8 +85,8 @@ func (m *watched) localOf(a attempt, d *delivered) certainty {
 // mayNotCount reports whether it is possible that a failed attempt does not count.
 func (m *watched) mayNotCount(a attempt) bool { return a.local == maybe || m.mayBeKept(a) }
 
-// mayBeTry reports whether an attempt began in an outage, and so may be the one message that the Worker tries. No local
-// retry follows then, even if the outage is over meanwhile.
+// mayBeTry reports whether an attempt began in an outage, and so may be a probe. No local retry follows a probe, even
+// if the outage has ended by then.
 func (m *watched) mayBeTry(a attempt) bool {
 	return m.hadOutage(a.began, a.began)
 }
@@ -97,7 +97,8 @@ func (m *watched) hadOutage(from, to time.Duration) bool {
 	return slices.ContainsFunc(m.outages, func(o span) bool { return o.from <= to && (o.to >= from || o.to < 0) })
 }
 
-// mayLosePlace reports whether a handler was at work for so long that another one may have its place. Then no local retry follows.
+// mayLosePlace reports whether a handler was at work for so long that another handler may have its place. Then no local
+// retry follows.
 func (m *watched) mayLosePlace(a attempt) bool {
 	return a.ended-a.began >= m.stuckLimit && m.timeout+m.ackTimeout > 0
 }

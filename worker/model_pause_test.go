@@ -20,8 +20,8 @@ func (m *watched) pauses(p worker.Paused) {
 	}
 }
 
-// mayBeKept reports whether an attempt failed in an outage, or at its beginning or end: its message may be kept, and
-// perhaps the failure does not count. Observers do not see an outage that a success ends at once.
+// mayBeKept reports whether an attempt failed in an outage, or when one began or ended. Then the message may be kept,
+// and perhaps the failure does not count. Observers do not see an outage that a success ends at once.
 func (m *watched) mayBeKept(a attempt) bool {
 	switch a.does.returns {
 	case succeeds, permanent, snoozes:
@@ -44,7 +44,7 @@ func (m *watched) isRest(a attempt) bool {
 	return false
 }
 
-// long returns a time within which something has to happen unless everything is done.
+// long returns for how long nothing may happen while messages are left.
 func (m *watched) long() (long time.Duration) {
 	long = 30 * time.Second
 	if m.outage.window > 0 && m.outage.pause == time.Minute {

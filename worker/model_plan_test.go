@@ -28,7 +28,7 @@ type plan struct {
 	messages      []planned
 	events        []event
 	done          time.Duration // when Run's context ends
-	limited       bool          // by limitOf
+	limited       bool          // by the limiter of retryAndLimit
 	localRetries  int           // 0 for none
 }
 

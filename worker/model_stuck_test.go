@@ -14,8 +14,8 @@ func (m *watched) checkPlaces() {
 	}
 }
 
-// stuckCalls returns how many handlers are at work for longer than the limit. If ever is set, those that have returned
-// count too. The caller holds mu.
+// stuckCalls returns how many handlers are at work for longer than the limit. If ever is set, handlers that have
+// returned count, too. The caller holds mu.
 func (m *watched) stuckCalls(ever bool) int {
 	calls := map[int]bool{}
 	for _, a := range m.attempts {

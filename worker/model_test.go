@@ -53,7 +53,7 @@ type watched struct {
 	outages  []span // to is -1 for one that has not ended
 	wrong    []string
 
-	seen []attempt // a copy of attempts, when they are looked at
+	seen []attempt // a copy of attempts, made by look
 }
 
 func (m *watched) errorf(format string, args ...any) {

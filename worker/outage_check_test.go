@@ -49,7 +49,7 @@ func (m *watchedDowntime) checkOrder(broker *virtual.Broker) {
 	}
 	last, overtaken := map[string]int{}, map[string]bool{}
 	for _, msg := range m.messages {
-		// Its ack timeout is over before its handler returns.
+		// The ack timeout of such a message is over before its handler returns.
 		overtaken[msg.key] = overtaken[msg.key] || msg.takes >= 15*time.Second
 	}
 	for _, q := range m.queries {
@@ -71,7 +71,7 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 		}
 		dead[string(letter.Payload)] = true
 	}
-	failures := map[int]int{} // failures outside of outages, which count, and at their edges, where they may count
+	failures := map[int]int{} // failures outside of outages, and at their edges, where failures may count
 	for _, q := range m.queries {
 		if q.failed && !slices.ContainsFunc(m.outages, func(o span) bool { return q.ended > o.from && (q.ended < o.to || o.to < 0) }) {
 			failures[q.msg]++

@@ -140,7 +140,7 @@ func (m *watchedDowntime) errorf(format string, args ...any) {
 	m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
 }
 
-// keptSize is the size for which a message with a payload of a few bytes counts.
+// keptSize is how many bytes of the memory limit a message with a payload of a few bytes takes.
 const keptSize = 576
 
 func within(at time.Duration, spans []span) bool {
@@ -250,7 +250,8 @@ func (d downtime) run() []string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(d.done, cancel)
-	if err := w.Run(ctx); err != nil && !strings.Contains(err.Error(), "did not return within") { // as the handlers that take long do
+	// Run names handlers that take long.
+	if err := w.Run(ctx); err != nil && !strings.Contains(err.Error(), "did not return within") {
 		m.errorf("%v", err)
 	}
 	m.check(broker)

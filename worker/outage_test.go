@@ -113,7 +113,7 @@ func TestOutageIsObservedInOrder(t *testing.T) {
 func TestOutageDetails(t *testing.T) {
 	const later = 30 * time.Second
 	for name, c := range map[string]struct {
-		errs        []error // of one call after the other; nil from then on
+		errs        []error // the results of the first calls; later calls succeed
 		concurrency int
 		takes       time.Duration
 		messages    int
@@ -124,7 +124,7 @@ func TestOutageDetails(t *testing.T) {
 			[]error{errTest, nil, nil, errTest, nil, nil}, 1, 0, 6,
 			[]time.Duration{0, 0, 0, 0, 0, 0, time.Minute, time.Minute}, worker.Stats{Succeeded: 6, Failed: 2},
 		},
-		"permanent errors do not count, nor end it": {
+		"permanent errors neither count nor end it": {
 			[]error{worker.Permanent(errTest), errTest, worker.Permanent(errTest), errTest, worker.Permanent(errTest)}, 1, 0, 6,
 			[]time.Duration{0, 0, 0, 0, time.Second, 2 * time.Second, 2 * time.Second, time.Minute},
 			worker.Stats{Succeeded: 3, Failed: 1, Permanent: 3},
@@ -133,7 +133,7 @@ func TestOutageDetails(t *testing.T) {
 			[]error{errTest, worker.RetryAfter(later, errTest), worker.RetryAfter(later, errTest), nil}, 1, 0, 2,
 			[]time.Duration{0, 0, later, 2 * later, 2 * later}, worker.Stats{Succeeded: 2, Failed: 3},
 		},
-		"what is under way is kept too": {
+		"messages in handlers are kept, too": {
 			[]error{errTest, errTest, errTest, errTest}, 4, 100 * time.Millisecond, 4,
 			[]time.Duration{0, 0, 0, 0, 1100 * time.Millisecond, 1200 * time.Millisecond, 1200 * time.Millisecond, time.Minute + 100*time.Millisecond},
 			worker.Stats{Succeeded: 4, Failed: 1},
@@ -185,7 +185,7 @@ func TestOutageAtADrain(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// In an outage one message of a batch is tried, by itself; then the others together.
+// In an outage the messages of a batch are tried one by one. After the outage the others are handled together.
 func TestOutageOfBatches(t *testing.T) {
 	virtually(t, exclusive(5), func(t *rig) {
 		for _, payload := range []string{"a", "b", "c", "d"} {
@@ -286,8 +286,8 @@ const (
 type downtimeResult struct {
 	calls      []time.Duration // of the handler
 	down, dead int             // calls while the database was down, dead letters
-	back       time.Duration   // from the end until the next call
-	done       time.Duration   // from the end until there is no backlog any more
+	back       time.Duration   // from the end of the downtime until the next call
+	done       time.Duration   // from the end of the downtime until there is no backlog any more
 }
 
 func runDowntime(t *testing.T, options ...worker.Option) (r downtimeResult) {
@@ -375,8 +375,8 @@ func TestOutageKeepsAMessageThatComesAgain(t *testing.T) {
 	}, redelivery.WithAckTimeout(5*time.Second))
 }
 
-// A message whose RetryAfter is longer than the pause does not stay in the Worker, so it may be too old or have its
-// last delivery.
+// A message whose RetryAfter is longer than the pause does not stay in the Worker, so WithMaxAge and MaxDeliveries
+// apply to it.
 func TestRetryAfterBeyondThePauseOfAnOldMessageMakesADeadLetter(t *testing.T) {
 	virtually(t, withDeadLetters(9), func(t *rig) {
 		calls := newCalls()

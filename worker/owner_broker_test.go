@@ -28,7 +28,7 @@ type journal struct {
 	succeeded map[string]int // how often each message succeeded
 	last      map[string]int // the highest number of a key that succeeded
 	repeated  int            // successes of messages that had succeeded before
-	back      int            // first successes after one of a later message of the key
+	back      int            // first successes that came after a success of a later message of the key
 }
 
 func newJournal() *journal {
@@ -137,9 +137,9 @@ func withAndWithout(t *testing.T, test func(t *testing.T, options ...worker.Opti
 	t.Run("with key order", func(t *testing.T) { t.Parallel(); test(t, worker.WithKeyOrder()) })
 }
 
-// A key waits in each partition, with all messages after its first one. Then another consumer joins and gets one of the
-// partitions.
-func TestPartitionBecomesAnothers(t *testing.T) {
+// In each partition a key waits: its first message failed, and all later ones wait behind that. Then another consumer
+// joins and gets one of the partitions.
+func TestPartitionGoesToAnotherConsumer(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
 		s, j := newSite(t), newJournal()
@@ -159,7 +159,8 @@ func TestPartitionBecomesAnothers(t *testing.T) {
 	})
 }
 
-// A key waits, with all messages after its first one. Then the topic is unloaded, and another consumer takes it over.
+// Two keys wait: the first message of each failed, and all later ones wait behind that. Then the topic is unloaded, and
+// another consumer takes it over.
 func TestExclusiveIsTakenOver(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
@@ -172,7 +173,8 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 		}
 		s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive}).Close()
 		s.publishKeyed([]string{"key0", "key1"}, 200)
-		// the messages of a wait until b has taken the topic over, which loses the acknowledgements of the last 100 ms
+		// the messages of consumer a wait until consumer b has taken the topic over, which loses the acknowledgements
+		// of the last 100 ms
 		waits := redelivery.WithNackRedeliveryDelay(time.Minute)
 		s.run(s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "a"}, waits), handler, options...)
 		time.Sleep(time.Second)

@@ -26,7 +26,7 @@ func TestPartialOutage(t *testing.T) {
 	withPlainNacks := map[int]partialResult{50: runPartial(t, 50), 80: runPartial(t, 80)}
 	for _, o := range []struct {
 		failing, window int
-		ratio, share    float64 // share: this part of the messages in time with plain nacks is in time, too
+		ratio, share    float64 // of the messages in time with plain nacks, share must be in time with a pause
 	}{
 		{50, 20, 0.5, 0.95}, {50, 20, 0.9, 0.95}, {50, 1, 1, 0}, {80, 20, 0.9, 0},
 	} {
@@ -83,7 +83,7 @@ func runPartial(t *testing.T, failing int, options ...worker.Option) (r partialR
 	return r
 }
 
-// A message that was with its handler when an outage began, and succeeds, ends it.
+// If a message was in a handler when an outage began, its success ends the outage.
 func TestSuccessEndsAnOutage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("good")
@@ -104,7 +104,8 @@ func TestSuccessEndsAnOutage(t *testing.T) {
 	})
 }
 
-// An outage begins after failures in a row, and after more of them if the outage before may have been chance.
+// An outage begins after failures in a row. The next outage needs more failures, since the first one may have been
+// chance.
 func TestFailuresThatBeginAnOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		window int
@@ -112,12 +113,12 @@ func TestFailuresThatBeginAnOutage(t *testing.T) {
 		script string // a sign for each message: + succeeds, - fails; in an outage all succeed
 		begins []int  // the messages that begin an outage
 	}{
-		"all fail":                      {4, 0.5, "----", []int{3}},
-		"the last ones in a row":        {4, 0.5, "+++--", []int{4}},
-		"never two in a row":            {4, 0.5, "-+-+-+-+-+-+-+-+", nil},
-		"the whole window":              {4, 1, "+---+---+----", []int{12}},
-		"the next takes four times":     {2, 1, "--" + "-------+" + "--------", []int{1, 17}},
-		"until eight of them succeeded": {2, 1, "--" + "++++++++" + "--", []int{1, 11}},
+		"all fail":                       {4, 0.5, "----", []int{3}},
+		"the last ones in a row":         {4, 0.5, "+++--", []int{4}},
+		"never two in a row":             {4, 0.5, "-+-+-+-+-+-+-+-+", nil},
+		"the whole window":               {4, 1, "+---+---+----", []int{12}},
+		"the next takes four times":      {2, 1, "--" + "-------+" + "--------", []int{1, 17}},
+		"until eight messages succeeded": {2, 1, "--" + "++++++++" + "--", []int{1, 11}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {

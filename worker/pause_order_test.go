@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The last report of a pause that an observer gets is true, even if another observer ends the pause at once.
+// The last report that an observer gets is correct, even if another observer ends the pause at once.
 func TestPausedIsObservedInOrder(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		var w *worker.Worker

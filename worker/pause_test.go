@@ -41,8 +41,8 @@ func TestPausePolicyIsAskedOncePerTry(t *testing.T) {
 	})
 }
 
-// The connection breaks in an outage. The kept messages are then no longer the Worker's, and come again. That does not
-// cost a pause for each message.
+// The connection breaks in an outage. The kept messages are then no longer the Worker's, and come again. The Worker
+// does not pause for each of them.
 func TestReconnectionInAnOutage(t *testing.T) {
 	for name, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestOutageEndsAfterTheConsumerGaveUp(t *testing.T) {
 			time.Sleep(time.Second)
 			return errTest
 		}, worker.WithConcurrency(4), worker.WithPauseOnFailure(2, 1, backoff.Fixed(time.Minute)),
-			// While the observer sleeps, other slots go on before this one learns of the loss.
+			// While the observer sleeps, other slots go on before the slot that called it notices the loss.
 			worker.WithObserver(worker.Observer{Paused: func(worker.Paused) { time.Sleep(time.Second) }}))
 		for _, payload := range []string{"slow", "a", "b", "c"} {
 			t.publish(payload)

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-func TestPauseForTakesNothingUntilItIsOverAndCountsNothing(t *testing.T) {
+func TestPauseForTakesNoMessagesAndCountsNoAttempt(t *testing.T) {
 	virtually(t, withDeadLetters(1), func(t *rig) {
 		calls := newCalls()
 		var pauses []string
@@ -44,7 +44,7 @@ func TestPauseForTakesNothingUntilItIsOverAndCountsNothing(t *testing.T) {
 	})
 }
 
-func TestPauseForOfSeveralHandlersTheLongestCounts(t *testing.T) {
+func TestLongestPauseForOfSeveralHandlersCounts(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		delays := map[string]time.Duration{"short": 10 * time.Second, "long": time.Minute}
@@ -52,7 +52,7 @@ func TestPauseForOfSeveralHandlersTheLongestCounts(t *testing.T) {
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
 			calls.note(msg)
 			if d, ok := delays[string(msg.Payload())]; ok && once.Add(1) <= 2 {
-				time.Sleep(time.Second) // all of them were taken by then
+				time.Sleep(time.Second) // both messages are taken by then
 				return worker.PauseFor(d, errTest)
 			}
 			return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var picture = flag.String("picture", "", "have TestTwoMinutesDown and TestPoisonAmongGood draw what they saw into this `folder`: ../docs/img")
+var picture = flag.String("picture", "", "the `folder` into which TestTwoMinutesDown and TestPoisonAmongGood draw their results: ../docs/img")
 
 // panel is a diagram of how often something happens in a second.
 type panel struct {

@@ -23,7 +23,8 @@ func failBad(_ context.Context, msg pulsar.Message) error {
 	return nil
 }
 
-// Messages that always fail and fill the window, and all slots, become dead letters. Those behind them are reached.
+// Messages that always fail and fill the window, and all slots, become dead letters. The messages behind them are
+// handled.
 func TestPoisonFillsTheWindow(t *testing.T) {
 	for _, concurrency := range []int{1, 8} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 var errOther = errors.New("other")
 
-// The delay comes from the policy for the message and its error, by the message's count; without a policy, from the
-// Consumer's.
+// The delay comes from the policy that policyFor returns, by the message's count. If policyFor returns nil, the delay
+// comes from the Consumer's policy.
 func TestPolicy(t *testing.T) {
 	hours := backoff.Exponential{Min: time.Hour, Max: 8 * time.Hour}
 	for name, c := range map[string]struct {

@@ -51,7 +51,7 @@ func TestRandomWorkers(t *testing.T) {
 	}
 }
 
-// randomRun is some Workers at work.
+// randomRun is a run of Workers with the settings of a randomConfig.
 type randomRun struct {
 	*randomConfig
 	*site
@@ -78,7 +78,7 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	return r
 }
 
-// elsewhere is the topic of dead letters whose error names it.
+// elsewhere is the dead letter topic that some permanent errors name.
 func (r *randomRun) elsewhere() string { return r.topics[0] + "-elsewhere" }
 
 func (r *randomRun) run() {
@@ -142,7 +142,7 @@ func (r *randomRun) happens(present []*employee) []*employee {
 			}
 		})
 	}
-	if r.Kind != pulsar.Exclusive { // on Exclusive, one joins after the other left
+	if r.Kind != pulsar.Exclusive { // on Exclusive, a Worker joins after the other left
 		r.rng.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 	}
 	for _, event := range events {

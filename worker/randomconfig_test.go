@@ -42,7 +42,7 @@ type randomConfig struct {
 }
 
 const (
-	workerPauses   = "the Worker pauses" // and its Consumer gives back, which only the Worker may call: see New
+	workerPauses   = "the Worker pauses" // and its Consumer gives back; only a Worker may call GiveBack: see New
 	consumerPauses = "the Consumer pauses"
 )
 
@@ -100,7 +100,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	if !c.Retry {
 		c.RetryFrom = 0
 	}
-	if c.Response { // an unload may lose an answer, or it is behind a full queue: docs/reliability.md
+	if c.Response { // an answer may be lost in an unload, or wait behind a full queue: docs/reliability.md
 		c.Queue, c.Unloads = 0, 0
 	}
 	return c
@@ -150,7 +150,8 @@ func (c *randomConfig) consumer(k int, client pulsar.Client, logger *slog.Logger
 	add(c.Seed%2 == 0, redelivery.WithoutBatchIndexAcks()) // else on, if acknowledgements are grouped
 	add(c.AckTimeout > 0, redelivery.WithAckTimeout(c.AckTimeout))
 	add(c.RetryFrom > 0, redelivery.WithNackRetryTopic(c.RetryFrom))
-	add(c.Queue > 0 && c.Queue < 10, redelivery.WithClient(client)) // or an answer may be behind a full queue: docs/reliability.md
+	// Without a client of its own, an answer may wait behind a full queue: docs/reliability.md.
+	add(c.Queue > 0 && c.Queue < 10, redelivery.WithClient(client))
 	add(c.Log, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
 	return o, options
 }

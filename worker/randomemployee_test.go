@@ -29,7 +29,7 @@ type employee struct {
 func (r *randomRun) subscribes() *employee {
 	e := &employee{randomRun: r, k: len(r.all), lanes: map[string]int{}, ended: make(chan error, 1)}
 	logger := quiet
-	if r.Debug { // then it logs the outcome of each message
+	if r.Debug { // the Consumer logs the outcome of each message
 		logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	opts, options := r.consumer(e.k, r.publisher, logger)
@@ -117,7 +117,8 @@ func (e *employee) handle(ctx context.Context, msgs []pulsar.Message) error {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
-		for i := 0; i < len(all) && all[0].heeds; i++ { // others succeed all the same
+		// If the first message does not heed its context, all messages end as planned.
+		for i := 0; i < len(all) && all[0].heeds; i++ {
 			all[i].end = ctx.Err()
 		}
 	}
@@ -169,8 +170,8 @@ func (e *employee) begins(msg pulsar.Message) *called {
 	return &called{f, lane, f.end(e.down.Load() && rand.IntN(20) > 0), msg.RedeliveryCount(), f.calls%2 == 0}
 }
 
-// over notes how a call ends. After one error for a whole batch, its messages may be handled again at once, since it is
-// halved.
+// over notes how a call ends. together says that one error failed a whole batch. The messages may then be handled again
+// at once, since the batch is halved.
 func (e *employee) over(all []*called, together bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -40,16 +40,16 @@ type fate struct {
 	retry     error         // a RetryAfter with the delay after
 	permanent error
 	key       string
-	before    []*fate // of its key, in order
+	before    []*fate // the earlier messages of its key, in order
 
 	calls     int
 	worker    int          // the Worker that had it last
 	busy      map[int]bool // the Workers whose handlers have it
-	due       time.Time    // it must not come before, at that Worker
+	due       time.Time    // before this time it must not come to that Worker
 	early     int          // local retries since the last delay
 	succeeded bool
-	dead      bool // the last call made a dead letter of it
-	mayBeDead bool // the last call may have made one
+	dead      bool // the last call made it a dead letter
+	mayBeDead bool // the last call may have made it a dead letter
 	letters   int
 	history   []string
 }

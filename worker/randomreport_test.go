@@ -49,7 +49,7 @@ func (r *randomRun) unrest(present []*employee) string {
 	for _, e := range present {
 		w, c := e.w.Stats(), e.c.Stats()
 		// Messages that another consumer got are forgotten later: docs/reliability.md, A message that another consumer
-		// had meanwhile.
+		// has, or has acknowledged.
 		if w.InFlight > 0 || w.Waiting > 0 || r.Single() && (c.Waiting > 0 || c.BufferedBytes > 0) {
 			return fmt.Sprintf("Worker %d has %+v, its Consumer %+v, and the broker a backlog of %d", e.k, w, c, r.unacked())
 		}

@@ -19,7 +19,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A message that becomes another consumer's while it waits for the rate limit is handled there, and not here.
+// A message that becomes another consumer's while it waits for the rate limit is handled by that consumer, and not by
+// this Worker.
 func TestRateLimitOfALostMessage(t *testing.T) {
 	opts := ofKind(pulsar.Failover)
 	virtually(t, opts, func(t *rig) {
@@ -51,7 +52,7 @@ func TestRateLimitOfALostMessage(t *testing.T) {
 
 // If a probe becomes another consumer's message while it waits for the rate limit, the next message is tried in its
 // place.
-func TestRateLimitOfALostTry(t *testing.T) {
+func TestRateLimitOfALostProbe(t *testing.T) {
 	opts := ofKind(pulsar.Failover)
 	virtually(t, opts, func(t *rig) {
 		var down atomic.Bool
@@ -69,7 +70,7 @@ func TestRateLimitOfALostTry(t *testing.T) {
 		require.NoError(t, err)
 		stopOther := t.run(wOfOther)
 		t.publish("a", "b", "c")
-		t.sleep(15 * time.Second) // the third waits for the rate limit
+		t.sleep(15 * time.Second) // the third message waits for the rate limit
 		require.True(t, w.Stats().Outage)
 		t.broker.Elect()
 		t.sleep(time.Minute)
@@ -197,7 +198,7 @@ func TestPauseOfABusyWorkerWithARateLimit(t *testing.T) {
 	}
 }
 
-// With a rate limit too, a drain finishes the batches of producers that it has begun.
+// With a rate limit, too, a drain finishes the producers' batches that were begun.
 func TestDrainFinishesBatchesWithARateLimit(t *testing.T) {
 	t.Parallel()
 	const each = 100
@@ -306,7 +307,7 @@ func TestSharedRateLimitOfManyWorkers(t *testing.T) {
 		limiter     *rate.Limiter
 		batches     bool                               // of a hundred
 		change      func(*rate.Limiter, time.Duration) // twice a second
-		least, most int32                              // messages of each in 16 minutes
+		least, most int32                              // messages of each Worker in 16 minutes
 	}{
 		"a limit":                      {rate.NewLimiter(5, 1), false, func(*rate.Limiter, time.Duration) {}, 540, 660},
 		"a limit that changes":         {rate.NewLimiter(5, 1), false, func(l *rate.Limiter, d time.Duration) { l.SetLimit(5 + rate.Limit(d)/1e15) }, 540, 660},
@@ -350,8 +351,8 @@ func TestSharedRateLimitOfManyWorkers(t *testing.T) {
 	}
 }
 
-// A message that waits for the rate limit when a drain begins is handled if its batch was begun, unless there is no
-// time for the whole batch.
+// A message that waits for the rate limit when a drain begins is handled if its batch was begun and there is time for
+// the whole batch.
 func TestDrainFinishesABatchThatWaitsForTheRateLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -81,8 +81,8 @@ func TestRateLimitOfBatches(t *testing.T) {
 	})
 }
 
-// A limiter may let nothing through for a while. A drain leaves the message that waits. In a pause that message is
-// handled, and no other.
+// A message that waits for the rate limit when a Pause begins is handled, and no other. If the limiter lets no message
+// through, a drain leaves the message that waits to the broker.
 func TestRateLimitAtADrainAndWhilePaused(t *testing.T) {
 	for name, change := range map[string]func(*rate.Limiter){
 		"a limit of nearly 0": func(l *rate.Limiter) { l.SetLimit(1e-9) },

@@ -26,15 +26,15 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// beside makes more parallel tests run at a time than there are processors, unless -parallel is set: they wait for
-// brokers, and hardly compute.
+// beside lets more tests run in parallel than there are processors, since they mostly wait for brokers. If -parallel is
+// set, it does nothing.
 func beside() {
 	flag.Parse()
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
 	if !set {
 		parallel := "20"
-		if race.Enabled { // all takes ten times as long
+		if race.Enabled { // tests take ten times as long
 			parallel = "12"
 		}
 		_ = flag.Set("test.parallel", parallel)
@@ -116,7 +116,7 @@ func (r *rig) letters() (all []string) {
 	return all
 }
 
-// sleep lets time pass, and then all goroutines come to rest.
+// sleep lets time pass, and then waits until all goroutines are blocked.
 func (r *rig) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

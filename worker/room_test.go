@@ -18,11 +18,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The size for which a short message counts toward the memory limit.
+// short is how many bytes of the memory limit a short message takes.
 const short = 521
 
-// When the waiting messages reach the memory limit, no messages are taken, not of other keys either, until some are
-// done.
+// When the waiting messages reach the memory limit, no messages of any key are taken until some are done.
 func TestKeyOrderMemoryLimit(t *testing.T) {
 	const limit = 6 * short
 	virtually(t, orders, func(t *rig) {
@@ -48,8 +47,8 @@ func TestKeyOrderMemoryLimit(t *testing.T) {
 	}, redelivery.WithMemoryLimit(limit))
 }
 
-// After a burst of one key has reached the limit, other messages go on as soon as there is room, though another key
-// keeps more than half of it for long.
+// After a burst of one key has reached the limit, other messages go on as soon as there is room, even if another key
+// keeps more than half of the limit for long.
 func TestKeyOrderGoesOnBelowTheMemoryLimit(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a0", "a1", "a2", "a3", "a4", "a5", "b0", "b1", "b2", "b3", "b4", "b5")
@@ -99,7 +98,8 @@ func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
 	}, redelivery.WithMemoryLimit(4*short))
 }
 
-// Messages that wait for redelivery and those that wait for their keys have one limit. The former make room: the broker has them too.
+// Messages that wait for redelivery and those that wait for their keys have one limit. Messages that wait for
+// redelivery make room, since the broker has them, too.
 func TestKeyOrderTakesRoomFromRedelivery(t *testing.T) {
 	const limit = 20 * short
 	virtually(t, orders, func(t *rig) {
@@ -145,8 +145,8 @@ func TestLostMessageMakesRoom(t *testing.T) {
 	}, redelivery.WithMemoryLimit(1500))
 }
 
-// Messages of many keys fail because a service is down. They count toward the memory limit like those that wait behind
-// them.
+// Messages of many keys fail because a service is down. They count toward the memory limit like the messages that wait
+// behind them.
 func TestFailuresOfManyKeysReachTheMemoryLimit(t *testing.T) {
 	for name, maxDeliveries := range map[string]uint32{"without dead letters": 0, "with dead letters": 3} {
 		t.Run(name, func(t *testing.T) {

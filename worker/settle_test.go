@@ -116,7 +116,7 @@ func TestLostConsumer(t *testing.T) {
 	}
 }
 
-// All slots try to acknowledge, so no slot receives and notices the loss.
+// Run ends when the Consumer is lost, even if no slot receives and notices the loss because all try to acknowledge.
 func TestLostConsumerWhileAcksFail(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.broker.Ack = failing(time.Now().Add(time.Hour))
@@ -132,7 +132,7 @@ func TestLostConsumerWhileAcksFail(t *testing.T) {
 }
 
 // If the dead letter cannot be published when the last delivery fails, it is published later, still with the handler's
-// error; also after RetryAfter, and if the message is too old.
+// error. This is so after RetryAfter, too, and if the message is too old.
 func TestDeadLetterThatFailsKeepsItsReason(t *testing.T) {
 	for name, err := range map[string]error{"an error": errTest, "RetryAfter": worker.RetryAfter(time.Hour, errTest)} {
 		for _, old := range []bool{false, true} {

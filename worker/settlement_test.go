@@ -20,19 +20,19 @@ func TestReadError(t *testing.T) {
 		err  error
 		want outcome
 	}{
-		"nil":                           {nil, outcome{verb: ack}},
-		"an error":                      {errNoLuck, outcome{verb: nack, err: errNoLuck}},
-		"a panic":                       {&PanicError{Value: errNoLuck}, outcome{verb: nack, err: &PanicError{Value: errNoLuck}}},
-		"Permanent":                     {Permanent(errNoLuck), outcome{verb: dead, err: errNoLuck, because: publishing.Permanent}},
-		"Permanent, wrapped":            {marked(Permanent(errNoLuck)), outcome{verb: dead, err: marked(Permanent(errNoLuck)), because: publishing.Permanent}},
-		"Permanent of a RetryAfter":     {Permanent(RetryAfter(1, errNoLuck)), outcome{verb: dead, err: RetryAfter(1, errNoLuck), because: publishing.Permanent}},
-		"a crash":                       {Permanent(&CrashError{3}), outcome{verb: dead, err: &CrashError{3}, because: publishing.Crashed}},
-		"RetryAfter":                    {RetryAfter(time.Hour, errNoLuck), outcome{verb: again, delay: time.Hour, err: errNoLuck}},
-		"RetryAfter, negative":          {RetryAfter(-1, errNoLuck), outcome{verb: again, err: errNoLuck}},
-		"Snooze":                        {Snooze(time.Hour), outcome{verb: snooze, delay: time.Hour, err: Snooze(time.Hour)}},
-		"Snooze in a Permanent":         {Permanent(Snooze(time.Hour)), outcome{verb: snooze, delay: time.Hour, err: Permanent(Snooze(time.Hour))}},
-		"PauseFor":                      {PauseFor(time.Hour, errNoLuck), outcome{verb: snooze, delay: time.Hour, err: PauseFor(time.Hour, errNoLuck), pause: pauseIn(PauseFor(time.Hour, errNoLuck))}},
-		"a BatchError means the others": {BatchError{0: Permanent(errNoLuck)}, outcome{verb: nack, err: BatchError{0: Permanent(errNoLuck)}}},
+		"nil":                       {nil, outcome{verb: ack}},
+		"an error":                  {errNoLuck, outcome{verb: nack, err: errNoLuck}},
+		"a panic":                   {&PanicError{Value: errNoLuck}, outcome{verb: nack, err: &PanicError{Value: errNoLuck}}},
+		"Permanent":                 {Permanent(errNoLuck), outcome{verb: dead, err: errNoLuck, because: publishing.Permanent}},
+		"Permanent, wrapped":        {marked(Permanent(errNoLuck)), outcome{verb: dead, err: marked(Permanent(errNoLuck)), because: publishing.Permanent}},
+		"Permanent of a RetryAfter": {Permanent(RetryAfter(1, errNoLuck)), outcome{verb: dead, err: RetryAfter(1, errNoLuck), because: publishing.Permanent}},
+		"a crash":                   {Permanent(&CrashError{3}), outcome{verb: dead, err: &CrashError{3}, because: publishing.Crashed}},
+		"RetryAfter":                {RetryAfter(time.Hour, errNoLuck), outcome{verb: again, delay: time.Hour, err: errNoLuck}},
+		"RetryAfter, negative":      {RetryAfter(-1, errNoLuck), outcome{verb: again, err: errNoLuck}},
+		"Snooze":                    {Snooze(time.Hour), outcome{verb: snooze, delay: time.Hour, err: Snooze(time.Hour)}},
+		"Snooze in a Permanent":     {Permanent(Snooze(time.Hour)), outcome{verb: snooze, delay: time.Hour, err: Permanent(Snooze(time.Hour))}},
+		"PauseFor":                  {PauseFor(time.Hour, errNoLuck), outcome{verb: snooze, delay: time.Hour, err: PauseFor(time.Hour, errNoLuck), pause: pauseIn(PauseFor(time.Hour, errNoLuck))}},
+		"a BatchError is any error": {BatchError{0: Permanent(errNoLuck)}, outcome{verb: nack, err: BatchError{0: Permanent(errNoLuck)}}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, read(c.err)) })
 	}

@@ -32,7 +32,7 @@ func (s *snoozed) note(began time.Time, msg pulsar.Message) int {
 	return len(*s)
 }
 
-// A snooze counts for nothing: the count, the backoff and MaxDeliveries are those of the failures.
+// A snooze does not count: only failures raise the redelivery count and the delay, and count toward MaxDeliveries.
 func TestSnooze(t *testing.T) {
 	policy := redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Minute})
 	for _, kind := range allKinds {
@@ -75,7 +75,7 @@ func TestSnooze(t *testing.T) {
 	}
 }
 
-// In key order the key of a message that is snoozed waits, and others do not.
+// In key order the key of a snoozed message waits, and other keys do not.
 func TestSnoozeInKeyOrder(t *testing.T) {
 	virtually(t, ofKind(pulsar.KeyShared), func(t *rig) {
 		began, got := time.Now(), snoozed{}
@@ -120,7 +120,7 @@ func TestSnoozeInABatch(t *testing.T) {
 	}
 }
 
-// A snooze neither begins an outage nor ends one. After the drain timeout the message is left.
+// A snooze neither begins an outage nor ends one. After the drain timeout a snoozed message is left to the broker.
 func TestSnoozeInAnOutageAndAtADrain(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()

@@ -58,7 +58,7 @@ func TestHangingMessageTakesOneSlot(t *testing.T) {
 }
 
 // A paused Worker gives nothing back while a handler is stuck: the handler's message would come again and be handled a
-// second time. After the handler returned, the Worker gives back.
+// second time. After the handler has returned, the Worker gives its messages back.
 func TestPauseWithAHangingMessage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
@@ -101,7 +101,8 @@ func TestHangingMessageBecomesADeadLetter(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// A handler that is slower than the ack timeout is not called again meanwhile: its result settles the message.
+// A handler that is slower than the ack timeout is not called a second time before it has returned: its result settles
+// the message.
 func TestSlowHandlerIsNotCalledTwiceAtATime(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -131,7 +132,7 @@ func TestSlowHandlerIsNotCalledTwiceAtATime(t *testing.T) {
 	}
 }
 
-// A handler that ignores the end of its context loses its place. Too many of them end Run.
+// A handler that ignores the end of its context loses its place. Too many such handlers end Run.
 func TestStuckHandlerLosesItsPlace(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
@@ -226,7 +227,7 @@ func TestCancelLost(t *testing.T) {
 				}, options...)
 				t.publish("tea")
 				t.sleep(3 * time.Second)
-				t.broker.Elect() // the other one
+				t.broker.Elect() // the other Consumer
 				t.sleep(time.Minute)
 				if len(options) == 0 {
 					require.NoError(t, cause)
@@ -269,8 +270,8 @@ func TestOthersDoNotWaitForAHangingMessage(t *testing.T) {
 	}
 }
 
-// In an outage, a slot whose handler lost its place and then returns does not try its message again, beside the slot
-// that has the place.
+// A slot has lost its place because its handler was stuck. If the handler then returns an error that begins an outage,
+// the slot does not try the message again beside the slot that has the place.
 func TestStuckHandlerThatReturnsBeginsAnOutage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		var atWork, hangs atomic.Int32
@@ -298,7 +299,8 @@ func TestStuckHandlerThatReturnsBeginsAnOutage(t *testing.T) {
 	})
 }
 
-// A message whose handler hangs does not go to the retry topic, from where another handler would get it while the first is at work.
+// A message whose handler hangs does not go to the retry topic. From there another handler would get it while the first
+// one is at work.
 func TestHangingMessageIsNotMoved(t *testing.T) {
 	opts := withDeadLetters(3)
 	opts.RetryEnable = true

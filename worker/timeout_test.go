@@ -154,7 +154,8 @@ func TestStuckHandlerKeepsItsSlotForAWhile(t *testing.T) {
 	})
 }
 
-// After its timeout, a stuck handler's message is no longer renewed, so that another consumer may get it.
+// After the timeout of a stuck handler, the ack timeout of its message is no longer renewed, so that another consumer
+// may get the message.
 func TestStuckHandlersMessageComesBack(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
@@ -177,7 +178,8 @@ func TestStuckHandlersMessageComesBack(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// The handler of a batch fails after it was stuck. Its messages came again meanwhile and succeeded: the batch is not halved.
+// The handler of a batch returns an error after it was stuck. Before the error is settled, the messages come again and
+// succeed: the batch is not halved.
 func TestBatchThatWasStuckIsNotHalved(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		var got []string
@@ -208,9 +210,9 @@ func TestBatchThatWasStuckIsNotHalved(t *testing.T) {
 	}, redelivery.WithAckTimeout(5*time.Second), redelivery.WithNackRedeliveryDelay(1010*time.Millisecond))
 }
 
-// One message of a batch becomes a dead letter, and its publication takes long. The other is kept for a local retry,
-// and does not come again meanwhile.
-func TestKeptWhileADeadLetterTakesLong(t *testing.T) {
+// One message of a batch becomes a dead letter, and its publication takes long. The other message is kept for a local
+// retry, and does not come again before that.
+func TestMessageIsKeptWhileADeadLetterTakesLong(t *testing.T) {
 	virtually(t, withDeadLetters(3), func(t *rig) {
 		t.broker.Send = func(string) error { time.Sleep(10 * time.Second); return nil }
 		calls := newCalls()

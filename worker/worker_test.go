@@ -64,7 +64,7 @@ func TestOutcomes(t *testing.T) {
 	policy := backoff.Exponential{Min: time.Second, Max: time.Minute}
 	for name, c := range map[string]struct {
 		errs     []error // one for each call; the last one for all later calls, too
-		panics   bool    // with the error, in place of returning it
+		panics   bool    // the handler panics with the error instead of returning it
 		noDLQ    bool
 		classify func(error) error
 		calls    []time.Duration
