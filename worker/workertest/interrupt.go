@@ -15,9 +15,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Interrupt finds effects that happen twice. It delivers msg to a handler that is cut off after its first step, as if
-// the process died there, and delivers msg again. It does the same with a cut after the second step, and so on until a
-// handler returns without a cut.
+// Interrupt finds effects that happen twice. It delivers msg to a handler, cuts the handler off after its first step,
+// as if the process died there, and delivers msg again. It does the same with a cut after the second step, and so on
+// until a handler returns without a cut.
 //
 // Steps are the calls that have effects: Step marks one, and a database of OpenSQL has one for each statement and each
 // commit. For each cut, setup returns a handler with a fresh database or another fresh target of the effects. check
@@ -115,6 +115,6 @@ func (s *steps) deliver(t *testing.T, msg *pulsar.ProducerMessage, handler worke
 }
 
 const (
-	maxTries = 10               // calls for one message that may fail; those that are cut off do not count
+	maxTries = 10               // how many calls for one message may fail; calls that are cut off do not count
 	patience = 30 * time.Second // for one message
 )

@@ -62,7 +62,7 @@ func (r *recorder) snapshot() (of [][]*call, all []*call) {
 type message struct {
 	*pulsar.ProducerMessage
 	calls []*call
-	over  *time.Duration // when it first came after it had reached the limit
+	over  *time.Duration // when the message first came after it had reached the limit
 
 	discarded bool
 }

@@ -138,8 +138,9 @@ func (x *Subscription) Elect() {
 // messages again, to any of the Workers.
 func (x *Subscription) Reconnect() { x.broker.Reconnect() }
 
-// Settle lets time pass until every message is acknowledged or a dead letter. It fails the test if a message is not
-// settled within that time. To see that nothing is handled again afterwards, let more time pass before Attempts.
+// Settle lets time pass until every message is acknowledged or a dead letter, but no more than within. It fails the
+// test if a message is not settled by then. To see that nothing is handled again afterwards, let more time pass before
+// Attempts.
 func (x *Subscription) Settle(within time.Duration) {
 	x.t.Helper()
 	if left := x.await(within); len(left) > 0 {
@@ -148,7 +149,7 @@ func (x *Subscription) Settle(within time.Duration) {
 	}
 }
 
-// await does the same as Settle, but returns the messages that are not settled within the time.
+// await waits like Settle, and returns the messages that are not settled in time.
 func (x *Subscription) await(within time.Duration) (left []*message) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		synctest.Wait()
