@@ -131,7 +131,7 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 // joined become one. Permanent or RetryAfter around a BatchError is put around each of its errors. AsBatchError reports
 // false if err fails the whole batch.
 func AsBatchError(err error) (each BatchError, some bool) {
-	// errors.As would also find a BatchError that is joined with another error, whose messages are not known
+	// errors.As would also find a BatchError that is joined with another error, which may be about any message
 	switch e := err.(type) { //nolint:errorlint // see above
 	case BatchError:
 		return e, true

@@ -24,7 +24,7 @@ import (
 //
 // For a message that is in a handler for longer than WithBegunAfter, the Worker writes a record to the log, and removes
 // it later. For about its first 2,000 messages, for as many after a crash, and whenever writing takes at most a tenth
-// of its time, the Worker writes the record before it calls the handler, which takes a few milliseconds. So a message
+// of its time, the Worker writes the record before it calls the handler. This takes a few milliseconds. So a message
 // that crashes every process that gets it crashes only a few. A message that was in a handler during a crash is handled
 // alone (with NewBatch the other messages of its batch wait). It is handled only when the consumer that had it is known
 // to have crashed: the log has not heard from that consumer for six seconds, or longer if there are many consumers. A

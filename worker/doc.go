@@ -37,10 +37,10 @@
 // # Order, batches, outages
 //
 // [WithKeyOrder] handles the messages of a key one after the other, retries included: the Worker itself tries a failed
-// message again, while its key waits and other keys go on. redelivery.WithNackRetryTopic has no effect on messages with
-// a key. [NewBatch] calls a handler with many messages. If the handler returns a [BatchError], they are settled one by
-// one. [WithPauseOnFailure] notices when most messages fail, and then tries one at a time until one succeeds.
-// [WithMaxAge] makes dead letters of old messages that fail. These options can be combined.
+// message again; until then later messages of its key wait, and other keys go on. redelivery.WithNackRetryTopic has no
+// effect on messages with a key. [NewBatch] calls a handler with many messages. If the handler returns a [BatchError],
+// they are settled one by one. [WithPauseOnFailure] notices when most messages fail, and then tries one message at a
+// time until one succeeds. [WithMaxAge] makes dead letters of old messages that fail. These options can be combined.
 //
 // # Time
 //
@@ -49,7 +49,7 @@
 // the Worker reports it.
 //
 // When Run's context is done, the Worker drains: it takes no more messages, and running handlers go on. After
-// [WithDrainTimeout] their contexts end, and five seconds later Run returns in any case. It logs how many messages were
-// in flight, finished, and left to the broker. Then close the Consumer, which the Worker does not do. Only after that
-// does the broker redeliver the messages that were left to it.
+// [WithDrainTimeout] their contexts end, and five seconds later Run returns in any case. The Worker logs how many
+// messages were in flight, finished, and left to the broker. Then close the Consumer, which the Worker does not do.
+// Only after that does the broker redeliver the messages that were left to it.
 package worker

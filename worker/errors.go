@@ -41,7 +41,7 @@ func PauseFor(d time.Duration, err error) error {
 	return &pauseForError{snoozeError{max(0, d)}, orUnknown(err)}
 }
 
-// IsSnooze reports whether err is a Snooze or wraps one, so that a middleware can distinguish it from a failure.
+// IsSnooze reports whether err is a Snooze or wraps one, so that a middleware can distinguish a Snooze from a failure.
 func IsSnooze(err error) bool { return snoozeIn(err) != nil }
 
 // snoozeIn returns the Snooze in err, or nil. An error whose methods panic has none.

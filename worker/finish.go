@@ -103,7 +103,7 @@ func (r *run) isInTime(n int) bool {
 	return !late
 }
 
-// paced updates pace, an average over the last calls, after a slot took a time for n messages.
+// paced updates the average pace after a handler took some time for n messages.
 func (r *run) paced(took time.Duration, n int) {
 	before, now := r.pace.Load(), int64(took)/int64(max(1, n))
 	if before > 0 {

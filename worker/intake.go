@@ -221,7 +221,7 @@ func (s *slot) holdUnlessClosed(tasks []task) error {
 	return nil
 }
 
-// lose ends the Run because the Consumer was closed or has given up, with the error err.
+// lose ends the Run with the error err, because the Consumer was closed or has given up.
 func (r *run) lose(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -67,7 +67,7 @@ func reasonFor(o outcome) string {
 	return o.because
 }
 
-// diesOfTTL publishes a message of a key as a dead letter if the broker would delete it before its next try, and
+// diesOfTTL publishes a message with a key as a dead letter if the broker would delete it before its next try, and
 // reports whether the message was published or left to the broker. For messages without a key the Consumer does this.
 func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 	delay := o.delay

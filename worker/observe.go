@@ -21,8 +21,8 @@ type Observer struct {
 }
 
 // Handling reports that a Worker is about to call its handler for a message. For a batch it is reported once for each
-// message. Message.RedeliveryCount is the count that the handler sees. A message that becomes a dead letter by
-// WithCrashLimit is reported too, and then Handled with a *CrashError, without a call of the handler.
+// message. Message.RedeliveryCount is the count that the handler sees. It is also reported for a message that becomes a
+// dead letter by WithCrashLimit, although no handler is called. Handled follows with a *CrashError.
 type Handling struct{ redelivery.Event }
 
 // Handled reports that a Worker's handler has returned, panicked, or called runtime.Goexit. For a batch it is reported

@@ -13,10 +13,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with
-// redelivery.ErrInvalidOption. A duration below a millisecond is such an error, since its unit was forgotten, as in
-// WithTimeout(30). If an option is given twice, the last one counts; but WithMiddleware and WithObserver add to the
-// earlier ones.
+// Option configures a Worker. New and NewBatch check it: an error satisfies errors.Is with redelivery.ErrInvalidOption.
+// A duration below a millisecond is such an error, since its unit was forgotten, as in WithTimeout(30). If an option is
+// given twice, the last one counts; but WithMiddleware and WithObserver add to the earlier ones.
 type Option func(*settings) error
 
 func invalid(option string, value any, want string) error {
@@ -72,8 +71,8 @@ func WithDrainTimeout(d time.Duration) Option {
 // it. After d each delivery of the message is nacked, so it becomes a dead letter in the end. With WithKeyOrder the
 // message's key waits for the handler.
 //
-// Up to WithConcurrency handlers may lose their places. If one more does, Run ends with ErrStuck: only a restart of the
-// process frees the messages that these handlers hold. d must be at least 5s.
+// Up to WithConcurrency handlers may lose their places. If one more handler loses its place, Run ends with ErrStuck:
+// only a restart of the process frees the messages that these handlers hold. d must be at least 5s.
 func WithStuckLimit(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < patience {
@@ -85,9 +84,9 @@ func WithStuckLimit(d time.Duration) Option {
 }
 
 // WithCancelLost (default: none) ends the context of a handler with the cause ErrLost when its message may now belong
-// to another consumer (see redelivery.Observer.Lost). It ends the context for a batch when this is so for all messages
-// of the batch. Without the option the handler goes on, and the message may be handled twice. An error that the handler
-// then returns counts like any other.
+// to another consumer (see redelivery.Observer.Lost). The context of a call with a batch ends when all messages of the
+// batch may belong to another consumer. Without the option the handler goes on, and the message may be handled twice.
+// An error that the handler then returns counts like any other.
 func WithCancelLost() Option {
 	return func(s *settings) error {
 		s.cancelLost = true
@@ -97,12 +96,12 @@ func WithCancelLost() Option {
 
 // WithFinishBatches (default: true) lets a drain finish a producer's batch if some of its messages are handled: the
 // Worker handles the prefetched rest of these batches, and no other messages, within the drain timeout. By Pulsar's
-// default a broker keeps no batch-index acknowledgements: for it, a batch is acknowledged only when all messages of the
-// batch are. After a restart such a broker sends a partly acknowledged batch again, handled messages included. If the
-// Consumer knows that the broker keeps batch-index acknowledgements (see redelivery.IndexAcks), the Worker finishes no
-// batches. It also leaves a batch that cannot be finished in time, judging by the time that handlers took so far, and
-// all batches while it is paused or in an outage. Stats.Unfinished of the Consumer, and "unfinished" in the last line
-// of the log, say how many handled messages will come again. If there are any, that line is a warning.
+// default a broker keeps no batch-index acknowledgements. After a restart such a broker sends a partly acknowledged
+// batch again as a whole, handled messages included. If the Consumer knows that the broker keeps batch-index
+// acknowledgements (see redelivery.IndexAcks), the Worker finishes no batches. It also leaves a batch that cannot be
+// finished in time, judging by the time that handlers took so far, and all batches while it is paused or in an outage.
+// Stats.Unfinished of the Consumer, and "unfinished" in the last line of the log, say how many handled messages will
+// come again. If there are any, that line is a warning.
 func WithFinishBatches(finish bool) Option {
 	return func(s *settings) error {
 		s.finishBatches = finish
@@ -168,18 +167,19 @@ func WithKeyOrder() Option {
 // beside it.
 //
 // On Shared and Key_Shared, before a pause of a second or longer, the Worker returns all messages to the broker, so
-// that other consumers get them. This does not count as a redelivery. It keeps all if messages wait for their keys, or
-// if the Consumer cannot give back (redelivery.Consumer.GiveBack). The Worker keeps up to 1,000 messages, as far as
-// redelivery.WithMemoryLimit has room, and renews their ack timeouts. A drain leaves these messages to the broker.
+// that other consumers get them. This does not count as a redelivery. It returns no messages if some wait for their
+// keys, or if the Consumer cannot give back (redelivery.Consumer.GiveBack). In these cases, on other subscription types
+// and before shorter pauses, the Worker keeps up to 1,000 messages, as far as redelivery.WithMemoryLimit has room, and
+// renews their ack timeouts. A drain leaves these messages to the broker.
 //
 // If some messages fail and others succeed, there is no outage: the Worker nacks the failed ones, which does not delay
 // messages that can succeed. A few failures in a row may still be chance. So each outage multiplies the number of
 // failures that the next one needs by four. This factor ends when factor × window messages have succeeded in a row.
 //
-// The first two failures of a message that is tried in an outage do not count as attempts. From the third on each does:
-// the message is nacked or becomes a dead letter, so messages that always fail do not block the Worker. A long outage
-// thus costs one attempt of one message for each pause. After a RetryAfter longer than the pause, the message is nacked
-// with that delay, which counts as an attempt, and other messages are tried.
+// The first two failures of a message that is tried in an outage do not count as attempts. From the third on, each
+// failure counts: the message is nacked or becomes a dead letter, so messages that always fail do not block the Worker.
+// A long outage thus costs one attempt of one message for each pause. After a RetryAfter longer than the pause, the
+// message is nacked with that delay, which counts as an attempt, and other messages are tried.
 //
 // Permanent errors do not count as failures here, and still settle their messages. window must be at least 1, ratio
 // more than 0 and at most 1.

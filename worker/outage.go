@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// probeLimit is how long a message that is tried keeps others from being tried, if its handler has no shorter timeout.
+// probeLimit is how long a probe keeps other messages from being tried, if the handler has no shorter timeout.
 const probeLimit = 30 * time.Second
 
 // outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the others are

@@ -14,16 +14,16 @@ type pauser struct {
 	mu       sync.Mutex         // held to change flow, and guards the fields below
 	stop     context.CancelFunc // ends flow
 	resumed  chan struct{}      // closed when the pause is over; nil while there is none
-	asked    bool               // by Pause
-	until    time.Time          // by PauseFor; zero if not
+	asked    bool               // paused by Pause
+	until    time.Time          // the end of the pause by PauseFor; zero if there is none
 	over     bool               // Run has returned, and there are no more pauses
 	byPause  change             // reports changes of asked
 	byHandle change             // reports when until is set and when it is over
 }
 
 // wait waits while there is a pause. It returns a context to take messages with, which ends when a pause begins or ctx
-// is done. If it has to wait, it first calls meanwhile, and in the end the function ends that meanwhile returned.
-// meanwhile may be nil.
+// is done. If it has to wait, it first calls meanwhile, and afterwards the function that meanwhile returned. meanwhile
+// may be nil.
 func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (context.Context, error) {
 	for {
 		if flow := p.flow.Load(); flow != nil {
@@ -81,7 +81,7 @@ func (p *pauser) setAsked(asked bool) {
 }
 
 // pauseFor pauses for d, and calls over after d. If an earlier PauseFor lasts longer, pauseFor does nothing. It reports
-// whether a pause begins: none by a handler was under way.
+// whether no earlier PauseFor was under way.
 func (p *pauser) pauseFor(d time.Duration, over func()) (begins bool) {
 	until := time.Now().Add(d)
 	p.set(func() {

@@ -10,9 +10,9 @@ import (
 // WithRateLimit (default: none) limits how many messages handlers get in a second. Each call of a handler takes one
 // token of limiter for each of its messages, retries included. Several Workers may share a limiter, and its limit may
 // be changed at any time. One message or batch at a time waits for the limiter, and its ack timeout is renewed; the
-// others stay with the Consumer. A message that waits when a drain begins is left to the broker, unless the drain
-// finishes its batch (WithFinishBatches). A message that waits when a Pause begins is handled, like all messages taken
-// before the Pause. The limiter's burst must be at least 1.
+// others stay with the Consumer. A message that waits when a drain begins is handled if the drain finishes its batch
+// (WithFinishBatches), and otherwise left to the broker. A message that waits when a Pause begins is handled, like all
+// messages taken before the Pause. The limiter's burst must be at least 1.
 func WithRateLimit(limiter *rate.Limiter) Option {
 	return func(s *settings) error {
 		switch {
@@ -68,8 +68,9 @@ func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	return 0, nil
 }
 
-// paySome takes tokens. It reserves them, which keeps its place among the Workers that wait. Each second it checks
-// whether the Consumer is closed. If the limit was changed, it takes a new place if that is better.
+// paySome takes tokens. It reserves them, which keeps the slot's place among the Workers that wait. Each second it
+// checks whether the Consumer is closed. After a change of the limit, it takes a new place if the wait is shorter
+// there.
 func (s *slot) paySome(ctx context.Context, some int) error {
 	limit, burst := s.limiter.Limit(), s.limiter.Burst()
 	place := s.limiter.ReserveN(time.Now(), some)

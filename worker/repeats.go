@@ -7,7 +7,7 @@ import (
 
 const (
 	repeatTime = time.Minute // between two lines about one kind
-	maxRepeats = 100         // kinds that are counted; all others are one more
+	maxRepeats = 100         // kinds that are counted; all other kinds count as one more
 )
 
 // repeats keeps a flood of events from flooding the log: the first event of a kind is logged, and then the number of

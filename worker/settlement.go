@@ -41,7 +41,7 @@ const (
 // expired is the reason of a dead letter past WithMaxAge. Observers see ReasonPermanent.
 const expired = "expired"
 
-// fails reports whether the message will be tried again, which counts as an attempt.
+// fails reports whether the outcome is a failed attempt, after which the message is tried again.
 func (o outcome) fails() bool { return o.verb == nack || o.verb == again }
 
 // read returns the outcome that a handler's error asks for, by the table in the documentation of the package. It panics

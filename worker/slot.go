@@ -40,7 +40,7 @@ const (
 	settling
 )
 
-// loop handles messages until no more will come.
+// loop handles messages until no more messages will come.
 func (s *slot) loop() {
 	s.mu.Lock()
 	s.name = goroutine()
@@ -118,8 +118,7 @@ func (s *slot) begin(n int) []task {
 }
 
 // setAckTimeouts renews the ack timeouts of tasks, whose handler is called at since. With WithTimeout it renews them
-// until the handler's timeout. Without it, it renews them once, and only those that were renewed while the message
-// waited.
+// until the handler's timeout. Without WithTimeout, it renews once those that were renewed while their messages waited.
 func (s *slot) setAckTimeouts(tasks []task, since time.Duration) {
 	var until time.Time
 	if s.timeout > 0 {
@@ -220,7 +219,7 @@ func (s *slot) decideAll(tasks []task) {
 	}
 }
 
-// stay reports whether failed messages are tried again here, without a nack: in an outage, or if their batch is halved.
+// stay reports whether failed messages are tried again without a nack: in an outage, or if their batch is halved.
 func (s *slot) stay(tasks []task) bool {
 	outcomes := s.outcomes
 	if s.whole {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// stackOfPanic takes a stack from where a panic was recovered, and removes the frames above the function that panicked.
+// stackOfPanic gets the stack at the place where a panic was recovered, and returns it without the frames above the
+// function that panicked.
 func stackOfPanic(stack []byte) []byte {
 	header, frames, _ := bytes.Cut(stack, []byte("\n"))
 	own, found := cutFrame(frames, "panic(")
@@ -50,7 +51,7 @@ func goroutine() string {
 const maxStacks = 16 << 20
 
 // stackOf returns the stack of a goroutine, or "" if the goroutine has ended. name is the result of the function
-// goroutine. It stops the program for a moment.
+// goroutine. stackOf stops the program for a moment.
 func stackOf(name string) string {
 	for size := 1 << 16; ; size *= 4 {
 		stacks := make([]byte, size)

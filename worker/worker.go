@@ -140,7 +140,7 @@ type Stats struct {
 	Permanent uint64
 	Expired   uint64 // the errors in Permanent of messages past WithMaxAge
 	Panics    uint64 // of handlers, middleware, and methods of their errors
-	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
+	Unsettled uint64 // failed attempts to acknowledge, nack, or publish a dead letter
 	// messages left unsettled to the broker or to the Consumer: by a drain, or because they could not be acknowledged
 	Left uint64
 	// messages dropped before their handler was called, because they belong to another consumer:
