@@ -78,8 +78,8 @@ func TestCloseTakesMessagesThatDoNotFitTheQueue(t *testing.T) {
 	}
 }
 
-// A Consumer subscribes again after GiveBack, and its Close is called before the subscription succeeds. Then the new
-// consumer is closed in the same way.
+// A Consumer subscribes again after GiveBack, and Close is called before the subscription succeeds. Then the new
+// consumer is closed, too.
 func TestConsumerThatIsSubscribedTooLateIsClosed(t *testing.T) {
 	t.Parallel()
 	s, calls, closing, closed := newSite(t), 0, make(chan struct{}), make(chan struct{})
@@ -118,7 +118,7 @@ func (t told) Close() {
 	close(t.closed)
 }
 
-// late is a consumer that delivers one more message after it is closed, as upstream's may.
+// late is a consumer that delivers one more message after it is closed, as a consumer of upstream may.
 type late struct {
 	pulsar.Consumer
 	messages chan pulsar.ConsumerMessage

@@ -58,7 +58,7 @@ func ExampleWithTimeout() {
 		if msg.RedeliveryCount() > 0 {
 			return nil
 		}
-		<-ctx.Done() // a call of something that does not answer
+		<-ctx.Done() // as in a call that gets no answer
 		fmt.Println(context.Cause(ctx))
 		return ctx.Err()
 	}, worker.WithTimeout(10*time.Millisecond))

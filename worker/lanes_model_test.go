@@ -159,7 +159,7 @@ func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
 		return
 	}
 	for _, other := range m.turns {
-		if m.messages[other.msg].key != key || other.lost { // another consumer got it too
+		if m.messages[other.msg].key != key || other.lost { // another consumer got that message, too
 			continue
 		}
 		// A message that the previous owner acknowledged may be repeated.
@@ -175,8 +175,8 @@ func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
 	}
 }
 
-// wasLost reports whether two consumers may handle a message: it was with a handler when owners changed, or it has no
-// key and owners have changed. The caller holds mu.
+// wasLost reports whether two consumers may handle a message. That is so if a handler had the message when owners
+// changed, or if the message has no key and owners have changed. The caller holds mu.
 func (m *watchedCrew) wasLost(msg int) bool {
 	return m.moved && m.messages[msg].key == "" || slices.ContainsFunc(m.turns, func(tn *turn) bool { return tn.msg == msg && tn.lost })
 }

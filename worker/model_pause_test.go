@@ -38,7 +38,7 @@ func (m *watched) isRest(a attempt) bool {
 	last := slices.IndexFunc(m.seen, func(b attempt) bool { return b.call == a.call && b.msg == a.msg })
 	for _, b := range slices.Backward(m.seen[:last]) {
 		if b.msg == a.msg {
-			return b.halved || m.mayBeKept(b) || b.local != no || b.whole && m.isOvertaken(b, b.ended) // then the redelivery counts
+			return b.halved || m.mayBeKept(b) || b.local != no || b.whole && m.isOvertaken(b, b.ended) // a redelivered batch is halved
 		}
 	}
 	return false

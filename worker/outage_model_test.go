@@ -102,7 +102,7 @@ func drawDowntime(t *rapid.T) downtime {
 
 // query is a call of the handler with a message.
 type query struct {
-	msg, of      int // message msg, in a call with of messages
+	msg, of      int // the number of the message; how many messages the call had
 	began, ended time.Duration
 	failed       bool // and may succeed later
 	beside       bool // by the other worker

@@ -28,7 +28,7 @@ type journal struct {
 	succeeded map[string]int // how often each message succeeded
 	last      map[string]int // the highest number of a key that succeeded
 	repeated  int            // successes of messages that had succeeded before
-	back      int            // first successes that came after a success of a later message of the key
+	back      int            // messages whose first success came after that of a later message of the key
 }
 
 func newJournal() *journal {
@@ -182,7 +182,7 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 		var others sync.WaitGroup
 		defer others.Wait() // a Consumer that subscribes later would not be closed
 		defer close(stop)
-		for range 3 { // the first one that subscribes gets the topic, and "a" comes again, too
+		for range 3 { // the first one that subscribes gets the topic; consumer a subscribes again, too
 			others.Go(func() {
 				for {
 					select {

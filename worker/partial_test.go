@@ -18,8 +18,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A partial outage does not become a total one: nearly all of the healthy messages are handled as soon as with plain
-// nacks, whatever the ratio. In small windows, and if nearly all messages fail, chance decides.
+// WithPauseOnFailure does not turn a partial outage into a total one: nearly all of the healthy messages are handled as
+// soon as with plain nacks, whatever the ratio. In small windows, and if nearly all messages fail, chance decides.
 func TestPartialOutage(t *testing.T) {
 	t.Parallel()
 	pause := backoff.Exponential{Min: time.Second, Max: 10 * time.Second}

@@ -55,7 +55,7 @@ func TestPoisonAmongGood(t *testing.T) {
 type poisonResult struct {
 	at         []time.Duration // when good messages were handled
 	longest    time.Duration   // longest wait of a good message, without the time in which all failed
-	dead, lost int             // dead letters of bad and of good ones
+	dead, lost int             // dead letters of bad messages, and of good ones
 	calls      int             // while all failed
 }
 

@@ -178,7 +178,7 @@ func TestProbeThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// RetryAfter delays its message. The pause before others are tried is the policy's.
+// RetryAfter delays its message. The pause before other messages are tried comes from the pause policy.
 func TestRetryAfterDelaysItsMessageOnly(t *testing.T) {
 	for _, c := range []struct {
 		after       time.Duration

@@ -300,8 +300,8 @@ func TestSharedRateLimitOfBatches(t *testing.T) {
 	})
 }
 
-// Busy Workers that share a limiter get equal parts, also if there are more Workers than tokens in a second. Together
-// they get as much as the limit allows, also if it changes all the time.
+// Busy Workers that share a limiter get equal parts, even if there are more Workers than tokens in a second. Together
+// they get as much as the limit allows, even if the limit changes all the time.
 func TestSharedRateLimitOfManyWorkers(t *testing.T) {
 	for name, c := range map[string]struct {
 		limiter     *rate.Limiter

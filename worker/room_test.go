@@ -225,8 +225,8 @@ func TestFailuresOfAnOutageReachTheMemoryLimit(t *testing.T) {
 	}, redelivery.WithMemoryLimit(100_000), redelivery.WithNackRedeliveryDelay(5*time.Second))
 }
 
-// In an outage, a bunch of large messages that always fail and do not fit the limit does not keep the Worker from
-// reaching the others.
+// In an outage, large messages that always fail and do not fit the limit do not keep the Worker from reaching the
+// others.
 func TestMessagesBehindLargeFailuresAreReached(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Shared} {
 		for _, pause := range []time.Duration{10 * time.Millisecond, 10 * time.Second} {
@@ -258,9 +258,9 @@ func TestMessagesBehindLargeFailuresAreReached(t *testing.T) {
 	}
 }
 
-// Messages are taken again when the message that did not fit is done, even if its own slot cannot take them: the slot
-// has lost its place, or waits for a turn that another slot has, to collect a batch or to take a token of the rate
-// limit.
+// Messages are taken again when the message that did not fit is done, even if the slot of that message cannot take
+// them. The slot may have lost its place, or wait for a turn that another slot has: to collect a batch, or to take a
+// token of the rate limit.
 func TestMessagesAreTakenWhenTheOneWithoutRoomIsDone(t *testing.T) {
 	last := func(stuck time.Duration) worker.Handler {
 		failed := false
