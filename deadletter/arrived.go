@@ -9,7 +9,8 @@ import (
 // maxArrived is the number of letters at which arrived stops counting, since counting takes time.
 const maxArrived = 10_000
 
-// arrived counts the letters that came too late for the run, as far as they can be read.
+// arrived counts the letters that the filter chooses and that came too late for the run. It does not report errors:
+// letters that cannot be read are not counted.
 func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
 	for i, partition := range partitions {
 		end, from := position{-1, -1, 0}, pulsar.EarliestMessageID()

@@ -13,9 +13,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// canary is the first letters of a replay, and their fate. A consumer that fails on one of them publishes a copy, with
-// the same REPLAY_RUN, to the retry topic or the dead letter topic before it acknowledges. So all letters of the canary
-// have been processed when every message of this run is acknowledged and none is in the dead letter topic.
+// canary is the first letters of a replay, and their fate. A consumer that fails on a canary letter publishes a copy
+// with the same REPLAY_RUN to the retry topic or the dead letter topic, and only then acknowledges the letter. So the
+// canary has been processed when every message of this run is acknowledged and none is in the dead letter topic.
 type canary struct {
 	tails   map[string]*tail             // of every partition that a copy can be in
 	open    map[string]map[position]bool // by partition, copies that are not acknowledged yet
@@ -35,7 +35,7 @@ func (r *replay) watchAgain(ctx context.Context) error {
 	}
 	r.sent, r.canary = r.j.sent, newCanary(r.j.sent)
 	for partition, at := range r.j.tails {
-		if _, err := r.t.subscriptions(ctx, partition); errors.Is(err, ErrNoTopic) { // a reader would create it
+		if _, err := r.t.subscriptions(ctx, partition); errors.Is(err, ErrNoTopic) { // a reader would create the topic
 			continue
 		}
 		from := pulsar.EarliestMessageID()
@@ -51,7 +51,8 @@ func (r *replay) watchAgain(ctx context.Context) error {
 	return nil
 }
 
-// watch begins to read the topics that copies of the canary letter l may go to, and notes where in each it begins.
+// watch begins to read the topics that the canary letter l and its copies may go to. The journal gets the position in
+// each partition at which watch begins.
 func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	if r.canary == nil {
 		r.canary = newCanary(0)
@@ -60,7 +61,7 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	names := []string{r.t.o.Topic, r.t.retryTopic(), topic}
 	own := ReplayOptions{Namespaces: r.o.Namespaces}
 	if retry, left := r.t.back(&own, l, &Report{}); left == "" && !slices.Contains(names, retry) {
-		// the letter's own retry topic, if the dead letter topic is in another namespace or shared
+		// l has a retry topic of its own if the dead letter topic is shared, or is in another namespace
 		names = append(names, retry)
 	}
 	for _, name := range names {
@@ -179,8 +180,8 @@ func (r *replay) listen(ctx context.Context) error {
 	}
 }
 
-// nameOf returns the ID of the letter that came back as l. l.OriginID is the ID of its first message, or of the message
-// that the letter was replayed as. If another process sent the canary, nameOf can only name l.OriginID.
+// nameOf returns the ID of the canary letter that came back as l. l.OriginID is the ID of the original message, or of
+// the message that the replay published. If another process sent the canary, nameOf knows only l.OriginID.
 func (r *replay) nameOf(l *Letter) string {
 	ids := []string{l.OriginID}
 	if parts := strings.Split(l.OriginID, ":"); len(parts) > 2 {

@@ -32,7 +32,7 @@ type entry struct {
 	written int // letters of a purge that are not counted as done yet
 }
 
-// entryOf returns the entry of l. If that is a new one, it closes the previous entry.
+// entryOf returns the entry of l. If the entry is new, entryOf closes the previous entry.
 func (w *walk) entryOf(l *Letter) *entry {
 	name := entryName(l.partition, l.pos)
 	if n := len(w.entries); n > 0 && w.entries[n-1].name == name && !w.entries[n-1].closed {
@@ -47,8 +47,9 @@ func (w *walk) entryOf(l *Letter) *entry {
 	return e
 }
 
-// closeEntry closes the last entry once all letters before p have come. Letters of a batch that did not come are
-// acknowledged already, by index, unless the walk ends in the middle of the batch.
+// closeEntry closes the last entry. All letters before p have come. The letters of the entry's batch that did not come
+// are acknowledged already, by index. The exception is a walk that ends in the middle of the batch: then the rest of
+// the batch is left.
 func (w *walk) closeEntry(p position) {
 	if n := len(w.entries); n > 0 && !w.entries[n-1].closed {
 		e := w.entries[n-1]
@@ -59,8 +60,8 @@ func (w *walk) closeEntry(p position) {
 	}
 }
 
-// acking is an acknowledgement under way. Meanwhile the walk goes on with letters, so that a far broker does not slow
-// it down.
+// acking is an acknowledgement under way. The walk goes on with other letters at the same time, so that a far broker
+// does not slow down the walk.
 type acking struct {
 	over    chan error
 	cancel  context.CancelFunc
@@ -68,8 +69,8 @@ type acking struct {
 	written int
 }
 
-// flush begins to acknowledge the entries that are done, unless an acknowledgement is under way. An acknowledgement
-// goes on for a while after ctx is done: letters that are published should not be published again.
+// flush begins to acknowledge the entries that are done. If an acknowledgement is under way, flush does nothing. An
+// acknowledgement goes on for a while after ctx is done, so that published letters are not published again.
 func (w *walk) flush(ctx context.Context) error {
 	if w.acking != nil {
 		select {
@@ -169,7 +170,7 @@ func (w *walk) told() {
 	}
 }
 
-// flushAll returns when everything that is done is acknowledged.
+// flushAll acknowledges all entries that are done, and returns when the broker has confirmed it.
 func (w *walk) flushAll(ctx context.Context) error {
 	if err := w.finish(ctx); err != nil {
 		return err
@@ -180,11 +181,11 @@ func (w *walk) flushAll(ctx context.Context) error {
 	return w.finish(ctx)
 }
 
-// closedText is part of the error of a consumer that is closed. pulsar-client-go has no type for it.
+// closedText is part of the error of a closed consumer. pulsar-client-go has no type for this error.
 const closedText = "consumer state is closed"
 
-// acknowledge returns when the broker has acknowledged ids. It tries again while the broker is away, but not after the
-// client was closed.
+// acknowledge acknowledges ids, and returns when the broker has confirmed it. While the broker is away, acknowledge
+// tries again. If the client was closed, it returns an error at once.
 func acknowledge(ctx context.Context, consumer pulsar.Consumer, ids []pulsar.MessageID) error {
 	for {
 		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, consumer.AckIDList(ids) }, nil)

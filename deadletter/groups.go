@@ -45,7 +45,7 @@ func (x *Grouping) Add(l *Letter) *Group {
 		if len(x.groups) >= maxGroups {
 			g = x.groups[""]
 			if g == nil {
-				g = &Group{Reason: "more groups than are kept apart", First: l.Died, Example: l.ID}
+				g = &Group{Reason: "all further groups", First: l.Died, Example: l.ID}
 			}
 		}
 		if x.groups == nil {

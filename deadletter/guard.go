@@ -55,8 +55,8 @@ func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 		ErrNotDeadLetters, t.o.Topic, pulsar.DlqTopicSuffix, what)
 }
 
-// dead reports whether a message has properties of a dead letter. The properties of its origin do not suffice if it was
-// replayed: a replayed message keeps these in any topic.
+// dead reports whether a message has properties of a dead letter. On a replayed message the properties of its origin
+// prove nothing, since such a message keeps them in any topic.
 func (l *Letter) dead() bool {
 	if l.Type != "" || l.Reason != "" || l.Properties[reconsume.PropertyDeadLetterTime] != "" {
 		return true

@@ -29,14 +29,15 @@ type ImportOptions struct {
 	Progress func(Report)
 }
 
-// Import reads letters from r that Export or Purge wrote, and publishes them to the dead letter topic, in order, each
-// to the partition that it came from. They get new IDs and publish times; a letter without DEAD_LETTER_TIME then counts
-// as having died when it was imported. Everything else is as it was. Letters that cannot be published like that are
-// left out and reported; so are letters with a schema from another topic, since schema versions differ between topics.
-// If the topic has no subscription, Import creates Options.Subscription, since the broker would delete the letters.
+// Import reads from r the letters that Export or Purge wrote, and publishes them to the dead letter topic, in order,
+// each to its old partition. The imported letters have new IDs and publish times. A letter without DEAD_LETTER_TIME
+// then counts as having died when it was imported. Everything else stays as it was. Import leaves out, and reports,
+// letters that it cannot publish unchanged, and letters with a schema of another topic, since schema versions differ
+// between topics. If the topic has no subscription, the broker would delete the letters, so Import creates
+// Options.Subscription.
 //
-// Import stops at the first error. Without DryRun the error says how many lines were stored, for ImportOptions.Skip;
-// the Report does not.
+// Import stops at the first error. Without DryRun the error says how many lines were stored, so that the next Import
+// can skip them (ImportOptions.Skip). The Report does not say it.
 func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
 	if r == nil || o.Skip < 0 {
 		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or "+
@@ -184,7 +185,7 @@ func (i *importer) take(ctx context.Context, l *Letter) error {
 	i.pending, i.bytes, i.open[line], i.next = i.pending+1, i.bytes+bytes, bytes, line+1
 	publishing.SendAsync(ctx, p, m, func(_ pulsar.MessageID, err error) { i.over <- stored{line, bytes, err} })
 	most := window - 1
-	if bytes > small || i.o.Encryption != nil { // as in publish: a refusal is known before the next is sent
+	if bytes > small || i.o.Encryption != nil { // as in publish: a refusal is known before the next letter is sent
 		most = 0
 	}
 	return i.settle(ctx, most)
@@ -224,7 +225,7 @@ func (i *importer) settle(ctx context.Context, most int) error {
 }
 
 // producer returns a producer for l. It first waits until the messages of the previous producer of the same partition
-// are stored, so that the order stays.
+// are stored, so that the letters keep their order.
 func (i *importer) producer(ctx context.Context, l *Letter, schema pulsar.Schema) (pulsar.Producer, error) {
 	topic := i.t.o.Topic
 	if n := len(i.partitions); n > 1 || n == 1 && i.partitions[0] != topic {

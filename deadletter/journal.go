@@ -16,9 +16,9 @@ import (
 )
 
 // The journal is a topic beside the dead letter topic. It has the state that the subscription's cursor cannot remember:
-// the replay that is under way, and which letters of a batch are done while others of it are left. It is a log: a
-// record never contradicts an earlier one, so a crash between two records does no harm. When there is nothing to
-// remember, the journal's subscription is removed, and the broker deletes the topic.
+// the replay that is under way, and the done letters of each batch that is done only in part. It is a log: no record
+// contradicts an earlier one, so a crash between two records does no harm. When there is nothing to remember, the
+// journal's subscription is removed, and the broker deletes the topic.
 
 // journal is open while a replay or a purge is under way. Its consumer receives nothing. The consumer's subscription
 // keeps the records, and serves as a lock: it allows only one consumer.
@@ -61,9 +61,9 @@ func (t *Topic) firstPartition(ctx context.Context, topic string) (string, error
 	return partitions[0], nil
 }
 
-// makeJournal creates the journal if it is missing, and returns the topic that has its records. Only the admin API can
-// create it unpartitioned under any policy of the broker. If the admin API refuses, the broker may create the topic on
-// use, perhaps with partitions.
+// makeJournal creates the journal if it is missing, and returns the topic or partition that has the records. The admin
+// API creates an unpartitioned topic under any policy of the broker. If the admin API refuses, the broker may create
+// the topic on use, perhaps with partitions.
 func (t *Topic) makeJournal(ctx context.Context) (topic string, err error) {
 	topic = t.journalTopic()
 	if _, missing := t.subscriptions(ctx, topic); errors.Is(missing, ErrNoTopic) {
@@ -120,7 +120,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	if err == nil {
 		err = t.loadJournal(ctx, topic, &j.state)
 	} else {
-		j.producer = nil // upstream returns a non-nil one with an error
+		j.producer = nil // with an error upstream returns a producer that is not nil
 	}
 	if err != nil {
 		j.close()
@@ -148,8 +148,8 @@ func unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
 // isNeeded reports whether there is anything to remember: an unfinished run, or a batch that is only partly done.
 func (s *state) isNeeded() bool { return s.run != nil || len(s.done) > 0 }
 
-// later adds a record to the state, but leaves writing it to the next append or flush. Until then the journal is as it
-// was, so that a refused call changes nothing.
+// later adds a record to the state. The next append or flush writes it to the journal. So a call that is refused before
+// that changes nothing in the journal.
 func (j *journal) later(r record) {
 	j.apply(r)
 	p := &j.pending
@@ -219,8 +219,8 @@ func (j *journal) tidy(ctx context.Context) error {
 }
 
 // forget removes acknowledged batches from the journal: a process may have been killed before it noted the
-// acknowledgement, or another consumer may have acknowledged them. forget asks the admin API. It does nothing without
-// one, or while a run is unfinished.
+// acknowledgement, or another consumer may have acknowledged them. The admin API says which batches are acknowledged.
+// Without an admin API, or while a run is unfinished, forget does nothing.
 func (j *journal) forget(ctx context.Context) error {
 	if len(j.done) == 0 || j.run != nil || j.removed || j.t.o.Admin.URL == "" {
 		return nil
@@ -266,8 +266,8 @@ func (j *journal) close() {
 	}
 	j.lock.Close()
 	if base := topicname.Base(j.topic); j.removed && base != j.topic && j.t.o.Admin.URL != "" {
-		// The broker deletes an unused topic by itself, but of a partitioned one only the partitions. It refuses this
-		// call if the topic is in use again.
+		// The broker deletes the unused partitions by itself, but not the partitioned topic. It refuses this call if
+		// the topic is in use again.
 		ctx, cancel := unhurried(context.Background())
 		defer cancel()
 		_ = admin.API(j.t.o.Admin).Call(ctx, http.MethodDelete, admin.Topic(base)+"/partitions", nil, nil)

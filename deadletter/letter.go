@@ -45,7 +45,7 @@ type Letter struct {
 	Type         string    `json:"type,omitempty"`         // of the error
 	Reason       string    `json:"reason,omitempty"`       // the error
 	Origin       string    `json:"origin,omitempty"`       // the topic that the letter came from, without partition
-	OriginID     string    `json:"originId,omitempty"`     // the message's ID there
+	OriginID     string    `json:"originId,omitempty"`     // the message's ID in Origin
 	Subscription string    `json:"subscription,omitempty"` // the subscription that the letter died on
 	Replays      int       `json:"replays,omitempty"`      // how often the letter was replayed before
 
@@ -95,11 +95,11 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		l.ID += fmt.Sprintf(":%d", l.pos.Index)
 	}
 	if ms, err := strconv.ParseInt(props[reconsume.PropertyDeadLetterTime], 10, 64); err == nil && ms > 0 {
-		if died := time.UnixMilli(ms); died.Year() <= 9999 { // JSON has no later one
+		if died := time.UnixMilli(ms); died.Year() <= 9999 { // JSON has no later time
 			l.Died = died
 		}
 	}
-	if msg.EventTime().UnixMilli() != 0 { // upstream has 1970 for none
+	if msg.EventTime().UnixMilli() != 0 { // upstream returns 1970 if there is none
 		l.EventTime = msg.EventTime()
 	}
 	if n, err := strconv.Atoi(props[PropertyReplayCount]); err == nil {
@@ -117,10 +117,11 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 	return l
 }
 
-// setOrigin sets where the letter came from, according to the writer of the letter. If the message was forwarded with
-// all of its properties, REAL_TOPIC and REAL_SUBSCRIPTION may be those of an earlier topic's consumer, but ORIGIN_TOPIC
-// and DEAD_LETTER_TIME are always those of the dead letter. ORIGIN_TOPIC may be a retry topic; then only REAL_TOPIC has
-// the topic before that. A writer that sets ORIGIN_PUBLISH_TIME has removed the properties of an earlier consumer.
+// setOrigin sets Origin, OriginID and Subscription as the writer of the letter meant them. ORIGIN_TOPIC and
+// DEAD_LETTER_TIME always describe this letter. If an application forwarded the message with all properties, REAL_TOPIC
+// and REAL_SUBSCRIPTION may describe an earlier topic and its consumer. A writer that sets ORIGIN_PUBLISH_TIME has
+// removed the properties of earlier consumers. If ORIGIN_TOPIC is a retry topic, only REAL_TOPIC names the topic before
+// the retry topic.
 func (l *Letter) setOrigin(dlq string) {
 	props := l.Properties
 	real := topicname.Base(props[pulsar.SysPropertyRealTopic])
@@ -135,7 +136,7 @@ func (l *Letter) setOrigin(dlq string) {
 		l.Origin, l.Subscription = real, subscription
 		l.OriginID = cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID])
 	}
-	if l.Subscription == "" && l.Origin != "" { // the topic's default name contains it
+	if l.Subscription == "" && l.Origin != "" { // the default name of a dead letter topic contains the subscription
 		if rest, ok := strings.CutPrefix(local(dlq), local(l.Origin)+"-"); ok {
 			l.Subscription, _ = strings.CutSuffix(rest, pulsar.DlqTopicSuffix)
 		}
@@ -157,8 +158,8 @@ func (l *Letter) weight() int {
 // first returns at most n bytes of text as valid UTF-8: any publisher may have written it.
 func first(n int, text string) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
 
-// message returns the message that a letter is published as. It has everything that the sender set, without the
-// properties about the failure.
+// message returns the message that a replay publishes. It has everything that the sender set, but not the properties of
+// the failure.
 func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	props := maps.Clone(l.Properties)
 	if props == nil {
@@ -206,7 +207,7 @@ func (l *Letter) edited(e *Edit) *Letter {
 	return &x
 }
 
-// original returns the letter as it is, as a message.
+// original returns a message with the unchanged content of the letter.
 func (l *Letter) original() *pulsar.ProducerMessage {
 	m := &pulsar.ProducerMessage{Key: l.Key, OrderingKey: l.OrderingKey, EventTime: l.EventTime,
 		Properties: maps.Clone(l.Properties)}

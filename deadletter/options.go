@@ -44,8 +44,8 @@ type ReplayOptions struct {
 	Edit *Edit
 	// Max is how many letters are replayed at most. Default: 0, no limit.
 	Max int
-	// MaxReplays is how often a letter may be replayed in total. A letter that was replayed so often is left out.
-	// Default: 3.
+	// MaxReplays is how often a letter may be replayed in total. A letter that was replayed that many times is left
+	// out. Default: 3.
 	MaxReplays int
 	// Rate is how many letters are replayed in a second at most. Default: 0, no limit.
 	Rate float64
@@ -68,7 +68,7 @@ type ReplayOptions struct {
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)
 
-	ownRetry bool // Topic was not set, and is the retry topic of the dead letter topic
+	ownRetry bool // the caller set no Topic, so Topic is the retry topic of the dead letter topic
 }
 
 // retryTopic returns the name of the dead letter topic with -RETRY in place of -DLQ.
@@ -77,7 +77,7 @@ func (t *Topic) retryTopic() string {
 }
 
 // Edit is another payload for a letter. The message that is published with it also has PropertyEditedBy and
-// PropertyEditedTime. The old payload is lost with the letter, unless the letter was exported.
+// PropertyEditedTime. After the replay the old payload is lost; to keep it, export the letter first.
 type Edit struct {
 	Payload []byte // in the form of the letter's schema, which is not checked
 	By      string // who edited it, such as a name or an address
@@ -132,7 +132,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	return o, o.Routing.check()
 }
 
-// chosen holds the options that decide which letters a replay takes and where they go, in the form of the journal.
+// chosen holds the options that decide which letters a replay takes and where they go. The journal stores them as JSON.
 type chosen struct {
 	To         string   `json:"to"`
 	Topic      string   `json:"topic,omitempty"`
@@ -145,7 +145,7 @@ type chosen struct {
 	Edit       string   `json:"edit,omitempty"` // the hash of its payload
 }
 
-// same returns the options that must be the same to continue a replay: all that decide about a letter.
+// same returns the options that decide about a letter, as JSON. Only a replay with the same options is continued.
 func (o *ReplayOptions) same() json.RawMessage {
 	var keys []string
 	if o.Encryption != nil {

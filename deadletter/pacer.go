@@ -24,7 +24,7 @@ func newPacer(rate float64) pacer {
 // wait returns how long the next letter has to wait.
 func (p *pacer) wait() time.Duration { return time.Until(p.next) }
 
-// took is called when a letter goes.
+// took is called when a letter is published.
 func (p *pacer) took() {
 	if p.every == 0 {
 		return

@@ -15,14 +15,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// position is where a message is in its partition. Messages come in this order.
+// position is where a message is in its partition. Messages come in the order of their positions.
 type position struct {
 	Ledger int64 `json:"ledger"`
 	Entry  int64 `json:"entry"`
 	Index  int32 `json:"index,omitempty"` // in its batch
 }
 
-// positionOf returns the position of a message. A chunked message is where its last chunk is.
+// positionOf returns the position of a message. A chunked message has the position of its last chunk.
 func positionOf(id pulsar.MessageID) position {
 	return position{id.LedgerID(), id.EntryID(), max(id.BatchIdx(), 0)}
 }
@@ -61,9 +61,9 @@ func (a *acknowledged) has(p position) bool {
 	return i < len(a.spans) && a.spans[i].after.before(p)
 }
 
-// queue returns the size of the receiver queue. It is large if messages are small, since upstream asks a far broker for
-// more when half of the queue is taken. Messages of average size fill at most a quarter of windowBytes, unless
-// queueSize of them are more.
+// queue returns the size of the receiver queue, from queueSize to maxQueueSize. Within these limits, the queue has room
+// for a quarter of windowBytes, with messages of average size. Small messages have a large queue, since upstream asks a
+// far broker for more only when half of the queue is taken.
 func (a *acknowledged) queue() int {
 	if a.size == 0 {
 		return queueSize
@@ -118,7 +118,8 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 	return a, nil
 }
 
-// unknown returns an error with the cause if the subscription exists: then its acknowledgements are missing, not empty.
+// unknown returns an error with the cause if the subscription exists, since its acknowledgements are then unknown. If
+// it does not exist, nothing is acknowledged, and unknown returns nil.
 func (t *Topic) unknown(ctx context.Context, partition, subscription string, cause error) error {
 	names, err := t.subscriptions(ctx, partition)
 	switch {

@@ -15,8 +15,8 @@ import (
 
 // publisherKey names the letters that one producer may publish. Deduplication drops a message that comes after one with
 // a higher sequence ID and the same producer name. So the letters of one name must be published in the order of their
-// IDs, and if one of them is refused, all must be refused. That holds for letters of one ledger with one version of the
-// schema.
+// IDs, and if one of them is refused, all must be refused. Letters of one ledger with one version of the schema meet
+// both conditions.
 type publisherKey struct {
 	topic   string // with its partition
 	from    int    // partition of the letters
@@ -40,7 +40,7 @@ type publisher struct {
 }
 
 // publisher returns a producer for l. It first waits until the letters of the previous producer of the same topic are
-// confirmed, so that the order stays.
+// confirmed, so that the letters keep their order.
 func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema pulsar.Schema) (*publisher, error) {
 	keeper, err := r.t.keeper(topic, l, &r.report)
 	if err != nil {
@@ -80,11 +80,11 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	o := producerOptions(topic, schema, key.batched)
 	o.Name = key.name(r.j.run.ID)
 	if key.chunk > 0 {
-		// compression could make one chunk of the letter
+		// a compressed letter might fit into one chunk
 		o.ChunkMaxMessageSize, o.CompressionType = uint(key.chunk), pulsar.NoCompression
 	}
 	if !publishing.InitialSubscription(&o, keeper) {
-		return nil, errors.New("deadletter: this version of pulsar-client-go cannot have a producer create a " +
+		return nil, errors.New("deadletter: with this version of pulsar-client-go a producer cannot create a " +
 			"subscription")
 	}
 	if why := r.refused[topic+key.schema]; why != nil {
@@ -104,8 +104,9 @@ const aside = 1 << 10
 
 var errTooLarge = errors.New(tooLarge)
 
-// refusal returns why a letter stays, if err means that it has no publisher and will not have one unless its topic
-// changes. It returns "" if the replay cannot go on.
+// refusal returns why a letter stays in the dead letter topic, if err means that the letter's target topic refuses it
+// for good. It returns "" for any other error, and if all letters go to a topic that refuses them: then the replay
+// ends.
 func (o *ReplayOptions) refusal(err error) string {
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -126,7 +127,7 @@ func (o *ReplayOptions) refusal(err error) string {
 func (r *replay) mostBytes(ctx context.Context, topic string) int {
 	most, known := r.limits[topic]
 	if !known && r.t.o.Admin.URL != "" {
-		_ = r.t.o.Admin.call(ctx, admin.Topic(topic)+"/maxMessageSize", &most) // most roles may not ask for it
+		_ = r.t.o.Admin.call(ctx, admin.Topic(topic)+"/maxMessageSize", &most) // few roles have the right to ask
 		r.limits[topic] = most
 	}
 	return most
@@ -161,7 +162,8 @@ func (t *Topic) newProducer(ctx context.Context, o pulsar.ProducerOptions,
 }
 
 // spread returns how many partitions a topic had when the run first published to it; 0 if it is not partitioned. The
-// number stays for the run: neither a key nor a letter that is published again may move to another partition.
+// number stays the same for the whole run: neither a key nor a letter that is published again may move to another
+// partition.
 func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	if n, ok := r.j.spread[topic]; ok {
 		return n, nil
@@ -178,7 +180,8 @@ func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	return n, nil
 }
 
-// small is the weight up to which SendAsync returns only after upstream knows whether it can send the message.
+// small is a weight in bytes. For a letter of at most this weight, upstream knows whether it can send the message
+// before SendAsync returns.
 const small = 64 << 10
 
 // publish sends l. If upstream cannot send it, the replay knows before it sends the next letter.

@@ -23,9 +23,9 @@ type PurgeOptions struct {
 	Progress func(Report)
 }
 
-// Purge acknowledges the letters that are on the subscription when it begins, without replaying them. The broker then
-// deletes the letters that no other subscription still needs. Purge stops at the first error. An interrupted purge may
-// have exported letters that it did not delete, and have written the last one only in part.
+// Purge acknowledges the letters that are unacknowledged on the subscription when the call begins. It replays none. The
+// broker then deletes the letters that no other subscription still needs. Purge stops at the first error. An
+// interrupted purge may have exported letters that it did not delete, and have written the last one only in part.
 func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	if o.DryRun {
 		return t.planPurge(ctx, o)

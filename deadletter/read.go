@@ -29,9 +29,9 @@ func (t *Topic) Peek(ctx context.Context, n int) iter.Seq2[Letter, error] {
 	}
 }
 
-// Letter returns the letter with an ID. It reads from the letter's entry on. If it does not find the letter there,
-// which happens with a letter in chunks, it reads all letters that Peek yields. ErrNoLetter says that Peek yields no
-// such letter: it was replayed, purged or deleted.
+// Letter returns the letter with an ID. It begins to read at the letter's entry. A letter in chunks may not be found
+// there; then Letter reads all letters that Peek yields. ErrNoLetter says that Peek yields no such letter: the letter
+// was replayed, purged or deleted, or id is not the ID of a letter.
 func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 	partitions, err := t.partitions(ctx, t.o.Topic)
 	if err != nil {
@@ -90,8 +90,8 @@ func ignore(err, other error) error {
 	return err
 }
 
-// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number, or 0 if w fails. It
-// reads the letters that Peek sees, and acknowledges none.
+// Export writes letters to w, as lines of JSON, and returns their number, or 0 if w fails. It writes the letters that
+// Peek yields and filter chooses, and acknowledges none.
 func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, err error) {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
@@ -186,8 +186,8 @@ func (r *tail) last(ctx context.Context) (position, error) {
 	return positionOf(id), nil
 }
 
-// drain visits all messages that the topic has when it is called. It gives up on the last ones when nothing comes any
-// more: they may be chunks of an incomplete message.
+// drain visits all messages that the topic has when drain is called. When nothing comes any more, it gives up on the
+// last messages, which may be chunks of an incomplete message.
 func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) error {
 	last, err := r.last(ctx)
 	if err != nil {

@@ -31,8 +31,9 @@ type record struct {
 	Sent  int                 `json:"sent,omitempty"`  // letters of the canary
 	Sound bool                `json:"sound,omitempty"` // the canary was processed
 	Dead  bool                `json:"dead,omitempty"`  // the canary died again: the run sends another
-	Done  map[string][]byte   `json:"done,omitempty"`  // by batch: bits of done letters; empty once it is acknowledged
-	Clear bool                `json:"clear,omitempty"` // no earlier record counts
+	// by batch: bits of the done letters; empty once the batch is acknowledged
+	Done  map[string][]byte `json:"done,omitempty"`
+	Clear bool              `json:"clear,omitempty"` // no earlier record counts
 }
 
 // state is the sum of the records.
@@ -111,7 +112,7 @@ func (s *state) stays(l *Letter) string {
 	return ""
 }
 
-// has reports whether l is done though its batch is not acknowledged.
+// has reports whether the journal has l as done. The batch of such a letter is not acknowledged as a whole.
 func (s *state) has(l *Letter) bool {
 	return bit(s.done[entryName(l.partition, l.pos)], int(l.pos.Index))
 }

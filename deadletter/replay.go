@@ -20,7 +20,7 @@ import (
 // Replay keeps everything that the sender set: payload, null value, key, ordering key, event time, schema and
 // properties, including the origin and the trace context. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT,
 // DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME, sets RECONSUMETIMES to 0, and adds REPLAY_COUNT, REPLAY_RUN and
-// REPLAY_TOPIC. Letters that cannot be published like that are left out and reported.
+// REPLAY_TOPIC. A letter that cannot be published in this form is left out and reported.
 //
 // If ctx is done, the process dies or the broker is lost, the next Replay with the same options continues the run, and
 // no letter is lost. It publishes once more the letters that were published but not acknowledged, a few hundred at
@@ -58,7 +58,7 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	case r.sent > 0 || r.report.Resumed:
 	case err != nil:
 		err = errors.Join(err, r.undo(ctx, creates != ""))
-	case creates != "": // no letter was to be published
+	case creates != "": // there was no letter to publish
 		err = t.unsubscribe(ctx)
 	}
 	return r.report, err
@@ -80,8 +80,8 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 	return r.j.tidy(ctx)
 }
 
-// undo ends a replay that has begun and published nothing, so that it does not stand in the way of the next one. It
-// ends the replay's own run, and removes the subscription if the replay has created it. An earlier run stays.
+// undo ends a replay that failed before it published a letter, so that the next replay can begin. It ends the run that
+// this call began, but no earlier run, and removes the subscription if this call created it.
 func (r *replay) undo(ctx context.Context, created bool) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
@@ -112,7 +112,8 @@ type replay struct {
 	users      map[string]publisherKey // by topic, the producer that published last
 	refused    map[string]error        // by topic and schema version, why no producer could be made
 	limits     map[string]int          // by topic, the largest message in bytes
-	// letters that were left for a reason that might not hold next time: noted before the next letter is published
+	// letters whose reason to be left might not hold next time; the journal gets them before the next letter is
+	// published
 	stay    []stay
 	leaves  bool // the previous letter was the last one in stay
 	pacer   pacer
@@ -161,8 +162,8 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	return nil
 }
 
-// nth returns the position of a partition's nth letter that can be replayed. If there are fewer, it returns the last
-// one's position and how many are missing.
+// nth returns the position of a partition's nth letter that can be replayed. If there are fewer than n, it returns the
+// position of the last of them, and how many are missing.
 func (r *replay) nth(ctx context.Context, i int, partition string, end position, n int) (position, int, error) {
 	at := position{-1, -1, 0}
 	end, queue, err := r.t.shorten(ctx, partition, end)
@@ -282,8 +283,8 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	return "", r.publish(ctx, p, out, schema, done)
 }
 
-// leave remembers a letter that is left for a reason that might not hold next time, so that this run does not publish
-// it later: after the letters that follow it, a broker that deduplicates would drop it.
+// leave remembers a letter whose reason to be left might not hold next time. When the run is continued, it must not
+// publish the letter: later letters are published already, and a broker that deduplicates would drop this one.
 func (r *replay) leave(why string, l *Letter) {
 	switch last := len(r.stay) - 1; {
 	case !slices.Contains(curable, why):

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Report counts the letters of a Replay or a Purge, or with DryRun those that it would have handled.
+// Report counts the letters of a Replay, a Purge or an Import. With DryRun it counts the letters that the call would
+// have handled.
 type Report struct {
 	Run     string `json:"run,omitempty"`     // id of the replay
 	Resumed bool   `json:"resumed,omitempty"` // the run began earlier
@@ -17,7 +18,7 @@ type Report struct {
 	Done    int    `json:"done"`              // letters that this call replayed or purged
 	// letters of the canary, and copies of them, that are not acknowledged yet
 	Waiting int `json:"waiting,omitempty"`
-	// the subscription that Waiting waits for, and how many consumers it has
+	// the subscription that has to acknowledge the letters of Waiting, with its number of consumers
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// letters that the filter chooses and that stay in the dead letter topic
 	Left []Left `json:"left,omitempty"`
@@ -50,7 +51,7 @@ type Target struct {
 	Origins       []string `json:"origins,omitempty"` // the subscriptions that the letters died on
 
 	// Consumers is the number of connected consumers of each subscription; 0 means that none would receive the messages
-	// now. It is nil without the admin API, or if that does not say.
+	// now. It is nil without the admin API, or if the admin API does not say.
 	Consumers map[string]int `json:"consumers,omitempty"`
 }
 

@@ -21,7 +21,7 @@ type Routing string
 // Values of Routing. The hashes of the clients agree on most ASCII keys, and on few other keys.
 const (
 	// SamePartition chooses the partition that the letter came from. If the letter does not name that partition, or
-	// goes to another topic, it chooses the partition of JavaStringHash.
+	// goes to another topic, SamePartition chooses as JavaStringHash does.
 	SamePartition Routing = ""
 	// JavaStringHash is the default of producers of the Java client: String.hashCode() & 0x7fffffff.
 	JavaStringHash Routing = "java"
@@ -39,7 +39,7 @@ func (r Routing) check() error {
 	return nil
 }
 
-// partition returns the number of the partition, of n, that l goes to in a topic.
+// partition returns the number of the partition that l goes to in a topic with n partitions.
 func (r Routing) partition(l *Letter, topic string, n int) int {
 	if p := l.cameFrom(); r == SamePartition && p >= 0 && p < n && topic == topicname.Full(l.Origin) {
 		return p
@@ -54,7 +54,7 @@ func (r Routing) partition(l *Letter, topic string, n int) int {
 	var h uint32
 	switch r {
 	case Murmur3Hash:
-		sum := murmur3.New32() // its Sum32 fails with -race
+		sum := murmur3.New32() // murmur3.Sum32 fails with -race
 		_, _ = sum.Write([]byte(key))
 		h = sum.Sum32() & 0x7fffffff
 	case GoStringHash:
@@ -70,7 +70,7 @@ func (r Routing) partition(l *Letter, topic string, n int) int {
 	return int(h % uint32(n))
 }
 
-// cameFrom returns the partition of its origin that l was in, or -1 if it does not say.
+// cameFrom returns the number of the partition that l came from, or -1 if l does not name it.
 func (l *Letter) cameFrom() int {
 	for _, property := range []string{pulsar.SysPropertyRealTopic, reconsume.PropertyOriginTopic} {
 		name := l.Properties[property]

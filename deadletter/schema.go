@@ -9,13 +9,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// schemaTypes are the names of the protocol's numbers. Key/value and native Protobuf schemas are missing: the admin API
-// does not return their definitions as they were, and upstream cannot write the keys of key/value messages.
+// schemaTypes are the types of schemas; the index is the type's number in the protocol. Key/value and native Protobuf
+// schemas are missing: the admin API does not return their definitions as they were, and upstream cannot write the keys
+// of key/value messages.
 var schemaTypes = []string{"NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32", "INT64",
 	"FLOAT", "DOUBLE",
 	"DATE", "TIME", "TIMESTAMP", "", "INSTANT", "LOCAL_DATE", "LOCAL_TIME", "LOCAL_DATE_TIME"}
 
-// rawSchema returns a schema for a producer, or nil if the same schema cannot be made.
+// rawSchema returns s as a schema for a producer, or nil if a producer cannot have a schema of this type.
 func rawSchema(s *admin.Schema) pulsar.Schema {
 	number := slices.Index(schemaTypes, s.Type)
 	if number < 1 {

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// receiver queue for messages of unknown size: the broker first sends as many batches
+	// receiver queue for messages of unknown size; the broker first sends this many entries, which may be batches
 	queueSize    = 50
 	maxQueueSize = 300 // receiver queue for small messages
-	// after this, upstream acknowledges the chunks of an incomplete message: far longer than any wait of this package
+	// time after which upstream acknowledges the chunks of an incomplete message; no wait of this package is as long
 	chunkPatience = 10 * time.Minute
-	lockPatience  = 5 * time.Second // after this, a consumer in the way counts as in use, not as left by a crash
+	lockPatience  = 5 * time.Second // a consumer that is in the way for longer was not left by a crash
 	ackPatience   = time.Minute     // for a confirmation or an acknowledgement, also while the broker is away
 )
 
@@ -144,14 +144,15 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 	}
 }
 
-// maxSilences is how many consumers must return nothing before the source believes that it is at the end although the
-// admin API says that letters are missing.
+// maxSilences is how many consumers in a row may return nothing while the admin API says that letters are missing.
+// After the next one, the source gives up on these letters.
 const maxSilences = 5
 
-// silent is called when no letter came and none is under way. After a time that grows with each consumer, since a large
-// letter takes time, it decides between two cases. Either this is the end: the last letters are acknowledged already,
-// or are chunks of an incomplete message. Or the broker has stalled, which a new consumer ends. silent returns the last
-// entry that should have come, if any.
+// silent is called when no letter came and none is under way. It does nothing until some time without a letter has
+// passed. This time grows with each consumer in a row, since a large letter takes time. Then silent decides between two
+// cases. Either the source is at the end: the last letters are acknowledged already, or are chunks of an incomplete
+// message. Or the broker has stalled: silent closes the consumer, and a new one ends the stall. If the source gives up
+// on letters, silent returns the last of them.
 func (s *source) silent(ctx context.Context) (missing position, err error) {
 	if s.consumer == nil || time.Since(s.heard) < time.Duration(s.silences+1)*s.t.quiet {
 		return missing, nil

@@ -43,8 +43,9 @@ func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) 
 // may exceed the 8 KiB that Pulsar reads: then Pulsar resets the connection.
 const maxName = 2 << 10
 
-// back returns the topic that a letter goes back to, its origin or the default retry topic of its origin, or why there
-// is none. Any publisher can forge a letter's properties, so the topic must be in an allowed namespace.
+// back returns the topic that a letter goes back to: its origin, or the default retry topic of its origin and its
+// subscription. If there is none, back returns why the letter is left. Any publisher can forge a letter's properties,
+// so the topic must be in an allowed namespace.
 func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string) {
 	if !o.ToOrigin && (l.Origin == "" || l.Subscription == "") {
 		r.wantsRetry(t.retryTopic())
@@ -129,8 +130,8 @@ func (t *Topic) reserved(topic string) bool {
 		strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)
 }
 
-// isInternal reports whether a topic is Pulsar's own, with a name that begins with two underscores, or a log of
-// attempts, where a letter may be taken for a record.
+// isInternal reports whether a topic is one of Pulsar's own, whose names begin with two underscores, or a log of
+// attempts, in which a letter could be taken for a record.
 func isInternal(topic string) bool {
 	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") ||
 		strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)
@@ -143,7 +144,7 @@ func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	names := r.target(topic).Subscriptions
 	switch {
 	case len(names) > 0 && !slices.Contains(names, l.Subscription):
-		return "", nil // the topic's other subscriptions may be those of readers, which do not last
+		return "", nil // no other subscription is created: it may be a reader's, which does not last
 	case l.Subscription == "":
 		return "", fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin "+
 			"API to ask", ErrNoSubscription, l.ID, topic)
@@ -193,8 +194,8 @@ func (t *Topic) schemaOf(ctx context.Context, l *Letter) (left string, schema pu
 	return "", schema, nil
 }
 
-const noRetryTopic = "there is one if the consumers reconsume (RetryEnable); letters can also be replayed to the " +
-	"topic that they came from"
+const noRetryTopic = "consumers with RetryEnable have a retry topic; letters can also be replayed to the topic that " +
+	"they came from"
 
 const (
 	unreadable = "is encrypted with another key"

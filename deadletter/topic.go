@@ -41,8 +41,8 @@ var (
 	ErrNoLetter = errors.New("deadletter: no such letter")
 	// ErrBusy says that another Replay or Purge of the same subscription is under way.
 	ErrBusy = errors.New("deadletter: another replay or purge is under way")
-	// ErrUnfinished says that an earlier Replay with other options is not finished. UnfinishedError has these options,
-	// and ReplayOptions.New begins another Replay.
+	// ErrUnfinished says that an earlier Replay with other options is not finished. UnfinishedError has the options of
+	// the earlier Replay, and ReplayOptions.New begins another Replay.
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
 	// ErrNoSubscription says that the target topic has no subscription, so the broker would delete replayed messages
 	// unread.
@@ -56,9 +56,9 @@ var (
 	// ErrNotDeadLetters says that the topic is probably not for dead letters. Nothing was created on it. See
 	// Options.AnyTopic.
 	ErrNotDeadLetters = errors.New("deadletter: not a dead letter topic")
-	// ErrUnopenable says that pulsar-client-go cannot open a topic of this name. The Java client makes such names:
-	// without a retry topic, the dead letters of t-partition-1 go to t-partition-1-subscription-DLQ, unless
-	// DeadLetterPolicy.deadLetterTopic says otherwise.
+	// ErrUnopenable says that pulsar-client-go cannot open a topic of this name. The Java client makes such names: a
+	// consumer without a retry topic and without DeadLetterPolicy.deadLetterTopic publishes the dead letters of
+	// t-partition-1 to t-partition-1-subscription-DLQ.
 	ErrUnopenable = errors.New("deadletter: pulsar-client-go cannot open the topic")
 	// ErrPoison says that a letter of the canary became a dead letter again.
 	ErrPoison = errors.New("deadletter: the canary is dead again")
@@ -73,10 +73,10 @@ type Options struct {
 	// Subscription is the durable subscription that Replay and Purge use. They create it at the earliest stored letter,
 	// and must be its only consumer. Default: "redelivery".
 	Subscription string
-	// AnyTopic lets Replay and Purge use a topic that does not look like a dead letter topic: its name does not end in
-	// -DLQ and none of its first letters says where it came from or why it died, or its name ends in -RETRY. On an
-	// application's topic, Subscription would make the broker store every message. Default: false, which makes such a
-	// topic the error ErrNotDeadLetters.
+	// AnyTopic lets Replay, Purge and Import use a topic that does not look like a dead letter topic. The name of such
+	// a topic ends in -RETRY, or it does not end in -DLQ and none of the first 100 messages says where it came from or
+	// why it died. On an application's topic, Subscription would make the broker store every message. Default: false;
+	// then the calls return ErrNotDeadLetters for such a topic.
 	AnyTopic bool
 	// Admin is the broker's admin API. Default: none. Without it, letters with a schema are not replayed, a canary is
 	// an error, and Peek, Groups and Export see all letters that the topic stores, replayed or not.
@@ -106,9 +106,9 @@ type Topic struct {
 	quiet   time.Duration // silence after which the letters seem to be at their end
 }
 
-// Open returns the dead letter topic that o names. It does not connect: an error says which option is wrong. With an
-// admin API the first call returns an error if there is no such topic. Without one, a broker that creates topics on use
-// creates it.
+// Open returns the dead letter topic that o names. It does not connect: an error says which option is wrong. If there
+// is no such topic, the first call returns an error. Without an admin API, a broker that creates topics on use creates
+// the topic instead.
 func Open(client pulsar.Client, o Options) (*Topic, error) {
 	if client == nil {
 		return nil, errors.New("deadletter: client is nil")
@@ -136,7 +136,7 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 			ErrUnopenable, o.Topic)
 	}
 	o.Subscription = cmp.Or(o.Subscription, defaultSubscription)
-	// A letter that cannot be decrypted is returned as it is. By default, upstream would ask for it again and again.
+	// A letter that cannot be decrypted is returned encrypted. By default, upstream would request it again and again.
 	decryption := pulsar.MessageDecryptionInfo{}
 	if o.Decryption != nil {
 		decryption = *o.Decryption

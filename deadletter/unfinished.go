@@ -15,7 +15,7 @@ type UnfinishedError struct {
 	// Options are those of the earlier Replay: a Replay with the same options continues it. Fields that had their
 	// defaults are zero, and Encryption has only the names of its keys.
 	Options ReplayOptions
-	Edited  bool // Options.Edit is needed too
+	Edited  bool // the earlier Replay had an Edit: to continue it, set Options.Edit too
 
 	options json.RawMessage
 }

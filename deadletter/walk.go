@@ -41,7 +41,7 @@ type steps struct {
 	// letter is left.
 	handle func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
 	sync   func() error                                 // called before letters are acknowledged
-	pace   func(context.Context) (time.Duration, error) // called before each letter, returns how long that must wait
+	pace   func(context.Context) (time.Duration, error) // called before each letter, returns how long it must wait
 	tell   func(Report)                                 // called after letters were acknowledged
 }
 
@@ -212,8 +212,8 @@ func (w *walk) unconfirmed() error {
 	return unconfirmed(len(w.letters), largest.ID, largest.weight(), largest.to)
 }
 
-// unconfirmed returns the error of letters that have no answer. The broker refuses a letter beyond its topic's limit,
-// and upstream does not report that.
+// unconfirmed returns the error for letters without an answer. The broker refuses a letter that is larger than its
+// topic allows, and upstream does not report the refusal.
 func unconfirmed(letters int, largest string, bytes int, topic string) error {
 	return fmt.Errorf("deadletter: letters that the broker did not confirm within %v: %d, the largest %s with %d "+
 		"bytes for %s; a topic gives no answer "+
