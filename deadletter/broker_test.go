@@ -132,7 +132,7 @@ func (b *broker) open(topic string, change ...func(*deadletter.Options)) *deadle
 	return d
 }
 
-// letter is a dead letter as this library makes them.
+// letter returns a dead letter with the properties that this library writes.
 func (t topics) letter(i int) *pulsar.ProducerMessage {
 	return &pulsar.ProducerMessage{
 		Payload: []byte(fmt.Sprintf("letter %d", i)),
@@ -148,7 +148,7 @@ func (t topics) letter(i int) *pulsar.ProducerMessage {
 	}
 }
 
-// publish returns when all messages are stored: each alone, or in batches of the given size.
+// publish publishes messages, each alone or in batches of the given size. It returns when all are stored.
 func (b *broker) publish(o pulsar.ProducerOptions, batch int, msgs ...*pulsar.ProducerMessage) {
 	b.t.Helper()
 	o.MaxPendingMessages = len(msgs) + 1000 // each chunk takes a place, too
@@ -178,7 +178,7 @@ func (t topics) letters(n int) []*pulsar.ProducerMessage {
 	return all
 }
 
-// receive takes and acknowledges the messages of a topic's subscription, until none comes any more.
+// receive returns all messages of the subscription billing on a topic, and acknowledges them.
 func (b *broker) receive(topic string) []pulsar.Message {
 	b.t.Helper()
 	c := b.subscribe(topic, sub)
@@ -231,7 +231,8 @@ func (b *broker) backlog(topic, name string) int {
 	return sum
 }
 
-// adminBut returns the URL of the broker's admin API with another answer for paths that end in suffix.
+// adminBut returns the URL of a proxy of the broker's admin API. The proxy itself answers requests for paths that end
+// in suffix.
 func (b *broker) adminBut(suffix string, answer http.HandlerFunc) (url string) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, suffix) {

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// consume makes a consumer of the retry topic publish a copy of each message to the topic that to returns, if any, and
-// acknowledge the message.
+// consume starts a consumer of a topic. The consumer publishes a copy of each message to the topic that to returns, if
+// any, and then acknowledges the message.
 func (b *broker) consume(t *testing.T, topic string,
 	to func(n int, msg pulsar.Message) string) (stop func() (consumed int)) {
 	ctx, cancel := context.WithCancel(bg)
@@ -102,7 +102,7 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// The replay does not go on while no consumer has acknowledged the canary.
+// The replay waits until a consumer has acknowledged the canary.
 func TestCanaryWaits(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -117,8 +117,8 @@ func TestCanaryWaits(t *testing.T) {
 	require.Equal(t, 20, b.backlog(tp.dlq, own))
 }
 
-// The report of a waiting replay names the subscription that it waits for, and says that it has no consumer. The replay
-// does not wait for ever.
+// The report of a waiting replay names the subscription that has to acknowledge the canary, and says that the
+// subscription has no consumer. The replay waits only for CanaryTimeout.
 func TestCanaryWithoutConsumerIsReported(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -153,7 +153,7 @@ func TestCanaryWithoutConsumerIsReported(t *testing.T) {
 	stop()
 }
 
-// canary replays with a canary of three letters, and stops when the replay waits for them.
+// canary begins a replay with a canary of three letters, and interrupts it when it waits for the canary.
 func (b *broker) canary(tp topics) (deadletter.Report, error) {
 	ctx, cancel := context.WithTimeout(bg, 30*time.Second)
 	defer cancel()
@@ -164,8 +164,8 @@ func (b *broker) canary(tp topics) (deadletter.Report, error) {
 	}})
 }
 
-// A canary that dies while no replay waits for it is found dead when the replay is continued. The next Replay sends
-// another one.
+// If a canary dies between two calls of Replay, the second call returns ErrPoison. The call after that sends another
+// canary.
 func TestCanaryInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -190,7 +190,7 @@ func TestCanaryInterrupted(t *testing.T) {
 	}
 }
 
-func TestCanaryProcessedMeanwhile(t *testing.T) {
+func TestCanaryProcessedBetweenReplays(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(2)
@@ -204,7 +204,7 @@ func TestCanaryProcessedMeanwhile(t *testing.T) {
 }
 
 // A replay that is continued after its last letter was acknowledged is over: it does not report that letter as missing.
-func TestCanaryOfAllLettersProcessedMeanwhile(t *testing.T) {
+func TestCanaryOfAllLettersProcessedBetweenReplays(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	for _, batch := range []int{1, 3} {

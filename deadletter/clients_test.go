@@ -117,7 +117,7 @@ func TestOurConsumer(t *testing.T) {
 	require.ErrorContains(t, err, "*net.OpError: order ")
 	require.Equal(t, 5, report.Done)
 	require.Eventually(t, func() bool { return len(peek(t, d)) == n }, 30*time.Second, 200*time.Millisecond,
-		"35 letters and those of the canary")
+		"the letters of the canary did not come back")
 	down.Store(false)
 	for done := 0; done < n; { // the rest of the first run, then the letters that died during it
 		report, err := d.Replay(bg, deadletter.ReplayOptions{Canary: 5})
@@ -163,7 +163,7 @@ func TestJavaClient(t *testing.T) {
 	java("die", 5)
 	d := b.open(tp.dlq)
 	letters := peek(t, d)
-	require.GreaterOrEqual(t, len(letters), 5) // the Java client may publish one twice
+	require.GreaterOrEqual(t, len(letters), 5) // the Java client may publish a letter twice
 	for _, l := range letters {
 		assert.Equal(t, tp.origin, l.Origin)
 		assert.Equal(t, sub, l.Subscription)
@@ -174,7 +174,7 @@ func TestJavaClient(t *testing.T) {
 	require.Equal(t, len(letters), report.Done, "%+v", report)
 	got := java("read", len(letters))
 	for i := range 5 {
-		require.Contains(t, got, fmt.Sprintf("%d of Java key %d %d 1 true\n", i, i, 1000+i), "what Java reads")
+		require.Contains(t, got, fmt.Sprintf("%d of Java key %d %d 1 true\n", i, i, 1000+i), "Java read something else")
 	}
 	require.Equal(t, len(letters), strings.Count(got, "\n"))
 }

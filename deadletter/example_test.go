@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// Two letters died because a service was down. It is up again.
+// Two letters died because a service was down. The service is up again.
 func Example() {
 	broker, err := pulsartest.Start()
 	if err != nil {

@@ -93,7 +93,8 @@ func TestBadOptions(t *testing.T) {
 	require.ErrorContains(t, err, "PurgeOptions.Export")
 }
 
-// replayForged replays letters with these origins to their origins. All but one must be left.
+// replayForged publishes one letter for each of these origins, and one of tp, and replays all to their origins. Only
+// the letter of tp may be replayed.
 func replayForged(t *testing.T, b *broker, tp topics, origins ...string) deadletter.Report {
 	l := tp.letters(len(origins) + 1)
 	for i, topic := range origins {

@@ -142,7 +142,7 @@ func TestImportGoesOn(t *testing.T) {
 	lines := strings.SplitAfter(file.String(), "\n")
 	broken := strings.Join(lines[:300], "") + "{\"id\":\"1:" + "\n" + strings.Join(lines[300:], "")
 	report, err := d.Import(bg, strings.NewReader(broken), deadletter.ImportOptions{DryRun: true})
-	require.EqualError(t, err, "deadletter: line 301 is not a letter", "nothing is done that Skip could leave out")
+	require.EqualError(t, err, "deadletter: line 301 is not a letter", "the error names lines to skip after a dry run")
 	require.Equal(t, 300, report.Done)
 	require.Empty(t, peek(t, d))
 	ctx, cancel := context.WithCancel(bg)
@@ -166,8 +166,8 @@ func TestImportGoesOn(t *testing.T) {
 	require.Equal(t, upTo(500), got)
 }
 
-// A schema version means another schema on another topic, so a letter with a version stays in the file. Others go to
-// any topic.
+// A schema version means another schema on another topic. So Import leaves out a letter of another topic that has a
+// version, and imports a letter without one.
 func TestImportToAnotherTopic(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -198,7 +198,8 @@ func TestImportToAnotherTopic(t *testing.T) {
 	require.Equal(t, 2, report.Done)
 }
 
-// Letters are not imported to a topic that would not keep them.
+// Import creates a subscription that keeps the letters. It refuses a missing topic, and a topic that is not for dead
+// letters.
 func TestImportKeepsLetters(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

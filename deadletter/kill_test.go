@@ -54,8 +54,8 @@ type order struct {
 
 const orderSchema = `{"type":"record","name":"order","fields":[{"name":"ID","type":"long"},{"name":"Note","type":"string"}]}`
 
-// mixed publishes n letters, numbered from from on: in batches, alone, in chunks, with an Avro schema, encrypted, and
-// encrypted in chunks. All have keys, and the letters of a key are in order.
+// mixed publishes n letters, whose numbers begin at from: in batches, alone, in chunks, with an Avro schema, encrypted,
+// and encrypted in chunks. All have keys, and the letters of a key are in order.
 func (b *broker) mixed(tp topics, keyDir string, from, n int) []*pulsar.ProducerMessage {
 	encryption, _ := keys(keyDir)
 	avro := pulsar.NewAvroSchema(orderSchema, nil)
@@ -112,8 +112,8 @@ func (b *broker) command(tool string, args ...string) (*exec.Cmd, *bytes.Buffer)
 	return cmd, out
 }
 
-// A tool that is killed or interrupted at any moment replays letters of every kind. DEADLETTER_KILLS is the number of
-// kills; a run with 100 has passed.
+// Processes that replay letters of every kind are killed or interrupted at random moments. In the end every letter is
+// replayed, and each key has kept its order. DEADLETTER_KILLS is the number of kills; a run with 100 has passed.
 func TestKilled(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal       os.Signal
@@ -149,7 +149,7 @@ func TestKilled(t *testing.T) {
 				alarm := time.AfterFunc(time.Duration(50+mathrand.IntN(700))*time.Millisecond,
 					func() { _ = cmd.Process.Signal(c.signal) })
 				err := cmd.Wait()
-				if alarm.Stop() { // it came to its end
+				if alarm.Stop() { // the replay ended before the signal
 					require.NoError(t, err, out.String())
 					sent = append(sent, b.mixed(tp, dir, len(sent), n)...)
 					continue

@@ -19,8 +19,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// A letter that cannot be published as it was stays where it is and is reported; the letters around it are replayed.
-func TestLeft(t *testing.T) {
+// A letter that cannot be replayed unchanged stays in the dead letter topic and is reported. The letters before and
+// after it are replayed.
+func TestLetterThatCannotBeReplayedIsLeft(t *testing.T) {
 	t.Parallel()
 	for why, c := range map[string]struct {
 		bad  func(*pulsar.ProducerMessage)
@@ -97,7 +98,7 @@ func encryption(t *testing.T) *pulsar.ProducerEncryptionInfo {
 
 // A letter that a run could not decrypt is not published later in that run either: the letters after it were published,
 // so a broker that deduplicates would drop it.
-func TestUnreadableStaysSo(t *testing.T) {
+func TestLetterThatCouldNotBeDecryptedStays(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -113,7 +114,7 @@ func TestUnreadableStaysSo(t *testing.T) {
 		return b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption }).Replay(ctx,
 			deadletter.ReplayOptions{Encryption: e})
 	}
-	// the topic ends after the third letter
+	// the first replay fails, since the retry topic is terminated
 	b.rest("POST", tp.retry+"/terminate", nil, nil)
 	_, err := replay(bg, ours)
 	require.Error(t, err)
@@ -142,7 +143,7 @@ func TestUnreadableStaysSo(t *testing.T) {
 	}
 }
 
-// An error ends the replay. No letter is lost, and the next replay goes on to the same end.
+// An error ends the replay, and no letter is lost. A new replay begins with the first letter that is left.
 func TestStopsAtTheFirstError(t *testing.T) {
 	if race.Enabled {
 		t.Skip("upstream's producer closes its channel under a send, whose panic is caught")
@@ -160,7 +161,7 @@ func TestStopsAtTheFirstError(t *testing.T) {
 	}})
 	require.Error(t, err)
 	require.Equal(t, 5, before.Done+b.backlog(tp.dlq, own))
-	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letter(5)) // after the end
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letter(5)) // after the end of the run
 
 	other := b.topics(0)
 	_, err = d.Replay(bg, deadletter.ReplayOptions{Topic: other.retry})
@@ -172,7 +173,7 @@ func TestStopsAtTheFirstError(t *testing.T) {
 }
 
 // Letters that are published while a replay is interrupted are left for the next replay.
-func TestTheEndIsFixed(t *testing.T) {
+func TestReplayLeavesLettersThatCameLater(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(2)
@@ -189,7 +190,7 @@ func TestTheEndIsFixed(t *testing.T) {
 	}})
 	require.ErrorIs(t, err, context.Canceled)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 3, tp.letters(10)...)
-	filter = deadletter.Filter{Groups: []string{"other", id}, After: time.UnixMilli(5000).UTC()} // the same
+	filter = deadletter.Filter{Groups: []string{"other", id}, After: time.UnixMilli(5000).UTC()} // the same filter
 	second, err := d.Replay(bg, deadletter.ReplayOptions{Filter: filter})
 	require.NoError(t, err)
 	require.True(t, second.Resumed)
@@ -202,8 +203,8 @@ func TestTheEndIsFixed(t *testing.T) {
 	require.Equal(t, 10, third.Done)
 }
 
-// If a replay takes some letters of a batch, the next one does not replay these again, whether or not the broker
-// acknowledges single messages of batches.
+// If a replay takes some letters of a batch, the next replay does not take these letters again, whether or not the
+// broker acknowledges single messages of batches.
 func TestPartsOfBatches(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -233,8 +234,8 @@ func TestPartsOfBatches(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-// A batch of which the journal has a part may be acknowledged without a record of that: the process was killed after
-// its last letters were replayed. The next replay or purge removes the batch from the journal.
+// The journal has the done letters of a batch. If a process replays and acknowledges the rest of the batch and is then
+// killed, the journal keeps the batch. The next replay or purge removes the batch from the journal.
 func TestJournalForgetsBatchesThatAreAcknowledged(t *testing.T) {
 	t.Parallel()
 	for name, finish := range map[string]func(*deadletter.Topic) error{
@@ -254,7 +255,7 @@ func TestJournalForgetsBatchesThatAreAcknowledged(t *testing.T) {
 			require.NoError(t, err)
 			c := b.subscribe(tp.dlq, own)
 			defer c.Close()
-			for range 10 { // the whole batch: letters that are done are not acknowledged either
+			for range 10 { // the whole batch: its done letters are not acknowledged either
 				msg, err := c.Receive(waittest.Context(t))
 				require.NoError(t, err)
 				require.NoError(t, c.Ack(msg))
@@ -371,7 +372,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		"persistent://public/a/":    "want topic, ",
 		"kafka://public/default/to": "want topic, ",
 	} {
-		if strings.HasPrefix(topic, "non-") { // so that a consumer would get them
+		if strings.HasPrefix(topic, "non-") { // a consumer is there, and would get the letters
 			c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub,
 				Type: pulsar.Shared})
 			require.NoError(t, err)
@@ -382,7 +383,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	}
 	require.Equal(t, -1, b.backlog(tp.dlq, own))
 
-	// A missing topic in ReplayOptions.Topic is an error, whether or not there are retry topics.
+	// If ReplayOptions.Topic does not exist, the error gives no advice about retry topics.
 	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Topic: tp.origin + "-none"})
 	require.ErrorIs(t, err, deadletter.ErrNoTopic)
 	require.NotContains(t, err.Error(), "RetryEnable")

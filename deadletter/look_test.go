@@ -85,7 +85,7 @@ func TestPurge(t *testing.T) {
 		require.Contains(t, "0 2 4 6 8 10 12 14 16 18 20 22 24", number)
 	}
 	require.Zero(t, b.backlog(tp.dlq, own))
-	require.Equal(t, 5, b.backlog(tp.dlq, "audit"), "others keep theirs")
+	require.Equal(t, 5, b.backlog(tp.dlq, "audit"), "the purge removed letters from another subscription")
 
 	report, err = d.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})
 	require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestPurgeExportsFirst(t *testing.T) {
 	_, err := d.Purge(bg, deadletter.PurgeOptions{Export: broken{}})
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 	require.Len(t, peek(t, d), 3)
-	require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription stays that keeps letters")
+	require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription that keeps letters stays")
 }
 
 // Peek shows the letters that are unacknowledged according to the admin API.
@@ -221,7 +221,7 @@ func TestSchema(t *testing.T) {
 		require.Equal(t, []byte{0, 0, 0, 0, 0, 0, 0, want}, m.SchemaVersion(), "letter %d", i)
 	}
 
-	// letters are left if their schema is gone, and without an admin API too
+	// a letter with a schema is left if the schema is gone, or if there is no admin API
 	send(avro, 10, 12)
 	blind, err := deadletter.Open(b.client, deadletter.Options{Topic: tp.dlq})
 	require.NoError(t, err)

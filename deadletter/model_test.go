@@ -194,7 +194,7 @@ func (m *model) purge(t *rapid.T) {
 	m.run(t, j, 0, "")
 }
 
-// run lets a process do a job, with a fault at the command whose number is at.
+// run runs a process that does a job. The fault happens at the broker's command number at; 0 is for no fault.
 func (m *model) run(t *rapid.T, j job, at int, fault string) {
 	cmd, out := j.command()
 	require.NoError(t, cmd.Start())
@@ -227,7 +227,7 @@ func (m *model) run(t *rapid.T, j job, at int, fault string) {
 		if errors.As(err, &exit) && fault != "" { // killed, or without a connection
 			return
 		}
-		if err != nil { // might not happen again when rapid repeats the check
+		if err != nil { // the error might not happen again when rapid repeats the check
 			fmt.Printf("%v after %s at command %d: %s\n", err, fault, at, out)
 		}
 		require.NoError(t, err, out.String())
@@ -246,7 +246,7 @@ func (m *model) verify(t *rapid.T) {
 	}
 	partitions, err := m.b.client.TopicPartitions(m.tp.retry)
 	require.NoError(t, err)
-	of := map[string]identity{} // of a letter
+	of := map[string]identity{} // by the letter's number
 	order := map[string][]int{}
 	for _, topic := range partitions {
 		highest := map[string]int64{}

@@ -42,7 +42,7 @@ func TestReplayFromAnotherNamespace(t *testing.T) {
 				require.Equal(t, map[string]int{namespace: 8}, report.Namespaces)
 				require.Zero(t, report.Done)
 			}
-			require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription stays that keeps letters")
+			require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription that keeps letters stays")
 			o.Namespaces = []string{namespace, "public/none"}
 			target := tp.retry
 			if toOrigin {
@@ -57,8 +57,8 @@ func TestReplayFromAnotherNamespace(t *testing.T) {
 	}
 }
 
-// In a dead letter topic of several services, each letter goes to the retry topic that it names. A forged one stays,
-// and the error reports it.
+// In a dead letter topic of several services, each letter goes to the retry topic that it names. A letter with a forged
+// origin stays, and the error reports it.
 func TestReplayOfASharedDeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -81,8 +81,8 @@ func TestReplayOfASharedDeadLetterTopic(t *testing.T) {
 	require.Equal(t, 1, b.backlog(dlq, own))
 }
 
-// If a message was forwarded with its properties, its letter's origin is the topic that the letter's writer names, not
-// that of an earlier hop.
+// A message that was forwarded with its properties becomes a dead letter. Its origin is the topic that the writer of
+// the letter names, not a topic that the message was in before it was forwarded.
 func TestLettersOfForwardedMessages(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -103,14 +103,14 @@ func TestLettersOfForwardedMessages(t *testing.T) {
 	for _, l := range peek(t, d) {
 		require.Equal(t, ship.origin, l.Origin, l.Payload)
 		require.Equal(t, sub, l.Subscription)
-		require.Equal(t, l.Properties["number"] == "0", l.OriginID == "", "the id of another hop")
+		require.Equal(t, l.Properties["number"] == "0", l.OriginID == "", "the id of another topic's message, or none")
 	}
 	_, err := d.Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
 	require.NoError(t, err)
 	require.Zero(t, b.backlog(orders.origin, sub))
 	got := b.receive(ship.origin)
 	require.Len(t, got, 4)
-	for _, msg := range got { // properties that its next consumer may believe
+	for _, msg := range got { // the next consumer may believe these properties
 		require.Equal(t, ship.origin, msg.Properties()["REAL_TOPIC"])
 		require.Equal(t, sub, msg.Properties()["REAL_SUBSCRIPTION"])
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The rate is kept though timers are late by a millisecond, each letter takes a while, and now and then one is held up.
+// The pacer keeps the rate although timers are a millisecond late, each letter takes time, and some letters are held
+// up.
 func TestPacer(t *testing.T) {
 	for _, rate := range []float64{0.5, 50, 900, 5000} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {

@@ -29,8 +29,9 @@ var creations = map[string]map[string]any{
 	"off":         {"allowAutoTopicCreation": false},
 }
 
-// If the broker creates partitioned topics on use, or none, a replay, a purge and a canary work and leave no journal.
-func TestReplayWhereTopicsAreCreatedOtherwise(t *testing.T) {
+// A replay, a purge and a canary work and leave no journal if the broker creates partitioned topics on use, or no
+// topics.
+func TestReplayUnderPoliciesOfTopicCreation(t *testing.T) {
 	t.Parallel()
 	for name, policy := range creations {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +56,7 @@ func TestReplayWhereTopicsAreCreatedOtherwise(t *testing.T) {
 			report, err := d.Replay(bg, deadletter.ReplayOptions{Canary: 1, Max: 4, CanaryTimeout: 30 * time.Second})
 			require.NoError(t, err)
 			require.Equal(t, 4, report.Done)
-			require.Len(t, peek(t, d), 5, "Peek does not show just the letters left, also of the batch")
+			require.Len(t, peek(t, d), 5, "Peek does not show exactly the letters that are left")
 			report, err = d.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})
 			require.NoError(t, err)
 			require.Equal(t, 5, report.Done)

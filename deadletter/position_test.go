@@ -14,7 +14,7 @@ import (
 )
 
 // A later call does not see letters that were replayed or purged, and does not wait for them.
-func TestAcknowledgedIsGone(t *testing.T) {
+func TestAcknowledgedLettersAreGone(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	for _, partitions := range []int{0, 2} {
@@ -45,7 +45,7 @@ func TestAcknowledgedIsGone(t *testing.T) {
 	}
 }
 
-// An admin API without internalStats does not mean that nothing is acknowledged.
+// If the admin API has no internalStats, it is unknown which letters are acknowledged, and calls return an error.
 func TestNoInternalStats(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A refused replay leaves an earlier, unfinished one as it is, however often it is tried.
+// A refused replay does not change an earlier, unfinished replay, even if it is tried several times.
 func TestRefusedReplayKeepsTheUnfinishedRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,7 +76,7 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 			tp := b.topics(0)
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(3)...)
 			require.Error(t, call(b.open(tp.dlq)))
-			require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription stays that keeps letters")
+			require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription that keeps letters stays")
 			b.noJournal(tp)
 		})
 	}

@@ -95,7 +95,7 @@ func TestChunks(t *testing.T) {
 		m.Payload = []byte(strings.Repeat(string(rune('a'+i)), 3000))
 	}
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq, EnableChunking: true, ChunkMaxMessageSize: 500}, 1, sent...)
-	require.Equal(t, 30, b.backlog(tp.dlq, "x")+31, "is it chunked?")
+	require.Equal(t, 30, b.backlog(tp.dlq, "x")+31, "the letters are not in chunks")
 	d := b.open(tp.dlq)
 	report, err := d.Replay(bg, deadletter.ReplayOptions{Max: 2})
 	require.NoError(t, err)

@@ -15,8 +15,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// A letter is left because its topic is gone. The topic is created during the run, which is interrupted and continued.
-// The letter is still left: later letters were published, so that a broker that deduplicates would drop it.
+// Two letters are left because their topic is gone. The topic is created during the run, which is interrupted and
+// continued. The run does not publish a letter that it has left, since a broker that deduplicates would drop it after
+// later letters. So no letter is lost.
 func TestGoneTopicComesBack(t *testing.T) {
 	t.Parallel()
 	b := real(t)
@@ -73,7 +74,8 @@ func TestTargetDeletedDuringReplay(t *testing.T) {
 	require.Equal(t, n-deleted, b.backlog(tp.retry, sub))
 }
 
-// The cursor of a subscription has the name that Java's URLEncoder makes, which differs from Go's.
+// The admin API names the cursor of a subscription as Java's URLEncoder encodes the subscription's name. Go encodes
+// some names differently.
 func TestCursorNames(t *testing.T) {
 	t.Parallel()
 	b := real(t)
@@ -84,13 +86,13 @@ func TestCursorNames(t *testing.T) {
 			d := b.open(tp.dlq, func(o *deadletter.Options) { o.Subscription = name })
 			_, err := d.Replay(bg, deadletter.ReplayOptions{Topic: tp.retry, Max: 3})
 			require.NoError(t, err)
-			require.Len(t, peek(t, d), 1, "Peek does not show just the letter that was not replayed")
+			require.Len(t, peek(t, d), 1, "Peek does not show exactly the letter that is left")
 		})
 	}
 }
 
-// A replay dies after it left a letter that it cannot decrypt, while letters before that are published but not
-// acknowledged. With deduplication no letter is published twice, and only that letter is left.
+// A replay leaves a letter that it cannot decrypt, and dies while earlier letters are published but not acknowledged.
+// With deduplication no letter is published twice, and only the letter that cannot be decrypted is left.
 func TestDiesAfterAnUnreadableLetter(t *testing.T) {
 	t.Parallel()
 	b := real(t)
@@ -124,7 +126,7 @@ func TestDiesAfterAnUnreadableLetter(t *testing.T) {
 		return true
 	}
 	replay := func(client pulsar.Client) error {
-		e, decryption := keys(ours) // each has its own: upstream writes to them
+		e, decryption := keys(ours) // each replay has its own keys: upstream writes to them
 		d, err := deadletter.Open(client,
 			deadletter.Options{Topic: tp.dlq, Admin: deadletter.Admin{URL: b.admin}, Decryption: decryption})
 		if err == nil {

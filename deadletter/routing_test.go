@@ -50,8 +50,8 @@ func TestReplayToTheSamePartition(t *testing.T) {
 	require.Equal(t, want, b.partitionsOf(tp.origin, 3))
 }
 
-// A letter that names no partition, or one that does not exist, goes to the partition that Java's producers would
-// choose for its key, or to that of ReplayOptions.Routing.
+// If a letter names no partition, or one that does not exist, ReplayOptions.Routing chooses the partition by the
+// letter's key. The default chooses as Java's producers do.
 func TestReplayRoutesKeys(t *testing.T) {
 	t.Parallel()
 	keys := []string{"customer-7", "Schlüssel", "日本語", "a", "polygenelubricants"}

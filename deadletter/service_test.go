@@ -19,17 +19,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// site is where a service works: what its namespaces allow, how many replicas it has, and whether another service
-// publishes its messages.
+// site describes where a service runs: which topics the broker creates in its namespaces, how many replicas it has, and
+// whether another service forwards the messages.
 type site struct {
-	topics   map[string]any // the namespaces' policy of topics that the broker creates on use
+	topics   map[string]any // the namespaces' policy for topics that the broker creates on use
 	apart    bool           // letters have a namespace of their own
 	replicas int
 	chained  bool // another service forwards the messages, with the properties of its retries and replays
 }
 
-// A service with retries, dead letters and a log of attempts works wherever it is: each message is retried, fails,
-// becomes a letter that names the service's topic, is replayed and processed once, and the doctor finds everything.
+// A service with retries, dead letters and a log of attempts works at every site. Each message is retried, fails,
+// becomes a letter that names the service's topic, is replayed, and is processed once. The doctor finds all topics and
+// subscriptions.
 func TestService(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]site{
@@ -57,7 +58,7 @@ func (s site) works(t *testing.T, b *broker) {
 	s.setNamespace(b)
 	namespace := b.namespace
 	tp := s.names(b)
-	if s.apart { // so that these topics do not have the broker's special names either
+	if s.apart { // nor do these topics have the names -RETRY and -DLQ, which the broker treats specially
 		s.setNamespace(b)
 		tp.retry, tp.dlq = tp.origin+"-later", s.names(b).origin+"-letters"
 	}

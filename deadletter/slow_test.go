@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 )
 
-// far returns the URLs of a broker that is the given round trip away: half of the time goes into each direction.
+// far returns the URLs of proxies that delay requests and answers, as if the broker were the given round trip away.
 func (b *broker) far(roundTrip time.Duration) (url, adminURL string) {
 	target := strings.TrimPrefix(b.url, "pulsar://")
 	wire := wiretest.New(b.t, target, roundTrip)

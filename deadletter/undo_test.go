@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A replay that could publish nothing leaves nothing behind: no subscription that keeps letters, no run that refuses
-// the next command.
+// A replay that could publish nothing leaves nothing behind: no subscription that keeps letters, and no unfinished run,
+// which would refuse a replay with other options.
 func TestReplayThatPublishedNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -40,7 +40,7 @@ func TestReplayThatPublishedNothing(t *testing.T) {
 			_, err := d.Replay(bg, c.o)
 			require.ErrorIs(t, err, c.want)
 			require.ErrorContains(t, err, c.says)
-			require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription stays that keeps letters")
+			require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription that keeps letters stays")
 			var all []string
 			b.rest("GET", "persistent://"+b.namespace, nil, &all)
 			for _, topic := range all {
@@ -73,7 +73,7 @@ func TestReplayOfNothing(t *testing.T) {
 	report, err := d.Replay(bg, none)
 	require.NoError(t, err)
 	require.Zero(t, report.Done)
-	require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription stays that keeps letters")
+	require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription that keeps letters stays")
 	_, err = d.Replay(bg, deadletter.ReplayOptions{Max: 1})
 	require.NoError(t, err)
 	_, err = d.Replay(bg, none)

@@ -3,7 +3,7 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.*;
 
-/** Makes dead letters of messages with an Avro schema, and reads what comes back of them. */
+/** Makes dead letters of messages with an Avro schema, or reads the replayed messages. */
 public class Letters {
     public static class Order {
         public long id;
@@ -36,7 +36,7 @@ public class Letters {
                 producer.flush();
             }
             try (Reader<byte[]> dead = client.newReader().topic(topic + "-" + subscription + "-DLQ").startMessageId(MessageId.earliest).create()) {
-                Set<String> keys = new HashSet<>(); // one may die twice
+                Set<String> keys = new HashSet<>(); // a message may die twice
                 while (keys.size() < n) {
                     Message<Order> msg = consumer.receive(200, TimeUnit.MILLISECONDS);
                     if (msg != null) {
