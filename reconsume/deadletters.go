@@ -15,15 +15,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of
+// DeadLetterTo returns an error that wraps reason. A dead letter with this error as its reason goes to topic instead of
 // Options.DeadLetterTopic; "" means Options.DeadLetterTopic. The error has the text of reason, and may itself be
 // wrapped. A topic name without a namespace is of the namespace of the consumer's first topic. The first dead letter
 // for a topic creates producers that stay until Close.
 //
-// If topic would not take the dead letter later either, the letter goes to Options.DeadLetterTopic. The letter's
-// property DEAD_LETTER_TOPIC then names topic, and a warning is logged. This happens if topic has an impossible name,
-// is not persistent, is one that the subscription reads, does not exist and cannot be created, is terminated, refuses
-// this client or a message of this size, or if the Reconsumer has 100 such topics already.
+// If topic refuses the dead letter for good, the letter goes to Options.DeadLetterTopic. The letter's property
+// DEAD_LETTER_TOPIC then names topic, and a warning is logged. This happens if topic has an impossible name, is not
+// persistent, is a topic that the subscription reads, does not exist and cannot be created, is terminated, or refuses
+// this client or a message of this size. It also happens if the Reconsumer already publishes to 100 other topics of
+// DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error {
 	if reason == nil {
 		reason = errors.New("no reason given")
@@ -48,7 +49,7 @@ type deadLetters struct {
 type letterTopic struct {
 	outlet
 	alone  outlet                     // for messages larger than any before
-	pieces func(chunk uint) *producer // publishes in chunks of that many bytes; nil if there can be only one producer
+	pieces func(chunk uint) *producer // returns a producer of chunks of that size; nil if only one producer is allowed
 	sizes  sizes
 	order  order
 }
@@ -99,8 +100,7 @@ func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic
 	case !topicname.IsPersistent(topic):
 		return nil, errors.New("the topic is not persistent")
 	case topicname.Same(topic, msg.Topic()), topicname.Same(topic, d.o.RetryLetterTopic):
-		return nil, errors.New("the subscription reads the topic: the letter would come again and " +
-			"never end")
+		return nil, errors.New("the subscription reads the topic, so the letter would come again and again")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,8 +119,9 @@ func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic
 	return t, nil
 }
 
-// DeadLetter publishes a message to the dead letter topic, or that of DeadLetterTo, with the reason in its properties,
-// and acknowledges it. If the dead letter topic is that of the message itself, DeadLetter returns an error.
+// DeadLetter publishes a message, with the reason in its properties, to the dead letter topic or to the topic of
+// DeadLetterTo. Then it acknowledges the message. If the message came from Options.DeadLetterTopic, DeadLetter returns
+// an error.
 func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
 	return r.deadLetter(ctx, cm, reason)()
 }
@@ -139,13 +140,13 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	usual, note := r.o.DeadLetterTopic, publishing.Of(ctx)
 	if topicname.Same(usual, cm.Topic()) {
 		return failed(fmt.Errorf("reconsume: the dead letter topic is %s, want another one than the message's own: "+
-			"it would come again and never end", usual))
+			"the letter would come again and again", usual))
 	}
 	name := publishing.TopicOf(reason, usual)
 	topic := topicname.In(r.o.Topic, name)
 	t, err := r.deadLetters.of(name, topic, cm.Message)
 	instead := func(err error) {
-		r.o.Logger.Warn("reconsume: a dead letter goes to the usual topic, as the one of DeadLetterTo will not take it",
+		r.o.Logger.Warn("reconsume: a dead letter goes to the usual topic: the topic of DeadLetterTo refuses it",
 			"topic", name, "usual", usual,
 			"message", cm.ID(), "error", err)
 		props[PropertyDeadLetterTopic] = name
@@ -173,7 +174,7 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	}, cm, props, 0)
 }
 
-// isFinal reports whether err means that a topic will never take the letter, unless its settings change.
+// isFinal reports whether err means that a topic refuses the letter for as long as the topic's settings stay the same.
 func isFinal(err error) bool {
 	if err == nil {
 		return false

@@ -11,9 +11,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
-// A broker refuses a delay that is longer than the namespace allows. Upstream's producer does not report the refusal,
-// nor the answers to later messages, though the broker publishes these. So messages with a longer delay than any before
-// have a producer of their own.
+// A broker refuses a delay that is longer than the namespace allows. Upstream's producer does not report the refusal.
+// It does not report the answers to later messages either, although the broker publishes these messages. So messages
+// with a longer delay than any before have a producer of their own.
 const (
 	patience = 5 * time.Second        // time without an answer before the broker is asked whether it refused a message
 	grace    = 100 * time.Millisecond // time for a producer to notice that its connection was lost
@@ -65,7 +65,7 @@ func (d *delays) end(delay time.Duration, accepted, refused bool) {
 		}
 	}
 	d.untried--
-	if d.untried == 0 { // later messages of the usual producer can overtake none
+	if d.untried == 0 { // later messages, of the usual producer, cannot overtake an untried message
 		d.accepted, d.answered = max(d.accepted, d.answered), 0
 	}
 }
@@ -183,9 +183,9 @@ func (v *verdict) of(ctx context.Context, delay time.Duration, err error) error 
 }
 
 // ask closes a producer to find out whether the broker refused a message that has no answer. The broker answers the
-// close after all messages that it accepted; then the client fails the others. The client also fails messages in two
-// other cases: if the connection is lost, which the next producer notices, and if the close has no answer in time, for
-// example because the broker cannot store messages.
+// close after all messages that it accepted. Then the client fails the others: their callbacks get an error. The client
+// also fails messages in two other cases: if the connection is lost, which the next producer notices, and if the close
+// has no answer in time, for example because the broker cannot store messages.
 func (p *producer) ask(m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,14 +25,14 @@ const (
 	Unlimited = math.MaxUint32
 )
 
-// Options configures a Reconsumer. Fields that pulsar.DLQPolicy also has are named as there. One differs: MaxDeliveries
-// of Options limits reconsumes, and DLQPolicy.MaxDeliveries limits deliveries. (redelivery.DeadLetterPolicy has
-// MaxReconsumes for the former.) A topic name without a namespace, such as orders-DLQ, is of the namespace of Topic, or
-// of public/default without Topic; in DLQPolicy it is always of public/default.
+// Options configures a Reconsumer. Fields that pulsar.DLQPolicy also has are named as there. One means something else:
+// Options.MaxDeliveries limits reconsumes, as redelivery.DeadLetterPolicy.MaxReconsumes does, and
+// DLQPolicy.MaxDeliveries limits deliveries. A topic name without a namespace, such as orders-DLQ, is of the namespace
+// of Topic, or of public/default without Topic; in DLQPolicy it is always of public/default.
 type Options struct {
 	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the
-	// default topics, without -partition-N, and of the dead letter producer's name. Required, unless RetryLetterTopic
-	// and DeadLetterTopic are set.
+	// dead letter producer's name and, without -partition-N, of the default topics' names. Required, unless
+	// RetryLetterTopic and DeadLetterTopic are set.
 	Topic string
 	// Subscription is the subscription that the messages come from. Required.
 	Subscription string
@@ -119,8 +119,8 @@ func (o Options) withDefaults() (Options, error) {
 			"pulsar-client-go", o.InitialSubscriptionName)
 	}
 	if mode, alone := accessModes[o.ProducerOptions.ProducerAccessMode]; alone {
-		o.Logger.Warn("reconsume: the access mode of producers lets one at a time publish to a topic: of several "+
-			"replicas one can publish retries and dead letters, and messages of the others wait; use "+
+		o.Logger.Warn("reconsume: the access mode allows only one producer of a topic at a time: only one replica can "+
+			"publish retries and dead letters, and messages of the other replicas wait; use "+
 			"ProducerAccessModeShared", "mode", mode,
 			"retry_topic", o.RetryLetterTopic, "dead_letter_topic", o.DeadLetterTopic)
 	}
@@ -142,8 +142,8 @@ func (o Options) withDefaults() (Options, error) {
 var accessModes = map[pulsar.ProducerAccessMode]string{pulsar.ProducerAccessModeExclusive: "Exclusive",
 	pulsar.ProducerAccessModeWaitForExclusive: "WaitForExclusive"}
 
-// warnOfShortName logs a warning if name has no namespace and meant another topic, in public/default, in earlier
-// versions.
+// warnOfShortName logs a warning if name has no namespace, and earlier versions took it for another topic: one in
+// public/default.
 func (o *Options) warnOfShortName(name string) {
 	if ours, public := topicname.In(o.Topic, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
 		o.Logger.Warn("reconsume: a topic name has no namespace: in earlier versions it was of public/default; "+
@@ -172,9 +172,10 @@ func (o *Options) retryProducer() pulsar.ProducerOptions {
 	return p
 }
 
-// deadLetterProducer returns the options of one new producer of dead letters, with a new name each time. It publishes
-// each letter in a batch of its own, unless ProducerOptions configures batches: a plain consumer that nacks a letter
-// gets its whole batch again. A letter that is not in a batch would lose the version of its schema.
+// deadLetterProducer returns the options of one new producer of dead letters. If the application configures no name,
+// each producer has a new one. If ProducerOptions configures no batches, each letter is in a batch of its own: a plain
+// consumer that nacks a letter gets the letter's whole batch again, and without a batch a letter would lose the version
+// of its schema.
 func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 	p := o.retryProducer()
 	p.Topic = topic
@@ -196,8 +197,8 @@ type outlet struct {
 	sealed bool      // encrypted: upstream hands out an empty payload as ciphertext unless it is in a batch
 }
 
-// standsIn makes t's usual producer publish in place of each producer of others that cannot be created because the
-// topic has as many producers as the namespace allows.
+// standsIn makes t's usual producer the substitute of every producer in others. The substitute publishes for a producer
+// that cannot be created because the topic has as many producers as the namespace allows.
 func (t *outlet) standsIn(others ...outlet) {
 	for _, other := range others {
 		for _, p := range []*producer{other.usual, other.single} {
@@ -208,14 +209,14 @@ func (t *outlet) standsIn(others ...outlet) {
 	}
 }
 
-// newOutlet returns an outlet. The usual producer passes messages that the broker finds too large to the single one.
+// newOutlet returns an outlet. If a message of the usual producer is too large, the single producer publishes it.
 func newOutlet(usual, single *producer, sealed bool) outlet {
 	usual.chunks = single
 	return outlet{usual, single, sealed}
 }
 
-// bytesOf returns the size of a message's payload and properties. A batch carries the properties of its first message
-// twice, since upstream also writes them into the metadata of the batch.
+// bytesOf returns the size of a message's payload and properties. Properties count because large ones do not fit into a
+// batch: upstream writes the properties of the first message twice, once into the metadata of the batch.
 func bytesOf(msg *pulsar.ProducerMessage) int {
 	n := len(msg.Payload)
 	for k, v := range msg.Properties {
@@ -231,8 +232,8 @@ func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
 	return t.usual
 }
 
-// single returns options for publishing without batches, so that a message that is too large can be in chunks, and
-// without compression: upstream turns an empty payload into one byte if it is compressed and not in a batch.
+// single returns options without batches, so that a message that is too large can be in chunks, and without
+// compression. Outside of a batch, upstream would compress an empty payload to one byte.
 func single(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions {
 	return unnamed(func() pulsar.ProducerOptions {
 		p := options()

@@ -6,8 +6,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// order publishes messages of several producers in the order of the calls. Before another producer begins, the broker
-// has stored the messages of the previous one.
+// order publishes messages with several producers, in the order of the calls. A producer begins only after the broker
+// has stored the messages of the previous producer.
 type order struct {
 	turn chan struct{} // full while a caller starts
 	last *producer

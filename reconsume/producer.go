@@ -14,8 +14,8 @@ import (
 // the pause return the error at once: a dead letter must not hold up others, and its message has a backoff of its own.
 const minPause, maxPause = 100 * time.Millisecond, 10 * time.Second
 
-// producer creates a pulsar.Producer when it is first needed, and another one when that stops working. CreateProducer
-// takes no context, so a goroutine of its own creates the producer for all calls that wait.
+// producer creates a pulsar.Producer for the first message, and a new one when the current one stops working.
+// CreateProducer takes no context, so a goroutine of its own creates the producer for all calls that wait.
 type producer struct {
 	topic   string
 	pending int // limit of messages without an answer
@@ -31,7 +31,7 @@ type producer struct {
 	made    *made          // nil if the next call must create one
 	pause   time.Duration  // after the last failed attempt; 0 after success
 	next    time.Time      // earliest time of the next attempt
-	refused error          // of the last attempt; calls before next return it
+	refused error          // error of the last attempt; calls return it until next
 	work    sync.WaitGroup // creating and closing
 }
 
@@ -46,8 +46,9 @@ type made struct {
 	verdict  verdict
 }
 
-// get returns a producer and counts the caller in its calls: without an error, the caller must call calls.Done. It
-// waits for an attempt to create a producer; if none is under way, it begins one unless that is too soon.
+// get returns a producer and counts the caller in its calls: without an error, the caller must call calls.Done. If
+// there is no producer, get begins to create one, or returns the last error during the pause after a failed attempt. It
+// waits until the producer is created.
 func (p *producer) get(ctx context.Context) (*made, error) {
 	p.mu.Lock()
 	m, err := p.made, ctx.Err()
@@ -193,7 +194,7 @@ func (p *producer) replace(m *made) {
 	})
 }
 
-// close closes the producer, if there is one. p.closed has ended before, and with it all calls. close waits a while for
+// close closes the producer, if there is one. p.closed has ended before, which ends all calls. close waits a while for
 // a producer that is being created: the client may be closed next, and the producer would keep its connection open.
 func (p *producer) close() {
 	p.mu.Lock()

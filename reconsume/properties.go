@@ -20,9 +20,9 @@ import (
 const (
 	PropertyRealSubscription = "REAL_SUBSCRIPTION"
 	PropertyDelayLevel       = "DELAY_LEVEL"       // the level that LaterLevel, or Later after it, used
-	PropertyExceptionMessage = "EXCEPTION_MESSAGE" // why the message failed, its first KiB
+	PropertyExceptionMessage = "EXCEPTION_MESSAGE" // why the message failed; at most 1 KiB
 	PropertyExceptionType    = "EXCEPTION_TYPE"    // the Go type of that error
-	// the topic, with its partition, that the dead letter was received from
+	// the topic, with its partition, that the consumer received the message from
 	PropertyOriginTopic     = "ORIGIN_TOPIC"
 	PropertyRedeliveryCount = "REDELIVERY_COUNT"  // how often the message was redelivered before
 	PropertyDeadLetterTime  = "DEAD_LETTER_TIME"  // in milliseconds since 1970
@@ -85,9 +85,9 @@ func millis(d time.Duration) string {
 	return strconv.FormatInt(ms, 10)
 }
 
-// properties returns a message's own properties, the custom ones, and those of its origin, which the first retry sets
-// and later ones keep. It leaves out the properties that another subscription's consumer wrote about its own retries
-// and dead letters. Properties only inform: Options decide where a message goes.
+// properties returns a message's own properties, the custom properties, and the properties of the message's origin,
+// which the first retry sets and later retries keep. It leaves out the properties that another subscription's consumer
+// wrote about its own retries and dead letters. Properties only inform: Options decide where a message goes.
 func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[string]string {
 	props := make(map[string]string, len(msg.Properties())+len(custom)+10)
 	maps.Copy(props, msg.Properties())
@@ -165,7 +165,7 @@ func (o *Options) setCause(props map[string]string, cause error) {
 	props[PropertyExceptionMessage] = strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
-// saysCause reports whether the properties say why a message failed, by its last retry or by custom ones.
+// saysCause reports whether props, which may be custom properties or those of a retry, say why a message failed.
 func saysCause(props map[string]string) bool {
 	return props[PropertyExceptionMessage] != "" || props[PropertyExceptionType] != ""
 }

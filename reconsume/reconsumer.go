@@ -53,10 +53,10 @@ const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds 
 // concurrent use. Messages published at the same time go to the broker together.
 //
 // Every method that publishes waits until the broker has confirmed the message, then acknowledges it at its consumer.
-// It returns an error if either failed. After an error the message is not acknowledged; only after ErrNotAcknowledged
-// it is unknown whether it is. A call whose context ends may have published the message. If the context has no
-// deadline, a call takes at most Options.OperationTimeout. For a message that could not be decrypted
-// (ConsumerCryptoFailureActionConsume) the method returns an error, since the copy would lose the keys.
+// It returns an error if either failed. After an error the message is not acknowledged; the exception is
+// ErrNotAcknowledged, after which it may be acknowledged or not. A call whose context ends may have published the
+// message. If the context has no deadline, a call takes at most Options.OperationTimeout. For a message that could not
+// be decrypted (ConsumerCryptoFailureActionConsume) the method returns an error, since the copy would lose the keys.
 type Reconsumer struct {
 	o           Options
 	retries     outlet

@@ -90,8 +90,8 @@ func same(a, b *pulsar.SchemaInfo) bool {
 // consumer's has no delay at the broker: the consumer that gets it holds it back. A message that cannot be published
 // with its version is published without one, and has PropertyOriginSchemaVersion.
 //
-// KNOWN WINDOW: a message is also published without its version if the broker does not return the schema at that
-// moment, though it takes messages.
+// KNOWN WINDOW: a message is also published without its version if the broker takes messages at that moment, but does
+// not return the schema.
 func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Message,
 	msg *pulsar.ProducerMessage) (answer func() error) {
 	if r.o.Schema == nil && len(from.SchemaVersion()) > 0 { // nothing is published with a schema

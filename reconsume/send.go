@@ -93,8 +93,8 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer func(error)) {
 	select {
 	case m.pending <- struct{}{}:
-		// the limit keeps upstream's queue from filling: a context that ends while it is full may block the connection
-		// forever
+		// the limit keeps upstream's queue from filling: if a context ended while the queue is full, the connection
+		// might be blocked forever
 	case <-ctx.Done():
 		answer(ctx.Err())
 		return

@@ -10,19 +10,20 @@ import (
 // small is a message size, in bytes, that every topic is assumed to allow.
 const small = 4 << 10
 
-// sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker refuses a message that exceeds
-// the topic's maxMessageSize in the same way as a delay: without an answer. So a message that is larger than any before
-// is published alone, by a producer that has nothing else under way: if it has no answer, it was refused.
+// sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker gives no answer to a message
+// that exceeds the topic's maxMessageSize, and none to a message whose delay it refuses. So a message that is larger
+// than any before is published alone, by a producer that has nothing else under way: if the message has no answer, it
+// was refused.
 //
-// KNOWN WINDOW: bytes are counted before compression. A message that compresses worse than a larger one before it is
-// not published alone; if it is refused, the messages that follow have no answer. The same holds for a batch whose
-// messages together are too large.
+// KNOWN WINDOW: bytes are counted before compression. A message that is smaller than an earlier one, but compresses
+// worse, is not published alone. If the broker refuses such a message, the messages after it have no answer. The same
+// holds for a batch whose messages together are too large.
 type sizes struct {
 	alone chan struct{} // full while a message is published alone
 
 	mu       sync.Mutex
 	accepted int           // the largest accepted size
-	delay    time.Duration // delay of the last refused message: the broker refused this or its size
+	delay    time.Duration // delay of the last refused message, which was refused for its delay or its size
 	refused  int           // size of that message
 	until    time.Time     // when the refusal stops counting
 }

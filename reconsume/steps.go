@@ -24,7 +24,7 @@ func (s steps) Level(level int) (publishing.Retry, error) { return s.r.level(lev
 
 func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how publishing.Retry) (wait func() error) {
 	start := s.r.startHeld
-	if how.Nacked || !s.held { // if the delay of a moved nack is refused, the message waits in the Consumer
+	if how.Nacked || !s.held { // if the delay of a nacked message is refused, the message waits in the Consumer
 		start = s.r.startDelayed
 	}
 	return s.r.later(ctx, cm, how, start)
