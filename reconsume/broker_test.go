@@ -24,7 +24,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// broker is the one that PULSAR_URL and PULSAR_ADMIN_URL name, or one in this process, with a client and a topic.
+// broker is a broker with a client and a topic: the one that PULSAR_URL and PULSAR_ADMIN_URL name, or one in this
+// process.
 type broker struct {
 	t         testing.TB
 	admin     string
@@ -74,7 +75,7 @@ func (b *broker) subscribe(o pulsar.ConsumerOptions) pulsar.Consumer {
 	return c
 }
 
-// send publishes to the topic, with the schema that a value needs.
+// send publishes messages to the topic. Messages with a Value need the schema.
 func (b *broker) send(schema pulsar.Schema, msgs ...*pulsar.ProducerMessage) {
 	b.t.Helper()
 	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: b.topic, Schema: schema})
@@ -113,7 +114,8 @@ func in(d time.Duration) context.Context {
 	return ctx
 }
 
-// The broker refuses a delay without an answer, and upstream's producer is of no use from then on.
+// The broker does not answer a message whose delay it refuses, and upstream's producer reports no later answer either.
+// Retries with shorter delays are published all the same.
 func TestARefusedDelay(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -180,7 +182,7 @@ func TestARefusedSize(t *testing.T) {
 	b.nothing(retries, time.Second)
 }
 
-// An initial subscription that exists and has a consumer does not keep dead letters from being published.
+// Dead letters are published even if the initial subscription exists and has a consumer.
 func TestInitialSubscriptionInUse(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover, pulsar.KeyShared, pulsar.Shared} {

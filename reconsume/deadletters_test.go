@@ -107,7 +107,7 @@ func TestRefusedTopicOfDeadLetterTo(t *testing.T) {
 	})
 }
 
-// Two replicas with one name for their producers both publish: the second replica's gets a suffix.
+// Two replicas with one name for their producers both publish: the name of the second replica's producer gets a suffix.
 func TestProducerNameThatIsTaken(t *testing.T) {
 	var log bytes.Buffer
 	o := reconsume.Options{DeadLetterTopicProducerName: "letters",
@@ -130,9 +130,9 @@ func TestProducerNameThatIsTaken(t *testing.T) {
 	})
 }
 
-// An access mode that only one replica's producer can have causes a warning before the first letter, and the error of a
-// refused producer says what to change.
-func TestAccessModeOfOneProducerIsWarnedOf(t *testing.T) {
+// An access mode that allows only one producer causes a warning before the first letter. If the broker refuses a
+// producer, the error asks for another access mode.
+func TestAccessModeOfOneProducerCausesAWarning(t *testing.T) {
 	for mode, want := range map[pulsar.ProducerAccessMode]string{
 		pulsar.ProducerAccessModeExclusive:        "mode=Exclusive",
 		pulsar.ProducerAccessModeWaitForExclusive: "mode=WaitForExclusive",
@@ -155,7 +155,7 @@ func TestAccessModeOfOneProducerIsWarnedOf(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
-// If a namespace allows one producer for a topic, the usual producer publishes all messages.
+// If a namespace allows only one producer for a topic, the usual producer publishes all messages.
 func TestLimitOfProducers(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		have := map[string]int{}
@@ -176,7 +176,7 @@ func TestLimitOfProducers(t *testing.T) {
 	})
 }
 
-// A topic with another schema gets letters and retries without one, and a warning says so.
+// A topic with another schema gets letters and retries without a schema, and a warning says so.
 func TestTopicOfAnotherSchemaTakesMessagesWithoutOne(t *testing.T) {
 	var log bytes.Buffer
 	o := reconsume.Options{Schema: pulsar.NewStringSchema(nil), Logger: slog.New(slog.NewTextHandler(&log, nil))}

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Nothing is acknowledged unless the publish was confirmed.
+// A message is acknowledged only after the broker has confirmed that the retry or dead letter is stored.
 func TestErrors(t *testing.T) {
 	later := func(r *reconsume.Reconsumer, ctx context.Context, acks *consumer) error {
 		return r.Later(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{}})
@@ -61,14 +61,15 @@ func TestErrors(t *testing.T) {
 				for range 100 {
 					require.ErrorIs(t, later(r, bg, acks), errBroker)
 				}
-				require.Equal(t, begin, time.Now(), "a call waited though it was too soon for an attempt")
+				require.Equal(t, begin, time.Now(), "a call waited during the pause after an attempt")
 				require.Len(t, c.created, attempts)
 				time.Sleep(min(10*time.Second, 100*time.Millisecond<<(attempts-1)))
 				require.ErrorIs(t, later(r, bg, acks), errBroker)
 			}
 			c.failures = 0
 			time.Sleep(10 * time.Second)
-			require.ErrorIs(t, later(r, bg, &consumer{ackErr: errBroker}), reconsume.ErrNotAcknowledged, "published")
+			require.ErrorIs(t, later(r, bg, &consumer{ackErr: errBroker}), reconsume.ErrNotAcknowledged,
+				"the message was not published")
 		},
 		"no producer in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.slow = time.Minute
@@ -85,7 +86,7 @@ func TestErrors(t *testing.T) {
 			defer c.mu.Unlock()
 			require.Equal(t, 1, c.closed, "a producer that was created too late was not closed")
 		},
-		"closed meanwhile": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"closed while calls wait": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.lost = all
 			var calls sync.WaitGroup
 			for range 3 {
@@ -130,7 +131,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// The broker does not answer a refused delay, and the producer reports no answer to later messages.
+// The broker does not answer a message whose delay it refuses, and upstream's producer reports no later answer either.
+// Messages with shorter delays are published at once all the same.
 func TestARefusedDelayHarmsNoOther(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		limit := time.Minute
@@ -168,8 +170,8 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 	})
 }
 
-// The broker refuses a message that is too large in the same way as a delay: without an answer. That says nothing about
-// the messages around it, nor about their delay.
+// The broker does not answer a message that is too large. The messages before and after it are published all the same,
+// and their delays do not count as refused.
 func TestARefusedSizeHarmsNoOther(t *testing.T) {
 	for name, refused := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -226,7 +228,7 @@ func TestARefusedDeadLetterHarmsNoOther(t *testing.T) {
 	})
 }
 
-// A message may be refused after its caller has stopped waiting. That says nothing about the next message.
+// The broker refuses a message whose caller has stopped waiting. The next message is published.
 func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
@@ -239,8 +241,7 @@ func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
 	})
 }
 
-// A broker that is silent for a while refuses nothing. When it is back, it answers every message, and has published
-// each once.
+// A broker that answers nothing for a while refuses no message. When it answers again, every message is published once.
 func TestASilentBrokerRefusesNothing(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		after := func(d time.Duration) error {
@@ -267,7 +268,7 @@ func TestASilentBrokerRefusesNothing(t *testing.T) {
 		time.AfterFunc(time.Second, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.away = silent // the broker does not answer when it is asked either
+			c.away = silent // from now on the broker does not create a producer either
 		})
 		err := r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Minute, nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -280,7 +281,7 @@ func TestASilentBrokerRefusesNothing(t *testing.T) {
 	})
 }
 
-// A connection that is lost while the broker is asked leaves the outcome unknown.
+// If a connection is lost while the Reconsumer asks whether the broker refused a message, the outcome is unknown.
 func TestAnUnknownOutcome(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Second }
@@ -306,8 +307,8 @@ func TestAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A broker that makes producers but cannot store messages answers no close either: upstream stops waiting for the
-// answer without an error.
+// A broker that creates producers but cannot store messages does not answer the close of a producer either. Upstream
+// stops waiting for this answer and reports no error.
 func TestABrokerThatCannotStoreRefusesNothing(t *testing.T) {
 	for _, operationTimeout := range []time.Duration{3 * time.Second, 30 * time.Second} { // the client's
 		run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
@@ -323,7 +324,8 @@ func TestABrokerThatCannotStoreRefusesNothing(t *testing.T) {
 	}
 }
 
-// A broker once never answered requests that created initial subscriptions at the same moment.
+// Only one producer of a topic is created at a time: a broker once never answered requests that created initial
+// subscriptions at the same moment.
 func TestOneCreationAtATime(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, _ *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.slow = time.Second
@@ -344,7 +346,7 @@ func TestOneCreationAtATime(t *testing.T) {
 	})
 }
 
-// A creation that is never answered does not keep the others waiting forever.
+// If the broker never answers a request for a producer, later requests do not wait for it forever.
 func TestStuckCreation(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.slow = time.Hour
@@ -362,8 +364,8 @@ func TestStuckCreation(t *testing.T) {
 	})
 }
 
-// As TestARefusedDelayHarmsNoOther, with messages that are empty or large.
-func TestARefusedDelayHarmsNoOtherOfItsKind(t *testing.T) {
+// As TestARefusedDelayHarmsNoOther, with empty messages, which have producers of their own.
+func TestARefusedDelayHarmsNoOtherEmptyMessage(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Minute }
 		after := func(ctx context.Context, d time.Duration) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// A plain consumer of pulsar-client-go publishes what failed to the retry topic, which it reads too, and gives up after
-// two retries.
+// A plain consumer of pulsar-client-go reads a topic and its retry topic. It publishes each message that fails to the
+// retry topic. After two retries the message becomes a dead letter.
 func Example() {
 	broker, err := pulsartest.Start(pulsartest.WithExactDelays())
 	if err != nil {
@@ -61,7 +61,7 @@ func Example() {
 	}
 
 	for range 3 {
-		msg := <-consumer.Chan() // with the consumer that owns it, which acknowledges it
+		msg := <-consumer.Chan() // msg has the consumer that must acknowledge it, too
 		fmt.Printf("%s, retry %q\n", msg.Payload(), msg.Properties()["RECONSUMETIMES"])
 		if err := r.Later(ctx, msg, reconsume.WithCause(errors.New("the machine is cold"))); err != nil {
 			log.Fatal(err) // the message is not acknowledged

@@ -15,19 +15,19 @@ var errBroker = errors.New("broker says no")
 type client struct {
 	pulsar.Client
 	mu       sync.Mutex
-	slow     time.Duration                      // to create a producer
+	slow     time.Duration                      // time to create a producer
 	creating int                                // producers that are being created
 	together bool                               // two producers were being created at the same time
 	lost     func(*pulsar.ProducerMessage) bool // reports whether the broker loses a message
-	failures int                                // so many creations fail from now on
+	failures int                                // number of the next creations that fail
 	refuse   func(pulsar.ProducerOptions) error
 	created  []pulsar.ProducerOptions
 	sent     map[string][]*pulsar.ProducerMessage
 	sendErr  error
 	panics   bool
 	closed   int
-	stuck    time.Duration // to close a producer
-	away     chan struct{} // if not nil, the broker answers nothing until it is closed
+	stuck    time.Duration // time to close a producer
+	away     chan struct{} // if not nil, the broker answers nothing until the channel is closed
 }
 
 func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, error) {
@@ -51,7 +51,7 @@ func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, erro
 	c.created = append(c.created, o)
 	c.failures--
 	if c.failures >= 0 {
-		return (*producer)(nil), errBroker // typed, as upstream's
+		return (*producer)(nil), errBroker // with a nil *producer, as upstream returns one
 	}
 	return &producer{c: c, topic: o.Topic, chunk: int(o.ChunkMaxMessageSize)}, nil
 }
@@ -62,7 +62,7 @@ type producer struct {
 	topic  string
 	chunk  int      // longer messages are not lost: the broker takes them in chunks
 	broken bool     // has lost a message, and loses all that follow
-	failed []func() // answers to the lost messages, which Close gives
+	failed []func() // give the answers to the lost messages; Close calls them
 }
 
 func (p *producer) FlushWithCtx(context.Context) error { return nil }

@@ -98,7 +98,7 @@ func TestAKeyHasOneConsumer(t *testing.T) {
 	}
 }
 
-// A plain consumer that nacks a dead letter gets it again, and gets no letter again that it has acknowledged.
+// A plain consumer that nacks a dead letter gets that letter again, but no letter that it has acknowledged.
 func TestNackedLetterComesAlone(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

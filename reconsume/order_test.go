@@ -51,7 +51,8 @@ func TestOrderOfEmptyAndLargeDeadLetters(t *testing.T) {
 	require.Equal(t, strings.Join(want, " "), strings.Join(got, " "))
 }
 
-// Upstream writes the properties of a batch's first message twice.
+// A message with large properties is published outside of a batch: upstream writes the properties of a batch's first
+// message twice, and the batch would be too large.
 func TestLargeProperties(t *testing.T) {
 	b := newBroker(t)
 	dlq := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ"})

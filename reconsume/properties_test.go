@@ -81,8 +81,8 @@ func TestReasonThatPanics(t *testing.T) {
 	}
 }
 
-// The text of an error may quote a payload, and so have any bytes. A property must be valid UTF-8, or the letter could
-// not be written to a JSON file.
+// The text of an error may quote a payload, and so contain any bytes. A property must be valid UTF-8, or the letter
+// could not be written to a JSON file.
 func TestReasonThatIsNotText(t *testing.T) {
 	long := strings.Repeat("\xff漢", 1000)
 	for text, want := range map[string]string{
@@ -97,8 +97,8 @@ func TestReasonThatIsNotText(t *testing.T) {
 	}
 }
 
-// A retry and its dead letter carry the latest known cause: the caller's, that of the custom properties, or that of an
-// earlier retry.
+// A retry and its dead letter carry the latest known cause. It comes from the caller, from the custom properties, or
+// from an earlier retry.
 func TestCauses(t *testing.T) {
 	custom := map[string]string{"EXCEPTION_MESSAGE": "custom", "EXCEPTION_TYPE": "java.io.IOException"}
 	earlier := map[string]string{"EXCEPTION_MESSAGE": "earlier", "EXCEPTION_TYPE": "*a.Error"}

@@ -67,8 +67,8 @@ var forged = retried("from", "persistent://public/default/orders", "RECONSUMETIM
 	"DELAY_TIME", "30000", "NACK_COUNT", "16:7",
 	"ATTEMPT_COUNT", "99", "REAL_TOPIC", "evil", "REAL_SUBSCRIPTION", "evil")
 
-// The properties of a retry depend on those of its message. Here a message is from the retry topic if it has
-// RECONSUMETIMES, else from the consumer's topic.
+// The properties of a retry depend on those of its message. A message here is from the topic in its property "from". By
+// default it is from the retry topic if it has RECONSUMETIMES, and from the consumer's topic if it has not.
 func TestPropertiesOfRetries(t *testing.T) {
 	origin := map[string]string{"REAL_TOPIC": "persistent://public/default/orders", "REAL_SUBSCRIPTION": "sub",
 		"ORIGIN_MESSAGE_ID": "3:4:1:0", "ORIGIN_MESSAGE_IDY_TIME": "3:4:1:0"}
@@ -246,7 +246,7 @@ func TestLaterAfter(t *testing.T) {
 
 func all(*pulsar.ProducerMessage) bool { return true }
 
-func TestTheCountGoesAlong(t *testing.T) {
+func TestNackedRetryCarriesTheRedeliveryCount(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: retried("NACK_COUNT", "1:3")}}
 		require.NoError(t, r.Publisher(false).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true})())
@@ -292,7 +292,7 @@ func TestProducerNames(t *testing.T) {
 	}
 }
 
-// A producer that replaces another one may be created before the other is closed.
+// A new producer has another name than the producer that it replaces, which may not be closed yet.
 func TestTheNextProducerHasAnotherName(t *testing.T) {
 	o := reconsume.Options{ProducerOptions: pulsar.ProducerOptions{Encryption: &pulsar.ProducerEncryptionInfo{Keys: []string{"k"}}}}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
@@ -342,7 +342,7 @@ func FuzzHostileProperties(f *testing.F) {
 		m := message{props: map[string]string{"RECONSUMETIMES": times, "DELAY_LEVEL": level, "DELAY_TIME": delay,
 			"REAL_TOPIC": level}}
 		require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: &consumer{}, Message: m}))
-		require.Equal(t, 1, len(c.sent[retries])+len(c.sent[deadLetters]), "it did not go where the options say")
+		require.Equal(t, 1, len(c.sent[retries])+len(c.sent[deadLetters]), "the message went to another topic")
 		for name, value := range retried() {
 			if m.props[name] == "" {
 				m.props[name] = value

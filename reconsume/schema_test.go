@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// order is a value of all four schemas. Only another has N, and it has no other field.
+// order has the fields of all four schemas. The schema another has only the field n, which the others do not have.
 type order struct {
 	A string  `avro:"a"`
 	F float32 `avro:"f"`
@@ -40,7 +40,7 @@ var publishes = map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) e
 	},
 }
 
-// A payload is published with the version of the schema that it was written with, be it whole or damaged.
+// A payload, whole or damaged, is published with the version of the schema that it was written with.
 func TestOtherVersionsOfTheSchema(t *testing.T) {
 	whole, err := orders2.Encode(order{A: "x", B: "y"})
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestOtherVersionsOfTheSchema(t *testing.T) {
 					msg.Value = order{A: "a", F: float32(math.NaN()), B: "b"}
 				}
 				if c.schema == nil {
-					b.send(orders2, &pulsar.ProducerMessage{Value: order{}}) // or the topic takes no schema
+					b.send(orders2, &pulsar.ProducerMessage{Value: order{}}) // first, or the topic would take no schema
 				}
 				b.send(c.schema, msg)
 				in := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared, Schema: orders2})
@@ -99,7 +99,7 @@ func TestWithoutTheVersionOfTheSchema(t *testing.T) {
 				topic, schema, msg := b.topic+"-"+kind, pulsar.Schema(another), &pulsar.ProducerMessage{Value: order{N: 5}}
 				if name == "large" {
 					schema, msg = orders1, &pulsar.ProducerMessage{Value: order{A: string(make([]byte, 2<<20))}}
-				} else if b.inProcess != nil { // which compares no schemas
+				} else if b.inProcess != nil { // the broker in this process compares no schemas
 					b.inProcess.Inject("GET_OR_CREATE_SCHEMA", topic, -1,
 						pulsartest.Fail("IncompatibleSchema", "injected"))
 				} else {
@@ -122,17 +122,18 @@ func TestWithoutTheVersionOfTheSchema(t *testing.T) {
 	}
 }
 
-// The schema of a message that is not upstream's cannot be found.
+// If the schema of a message cannot be found, the message is published without a version, outside of a batch. Here the
+// message is not upstream's.
 func TestASchemaThatCannotBeFound(t *testing.T) {
 	run(t, reconsume.Options{Schema: orders2}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil))
 		require.Equal(t, "01", c.sent[deadLetters][0].Properties[reconsume.PropertyOriginSchemaVersion])
 		require.False(t, c.sent[deadLetters][0].DeliverAt.IsZero(),
-			"or it would be in a batch, which has the consumer's version")
+			"the message is in a batch, which has the consumer's version")
 	})
 }
 
-// A consumer without a schema publishes without one.
+// Messages of a consumer without a schema are published without a schema, and a property has the version.
 func TestTheVersionOfAConsumerWithoutSchema(t *testing.T) {
 	b := newBroker(t)
 	b.send(orders1, &pulsar.ProducerMessage{Value: order{A: "a"}})

@@ -29,7 +29,7 @@ func TestTopics(t *testing.T) {
 			err: "reconsume: "},
 		"other schema": {before: func(b *broker, topic string) {
 			b.subscribe(pulsar.ConsumerOptions{Topic: topic, Schema: pulsar.NewStringSchema(nil)}).Close()
-			if b.inProcess != nil { // which compares no schemas
+			if b.inProcess != nil { // the broker in this process compares no schemas
 				b.inProcess.Inject("PRODUCER", topic, 1, pulsartest.Fail("IncompatibleSchema", "injected"))
 			}
 		}}, // published without a schema, since the broker would refuse the schema at each later try, too
