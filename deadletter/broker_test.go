@@ -60,7 +60,7 @@ func newInProcess(t testing.TB, o ...pulsartest.Option) *broker {
 	return b
 }
 
-// real skips the test without a real broker.
+// real returns a real broker. Without one, it skips the test.
 func real(t testing.TB) *broker {
 	b := newBroker(t)
 	if b.inProcess != nil {

@@ -220,8 +220,8 @@ type cursor struct {
 	*acknowledged
 }
 
-// acks returns the acknowledgements, by partition, of the subscriptions that the letters died on, or of all
-// subscriptions if none of these exists.
+// acks returns acknowledgements by partition. They are those of the subscriptions in canary.origins, or of all
+// subscriptions of a partition that has none of these.
 func (r *replay) acks(ctx context.Context) (map[string][]cursor, error) {
 	acks := map[string][]cursor{}
 	for partition, open := range r.canary.open {

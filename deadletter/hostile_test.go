@@ -122,8 +122,8 @@ func TestForgedOrigins(t *testing.T) {
 	require.Equal(t, 5, b.backlog(tp.dlq, own))
 }
 
-// A letter that names one of Pulsar's own topics as its origin is not published there, which would break the namespace.
-// A letter that names a log of attempts is not published there either.
+// A letter that names one of Pulsar's own topics as its origin is not published there: the message would break the
+// namespace. A letter that names a log of attempts is not published there either.
 func TestForgedOriginsOfInternalTopics(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

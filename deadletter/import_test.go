@@ -130,7 +130,7 @@ func TestPurgeLeavesUnreadableLetters(t *testing.T) {
 }
 
 // The error of a failed import says which lines are done. The next import takes the rest, and no line twice.
-func TestImportGoesOn(t *testing.T) {
+func TestImportContinuesAfterAnError(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)

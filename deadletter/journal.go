@@ -210,7 +210,7 @@ func (j *journal) write(ctx context.Context, r record) error {
 	return nil
 }
 
-// tidy removes the journal unless its records have an unfinished run, or a batch that is only partly done.
+// tidy removes the journal if its records have no unfinished run and no batch that is only partly done.
 func (j *journal) tidy(ctx context.Context) error {
 	if err := j.forget(ctx); err != nil || j.remembers || j.removed {
 		return err

@@ -99,9 +99,9 @@ func (j job) command() (cmd *exec.Cmd, out *bytes.Buffer) {
 	return cmd, out
 }
 
-// Whichever filters are used, and wherever processes are killed and connections cut, every letter is replayed, or is
-// exported and then purged. If the broker drops duplicates, no letter is replayed twice, and the letters of each key
-// keep their order.
+// Every letter is replayed, or is exported and then purged, with any filters, and wherever processes are killed or
+// connections are cut. If the broker drops duplicates, no letter is replayed twice, and the letters of each key keep
+// their order.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {

@@ -81,8 +81,8 @@ func TestReplayOfASharedDeadLetterTopic(t *testing.T) {
 	require.Equal(t, 1, b.backlog(dlq, own))
 }
 
-// A message that was forwarded with its properties becomes a dead letter. Its origin is the topic that the writer of
-// the letter names, not a topic that the message was in before it was forwarded.
+// A message that was forwarded with its properties becomes a dead letter. The letter's origin is the topic that the
+// writer of the letter names, not a topic that the message was in before it was forwarded.
 func TestLettersOfForwardedMessages(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

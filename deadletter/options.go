@@ -23,10 +23,10 @@ const (
 
 // ReplayOptions configures a Replay.
 type ReplayOptions struct {
-	// ToOrigin publishes each letter to the topic that it came from, where every subscription gets it. Default: false.
-	// Then the letters go to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ),
-	// where only the subscription that they died on gets them. If there is no such topic, each letter goes to the
-	// default retry topic of the topic and the subscription that it names: <topic>-<subscription>-RETRY.
+	// ToOrigin publishes each letter to the topic that it came from, where every subscription gets it. Default: false;
+	// then the letters go to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ),
+	// where only the subscription that they died on gets them. If that retry topic does not exist, each letter goes to
+	// the default retry topic of the topic and the subscription that it names: <topic>-<subscription>-RETRY.
 	ToOrigin bool
 	// Topic is a persistent topic that all letters go to instead. A name without a namespace is in the namespace of the
 	// dead letter topic. Default: none.
@@ -42,12 +42,12 @@ type ReplayOptions struct {
 	// Edit replaces the payload of one letter. Filter.IDs must have the whole ID of that letter, and no other. Default:
 	// none.
 	Edit *Edit
-	// Max is how many letters are replayed at most. Default: 0, no limit.
+	// Max limits how many letters are replayed. Default: 0, no limit.
 	Max int
 	// MaxReplays is how often a letter may be replayed in total. A letter that was replayed that many times is left
 	// out. Default: 3.
 	MaxReplays int
-	// Rate is how many letters are replayed in a second at most. Default: 0, no limit.
+	// Rate limits how many letters are replayed in a second. Default: 0, no limit.
 	Rate float64
 	// Canary is how many letters are replayed as a test before the others. The others wait until each subscription has
 	// acknowledged the canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison.

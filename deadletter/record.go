@@ -26,7 +26,7 @@ type record struct {
 	Over   string            `json:"over,omitempty"`   // ID of a run that is finished or was given up
 	Spread map[string]int    `json:"spread,omitempty"` // by topic: the number of partitions that the run publishes to
 	Stay   map[string][]stay `json:"stay,omitempty"`   // by partition: letters that this run must leave
-	// by partition: the canary and its copies come after these
+	// by partition: the last position before the canary and its copies
 	Tails map[string]position `json:"tails,omitempty"`
 	Sent  int                 `json:"sent,omitempty"`  // letters of the canary
 	Sound bool                `json:"sound,omitempty"` // the canary was processed

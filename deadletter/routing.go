@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Routing chooses the partition of a partitioned topic that a letter goes to. Every Routing sends letters of one key to
+// Routing chooses the partition that a letter goes to in a partitioned topic. Every Routing sends letters of one key to
 // one partition, and spreads letters without a key.
 type Routing string
 

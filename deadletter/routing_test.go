@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// partitionsOf returns, by the letter's number, the partition of a topic that each letter is in.
+// partitionsOf returns the partition of each letter in a topic, by the letter's number.
 func (b *broker) partitionsOf(topic string, n int) map[string]int {
 	all := map[string]int{}
 	for i := range n {

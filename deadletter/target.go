@@ -18,8 +18,8 @@ import (
 // maxTargets bounds the producers, and the harm that letters with made-up properties can do.
 const maxTargets = 100
 
-// directed decides whether a replay to the retry topic goes to the retry topic of the dead letter topic, or to the one
-// that each letter names. An unfinished run keeps its decision.
+// directed decides which retry topic a replay publishes to: that of the dead letter topic, or the one that each letter
+// names. An unfinished run keeps its decision.
 func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) (ReplayOptions, error) {
 	if !o.ownRetry || t.o.Admin.URL == "" {
 		return o, nil
@@ -39,8 +39,8 @@ func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) 
 	return o, err
 }
 
-// maxName is longer than any real name of a topic, in bytes. A request to the admin API with a longer name, escaped,
-// may exceed the 8 KiB that Pulsar reads: then Pulsar resets the connection.
+// maxName is longer than any real name of a topic, in bytes. A longer name, escaped in a request to the admin API, may
+// exceed the 8 KiB that Pulsar reads. Pulsar would then reset the connection.
 const maxName = 2 << 10
 
 // back returns the topic that a letter goes back to: its origin, or the default retry topic of its origin and its

@@ -47,9 +47,9 @@ var (
 	// ErrNoSubscription says that the target topic has no subscription, so the broker would delete replayed messages
 	// unread.
 	ErrNoSubscription = errors.New("deadletter: no subscription would get the messages")
-	// ErrOtherNamespace says that letters were left out because they came from a namespace that is neither that of the
-	// dead letter topic nor in ReplayOptions.Namespaces. The other letters were replayed. Report.Namespaces has these
-	// namespaces, each with the number of its letters.
+	// ErrOtherNamespace says that letters were left out because their namespace is not allowed. The dead letter topic's
+	// own namespace and those of ReplayOptions.Namespaces are allowed. The other letters were replayed.
+	// Report.Namespaces has the namespaces that are not allowed, each with the number of its letters.
 	ErrOtherNamespace = errors.New("deadletter: letters were left out that came from other namespaces")
 	// ErrNotSubscribed says that Unsubscribe found no Options.Subscription on the topic.
 	ErrNotSubscribed = errors.New("deadletter: not subscribed")
@@ -70,8 +70,8 @@ var (
 type Options struct {
 	// Topic is the dead letter topic, with all its partitions. Required.
 	Topic string
-	// Subscription is the durable subscription that Replay and Purge use. They create it at the earliest stored letter,
-	// and must be its only consumer. Default: "redelivery".
+	// Subscription is the durable subscription that Replay and Purge use. A call creates it at the earliest stored
+	// letter, and must be its only consumer. Default: "redelivery".
 	Subscription string
 	// AnyTopic lets Replay, Purge and Import use a topic that does not look like a dead letter topic. The name of such
 	// a topic ends in -RETRY, or it does not end in -DLQ and none of the first 100 messages says where it came from or
