@@ -17,7 +17,8 @@ import (
 const (
 	patience = 5 * time.Second        // time without an answer before the broker is asked whether it refused a message
 	grace    = 100 * time.Millisecond // time for a producer to notice that its connection was lost
-	// A close that takes longer may have ended without an answer: upstream ends it after the client's OperationTimeout.
+	// A close that takes longer may have ended without an answer: upstream stops waiting after the client's
+	// OperationTimeout.
 	prompt = 2 * time.Second
 	memory = time.Minute // how long a refusal counts
 )
@@ -25,7 +26,7 @@ const (
 // delays are the delays that the namespace is known to allow, or to refuse.
 type delays struct {
 	mu       sync.Mutex
-	accepted time.Duration // the longest accepted delay, raised when no untried message is under way
+	accepted time.Duration // the longest accepted delay, raised only when no untried message is under way
 	answered time.Duration // the longest delay accepted while others were under way
 	untried  int           // messages under way with longer delays than accepted
 	refused  time.Duration // the shortest refused delay

@@ -69,8 +69,8 @@ type Options struct {
 	// holds for ProducerOptions.Name. Default: <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the
-	// first dead letter, so that none is deleted unread. It keeps the dead letters until a consumer acknowledges them
-	// there or removes the subscription. Default: none.
+	// first dead letter, so that none is deleted unread. The subscription keeps the dead letters until a consumer
+	// acknowledges them or removes the subscription. Default: none.
 	InitialSubscriptionName string
 	// Schema is the consumer's schema. Default: none.
 	Schema pulsar.Schema
@@ -157,7 +157,7 @@ func (o *Options) warnOfShortName(name string) {
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
 	p.Topic, p.Schema, p.DisableMultiSchema = o.RetryLetterTopic, o.Schema, false
-	// the default builder mixes keys in a batch, and the broker chooses a Key_Shared consumer by only one of them
+	// the default builder mixes keys in a batch, and the broker chooses a Key_Shared consumer by only one key
 	p.BatcherBuilderType = pulsar.KeyBasedBatchBuilder
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
@@ -181,7 +181,7 @@ func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 	p.Topic = topic
 	if b := o.ProducerOptions; b.BatchingMaxMessages == 0 && b.BatchingMaxSize == 0 && b.BatchingMaxPublishDelay == 0 &&
 		b.BatcherBuilderType == pulsar.DefaultBatchBuilder {
-		// the default builder takes half the time of the one by key
+		// the default builder takes half the time of the builder by key
 		p.BatchingMaxMessages, p.BatcherBuilderType = 1, pulsar.DefaultBatchBuilder
 	}
 	p.Name = cmp.Or(o.DeadLetterTopicProducerName,
@@ -216,7 +216,7 @@ func newOutlet(usual, single *producer, sealed bool) outlet {
 }
 
 // bytesOf returns the size of a message's payload and properties. Properties count because large ones do not fit into a
-// batch: upstream writes the properties of the first message twice, once into the metadata of the batch.
+// batch: upstream writes the properties of the first message twice, the second time into the metadata of the batch.
 func bytesOf(msg *pulsar.ProducerMessage) int {
 	n := len(msg.Payload)
 	for k, v := range msg.Properties {

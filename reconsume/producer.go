@@ -22,7 +22,7 @@ type producer struct {
 	create  func(*verdict) (pulsar.Producer, error)
 	chunks  *producer     // publishes messages that are too large for this one; nil if there is none
 	instead *producer     // publishes if a limit keeps this one from being created; nil for none
-	asks    bool          // ask the broker whether it refused messages that have no answer
+	asks    bool          // asks the broker whether it refused messages that have no answer
 	alone   bool          // has one message under way at a time
 	timeout time.Duration // of create
 	closed  context.Context
@@ -140,8 +140,8 @@ func isFull(err error) bool {
 // never answered two requests that created an initial subscription at the same moment.
 var creating sync.Map
 
-// createAlone creates a producer, one at a time for a topic. It gives up after the timeout; a producer that is created
-// later is closed.
+// createAlone creates a producer when no other producer of the topic is being created. It gives up after the timeout; a
+// producer that is created later is closed.
 func (p *producer) createAlone(v *verdict) (pulsar.Producer, error) {
 	timeout, done := time.After(p.timeout), make(chan struct{})
 	for other, busy := creating.LoadOrStore(p.topic, done); busy; other, busy = creating.LoadOrStore(p.topic, done) {
@@ -177,8 +177,8 @@ func (p *producer) createAlone(v *verdict) (pulsar.Producer, error) {
 	}
 }
 
-// replace makes the next call create another producer, unless m is replaced already. It closes m when the calls of m
-// have ended: they may still be answered.
+// replace makes the next call create another producer, unless m is replaced already. It closes m after the calls of m
+// have ended, since they may still be answered.
 func (p *producer) replace(m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

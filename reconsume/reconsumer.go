@@ -28,11 +28,11 @@ var (
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It may come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
-	// ErrDelayRefused says that the delay is longer than the namespace allows (maxDeliveryDelayInMillis), or that the
-	// message, with the properties of a retry or a dead letter, is larger than the topic allows (its maxMessageSize
-	// policy); the broker does not say which. Nothing was published. pulsar-client-go only logs this, so the Reconsumer
-	// finds out after five seconds without an answer. For a minute after that, it publishes no message that has this
-	// delay or a longer one and is as large or larger.
+	// ErrDelayRefused says that the broker refused a message. Either the delay is longer than the namespace allows
+	// (maxDeliveryDelayInMillis), or the message, with the properties of a retry or a dead letter, is larger than the
+	// topic allows (its maxMessageSize policy). The broker does not say which. Nothing was published. pulsar-client-go
+	// only logs this, so the Reconsumer finds out after five seconds without an answer. For a minute after that, it
+	// publishes no message that has this delay or a longer one and is as large or larger.
 	//
 	// There are two exceptions. A Consumer of package redelivery that reads its own retry topic publishes the retry
 	// without a delay, and holds it back. A dead letter is published in two chunks, which the broker does not compare
