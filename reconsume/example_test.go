@@ -61,7 +61,7 @@ func Example() {
 	}
 
 	for range 3 {
-		msg := <-consumer.Chan() // msg has the consumer that must acknowledge it, too
+		msg := <-consumer.Chan() // msg also has the consumer that must acknowledge the message
 		fmt.Printf("%s, retry %q\n", msg.Payload(), msg.Properties()["RECONSUMETIMES"])
 		if err := r.Later(ctx, msg, reconsume.WithCause(errors.New("the machine is cold"))); err != nil {
 			log.Fatal(err) // the message is not acknowledged

@@ -16,16 +16,16 @@ import (
 // returns an error, and the message is not acknowledged.
 func TestTopics(t *testing.T) {
 	for name, c := range map[string]struct {
-		before, meanwhile func(b *broker, topic string)
-		err               string
+		before, during func(b *broker, topic string)
+		err            string
 	}{
 		"plain":       {},
 		"partitioned": {before: func(b *broker, topic string) { b.rest("PUT", topic+"/partitions", 2) }},
 		"more partitions": {before: func(b *broker, topic string) { b.rest("PUT", topic+"/partitions", 1) },
-			meanwhile: func(b *broker, topic string) { b.rest("POST", topic+"/partitions", 3) }},
-		"unloaded": {meanwhile: func(b *broker, topic string) { b.rest("PUT", topic+"/unload", nil) }},
-		"deleted":  {meanwhile: func(b *broker, topic string) { b.rest("DELETE", topic+"?force=true", nil) }},
-		"terminated": {meanwhile: func(b *broker, topic string) { b.rest("POST", topic+"/terminate", nil) },
+			during: func(b *broker, topic string) { b.rest("POST", topic+"/partitions", 3) }},
+		"unloaded": {during: func(b *broker, topic string) { b.rest("PUT", topic+"/unload", nil) }},
+		"deleted":  {during: func(b *broker, topic string) { b.rest("DELETE", topic+"?force=true", nil) }},
+		"terminated": {during: func(b *broker, topic string) { b.rest("POST", topic+"/terminate", nil) },
 			err: "reconsume: "},
 		"other schema": {before: func(b *broker, topic string) {
 			b.subscribe(pulsar.ConsumerOptions{Topic: topic, Schema: pulsar.NewStringSchema(nil)}).Close()
@@ -51,9 +51,9 @@ func TestTopics(t *testing.T) {
 				}
 				r := b.reconsumer(reconsume.Options{Schema: orders2, OperationTimeout: 2 * time.Second})
 				acks := &consumer{}
-				if c.meanwhile != nil {
+				if c.during != nil {
 					require.NoError(t, publish(r, pulsar.ConsumerMessage{Consumer: acks, Message: unversioned{}}))
-					c.meanwhile(b, topic)
+					c.during(b, topic)
 				}
 				before := acks.acked
 				var reader pulsar.Consumer
