@@ -4,7 +4,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// ack acknowledges the entries that m names. Their owner does not matter.
+// ack acknowledges the entries that m names, whichever consumer has them.
 func (s *subscription) ack(m *cmdAck) {
 	if m.AckType == wire.Cumulative {
 		if !s.individual() && len(m.IDs) == 1 { // on Shared, cumulative acknowledgements are ignored
@@ -21,9 +21,9 @@ func (s *subscription) ack(m *cmdAck) {
 	s.dispatch()
 }
 
-// ackOne takes an entry from its consumer, and acknowledges it unless inVain is set. inVain means that this ID, or
-// one before it in the command, is past the end of the topic: the real broker ignores the rest of such a command, and
-// sends these entries again when the consumer has gone.
+// ackOne takes an entry from its consumer, and acknowledges the entry unless inVain is set. inVain means that this ID,
+// or an earlier ID of the same command, is past the end of the topic. The real broker acknowledges no entry that such
+// a command names from that ID on, and sends these entries again when the consumer has gone.
 func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {

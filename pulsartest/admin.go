@@ -59,7 +59,7 @@ func (s *Server) adminHandler() http.Handler {
 	})
 }
 
-// A handler runs under the server's lock. If it returns an error, that is the answer.
+// A handler runs under the server's lock. If it returns an error, adminHandler answers the request with this error.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 type handlers func(pattern string, f handler)
@@ -101,7 +101,7 @@ func statusOf(err error) int {
 	return http.StatusPreconditionFailed
 }
 
-// named returns the topic of a request's path. Its namespace must exist.
+// named returns the topic name in a request's path, or an error if the name's namespace does not exist.
 func (s *Server) named(r *http.Request) (topicName, error) {
 	n, err := parseTopic(r.PathValue("domain") + "://" + r.PathValue("tenant") + "/" + r.PathValue("ns") + "/" +
 		r.PathValue("topic"))
@@ -114,7 +114,8 @@ func (s *Server) named(r *http.Request) (topicName, error) {
 	return n, nil
 }
 
-// existing returns the topic of a request's path, or its partitions. The topic must exist.
+// existing returns the topic name in a request's path, and the topic of this name or its partitions. It returns an
+// error if the topic does not exist.
 func (s *Server) existing(r *http.Request) (topicName, []*topic, error) {
 	n, err := s.named(r)
 	if err != nil {

@@ -71,7 +71,7 @@ func entryText(id *wire.MessageID) string {
 	return fmt.Sprintf("%d:%d", int64(id.Ledger), int64(id.Entry))
 }
 
-// lastEntry returns the position of the last entry, or that of entry -1 if there is none.
+// lastEntry returns the position of the last entry. Without entries, it is entry -1 of the current ledger.
 func (t *topic) lastEntry() *wire.MessageID {
 	if len(t.log) == 0 {
 		return &wire.MessageID{Ledger: t.ledger, Entry: wire.Absent}
@@ -79,8 +79,8 @@ func (t *topic) lastEntry() *wire.MessageID {
 	return t.last()
 }
 
-// next returns the position of the entry at an offset. After the last offset, that is the position of the next entry to
-// come.
+// next returns the position of the entry at an offset, or the position that the topic's next entry will have if the
+// offset is past the end.
 func (t *topic) next(offset int) string {
 	switch {
 	case offset < len(t.log):
@@ -91,8 +91,8 @@ func (t *topic) next(offset int) string {
 	return fmt.Sprintf("%d:0", t.ledger)
 }
 
-// spans returns the acknowledged entries after the mark as ranges "(a..b]", each within a ledger: a is the entry before
-// the first of them, and b the last one.
+// spans returns the acknowledged entries after the mark as ranges "(a..b]", each within a ledger. a is the entry before
+// the first acknowledged entry of the range, and b is the last one.
 func (s *subscription) spans() string {
 	var spans []string
 	log := s.topic.log

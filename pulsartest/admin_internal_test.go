@@ -14,7 +14,7 @@ import (
 )
 
 // The positions are those that Pulsar 4.0.7 shows after the same calls, except for the numbers of the ledgers.
-func TestInternalStats(t *testing.T) {
+func TestInternalStatsHavePulsarsPositions(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t, WithBatchIndexAcknowledgment())
 	c := s.Client(t)
@@ -67,7 +67,7 @@ func TestInternalStats(t *testing.T) {
 		p.SendAsync(t.Context(), &pulsar.ProducerMessage{}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
 	}
 	require.NoError(t, p.FlushWithCtx(t.Context()))
-	ack(k, "x..x"+"xxxx") // a batch that is acknowledged in part does not show
+	ack(k, "x..x"+"xxxx") // a partly acknowledged batch is not listed
 	require.Equal(t, "A:1 A:10 [(A:2..A:4],(A:5..A:6],(A:8..A:9]]", cursor(name))
 	k.Close()
 
@@ -77,7 +77,7 @@ func TestInternalStats(t *testing.T) {
 		s.Publish(t, topic, &pulsar.ProducerMessage{})
 	}
 	k = join("a ~*/ü", pulsar.SubscriptionPositionEarliest)
-	ack(k, "xxx"+"...."+"xx.") // 2, 5 and 7, a batch, and a span that begins with its ledger
+	ack(k, "xxx"+"...."+"xx.") // acknowledges 2, 5 and 7, nothing of batch 8, and the first two entries of ledger B
 	require.Equal(t, "A:7 B:3 [(A:8..A:9],(B:-1..B:1]]", cursor(name))
 	require.Equal(t, "A:7 A:8 []", cursor("late"))
 	require.Equal(t, "A:-1 A:0 []", cursor("early"))

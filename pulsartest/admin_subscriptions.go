@@ -55,7 +55,7 @@ func (s *Server) subscriptions(r *http.Request) ([]*subscription, error) {
 	return subs, nil
 }
 
-// position is a message id in JSON. A request without one means the latest.
+// position is a message id in JSON. A request without a position means the end of the topic.
 type position struct {
 	LedgerID int64 `json:"ledgerId"`
 	EntryID  int64 `json:"entryId"`
@@ -126,8 +126,8 @@ func (s *Server) adminUnsubscribe(w http.ResponseWriter, r *http.Request) error 
 	return done(w)
 }
 
-// skip acknowledges entries without the consumers' knowledge. If a consumer has a skipped entry, the entry stays with
-// it, and counts as unacknowledged, until the consumer is removed.
+// skip acknowledges entries without the consumers' knowledge. If a consumer has a skipped entry, the entry still counts
+// as unacknowledged until the consumer is removed or requests a redelivery of the entry.
 func (s *subscription) skip(entries int) {
 	offset := s.cursor.mark
 	for ; offset < len(s.topic.log) && entries > 0; offset++ {

@@ -140,7 +140,8 @@ func (s *Server) adminAddPartitions(w http.ResponseWriter, r *http.Request) erro
 	return done(w)
 }
 
-// decodePartitions reads a number of partitions, alone or in an object with properties.
+// decodePartitions reads the number of partitions from a request's body: a number, or an object with the number and
+// with properties.
 func decodePartitions(r *http.Request) (int, error) {
 	var raw json.RawMessage
 	if err := json.NewDecoder(r.Body).Decode(&raw); err != nil {
@@ -223,7 +224,7 @@ func (s *Server) adminEntry(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// adminTopics lists topics without their partitions.
+// adminTopics lists a namespace's topics. A partitioned topic is listed by its partitions.
 func (s *Server) adminTopics(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("tenant") + "/" + r.PathValue("ns")
 	if !s.namespaces[name] {

@@ -90,7 +90,7 @@ func goesOn(t testing.TB, s *Server) {
 	require.Equal(t, "still here", string(receive(t, k).Payload()))
 }
 
-// feed sends in to the server on one connection, and waits until that is closed.
+// feed sends the bytes in to the server on one connection, and waits until the connection is closed.
 func feed(s *Server, in []byte) {
 	ours, theirs := net.Pipe()
 	closed := make(chan struct{})
@@ -104,7 +104,7 @@ func feed(s *Server, in []byte) {
 	<-closed
 }
 
-func TestTenThousandRandomStreams(t *testing.T) {
+func TestServerSurvivesTenThousandRandomStreams(t *testing.T) {
 	for round := range 50 {
 		s := NewServer(t, WithLogger(slog.New(slog.DiscardHandler)), WithMaxMessageSize(10_000),
 			WithFailoverDelay(time.Millisecond), WithMaxUnacked(20, 50))
@@ -176,14 +176,14 @@ func checkInvariants(t testing.TB, s *Server) {
 			sum := 0
 			for _, c := range sub.consumers {
 				if c.unacked != unacked[c] {
-					t.Errorf("consumer %s has %d unacknowledged messages, not %d", c.name, unacked[c], c.unacked)
+					t.Errorf("consumer %s has %d pending messages, but counts %d", c.name, unacked[c], c.unacked)
 				}
 				sum += c.unacked
 				delete(unacked, c)
 			}
 			if sum != sub.unacked || len(unacked) > 0 {
-				t.Errorf("%d unacknowledged messages, not %d; %d consumers that have gone", sum, sub.unacked,
-					len(unacked))
+				t.Errorf("the consumers count %d messages, the subscription %d; %d removed consumers have pending ones",
+					sum, sub.unacked, len(unacked))
 			}
 			if sub.cursor.mark > len(topic.log) || sub.cursor.read < sub.cursor.mark {
 				t.Errorf("mark %d, read %d of %d", sub.cursor.mark, sub.cursor.read, len(topic.log))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Unbatched messages of 100 bytes, produced, consumed and acknowledged.
+// BenchmarkMessages publishes, receives and acknowledges unbatched messages of 100 bytes.
 func BenchmarkMessages(b *testing.B) {
 	s := NewServer(b)
 	c := newClient(b, s.URL())

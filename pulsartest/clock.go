@@ -8,10 +8,10 @@ type clock struct {
 	timers map[*timer]struct{}
 }
 
-// FastForward moves the server's clock forward by d. Delayed messages, delays of Failover and the age of messages (for
-// a subscription that starts some seconds back) change as if d had passed. When FastForward returns, the messages that
-// became due are on their way. The clocks of clients do not change: a redelivery.Consumer keeps a message from the
-// retry topic until it is due by its own clock.
+// FastForward moves the server's clock forward by d. Delayed messages become due, delays of Failover end, and messages
+// grow older (for a subscription that starts some seconds back), as if d had passed. When FastForward returns, the
+// messages that became due are on their way. The clocks of clients do not change: a redelivery.Consumer keeps a message
+// from the retry topic until the message is due by the client's clock.
 func (s *Server) FastForward(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ func (m *cmdAck) Fields(c *wire.Codec) {
 	c.Uint64(8, wire.Optional, wire.Absent, &m.Request)
 }
 
-// cmdAckResponse answers an Ack that has a request ID. Clients take an answer with a Message for a failure.
+// cmdAckResponse answers an Ack that has a request ID. Clients treat an answer with a Message as a failure.
 type cmdAckResponse struct {
 	Consumer uint64
 	Error    wire.ServerError

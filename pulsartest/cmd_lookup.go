@@ -19,8 +19,8 @@ func (m *cmdLookup) Fields(c *wire.Codec) {
 	c.Uint64(2, wire.Required, 0, &m.Request)
 }
 
-// cmdLookupResponse answers Lookup. Clients take a response with an Error for a failure. UnknownError is 0, which is
-// not encoded, so handle fails with other errors.
+// cmdLookupResponse answers Lookup. Clients treat a response with an Error as a failure. The codec does not
+// encode UnknownError, which is 0, so handle fails only with other errors.
 type cmdLookupResponse struct {
 	URL           string
 	Response      wire.LookupType
@@ -28,7 +28,7 @@ type cmdLookupResponse struct {
 	Authoritative bool
 	Error         wire.ServerError
 	Message       string
-	ByServiceURL  bool // the client connects to the address that it has asked
+	ByServiceURL  bool // the client connects to the address that it sent the lookup to
 }
 
 var typeLookupResponse = wire.Register[cmdLookupResponse](24, "LOOKUP_RESPONSE")

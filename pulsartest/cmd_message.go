@@ -4,7 +4,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// cmdMessage delivers an entry, which follows it in the frame.
+// cmdMessage delivers an entry, which follows the command in the frame.
 type cmdMessage struct {
 	Consumer        uint64
 	ID              wire.MessageID

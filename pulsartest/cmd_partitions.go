@@ -19,8 +19,8 @@ func (m *cmdPartitionedMetadata) Fields(c *wire.Codec) {
 	c.Uint64(2, wire.Required, 0, &m.Request)
 }
 
-// cmdPartitionedMetadataResponse answers PartitionedMetadata. Clients take a response with an Error for a failure.
-// UnknownError is 0, which is not encoded, so handle fails with other errors.
+// cmdPartitionedMetadataResponse answers PartitionedMetadata. Clients treat a response with an Error as a failure.
+// The codec does not encode UnknownError, which is 0, so handle fails only with other errors.
 type cmdPartitionedMetadataResponse struct {
 	Partitions uint32
 	Request    uint64

@@ -4,7 +4,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// cmdRedeliver asks the broker to send entries again; without IDs, all that the consumer has not acknowledged.
+// cmdRedeliver asks the broker to send entries again; without IDs, all entries that the consumer has not
+// acknowledged.
 type cmdRedeliver struct {
 	Consumer uint64
 	IDs      []wire.MessageID

@@ -25,7 +25,7 @@ func (m *cmdSeek) Fields(c *wire.Codec) {
 	c.Uint64(4, wire.Optional, noTime, &m.PublishTime)
 }
 
-// noTime is an absent PublishTime: 0 is a time, with which a client seeks to the oldest retained message.
+// noTime means that PublishTime is absent. It is not 0, since clients seek to time 0 for the oldest retained message.
 const noTime = math.MaxUint64
 
 // handle closes the consumers before it answers; their clients subscribe again.

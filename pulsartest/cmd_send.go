@@ -7,7 +7,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// cmdSend publishes an entry; the message follows it in the frame.
+// cmdSend publishes an entry, which follows the command in the frame.
 type cmdSend struct {
 	Producer  uint64
 	Sequence  uint64
@@ -99,7 +99,8 @@ func (m *cmdSend) handle(c *session) error {
 
 func (m *cmdSend) describe(c *session, d *Command) { d.setProducer(c, m.Producer) }
 
-// answer confirms the Send. If the entry was not stored, the receipt has an ID that does not exist.
+// answer confirms the Send, or refuses it if err is not nil. If the entry was not stored, the receipt names an entry
+// that does not exist.
 func (m *cmdSend) answer(err error) wire.Command {
 	if err != nil {
 		return &cmdSendError{Producer: m.Producer, Sequence: m.Sequence, Error: codeOf(err), Message: err.Error()}

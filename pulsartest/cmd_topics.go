@@ -49,7 +49,7 @@ func (m *cmdGetTopicsResponse) Fields(c *wire.Codec) {
 	c.Bool(5, wire.Optional, true, &m.Changed)
 }
 
-// handle also filters by the pattern, if there is one that Go can compile. Clients filter once more.
+// handle filters the topics by the pattern, if there is a pattern and Go can compile it. Clients filter once more.
 func (m *cmdGetTopics) handle(c *session) error {
 	topics := c.server.topicsOf(m.Namespace, m.Mode)
 	response := &cmdGetTopicsResponse{Request: m.Request, Topics: topics, Changed: true}

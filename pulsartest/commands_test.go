@@ -100,7 +100,7 @@ func TestServerErrorsMatchTheClients(t *testing.T) {
 	}
 }
 
-// The client's own decoder reads every command, empty and filled, as it was written.
+// The client's own codec decodes and encodes every command, with random fields, without changing a field.
 func TestCommandsSurviveTheClientsCodec(t *testing.T) {
 	base := descriptor(t, "BaseCommand")
 	rnd := rand.New(rand.NewSource(1))

@@ -23,10 +23,10 @@ type consumer struct {
 	traffic
 }
 
-// available reports whether c may be sent something.
+// available reports whether the broker may send messages to c.
 func (c *consumer) available() bool { return c.permits > 0 && !c.blocked && !c.session.gone }
 
-// add changes the number of unacknowledged messages, and blocks or unblocks the consumer.
+// add adds to the numbers of unacknowledged messages of c and its subscription, and blocks or unblocks both.
 func (c *consumer) add(unacked int) {
 	limit, subLimit := c.sub.topic.unackedLimits()
 	c.unacked += unacked
@@ -58,8 +58,8 @@ func (c *consumer) flow(messages int) {
 	c.permits = min(c.permits+messages, math.MaxInt32)
 }
 
-// start returns the offset at which a reader starts: that of the entry that id names. The client skips the messages
-// that it has read. If id is past the end, the initial position decides.
+// start returns the offset at which a reader starts: the offset of the entry that id names. The client itself skips
+// the messages of this entry that come before its start. If id is past the end, the initial position decides.
 func (t *topic) start(id *wire.MessageID, position wire.InitialPosition) int {
 	i := len(t.log)
 	if id != nil && id.Ledger != math.MaxUint64 { // not the earliest position

@@ -6,7 +6,7 @@ import "math/bits"
 type cursor struct {
 	mark    int              // all offsets before it are acknowledged
 	done    map[int]struct{} // acknowledged offsets after mark
-	partial map[int][]uint64 // for a partly acknowledged batch: a bit for each message that is left
+	partial map[int][]uint64 // by offset of a partly acknowledged batch: a bit for each unacknowledged message
 	read    int              // the next offset to read
 }
 
@@ -29,8 +29,8 @@ func (c *cursor) ack(offset int) {
 	c.advance()
 }
 
-// forgetIndexes loses the acknowledgements of parts of batches, as the real
-// broker does when it unloads a topic.
+// forgetIndexes drops the acknowledgements of single messages of batches, as the real broker does when it unloads a
+// topic.
 func (c *cursor) forgetIndexes() { clear(c.partial) }
 
 // ackUpTo acknowledges all entries before offset.
@@ -63,8 +63,8 @@ func (c *cursor) advance() {
 	c.read = max(c.read, c.mark)
 }
 
-// ackIndexes acknowledges the messages of a batch of n whose bit in set is 0, and returns how many messages are left.
-// If none is left, it acknowledges the entry.
+// ackIndexes acknowledges messages of a batch of n messages: each message with a 0 bit in set. It returns the number of
+// messages that remain unacknowledged. If none remains, it acknowledges the entry.
 func (c *cursor) ackIndexes(offset, n int, set []int64) int {
 	if c.acked(offset) {
 		return 0
@@ -92,8 +92,8 @@ func (c *cursor) ackIndexes(offset, n int, set []int64) int {
 	return count
 }
 
-// left returns how many messages of an entry of n are not acknowledged. If some are acknowledged, set has a bit for
-// each of the others.
+// left returns how many messages of an entry of n messages are not acknowledged. If the entry is partly acknowledged,
+// set has a 1 bit for each unacknowledged message; otherwise set is nil.
 func (c *cursor) left(offset, n int) (count int, set []int64) {
 	words, ok := c.partial[offset]
 	if !ok {

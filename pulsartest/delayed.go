@@ -7,9 +7,9 @@ import (
 
 // delayed are the entries of a subscription that are not due yet.
 //
-// Like the real broker, this one is lax unless strictDelay is set. It looks for due entries only when something happens
-// on the subscription, or when its timer, which runs on whole ticks, finds the first entry due. And it lets an entry go
-// up to a tick early.
+// Unless strictDelay is set, delays are as inexact as in the real broker. The broker looks for due entries only when it
+// dispatches entries of the subscription, or when the timer fires. The timer fires at the first whole tick after the
+// first entry is due. The broker may deliver an entry up to a tick early.
 type delayed struct {
 	heap  dueHeap
 	timer *timer
@@ -50,7 +50,7 @@ func (s *subscription) cutoff() int64 {
 	return s.topic.server.millis() + s.topic.server.delayTick.Milliseconds()
 }
 
-// delay keeps e back unless it is due, and reports whether it did.
+// delay keeps e back if e is not due, and reports whether it has kept e back.
 func (s *subscription) delay(offset int, e *entry) bool {
 	if e.deliverAt <= 0 || e.deliverAt <= s.cutoff() {
 		return false

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// whatDiffers has a test for each item of "What differs from the real broker", named by the item's first words. A test
-// that fails may be good news: then remove the item.
+// whatDiffers has a test for each item of "What differs from the real broker", named by the item's first words. If a
+// test fails because this broker now behaves like the real one, remove the item.
 var whatDiffers = map[string]func(*testing.T){
 	"There is no TLS, authentication": func(t *testing.T) {
 		s := NewServer(t)

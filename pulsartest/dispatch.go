@@ -8,7 +8,7 @@ import (
 
 const (
 	readBatch  = 100  // entries that a dispatcher reads at a time
-	roundRobin = 20   // most entries that a consumer of a Shared subscription gets in its turn
+	roundRobin = 20   // most entries that a consumer of a Shared subscription gets in one turn
 	lookAhead  = 2000 // entries that Key_Shared may step over in one pass because no consumer can take them now
 )
 
@@ -66,9 +66,8 @@ func (s *subscription) dispatchShared() {
 	}
 }
 
-// handOut gives entries to consumers, some to each in turn. Each share depends on the number of messages that are left
-// and their mean number in an entry. An entry that no consumer can take is replayed later. handOut reports whether it
-// gave out any.
+// handOut gives entries to the consumers in turn; share decides how many each consumer gets. An entry that no consumer
+// can take is replayed later. handOut reports whether it gave out any entry.
 func (s *subscription) handOut(offsets []int) bool {
 	all := len(offsets)
 	var stuck []int
@@ -117,7 +116,7 @@ func (s *subscription) dispatchKeyShared() {
 	var skipped []int
 	s.keys.begin()
 	for s.anyAvailable() && len(skipped) < lookAhead {
-		free := map[*consumer]int{} // how many entries each consumer may get in this pass, whatever their size
+		free := map[*consumer]int{} // how many more entries of any size a consumer may get in this pass
 		all := 0
 		for _, c := range s.consumers {
 			if c.available() {
@@ -145,7 +144,7 @@ func (s *subscription) dispatchKeyShared() {
 	s.replay.addAll(skipped)
 }
 
-// anyAvailable reports whether some consumer may be sent something.
+// anyAvailable reports whether the broker may send messages to any of the consumers.
 func (s *subscription) anyAvailable() bool {
 	if !s.individual() {
 		return s.active != nil && s.active.available() && s.failover == nil
@@ -158,8 +157,8 @@ func (s *subscription) anyAvailable() bool {
 	return false
 }
 
-// read takes the next n entries at most: first those to be sent again and those that are due. If there is none, and the
-// subscription is not blocked, it takes unread ones.
+// read takes at most n entries. On Shared and Key_Shared it first takes entries to be sent again and delayed entries
+// that are due. If there are none, and the subscription is not blocked, it takes unread entries.
 func (s *subscription) read(n int) (offsets []int) {
 	if s.individual() {
 		s.takeDue()
@@ -208,8 +207,9 @@ func (s *subscription) choose(e *entry) *consumer {
 	}
 }
 
-// nextInTurn returns the next available consumer of a Shared subscription. It prefers a better priority than that of
-// the consumer whose turn it is, then the same, then a lower one. Consumers are sorted by priority.
+// nextInTurn returns the next available consumer of a Shared subscription. It first tries the consumers whose priority
+// is better than the priority of the consumer whose turn it is, then those with the same priority, then the others.
+// Consumers are sorted by priority.
 func (s *subscription) nextInTurn() *consumer {
 	if s.turn >= len(s.consumers) {
 		s.turn = 0
@@ -259,7 +259,7 @@ func (s *subscription) transmit(c *consumer, e *entry, messages int, count uint3
 	c.session.send(m, e.data)
 }
 
-// pass sends an entry of a non-persistent topic, which is lost when no consumer can take it.
+// pass sends an entry of a non-persistent topic. If no consumer can take the entry, it is lost.
 func (s *subscription) pass(e *entry) {
 	if s.topic.server.faults.holds(s.topic.name) || !s.anyAvailable() {
 		return

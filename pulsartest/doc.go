@@ -44,7 +44,7 @@
 //   - Anything else: [Server.Inject] drops, delays or answers the next commands of one type, or closes their
 //     connections. A hook ([Server.SetHook]) sees every command in both directions, and decides for each.
 //
-// Input that is not Pulsar's protocol closes its connection, with a warning in the log; the server goes on.
+// If a client breaks Pulsar's protocol, the server logs a warning and closes this connection only.
 //
 // # Same as Pulsar
 //
@@ -81,10 +81,10 @@
 //   - A ledger ends only with Unload. The real broker also ends it by size and age.
 //   - Any two schemas of one type are compatible. The real broker judges the evolution of Avro, JSON and Protobuf
 //     schemas.
-//   - Topics load and unload instantly. The real broker takes up to some seconds, and clients back off meanwhile.
-//   - One thing happens after another. In the real broker a request may arrive while messages are being read. So the
-//     real broker may send a few more messages than a limit of unacknowledged messages allows, or a copy of a message
-//     that was acknowledged meanwhile.
+//   - Topics load and unload instantly. The real broker may take some seconds, during which clients
+//     back off.
+//   - One thing happens after another. The real broker may get an acknowledgement while it reads messages. It may then
+//     send a message that was just acknowledged, or a few more messages than a limit of unacknowledged messages allows.
 //   - Error codes are Pulsar's; error messages, and the rates of the admin API, are not.
 //
 // # The client's own tests
@@ -96,9 +96,10 @@
 //
 //   - TestProducerReconnectWhenBacklogQuotaExceed: it sets a backlog quota.
 //   - TestWithDeadLetterTopicDeadLetterTopicProducerName and TestWithoutDeadLetterTopicDeadLetterTopicProducerName:
-//     they read dead letters from the latest on, and may subscribe after the dead letter.
-//   - TestZeroQueueConsumer_Chan and TestPriorityConsumer: they are run through redelivery.Subscribe, which behaves
-//     differently on purpose.
+//     their consumer of dead letters starts at the latest message, and may subscribe after the dead letter was
+//     published.
+//   - TestZeroQueueConsumer_Chan and TestPriorityConsumer: the command runs tests through redelivery.Subscribe, which
+//     differs from pulsar-client-go here on purpose.
 //
 // The command is
 //

@@ -7,8 +7,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// entry is the content of one SEND: a message, a batch or a chunk. It never
-// changes once it is in a topic.
+// entry is the content of one SEND: a message, a batch or a chunk. It never changes once it is in a topic.
 type entry struct {
 	ledger, id  uint64
 	data        []byte // as the client sent it: checksum, metadata, payload
@@ -21,10 +20,11 @@ type entry struct {
 	uuid        string // of the chunked message, if this is a chunk
 }
 
-// maxBatch is the largest number of messages in a batch: more than clients ever send, but few enough for a bit each.
+// maxBatch is the largest number of messages in a batch. No client sends so many. The limit bounds the memory of an
+// acknowledgement, which has a bit for each message.
 const maxBatch = 1 << 20
 
-// newEntry checks the message after a SEND.
+// newEntry checks the data that follows a SEND, and returns its entry.
 func newEntry(m *cmdSend, data []byte) (*entry, error) {
 	raw, _, err := wire.Split(data)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// elect chooses the active consumer of an Exclusive or Failover subscription, and reports whether it is another one
-// than before. A new active consumer starts at the first entry that is not acknowledged. On Failover it starts after a
-// delay, in which the last acknowledgements of the previous one arrive.
+// elect chooses the active consumer of an Exclusive or Failover subscription, and reports whether the active consumer
+// has changed. A new active consumer starts at the first entry that is not acknowledged. On Failover it starts after a
+// delay, during which the last acknowledgements of the previous consumer arrive.
 func (s *subscription) elect() bool {
 	if s.kind == wire.Failover {
 		slices.SortStableFunc(s.consumers, func(a, b *consumer) int {
@@ -52,8 +52,8 @@ func (s *subscription) notify(c *consumer) {
 	}
 }
 
-// candidate returns the index of the consumer that should be active. Among those of the best priority, the partition's
-// number decides, or a hash ring if the topic is not partitioned.
+// candidate returns the index of the consumer that should be active, among the consumers of the best priority. The
+// number of the partition decides. On a topic that is not a partition, a hash ring decides.
 func (s *subscription) candidate() int {
 	n := len(s.consumers)
 	for i, c := range s.consumers {

@@ -54,7 +54,7 @@ func (s *Server) RefuseConnections(refuse bool) {
 
 // Unload closes the topic's producers and consumers and forgets redelivery counts, as when the real broker moves a
 // topic. Clients reconnect by themselves. Acknowledged entries stay acknowledged. If only some messages of a batch were
-// acknowledged, all of them come back, as with Pulsar 4.0.7.
+// acknowledged, the whole batch comes back, as with Pulsar 4.0.7.
 func (s *Server) Unload(topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +72,7 @@ func (s *Server) Terminate(topic string) {
 	}
 }
 
-// CloseConsumers closes the consumers of a subscription from the broker's side.
-// Clients subscribe again by themselves.
+// CloseConsumers closes the consumers of a subscription from the broker's side. Clients subscribe again by themselves.
 func (s *Server) CloseConsumers(topic, subscription string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +84,7 @@ func (s *Server) CloseConsumers(topic, subscription string) {
 }
 
 // PauseDispatch stops sending messages of the topic to consumers until it is called with false. The topic "" means all
-// topics, including those created later; with false it ends every pause.
+// topics, including topics created later; PauseDispatch("", false) ends every pause.
 func (s *Server) PauseDispatch(topic string, pause bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

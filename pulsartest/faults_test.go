@@ -23,7 +23,7 @@ func nothing(t testing.TB, c pulsar.Consumer) {
 	}
 }
 
-// pair is a Shared consumer and a producer of topic t, subscription s.
+// pair returns a client, with a Shared consumer (subscription s) and a producer of topic t.
 func pair(t testing.TB, s *Server) (pulsar.Client, pulsar.Consumer, pulsar.Producer) {
 	c := newClient(t, s.URL())
 	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
@@ -75,7 +75,7 @@ func TestDropConnectionsForgetsAtOnce(t *testing.T) {
 	send(t, p, "0")
 	receive(t, k)
 	for range 5 {
-		pair(t, s) // they do not get the first consumer's message
+		pair(t, s) // these consumers do not get the first consumer's message
 	}
 	s.RefuseConnections(true)
 	s.DropConnections()
@@ -112,7 +112,7 @@ func TestInjectFailsSends(t *testing.T) {
 	require.Empty(t, s.Messages("t"))
 }
 
-func TestInjectFailsSendsInPassing(t *testing.T) {
+func TestClientSendsAgainAfterInjectedErrors(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	_, k, p := pair(t, s)
@@ -189,11 +189,12 @@ func TestInjectLosesAckResponses(t *testing.T) {
 	require.Zero(t, s.Subscription("t", "s").Backlog)
 }
 
-// Inject panics at a misspelled name. Otherwise the fault would silently never happen.
-func TestInjectOfNothing(t *testing.T) {
+// Inject and Fail panic at a misspelled name. Otherwise the fault would silently never happen.
+func TestUnknownNamesPanic(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	require.PanicsWithValue(t, `pulsartest: Inject of command "SENDS", want Pulsar's name of one, such as SEND`,
+	require.PanicsWithValue(t,
+		`pulsartest: Inject of command "SENDS", want a command of Pulsar's protocol, such as SEND`,
 		func() { s.Inject("SENDS", "", 1, Drop) })
 	require.PanicsWithValue(t, `pulsartest: Fail with code "Busy", want a ServerError of Pulsar's protocol, such as PersistenceError`, func() { Fail("Busy", "") })
 }
@@ -204,7 +205,7 @@ func TestTerminate(t *testing.T) {
 	c, k, p := pair(t, s)
 	send(t, p, "0")
 	s.Terminate("t")
-	// not by p: its client may lose messages while it learns that p is closed
+	// a new producer, since p's client may lose messages until it has learned that p is closed
 	_, err := c.CreateProducer(pulsar.ProducerOptions{Topic: "t"})
 	require.ErrorContains(t, err, "TopicTerminated")
 	receive(t, k)

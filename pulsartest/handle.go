@@ -7,28 +7,29 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// A command of the protocol is one file, cmd_NAME.go: its fields, its registration and, by these interfaces, its
-// effect.
+// Each command of the protocol has a file, cmd_NAME.go, with its fields, its registration and its effect. The methods
+// of the interfaces below define the effect.
 
 // A request is a command that a client may send.
 type request interface {
 	wire.Command
-	// handle carries out the request, under the server's lock. If it returns a failure, the client gets that as the
-	// answer, if the request has one. Any other error closes the connection.
+	// handle carries out the request, under the server's lock. If it returns a failure, the session sends the failure
+	// as the answer; a request without an answer is dropped. Any other error closes the connection.
 	handle(c *session) error
 }
 
-// A command with data prepares itself before the lock is taken.
+// A prepared command reads the data that follows it before the session takes the server's lock.
 type prepared interface{ prepare(data []byte) error }
 
-// An answered request has an answer that says only that the request was done, or that it failed. answer returns nil if
-// the client wants no answer.
+// The answer to an answered request says only that the request was done, or that it failed. answer returns nil if the
+// client wants no answer.
 type answered interface{ answer(err error) wire.Command }
 
 // An asking request makes its answer in handle; refuse returns the answer if the request failed.
 type asking interface{ refuse(err error) wire.Command }
 
-// A described command fills in the fields of a Command for hooks; without it, hooks get only the type.
+// A described command fills in the fields of a Command for hooks. Of other commands, hooks get only the type, the
+// direction and the connection.
 type described interface{ describe(c *session, d *Command) }
 
 // handle carries out a command of the client. An error closes the connection.
@@ -59,8 +60,8 @@ func (c *session) handle(cmd wire.Command, data []byte) error {
 	return err
 }
 
-// answer sends an answer that cmd was done, or that it failed with err. It reports false if only carrying out cmd can
-// produce an answer.
+// answer sends the answer that cmd was done, or that it failed with err. It sends nothing, and returns false, if err is
+// nil and only the command's handle can make the answer.
 func (c *session) answer(cmd wire.Command, err error) bool {
 	var response wire.Command
 	switch m := cmd.(type) {

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Client returns a client of the server, which is closed when the test ends. The client logs nothing, since clients log
+// Client returns a client of the server. The client is closed when the test ends. It logs nothing, since clients log
 // much under faults. For a client with other options, use [Server.URL].
 func (s *Server) Client(t testing.TB) pulsar.Client {
 	t.Helper()
@@ -30,10 +30,11 @@ func (s *Server) Client(t testing.TB) pulsar.Client {
 	return client
 }
 
-// Publish stores messages in a topic, each as an entry of its own, and returns their IDs. Of each message it uses
-// Payload, Key, OrderingKey, Properties, EventTime, DeliverAt and DeliverAfter. On a partitioned topic a message with a
-// key goes to the partition that pulsar-client-go would choose, and others go to each partition in turn. Publish uses
-// no client, and hooks and faults do not apply. It fails the test if the topic accepts no messages.
+// Publish stores messages in a topic, each as an entry of its own, and returns their IDs. It uses these fields
+// of a message: Payload, Key, OrderingKey, Properties, EventTime, DeliverAt and DeliverAfter. On a partitioned topic a
+// message with a key goes to the partition that pulsar-client-go would choose; messages without a key go to each
+// partition in turn. No client publishes the messages, so hooks and injected faults do not apply. Publish fails the
+// test if the topic accepts no messages.
 func (s *Server) Publish(t testing.TB, topic string, messages ...*pulsar.ProducerMessage) []MessageID {
 	t.Helper()
 	s.mu.Lock()
@@ -114,9 +115,9 @@ func javaHash(key string) (h uint32) {
 	return h
 }
 
-// Await passes the states of a subscription to the function until, and returns the first one for which it returns true.
-// While there is no subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0. If
-// until has not returned true after the time within, Await fails the test and shows the states that it saw. On a
+// Await passes the states of a subscription to the function until, and returns the first state for which until returns
+// true. While there is no subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0.
+// If until has not returned true after the time within, Await fails the test and shows the states that it saw. On a
 // partitioned topic the state is that of all partitions together.
 func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration,
 	until func(Subscription) bool) Subscription {

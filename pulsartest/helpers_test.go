@@ -151,7 +151,7 @@ func TestFastForward(t *testing.T) {
 			nothing(t, k)
 			s.FastForward(time.Hour)
 			require.Equal(t, "by the server", string(receive(t, k).Payload()))
-			s.FastForward(-time.Hour) // not back
+			s.FastForward(-time.Hour) // does nothing
 			s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("later"), DeliverAfter: 3 * time.Second})
 			nothing(t, k)
 			s.FastForward(3 * time.Second)
@@ -172,7 +172,7 @@ func TestFastForwardEndsTheDelayOfFailover(t *testing.T) {
 	receive(t, k)
 }
 
-// A delay that is over when the server's clock moves must not run twice.
+// A timer that fires while FastForward moves the clock must not run its function twice.
 func TestFastForwardBesideTimers(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t, WithExactDelays())

@@ -34,7 +34,7 @@ var (
 )
 
 // Fail answers a client's command with an error instead of carrying it out. The code has its name in Pulsar's protocol
-// (ServerError in PulsarApi.proto), such as PersistenceError; Fail panics if there is none of that name. Clients react
+// (ServerError in PulsarApi.proto), such as PersistenceError; Fail panics at any other name. Clients react
 // to some codes in their own way: after ServiceNotReady they connect again; after TopicNotFound, TopicTerminatedError
 // and ProducerFenced most give up. A command that has no answer, such as an acknowledgement without AckWithResponse, is
 // lost. Commands from the broker pass.
@@ -47,8 +47,8 @@ func Fail(code, message string) Verdict {
 	return Verdict{action: answer, err: failf(number, "%s", message)}
 }
 
-// After returns v delayed by d, counted from when the broker read or wrote the command. Later commands in that
-// direction of that connection wait, too.
+// After returns v delayed by d, counted from when the broker read the command or queued it for the client. Later
+// commands of the same connection in the same direction wait, too.
 func (v Verdict) After(d time.Duration) Verdict {
 	v.delay += d
 	return v
@@ -77,11 +77,12 @@ type MessageID struct {
 	BatchIndex    int   // -1 if the message is not in a batch
 }
 
-// SetHook sets a hook, which sees every command before it has an effect and decides on it. By default there is none.
-// SetHook replaces an earlier one; nil removes it. Commands under way may still go to the old one.
+// SetHook sets a hook, which sees every command before the command has an effect, and decides how the command is
+// handled. By default there is no hook. SetHook replaces an earlier hook; nil removes it. Commands under way may still
+// go to the earlier hook.
 //
-// Each connection calls the hook from two goroutines, one for each direction. The hook may block, which holds up that
-// direction of that connection. It may call the Server's methods except Close.
+// Each connection calls the hook from two goroutines, one for each direction. A hook that blocks holds up only this
+// direction of this connection. The hook may call the Server's methods except Close.
 func (s *Server) SetHook(hook func(Command) Verdict) {
 	if hook == nil {
 		s.hooked.Store(nil)
@@ -90,7 +91,8 @@ func (s *Server) SetHook(hook func(Command) Verdict) {
 	s.hooked.Store(&hook)
 }
 
-// ask puts a command to the hook and then to the rules. The caller holds no lock.
+// ask returns the verdict of the hook on a command, or the verdict of the rules if the hook lets the command pass. The
+// caller holds no lock.
 func (s *Server) ask(c *session, cmd wire.Command, fromBroker bool) Verdict {
 	hook := s.hooked.Load()
 	if hook == nil && !s.ruled.Load() {

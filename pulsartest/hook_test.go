@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// on is a hook for commands of one type.
+// on returns a hook that decides v for commands of one type.
 func on(command string, v Verdict) func(Command) Verdict {
 	return func(c Command) Verdict {
 		if c.Type == command {
@@ -99,7 +99,7 @@ func TestHookFailsInTheBrokersPlace(t *testing.T) {
 		_, err := c.Subscribe(pulsar.ConsumerOptions{Topic: "t2", SubscriptionName: "s"})
 		require.ErrorContains(t, err, "AuthorizationError", command)
 	}
-	s.SetHook(on("MESSAGE", Fail("AuthorizationError", "not you"))) // the broker's own
+	s.SetHook(on("MESSAGE", Fail("AuthorizationError", "not you"))) // passes, since the broker sends MESSAGE
 	s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("2")})
 	require.Equal(t, "2", string(receive(t, k).Payload()))
 }

@@ -106,7 +106,7 @@ type Message struct {
 	Properties  map[string]string // nil when it has none
 	Payload     []byte            // decompressed, unless Opaque
 	// Opaque says that Payload is as the client sent it, because it is encrypted, or compressed with another codec than
-	// LZ4 and zlib. A batch is then one Message.
+	// LZ4 and zlib. An opaque batch is one Message.
 	Opaque    bool
 	BatchSize int // messages in its entry
 	Chunks    int // entries of the whole message; 0 when it is not chunked

@@ -35,7 +35,7 @@ func TestSubscriptionCountsAllPartitions(t *testing.T) {
 	require.Equal(t, 6, sub.Unacked)
 	require.Equal(t, 6, sub.Delivered)
 	require.Equal(t, 1, sub.Delayed)
-	require.Len(t, sub.Consumers, 2, "there is not one consumer for each partition")
+	require.Len(t, sub.Consumers, 2, "there must be one consumer for each partition")
 	require.Equal(t, "me", sub.Consumers[0].Name)
 	require.Equal(t, "persistent://public/default/t-partition-0", sub.Consumers[0].Topic)
 	require.Equal(t, 6, sub.Consumers[0].Delivered+sub.Consumers[1].Delivered)
@@ -44,7 +44,7 @@ func TestSubscriptionCountsAllPartitions(t *testing.T) {
 	require.Equal(t, []string{sub.Consumers[0].Topic, sub.Consumers[1].Topic}, s.Topics())
 
 	s.Unload("t")
-	for range 2 { // the first six as if they were new, then each again
+	for range 2 { // after the unload each message comes with count 0, and after the nack again
 		for range 6 {
 			k.Nack(receive(t, k))
 		}
@@ -91,7 +91,7 @@ func TestMessagesAreUnpacked(t *testing.T) {
 				}
 				require.NoError(t, p.FlushWithCtx(context.Background()))
 				all := s.Messages("t")
-				if codec == pulsar.ZSTD { // one for each entry
+				if codec == pulsar.ZSTD { // an entry that cannot be decompressed is one Message
 					require.True(t, all[0].Opaque)
 					return
 				}

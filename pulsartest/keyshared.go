@@ -16,7 +16,8 @@ const (
 )
 
 // keySelector assigns each key to one consumer of a Key_Shared subscription, by a ring of hashes or by the ranges that
-// the consumers have asked for. If another consumer still has entries of a key, the key waits until these are settled.
+// the consumers have asked for. Without outOfOrder, no consumer gets entries of a key while another consumer has
+// some.
 type keySelector struct {
 	sticky     bool
 	outOfOrder bool
@@ -37,7 +38,7 @@ type keyRange struct {
 	consumer   *consumer
 }
 
-// holder is the consumer that has entries of a slot, and their number.
+// holder is the consumer that has entries of a slot, with the number of these entries.
 type holder struct {
 	consumer *consumer
 	entries  int
@@ -91,8 +92,8 @@ func (k *keySelector) remove(c *consumer) {
 // begin starts a pass over the entries in order.
 func (k *keySelector) begin() { clear(k.stopped) }
 
-// choose returns the consumer of a key's hash, or nil if that consumer cannot take the entry now. In that case, the
-// consumer gets no later entry of that key in this pass either.
+// choose returns the consumer for an entry with the hash of its key, or nil if this consumer cannot take the entry now.
+// After nil, choose also returns nil for later entries of the key in this pass, so that they stay in order.
 func (k *keySelector) choose(hash uint32, free map[*consumer]int) *consumer {
 	slot := slotOf(hash)
 	if _, ok := k.stopped[slot]; ok {
@@ -150,7 +151,7 @@ func (k *keySelector) release(hash uint32) {
 	}
 }
 
-// slotOf returns a slot from 1 on: in the real broker 0 means none.
+// slotOf returns a slot of at least 1, since 0 means no slot in the real broker.
 func slotOf(hash uint32) uint32 { return 1 + hash%(keySlots-1) }
 
 // keyHash returns the 32-bit murmur3 hash of key without its sign bit, which is Pulsar's hash of keys.

@@ -33,8 +33,8 @@ func (s *Server) createTopic(n topicName) *topic {
 	return t
 }
 
-// matching returns the topics that a name given to a method of Server means, in the order of their names. The empty
-// name means all topics.
+// matching returns the topic with this name, or the partitions of the partitioned topic with this name, in order. The
+// empty name means all topics.
 func (s *Server) matching(name string) []*topic {
 	var found []*topic
 	n, err := parseTopic(name)
@@ -66,7 +66,7 @@ func (s *Server) CreatePartitionedTopic(topic string, partitions int) error {
 	}
 	if partitions < 1 || strings.Contains(n.local, partitionSuffix) || partitions < s.partitions[n] {
 		return failf(wire.NotAllowedError,
-			"pulsartest: %d partitions for %s, want %d or more, of a topic that is no partition", partitions, n,
+			"pulsartest: %d partitions for %s, want %d or more, and a topic that is not a partition", partitions, n,
 			max(1, s.partitions[n]))
 	}
 	if !s.namespaces[n.namespace] {
@@ -79,7 +79,8 @@ func (s *Server) CreatePartitionedTopic(topic string, partitions int) error {
 	return nil
 }
 
-// setPartitions sets the number of partitions, and creates the missing ones with the subscriptions of the first one.
+// setPartitions sets the number of partitions. It creates the missing partitions, with the durable subscriptions of the
+// first partition.
 func (s *Server) setPartitions(n topicName, partitions int) {
 	s.partitions[n] = partitions
 	for i := range partitions {

@@ -2,7 +2,7 @@ package pulsartest
 
 import "slices"
 
-// offsets is a sorted set of entries.
+// offsets is a sorted set of offsets of entries.
 type offsets []int
 
 func (o *offsets) addAll(more []int) {

@@ -34,8 +34,8 @@ func defaults() settings {
 	}
 }
 
-// WithAddresses sets where the broker and its admin API listen, as for
-// net.Listen. By default both choose a free port of 127.0.0.1.
+// WithAddresses sets where the broker and its admin API listen, as for net.Listen. By default both choose a free port
+// of 127.0.0.1.
 func WithAddresses(broker, admin string) Option {
 	return func(s *settings) { s.brokerAddr, s.adminAddr = broker, admin }
 }
@@ -47,14 +47,14 @@ func WithLogger(logger *slog.Logger) Option {
 }
 
 // WithMaxMessageSize sets the size of the largest message, in bytes. By default it is 5 MiB, as in the real broker.
-// Clients learn it when they connect.
+// Clients learn the limit when they connect.
 func WithMaxMessageSize(bytes int) Option {
 	return func(s *settings) { s.maxMessageSize = bytes }
 }
 
-// WithExactDelays makes delayed delivery exact: a message comes when it is due. By default it is inexact, as in the
-// real broker: a message comes up to one tick of a second early when the broker is busy with that subscription, and up
-// to one tick late when it is not.
+// WithExactDelays makes delayed delivery exact: a message comes when it is due. By default delivery is inexact, as in
+// the real broker: a message comes up to a second early while the broker is busy with the subscription, and up to a
+// second late while the subscription is idle.
 func WithExactDelays() Option {
 	return func(s *settings) { s.strictDelay = true }
 }
@@ -65,9 +65,9 @@ func WithFailoverDelay(d time.Duration) Option {
 	return func(s *settings) { s.failoverDelay = d }
 }
 
-// WithMaxUnacked limits the unacknowledged messages of a consumer and of a whole subscription: above a limit the broker
-// sends no more. By default the limits are 50,000 and 200,000, as in the real broker. Zero means no limit. The limits
-// apply to Shared and Key_Shared.
+// WithMaxUnacked limits the unacknowledged messages of each consumer and of each subscription. When a limit is reached,
+// the broker sends no more messages. By default the limits are 50,000 and 200,000, as in the real broker. Zero means no
+// limit. The limits apply to Shared and Key_Shared.
 func WithMaxUnacked(perConsumer, perSubscription int) Option {
 	return func(s *settings) { s.maxUnackedConsumer, s.maxUnackedSub = perConsumer, perSubscription }
 }

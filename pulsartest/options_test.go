@@ -46,7 +46,7 @@ func TestMaxUnacked(t *testing.T) {
 			}
 			nothing(t, k)
 			require.NoError(t, k.Ack(held[0]))
-			nothing(t, k) // until half is acknowledged
+			nothing(t, k) // the broker sends more when half of them are acknowledged
 			for _, m := range held[1:] {
 				require.NoError(t, k.Ack(m))
 			}
@@ -97,7 +97,7 @@ func TestCloseTwiceAndUnderUse(t *testing.T) {
 	s.Close()
 	s.Close()
 	_, err = io.Copy(io.Discard, conn)
-	require.NoError(t, err, "closed")
+	require.NoError(t, err, "the connection was not closed normally")
 	_, err = http.Get(s.AdminURL() + "/admin/v2/brokers/health")
 	require.Error(t, err)
 }

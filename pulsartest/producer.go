@@ -78,7 +78,8 @@ func (t *topic) giveAccess(p *producer) error {
 	return nil
 }
 
-// fenceProducers removes all producers of the topic. They learn of it when they send.
+// fenceProducers removes all producers of the topic. Producers that wait for access get an error at once; the others
+// learn that they are fenced when they send.
 func (t *topic) fenceProducers() {
 	for _, p := range t.waiting {
 		delete(p.session.producers, p.id)
@@ -107,7 +108,7 @@ func (t *topic) exclusiveProducer() *producer {
 	return nil
 }
 
-// removeProducer removes p. Then the next producer that waits for exclusive access gets it.
+// removeProducer removes p. If the topic then has no producer, the next one that waits for exclusive access gets it.
 func (t *topic) removeProducer(p *producer) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(w *producer) bool { return w == p })
 	if t.producers[p.name] == p {

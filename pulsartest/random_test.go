@@ -8,8 +8,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// randomStream returns either noise, or two consumers and two producers followed by commands that mostly make sense,
-// with a fault in some of them.
+// randomStream returns either noise, or commands that mostly make sense, of two consumers and two producers. Some of
+// these streams have a wrong bit or are cut off.
 func randomStream(rnd *rand.Rand) []byte {
 	if rnd.Intn(10) == 0 {
 		noise := make([]byte, rnd.Intn(200))

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A thousand connections announce a large frame each and send only its beginning. They cost memory only for what they
-// have sent.
-func TestAThousandPromisesCostLittle(t *testing.T) {
+// A thousand connections announce a large frame each and send only its beginning. The server must allocate memory only
+// for the bytes that it has received.
+func TestAnnouncedFramesCostLittleMemory(t *testing.T) {
 	s := NewServer(t, WithLogger(slog.New(slog.DiscardHandler)))
 	promise := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, 5<<20), 5<<20-4)
 	before := memory()
@@ -32,7 +32,7 @@ func TestAThousandPromisesCostLittle(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.sessions) == 1000
 	}, 10*time.Second, time.Millisecond)
-	time.Sleep(50 * time.Millisecond) // until they were read
+	time.Sleep(50 * time.Millisecond) // until the server has read all beginnings
 	grown := int64(memory()) - int64(before)
 	t.Logf("%d KiB each", grown/1000/1024)
 	require.Less(t, grown, int64(32<<20))

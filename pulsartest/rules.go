@@ -7,23 +7,24 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Inject applies a verdict to the next n commands of one type for one topic, or to all of them if n is negative; 0
-// removes the verdict. It replaces an earlier Inject of the same command and topic. command is Pulsar's name, as in
-// [Command]; "" means every command, in both directions. The topic "" means every command, with any topic or none.
-// Inject panics if there is no such command.
+// Inject applies a verdict to the next n commands of one type for one topic, or to all such commands if n is negative.
+// It replaces an earlier verdict on the same command and topic; with n 0 it only removes the earlier one. command is
+// Pulsar's name, as in [Command]; "" means every command, in both directions. The topic "" means every topic, and also
+// commands without a topic. Inject panics if Pulsar has no such command.
 //
 //	s.Inject("SEND", "orders", 1, Drop)                                       // Send fails after its SendTimeout
-//	s.Inject("SEND", "orders", 1, Fail("TopicTerminatedError", "no more"))    // it fails at once
+//	s.Inject("SEND", "orders", 1, Fail("TopicTerminatedError", "no more"))    // Send fails at once
 //	s.Inject("PRODUCER", "orders", -1, Fail("AuthorizationError", "not you")) // no client gets a producer
 //	s.Inject("SUBSCRIBE", "", 2, Fail("ServiceNotReady", "not yet"))          // two consumers are refused
-//	s.Inject("ACK_RESPONSE", "", 1, Drop)                                     // an ack takes effect, and fails later
-//	s.Inject("", "", -1, Pass.After(time.Second))                             // everything takes its time
+//	s.Inject("ACK_RESPONSE", "", 1, Drop)                                     // an ack takes effect, but times out
+//	s.Inject("", "", -1, Pass.After(time.Second))                             // every command comes a second late
 //
 // These verdicts apply to commands that the hook lets pass. If several apply, the first one that is not Pass decides,
 // and their delays add up. After most errors pulsar-client-go sends a message again, on a new connection.
 func (s *Server) Inject(command, topic string, n int, v Verdict) {
 	if command != "" && !wire.Known(command) {
-		panic(fmt.Sprintf("pulsartest: Inject of command %q, want Pulsar's name of one, such as SEND", command))
+		panic(fmt.Sprintf("pulsartest: Inject of command %q, want a command of Pulsar's protocol, such as SEND",
+			command))
 	}
 	r := rule{command: command, left: n, verdict: v}
 	if topic != "" {

@@ -7,9 +7,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// addSchema stores a schema unless the topic has it, and returns its version: eight bytes, counted from 0, or nil
-// without a schema. The partitions of a topic share its schemas. addSchema refuses a schema of another type than the
-// newest one. Two schemas of one type count as compatible.
+// addSchema stores a schema unless the topic has it, and returns the version of the schema as eight bytes. Versions
+// count from 0. If schema is nil, the version is nil. The partitions of a topic share its schemas. addSchema refuses a
+// schema of another type than the newest one. Two schemas of one type count as compatible.
 func (s *Server) addSchema(n topicName, schema *wire.Schema) ([]byte, error) {
 	if schema == nil {
 		return nil, nil
@@ -30,8 +30,8 @@ func (s *Server) addSchema(n topicName, schema *wire.Schema) ([]byte, error) {
 	return schemaVersion(len(all)), nil
 }
 
-// admitSchema checks the schema of a new consumer. It stores the first schema of a topic if no client has used the
-// topic without a schema.
+// admitSchema checks the schema of a new consumer. It stores the first schema of a topic, but refuses it if the topic
+// has messages, producers or consumers.
 func (t *topic) admitSchema(schema *wire.Schema) error {
 	if schema == nil {
 		return nil
@@ -58,7 +58,8 @@ func (t *topic) admitSchema(schema *wire.Schema) error {
 
 func schemaVersion(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
 
-// schemaAt returns the schema of a version, or the newest one without a version; nil if there is none.
+// schemaAt returns the schema of a version and the number of the version. An empty version means the newest schema. If
+// there is no such schema, schemaAt returns nil.
 func (s *Server) schemaAt(n topicName, version []byte) (*wire.Schema, int) {
 	all := s.schemas[n.base()]
 	i := uint64(len(all)) - 1

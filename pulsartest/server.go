@@ -27,7 +27,7 @@ type Server struct {
 	tasks sync.WaitGroup
 
 	// mu guards everything below, all topics, subscriptions, producers and consumers, and a part of each session (see
-	// session.go). Nothing waits, and no hook is called, while it is held.
+	// session.go). A goroutine that holds mu does not wait and calls no hook.
 	mu       sync.Mutex
 	closed   bool
 	sessions map[*session]struct{}
@@ -58,7 +58,7 @@ type catalog struct {
 	limits     map[topicName]limits        // by base name
 }
 
-// NewServer starts a server, which is closed when the test ends. Without WithLogger, the server logs warnings to the
+// NewServer starts a server, and closes it when the test ends. Without WithLogger, the server logs warnings to the
 // test. NewServer fails the test if the server cannot listen.
 func NewServer(t testing.TB, opts ...Option) *Server {
 	t.Helper()
@@ -121,8 +121,8 @@ func (s *Server) URL() string { return "pulsar://" + s.broker.Addr().String() }
 // AdminURL returns the base URL of the admin REST API: http://127.0.0.1:port.
 func (s *Server) AdminURL() string { return "http://" + s.admin.Addr().String() }
 
-// Close drops all connections and forgets all topics. It returns when no
-// goroutine of the server is left. Closing again does nothing.
+// Close drops all connections and forgets all topics. It returns when no goroutine of the server is left. Closing again
+// does nothing.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true

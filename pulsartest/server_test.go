@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil { // most of them wait most of the time
+	if err := flag.Set("test.parallel", "8"); err != nil { // the tests mostly wait
 		panic(err)
 	}
 	leaktest.Main(m)
@@ -70,7 +70,7 @@ func receive(t testing.TB, c pulsar.Consumer) pulsar.Message {
 	return m
 }
 
-// The delay of Failover ends with the last consumer. Once it went on, and rewound the subscription of the next
+// The delay of Failover ends with the last consumer. If its timer went on, it would rewind the subscription of the next
 // consumer.
 func TestFailoverDelayEndsWithTheLastConsumer(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestFailoverDelayEndsWithTheLastConsumer(t *testing.T) {
 }
 
 // A consumer of the producer's own client must not get a message before the producer's callback has its ID: upstream's
-// TestBatchDelayMessage relies on that.
+// TestBatchDelayMessage relies on this order.
 func TestASendIsConfirmedBeforeItsMessageComes(t *testing.T) {
 	c := newClient(t, NewServer(t).URL())
 	p := newProducer(t, c, pulsar.ProducerOptions{Topic: "in", DisableBatching: true})
@@ -103,7 +103,7 @@ func TestASendIsConfirmedBeforeItsMessageComes(t *testing.T) {
 	}
 }
 
-func TestEverySubscriptionTypeDeliversNacksAndAcks(t *testing.T) {
+func TestEverySubscriptionTypeRedeliversNackedMessages(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Shared, pulsar.Failover, pulsar.KeyShared} {
 		for _, batched := range []bool{false, true} {
 			t.Run(fmt.Sprint(kind, batched), func(t *testing.T) {

@@ -148,8 +148,8 @@ func TestBillingSurvivesItsBroker(t *testing.T) {
 	})
 	broker.Publish(t, "orders", order("a", 100), order("b", 250))
 	broker.Unload("orders")
-	// An acknowledgement on its way to a topic that moves gets no answer: pulsar-client-go waits 30 s for it before it
-	// connects again.
+	// An acknowledgement that reaches the broker while the topic moves gets no answer. pulsar-client-go waits 30 s for
+	// the answer before it connects again.
 	broker.Await(t, "orders", "billing", time.Minute, settled)
 	seen := map[string]bool{}
 	for _, m := range broker.Messages("invoices") {

@@ -13,8 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// session is one connection. Its reader handles one command at a time; its
-// writer encodes and sends queued commands.
+// session is one connection. Its reader handles one command at a time; its writer encodes and sends queued commands.
 type session struct {
 	server *Server
 	conn   net.Conn
@@ -30,8 +29,8 @@ type session struct {
 	consumers map[uint64]*consumer
 	leftovers map[uint64]struct{} // producers that the broker has closed
 
-	// queue has the commands to be sent, and a lock for them. The lock may be taken while server.mu is held, never the
-	// other way round.
+	// queue has the commands to be sent. A goroutine that holds server.mu may lock queue; a goroutine that has locked
+	// queue must not take server.mu.
 	queue struct {
 		sync.Mutex
 		wake   chan struct{} // wakes the writer; capacity 1
@@ -48,8 +47,8 @@ type outgoing struct {
 	queued time.Time
 }
 
-// maxQueued is how many answers may wait for a client before its next command
-// is read.
+// maxQueued is how many commands may wait to be sent to a client. While more wait, the session does not read the
+// client's next command.
 const maxQueued = 20_000
 
 func newSession(s *Server, conn net.Conn) *session {
@@ -182,7 +181,7 @@ func (c *session) write() {
 	}
 }
 
-// wait waits for d. It reports false if the session ends meanwhile.
+// wait waits for d. It reports false if the session ends before.
 func (c *session) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -207,8 +206,8 @@ func (c *session) leave() {
 	delete(s.sessions, c)
 }
 
-// detach closes the session's producers and consumers; its goroutines may
-// still run. The caller holds server.mu.
+// detach closes the session's producers and consumers; the session's goroutines may still run. The caller holds
+// server.mu.
 func (c *session) detach() {
 	if c.detached {
 		return

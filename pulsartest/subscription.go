@@ -30,10 +30,10 @@ type subscription struct {
 // choice decides which consumer gets the next message.
 type choice struct {
 	turn     int                  // Shared: index of the consumer whose turn it is
-	chunks   map[string]*consumer // Shared: the consumer that has the first chunk, by message
+	chunks   map[string]*consumer // Shared: by chunked message, the consumer that gets its chunks
 	keys     keySelector          // Key_Shared
 	active   *consumer            // Exclusive, Failover
-	failover *timer               // runs until the active consumer gets messages
+	failover *timer               // runs until the active consumer may get messages
 }
 
 // traffic counts messages.
@@ -107,7 +107,7 @@ func (s *subscription) add(c *consumer, kind wire.SubType) error {
 	return nil
 }
 
-// added begins to serve a new consumer. Its client must have the answer to SUBSCRIBE before.
+// added begins to serve a new consumer. The caller has sent the answer to SUBSCRIBE before.
 func (s *subscription) added(c *consumer) {
 	if !s.individual() && !s.elect() {
 		s.notify(c)
@@ -115,8 +115,8 @@ func (s *subscription) added(c *consumer) {
 	s.dispatch()
 }
 
-// remove removes c. Its messages go to the other consumers, with the same counts. When the last consumer is removed,
-// all counts are lost.
+// remove removes c. The other consumers get its unacknowledged messages, with the same counts. When the last consumer
+// is removed, all counts are lost.
 func (s *subscription) remove(c *consumer) {
 	s.gone.include(c.traffic)
 	i := slices.Index(s.consumers, c)
@@ -155,7 +155,8 @@ func (s *subscription) unpend(offset int) {
 	}
 }
 
-// closeConsumers closes all consumers but one, which may be nil. Their clients look the topic up again.
+// closeConsumers closes all consumers except the consumer but, or all if but is nil. The clients of the closed
+// consumers look the topic up again.
 func (s *subscription) closeConsumers(but *consumer) {
 	for _, c := range slices.Clone(s.consumers) {
 		if c == but {
@@ -187,9 +188,9 @@ func (s *subscription) reset(offset int) {
 	s.cursor = newCursor(offset)
 }
 
-// redeliver sends entries again. On Shared and Key_Shared these are all entries that c has, or, if m names entries,
-// those that c has among them; the redelivery count of each grows by one. On other types, redeliver sends everything
-// that is not acknowledged.
+// redeliver sends entries again. On Shared and Key_Shared it sends those of c's entries that m names, or all of them if
+// m names none; the redelivery count of each grows by one. On other types, if c is active, it sends everything that is
+// not acknowledged.
 func (s *subscription) redeliver(c *consumer, m *cmdRedeliver) {
 	if !s.individual() {
 		if m.Epoch != wire.Absent {
@@ -219,7 +220,7 @@ func (s *subscription) redeliver(c *consumer, m *cmdRedeliver) {
 	back = slices.Compact(back)
 	for _, offset := range back {
 		s.unpend(offset)
-		if !s.cursor.acked(offset) { // not skipped meanwhile
+		if !s.cursor.acked(offset) { // the admin API may have skipped the entry
 			s.counts[offset]++
 			s.replay.addAll([]int{offset})
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // topic is a log of entries with its producers and subscriptions. Inside the broker, the offset in the log, from 0,
-// identifies an entry. Nothing is ever removed from the log. Server.mu guards all of it.
+// identifies an entry. Nothing is ever removed from the log. Server.mu guards the topic.
 type topic struct {
 	server     *Server
 	name       topicName
@@ -64,7 +64,7 @@ func (t *topic) deliver(e *entry) {
 }
 
 // beforeFirst is entry -1, the position before a ledger's first entry. A client without batch-index acknowledgement
-// acknowledges up to this position while it is in the middle of the first entry.
+// sends it in a cumulative acknowledgement of a message in the middle of the ledger's first batch.
 const beforeFirst = math.MaxUint64
 
 // find returns the offset of the first entry at or after (ledger, id), and whether that entry is at (ledger, id).

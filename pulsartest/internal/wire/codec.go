@@ -1,8 +1,8 @@
 // Package wire is Pulsar's binary protocol as the test broker speaks it: frames, a registry of commands, and the
 // metadata of a message.
 //
-// Each message lists its fields once, in its Fields method. This list serves to encode the message, to decode it, and
-// to describe it to the tests that compare it with the descriptors of the Go client.
+// Each message lists its fields once, in its Fields method. A Codec encodes, decodes and describes the message by this
+// list. Tests compare the descriptions with the descriptors of the Go client.
 package wire
 
 import (
@@ -105,7 +105,7 @@ func Describe(m Message) []Field {
 // Decoding reports whether this pass decodes, so that Fields may use the values that were read.
 func (c *Codec) Decoding() bool { return c.mode == decoding }
 
-// here reports whether the field on the wire is num, with wire type typ.
+// here reports whether the field on the wire is num. It sets err if this field has another wire type than typ.
 func (c *Codec) here(num protowire.Number, typ protowire.Type) bool {
 	if c.num != num || c.err != nil {
 		return false

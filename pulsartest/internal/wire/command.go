@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Type is the type of a command, which is also its field's number in BaseCommand.
+// Type is the number of a command's type, and of the command's field in BaseCommand.
 type Type int32
 
 // A Command is a message in a frame.
@@ -92,7 +92,7 @@ func ParseCommand(b []byte) (Command, error) {
 	return cmd, nil
 }
 
-// split returns a command's type and its body, which is nil if it has none.
+// split returns a command's type and body. The body is nil if the command has none.
 func split(b []byte) (t Type, body []byte, err error) {
 	err = eachField(b, func(num protowire.Number, typ protowire.Type, value []byte) {
 		if num == 1 && typ == protowire.VarintType {

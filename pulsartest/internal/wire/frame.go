@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// FramePadding is how many bytes longer than a message its frame may be.
+// FramePadding is the number of bytes by which a frame may be longer than the message in it.
 const FramePadding = 10 * 1024
 
 // magic marks a checksum between a SEND or MESSAGE and its metadata.
@@ -32,8 +32,8 @@ func NewReader(r io.Reader, maxMessage int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 4<<10), max: maxMessage + FramePadding}
 }
 
-// Read returns the next command and the data after it in its frame: for SEND the message, which belongs to the caller,
-// else nil.
+// Read returns the next command, and the data that follows the command in its frame, such as the message of a SEND. The
+// data belongs to the caller; it is nil if nothing follows.
 func (r *Reader) Read() (Command, []byte, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r.r, head[:4]); err != nil {
@@ -111,8 +111,8 @@ func AppendFrame(out []byte, cmd Command, size int) []byte {
 	return out
 }
 
-// Split checks a message in the form of SEND, and returns its metadata and its payload. It accepts a message without a
-// checksum.
+// Split checks a message as it follows a SEND, and returns its metadata and its payload. It accepts a message without
+// a checksum.
 func Split(data []byte) (metadata, payload []byte, err error) {
 	if len(data) >= 6 && binary.BigEndian.Uint16(data) == magic {
 		sum := binary.BigEndian.Uint32(data[2:])

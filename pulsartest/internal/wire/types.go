@@ -2,7 +2,8 @@ package wire
 
 import "slices"
 
-// Absent is the value of an Optional number that is not in the message, where 0 has a meaning of its own.
+// Absent is the value of an Optional number that the message does not have. It serves numbers for which 0 has a meaning
+// of its own.
 const Absent = ^uint64(0)
 
 // MessageID names an entry, or one message of its batch.
@@ -220,7 +221,7 @@ var serverErrors = []string{
 	"ProducerFenced",
 }
 
-// ParseServerError returns the error code with a name.
+// ParseServerError returns the error code that has this name.
 func ParseServerError(name string) (code ServerError, ok bool) {
 	i := slices.Index(serverErrors, name)
 	return ServerError(i), i >= 0
@@ -240,7 +241,7 @@ func (m AccessMode) String() string {
 	return "unknown"
 }
 
-// schemaTypes are the names of the admin API, by number.
+// schemaTypes are the admin API's names of the schema types, by number.
 var schemaTypes = [...]string{"NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32",
 	"INT64", "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "KEY_VALUE", "INSTANT", "LOCAL_DATE", "LOCAL_TIME",
 	"LOCAL_DATE_TIME", "PROTOBUF_NATIVE"}
