@@ -48,7 +48,7 @@ func NewBrokerInProcess(t testing.TB, o pulsar.ClientOptions, options ...pulsart
 	return b
 }
 
-// Connect makes the client, with o except its URL and Logger.
+// Connect makes the client with the options o. It replaces their URL and Logger.
 func (b *Broker) Connect(o pulsar.ClientOptions) {
 	o.URL, o.Logger = b.URL, logtest.Client(b.T)
 	var err error
@@ -88,7 +88,7 @@ type SubscriptionStats struct {
 // Subscription is the name of the tests' subscription.
 const Subscription = "sub"
 
-// PartitionsOf returns the names of a topic's partitions, or its own if it has none.
+// PartitionsOf returns the names of a topic's partitions, or the topic's own name if partitions is 0.
 func PartitionsOf(topic string, partitions int) (topics []string) {
 	if partitions == 0 {
 		return []string{topic}
@@ -99,7 +99,7 @@ func PartitionsOf(topic string, partitions int) (topics []string) {
 	return topics
 }
 
-// Stats returns the sum over the partitions of a topic; partitions is 0 if it has none.
+// Stats returns the statistics of a topic, summed over its partitions; partitions is 0 for an unpartitioned topic.
 func (b *Broker) Stats(topic string, partitions int) (sum SubscriptionStats) {
 	for _, t := range PartitionsOf(topic, partitions) {
 		var stats struct{ Subscriptions map[string]SubscriptionStats }
@@ -112,8 +112,8 @@ func (b *Broker) Stats(topic string, partitions int) (sum SubscriptionStats) {
 	return sum
 }
 
-// Settles asserts that all messages of a topic are acknowledged at the broker within Patience; partitions is 0 if it
-// has none.
+// Settles asserts that all messages of a topic are acknowledged at the broker within Patience; partitions is 0 for an
+// unpartitioned topic.
 func (b *Broker) Settles(topic string, partitions int) {
 	b.T.Helper()
 	var s SubscriptionStats
@@ -134,7 +134,7 @@ func (b *Broker) Options(topic string, kind pulsar.SubscriptionType) pulsar.Cons
 	}
 }
 
-// Subscribe returns a Consumer, which is closed with the test. If the test fails, its statistics are logged.
+// Subscribe returns a Consumer, which is closed with the test. If the test fails, the Consumer's statistics are logged.
 func (b *Broker) Subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Option) *redelivery.Consumer {
 	b.T.Helper()
 	c, err := b.TrySubscribe(opts, options...)
@@ -215,7 +215,7 @@ func (b *Broker) SubscribeDeadLetters(topic string) pulsar.Consumer {
 	return c
 }
 
-// ReceiveDeadLetter returns the first message of a dead letter topic.
+// ReceiveDeadLetter returns the next message of a subscription of a dead letter topic.
 func (b *Broker) ReceiveDeadLetter(topic, subscription string) pulsar.Message {
 	b.T.Helper()
 	c, err := b.Client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription})

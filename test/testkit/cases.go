@@ -12,7 +12,7 @@ import (
 // FromBroker makes nacked messages wait at the broker.
 var FromBroker = redelivery.WithRedeliveryFrom(redelivery.FromBroker)
 
-// SubscriptionTypes are all of them, by name.
+// SubscriptionTypes are all subscription types by name.
 var SubscriptionTypes = map[string]pulsar.SubscriptionType{
 	"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared, "Failover": pulsar.Failover, "KeyShared": pulsar.KeyShared,
 }

@@ -202,7 +202,7 @@ func (f *Fake) Forget() {
 	f.acked, f.asked = nil, nil
 }
 
-// Deliver sends entry n, unbatched. It may send an entry several times.
+// Deliver sends entry n, unbatched. A test may deliver the same entry several times.
 func (f *Fake) Deliver(n int64) pulsar.MessageID {
 	id := pulsar.NewMessageID(1, n, 0, 0)
 	f.Queue <- pulsar.ConsumerMessage{Consumer: f, Message: Message{MessageID: id}}

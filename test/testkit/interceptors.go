@@ -50,7 +50,7 @@ func (w *Witness) Seen() (consumers []pulsar.Consumer, consumed, acked, closed i
 	return slices.Collect(maps.Keys(w.consumers)), w.consumed, w.acked, w.closed
 }
 
-// Callbacks is an interceptor that calls Before, unless that is nil, before a message is consumed.
+// Callbacks is an interceptor that calls Before, if it is not nil, before a message is consumed.
 type Callbacks struct {
 	Before func()
 }

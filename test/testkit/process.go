@@ -12,9 +12,9 @@ import (
 
 const leaking = "REDELIVERY_TEST_LEAKING"
 
-// InOwnProcess runs a test in a process of its own, where goroutines may leak: upstream's goroutines outlive
-// Unsubscribe, and Close of a pattern's consumer does not wait for the goroutine that looks for topics. In that process
-// it returns false.
+// InOwnProcess runs the calling test again in a new process, and returns true. In the new process it returns false, so
+// that the test goes on there. Goroutines may leak in the new process: upstream's goroutines outlive Unsubscribe, and
+// Close of a pattern's consumer does not wait for the goroutine that looks for topics.
 func InOwnProcess(t *testing.T) bool {
 	if os.Getenv(leaking) != "" {
 		return false

@@ -49,8 +49,8 @@ func ReceiveNothing(t testing.TB, c *redelivery.Consumer, d time.Duration) {
 // Patience is how long a test waits for a real broker that has just been started.
 const Patience = 30 * time.Second
 
-// Patiently calls Receive repeatedly: if a Receive begins while upstream's zero-queue consumer connects, its permit may
-// be lost.
+// Patiently calls Receive repeatedly: if a Receive begins while upstream's zero-queue consumer connects, the consumer's
+// permit may be lost.
 func Patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < Patience; {

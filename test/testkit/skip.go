@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// NeedsRealBroker skips a test that needs a feature which the in-process broker lacks, unless PULSAR_URL names a real
-// broker.
+// NeedsRealBroker skips a test that needs a feature which the in-process broker lacks. The test runs only if PULSAR_URL
+// and PULSAR_ADMIN_URL name a real broker.
 func NeedsRealBroker(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
@@ -18,8 +18,8 @@ func NeedsRealBroker(t testing.TB, what string) {
 // Long is set by the flag -long: slow tests run too.
 var Long = flag.Bool("long", false, "tests that take long run on the broker in process too")
 
-// TakesLong skips a test that waits for more than ten seconds, unless -long is set or PULSAR_URL names a real broker. A
-// package's tests take as long as the slowest of them.
+// TakesLong skips a test that waits for more than ten seconds, since a package's tests take as long as the slowest of
+// them. Such a test runs with -long, and on a real broker at PULSAR_URL, but never with -short.
 func TakesLong(t testing.TB) {
 	t.Helper()
 	if testing.Short() || !*Long && os.Getenv("PULSAR_URL") == "" {

@@ -13,8 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// StandIn stands in for a prepared consumer of upstream (the dispatcher, the queue before it, the tick of its nacks)
-// and for the broker.
+// StandIn replaces a prepared consumer of upstream (its queue, its dispatcher, the tick of its nacks) and the broker.
 type StandIn struct {
 	pulsar.Consumer                        // nil: the tests call none of its other methods
 	Opts            pulsar.ConsumerOptions // options with which it was subscribed
@@ -94,7 +93,7 @@ func (s *StandIn) dispatch() {
 	}
 }
 
-// drop removes the first message, and sets its place to zero so that it can be freed.
+// drop removes the first message, and clears its place in the array so that the message can be freed.
 func drop(queue []pulsar.ConsumerMessage) []pulsar.ConsumerMessage {
 	queue[0] = pulsar.ConsumerMessage{}
 	return queue[1:]
@@ -122,8 +121,8 @@ func (s *StandIn) signal() {
 	}
 }
 
-// Redeliver makes the broker send again, under new ids, all sent messages that pass the filter. They come before the
-// backlog.
+// Redeliver makes the broker send again, under new ids, all sent messages that pass the filter. It sends them before
+// the backlog.
 func (s *StandIn) Redeliver(passes func(Position) bool) {
 	s.mu.Lock()
 	var again []pulsar.ConsumerMessage
@@ -136,7 +135,7 @@ func (s *StandIn) Redeliver(passes func(Position) bool) {
 	}
 	s.backlog = append(append([]pulsar.ConsumerMessage{}, again...), s.backlog...)
 	s.mu.Unlock()
-	for _, cm := range again { // they are received now, and sent to the queue later
+	for _, cm := range again { // upstream calls BeforeConsume before it queues a message
 		s.Opts.Interceptors.BeforeConsume(cm)
 	}
 	s.signal()
@@ -150,7 +149,7 @@ func (s *StandIn) Truncate() {
 	clear(s.acked)
 }
 
-// unacked passes messages that were not acknowledged. The caller holds mu.
+// unacked is a filter that passes messages that were not acknowledged. The caller holds mu.
 func (s *StandIn) unacked(at Position) bool { return s.acked[at] == 0 }
 
 // empty makes the dispatcher drop the queue's messages. Messages in the MessageChannel stay.

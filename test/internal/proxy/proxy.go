@@ -60,7 +60,7 @@ func New(brokerURL, adminURL string) (*Proxy, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.away != "" && strings.HasSuffix(req.URL.Path, p.away) {
-			req.URL.Host = "" // fails
+			req.URL.Host = "" // makes the lookup fail
 		}
 		req.Header.Del("Accept-Encoding") // so that the Proxy can read the answer
 	}
@@ -109,7 +109,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// pass copies data from one side to the other, until either is closed.
+// pass copies data from one side to the other, until one of them is closed.
 func (p *Proxy) pass(l *link, from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()
@@ -178,7 +178,7 @@ func (p *Proxy) Slow(delay time.Duration, rate int) {
 	p.delay, p.rate = delay, rate
 }
 
-// Hide makes the lookups of a topic fail; "" ends that.
+// Hide makes the lookups of a topic fail, until it is called with another topic or with "".
 func (p *Proxy) Hide(topic string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
