@@ -49,7 +49,7 @@ func (f *facts) leftOut() string {
 	return ""
 }
 
-// tests returns the tests that subscribe, or all.
+// tests returns the tests that subscribe, or all tests if everything is set.
 func (s *suite) tests(everything bool) []test {
 	functions := map[string]facts{}
 	for _, f := range s.files {
@@ -88,7 +88,8 @@ func collect(name string, functions map[string]facts, seen map[string]bool, all 
 }
 
 func factsOf(fn *ast.FuncDecl) (f facts) {
-	onlyAsked := map[ast.Expr]bool{} // _, ok := consumer.(*zeroQueueConsumer)
+	// type assertions that use only ok: _, ok := consumer.(*zeroQueueConsumer)
+	onlyAsked := map[ast.Expr]bool{}
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:

@@ -1,9 +1,9 @@
 // Upstream runs pulsar-client-go's own tests through redelivery.Subscribe, and prints which pass.
 //
-//	go run ./test/upstream                              on the broker in process, and on that of PULSAR_URL
+//	go run ./test/upstream                              on the broker in process, and on the broker at PULSAR_URL
 //	go run ./test/upstream -upstream master             with the newest commit of pulsar-client-go
 //	go run ./test/upstream -run 'TestDLQ|TestRLQ'       some of them
-//	go run ./test/upstream -quick                       each wrapped, and plain only where that fails
+//	go run ./test/upstream -quick                       each test wrapped, and plain only if it fails wrapped
 //
 // It copies the module from the module cache to a temporary folder. In the copy every client.Subscribe of the tests
 // goes through a variable. An added test file sets the variable to redelivery.Subscribe if an environment variable asks

@@ -170,7 +170,7 @@ func (f *file) redirect() {
 	})
 }
 
-// redirectConstants does the same in a file that is not a test.
+// redirectConstants redirects the addresses in a file that is not a test.
 func redirectConstants(path string) error {
 	s := &suite{fset: token.NewFileSet()}
 	f, err := s.parse(path)
@@ -186,8 +186,8 @@ func redirectConstants(path string) error {
 
 var topicIdent = regexp.MustCompile(`(?i)topic`)
 
-// freshTopics adds the suffix of the run to constant topic names: to names that are assigned to a variable called a
-// topic or given as an option, and wherever else the function writes these names.
+// freshTopics adds the suffix of the run to literal topic names. It finds the names in assignments to variables with
+// "topic" in their name, and in the options Topic and TopicsPattern. Then it replaces these names everywhere in fn.
 func (f *file) freshTopics(fn *ast.FuncDecl) {
 	names := map[string]bool{}
 	add := func(e ast.Expr) {
@@ -238,7 +238,8 @@ func (f *file) freshTopics(fn *ast.FuncDecl) {
 	})
 }
 
-// fixedTopics match the name in a full topic name, and its beginning in a pattern.
+// fixedTopics match a topic name, full or short, and a pattern of topic names. Their group is the local name, or its
+// fixed beginning.
 var fixedTopics = []*regexp.Regexp{
 	regexp.MustCompile(`^(?:(?:non-)?persistent://public/default/)?([A-Za-z][A-Za-z0-9_-]*[A-Za-z0-9])$`),
 	regexp.MustCompile(`^persistent://public/default/([A-Za-z][A-Za-z0-9_-]*-)\.\*$`),

@@ -20,7 +20,7 @@ func parse(t *testing.T, text string) *suite {
 	return s
 }
 
-func TestRewrite(t *testing.T) {
+func TestSubscriptionsAddressesAndTopicsAreRewritten(t *testing.T) {
 	for name, c := range map[string]struct{ from, to string }{
 		"subscribe": {
 			"func f() { a.b.Subscribe(ConsumerOptions{Topic: newTopicName()}) }",
@@ -66,7 +66,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-func TestChoose(t *testing.T) {
+func TestOnlyTestsThatSubscribeAreChosen(t *testing.T) {
 	tests := parse(t, `
 func TestNone(t *testing.T)        { client.CreateProducer(opts) }
 func TestSubscribes(t *testing.T)  { helper(t) }

@@ -54,7 +54,7 @@ func brokersFor(on string) ([]broker, error) {
 	return brokers, nil
 }
 
-// maxMessageSize is that of upstream's own test broker: the chunk tests need it.
+// maxMessageSize is the limit of upstream's own test broker: the chunk tests need it.
 const maxMessageSize = 1 << 20
 
 // start returns the addresses of a broker for one test.
@@ -126,13 +126,13 @@ func (r *runner) runAll(ctx context.Context, tests []test, brokers []broker, par
 }
 
 const (
-	again = 3 // runs of a test both ways, if it passed only one way
-	// the most runs of a Key_Shared test: half of them pass, so no test fails in all by chance
+	again = 3 // runs of a test plain and wrapped, if its first runs had different outcomes
+	// the most runs of a Key_Shared test: about half of its runs pass, so it hardly fails in all of them by chance
 	draws = 40
 )
 
-// compare runs a test both ways. One run decides if both pass or both fail. A Key_Shared test is repeated until it
-// passes, both ways: which keys a consumer gets, if any, depends on its random name.
+// compare runs a test plain and wrapped. If both pass or both fail, it does not run the test again. It repeats a
+// Key_Shared test, plain and wrapped, until the test passes: the keys that a consumer gets depend on its random name.
 func (r *runner) compare(ctx context.Context, t test, b broker) {
 	began := time.Now()
 	wrapped, plain := r.run(ctx, t, b, true, result{}), result{}
@@ -207,7 +207,7 @@ var (
 	logged    = regexp.MustCompile(`(?m)^    (\S+_test.go:\d+: .+)$`)
 )
 
-// why returns the most telling line of a failed test's log.
+// why returns the line of a failed test's log that shows best why the test failed.
 func why(out []byte, err error) string {
 	switch {
 	case timedOut.Match(out):

@@ -30,8 +30,8 @@ var (
 // module is a module as the go command lists it.
 type module struct{ Dir, Version, GoMod string }
 
-// fetch finds pulsar-client-go in the module cache, and downloads it if it is missing. A version may also be a folder
-// with its source.
+// fetch returns the module pulsar-client-go. Without a version, it takes the version of go.mod from the module cache.
+// Otherwise it downloads the version if needed. The version may also be a folder with the source.
 func fetch(ctx context.Context, version string) (m module, err error) {
 	if mod := filepath.Join(version, "go.mod"); version != "" {
 		if _, err := os.Stat(mod); err == nil {
@@ -70,8 +70,8 @@ func explain(err error) error {
 	return err
 }
 
-// prepare copies the files of a module that the tests need, rewrites them, and returns the tests that subscribe, or
-// all.
+// prepare copies the files that the tests need from src to dir, and rewrites them. It returns the tests that subscribe,
+// or all tests if everything is set.
 func prepare(src module, dir string, everything bool) ([]test, error) {
 	for _, folder := range []string{"oauth2", "pulsar", "pulsaradmin", "integration-tests"} {
 		// The copy is writable, unlike the module cache.
@@ -105,7 +105,7 @@ func prepare(src module, dir string, everything bool) ([]test, error) {
 	return suite.tests(everything), writeModule(src, dir)
 }
 
-// writeModule makes the copy a main module that depends on this library in the working folder.
+// writeModule makes the copy a main module that depends on this library, which is in the working folder.
 func writeModule(src module, dir string) error {
 	ours, err := filepath.Abs(".")
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// exceptions are the tests that fail wrapped by decision; docs/migration.md explains each.
+// exceptions are the tests that fail wrapped because this library differs on purpose; docs/migration.md explains each.
 var exceptions = map[string]string{
 	"TestZeroQueueConsumer_Chan": "`Chan` of a zero-queue consumer panics upstream, and works with this library",
 	"TestPriorityConsumer":       "counts on the ten messages that upstream prefetches beyond ReceiverQueueSize",
-	"TestConsumerWithInterceptors": "expects OnNegativeAcksSend for a nack, and a message that comes back from " +
-		"memory is not requested",
+	"TestConsumerWithInterceptors": "expects OnNegativeAcksSend for a nack; this library calls it only when it " +
+		"requests a message, and not for a message in memory",
 }
 
 // notInProcess are the tests that need a feature which the broker in process lacks, or for which it is too fast.
@@ -19,7 +19,7 @@ var notInProcess = map[string]string{
 	"TestProducerReconnectWhenBacklogQuotaExceed": "backlog quotas",
 
 	// These tests subscribe to the dead letters after the last nack, from the latest message on. The broker in process
-	// is so fast that it has the letter before that.
+	// is so fast that the letter is published before they subscribe.
 	"TestWithDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead " +
 		"letter",
 	"TestWithoutDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead " +

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReport(t *testing.T) {
+func TestReportReturnsTestsThatFailOnlyWrapped(t *testing.T) {
 	in := broker{name: inProcess}
 	results := map[key]result{}
 	for name, r := range map[string][2]result{
