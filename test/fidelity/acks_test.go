@@ -159,7 +159,7 @@ func cumulativeAcks(s *script) {
 }
 
 // A client without batch-index acks acknowledges up to the entry before the batch. If the batch is the first entry of
-// its ledger, that is entry -1.
+// its ledger, the client acknowledges up to entry -1.
 func cumulativeAckBeforeTheFirstEntry(s *script) {
 	a := s.ready()
 	a.subscribe(1, "Exclusive")
@@ -180,7 +180,7 @@ func cumulativeAckBeforeTheFirstEntry(s *script) {
 	second := a.publish("2")
 	a.listen(1, "Exclusive")
 	a.drain()
-	a.askAck(1, "Cumulative", second.at(-1)) // the whole ledger before
+	a.askAck(1, "Cumulative", second.at(-1)) // acknowledges the whole previous ledger
 	a.stats("acknowledged")
 	a.redeliver(1)
 	a.drain()

@@ -46,7 +46,7 @@ func batchPartialAcks(s *script) {
 	a.redeliver(1, id)
 	a.drain()
 	s.stats("two acknowledged")
-	a.ack(1, id.keep(0b11011, 5)) // its count starts again
+	a.ack(1, id.keep(0b11011, 5)) // the batch's redelivery count starts again
 	a.redeliver(1, id)
 	a.drain()
 	a.redeliver(1, id)
@@ -117,8 +117,8 @@ func batchAcksOnExclusive(s *script) {
 	a.drain()
 }
 
-// A client with EnableBatchIndexAcknowledgment does this: the set of each ack has the unacknowledged messages, and the
-// last ack has no set.
+// A client with EnableBatchIndexAcknowledgment acknowledges the messages of a batch in this way: the set of each ack
+// has the messages that remain unacknowledged, and the last ack has no set.
 func batchAckedOneByOne(s *script) {
 	a := s.ready()
 	a.listen(1, "Shared")
@@ -142,14 +142,14 @@ func permitsOfBatches(s *script) {
 	first := a.batch(5)
 	a.batch(5)
 	a.publish("single")
-	a.flow(1, 1) // sends the whole batch: permits are -4 then
+	a.flow(1, 1) // the broker sends the whole batch, which leaves -4 permits
 	a.drain()
 	a.flow(1, 4)
 	a.drain()
 	a.flow(1, 1)
 	a.drain()
 	a.ack(1, first.keep(0b11000, 5))
-	a.flow(1, 4) // permits are 0 then
+	a.flow(1, 4) // leaves 0 permits
 	a.drain()
 	s.stats("at zero")
 	a.flow(1, 2)
@@ -181,7 +181,7 @@ func batchGoesToASurvivor(s *script) {
 	b.drain()
 	b.ack(2, id.keep(0b1000, 4))
 	a.drain()
-	a.ack(1, id.keep(0b1000, 4)) // another consumer has it
+	a.ack(1, id.keep(0b1000, 4)) // b has the batch
 	a.drain()
 	s.stats("b has it")
 	a.close()

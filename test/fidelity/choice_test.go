@@ -114,7 +114,7 @@ var choiceScenarios = []scenario{
 			a.batch(3)
 		}
 		a.publishMany(4)
-		a.flow(1, 4) // permits are in messages; the broker counts an entry by the mean size of batches
+		a.flow(1, 4) // a permit is for a message; the broker divides permits by the mean size of an entry
 		a.drain()
 		s.stats("four permits")
 		a.flow(1, 10)

@@ -7,8 +7,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// clientBatchNacks nack one message of a batch and acknowledge the others: on brokers and with clients that have
-// batch-index acknowledgement or not. Acknowledged messages come again unless both have it.
+// clientBatchNacks returns scenarios that nack one message of a batch and acknowledge the others. They combine brokers
+// and clients with and without batch-index acknowledgement. If one side has none, acknowledged messages come again.
 func clientBatchNacks() []scenario {
 	var all []scenario
 	for _, broker := range []bool{false, true} {

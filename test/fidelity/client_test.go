@@ -36,7 +36,7 @@ func (s *script) see(who string, m pulsar.Message) {
 		id.EntryID(), id.PartitionIdx(), id.BatchIdx(), m.Topic(), list)
 }
 
-// take receives until no message comes for a while, or too many came.
+// take receives messages until none comes for 2.5 s, or until it has received 100.
 func (s *script) take(who string, c pulsar.Consumer, each func(pulsar.Message)) {
 	for range 100 {
 		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
@@ -295,7 +295,7 @@ var clientScenarios = slices.Concat([]scenario{
 	}},
 }, clientBatchNacks())
 
-// backlog records the unacknowledged messages.
+// backlog records the statistics up to the number of unacknowledged messages.
 func (s *script) backlog() {
 	before := len(s.trace)
 	s.stats("in the end")

@@ -83,7 +83,7 @@ func countsOfBatches(s *script) {
 	a.listen(1, "Shared")
 	first, second := a.batch(3), a.batch(3)
 	a.drain()
-	a.redeliver(1, first, second.batchIndex(1), second.batchIndex(2)) // for two of a batch: counts once
+	a.redeliver(1, first, second.batchIndex(1), second.batchIndex(2)) // two ids of a batch: its count grows by 1
 	a.drain()
 	a.redeliver(1, second.batchIndex(0))
 	a.drain()
@@ -107,9 +107,9 @@ func rewinds(s *script, kind string) {
 	}
 	a.drain()
 	a.ack(1, ids[1])
-	a.redeliver(1, ids[2]) // all unacknowledged messages
+	a.redeliver(1, ids[2]) // the broker sends all unacknowledged messages
 	a.drain()
-	a.redeliver(1, ids[1]) // also with the id of an acknowledged message
+	a.redeliver(1, ids[1]) // also if the id names an acknowledged message
 	a.drain()
 	a.redeliver(1)
 	a.drain()
@@ -117,8 +117,9 @@ func rewinds(s *script, kind string) {
 	a.subscribe(3, "Shared")
 }
 
-// countsAfter raises the counts of two messages of consumer 1, makes it leave in some way, with and without a second
-// consumer, and records the counts of the messages that the next consumer gets.
+// countsAfter returns two scenarios for each way in which a consumer can leave: with and without a second consumer.
+// Each scenario raises the counts of two messages of consumer 1, makes consumer 1 leave, and records the counts of the
+// messages that the next consumer gets.
 func countsAfter(kind string) []scenario {
 	ways := []struct {
 		name string

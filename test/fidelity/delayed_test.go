@@ -92,7 +92,7 @@ var delayedScenarios = []scenario{
 	{name: "delayed-in-the-order-of-time", run: func(s *script) {
 		a := s.ready()
 		a.listen(1, "Shared")
-		a.publish("in 6s", in(6*time.Second)) // further apart than the broker's tolerance
+		a.publish("in 6s", in(6*time.Second)) // the due times differ by more than the broker's tolerance
 		a.publish("in 2s", in(2*time.Second))
 		a.awaitMessage(time.Now())
 		a.awaitMessage(time.Now())

@@ -88,8 +88,8 @@ var failoverScenarios = []scenario{
 	}},
 }
 
-// failover makes the script's topic partition 1 of two, with two messages, and three connections: a partition chooses
-// by name.
+// failover changes the script's topic to partition 1 of 2, publishes two messages, and opens three connections. On a
+// partition, the order of the consumers' names decides which consumer is active.
 func (s *script) failover() (one, two, three *conn) {
 	s.rest("PUT", "partitions", "2")
 	s.topic += "-partition-1"

@@ -23,9 +23,9 @@ import (
 type scenario struct {
 	name string // also of its trace
 	run  func(*script)
-	// the scenario needs a broker with batch-index acknowledgement; if false, one without, Pulsar's default
+	// true: only for brokers with batch-index acknowledgement; false: only for brokers without it, Pulsar's default
 	indexed bool
-	differs map[string]string // by version of Pulsar: why its trace differs from the judge's
+	differs map[string]string // by version of Pulsar: why the version's trace differs from the judge's
 }
 
 // judge is the version of Pulsar that the broker in process imitates.
@@ -61,9 +61,9 @@ func TestMain(m *testing.M) {
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
-// TestFidelity plays each scenario on the broker in process, and compares the trace with the one of a real Pulsar in
-// testdata. With PULSAR_URL and PULSAR_ADMIN_URL it also plays the scenarios for such a broker there, and compares that
-// trace too.
+// TestFidelity plays each scenario on the broker in process, and compares the trace with the trace of a real Pulsar in
+// testdata. If PULSAR_URL and PULSAR_ADMIN_URL name a real broker, it also plays the scenarios that fit the broker's
+// batch-index setting on this broker, and compares these traces too.
 func TestFidelity(t *testing.T) {
 	broker := broker(t)
 	for _, g := range groups {
@@ -75,7 +75,7 @@ func TestFidelity(t *testing.T) {
 				}
 				for version := range sc.differs {
 					require.NotEqual(t, read(t, traceFile(sc, judge)), read(t, traceFile(sc, version)),
-						"%s does not differ", version)
+						"the trace of Pulsar %s does not differ", version)
 				}
 				var options []pulsartest.Option
 				if sc.indexed {
@@ -89,7 +89,8 @@ func TestFidelity(t *testing.T) {
 	}
 }
 
-// compareReal plays sc on a real broker.
+// compareReal plays sc on a real broker, and compares the trace with the recorded trace. With -update it records the
+// trace.
 func compareReal(t *testing.T, sc scenario, broker real) {
 	file := traceFile(sc, broker.version)
 	trace := play(t, sc, broker.url, broker.admin, 400*time.Millisecond)
@@ -97,7 +98,7 @@ func compareReal(t *testing.T, sc scenario, broker real) {
 		require.NoError(t, os.WriteFile(file, []byte(trace), 0o666))
 		return
 	}
-	for range 2 { // a busy broker may pause for longer than broker.quiet
+	for range 2 { // a busy broker may pause for longer than script.quiet
 		if read(t, file) == trace {
 			break
 		}
@@ -107,7 +108,7 @@ func compareReal(t *testing.T, sc scenario, broker real) {
 	same(t, file, trace, "Pulsar "+broker.version)
 }
 
-// same compares a trace with the one in file, and shows where they begin to differ.
+// same compares a trace with the trace in file, and shows where they begin to differ.
 func same(t *testing.T, file, trace, who string) {
 	t.Helper()
 	text := read(t, file)
@@ -125,7 +126,7 @@ func same(t *testing.T, file, trace, who string) {
 		strings.Join(want[i:min(i+12, len(want))], "\n  "), strings.Join(got[i:min(i+12, len(got))], "\n  "))
 }
 
-// traceFile names the file of the judge's trace, or of the trace of a version that differs.
+// traceFile returns the path of the version's trace if it differs from the judge's trace, else of the judge's trace.
 func traceFile(sc scenario, version string) string {
 	name := sc.name
 	if sc.differs[version] != "" {

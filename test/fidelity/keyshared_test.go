@@ -126,7 +126,7 @@ var keySharedScenarios = []scenario{
 		a.drain()
 		a.closeConsumer(2)
 		for i := range 4 {
-			p.publish("nobody's half", key(i))
+			p.publish("not owned", key(i))
 		}
 		a.drain()
 		a.subscribe(4, "Key_Shared", ranges(32768, 65535))

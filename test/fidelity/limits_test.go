@@ -70,7 +70,7 @@ var limitScenarios = []scenario{
 		a.flow(1, 100)
 		a.drain()
 		s.stats("blocked")
-		a.redeliver(1, ids[1]) // a blocked consumer may still request
+		a.redeliver(1, ids[1]) // a blocked consumer may still request messages
 		a.drain()
 		s.stats("one redelivered")
 	}},

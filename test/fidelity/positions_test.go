@@ -25,7 +25,7 @@ var positionScenarios = []scenario{
 		b.listen(2, "Shared")
 		b.drain()
 	}},
-	{name: "seek-of-nobody", run: func(s *script) {
+	{name: "seek-by-an-unknown-consumer", run: func(s *script) {
 		a := s.ready()
 		a.ask(fmt.Sprintf(`seek { consumer_id: 9 message_id { %s } }`, earliest.text()))
 		a.subscribe(1, "Shared")

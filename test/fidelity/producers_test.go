@@ -97,7 +97,7 @@ var producerScenarios = []scenario{
 		a.closeProducer(1)
 		a.newProducer(2, "producer_access_mode: Exclusive")
 		a.closeProducer(2)
-		a.newProducer(1, "producer_access_mode: Exclusive", "topic_epoch: 0") // another producer came since
+		a.newProducer(1, "producer_access_mode: Exclusive", "topic_epoch: 0") // producer 2 had access since
 		a.newProducer(3, "producer_access_mode: Exclusive", "topic_epoch: 1")
 	}},
 	{name: "producer-names", run: func(s *script) {

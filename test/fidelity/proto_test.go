@@ -16,10 +16,11 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// The tests encode and decode commands by the descriptors of the Go client. The codec of the broker in process would
-// not notice its own faults.
+// The tests encode and decode commands by the descriptors of the Go client. With the codec of
+// the broker in process they would not notice faults of this codec.
 
-// parse reads messages of one kind of PulsarApi.proto in text form. Later ones replace fields of earlier ones.
+// parse reads messages of one kind of PulsarApi.proto in text form, and merges them. Fields of later messages replace
+// fields of earlier messages.
 func parse(kind string, texts ...string) *dynamicpb.Message {
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName("pulsar.proto." + kind))
 	if err != nil {
@@ -78,8 +79,8 @@ var noise = []protoreflect.Name{"request_id", "message", "error_message", "broke
 	"address", "connectedSince", "msgRateOut", "msgThroughputOut", "msgRateRedeliver", "msgRateExpired",
 	"messageAckRate"}
 
-// render writes the required fields of m, the fields that differ from their defaults, and errors: for clients a present
-// error is a failure.
+// render writes the required fields of m, the fields that differ from their defaults, and every error that is present:
+// clients treat a present error as a failure, whatever its value.
 func (s *script) render(m protoreflect.Message) string {
 	var out []string
 	fields := m.Descriptor().Fields()
@@ -179,7 +180,7 @@ func (id messageID) text() string {
 	return out
 }
 
-// keep returns the id of a batch of size messages, with set as the unacknowledged ones.
+// keep returns the id of a batch of size messages, with set as the set of its unacknowledged messages.
 func (id messageID) keep(set int64, size int32) messageID {
 	id.left, id.size = []int64{set}, size
 	return id

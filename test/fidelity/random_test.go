@@ -16,13 +16,14 @@ import (
 
 var (
 	randomRuns = flag.Int("random", 4, "how many random programs TestRandom plays")
-	randomSeed = flag.Uint64("random.seed", 1, "the seed of the first program; each next one adds 1")
+	randomSeed = flag.Uint64("random.seed", 1, "the seed of the first program; each further program adds 1")
 )
 
 // TestRandom plays random programs on the broker in process and on a real one, and compares the traces. A slow real
-// broker gets more time before a difference counts. Seeds beyond the first hundred may meet known differences: after a
-// seek beyond acknowledged messages, Pulsar's backlog is one too low; if the owner of a key leaves without permits,
-// Pulsar sends its messages with the next flow; on Exclusive, Pulsar sometimes sends one entry more.
+// broker gets more time before a difference counts. Seeds beyond the first hundred may meet these known differences.
+// After a seek beyond acknowledged messages, Pulsar's backlog is one too low. If the owner of a key has no permits when
+// it leaves, Pulsar sends the owner's messages only at the next flow. On Exclusive, Pulsar sometimes sends one entry
+// more.
 func TestRandom(t *testing.T) {
 	broker := broker(t)
 	if broker.url == "" {

@@ -67,7 +67,7 @@ func (c *conn) read() {
 			return
 		}
 		name, m := body(base)
-		if name == "PING" { // otherwise the broker believes the connection dead
+		if name == "PING" { // without a pong the broker closes the connection
 			c.send(`pong {}`)
 			continue
 		}
@@ -75,8 +75,8 @@ func (c *conn) read() {
 	}
 }
 
-// send sends a command in the text form of BaseCommand. It gives a request without a request_id a new one, and returns
-// that.
+// send sends a command in the text form of BaseCommand. It gives a request without a request_id a new one. It returns
+// the request_id.
 func (c *conn) send(text string, more ...string) uint64 {
 	return c.sendData(nil, text, more...)
 }

@@ -2,7 +2,8 @@ package fidelity
 
 import "fmt"
 
-// Schemas: which the broker refuses. Two schemas of one type are equal here only if their bytes are.
+// Schemas: which ones the broker refuses. It takes two schemas of one type for the same schema only if their bytes are
+// equal.
 var schemaScenarios = []scenario{
 	{name: "schemas", run: func(s *script) {
 		a := s.ready()

@@ -20,7 +20,7 @@ type script struct {
 	t     testing.TB
 	url   string
 	admin string
-	quiet time.Duration // a pause this long ends the answers
+	quiet time.Duration // drain stops after a pause of this length
 	topic string        // used by this run only
 	open  []*conn
 

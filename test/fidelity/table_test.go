@@ -70,7 +70,7 @@ func comment(text string) string {
 	return out
 }
 
-// differences has a row for each difference of a version.
+// differences returns a table that has a row for each difference of a version.
 func differences() string {
 	where := map[[2]string][]string{} // version and reason
 	for _, g := range groups {

@@ -67,7 +67,7 @@ func (c *conn) publishBy(producer uint64, payload string, batch int, more ...str
 	return id
 }
 
-// sendMessage sends a message, or a batch of that many messages if batch is not 0, and returns the answer.
+// sendMessage sends a message, or a batch of batch messages if batch is not 0. It returns the answer.
 func (c *conn) sendMessage(producer uint64, payload string, batch int, more ...string) arrival {
 	seq := c.seq
 	c.seq++
@@ -87,8 +87,8 @@ func (c *conn) trySend(producer uint64, payload string, more ...string) {
 	c.note("%s < %s", c.name, c.describe(c.sendMessage(producer, payload, 0, more...)))
 }
 
-// subscribe creates consumer id of subscription s, from the earliest message on. It records an answer only if that is
-// not a success.
+// subscribe creates consumer id of subscription s, from the earliest message on. It records the answer only if it
+// is not SUCCESS.
 func (c *conn) subscribe(id uint64, kind string, more ...string) {
 	a := c.call(fmt.Sprintf(`subscribe { topic: %q subscription: "s" subType: %s consumer_id: %d consumer_name: "c%d" initialPosition: Earliest }`,
 		c.topic, kind, id, id), wrap("subscribe", more)...)
@@ -126,7 +126,7 @@ func acks(id uint64, kind string, ids []messageID) string {
 	return text + " }"
 }
 
-// redeliver requests ids; without any, all messages.
+// redeliver requests the messages with these ids, or all messages if there are no ids.
 func (c *conn) redeliver(id uint64, ids ...messageID) {
 	text := fmt.Sprintf(`redeliverUnacknowledgedMessages { consumer_id: %d`, id)
 	for _, i := range ids {
