@@ -28,7 +28,7 @@ type consumer struct {
 
 var policy = backoff.Exponential{Min: firstDelay, Max: maxDelay, Multiplier: 2}
 
-// consume runs a consumer of the client go or redelivery until standard input ends.
+// consume runs a consumer of the client "go" or "redelivery" until standard input ends.
 func consume(client string) error {
 	j, err := readJob()
 	if err != nil {

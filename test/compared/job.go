@@ -20,7 +20,7 @@ type job struct {
 
 const subscription = "compared"
 
-// Settings of all consumers. The programs in other languages have the same, with times in milliseconds.
+// Settings of all consumers. The programs in other languages have the same settings, with times in milliseconds.
 const (
 	failures   = 2                // how often a failing message fails in each process
 	firstDelay = time.Second      // of nacks: 1 s, 2 s, 4 s

@@ -7,7 +7,7 @@
 //	go run . -page ../../docs/compared.md     the page, from all results
 //
 // A cell is client/workload/fault. The clients are go (plain pulsar-client-go), java, python and redelivery (this
-// library), each with its defaults, and with "+" also with the options that help. The workloads are nack, batch,
+// library). Each has its defaults; with "+" it also has the options that help. The workloads are nack, batch,
 // timeout and retry, the faults none, unload, cut and kill.
 package main
 
@@ -129,7 +129,7 @@ func (b broker) runAll(
 	return results, first
 }
 
-// keep adds results to the file of the version.
+// keep adds results to the file of the broker's version.
 func keep(version string, results map[string]result) error {
 	path := filepath.Join("results", version+".json")
 	all := map[string]result{}

@@ -6,18 +6,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// result counts the events of a history. Faults excuse none of them.
+// result counts the events of a history, also those that a fault explains.
 type result struct {
 	Lost       int           `json:"lost"`       // never acknowledged, and the broker has nothing left
 	Unfinished int           `json:"unfinished"` // not acknowledged, and still at the broker when the run ended
 	Early      int           `json:"early"`      // deliveries before their delay was over
 	Earliest   time.Duration `json:"earliest"`   // how early the earliest of them was
 	Doubles    int           `json:"doubles"`    // deliveries of messages whose ack had returned without an error
-	// of doubles and siblings, those after an ack that the broker had answered
+	// doubles and siblings whose earlier ack the broker had answered
 	Confirmed int `json:"confirmed"`
 	// deliveries of acknowledged messages that never failed, while another message of their batch did
 	Siblings int           `json:"siblings"`
-	Counts   int           `json:"counts"` // deliveries whose redelivery count is not the number of nacks before
+	Counts   int           `json:"counts"` // deliveries whose redelivery count is not the number of earlier nacks
 	Latest   time.Duration `json:"latest"` // the longest time from due until delivered
 }
 
@@ -30,8 +30,8 @@ type life struct {
 	retry                   int                   // the highest retry delivered
 }
 
-// measure reads the history of a run. The Checker finds lost messages; measure counts the other events itself, and
-// excuses none of them.
+// measure reads the history of a run. The Checker finds lost messages. measure counts the other events itself, since
+// the Checker does not report events that a fault explains.
 func measure(dir, workload string) (r result, err error) {
 	checker, lives := history.New(history.Rules{Patience: 24 * time.Hour}), map[string]*life{}
 	err = history.ReadFolder(dir, func(l *history.Line) {
@@ -76,7 +76,7 @@ func (r *result) deliver(m *life, l *history.Line, workload string) {
 		delete(m.copies, l.Copy)
 	}
 	if f := m.asked[l.Retry]; f != nil && l.Retry > m.retry {
-		// a retry's delay begins with its publish time, in milliseconds
+		// a retry's delay begins at its publish time, which has whole milliseconds
 		due = f.At - f.At%1000 + f.Delay
 	}
 	if l.At < due {

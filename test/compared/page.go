@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// text is the page without the tables, which replace the line TABLES.
+// text is the page without the tables. The tables replace the line TABLES.
 //
 //go:embed compared.md
 var text string

@@ -12,7 +12,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.*;
 import org.apache.pulsar.client.impl.MultiplierRedeliveryBackoff;
 
-/** A consumer's process with the Java client. job.go of the runner says what it gets and does. */
+/** A consumer's process with the Java client. job.go of the runner describes its input and output. */
 public class Worker {
     static final int FAILURES = 2;
     static final long FIRST = 1000, MAX = 4000, ACK_TIMEOUT = 10_000, RETRY = 3000;
@@ -142,7 +142,7 @@ public class Worker {
         t.setDaemon(true);
         t.start();
         while (in.readLine() != null) {
-            // the runner only closes its end
+            // the runner writes nothing more, and closes the pipe to end this process
         }
         System.exit(0);
     }
