@@ -22,8 +22,8 @@ func (s *subscription) ack(m *cmdAck) {
 }
 
 // ackOne takes an entry from its consumer, and acknowledges the entry unless inVain is set. inVain means that this ID,
-// or an earlier ID of the same command, is past the end of the topic. The real broker acknowledges no entry that such
-// a command names from that ID on, and sends these entries again when the consumer has gone.
+// or an earlier ID of the same command, is past the end of the topic. From the first such ID on, the real broker
+// acknowledges no entry of the command, and sends these entries again when the consumer has gone.
 func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {

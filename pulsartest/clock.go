@@ -22,7 +22,7 @@ func (s *Server) FastForward(d time.Duration) {
 		}
 	}
 	for t := range s.clock.timers {
-		if t.timer.Stop() { // if it has fired, its function waits for the lock
+		if t.timer.Stop() { // false if t has fired: its function waits for the lock
 			t.timer.Reset(t.at.Sub(s.now()))
 		}
 	}
@@ -48,7 +48,7 @@ func (c *clock) due(now time.Time) (first *timer) {
 	return first
 }
 
-// timer is a time.Timer by the server's clock. Server.Close waits for its function. Server.mu guards it.
+// timer is a time.Timer by the server's clock. Server.Close waits until f has returned. Server.mu guards the timer.
 type timer struct {
 	server  *Server
 	at      time.Time

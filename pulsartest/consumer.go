@@ -59,7 +59,7 @@ func (c *consumer) flow(messages int) {
 }
 
 // start returns the offset at which a reader starts: the offset of the entry that id names. The client itself skips
-// the messages of this entry that come before its start. If id is past the end, the initial position decides.
+// the messages of this entry that come before the reader's start. If id is past the end, the initial position decides.
 func (t *topic) start(id *wire.MessageID, position wire.InitialPosition) int {
 	i := len(t.log)
 	if id != nil && id.Ledger != math.MaxUint64 { // not the earliest position

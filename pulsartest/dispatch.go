@@ -56,7 +56,7 @@ func (s *subscription) dispatchShared() {
 		for _, c := range s.consumers {
 			permits += c.permits
 		}
-		if i := slices.IndexFunc(s.consumers, (*consumer).available); i >= 0 { // the permits of others may be below 0
+		if i := slices.IndexFunc(s.consumers, (*consumer).available); i >= 0 { // others may have lowered the sum
 			permits = max(permits, s.consumers[i].permits)
 		}
 		offsets := s.read(min(max(permits, 1), readBatch))

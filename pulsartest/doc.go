@@ -1,5 +1,6 @@
 // Package pulsartest is a Pulsar broker inside the test's process. It speaks the binary protocol to an unmodified
-// pulsar-client-go and enough of the admin REST API for tests, starts in milliseconds, and can be made to fail:
+// pulsar-client-go, and as much of the admin REST API as tests need. It starts in milliseconds, and a test can make it
+// fail:
 //
 //	func TestBilling(t *testing.T) {
 //		broker := pulsartest.NewServer(t)
@@ -14,9 +15,9 @@
 //		})
 //	}
 //
-// The file service_test.go tests a whole service that way. Outside of tests, [Start] starts a broker and [Server.Close]
-// stops it. The broker keeps everything in memory for as long as it runs. It behaves like Pulsar, but is not made for
-// load.
+// The file service_test.go tests a whole service in this way. Outside of tests, [Start] starts a broker and
+// [Server.Close] stops it. The broker keeps everything in memory for as long as it runs. It behaves like Pulsar, but is
+// not made for load.
 //
 // # What it does
 //
@@ -25,16 +26,16 @@
 // ([WithBatchIndexAcknowledgment], off by default as in Pulsar), cumulative acknowledgement, acknowledgement with
 // response, chunks, delayed delivery, dead letters and retries as the client makes them, seek, unsubscribe, readers,
 // patterns, schemas, access modes of producers, priorities of consumers, limits of unacknowledged messages,
-// non-persistent topics, and topics that are terminated, deleted or unloaded. Messages are kept and forwarded byte for
-// byte: clients encrypt and compress. The admin API has tenants, namespaces, topics, partitions, subscriptions (create,
-// delete, skip, reset), schemas and statistics.
+// non-persistent topics, and topics that are terminated, deleted or unloaded. The broker keeps and forwards messages
+// byte for byte, since clients encrypt and compress them. The admin API has tenants, namespaces, topics, partitions,
+// subscriptions (create, delete, skip, reset), schemas and statistics.
 //
 // # For tests
 //
 // [Server.Client] returns a client for the test. [Server.Publish] stores messages without a client. [Server.Await]
-// waits until a subscription is as the test wants it, and otherwise fails the test with the last state.
-// [Server.FastForward] moves the broker's clock, so that delayed messages are due at once. [Server.Subscription],
-// [Server.Messages], [Server.Topics] and [Server.Subscriptions] return what the broker has.
+// waits until a subscription has a state that the test wants. If that takes too long, it fails the test and shows the
+// states that it saw. [Server.FastForward] moves the broker's clock, so that delayed messages are due at once.
+// [Server.Subscription], [Server.Messages], [Server.Topics] and [Server.Subscriptions] return what the broker has.
 //
 // # Faults
 //
@@ -42,7 +43,7 @@
 //   - Topics: [Server.Unload], [Server.Terminate], [Server.CloseConsumers]
 //   - Messages to consumers: [Server.PauseDispatch]
 //   - Anything else: [Server.Inject] drops, delays or answers the next commands of one type, or closes their
-//     connections. A hook ([Server.SetHook]) sees every command in both directions, and decides for each.
+//     connections. A hook ([Server.SetHook]) sees every command in both directions, and decides how it is handled.
 //
 // If a client breaks Pulsar's protocol, the server logs a warning and closes this connection only.
 //
@@ -81,8 +82,7 @@
 //   - A ledger ends only with Unload. The real broker also ends it by size and age.
 //   - Any two schemas of one type are compatible. The real broker judges the evolution of Avro, JSON and Protobuf
 //     schemas.
-//   - Topics load and unload instantly. The real broker may take some seconds, during which clients
-//     back off.
+//   - Topics load and unload instantly. The real broker may take some seconds, during which clients back off.
 //   - One thing happens after another. The real broker may get an acknowledgement while it reads messages. It may then
 //     send a message that was just acknowledged, or a few more messages than a limit of unacknowledged messages allows.
 //   - Error codes are Pulsar's; error messages, and the rates of the admin API, are not.
@@ -98,14 +98,14 @@
 //   - TestWithDeadLetterTopicDeadLetterTopicProducerName and TestWithoutDeadLetterTopicDeadLetterTopicProducerName:
 //     their consumer of dead letters starts at the latest message, and may subscribe after the dead letter was
 //     published.
-//   - TestZeroQueueConsumer_Chan and TestPriorityConsumer: the command runs tests through redelivery.Subscribe, which
-//     differs from pulsar-client-go here on purpose.
+//   - TestZeroQueueConsumer_Chan and TestPriorityConsumer: the command below runs tests through redelivery.Subscribe.
+//     It leaves out these two, since redelivery.Subscribe differs here on purpose.
 //
 // The command is
 //
 //	go run ./test/upstream -all -on pulsartest -quick
 //
-// Three tests pass only about every other time, with any broker that hashes keys as Pulsar does:
-// TestConsumerKeyShared, TestConsumerKeySharedWithDelayedMessages and TestConsumerKeySharedWithOrderingKey want each of
-// two consumers with random names to get at least one of three keys, but two of the keys have neighboring hashes.
+// Three tests pass only about every other time, with any broker that hashes keys as Pulsar does: TestConsumerKeyShared,
+// TestConsumerKeySharedWithDelayedMessages and TestConsumerKeySharedWithOrderingKey. They use two consumers with random
+// names, and want each to get at least one of three keys. But two of these keys have neighboring hashes.
 package pulsartest

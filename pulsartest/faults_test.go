@@ -34,7 +34,7 @@ func pair(t testing.TB, s *Server) (pulsar.Client, pulsar.Consumer, pulsar.Produ
 
 // Each fault removes the consumers of a client, which reconnects by itself. Unacknowledged messages are then delivered
 // again, with redelivery count 0.
-func TestClientsSurvive(t *testing.T) {
+func TestClientsReconnectAfterFaults(t *testing.T) {
 	for name, fault := range map[string]func(s *Server){
 		"DropConnections": func(s *Server) { s.DropConnections() },
 		"Unload":          func(s *Server) { s.Unload("t") },
@@ -68,7 +68,7 @@ func TestClientsSurvive(t *testing.T) {
 	}
 }
 
-func TestDropConnectionsForgetsAtOnce(t *testing.T) {
+func TestDropConnectionsRemovesConsumersAtOnce(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	_, k, p := pair(t, s)

@@ -14,7 +14,7 @@ import (
 type request interface {
 	wire.Command
 	// handle carries out the request, under the server's lock. If it returns a failure, the session sends the failure
-	// as the answer; a request without an answer is dropped. Any other error closes the connection.
+	// as the answer, or drops it if the request has no answer. Any other error closes the connection.
 	handle(c *session) error
 }
 

@@ -173,7 +173,7 @@ func TestFastForwardEndsTheDelayOfFailover(t *testing.T) {
 }
 
 // A timer that fires while FastForward moves the clock must not run its function twice.
-func TestFastForwardBesideTimers(t *testing.T) {
+func TestFastForwardRunsATimerOnce(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t, WithExactDelays())
 	k := subscribe(t, s.Client(t), pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// on returns a hook that decides v for commands of one type.
+// on returns a hook whose verdict is v for commands of one type, and otherwise Pass.
 func on(command string, v Verdict) func(Command) Verdict {
 	return func(c Command) Verdict {
 		if c.Type == command {

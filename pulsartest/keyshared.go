@@ -92,8 +92,8 @@ func (k *keySelector) remove(c *consumer) {
 // begin starts a pass over the entries in order.
 func (k *keySelector) begin() { clear(k.stopped) }
 
-// choose returns the consumer for an entry with the hash of its key, or nil if this consumer cannot take the entry now.
-// After nil, choose also returns nil for later entries of the key in this pass, so that they stay in order.
+// choose returns the consumer of the key with this hash, or nil if the consumer cannot take the key's next entry now.
+// Without outOfOrder, choose then also returns nil for later entries of the key in this pass.
 func (k *keySelector) choose(hash uint32, free map[*consumer]int) *consumer {
 	slot := slotOf(hash)
 	if _, ok := k.stopped[slot]; ok {

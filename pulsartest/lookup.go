@@ -7,8 +7,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// topic returns the topic of a name, and creates it if needed and allowed. A partition of a partitioned topic exists as
-// soon as it is named.
+// topic returns the topic of a name, and creates it if needed and allowed. It always creates a missing partition of a
+// partitioned topic.
 func (s *Server) topic(name string, create bool) (*topic, error) {
 	n, err := parseTopic(name)
 	if err != nil {

@@ -64,7 +64,7 @@ func (t *topic) addProducer(p *producer) (ready bool, err error) {
 	return true, t.giveAccess(p)
 }
 
-// giveAccess makes p the exclusive producer, under a new epoch or the one that it had before.
+// giveAccess makes p the exclusive producer, under a new epoch, or under the epoch that p had before.
 func (t *topic) giveAccess(p *producer) error {
 	if p.topicEpoch != wire.Absent && int64(p.topicEpoch) < t.epoch {
 		return failf(wire.ProducerFenced, "Topic epoch is %d, the producer's %d", t.epoch, p.topicEpoch)

@@ -50,7 +50,7 @@ func memory() uint64 {
 }
 
 // A frame may come byte by byte.
-func TestFramesInSmallPieces(t *testing.T) {
+func TestFramesMayComeInSmallPieces(t *testing.T) {
 	s := NewServer(t)
 	conn, err := net.Dial("tcp", s.broker.Addr().String())
 	require.NoError(t, err)

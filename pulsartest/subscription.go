@@ -85,7 +85,7 @@ func (s *subscription) individual() bool {
 	return s.kind == wire.Shared || s.kind == wire.KeyShared
 }
 
-// add adds c, or returns an error if the other consumers exclude it. The caller calls added after success.
+// add adds c, or returns an error if the other consumers exclude c. The caller calls added after success.
 func (s *subscription) add(c *consumer, kind wire.SubType) error {
 	if len(s.consumers) > 0 {
 		if s.kind != kind {

@@ -46,8 +46,8 @@ type Field struct {
 
 // Codec is one pass over the fields of a message.
 //
-// Encoding writes required fields always, and optional fields if they differ from their default. Decoding makes one
-// pass for each field on the wire, and reads the field whose number is num.
+// Encoding always writes required fields, and writes optional fields if they differ from their default. Decoding makes
+// one pass for each field on the wire, and reads the field whose number is num.
 type Codec struct {
 	mode mode
 	out  []byte // encoding
@@ -102,7 +102,7 @@ func Describe(m Message) []Field {
 	return c.seen
 }
 
-// Decoding reports whether this pass decodes, so that Fields may use the values that were read.
+// Decoding reports whether this pass decodes. If so, Fields may use the values that the pass has read.
 func (c *Codec) Decoding() bool { return c.mode == decoding }
 
 // here reports whether the field on the wire is num. It sets err if this field has another wire type than typ.

@@ -105,7 +105,7 @@ func ParseBatchMetadata(b []byte) (BatchMetadata, error) {
 	return m, err
 }
 
-// IsBatch reports whether b is the metadata of a batch: it then names the number of messages, even if the number is 1.
+// IsBatch reports whether b is the metadata of a batch. Such metadata names the number of messages, even if it is 1.
 func IsBatch(b []byte) (batch bool) {
 	_ = eachField(b, func(num protowire.Number, _ protowire.Type, _ []byte) { batch = batch || num == 11 })
 	return batch
