@@ -26,8 +26,8 @@ type life struct {
 	acked, confirmed, fails bool
 	nacks                   int
 	copies                  map[string]*history.Line
-	asked                   map[int]*history.Line // the first reconsumed line of each retry
-	retry                   int                   // the highest retry delivered
+	asked                   map[int]*history.Line // by retry: the first line that asked for it
+	retry                   int                   // the highest number of a delivered retry
 }
 
 // measure reads the history of a run. The Checker finds lost messages. measure counts the other events itself, since

@@ -206,7 +206,7 @@ func (t *trial) breaks(ctx context.Context) error {
 	return nil
 }
 
-// drain waits until the broker has had no message left for two seconds, and reports whether that happened.
+// drain waits until the broker has had no message left for two seconds. It reports false if patience ends before.
 func (t *trial) drain(ctx context.Context) bool {
 	topics := []string{t.topic}
 	if t.workload == retry {

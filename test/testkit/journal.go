@@ -34,7 +34,7 @@ func (j *Journal) Done(msg pulsar.Message) {
 	j.acked[Name(msg)]++
 }
 
-// Complete asserts that all n messages were acknowledged, and that none was delivered after that.
+// Complete asserts that all n messages were acknowledged, and that none was delivered after its acknowledgement.
 func (j *Journal) Complete(t testing.TB, n int) {
 	t.Helper()
 	j.mu.Lock()

@@ -29,7 +29,7 @@ import (
 
 func main() {
 	version := flag.String("upstream", "",
-		"version, branch or commit of pulsar-client-go, or a folder with it; the one in go.mod if empty")
+		"version, branch or commit of pulsar-client-go, or a folder with its source; empty means the version in go.mod")
 	run := flag.String("run", ".", "regular expression of the tests to run")
 	quick := flag.Bool("quick", false, "run a test plain only if it fails wrapped")
 	parallel := flag.Int("parallel", 2, "tests at a time")

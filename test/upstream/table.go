@@ -44,7 +44,7 @@ func judge(t test, b broker, plain, wrapped result) verdict {
 		return verdict{note: "exception: " + exceptions[t.name]}
 	}
 	passes := plain.ok() || t.keyShared && plain.passed > 0
-	if plain.runs == 0 { // with -quick it was not run plain, since it passed wrapped
+	if plain.runs == 0 { // with -quick, a test that passed wrapped is not run plain
 		passes = wrapped.passed > 0
 	}
 	switch {
