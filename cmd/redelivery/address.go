@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// setting is a place where an address can be given, and its value there.
+// setting is a place where an address can be given, such as a flag, and the address that is given there, or "".
 type setting struct{ where, value string }
 
-// services has the schemes of an address, with their ports.
+// services has the schemes that an address may have, with the default port of each.
 type services struct {
 	want  string // the wanted form, for errors
 	ports map[string]string
@@ -27,8 +27,8 @@ var (
 	admins = services{"http://host:8080 or https://host:8443", map[string]string{"http": "80", "https": "443"}}
 )
 
-// first returns the first address that is set. It must have one of the schemes, and must end with its hosts: brokers do
-// not serve below a path.
+// first returns the first address that is set. The address must have one of the schemes, and hosts without a path:
+// brokers do not serve below a path.
 func (s services) first(all ...setting) (string, error) {
 	i := slices.IndexFunc(all, func(x setting) bool { return x.value != "" })
 	address := strings.TrimSpace(all[i].value)
@@ -43,7 +43,7 @@ func (s services) first(all ...setting) (string, error) {
 	return "", err
 }
 
-// hosts returns the hosts of an address, with their ports. An address may have several, separated by commas.
+// hosts returns the hosts of an address, with their ports. An address may have several hosts, separated by commas.
 func (s services) hosts(address string) (all []string) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	rest, _, _ = strings.Cut(rest, "/")
@@ -56,7 +56,7 @@ func (s services) hosts(address string) (all []string) {
 	return all
 }
 
-// local reports whether an address is on this machine.
+// local reports whether all hosts of an address are this machine.
 func (s services) local(address string) bool {
 	for _, host := range s.hosts(address) {
 		name, _, _ := net.SplitHostPort(host)
@@ -67,8 +67,8 @@ func (s services) local(address string) bool {
 	return true
 }
 
-// dialPatience is how long a broker may take to accept a connection. Upstream would try for half a minute, and its
-// error would not have the address.
+// dialPatience is how long a broker or its admin API may take to accept a connection. Upstream would try for half a
+// minute, and its error would not have the address.
 const dialPatience = 5 * time.Second
 
 // reach returns an error if no host of the broker's address accepts a connection, with TLS if the scheme says so. It
@@ -126,7 +126,7 @@ func (c *connection) choose(ctx context.Context) error {
 	return fmt.Errorf("no connection to the admin API at %s: %w", c.adminURL, errors.Join(errs...))
 }
 
-// locate adds the broker's address to a connection error of upstream, which lacks it.
+// locate adds the broker's address to upstream's connection errors, which do not name it.
 func (c *connection) locate(err error) error {
 	if err != nil && strings.Contains(err.Error(), "connection error") {
 		return fmt.Errorf("no connection to the broker at %s: %w", c.url, err)

@@ -79,7 +79,7 @@ func TestUnreachable(t *testing.T) {
 
 	both := "http://" + listener.Addr().String() + "," + strings.TrimPrefix(os.Getenv("PULSAR_ADMIN_URL"), "http://")
 	_, _, stderr = command("attempts", "-subscription", "billing", "orders", "-admin-url", both)
-	assert.Contains(t, stderr, "there is no log", "the second address of the admin API answers")
+	assert.Contains(t, stderr, "there is no log", "the command did not ask the second address, which answers")
 	_, stdout, stderr := command("doctor", "-subscription", "billing", "orders", "-admin-url", both)
 	assert.Contains(t, stdout, "the broker and its admin API answer", stderr)
 

@@ -33,20 +33,19 @@ come first, then those that were delivered most often.
 
   -subscription name                the subscription
   -log name                         the log's topic, if not the default
-  -forget 12:3:0                    forget the message of this id: ledger, entry,
-                                    partition, and index in its batch if it has
-                                    one; 12:3:0 or 12:3 for all of a batch. Its
-                                    count starts again, and its delay ends, when
-                                    another consumer gets it; a consumer that
-                                    has it now goes on as before
-  -forget-all                       forget all messages: do that right before
+  -forget 12:3:0                    forget the message with this id: ledger,
+                                    entry and partition and, in a batch, index;
+                                    12:3:0 or 12:3 forgets a whole batch. The
+                                    next consumer that gets the message counts
+                                    from 0 and does not wait for the old delay;
+                                    a consumer that has it now goes on as before
+  -forget-all                       forget all messages; run this right before
                                     you reset the subscription's cursor
-  -all                              also messages that only were in a handler
+  -all                              also messages that were only in a handler
   -n 20                             how many messages; 0 for no limit
   -timeout 30s                      limit for reading the log
-States of consumers: live; ended, when closed; lost, when silent too long; open,
-if that is not known: without worker.WithCrashLimit no consumer writes that it
-is alive.
+States of consumers: live; ended: closed; lost: silent for too long; open: not
+known. Only consumers with worker.WithCrashLimit write that they are alive.
 Connection: as in redelivery dlq -h
 Output:
   -json                             as JSON, for programs
@@ -121,7 +120,7 @@ func (f *attemptsFlags) parse(args []string) error {
 	return nil
 }
 
-// messageID has ledger, entry, partition and index. Clients write -1 for the partition of an unpartitioned topic.
+// messageID matches ledger, entry, partition and index. Clients write -1 for the partition of an unpartitioned topic.
 var messageID = regexp.MustCompile(`^(\d+:\d+)(:(-1|\d+)(:\d+)?)?$`)
 
 func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -165,7 +164,8 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	return f.forgets(ctx, writer, keys, stdout)
 }
 
-// forgotten returns the messages to forget. Messages of several partitions or topics may have the same ID.
+// forgotten returns the messages to forget. The ID of -forget may be that of several messages, of different partitions
+// or topics.
 func (f *attemptsFlags) forgotten(log *attempts.Log) (keys []attempts.Key) {
 	prefix := strings.Replace(f.forget, ":-1", ":0", 1) + ":"
 	for _, r := range log.Records() {

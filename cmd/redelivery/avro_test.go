@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// JSON has no NaN, so a payload with one is shown as it is.
+// JSON has no NaN, so a payload with a NaN is shown without being decoded.
 func TestDlqNaN(t *testing.T) {
 	b := newBroker(t)
 	b.subscribe(origin+"-avro-DLQ", "audit")

@@ -12,8 +12,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// browse is "redelivery dlq" without a verb, on a terminal. It asks for a topic, a group of its letters and a verb, and
-// shows and runs the commands for these. It uses only lines of the terminal.
+// browse is "redelivery dlq" without a verb, on a terminal. It asks for a topic and a group of its letters, shows a
+// letter and the preview of a replay, and asks whether to replay the group. It shows each command before it runs it.
+// Of the terminal it needs only lines.
 type browse struct {
 	in             *bufio.Scanner
 	stdout, stderr io.Writer

@@ -106,7 +106,7 @@ func (p plan) title() string {
 	return title
 }
 
-// shorten makes a file name fit a line.
+// shorten makes the name of a consumer, a worker or a policy fit a line.
 func shorten(name string) string {
 	runes := []rune(strconv.Quote(name)[1:])
 	runes = runes[:len(runes)-1]

@@ -25,7 +25,7 @@ processes are merged by time; - is standard input.
 What the client may do:
   -window 2m                        acknowledgements this long before a lost
                                     connection or a kill may be lost
-  -patience 1m15s                   how long a message may be due and not come
+  -patience 1m15s                   how late a due message may come
   -durable                          counts and delays outlive a consumer
   -max-deliveries 5                 most deliveries of a message
 What it must also do:

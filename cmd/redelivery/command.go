@@ -11,7 +11,7 @@ import (
 // errUsage is an error of the command line.
 type errUsage struct{ error }
 
-// parseAll parses flags before and after the other arguments, and returns these.
+// parseAll parses flags, which may be before and after the other arguments. It returns the other arguments.
 func parseAll(set *flag.FlagSet, args []string) (others []string, err error) {
 	for {
 		if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -26,10 +26,10 @@ func parseAll(set *flag.FlagSet, args []string) (others []string, err error) {
 	}
 }
 
-// ending says how to print the end of a command.
+// ending is the text that exit prints at the end of a command.
 type ending struct {
-	command, usage string
-	help           string // the text of -h
+	command, usage string // usage is the text of -h
+	help           string // ends the hint "-h shows …" of an error
 	stdout, stderr io.Writer
 }
 
@@ -52,7 +52,7 @@ func (e ending) exit(err error) int {
 	for _, of := range []string{"attempts: ", "deadletter: "} {
 		text = strings.TrimPrefix(text, of)
 	}
-	for line := range strings.Lines(text) { // each is one of the joined errors
+	for line := range strings.Lines(text) { // each line is one of the joined errors
 		fmt.Fprintf(e.stderr, "redelivery %s: %s\n", e.command, clean(strings.TrimSuffix(line, "\n")))
 	}
 	return 1

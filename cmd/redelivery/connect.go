@@ -27,7 +27,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// connection has the addresses of the broker and the client's credentials. Flags have the names of Pulsar's own tools.
+// connection has the addresses of the broker and of its admin API, and the client's credentials. The flags have the
+// same names as in Pulsar's own tools.
 type connection struct {
 	url, adminURL           string
 	authPlugin, authParams  string
@@ -37,7 +38,7 @@ type connection struct {
 	tls                     *tls.Config // set by connect, for the broker and the admin API
 	anyHost                 bool        // client.conf allows a certificate for another host
 	adminAlone              bool        // only the admin API is needed, not the broker
-	keyName, public, secret string      // of encrypted letters
+	keyName, public, secret string      // for encrypted letters: the name of the keys and their files
 	talkative               bool        // the client logs to stderr
 }
 
@@ -66,7 +67,7 @@ func (c *connection) open(ctx context.Context, stderr io.Writer) (pulsar.Client,
 	return c.connect(c.logger(stderr))
 }
 
-// logger returns a logger that writes to stderr with -v, and else nowhere.
+// logger returns a logger that writes to stderr with -v, and discards everything without it.
 func (c *connection) logger(stderr io.Writer) *slog.Logger {
 	if c.talkative {
 		return slog.New(slog.NewTextHandler(stderr, nil))
@@ -104,7 +105,7 @@ func (c *connection) complete() error {
 	if err != nil {
 		return err
 	}
-	// A missing address would default to this machine, which is another cluster.
+	// If one address is another machine's, the other must not default to this machine, which is another cluster.
 	switch {
 	case missing(adminURLs) && !brokers.local(c.url):
 		return errUsage{fmt.Errorf("the broker is %s and its admin API is not given, want -admin-url, "+
@@ -133,12 +134,13 @@ func (c *connection) complete() error {
 	return nil
 }
 
-// confNames are the names of client.conf that are read.
+// confNames are the names in client.conf that complete reads.
 var confNames = []string{"brokerServiceUrl", "webServiceUrl", "authPlugin", "authParams", "tlsTrustCertsFilePath",
 	"tlsCertificateFilePath", "tlsKeyFilePath",
 	"tlsAllowInsecureConnection", "tlsEnableHostnameVerification", "useKeyStoreTls", "proxyServiceUrl"}
 
-// checkNames returns an error if a name differs only in case from one that is read: it would have no effect.
+// checkNames returns an error if a name in client.conf differs from one of confNames only in case: complete would not
+// read its value.
 func checkNames(path string, conf map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(conf)) {
 		for _, known := range confNames {
@@ -206,7 +208,7 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error)
 		}
 	}
 	if c.anyHost && !c.insecure {
-		config.InsecureSkipVerify = true //nolint:gosec // the issuer is verified; client.conf excepts the host
+		config.InsecureSkipVerify = true //nolint:gosec // VerifyConnection verifies the issuer
 		config.VerifyConnection = func(state tls.ConnectionState) error {
 			o := x509.VerifyOptions{Roots: config.RootCAs, Intermediates: x509.NewCertPool()}
 			for _, certificate := range state.PeerCertificates[1:] {

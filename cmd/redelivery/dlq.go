@@ -30,7 +30,7 @@ type dlq struct {
 	client         pulsar.Client
 	api            admin.API
 	topic          string // the dead letter topic's full name
-	adopted        bool   // adopt chose the subscription, which is neither the tool's own nor given
+	adopted        bool   // adopt chose the subscription: it is not the tool's own, and no flag names it
 	schemas        *admin.Schemas
 	letters        *deadletter.Topic
 }
@@ -50,7 +50,7 @@ type dlqFlags struct {
 // replayFlags are the flags of replay: which letters go where, how fast, and when to stop.
 type replayFlags struct {
 	to, target, routing     string
-	namespaces              []string // to which letters may go back
+	namespaces              []string // letters may go back to these, too
 	others, fresh           bool
 	canary, max, maxReplays int
 	rate                    float64
@@ -97,7 +97,7 @@ func (d *dlq) hint(err error) error {
 func interrupted(verb string, fresh bool, err error) error {
 	said := []string{"interrupted"}
 	switch {
-	case verb == "replay" && fresh: // with -new, messages under way and a canary would be published once more
+	case verb == "replay" && fresh: // another replay with -new would publish the canary and messages under way again
 		said = append(said, "the same command without -new goes on from here")
 	case verb == "replay" || verb == "purge":
 		said = append(said, "the same command goes on from here")
@@ -108,7 +108,7 @@ func interrupted(verb string, fresh bool, err error) error {
 	return errors.New(strings.Join(said, "; "))
 }
 
-// butCanceled returns the errors that err joins, except those of a context.
+// butCanceled returns the errors that err joins, except context.Canceled.
 func butCanceled(err error) (all []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	switch {
@@ -231,7 +231,7 @@ func (d *dlq) purge(ctx context.Context) error {
 		if err := d.planned("Would purge", plan); err != nil || d.asJSON {
 			return err
 		}
-		d.tellOthers(ctx, "-subscription %s works on that one")
+		d.tellOthers(ctx, "-subscription %s purges these")
 		return nil
 	}
 	o := deadletter.PurgeOptions{Filter: d.filter, Export: io.Discard}

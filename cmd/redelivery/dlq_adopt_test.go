@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mail publishes nine letters in batches of three, for subscriptions that keep them.
+// mail creates subscriptions of a dead letter topic, and publishes nine letters to the topic, in batches of three.
 func (b *broker) mail(subscriptions ...string) (dlq string) {
 	dlq = origin + "-mail-DLQ"
 	b.subscribe(origin+"-mail-RETRY", "mail")
@@ -37,7 +37,7 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	defer service.Close()
 	const on = "On subscription inspect, the only one without a consumer.\n"
 	_, stdout, _ := dlqRun("", "peek", "orders-mail-DLQ")
-	require.Contains(t, stdout, "What subscription inspect has not acknowledged.\n")
+	require.Contains(t, stdout, "Letters that subscription inspect has not acknowledged.\n")
 	code, stdout, stderr := dlqRun("", "replay", "orders-mail-DLQ")
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, "Would replay 9 letters.\n  9 to orders-mail-RETRY, for mail (no "+
@@ -49,8 +49,8 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	require.Zero(t, b.server.Subscription(dlq, "inspect").Backlog)
 }
 
-// The tool uses its own subscription, if there is one, and shows how much the other one keeps. Of two idle
-// subscriptions it adopts none, unless a replay on one of them is not finished.
+// If the tool has its own subscription, it uses this one, and shows how much the other subscription keeps. Of two idle
+// subscriptions it adopts only one that has an unfinished replay.
 func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 	for name, subscriptions := range map[string][]string{"its own": {"inspect", "redelivery"},
 		"two": {"inspect", "audit"}} {
@@ -62,7 +62,7 @@ func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 			require.NotContains(t, stdout, "On subscription")
 			require.Zero(t, b.server.Subscription(dlq, "redelivery").Backlog)
 			_, stdout, _ = dlqRun("", "groups", "orders-mail-DLQ")
-			require.Contains(t, stdout, "What subscription redelivery has not acknowledged.\nSubscription ")
+			require.Contains(t, stdout, "Letters that subscription redelivery has not acknowledged.\nSubscription ")
 			require.Contains(t, stdout, "Subscription inspect keeps 3 entries; -subscription inspect shows these.\n")
 		})
 	}

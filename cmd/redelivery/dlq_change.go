@@ -45,7 +45,8 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	}
 	what += ".\n"
 	if info.Bytes > 0 {
-		// even with an empty backlog: letters stay for other subscriptions, or until the broker deletes their ledger
+		// Bytes, not the backlog: the broker also stores acknowledged letters, as long as another subscription
+		// needs them or their ledger exists.
 		what += "A later replay or purge"
 		if d.own() != defaultSubscription {
 			what += " with -subscription " + clean(d.own())

@@ -21,8 +21,8 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 		return stdout
 	}
 	said := must("purge", topic, "-o", path, "-subscription", "redelivery")
-	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: -subscription audit works on that "+
-		"one.\n")
+	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: -subscription audit purges "+
+		"these.\n")
 	said = must("purge", topic, "-o", path, "-subscription", "redelivery", "-yes")
 	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: purge -subscription audit empties "+
 		"it.\n")

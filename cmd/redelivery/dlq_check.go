@@ -59,7 +59,7 @@ func (d *dlq) check(verb, topic string) error {
 	return d.checkTarget(topicname.Full(topic))
 }
 
-// checkTarget checks the target of a replay of a topic's letters.
+// checkTarget checks -topic, the target of a replay. The argument is the dead letter topic.
 func (d *dlq) checkTarget(topic string) error {
 	target := topicname.Base(topicname.In(topic, d.target))
 	switch {
@@ -107,8 +107,8 @@ func persistent(what, name string) error {
 	return topicName(what, name)
 }
 
-// none returns an error, for a command that found no letters, if groups, IDs or keys were given. Otherwise a mistyped
-// group would look like a group whose letters are done.
+// none is called when a command found no letters. It returns an error if groups, IDs or keys were given: without the
+// error, a mistyped group would look like a group whose letters are done.
 func (d *dlq) none() error {
 	var asked []string
 	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs,

@@ -83,8 +83,8 @@ func guardedBroker(t *testing.T) (guarded, *broker) {
 	return g, &broker{t: t, client: client}
 }
 
-// Without the permission for a command, the error says so, and nothing is changed. The grants in docs/deadletter.md are
-// enough.
+// If a role lacks the permission for a command, the command's error says so, and the command changes nothing. The
+// grants in docs/deadletter.md are enough.
 func TestDlqPermission(t *testing.T) {
 	g, b := guardedBroker(t)
 	const dlq, retry, journal = origin + "-billing-DLQ", origin + "-billing-RETRY", origin + "-billing-DLQ-audit"

@@ -75,8 +75,8 @@ func TestPictures(t *testing.T) {
 	assert.Equal(t, 80, b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog)
 }
 
-// invoices makes dead letters of two causes, and a consumer that gives up on all messages that come back, until deploy
-// is called.
+// invoices publishes dead letters of two causes, and starts a consumer of their retry topic. Before deploy is called,
+// the consumer makes a dead letter of each replayed message.
 func (b *broker) invoices(t *testing.T) (deploy func()) {
 	const dlq, retry = origin + "-invoices-DLQ", origin + "-invoices-RETRY"
 	b.subscribe(dlq, "audit")
@@ -121,7 +121,7 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 		<-done
 		c.Close()
 	})
-	return func() { // a replay ends at the first letter of the canary that dies again, so others may be left
+	return func() { // a replay ends when a letter of its canary dies again: the retry topic may still have the others
 		require.Eventually(t, func() bool { return b.server.Subscription(retry, "invoices").Backlog == 0 }, time.Minute,
 			time.Millisecond)
 		fixed.Store(true)

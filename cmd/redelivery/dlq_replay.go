@@ -33,7 +33,7 @@ func (d *dlq) replay(ctx context.Context) error {
 			if err := errors.Join(d.planned("Would replay", plan), err); err != nil || d.asJSON {
 				return err
 			}
-			d.tellOthers(ctx, "-subscription %s works on that one")
+			d.tellOthers(ctx, "-subscription %s replays these")
 			return nil
 		}
 		if err := d.ask(ctx, plan); err != nil {
@@ -47,7 +47,7 @@ func (d *dlq) replay(ctx context.Context) error {
 	return d.finished(ctx, "Replayed", report, elsewhere(report, err))
 }
 
-// elsewhere adds to an error the flags that allow the namespaces of letters that were left out.
+// elsewhere adds to ErrOtherNamespace how many letters a replay left out, and the flags with which it would take them.
 func elsewhere(r deadletter.Report, err error) error {
 	if !errors.Is(err, deadletter.ErrOtherNamespace) {
 		return err
@@ -198,7 +198,7 @@ func consumers(n int) string {
 // progress writes the progress: on a terminal as one line that changes, elsewhere as a line every ten seconds.
 type progress struct {
 	w        io.Writer
-	verb     string // for letters: replay, purge …
+	verb     string // replayed, purged or imported
 	terminal bool
 	total    int // entries in the backlog at the start; 0 if not known
 	begin    time.Time

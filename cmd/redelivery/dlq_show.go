@@ -54,10 +54,10 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// defaultSubscription is package deadletter's.
+// defaultSubscription is the default of package deadletter.
 const defaultSubscription = dlqcommand.DefaultSubscription
 
-// own returns the subscription of replays and purges.
+// own returns the subscription on which replay and purge acknowledge.
 func (d *dlq) own() string { return cmp.Or(d.subscription, defaultSubscription) }
 
 // scope prints which letters are counted.
@@ -69,7 +69,7 @@ func (d *dlq) scope(ctx context.Context) error {
 	text := fmt.Sprintf("Everything that is stored; subscription %s does not exist yet.", clean(d.own()))
 	for _, s := range info.Subscriptions {
 		if s.Name == d.own() {
-			text = fmt.Sprintf("What subscription %s has not acknowledged.", clean(s.Name))
+			text = fmt.Sprintf("Letters that subscription %s has not acknowledged.", clean(s.Name))
 		}
 	}
 	fmt.Fprintln(d.stdout, text)

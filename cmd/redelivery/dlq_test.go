@@ -297,13 +297,13 @@ func TestDlqHostileLetters(t *testing.T) {
 	}
 }
 
-// Progress is one line on a terminal, which is erased in the end.
+// On a terminal, the progress is one line, which is erased in the end.
 func TestDlqProgress(t *testing.T) {
 	var out bytes.Buffer
 	p := &progress{w: &out, verb: "replayed", terminal: true, total: 1500, begin: time.Now().Add(-10 * time.Second)}
 	p.show(deadletter.Report{Seen: 1000, Done: 800})
 	require.Equal(t, "\r800 replayed, 1,000 read, 80/s, about 5s left", out.String())
-	p.show(deadletter.Report{Seen: 1001, Done: 1001}) // too soon after the last one, so not shown
+	p.show(deadletter.Report{Seen: 1001, Done: 1001}) // too soon after the previous report, so not shown
 	p.end()
 	require.True(t, strings.HasSuffix(out.String(), "left\r"+strings.Repeat(" ", 45)+"\r"), "%q", out.String())
 	out.Reset()
@@ -323,7 +323,7 @@ func TestDlqInterruptedAndMore(t *testing.T) {
 	} {
 		assert.EqualError(t, interrupted("export", false, err), want)
 	}
-	// with -new, the command would send another canary, and send letters that are not processed yet once more
+	// with -new, the command would send another canary, and would send unprocessed letters again
 	assert.EqualError(t, interrupted("replay", true, context.Canceled),
 		"interrupted; the same command without -new goes on from here")
 }

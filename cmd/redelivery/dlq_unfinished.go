@@ -66,5 +66,5 @@ func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
 		strings.Join(command, " "))
 }
 
-// quoted returns a word in the form of a shell's command line.
+// quoted returns a word with the quotes that a shell needs.
 func quoted(word string) string { return dlqcommand.Quote(word) }

@@ -20,8 +20,8 @@ Which letters, for groups, peek, replay, export and purge:
   -property name=value              with this property; may be repeated, all
                                     must match
   -after 2h, -before 2006-01-02     died after, before: a time ago, or a date
-  -subscription redelivery          the one that replay and purge acknowledge
-                                    on, and that unsubscribe removes
+  -subscription redelivery          replay and purge acknowledge on it, and
+                                    unsubscribe removes it
 list:
   -all                              also other topics whose first message is a
                                     dead letter
@@ -30,13 +30,14 @@ peek:
   -payload                          payloads too, decoded by their schema
 replay:
   -to retry                         to the retry topic, for the subscription
-                                    that failed; or -to origin, for all of them
+                                    that failed; or -to origin: to the topic of
+                                    origin, for all its subscriptions
   -namespace tenant/namespace       letters may go back to this namespace too;
                                     may be repeated
   -others                           with -to origin: do not ask whether other
                                     subscriptions may get the letters too
-  -topic name                       to this topic instead; a name without a
-                                    namespace is in that of the dead letters
+  -topic name                       to this topic instead; without a namespace
+                                    in its name, to that of the dead letters
   -routing same                     to the partition that a letter came from; or
                                     as producers do: java, murmur3 or go
   -canary 10                        replay ten first; the rest when these are
@@ -51,9 +52,9 @@ export, purge:
 import:
   -i file, -skip 40                 the file to read; lines to skip
 replay, purge, import, unsubscribe:
-  -any-topic                        even if it does not look like a dead letter
-                                    topic
-  -yes                              do it; without, only show what it would do
+  -any-topic                        even if the topic does not look like a dead
+                                    letter topic
+  -yes                              do it; without -yes, only show a preview
 Connection, by default from PULSAR_URL, PULSAR_ADMIN_URL and client.conf, which
 PULSAR_CLIENT_CONF names:
   -url pulsar://localhost:6650, -admin-url http://localhost:8080

@@ -45,7 +45,7 @@ func TestDlqWrongArguments(t *testing.T) {
 	require.NotContains(t, stderr, "Options")
 }
 
-// A command that has no room to write says so once, with its name.
+// If the disk is full, a command writes one error, which begins with the command's name.
 func TestDiskFull(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -63,7 +63,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// A purge whose file has no room says so, and does not say that letters were purged.
+// If a purge cannot write its file, its error says so, and its output does not say that letters were purged.
 func TestDlqPurgeDiskFull(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full")
@@ -149,8 +149,8 @@ func TestDlqHostileJournal(t *testing.T) {
 	require.NotContains(t, stdout+stderr, "\x1b")
 }
 
-// A group, an ID or a key that no letter has is an error. Otherwise a mistyped one would look as if its letters were
-// done.
+// A group, an ID or a key that no letter has is an error. Otherwise a mistyped group would look like a group whose
+// letters are done.
 func TestDlqUnknownLetters(t *testing.T) {
 	newBroker(t)
 	for _, args := range [][]string{{"groups"}, {"peek"}, {"replay"}, {"replay", "-yes"}, {"export"},
@@ -164,7 +164,7 @@ func TestDlqUnknownLetters(t *testing.T) {
 	}
 }
 
-// A replay of one letter, and one of the letters of a key.
+// -id replays one letter, and -key replays the letters of a key.
 func TestDlqChosenByIDAndKey(t *testing.T) {
 	b := newBroker(t)
 	_, stdout, _ := dlqRun("", "peek", "orders-billing-DLQ", "-n", "7", "-json")
@@ -189,7 +189,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Without a retry topic, the error names a flag with which the letters can be replayed, and then that replay succeeds.
+// If there is no retry topic, the error of a replay names a flag. A replay with this flag succeeds.
 func TestDlqNoRetryTopic(t *testing.T) {
 	b := newBroker(t)
 	b.subscribe(origin+"-mail-DLQ", "audit")
@@ -216,6 +216,6 @@ func TestDlqNoLetters(t *testing.T) {
 	for _, verb := range []string{"groups", "peek"} {
 		code, stdout, stderr := dlqRun("", verb, "orders-calm-DLQ")
 		require.Zero(t, code, stderr)
-		require.Equal(t, "What subscription redelivery has not acknowledged.\n\nNo letters.\n", stdout)
+		require.Equal(t, "Letters that subscription redelivery has not acknowledged.\n\nNo letters.\n", stdout)
 	}
 }

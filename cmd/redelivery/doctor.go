@@ -100,7 +100,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 	}
 	defer client.Close()
 	f.setup.Admin = doctor.Admin(api)
-	if err := f.reach(ctx); err == nil { // upstream would try for a long time, and not say where
+	if err := f.reach(ctx); err == nil { // upstream would try for a long time, and its error would not have the address
 		f.setup.Client = client
 	} else {
 		c := doctor.Checks()[0]
@@ -120,7 +120,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 	return nil
 }
 
-// write writes a table of the findings, and below each warning why it matters and a remedy.
+// write writes a table of the findings. Below each warning and each problem it writes why it matters, and a remedy.
 func (f *doctorFlags) write() {
 	widest := 0
 	for _, found := range f.findings {
@@ -141,7 +141,7 @@ func (f *doctorFlags) write() {
 		plural(count[doctor.Warning], "warning"), plural(count[doctor.Problem], "problem"))
 }
 
-// wrapTo writes text after begins, in lines of the terminal's width. Further lines are indented to the end of begins.
+// wrapTo writes text after begins, in lines of at most width columns. Further lines are indented to the end of begins.
 func wrapTo(w io.Writer, begins, text string) {
 	column := utf8.RuneCountInString(begins)
 	line, at := begins, column

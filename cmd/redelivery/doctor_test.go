@@ -82,7 +82,7 @@ workers: {billing: {drainTimeout: 1m}}`), 0o600))
 	}
 }
 
-// Without a broker the doctor says so, and runs the checks that need none.
+// If no broker answers, the doctor says so, and runs the checks that need no broker.
 func TestDoctorWithoutABroker(t *testing.T) {
 	code, stdout, _ := examined("-url", "pulsar://127.0.0.1:1", "-admin-url", "http://127.0.0.1:1", "-subscription",
 		"s", "t")

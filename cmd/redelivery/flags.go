@@ -40,8 +40,8 @@ Output:
   -json                             as JSON, in seconds
 `
 
-// planFlags are the flags of redelivery plan. The usage is written by hand, since package flag's would not fit a
-// terminal.
+// planFlags are the flags of redelivery plan. Their usage is written by hand, since the text that package flag
+// generates would not fit a terminal.
 type planFlags struct {
 	exponential, levels, config, consumer string
 	fixed, ackTimeout                     time.Duration
@@ -140,7 +140,7 @@ func numberInto(n *float64) func(string) error {
 	}
 }
 
-// shareInto parses a fraction. A policy checks its range later; shareInto refuses only what is no number.
+// shareInto parses a fraction. It refuses only text that is no number: policies.Validate checks the range later.
 func shareInto(n *float64) func(string) error {
 	return func(s string) error {
 		if numberInto(n)(s) != nil {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// jsonWriter writes JSON without characters that could control a terminal. A character that is not printable becomes \u
-// and four digits, which means the same, since such a character can only be in a string.
+// jsonWriter writes JSON without characters that could control a terminal. It writes a character that is not printable
+// as \u and four digits. The JSON keeps its meaning, since such a character can only be in a string.
 type jsonWriter struct {
 	w    io.Writer
 	part []byte // beginning of a character, if the last write ended within one
@@ -39,7 +39,7 @@ func (j *jsonWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeJSON writes the result of a command, for machines.
+// writeJSON writes the result of a command as JSON.
 func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(&jsonWriter{w: w})
 	e.SetIndent("", "  ")

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// lines is a file of letters. Before its first write, it cuts off the last letter if an interrupted purge wrote that
-// only in part: the purge has not acknowledged the letter. No other purge of the topic runs at the same time.
+// lines is a file of letters. Before its first write, it cuts off an incomplete last letter: an interrupted purge wrote
+// only a part of the letter, and did not acknowledge it. No other purge of the topic runs at the same time.
 type lines struct {
 	*os.File
-	whole bool
+	whole bool // the last letter is complete
 }
 
 func (l *lines) Write(p []byte) (int, error) {

@@ -23,8 +23,8 @@ func loadFile(path, command string, stderr io.Writer) (*config.Config, error) {
 	var stands []config.Policy
 	var names, notes []string
 	for _, p := range customPolicies(path) {
-		notes = append(notes, fmt.Sprintf("policy %q is of the custom type %q, which only its own program knows: "+
-			"its delays are shown as %v",
+		notes = append(notes, fmt.Sprintf("policy %q has the custom type %q, which this command does not know: "+
+			"its delays are assumed to be %v",
 			p.name, p.kind, unknownDelay))
 		if !slices.Contains(names, p.kind) {
 			names = append(names, p.kind)

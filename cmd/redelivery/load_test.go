@@ -23,10 +23,10 @@ consumers: {billing: {nackRedeliveryBackoff: short, maxDeliveries: 3}}`), 0o600)
 	} {
 		_, stdout, stderr := commandOf(command, args...)
 		require.NotEmpty(t, stdout, command)
-		require.Equal(t, "redelivery "+command+`: note: policy "long" is of the custom type "com.example.Fibonacci", which only its own program `+
-			"knows: its delays are shown as 1m0s\nredelivery "+
-			""+command+`: note: policy "short" is of the custom type "fibonacci", which only its own `+
-			"program knows: its delays are shown as 1m0s\n", stderr)
+		require.Equal(t, "redelivery "+command+`: note: policy "long" has the custom type "com.example.Fibonacci", which this `+
+			"command does not know: its delays are assumed to be 1m0s\nredelivery "+
+			""+command+`: note: policy "short" has the custom type "fibonacci", which this `+
+			"command does not know: its delays are assumed to be 1m0s\n", stderr)
 	}
 }
 

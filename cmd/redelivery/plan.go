@@ -19,14 +19,14 @@ import (
 // maxRedeliveries is how many redeliveries a plan looks ahead.
 const maxRedeliveries = 10_000
 
-// The ways in which an application fails on a message.
+// The ways in which a message can fail.
 const (
 	nacked     = "nack"
 	timedOut   = "ackTimeout"
 	reconsumed = "reconsume"
 )
 
-// failure is a message on which a consumer keeps failing in one way.
+// failure is a message that keeps failing in one of these ways.
 type failure struct {
 	name    string // of the consumer or the policy, if it has one
 	of      string
@@ -36,8 +36,8 @@ type failure struct {
 	unread  bool   // the file names no subscription for dead letters
 }
 
-// fromFile returns the failures of a file's consumers and the plans of its workers. If only is not "", it is the name
-// of the consumer and worker to return. For a file that has neither consumers nor workers, fromFile returns a failure
+// fromFile returns the failures of a file's consumers and the plans of its workers or, if only is not "", those of the
+// consumer and the worker with this name. For a file that has neither consumers nor workers, fromFile returns a failure
 // for each policy.
 func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, error) {
 	c, err := loadFile(path, "plan", stderr)
@@ -65,8 +65,8 @@ func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, err
 	return cases, workers, nil
 }
 
-// ofConsumer returns a failure for each way of failing that the file has options for. It adds the default for nacks,
-// unless the consumer has only an ack timeout.
+// ofConsumer returns a failure for each way of failing that the file has options for. If it has none for nacks,
+// ofConsumer adds nacks with the default delay, except for a consumer with an ack timeout and no ReconsumeBackoff.
 func ofConsumer(name string, c config.Consumer) []failure {
 	var cases []failure
 	fails := func(of string, timeout time.Duration, policy backoff.RedeliveryBackoff) {
@@ -121,9 +121,9 @@ type seconds time.Duration
 
 func (s seconds) MarshalJSON() ([]byte, error) { return []byte(formatFloat(time.Duration(s))), nil }
 
-// newPlan looks at most the given number of redeliveries ahead. After the last delivery, a nack makes a dead letter at
-// once, and an ack timeout makes one when it is over. A reconsumed message becomes a dead letter at once when it is
-// reconsumed after the last retry.
+// newPlan returns a plan of at most the given number of redeliveries. After the last delivery, a nack makes a dead
+// letter at once, and an ack timeout makes a dead letter when the timeout ends. A message that is reconsumed after its
+// last retry becomes a dead letter at once.
 func newPlan(c failure, redeliveries int) plan {
 	p := plan{Name: c.name, Of: c.of, AckTimeout: seconds(c.timeout), Redeliveries: []redelivery{}}
 	if c.of == reconsumed {

@@ -84,7 +84,7 @@ func TestSeveralAdminAddresses(t *testing.T) {
 	require.Contains(t, stderr, "no connection to the admin API at http://127.0.0.1:1,127.0.0.1:2")
 }
 
-// A certificate for another host is accepted only if client.conf allows it; the client.conf that Pulsar ships does. The
+// A certificate for another host is accepted only if client.conf allows this, as Pulsar's own client.conf does. The
 // issuer is always verified.
 func TestHostnameVerification(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

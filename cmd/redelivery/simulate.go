@@ -23,11 +23,12 @@ const simulateUsage = `Usage: redelivery simulate [flags]
 
 Simulates an outage of a service that handlers call, with the policies of a
 file: how often handlers call it, how many messages wait, how many become dead
-letters, and how long the recovery takes. It compares the policies as configured
-with and without jitter, a pause and a retry topic. It takes seconds, needs no
-broker, and refuses to simulate for more than about a minute. The limits of
-unacknowledged messages are a broker's defaults. Of a worker, it simulates
-concurrency and pauseOnFailure, and says which other keys would matter.
+letters, and how long the recovery takes. It simulates the policies as they are
+configured, and variants with or without jitter, a pause and a retry topic. It
+takes seconds, needs no broker, and refuses to simulate for more than about a
+minute. The limits of unacknowledged messages are a broker's defaults. It
+simulates a worker's concurrency and pauseOnFailure, and names the other keys
+of the worker that would matter.
 
   redelivery simulate -config redelivery.yaml -consumer billing -rate 200/s \
     -instances 10 -handler 20ms -outage 10m
@@ -44,7 +45,7 @@ What is simulated:
   -partial 1                        fraction of the calls that fail
   -before 1m                        time before the outage
 Output:
-  -svg file                         a picture, with what differs
+  -svg file                         a picture of the variants that differ
   -json                             as JSON, for programs
 `
 
@@ -129,7 +130,7 @@ func daysInto(d *time.Duration) func(string) error {
 	}
 }
 
-// rateInto parses messages a second.
+// rateInto parses a rate, such as 200/s or 6000/m, into messages a second.
 func rateInto(rate *float64) func(string) error {
 	return func(s string) error {
 		number, unit, _ := strings.Cut(s, "/")

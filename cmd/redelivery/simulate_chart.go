@@ -26,7 +26,7 @@ func (s *simulation) write(w io.Writer, all []variant) {
 	}
 	fmt.Fprint(w, `
 calls: during the outage; a second, backlog, waiting: the most at a time;
-recovered: when at most as many messages are unsettled as arrive in a second
+recovered: when no more messages are unsettled than arrive in a second
 `)
 	for _, v := range all {
 		fmt.Fprintf(w, "\n%s\n", v.Name)

@@ -93,7 +93,7 @@ func TestAxisOfPicture(t *testing.T) {
 }
 
 // A variant whose figures are nearly those of another has no panel, but a line of text.
-func TestPictureLeavesOutWhatIsAlike(t *testing.T) {
+func TestPictureHasNoPanelForAlikeVariant(t *testing.T) {
 	a := variant{"a", simulate.Result{Calls: 100, Dead: 50, Unsettled: 10, Recovered: true, After: time.Minute}}
 	b, c := a, a
 	b.Name, b.Calls = "b", 103

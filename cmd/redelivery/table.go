@@ -14,10 +14,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
 )
 
-// width is the assumed width of a terminal that cannot be asked.
+// width is the assumed width of a terminal whose width is not known.
 const width = 80
 
-// screen returns the width of w: that of the terminal, or COLUMNS.
+// screen returns the width of the terminal w. For another writer it returns the value of COLUMNS or, by default, width.
 func screen(w io.Writer) int {
 	if file, ok := fileOf(w); ok {
 		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
@@ -45,7 +45,7 @@ func fileOf(w io.Writer) (*os.File, bool) {
 }
 
 // writeTable writes rows. Columns are as wide as their contents, except the last one, which gets the rest of the
-// screen. A column whose head begins with > has numbers. A row with one cell is a line of its own.
+// screen. A column whose head begins with > is aligned to the right. A row of one cell is a line without columns.
 func writeTable(w io.Writer, rows [][]string) {
 	widths, right := make([]int, len(rows[0])), make([]bool, len(rows[0]))
 	for i, head := range rows[0] {
@@ -112,7 +112,7 @@ func fit(s string, width int) string {
 	n := 0
 	for i, r := range s {
 		n += column(r)
-		if n >= width || i >= 8*width { // marks need no column
+		if n >= width || i >= 8*width { // marks take no column, but bytes
 			return s[:i] + "…"
 		}
 	}

@@ -42,7 +42,8 @@ func certify(t *testing.T, host string, until time.Time) (tls.Certificate, strin
 	return tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: key}, file
 }
 
-// shake starts a listener that makes TLS handshakes, or none with a nil config, and returns its address.
+// shake starts a listener and returns its address. The listener makes TLS handshakes with config. If config is nil, it
+// is a listener without TLS.
 func shake(t *testing.T, config *tls.Config) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -99,7 +100,8 @@ func TestTLSSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// client.conf decides whether the broker's certificate has to name the host, as it does for the admin API.
+// A setting of client.conf decides whether the broker's certificate has to name the host. The admin API obeys the same
+// setting.
 func TestTLSOfAnotherHost(t *testing.T) {
 	cert, trusted := certify(t, "broker.example", time.Now().Add(time.Hour))
 	address := shake(t, &tls.Config{Certificates: []tls.Certificate{cert}})

@@ -22,7 +22,7 @@ import (
 // topicInfo has the broker's statistics of a dead letter or retry topic.
 type topicInfo struct {
 	Topic         string             `json:"topic"`                // its full name
-	Retry         bool               `json:"retry,omitempty"`      // not a dead letter topic
+	Retry         bool               `json:"retry,omitempty"`      // a retry topic
 	Partitions    int                `json:"partitions,omitempty"` // 0 if it is not partitioned
 	Rate          float64            `json:"rate"`                 // incoming messages a second, over the last minute
 	Bytes         int64              `json:"bytes"`                // stored
@@ -38,8 +38,8 @@ type subscriptionInfo struct {
 	Consumers int       `json:"consumers"` // connected now
 }
 
-// topicsOf returns the topics of a namespace whose names end in -DLQ or -RETRY, and the other topics for which also
-// returns true, if also is not nil.
+// topicsOf returns the topics of a namespace whose names end in -DLQ or -RETRY. If the function also is not nil,
+// topicsOf calls it with each other topic, and returns the topic too if the result is true.
 func topicsOf(
 	ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo, error) {
 	var names []string
@@ -73,7 +73,7 @@ func topicsOf(
 	all := []topicInfo{}
 	for _, topic := range slices.Sorted(maps.Keys(partitions)) {
 		info, err := statistics(ctx, api, topic, partitions[topic])
-		if errors.Is(err, deadletter.ErrNoTopic) { // deleted meanwhile
+		if errors.Is(err, deadletter.ErrNoTopic) { // deleted since the call above
 			continue
 		}
 		if err != nil {
@@ -84,7 +84,7 @@ func topicsOf(
 	return all, nil
 }
 
-// topicNamed returns the statistics of the topic with a full name.
+// topicNamed returns the statistics of the topic with this full name.
 func topicNamed(ctx context.Context, api admin.API, topic string) (topicInfo, error) {
 	var metadata struct{ Partitions int }
 	err := api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions", nil, &metadata)
@@ -137,7 +137,7 @@ func (d *dlq) dead(ctx context.Context, topic string) (bool, error) {
 		return false, nil // a topic that cannot be opened
 	}
 	for l, err := range letters.Peek(ctx, 1) {
-		if errors.Is(err, deadletter.ErrNoTopic) { // deleted meanwhile
+		if errors.Is(err, deadletter.ErrNoTopic) { // deleted since the namespace was listed
 			return false, nil
 		}
 		if err != nil {

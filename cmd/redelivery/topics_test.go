@@ -43,10 +43,10 @@ func TestDlqList(t *testing.T) {
 	require.NotContains(t, find(), origin+"-billing-DLQ-redelivery")
 	code, stdout, stderr := dlqRun("", "groups", "orders-parts-DLQ")
 	require.Zero(t, code, stderr)
-	require.Contains(t, stdout, "What subscription redelivery has not acknowledged.")
+	require.Contains(t, stdout, "Letters that subscription redelivery has not acknowledged.")
 }
 
-// A topic with a plus in its name is not taken for the topic with a blank there.
+// A topic with a plus in its name is not confused with the topic that has a blank in place of the plus.
 func TestPlusInATopicName(t *testing.T) {
 	server := inProcess(t)
 	server.Publish(t, origin+" b-DLQ", &pulsar.ProducerMessage{})

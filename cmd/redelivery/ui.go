@@ -25,8 +25,8 @@ const uiUsage = `Usage: redelivery ui [flags] [topic ...]
 
 Serves pages for the browser: the backlog of each subscription, the messages
 that wait and why, dead letters by cause, the doctor's checks, and the schedule
-of a policy. Without topics they show all of a namespace. They change nothing
-unless -allow-changes is given.
+of a policy. Without topics they show all of a namespace. Without -allow-changes
+they change nothing.
 
   redelivery ui
   redelivery ui -subscription billing -allow-changes orders
@@ -34,7 +34,7 @@ unless -allow-changes is given.
 
 What is shown:
   -subscription name                only this one; default: all
-  -namespace public/default         whose topics, if none is given
+  -namespace public/default         all its topics, if no topic is given
   -config file, -consumer name      the policies of a file, for the doctor and
                                     the page of policies
   -hide-payloads                    show no payloads, and export none
@@ -43,10 +43,10 @@ What may be changed:
                                     after a second click
   -export-dir .                     where a purge exports letters first
 Where:
-  -listen 127.0.0.1:7070            another address than loopback has a token,
-                                    which is printed once
-  -token-file file                  has the token, also for loopback
-  -insecure-listen                  any address without a token
+  -listen 127.0.0.1:7070            at an address other than loopback, browsers
+                                    need a token, which is printed once
+  -token-file file                  has the token; then loopback needs it, too
+  -insecure-listen                  no address needs a token
   -host name                        a name by which browsers reach the pages,
                                     beside localhost and IP addresses; may be
                                     repeated
@@ -152,8 +152,8 @@ func (f *uiFlags) run(ctx context.Context) error {
 	}
 }
 
-// takeToken reads the token from its file, or makes one. It returns a token that it makes as a query, for the address
-// that is printed.
+// takeToken reads the token from its file. Without a file, it makes a token if the address needs one, and returns it as
+// the query of the printed address.
 func (f *uiFlags) takeToken(address *net.TCPAddr) (query string, err error) {
 	switch {
 	case f.tokenFile != "":

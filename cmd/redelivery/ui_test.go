@@ -31,7 +31,7 @@ func TestUIWrongCommandLines(t *testing.T) {
 	}
 }
 
-// The pages need no token on a loopback address. On any other address they need one, unless -insecure-listen is given.
+// The pages need no token on a loopback address. On any other address they need a token, except with -insecure-listen.
 func TestUIAsksForATokenBeyondLoopback(t *testing.T) {
 	b := newBroker(t)
 	for listen, want := range map[string]int{"127.0.0.1:0": http.StatusOK, "0.0.0.0:0": http.StatusUnauthorized,

@@ -53,7 +53,7 @@ type outage struct {
 	Pauses []seconds `json:"pauses"` // the first ones, without jitter
 }
 
-// ofWorkers returns the plans of a file's workers. If only is not "", it is the name of the worker to return.
+// ofWorkers returns the plans of a file's workers or, if only is not "", that of the worker with this name.
 func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 	for _, name := range slices.Sorted(maps.Keys(c.Workers)) {
 		if only == "" || name == only {
@@ -159,7 +159,7 @@ func (p workerPlan) write(b *strings.Builder) {
 		row("a drain", "ends the contexts of handlers after %s", formatDelay(drain))
 	}
 	if p.FinishBatches != nil && !*p.FinishBatches {
-		row("", "leaves the batches of producers that were begun")
+		row("", "leaves producers' batches that were begun")
 	}
 	if p.MaxAge > 0 {
 		row("a failure", "is a dead letter if the message is older than %s", formatDelay(p.MaxAge))
