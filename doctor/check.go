@@ -4,11 +4,11 @@ import "slices"
 
 // Check is one thing that redelivery depends on.
 type Check struct {
-	Name  string // short, and its place in docs/checks.md
+	Name  string // a short name, and the check's anchor in docs/checks.md
 	About string // the group that the check belongs to
 	Asks  string // the question; the good answer is yes
 	Why   string // why it matters, with code in `backquotes`
-	// a command or an option that helps, in `backquotes`, with {names} of the examined topics and subscription
+	// a command or an option that helps, in `backquotes`; fill replaces {topic}, {subscription} and the like
 	Remedy string
 	Needs  Needs // the least that the check needs to run
 

@@ -25,8 +25,8 @@ var batchIndex = Check{
 		case n == 0 && keeps:
 			return verdict{}
 		case n == 0:
-			return verdict{Unknown, "the broker keeps no acknowledgements of single messages; whether producers " +
-				"batch is not known until a consumer has got messages"}
+			return verdict{Unknown, "the broker keeps no acknowledgements of single messages; before a consumer " +
+				"has got messages, it is not known whether producers batch"}
 		case !keeps:
 			return warning("batches of about %d, and the broker keeps no acknowledgements of single messages", n)
 		case client == nil:

@@ -23,14 +23,14 @@ var blocked = Check{
 			for name, part := range s.parts(topic) {
 				sub := part.Subscriptions[v.Subscription]
 				if sub.BlockedSubscriptionOnUnackedMsgs {
-					found = worse(found, problem("the subscription on %s, with %d unacknowledged", local(name),
-						sub.UnackedMessages))
+					found = worse(found, problem("the subscription on %s is blocked, with %d unacknowledged",
+						local(name), sub.UnackedMessages))
 				}
 				for _, c := range sub.Consumers {
 					switch {
 					case c.BlockedConsumerOnUnackedMsgs:
-						found = worse(found, problem("consumer %s of %s, with %d unacknowledged", c.ConsumerName,
-							local(name), c.UnackedMessages))
+						found = worse(found, problem("consumer %s of %s is blocked, with %d unacknowledged",
+							c.ConsumerName, local(name), c.UnackedMessages))
 					case limit > 0 && v.delays() && 10*c.UnackedMessages >= 9*limit:
 						found = worse(found, warning("consumer %s of %s has %d unacknowledged, of %d", c.ConsumerName,
 							local(name), c.UnackedMessages, limit))

@@ -19,6 +19,6 @@ var deadLettersLive = Check{
 		if ttl <= 0 {
 			return ok("no time to live")
 		}
-		return warning("they are deleted unread after %v", time.Duration(ttl)*time.Second)
+		return warning("the broker deletes unread dead letters after %v", time.Duration(ttl)*time.Second)
 	},
 }

@@ -24,8 +24,8 @@ var deadLettersRead = Check{
 			if v.InitialSubscriptionName != "" {
 				return verdict{}
 			}
-			return warning("dead letters without InitialSubscriptionName: the broker deletes them unless their " +
-				"topic has a subscription")
+			return warning("dead letters without InitialSubscriptionName: the broker deletes them if their topic " +
+				"has no subscription")
 		}
 		s, err := v.stats(dead)
 		switch {
@@ -48,10 +48,10 @@ var deadLettersRead = Check{
 				return worse(unknown(err), verdict{Unknown, "whether the broker may make " + v.InitialSubscriptionName +
 					" is not known"})
 			}
-			return judge(may, Problem, "the options ask the broker for %s, which %s", v.InitialSubscriptionName,
-				map[bool]string{
-					true:  "it makes before the first dead letter",
-					false: "it may not make (allowAutoSubscriptionCreation is false): it refuses dead letters"}[may])
+			return judge(may, Problem, "the options name subscription %s, which the broker %s",
+				v.InitialSubscriptionName, map[bool]string{
+					true:  "creates before the first dead letter",
+					false: "may not create (allowAutoSubscriptionCreation is false): it refuses dead letters"}[may])
 		}
 		kept, err := retained.ofTopic(v, dead)
 		switch {
@@ -60,8 +60,9 @@ var deadLettersRead = Check{
 		case kept.Minutes == 0 || kept.Megabytes == 0:
 			return problem("no subscription: the broker deletes dead letters")
 		case kept.Minutes < 0:
-			return warning("no subscription; they are kept, by a retention of %d MB", kept.Megabytes)
+			return warning("no subscription; a retention of %d MB keeps dead letters", kept.Megabytes)
 		}
-		return warning("no subscription; they are kept for %v, by retention", time.Duration(kept.Minutes)*time.Minute)
+		return warning("no subscription; the retention keeps dead letters for %v",
+			time.Duration(kept.Minutes)*time.Minute)
 	},
 }

@@ -30,7 +30,7 @@ var subscriptionExpires = Check{
 				status = Problem
 			}
 			found = worse(found, verdict{status,
-				fmt.Sprintf("without a consumer those of %s are deleted after %v", namespace,
+				fmt.Sprintf("subscriptions of %s are deleted after %v without a consumer", namespace,
 					time.Duration(minutes)*time.Minute)})
 		}
 		return found

@@ -77,7 +77,7 @@ func (s *stats) abandoned(name string) bool {
 	return sub.MsgBacklog > 0 && len(sub.Consumers) == 0 && (sub.IsDurable == nil || *sub.IsDurable)
 }
 
-// namespaceTopics returns the topics of the topic's namespace. A partitioned topic counts as one.
+// namespaceTopics returns the topics of the namespace of v.Topic. It returns a partitioned topic, not its partitions.
 func (v *visit) namespaceTopics() (topics []string, err error) {
 	path := "persistent/" + namespaceOf(v.Topic)
 	if err := v.get(path+"/partitioned", &topics); err != nil {

@@ -27,8 +27,8 @@ var messageSize = Check{
 				if own > 0 {
 					theirs = fmt.Sprintf("of up to %d bytes", own)
 				}
-				found = worse(found, problem("%s takes messages of up to %d bytes, the topic those %s", local(topic),
-					most, theirs))
+				found = worse(found, problem("%s takes messages of up to %d bytes, the topic takes messages %s",
+					local(topic), most, theirs))
 			}
 		}
 		return found

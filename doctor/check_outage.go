@@ -16,7 +16,8 @@ var outageCovered = Check{
 		for _, s := range v.schedules() {
 			if s.ends {
 				found = worse(found, judge(s.total >= outage, Warning,
-					"by %s a message is dead %v after its first failure", s.of, s.total.Round(time.Millisecond)))
+					"with %s, a message is a dead letter %v after its first failure", s.of,
+					s.total.Round(time.Millisecond)))
 			}
 		}
 		return found

@@ -6,7 +6,7 @@ var backlogQuotas = Check{
 	Name: "quotas", About: "Dead letters", Needs: AdminAPI,
 	Asks:   "Do the retry and the dead letter topic have no backlog quota?",
 	Why:    "their backlog waits on purpose. At the limit the broker refuses, delays or deletes letters",
-	Remedy: "`pulsar-admin namespaces remove-backlog-quota {namespace}`, or a namespace of their own without one",
+	Remedy: "`pulsar-admin namespaces remove-backlog-quota {namespace}`, or a namespace of their own without a quota",
 	look: func(v *visit) verdict {
 		found := verdict{}
 		for _, topic := range []string{v.retry(), v.dead()} { // they need not exist yet
@@ -34,7 +34,7 @@ var backlogQuotas = Check{
 	},
 }
 
-// full reports whether four fifths of a quota are used.
+// full reports whether at least four fifths of a quota are used.
 func (v *visit) full(topic string, q quota) bool {
 	s, err := v.stats(topic)
 	if err != nil {

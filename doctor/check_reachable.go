@@ -36,8 +36,8 @@ var reachable = Check{
 	},
 }
 
-// askAdmin returns an error if no admin API answers. A refusal is an answer. A 404 is the answer of another server,
-// unless it has the form of a broker's.
+// askAdmin returns an error if no admin API answers. A refusal is an answer. A 404 that does not have the form of a
+// broker's comes from another server.
 func (v *visit) askAdmin() error {
 	var version string
 	err := v.get("brokers/version", &version)
@@ -54,8 +54,8 @@ func (v *visit) askAdmin() error {
 // brokerPatience is how long the broker may take to answer. Upstream would wait for a minute.
 const brokerPatience = 5 * time.Second
 
-// askBroker looks the topic up. If the topic does not exist, it looks up a name like a partition's: a broker may create
-// a topic that is looked up, but no partition. Then any answer of the broker will do.
+// askBroker looks the topic up. If the topic does not exist, it looks up the name of a partition instead: a broker may
+// create a topic when it is looked up, but no partition. An error that the broker answers for a partition is ignored.
 func (v *visit) askBroker(exists bool) error {
 	topic := v.Topic
 	if !exists {

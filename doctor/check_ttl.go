@@ -21,7 +21,7 @@ var timeToLives = Check{
 		}
 		found := lives(ttl, need)
 		if found.status == OK && ttl > 0 && !s.ends {
-			found = warning("%s; one that does not stop failing is dropped then, and is no dead letter", found.text)
+			found = warning("%s; a message that keeps failing is then dropped, and is no dead letter", found.text)
 		}
 		if retry := v.retry(); retry != "" {
 			ttl, err := timeToLive.ofTopic(v, retry)

@@ -19,7 +19,7 @@ import (
 
 // Setup describes the consumer to examine. A zero field is unknown, or means its default.
 type Setup struct {
-	// Admin is the broker's admin API. Without its URL, only the checks that need none are run.
+	// Admin is the broker's admin API. Without its URL, only the checks that need no admin API are run.
 	Admin Admin
 	// Client is the client with which Examine looks the topic up and tries to open producers. Without a Client, Examine
 	// does neither. The caller closes it.
@@ -40,13 +40,13 @@ type Setup struct {
 	// DeadLetterTopic is the name of the dead letter topic. Default: <topic>-<subscription>-DLQ, if there is such a
 	// topic.
 	DeadLetterTopic string
-	// InitialSubscriptionName is the subscription of the dead letter topic that the dead letter policy names. Default:
-	// none.
+	// InitialSubscriptionName is the option of the dead letter policy: the name of a subscription of the dead letter
+	// topic. Default: none.
 	InitialSubscriptionName string
 
 	// Consumer is the configuration of the client.
 	Consumer Consumer
-	// Worker is the configuration of the worker. Default: unknown, or there is no worker.
+	// Worker is the configuration of the worker; nil if it is not known, or if there is no worker.
 	Worker *Worker
 	// Load is how much work there is.
 	Load Load
@@ -106,7 +106,7 @@ type Status uint8
 const (
 	// None means that the check does not apply.
 	None Status = iota
-	// OK means that nothing was found.
+	// OK means that the check found nothing wrong.
 	OK
 	// Unknown means that the check could not look something up, for instance for lack of permission.
 	Unknown
@@ -124,7 +124,7 @@ func (s Status) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) 
 
 // Finding is the result of a check.
 type Finding struct {
-	Check  string `json:"check"`            // its name
+	Check  string `json:"check"`            // the check's name
 	Status Status `json:"status"`           // how serious it is
 	Found  string `json:"found"`            // the result, in words
 	Why    string `json:"why,omitempty"`    // why it matters; for a warning or a problem

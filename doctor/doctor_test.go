@@ -60,8 +60,8 @@ const (
 	runtime    = "brokers/configuration/runtime"
 )
 
-// If a topic lacks a setting, that of its namespace applies, or else that of the broker. The doctor finds these two
-// even if the broker has no topic policies.
+// If a topic lacks a setting, that of its namespace applies, or else that of the broker. The doctor finds the settings
+// of the namespace and the broker even if the broker has no topic policies.
 func TestWhereASettingIs(t *testing.T) {
 	limited := Setup{Policy: Policy{Nack: backoff.Fixed(time.Minute), MaxDeliveries: 3}}
 	for name, c := range map[string]struct {
@@ -84,8 +84,7 @@ func TestWhereASettingIs(t *testing.T) {
 	}
 }
 
-// A dead letter topic that does not exist yet will have the backlog quota of its namespace, whatever the retry topic
-// has.
+// A dead letter topic that does not exist yet has the backlog quota of its namespace. The retry topic's does not matter.
 func TestQuotaOfAnotherNamespace(t *testing.T) {
 	const retry = ordersPath + "-billing-RETRY"
 	f := look(t, "quotas", Setup{RetryTopic: "orders-billing-RETRY", DeadLetterTopic: "public/dead/letters"},
@@ -96,7 +95,7 @@ func TestQuotaOfAnotherNamespace(t *testing.T) {
 	assert.Equal(t, "letters has 1000 bytes with producer_exception", f.Found)
 }
 
-// The broker counts entries: a batch of letters is one.
+// The broker counts entries: a batch of letters is one entry.
 func TestEntriesOfDeadLetters(t *testing.T) {
 	const dead = ordersPath + "-billing-DLQ"
 	for backlog, want := range map[int]string{0: "0 entries", 1: "1 entry", 2: "2 entries"} {
@@ -120,11 +119,11 @@ func TestMessageSize(t *testing.T) {
 		"alike":  {"5000", "5000", Finding{Status: OK, Found: "as large as those of the topic"}},
 		"larger": {"5000", "6000", Finding{Status: OK, Found: "as large as those of the topic"}},
 		"smaller": {"5000", "4000",
-			Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic those " +
-				"of up to 5000 bytes"}},
+			Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic takes " +
+				"messages of up to 5000 bytes"}},
 		"smaller than any": {"204", "4000",
-			Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic those " +
-				"as large as the broker allows"}},
+			Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic takes " +
+				"messages as large as the broker allows"}},
 		"no limit":              {"5000", "204", Finding{Status: OK, Found: "as large as those of the topic"}},
 		"no limit, by a zero":   {"5000", "0", Finding{Status: OK, Found: "as large as those of the topic"}},
 		"no policies of topics": {"405", "405", Finding{Status: OK, Found: "as large as those of the topic"}},
@@ -178,7 +177,7 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	f = look(t, "batch-index", Setup{}, stats)
 	assert.Equal(t, Finding{Check: "batch-index", Status: Unknown,
 		Found: "the broker keeps no acknowledgements of single messages; " +
-			"whether producers batch is not known until a consumer has got messages"}, f)
+			"before a consumer has got messages, it is not known whether producers batch"}, f)
 	slow := Setup{Consumer: Consumer{ReceiverQueueSize: 1000}, Load: Load{HandlerTime: 20 * time.Millisecond},
 		Worker: &Worker{}}
 	f = look(t, "queue", slow, nil)
@@ -201,7 +200,7 @@ func TestExpirationOfAnotherNamespace(t *testing.T) {
 		map[string]string{namespaces: `{"subscription_expiration_time_minutes": 0}`,
 			"namespaces/public/dead": `{"subscription_expiration_time_minutes": 10}`})
 	assert.Equal(t, Problem, f.Status)
-	assert.Equal(t, "without a consumer those of public/dead are deleted after 10m0s", f.Found)
+	assert.Equal(t, "subscriptions of public/dead are deleted after 10m0s without a consumer", f.Found)
 }
 
 // A deleted topic is created again only if the broker may create the topic and its subscription.
@@ -281,8 +280,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	assert.Empty(t, alarms(Examine(t.Context(), setup)))
 }
 
-// On Exclusive and Failover, the broker does not count unacknowledged messages. If the broker has sent all messages,
-// those that the consumer has not acknowledged are no idle backlog.
+// On Exclusive and Failover, the broker does not count unacknowledged messages. If the broker has sent all messages to
+// a consumer, the consumer is not idle, even if it has not acknowledged them.
 func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		server := pulsartest.NewServer(t)
@@ -313,7 +312,7 @@ func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	}
 }
 
-// A server that answers otherwise than Pulsar does is reported as no admin API.
+// If a server does not answer as Pulsar does, the doctor reports that the admin API does not answer.
 func TestAnotherServerIsNoAdminAPI(t *testing.T) {
 	for answer, want := range map[string]Status{"404 page not found": Problem, `{"reason": "HTTP 404 Not Found"}`: OK} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
@@ -330,7 +329,7 @@ func TestAnotherServerIsNoAdminAPI(t *testing.T) {
 	}
 }
 
-// A broker that accepts connections but never answers is asked by one check, once, whether or not the topic exists.
+// A broker that accepts connections but never answers is asked only once, whether or not the topic exists.
 func TestASilentBrokerIsAskedOnce(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	server.Publish(t, "there", &pulsar.ProducerMessage{})

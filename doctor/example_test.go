@@ -20,7 +20,7 @@ func ExampleExamineOptions() {
 	}
 	// Output:
 	// warning policy-range: delays of nacks are 1m0s to 1m0s
-	// warning dead-letters-read: dead letters without InitialSubscriptionName: the broker deletes them unless their topic has a subscription
+	// warning dead-letters-read: dead letters without InitialSubscriptionName: the broker deletes them if their topic has no subscription
 }
 
 func ExampleWorst() {

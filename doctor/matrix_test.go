@@ -109,7 +109,7 @@ func (s *scene) publish(suffix string, n int, batch bool) {
 	require.NoError(s.t, producer.FlushWithCtx(context.Background()))
 }
 
-// altered puts a proxy before the admin API, which changes the broker's answers.
+// altered puts a proxy before the admin API. The proxy changes the broker's answers.
 func (s *scene) altered(change func(*http.Response, []byte) []byte) {
 	target, err := url.Parse(os.Getenv("PULSAR_ADMIN_URL"))
 	require.NoError(s.t, err)
@@ -188,8 +188,8 @@ func alarms(findings []Finding) map[string]Finding {
 	return found
 }
 
-// In each scene one thing is set up wrong: its check finds it, and no other check finds anything. In a correct scene no
-// check does.
+// In each scene one thing is set up wrong, and only the check of this thing has a warning or a problem. In a correct
+// scene no check has one.
 func TestMatrix(t *testing.T) {
 	for name, c := range matrix {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// changesNothing examines topics that do not exist and topics that do: no topic and no subscription is created.
+// changesNothing examines missing and existing topics, and requires that this creates no topic and no subscription.
 func (s *scene) changesNothing() {
 	subscriptions := func() map[string][]string {
 		var topics []string

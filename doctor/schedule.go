@@ -13,7 +13,7 @@ import (
 type schedule struct {
 	of      string        // nacks, ack timeouts or retries
 	longest time.Duration // longest delay
-	total   time.Duration // sum of all delays until the message is a dead letter, or of 10,000 if it never is
+	total   time.Duration // sum of all delays until the message is a dead letter, or of 10,000 delays if ends is false
 	ends    bool          // the message becomes a dead letter
 }
 
@@ -97,7 +97,7 @@ func (v *visit) longest() time.Duration {
 }
 
 // waiting returns how many messages wait for their redelivery at a time, at the rate of the last minute. If messages
-// never become dead letters, it counts those of half an hour.
+// never become dead letters, it counts the messages that fail in half an hour.
 func (v *visit) waiting() (n int, rate float64, wait time.Duration) {
 	s := v.inPlace()
 	wait = s.total

@@ -72,9 +72,9 @@ func (v *visit) broker() (map[string]string, error) {
 
 // setting is a setting that a topic, its namespace and the broker may have.
 type setting[T any] struct {
-	path   string                             // of the topic
-	of     func(namespace) *T                 // of the namespace; nil if it has none
-	broker func(conf map[string]string) (v T) // of the broker
+	path   string                             // of the topic's setting; "" if a topic cannot have one
+	of     func(namespace) *T                 // returns the namespace's setting; nil if it has none
+	broker func(conf map[string]string) (v T) // returns the broker's setting
 }
 
 // ofTopic returns the setting in force for a topic, whether the topic exists or not.

@@ -8,7 +8,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// stats are the statistics of a topic that checks read.
+// stats has those statistics of a topic that checks read.
 type stats struct {
 	MsgRateIn      float64
 	AverageMsgSize float64

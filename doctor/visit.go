@@ -72,8 +72,8 @@ func (v *visit) get(path string, into any) error {
 	return json.Unmarshal(a.body, into)
 }
 
-// errUnreachable is the error of every request after one that the admin API did not answer: each would take half a
-// minute.
+// errUnreachable is the error of every request after check reachable got no answer from the admin API: each request
+// would take half a minute.
 var errUnreachable = errors.New("the admin API does not answer")
 
 // unknown returns a verdict that says why something could not be looked up.
@@ -138,7 +138,7 @@ func (v *visit) companion(named, byDefault string) string {
 	return byDefault
 }
 
-// existing returns the topics, of those given, that exist.
+// existing returns the given topics that exist.
 func (v *visit) existing(topics ...string) (all []string, err error) {
 	for _, topic := range topics {
 		if topic == "" {

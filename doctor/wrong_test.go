@@ -20,7 +20,7 @@ type wrong struct {
 	wrong  func(*scene)
 }
 
-// newer skips the test on brokers before 4.0, which lack the feature.
+// newer skips a test of a feature that brokers before 4.0 lack.
 func (s *scene) newer() {
 	var version string
 	require.NoError(s.t, newVisit(s.t.Context(), s.setup).get("brokers/version", &version))
@@ -29,7 +29,7 @@ func (s *scene) newer() {
 	}
 }
 
-// in replaces what matches old by changed, in the broker's answers at paths that end in path.
+// in replaces each match of old by changed, in the broker's answers at paths that end in path.
 func (s *scene) in(path, old, changed string) {
 	s.altered(func(r *http.Response, body []byte) []byte {
 		if strings.HasSuffix(r.Request.URL.Path, path) {
@@ -49,7 +49,7 @@ func (s *scene) without(suffix string) {
 	s.rest("DELETE", admin.Topic(s.topic(suffix))+"?force=true", nil)
 }
 
-// busy publishes until the broker's rates, which change once a minute, show it.
+// busy publishes until the broker reports a rate of incoming messages: the broker updates its rates once a minute.
 func (s *scene) busy() {
 	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic(""), DisableBatching: true})
 	require.NoError(s.t, err)
@@ -224,7 +224,7 @@ var matrix = map[string]wrong{
 				require.NoError(s.t, consumer.Ack(msg))
 			}
 		}
-		time.Sleep(time.Second) // acknowledgements are grouped
+		time.Sleep(time.Second) // the client sends acknowledgements in groups
 		s.in("/runtime", `("managedLedgerMaxUnackedRangesToPersist":)"\d+"`, `${1}"10"`)
 	}},
 	"no retry topic":         {"retry-topic", Problem, func(s *scene) { s.without("-billing-RETRY") }},
@@ -334,7 +334,7 @@ func (s *scene) clock(by time.Duration) {
 	})
 }
 
-// again subscribes with another type.
+// again lets the broker create the topic again, and subscribes with this type.
 func (s *scene) again(t pulsar.SubscriptionType) {
 	s.set("autoTopicCreation", map[string]any{"allowAutoTopicCreation": true, "topicType": "non-partitioned"})
 	s.subscribe("", pulsar.ConsumerOptions{Type: t}, true)

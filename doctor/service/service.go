@@ -1,5 +1,5 @@
-// Package service examines a running service by the options of its own Consumer and Worker, so that these need not be
-// written twice:
+// Package service examines a running service. It takes the options from the service's own Consumer and Worker, so that
+// they need not be written twice:
 //
 //	setup := doctor.Setup{Admin: doctor.Admin{URL: "http://broker:8080"}}
 //	http.Handle("/debug/redelivery", service.Handler(consumer, w, setup))
