@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each error has the line, the path, the value and the allowed values. A row is an input, and the parts of its error,
-// with | between them.
+// Each error has the line, the path, the value and the allowed values. A row has an input and the parts of its error,
+// which are separated by |.
 func TestBadInput(t *testing.T) {
 	const policy = "policies:\n  p: "
 	const worker = "policies: {a: {type: fixed, delay: 1s}}\nworkers:\n  w: "
@@ -193,7 +193,7 @@ func params(p string) string {
 	return fmt.Sprintf("policies:\n  p: {className: MultiplierRedeliveryBackoff, params: %s}", p)
 }
 
-// An unknown key that is similar to a known one, or that is Java's name of one, causes a hint.
+// An unknown key causes a hint if it is similar to a known key, or if it is Java's name for a known key.
 func TestHints(t *testing.T) {
 	for key, want := range map[string]string{
 		"maxDelivery":                      " (did you mean maxDeliveries?), want one of nack",
@@ -248,7 +248,7 @@ FILE:7: consumers.billing.ackTimeot is an unknown key (did you mean ackTimeout?)
 FILE:6: consumers.billing.nackRedeliveryBackoff is "gentel", want the name of a policy (gentle)`, "FILE", path))
 }
 
-// Parse refuses a file that would use up memory or the stack. To find that out takes little time and memory.
+// Parse refuses a file that would use up memory or the stack. The refusal takes little time and memory.
 func TestHostileInput(t *testing.T) {
 	t.Setenv("REDELIVERY_POLICIES_K1_JITTER", "1")
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"

@@ -12,8 +12,8 @@
 //	    ackTimeoutRedeliveryBackoff: java
 //	    reconsumeBackoff: ladder            # also subscribes to the retry topic
 //	    retryTopic: orders-retry
-//	    nackRetryTopic: 10m                 # nacks with this delay or a longer one go there too
-//	    maxDeliveries: 5                    # then to the dead letter topic
+//	    nackRetryTopic: 10m                 # nacks with at least this delay go to the retry topic
+//	    maxDeliveries: 5                    # then the message goes to the dead letter topic
 //	    maxReconsumes: 8
 //	    deadLetterTopic: orders-dead
 //	    initialSubscriptionName: inspect
@@ -36,24 +36,24 @@
 //	    finishBatches: true                 # a drain finishes batches that were begun
 //	    maxAge: 1d
 //	    keyOrder: true
-//	    crashLimit: 3                       # a message that has crashed so many processes is a dead letter
-//	    begunAfter: 50ms                    # a message is recorded for crashLimit after so long in its handler
+//	    crashLimit: 3                       # a message that has crashed this many processes is a dead letter
+//	    begunAfter: 50ms                    # for crashLimit, a message is recorded after this long in its handler
 //	    stuckLimit: 10m                     # a handler that hangs this long loses its place
 //	    cancelLost: true                    # ends the context of a handler whose message is another consumer's
 //	    rateLimit: 200                      # messages a second
 //	    rateBurst: 20                       # messages that may start together after a quiet time
 //	    localRetries: 2                     # more calls of the handler before a failure counts
 //	    localRetryBackoff: minute
-//	    pauseOnFailureWindow: 100           # an outage begins when window times ratio messages fail in a row
-//	    pauseOnFailureRatio: 0.9            # (here 90); then the worker tries one at a time
-//	    pauseOnFailureBackoff: gentle       # the pauses between these tries
+//	    pauseOnFailureWindow: 100           # an outage begins when window × ratio messages, here 90, fail in a row;
+//	    pauseOnFailureRatio: 0.9            # then the worker tries one message at a time
+//	    pauseOnFailureBackoff: gentle       # the pauses before these tries
 //	  reports:
-//	    batchMaxMessages: 100               # any of these three keys makes it a worker of batches
+//	    batchMaxMessages: 100               # each of these three keys makes reports a worker of batches
 //	    batchMaxBytes: 1MiB
 //	    batchMaxWait: 100ms
 //
 // [Config.Subscribe] subscribes with the file's settings of a consumer, and [Config.NewWorker] makes a worker with the
-// file's settings. A file replaces a program's setting only if it mentions that setting. [Consumer] and [Worker]
+// file's settings. A file replaces a program's setting only if the file has this setting. [Consumer] and [Worker]
 // explain each key.
 //
 // # Policies
@@ -68,13 +68,13 @@
 //   - a custom type or class: [NewPolicy]
 //
 // The types exponential, levels and fixed also accept jitter, a fraction from 0 to 1: see [backoff.WithJitter].
-// Durations are whole milliseconds with a unit, ms, s, m or h, also mixed as in 1m30s; or whole days as in 1d.
+// A duration is in whole milliseconds, with the units ms, s, m and h, as in 1m30s; or in whole days, as in 1d.
 // Bytes are a whole number, alone or with a unit: KiB, MiB or GiB. An anchor (&name) and its aliases (*name) work;
 // merge keys (<<) do not.
 //
 // # Names of the Java client
 //
-// A consumer may have the fields of Java's DeadLetterPolicy by their own names: deadLetterTopic and
+// A consumer may have the fields of Java's DeadLetterPolicy by Java's names: deadLetterTopic and
 // initialSubscriptionName are the same, retryLetterTopic is retryTopic, and maxRedeliverCount: 3 is maxDeliveries: 4
 // with maxReconsumes: 3, since Java does not count the first delivery. Using both names of a setting is an error, but
 // maxReconsumes may be used with maxRedeliverCount. Other names of Java are errors that give the right key.
@@ -95,12 +95,13 @@
 // # Errors
 //
 // An unknown key, a wrong value, a duplicate name and an undefined name are errors. All errors of a file are reported
-// at once, joined as by [errors.Join]. Each is one line with file, line, path, value and the allowed values:
+// at once, joined as by [errors.Join]. Each error has the file, the line, the path, the value and the allowed values:
 //
 //	redelivery.yaml:3: policies.gentle.max is "5", want a duration with its unit, such as "30s"
 //	redelivery.yaml:7: consumers.billing.maxDelivery is an unknown key (did you mean maxDeliveries?), want one of …
 //
-// A file may have at most 1 MiB and 32 levels, and after its aliases are expanded 1 MiB of text and 100,000 values.
+// A file may have at most 1 MiB and 32 levels. With its aliases expanded, it may have at most 1 MiB of text and 100,000
+// values.
 package config
 
 import (

@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Consumer has a file's options of one consumer. Each key stands for an option of package redelivery, whose
-// documentation says more. A zero field is not set in the file: the program's setting or the default applies. In the
+// Consumer has a file's options of one consumer. Each field is an option of package redelivery, and the documentation
+// of the option says more. A zero field is not set in the file: the program's setting or the default applies. In the
 // file, each name begins with a small letter.
 type Consumer struct {
 	// NackRedeliveryBackoff delays negatively acknowledged messages (PIP-106). The file has the name of a policy.
@@ -51,8 +51,8 @@ type Consumer struct {
 	// InitialSubscriptionName. Default: false.
 	Discard bool
 	// DeadBeforeTTL is the namespace's time to live. A message becomes a dead letter before that is over; see
-	// redelivery.WithDeadBeforeTTL. It needs MaxDeliveries or ReconsumeBackoff, and excludes Discard. From 1 s.
-	// Default: none.
+	// redelivery.WithDeadBeforeTTL. It must be at least 1 s, needs MaxDeliveries or ReconsumeBackoff, and excludes
+	// Discard. Default: none.
 	DeadBeforeTTL time.Duration
 	// RetryTopic is the topic of messages that are reconsumed. The file may have Java's retryLetterTopic instead. Both
 	// need ReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
@@ -67,7 +67,7 @@ type Consumer struct {
 	AttemptLogOptional bool
 	// AttemptLogOpenTimeout is how long subscribing may take to read the log. Default: 30 s.
 	AttemptLogOpenTimeout time.Duration
-	// AttemptLogRetention is how long after its due time a record stays in the log. AttemptLogTopic,
+	// AttemptLogRetention is how long a record stays in the log after its due time. AttemptLogTopic,
 	// AttemptLogOptional, AttemptLogOpenTimeout and AttemptLogRetention need AttemptLog. Default: one day.
 	AttemptLogRetention time.Duration
 
@@ -150,8 +150,8 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 	return c
 }
 
-// java reads the fields of Java's DeadLetterPolicy whose keys in the file differ. Java does not count the first
-// delivery.
+// java reads the fields of Java's DeadLetterPolicy that have other names than the keys of the file. Java does not count
+// the first delivery.
 func (d *decoder) java(v map[string]*node, c *Consumer) {
 	if n := v["maxRedeliverCount"]; n != nil {
 		count := uint32(d.whole(n, 1, math.MaxInt32))
@@ -199,7 +199,8 @@ func (d *decoder) resolution(n *node) time.Duration {
 	return v
 }
 
-// reference reads the name of a policy. A wrong policy is in policies, but nil, so that it is reported only once.
+// reference reads the name of a policy. If the policy itself is wrong, policies has nil by this name: reference adds no
+// second error.
 func (d *decoder) reference(n *node, policies map[string]backoff.RedeliveryBackoff) backoff.RedeliveryBackoff {
 	name := d.text(n)
 	b, found := policies[name]

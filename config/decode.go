@@ -18,7 +18,7 @@ import (
 // adds to errs and returns the zero value.
 type decoder struct {
 	factories map[string]Factory
-	policies  string // their names, once they are read
+	policies  string // the names of the policies, for errors; set when all policies are read
 	errs      []error
 }
 
@@ -32,8 +32,8 @@ func (d *decoder) missing(n *node, name, want string, args ...any) {
 	d.errs = append(d.errs, wrong(n.at, n.path(), "has no %s, want %s", name, fmt.Sprintf(want, args...)))
 }
 
-// fields returns the values of a mapping by name, and adds an error for each name that is not among known. Without
-// known, any name will do.
+// fields returns the values of a mapping by name, and adds an error for each name that is not among known. If
+// known is empty, every name is allowed.
 func (d *decoder) fields(n *node, known ...string) map[string]*node {
 	switch {
 	case n == nil || n.empty():
@@ -53,7 +53,7 @@ func (d *decoder) fields(n *node, known ...string) map[string]*node {
 	return values
 }
 
-// text reads a string. Numbers count as strings, since a name or a topic may look like one.
+// text reads a string. Numbers count as strings, since a name or a topic may look like a number.
 func (d *decoder) text(n *node) string { return d.textLike(n, "a text") }
 
 // textLike is text with the wanted form in its error.

@@ -99,7 +99,7 @@ func (n *node) keys(known []string) []string {
 	return keys
 }
 
-// set sets a field of n to a scalar, in place of the one that n may have by that name.
+// set sets the field of n with this name to a scalar. If n already has the field, set replaces it.
 func (n *node) set(name, at, text string) {
 	value := &node{kind: yaml.ScalarNode, tag: "!!str", text: text, at: at, parent: n, name: name}
 	if tree, errs := parseTree([]byte(text), new(node), inFile("")); len(errs) == 0 && tree != nil &&

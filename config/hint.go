@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// javaKeys maps settings of Java's ConsumerConfigurationData and ConsumerBuilder that are no keys of the file to the
-// key in their place, and a hint about it.
+// javaKeys has settings of Java's ConsumerConfigurationData and ConsumerBuilder that are no keys of the file. For each
+// setting it has the file's key for the same purpose, and a hint about this key.
 var javaKeys = map[string]struct{ key, text string }{
 	"negativeAckRedeliveryBackoff": {"nackRedeliveryBackoff",
 		"here it is nackRedeliveryBackoff, with the name of a policy"},
@@ -20,7 +20,7 @@ var javaKeys = map[string]struct{ key, text string }{
 	"deadLetterPolicy": {"maxRedeliverCount", "here its fields are keys of the consumer"},
 }
 
-// hint suggests a key in place of an unknown one; "" if no key is similar.
+// hint returns a text that suggests a known key in place of an unknown one; "" if no key is similar.
 func hint(name string, known []string) string {
 	if java, found := javaKeys[name]; found && slices.Contains(known, java.key) {
 		return " (" + java.text + ")"

@@ -16,8 +16,8 @@ import (
 )
 
 // Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any.
-// Load and Parse call it once for each policy of its type, in the caller's goroutine. They report its error, and that
-// of a method Validate() error of the policy, with the line of the policy in the file.
+// Load and Parse call it once for each policy of its type, in the caller's goroutine. If the Factory returns an error,
+// or if the policy has a method Validate() error that returns one, they report the error with the line of the policy.
 type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
 
 // Policy is a custom policy type, for Load and Parse, which refuse the zero value.
@@ -33,8 +33,8 @@ type Policy struct {
 //	  long:  {className: fibonacci, params: {unit: 1s}}
 //
 // In both forms, factory is called with the parameters {"unit": "1s"}; see Factory. A panic of factory reaches the
-// caller of Load or Parse. These return an error if the name is empty or that of a built-in type or class, or if
-// factory is nil. The class name is the plain name, without a package. The commands of redelivery do not know custom
+// caller of Load or Parse. Load and Parse return an error if the name is empty or that of a built-in type or class, or
+// if factory is nil. The class name is the plain name, without a package. The commands of redelivery do not know custom
 // policies: they assume a delay of one minute, and say so.
 func NewPolicy(name string, factory Factory) Policy {
 	return Policy{name, factory}
@@ -69,7 +69,7 @@ func factoriesOf(policies []Policy) (map[string]Factory, error) {
 	return factories, nil
 }
 
-// simpleName returns the name of a Java class without the package, if that is one of Pulsar's.
+// simpleName returns the name of a Java class without its package, if the package is one of Pulsar's.
 func simpleName(class string) string {
 	for _, p := range packages {
 		if name, found := strings.CutPrefix(class, p); found {
@@ -79,7 +79,7 @@ func simpleName(class string) string {
 	return class
 }
 
-// policy reads a policy in either form. It returns nil after an error.
+// policy reads a policy that has a type or a className. It returns nil after an error.
 func (d *decoder) policy(n *node) backoff.RedeliveryBackoff {
 	before := len(d.errs)
 	values := d.fields(n)

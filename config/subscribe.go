@@ -36,7 +36,7 @@ func (c *Config) ConsumerOptions(
 		return opts, found.options(nil), nil
 	}
 	dlq := *opts.DLQ
-	if !opts.RetryEnable && found.ReconsumeBackoff == nil { // a DLQ ignores the topic, a policy refuses it
+	if !opts.RetryEnable && found.ReconsumeBackoff == nil { // upstream ignores the topic, a DeadLetterPolicy refuses it
 		dlq.RetryLetterTopic = ""
 	}
 	options := found.options(&dlq)
@@ -45,8 +45,9 @@ func (c *Config) ConsumerOptions(
 }
 
 // Options returns the file's settings of a consumer as options for redelivery.Subscribe, SubscribeWith or Wrap.
-// Settings of retries or dead letters need a client: that of Subscribe, or redelivery.WithClient. With settings of dead
-// letters, pulsar.ConsumerOptions must not have a DLQ; the method ConsumerOptions moves it.
+// Settings of retries or dead letters need a client: that of Subscribe, or redelivery.WithClient. If the file has
+// settings of dead letters, pulsar.ConsumerOptions must not have a DLQ. The method ConsumerOptions moves the DLQ into
+// the options.
 func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 	found, err := c.consumer(consumer)
 	if err != nil {
@@ -115,7 +116,7 @@ func (c Consumer) attemptLog() redelivery.AttemptLog {
 		Retention: c.AttemptLogRetention}
 }
 
-// saysDeadLetters reports whether the file has a setting that belongs into a redelivery.DeadLetterPolicy.
+// saysDeadLetters reports whether the file has a setting of a redelivery.DeadLetterPolicy.
 func (c Consumer) saysDeadLetters() bool {
 	return c.MaxDeliveries > 0 || c.MaxReconsumes > 0 || c.DeadLetterTopic != "" || c.InitialSubscriptionName != "" ||
 		c.OmitCause ||

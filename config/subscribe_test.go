@@ -54,7 +54,7 @@ func TestSubscribe(t *testing.T) {
 	assert.Len(t, client.opts, 1)
 }
 
-// Of the program's dead letter settings, the file replaces only those that the file sets too.
+// The file replaces a dead letter setting of the program only if the file sets it too.
 func TestDLQOfTheProgram(t *testing.T) {
 	dlq := pulsar.DLQPolicy{MaxDeliveries: 2, RetryLetterTopic: "again", DeadLetterTopic: "before", InitialSubscriptionName: "keeper",
 		ProducerOptions: pulsar.ProducerOptions{DisableBatching: true}}

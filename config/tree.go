@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The limits of a file. Settings of a thousand consumers stay far below; a file above them tries to use up memory.
+// The limits of a file. Settings of a thousand consumers stay far below the limits. A file above a limit is taken for
+// an attempt to use up memory.
 const (
 	maxBytes = 1 << 20 // of the file, and of the texts of its values with every alias written out
 	maxNodes = 100_000 // with every alias written out
@@ -23,7 +24,7 @@ type node struct {
 	kind   yaml.Kind // ScalarNode, SequenceNode or MappingNode
 	tag    string    // of a scalar: !!str, !!int, !!float, !!bool, !!null or another
 	text   string    // of a scalar
-	fields []field   // of a mapping, as they stand in the file, each name once
+	fields []field   // of a mapping, in the order of the file, each name once
 	items  []*node   // of a sequence
 	at     string    // where it stands: "file:7", "line 7" or "$VARIABLE"
 
@@ -56,7 +57,7 @@ func inFile(path string) place {
 }
 
 // parseTree reads one document of YAML into a root whose parent and name are set. A JSON document is a YAML document,
-// too. The returned tree is nil if there is no document, or if the errors leave nothing to go on with.
+// too. The returned tree is nil if there is no document, or if the document is wrong as a whole.
 func parseTree(data []byte, root *node, at place) (*node, []error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
@@ -151,7 +152,7 @@ func (g *grower) grow(n *node, y *yaml.Node, depth int) *node {
 }
 
 func (g *grower) growFields(n *node, content []*yaml.Node, depth int) {
-	first := make(map[string]string, len(content)/2) // where each name stands first
+	first := make(map[string]string, len(content)/2) // the place of the first key with each name
 	for i := 0; i+1 < len(content); i += 2 {
 		key := g.grow(&node{parent: n.parent, name: n.name, index: n.index}, content[i], depth)
 		if g.over != nil {
@@ -184,8 +185,8 @@ func wrong(at, path, format string, args ...any) error {
 	return fmt.Errorf("%s: %s %w", at, path, fmt.Errorf(format, args...))
 }
 
-// path returns the path of a value: "consumers.billing.ackTimeout". Only errors need it: all paths of a file together
-// may be far longer than the file.
+// path returns the path of a value: "consumers.billing.ackTimeout". It is made only for errors: all paths of a file
+// together may be far longer than the file.
 func (n *node) path() string {
 	switch {
 	case n.parent == nil:
@@ -266,7 +267,7 @@ func (n *node) value() any {
 	default:
 		return n.text
 	}
-	if err != nil { // 0x1F or .inf: the Factory decides
+	if err != nil { // 0x1F or .inf: the Factory gets the text
 		return n.text
 	}
 	return v

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Worker has a file's options of one worker. Each key stands for an option of package worker. A zero field is not set
+// Worker has a file's options of one worker. Each field is an option of package worker. A zero field is not set
 // in the file: the default of package worker applies. In the file, each name begins with a small letter.
 type Worker struct {
 	Concurrency   int            // worker.WithConcurrency
@@ -27,7 +27,7 @@ type Worker struct {
 	StuckLimit    time.Duration  // worker.WithStuckLimit
 	CancelLost    bool           // worker.WithCancelLost
 	RateLimit     float64        // worker.WithRateLimit, in messages a second
-	// how many messages may start together after a quiet time; by default those of one second, and at least 1
+	// how many messages may start together after a quiet time; by default RateLimit, and at least 1
 	RateBurst int
 
 	// For worker.WithLocalRetries: set both or none.
@@ -39,7 +39,7 @@ type Worker struct {
 	PauseOnFailureRatio   float64                   // its ratio
 	PauseOnFailureBackoff backoff.RedeliveryBackoff // its pause; the file has the name of a policy
 
-	// Any of these makes it a worker of batches, for NewBatchWorker.
+	// Each of these makes the worker a worker of batches, for NewBatchWorker.
 	BatchMaxMessages int           // worker.Batch's MaxMessages
 	BatchMaxBytes    int64         // worker.Batch's MaxBytes
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
