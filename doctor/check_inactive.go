@@ -3,7 +3,7 @@ package doctor
 var inactiveTopics = Check{
 	Name: "inactive-topics", About: "Dead letters", Needs: AdminAPI,
 	Asks: "Do the retry and the dead letter topic stay while they are unused?",
-	Why:  "if the broker deletes a topic once it is read, the topic's subscriptions go too",
+	Why:  "if the broker deletes a topic when all its messages are read, it deletes the topic's subscriptions too",
 	Remedy: "`pulsar-admin namespaces set-inactive-topic-policies {namespace} --enable-delete-while-inactive " +
 		"--max-inactive-duration 1d " +
 		"--delete-mode delete_when_no_subscriptions`",
@@ -33,7 +33,7 @@ var inactiveTopics = Check{
 	},
 }
 
-// madeAgain reports whether the broker creates a deleted topic again, with InitialSubscriptionName.
+// madeAgain reports whether the broker creates a deleted topic again, with the subscription InitialSubscriptionName.
 func (v *visit) madeAgain(topic string) (bool, error) {
 	if v.InitialSubscriptionName == "" {
 		return false, nil

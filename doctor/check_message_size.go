@@ -8,8 +8,9 @@ import (
 
 var messageSize = Check{
 	Name: "message-size", About: "Dead letters", Needs: AdminAPI,
-	Asks:   "Do the retry and the dead letter topic take messages of the topic's size?",
-	Why:    "the broker refuses larger ones, and pulsar-client-go does not report it: the call waits until a timeout",
+	Asks: "Do the retry and the dead letter topic take messages of the topic's size?",
+	Why: "the broker refuses larger messages, and pulsar-client-go reports no refusal: the call waits until a " +
+		"timeout",
 	Remedy: "`pulsar-admin topicPolicies remove-max-message-size {dead}`, and for {retry}",
 	look: besideOwn(func(v *visit, topics []string) verdict {
 		own, err := v.maxMessageSize(v.Topic)

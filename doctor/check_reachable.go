@@ -36,8 +36,8 @@ var reachable = Check{
 	},
 }
 
-// askAdmin returns an error if no admin API answers. A refusal is an answer. A 404 that does not have the form of a
-// broker's comes from another server.
+// askAdmin returns an error if no admin API answers. A refusal is an answer. A 404 whose text does not have the form of
+// a broker's error comes from another server.
 func (v *visit) askAdmin() error {
 	var version string
 	err := v.get("brokers/version", &version)

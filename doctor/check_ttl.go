@@ -8,7 +8,7 @@ var timeToLives = Check{
 	Why: "a message older than the time to live counts as acknowledged: it is neither redelivered nor a dead " +
 		"letter",
 	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`; fewer or shorter delays; or " +
-		"`WithDeadBeforeTTL`, which makes it a dead letter before it expires",
+		"`WithDeadBeforeTTL`, which makes a message a dead letter before it expires",
 	look: func(v *visit) verdict {
 		ttl, err := timeToLive.ofTopic(v, v.Topic)
 		if err != nil {
@@ -21,7 +21,8 @@ var timeToLives = Check{
 		}
 		found := lives(ttl, need)
 		if found.status == OK && ttl > 0 && !s.ends {
-			found = warning("%s; a message that keeps failing is then dropped, and is no dead letter", found.text)
+			found = warning("%s; a message that keeps failing is dropped at its time to live, and is no dead letter",
+				found.text)
 		}
 		if retry := v.retry(); retry != "" {
 			ttl, err := timeToLive.ofTopic(v, retry)

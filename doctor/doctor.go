@@ -89,7 +89,7 @@ type Worker struct {
 type Load struct {
 	HandlerTime time.Duration // how long a handler takes for a message; 0 if it is not known
 	Concurrency int           // messages that a process handles at a time; 0 for the worker's
-	Instances   int           // consumers of the subscription; 0 for those that are connected
+	Instances   int           // consumers of the subscription; 0 for the number of connected ones
 	Failing     float64       // the fraction of messages that fail until they are dead letters; 0 for 0.01
 }
 

@@ -84,7 +84,8 @@ func TestWhereASettingIs(t *testing.T) {
 	}
 }
 
-// A dead letter topic that does not exist yet has the backlog quota of its namespace. The retry topic's does not matter.
+// A dead letter topic that does not exist yet has the backlog quota of its namespace, which may differ from that of the
+// retry topic.
 func TestQuotaOfAnotherNamespace(t *testing.T) {
 	const retry = ordersPath + "-billing-RETRY"
 	f := look(t, "quotas", Setup{RetryTopic: "orders-billing-RETRY", DeadLetterTopic: "public/dead/letters"},

@@ -86,8 +86,8 @@ func (v *visit) onRetryTopic() (longest time.Duration) {
 	return longest
 }
 
-// longest returns the time that the time to live has to exceed: the time until the dead letter, or the longest delay if
-// the message never becomes one.
+// longest returns how long a message waits at most: until it is a dead letter or, if it never becomes one, for its
+// longest delay. The time to live has to exceed this.
 func (v *visit) longest() time.Duration {
 	s := v.inPlace()
 	if s.ends {

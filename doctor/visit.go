@@ -105,7 +105,7 @@ func (v *visit) partitions(topic string) (int, error) {
 	return metadata.Partitions, err
 }
 
-// exists reports whether there is a topic.
+// exists reports whether a topic exists.
 func (v *visit) exists(topic string) (bool, error) {
 	n, err := v.partitions(topic)
 	if err == nil && n == 0 { // old brokers also answer 0 for a topic that does not exist
@@ -155,8 +155,8 @@ func (v *visit) existing(topics ...string) (all []string, err error) {
 	return all, nil
 }
 
-// besideOwn returns the function of a check that compares the retry and the dead letter topic, if they exist, with the
-// topic.
+// besideOwn returns the function of a check that compares the retry and the dead letter topic, if they exist, with
+// v.Topic.
 func besideOwn(look func(v *visit, topics []string) verdict) func(*visit) verdict {
 	return func(v *visit) verdict {
 		topics, err := v.existing(v.retry(), v.dead())

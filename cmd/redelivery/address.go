@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// setting is a place where an address can be given, such as a flag, and the address that is given there, or "".
+// setting is an address, and the place where it was given, such as a flag. The address is "" if it was not given there.
 type setting struct{ where, value string }
 
 // services has the schemes that an address may have, with the default port of each.
@@ -85,7 +85,7 @@ func (c *connection) reach(ctx context.Context) error {
 	return fmt.Errorf("no connection to the broker at %s: %w", c.url, errors.Join(errs...))
 }
 
-// refusalTime is how long a broker may take to refuse the client's certificate, which it does after the handshake.
+// refusalTime is how long a broker may take after the handshake to refuse the client's certificate.
 const refusalTime = 200 * time.Millisecond
 
 func (c *connection) dial(ctx context.Context, host string) (net.Conn, error) {

@@ -14,7 +14,7 @@ import (
 
 // browse is "redelivery dlq" without a verb, on a terminal. It asks for a topic and a group of its letters, shows a
 // letter and the preview of a replay, and asks whether to replay the group. It shows each command before it runs it.
-// Of the terminal it needs only lines.
+// It reads and writes only lines.
 type browse struct {
 	in             *bufio.Scanner
 	stdout, stderr io.Writer

@@ -36,8 +36,8 @@ replay:
                                     may be repeated
   -others                           with -to origin: do not ask whether other
                                     subscriptions may get the letters too
-  -topic name                       to this topic instead; without a namespace
-                                    in its name, to that of the dead letters
+  -topic name                       to this topic instead; a name without a
+                                    namespace is of the dead letters' namespace
   -routing same                     to the partition that a letter came from; or
                                     as producers do: java, murmur3 or go
   -canary 10                        replay ten first; the rest when these are

@@ -28,7 +28,7 @@ const (
 
 // failure is a message that keeps failing in one of these ways.
 type failure struct {
-	name    string // of the consumer or the policy, if it has one
+	name    string // of the consumer or the policy in the file; "" if flags describe the failure
 	of      string
 	timeout time.Duration
 	policy  backoff.RedeliveryBackoff
@@ -65,8 +65,9 @@ func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, err
 	return cases, workers, nil
 }
 
-// ofConsumer returns a failure for each way of failing that the file has options for. If it has none for nacks,
-// ofConsumer adds nacks with the default delay, except for a consumer with an ack timeout and no ReconsumeBackoff.
+// ofConsumer returns a failure for each way of failing that the file has options for. If the file has no option for
+// nacks, ofConsumer adds nacks with the default delay, except for a consumer with an ack timeout and no
+// ReconsumeBackoff.
 func ofConsumer(name string, c config.Consumer) []failure {
 	var cases []failure
 	fails := func(of string, timeout time.Duration, policy backoff.RedeliveryBackoff) {

@@ -159,7 +159,7 @@ func (p workerPlan) write(b *strings.Builder) {
 		row("a drain", "ends the contexts of handlers after %s", formatDelay(drain))
 	}
 	if p.FinishBatches != nil && !*p.FinishBatches {
-		row("", "leaves producers' batches that were begun")
+		row("", "does not finish producers' batches that were begun")
 	}
 	if p.MaxAge > 0 {
 		row("a failure", "is a dead letter if the message is older than %s", formatDelay(p.MaxAge))
