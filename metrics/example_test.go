@@ -20,8 +20,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// One Metrics serves all Consumers and Workers of the process. A service serves registry on /metrics; here one of its
-// counters is printed.
+// One Metrics serves all Consumers and Workers of the process. A service would serve registry on /metrics; this example
+// prints one of the counters.
 func Example() {
 	broker, err := pulsartest.Start()
 	if err != nil {

@@ -6,19 +6,19 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state has the sources of a subscription's gauges, added up over its Consumers in this process.
+// state has the values of a subscription's gauges. They are sums over its Consumers in this process; only oldest and
+// the values of logs of attempts are the largest ones, since several Consumers may follow one log.
 type state struct {
 	waiting, ready, buffered, oldest, blocked, unfinished float64
 	handlers, stuck, keyWaiting, paused, outage, full     float64 // of Workers
 	hasLog                                                bool
-	// of logs of attempts, the largest figure: several Consumers may follow one log
-	attempts, suspects, lag, lost float64
+	attempts, suspects, lag, lost                         float64 // of logs of attempts
 }
 
 type gauge struct {
 	desc  *prometheus.Desc
 	of    func(state) float64
-	ofLog bool // only of subscriptions that have a log of attempts
+	ofLog bool // exported only for subscriptions that have a log of attempts
 }
 
 func newGauges() []gauge {
@@ -39,19 +39,19 @@ func newGauges() []gauge {
 		{desc("redelivery_stuck_handlers", "Workers' handlers that did not return after their contexts had ended."),
 			func(s state) float64 { return s.stuck }, false},
 		{desc("redelivery_key_waiting_messages",
-			"Messages that wait in Workers for others of their keys, or for another try."),
+			"Messages that wait in Workers for earlier messages of their keys, or for another try."),
 			func(s state) float64 { return s.keyWaiting }, false},
 		{desc("redelivery_paused", "Workers that are paused."), func(s state) float64 { return s.paused }, false},
-		{desc("redelivery_outage", "Workers that try one message at a time, since most failed."),
+		{desc("redelivery_outage", "Workers that try one message at a time, since most messages failed."),
 			func(s state) float64 { return s.outage }, false},
 		{desc("redelivery_memory_limit_reached",
-			"Workers that take no message, because too many wait for others of their keys."),
+			"Workers that take no message, because too many messages wait for earlier ones of their keys."),
 			func(s state) float64 { return s.full }, false},
 		{desc("redelivery_blocked", "Consumers to which the broker may send nothing, because too many messages are "+
 			"unacknowledged."),
 			func(s state) float64 { return s.blocked }, false},
 		{desc("redelivery_unfinished_messages",
-			"Settled messages of batches that are not settled as a whole: they come again after a restart."),
+			"Settled messages of partly settled batches. They come again after a restart."),
 			func(s state) float64 { return s.unfinished }, false},
 		{desc("redelivery_attempt_log_records", "Messages in the log of attempts."),
 			func(s state) float64 { return s.attempts }, true},

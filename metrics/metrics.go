@@ -30,7 +30,7 @@ type Metrics struct {
 	lateness, attempts, handlers                *prometheus.HistogramVec
 	gauges                                      []gauge
 
-	consumers sync.Map                 // *consumer by *redelivery.Consumer, for those that are not closed
+	consumers sync.Map                 // *consumer by *redelivery.Consumer; without closed Consumers
 	last      atomic.Pointer[consumer] // the Consumer of the last event
 }
 
@@ -51,11 +51,11 @@ func WithTopic() Option {
 }
 
 // New registers metrics with reg. If reg already has Metrics with the same options, New returns these, so that several
-// parts of a program can share a registry. An error is reg's own, or satisfies errors.Is with
+// parts of a program can share a registry. If an error is not reg's own, it satisfies errors.Is with
 // redelivery.ErrInvalidOption.
 func New(reg prometheus.Registerer, options ...Option) (*Metrics, error) {
 	if reg == nil || reg == (*prometheus.Registry)(nil) {
-		return nil, fmt.Errorf("%w: metrics: the registerer is nil, want one, as prometheus.DefaultRegisterer",
+		return nil, fmt.Errorf("%w: metrics: the registerer is nil, want one, such as prometheus.DefaultRegisterer",
 			redelivery.ErrInvalidOption)
 	}
 	m := &Metrics{}
@@ -114,12 +114,13 @@ func (m *Metrics) make() {
 	m.failures = counter("redelivery_failures_total",
 		"Failures by operation: ack, reconsume, dead_letter, nack, receive, count, attempt_log.",
 		"operation")
-	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")
+	m.swallowed = counter("redelivery_swallowed_total",
+		"Copies of settled messages: acknowledged again, not delivered.")
 	m.dropped = counter("redelivery_dropped_total",
-		"Early copies that did not fit the memory limit, and messages that came by a lost connection; all come again.")
+		"Dropped messages, which come again: early copies beyond the memory limit, and messages of a lost connection.")
 	m.losses = counter("redelivery_losses_total",
-		"How often messages of the application may have become another consumer's, by what was lost: connection, "+
-			"partition, consumer.", "why")
+		"Events after which messages that the application has may belong to another consumer, by lost thing: "+
+			"connection, partition, consumer.", "why")
 	m.lateness = histogram("redelivery_lateness_seconds",
 		"Time from a message's due time until it was handed out again.",
 		latenessBuckets, "cause")
@@ -131,7 +132,7 @@ func (m *Metrics) make() {
 	m.gauges = newGauges()
 }
 
-// collectors returns the metrics that keep figures. Gauges come from the Consumers.
+// collectors returns the counters and histograms. collectGauges reads the gauges from the Consumers.
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.settled, m.redelivered, m.deadLetters, m.failures, m.swallowed, m.dropped, m.losses,
 		m.lateness, m.attempts, m.handlers}

@@ -107,7 +107,7 @@ func each(t *testing.T, test func(t *testing.T, byTopic bool, reg *prometheus.Re
 	}
 }
 
-// TestMetrics checks every metric after a Worker has had every outcome.
+// TestMetrics checks the metrics of a Worker whose handler succeeds, fails, fails permanently, and blocks.
 func TestMetrics(t *testing.T) {
 	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		client := newClient(t)
@@ -204,8 +204,8 @@ func TestAttemptLogFails(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// A Consumer that gives up its topics counts each once. The series exists from the start, so that even the first is an
-// increase.
+// A Consumer counts each topic that it gives up as one failure. The series exists from the start, so that even the
+// first failure is an increase.
 func TestGivesUp(t *testing.T) {
 	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		t.Parallel()
@@ -289,7 +289,7 @@ func TestWaiting(t *testing.T) {
 	assert.EqualValues(t, 4, ready)
 }
 
-// New returns the Metrics that a registry has already, as when two parts of a program call New.
+// If a registry already has Metrics, New returns these: two parts of a program may both call New.
 func TestNewTwice(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	first, err := metrics.New(reg)
@@ -352,12 +352,13 @@ func TestCardinality(t *testing.T) {
 		assert.EqualValues(t, subscriptions*partitions, settled)
 		got, err := testutil.GatherAndCount(reg)
 		require.NoError(t, err)
-		assert.Equal(t, c.want, got, "series, histograms as one each")
+		assert.Equal(t, c.want, got, "series, histograms counted as one")
 		t.Logf("%d consumers, %d partitions: %d series, histograms counted as one", consumers, partitions, got)
 	}
 }
 
-// Pulsar accepts names that are not UTF-8. Prometheus panics at them, in the goroutine of a scrape.
+// Pulsar accepts names that are not UTF-8. Without a replacement, such a name would make Prometheus panic, even in the
+// goroutine of a scrape.
 func TestNamesThatAreNotText(t *testing.T) {
 	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		labels := []string{"subscription=billing\uFFFD"}

@@ -37,7 +37,7 @@ func (m *Metrics) Observe() redelivery.Option {
 			m.losses.WithLabelValues(labels...).Inc()
 		},
 		Failed: func(e redelivery.Failed) {
-			m.failed(valid(e.Subscription), strings.ReplaceAll(e.Operation, " ", "_")).Inc() // of "attempt log"
+			m.failed(valid(e.Subscription), strings.ReplaceAll(e.Operation, " ", "_")).Inc() // "attempt_log"
 		},
 	})
 }
@@ -118,8 +118,8 @@ type consumer struct {
 	*redelivery.Consumer
 	m            *Metrics
 	subscription string
-	all          *series // without WithTopic
-	topics       sync.Map
+	all          *series  // nil with WithTopic
+	topics       sync.Map // with WithTopic: *series by topic
 
 	handlers atomic.Int64 // messages that Workers' handlers have
 	workers  sync.Map     // the running *worker.Workers
@@ -136,7 +136,8 @@ func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
 	return x
 }
 
-// failed returns the counter of failures of an operation that settles no message. Its topic is not known.
+// failed returns the counter of failures of an operation that settles no message. The topic of such a failure is not
+// known.
 func (m *Metrics) failed(subscription, operation string) prometheus.Counter {
 	if m.topic {
 		return m.failures.WithLabelValues(subscription, "", operation)
@@ -144,8 +145,8 @@ func (m *Metrics) failed(subscription, operation string) prometheus.Counter {
 	return m.failures.WithLabelValues(subscription, operation)
 }
 
-// consumer returns the series of a Consumer. After the Consumer's Close they are not stored any more, but calls that
-// end then still count.
+// consumer returns the series of a Consumer. Close removes the stored series, but a call that ends after Close still
+// counts.
 func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
 	if x := m.kept(c); x != nil {
 		return x
@@ -153,7 +154,7 @@ func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
 	return m.newConsumer(c)
 }
 
-// kept returns the stored series, or nil for a Consumer that is closed or has no Observe.
+// kept returns the stored series, or nil if the Consumer is closed or was made without Observe.
 func (m *Metrics) kept(c *redelivery.Consumer) *consumer {
 	if x := m.last.Load(); x != nil && x.Consumer == c {
 		return x
@@ -180,9 +181,9 @@ func (c *consumer) series(topic string) *series {
 	return s
 }
 
-// series are the counters of a subscription, or of a topic of it.
+// series are the counters of a subscription, or with WithTopic of one topic of a subscription.
 type series struct {
-	values             []string // of the labels that all the series have
+	values             []string // of the label subscription and, with WithTopic, of the label topic
 	outcomes           map[redelivery.Outcome]outcome
 	swallowed, dropped prometheus.Counter
 }
@@ -192,7 +193,7 @@ type outcome struct {
 	attempts prometheus.Observer
 }
 
-// The series that exist before any event.
+// The label values whose series exist before any event.
 var (
 	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut,
 		redelivery.Reconsumed, redelivery.DeadLettered, redelivery.Discarded}
@@ -232,7 +233,7 @@ func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 // topicLabel returns the label of a topic: the partition is not part of it.
 func topicLabel(topic string) string { return valid(topicname.Base(topic)) }
 
-// labels returns the values of all labels; more is that of the last one.
+// labels returns the values of all labels; more is the last label's value.
 func (s *series) labels(more string) []string {
 	return append(slices.Clip(s.values), more)
 }

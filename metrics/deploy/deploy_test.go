@@ -26,7 +26,7 @@ import (
 
 var (
 	update = flag.Bool("update", false, "write the pictures of the panels to docs/img")
-	scrape = flag.Duration("scrape", 40*time.Second, "for how long Prometheus scrapes before it is asked")
+	scrape = flag.Duration("scrape", 40*time.Second, "how long Prometheus scrapes before the test asks it")
 )
 
 type dashboard struct {
@@ -103,8 +103,8 @@ func TestExpressionsUseKnownMetrics(t *testing.T) {
 	}
 }
 
-// Only failures to settle messages cause a critical alert: other failures have an alert of their own.
-func TestACriticalAlertIsOfMessagesThatAreNotSettled(t *testing.T) {
+// Only failures to settle messages cause a critical alert. Other failures have alerts of their own.
+func TestOnlyFailuresToSettleAreCritical(t *testing.T) {
 	assert.Contains(t, alerts(t)["RedeliveryCannotSettle"],
 		`redelivery_failures_total{operation=~"ack|reconsume|dead_letter|nack"}`)
 	assert.Contains(t, alerts(t)["RedeliveryFailures"],
@@ -231,8 +231,8 @@ type prometheus struct {
 
 type series struct {
 	Metric map[string]string
-	Value  [2]any   // of an instant
-	Values [][2]any // of a range
+	Value  [2]any   // the answer to ask
+	Values [][2]any // the answer to history
 }
 
 func (p *prometheus) ask(expr string) []series {
@@ -242,7 +242,7 @@ func (p *prometheus) ask(expr string) []series {
 	return answer.Data.Result
 }
 
-// history returns an expression's values for the last time back, in steps of a second.
+// history returns an expression's values, one for each second from back ago until now.
 func (p *prometheus) history(expr string, back time.Duration) []series {
 	p.Helper()
 	var answer struct{ Data struct{ Result []series } }

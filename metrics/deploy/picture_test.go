@@ -49,7 +49,7 @@ type canvas struct {
 	lines             []string
 }
 
-// shown returns the time span that is drawn. The expressions need ten seconds before it.
+// shown returns the time span that is drawn. The expressions also need the ten seconds before this time span.
 func shown() time.Duration { return *scrape - 12*time.Second }
 
 type line struct {
@@ -172,7 +172,7 @@ func (c *canvas) axis() {
 		left, panelHeight-34, c.ink, shown(), panelWidth-right, panelHeight-34, c.ink)
 }
 
-// round returns a round end for an axis of four parts.
+// round returns a round number, at least most, at which an axis of four parts can end.
 func round(most float64) float64 {
 	if most == 0 {
 		return 1
