@@ -18,12 +18,12 @@ const maxAttempts = 10_000
 type attempts struct {
 	mu    sync.Mutex
 	spans map[message]attempt
-	order [maxAttempts]message // the oldest is overwritten
+	order [maxAttempts]message // a ring: the newest attempt overwrites the oldest
 	next  int
 }
 
-// attempt is the last attempt at a message, with its place in the order. The message may have older places, which do
-// not count.
+// attempt is the last failed attempt at a message. place is its index in attempts.order. There, earlier attempts may
+// have other places with the same message; these do not count.
 type attempt struct {
 	trace.SpanContext
 	place int
@@ -55,8 +55,8 @@ func (a *attempts) keep(msg pulsar.Message, subscription string, span trace.Span
 	a.next = (a.next + 1) % maxAttempts
 }
 
-// last returns the last attempt at a message on a subscription. For a dead letter without an attempt there, it returns
-// the last attempt on the subscription that gave the message up.
+// last returns the last failed attempt at a message on a subscription. For a dead letter that did not fail on that
+// subscription, last returns the last attempt on the subscription that gave the message up.
 func (a *attempts) last(msg pulsar.Message, subscription string) trace.SpanContext {
 	key := originOf(msg, subscription)
 	a.mu.Lock()

@@ -89,8 +89,8 @@ func TestLinksOfSubscriptions(t *testing.T) {
 	assert.Equal(t, []int{-1, -1, 0, 1, 2, 4 /* sent to the dead letter topic */, 4, 4, 6}, got)
 }
 
-// The newest 10,000 attempts are remembered, also those at messages that failed before or were settled meanwhile. Only
-// older ones are forgotten.
+// Telemetry remembers the newest 10,000 failed attempts, and forgets only older ones. A new attempt at a message is
+// remembered even if an older attempt at the message is forgotten, or if the message was settled between the two.
 func TestLinksToTheNewest(t *testing.T) {
 	const remembered = 10_000
 	exporter := tracetest.NewInMemoryExporter()
@@ -127,7 +127,7 @@ func TestLinksToTheNewest(t *testing.T) {
 	}
 }
 
-// failing is a message of a topic.
+// failing is a message of the topic orders.
 type failing struct {
 	pulsar.Message
 	id pulsar.MessageID

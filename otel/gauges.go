@@ -12,15 +12,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state has the values of a subscription's gauges over all its Consumers in this process. Values are sums, but those of
-// logs of attempts are the largest ones, since several Consumers may follow one log. Package metrics has the same.
+// state has the values of a subscription's gauges. They are sums over its Consumers in this process; only oldest and
+// the values of logs of attempts are the largest ones, since several Consumers may follow one log.
 type state struct {
 	waiting, ready, buffered, blocked, unfinished     int64
 	oldest                                            float64
 	handlers, stuck, keyWaiting, paused, outage, full int64 // of Workers
 	hasLog                                            bool
-	attempts, suspects, lost                          int64
-	lag                                               float64
+	attempts, suspects, lost                          int64   // of logs of attempts
+	lag                                               float64 // of logs of attempts
 }
 
 func (s *state) add(c *consumer) {
@@ -65,7 +65,7 @@ type consumer struct {
 	workers  sync.Map     // the running *worker.Workers
 }
 
-// gauges reads the Consumers that are not closed whenever metrics are collected.
+// gauges reads the open Consumers each time that metrics are collected.
 type gauges struct {
 	consumers sync.Map // *consumer by *redelivery.Consumer
 	all       []gauge
@@ -74,7 +74,7 @@ type gauges struct {
 type gauge struct {
 	metric.Observable
 	observe func(metric.Observer, state, metric.ObserveOption)
-	ofLog   bool // only of subscriptions that have a log of attempts
+	ofLog   bool // exported only for subscriptions that have a log of attempts
 }
 
 func (g *gauges) register(meter metric.Meter) (err error) {
@@ -104,19 +104,19 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 		"Workers' handlers that did not return after their contexts had ended.",
 		func(s state) int64 { return s.stuck }, false)
 	count("redelivery.key_waiting_messages", "{message}",
-		"Messages that wait in Workers for others of their keys, or for another try.",
+		"Messages that wait in Workers for earlier messages of their keys, or for another try.",
 		func(s state) int64 { return s.keyWaiting }, false)
 	count("redelivery.paused", "{worker}", "Workers that are paused.", func(s state) int64 { return s.paused }, false)
-	count("redelivery.outage", "{worker}", "Workers that try one message at a time, since most failed.",
+	count("redelivery.outage", "{worker}", "Workers that try one message at a time, since most messages failed.",
 		func(s state) int64 { return s.outage }, false)
 	count("redelivery.memory_limit_reached", "{worker}",
-		"Workers that take no message, because too many wait for others of their keys.",
+		"Workers that take no message, because too many messages wait for earlier ones of their keys.",
 		func(s state) int64 { return s.full }, false)
 	count("redelivery.blocked", "{consumer}",
 		"Consumers to which the broker may send nothing, because too many messages are unacknowledged.",
 		func(s state) int64 { return s.blocked }, false)
 	count("redelivery.unfinished_messages", "{message}",
-		"Settled messages of batches that are not settled as a whole: they come again after a restart.",
+		"Settled messages of partly settled batches. They come again after a restart.",
 		func(s state) int64 { return s.unfinished }, false)
 	count("redelivery.attempt_log_records", "{message}", "Messages in the log of attempts.",
 		func(s state) int64 { return s.attempts }, true)

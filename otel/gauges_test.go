@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// figures returns the gauges and counters of this module by subscription and name. The name of a counter is followed by
-// its cause.
+// figures returns the gauges of this module, and the counter redelivery.losses, by subscription and name. The key of
+// the counter is its name and its attribute why.
 func figures(t *testing.T, reader *sdkmetric.ManualReader) map[string]map[string]float64 {
 	var rm metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(context.Background(), &rm))

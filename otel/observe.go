@@ -78,7 +78,7 @@ func (t *Telemetry) settled(e redelivery.Settled) {
 			attrs = []attribute.KeyValue{semconv.MessagingDestinationName(valid(e.To))}
 		}
 	case redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut:
-		return // these send no command now
+		return // the Consumer sends no command to the broker now
 	case redelivery.Acked, redelivery.Discarded:
 	}
 	if e.Err != nil {
@@ -120,20 +120,21 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 	span.End(trace.WithTimestamp(now))
 }
 
-// describe returns the text and the type of an error, even if its methods panic, as those of a nil pointer do.
+// describe returns the text and the type of an error, even if a method of the error panics. The error may be a nil
+// pointer.
 func describe(err error) (text string, kind attribute.KeyValue) {
 	defer func() {
 		if recover() != nil {
 			name := fmt.Sprintf("%T", err)
-			text, kind = name+", of which a method panics", semconv.ErrorTypeKey.String(name)
+			text, kind = name+": a method of this error panics", semconv.ErrorTypeKey.String(name)
 		}
 	}()
 	kind = semconv.ErrorType(err)
 	return valid(err.Error()), semconv.ErrorTypeKey.String(valid(kind.Value.AsString()))
 }
 
-// valid returns a text that can be exported. Errors may quote payloads, and Pulsar accepts any bytes in a name. At one
-// text that is not UTF-8, OTLP exporters fail and drop everything that they were to send with it.
+// valid returns a text that can be exported. Errors may quote payloads, and Pulsar accepts any bytes in a name. If one
+// text is not UTF-8, an OTLP exporter fails and drops all data of the same request.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // producer returns ctx with the span of the message's producer.
@@ -141,8 +142,8 @@ func (t *Telemetry) producer(ctx context.Context, msg pulsar.Message) context.Co
 	return t.propagator.Extract(ctx, propagation.MapCarrier(msg.Properties()))
 }
 
-// Middleware returns a worker.Middleware that makes a span each time a message is handled, and puts it into the
-// handler's context. Give it to worker.WithMiddleware first, so that the span covers the others.
+// Middleware returns a worker.Middleware that makes a span each time a message is handled, and puts the span into the
+// handler's context. Make it the first argument of worker.WithMiddleware, so that the span covers the other middleware.
 func (t *Telemetry) Middleware() worker.Middleware {
 	return func(next worker.Handler) worker.Handler {
 		return func(ctx context.Context, msg pulsar.Message) (err error) {
@@ -184,13 +185,13 @@ func (t *Telemetry) Middleware() worker.Middleware {
 	}
 }
 
-// where returns the attributes of a subscription's message.
+// where returns the attributes of an event: its topic and its subscription.
 func where(e redelivery.Event) []attribute.KeyValue {
 	return append(destination(e.Topic), semconv.MessagingDestinationSubscriptionName(valid(e.Subscription)))
 }
 
-// destination returns the attributes of a topic. The partition is not one of them, since metrics have the same
-// attributes.
+// destination returns the attributes of a topic, without its partition: metrics have these attributes, too, and would
+// get one series for each partition.
 func destination(topic string) []attribute.KeyValue {
 	return []attribute.KeyValue{semconv.MessagingDestinationName(valid(topicname.Base(topic)))}
 }

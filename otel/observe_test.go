@@ -29,7 +29,7 @@ func (message) Topic() string                 { return "orders" }
 func (message) Properties() map[string]string { return nil }
 func (message) RedeliveryCount() uint32       { return 0 }
 
-// A handler may return a nil pointer as an error whose methods panic. The span ends even so.
+// A handler may return an error whose methods panic, here a nil pointer. The span ends all the same.
 func TestErrorThatPanics(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
@@ -37,16 +37,16 @@ func TestErrorThatPanics(t *testing.T) {
 	var path *fs.PathError
 	err = telemetry.Middleware()(func(context.Context, pulsar.Message) error { return path })(context.Background(),
 		message{})
-	assert.Equal(t, error(path), err) // the Worker decides what it means
+	assert.Equal(t, error(path), err) // Middleware returns the error unchanged: the Worker decides about it
 	require.Len(t, exporter.GetSpans(), 1)
 	span := exporter.GetSpans()[0]
-	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "*fs.PathError, of which a method panics"},
+	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "*fs.PathError: a method of this error panics"},
 		span.Status)
 	assert.Contains(t, span.Attributes, attribute.String("error.type", "*fs.PathError"))
 }
 
-// The text of an error may quote a payload, and so have any bytes. OTLP allows only UTF-8: at another text an exporter
-// would drop all spans that it was to send.
+// The text of an error may quote a payload, and so contain any bytes. OTLP allows only UTF-8. An exporter would drop a
+// span with another text, and all other spans of the same request.
 func TestErrorThatIsNotText(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))

@@ -6,8 +6,8 @@
 //
 // Middleware makes a span "process {topic}" each time a message is handled. Its parent is the span that the producer
 // put into the message's properties, so all attempts are one trace, including those from the retry topic. The span
-// links to the previous attempt on the same subscription; that of a dead letter links to the last attempt on the
-// subscription that gave the message up. There are only links to spans of this process. Middleware also makes the
+// links to the previous attempt on the same subscription. The span of a dead letter links to the last attempt on the
+// subscription that gave the message up. Links lead only to spans of this process. Middleware also makes the
 // metric messaging.process.duration. Observe makes a span "send {topic}" for each message that is published to the
 // retry topic or the dead letter topic, and the metrics messaging.client.consumed.messages,
 // messaging.client.sent.messages and messaging.client.operation.duration. Retries and dead letters keep the producer's
@@ -91,7 +91,7 @@ func WithPropagator(p propagation.TextMapPropagator) Option {
 	}
 }
 
-// isNil reports whether a provider is nil or a nil pointer, at which OpenTelemetry's own functions panic.
+// isNil reports whether p is nil or a nil pointer. OpenTelemetry's own functions would panic at either.
 func isNil(p any) bool {
 	v := reflect.ValueOf(p)
 	return p == nil || v.Kind() == reflect.Pointer && v.IsNil()
@@ -101,7 +101,8 @@ func invalid(option, want string) error {
 	return fmt.Errorf("%w: otel: %s is nil, want %s", redelivery.ErrInvalidOption, option, want)
 }
 
-// New returns Telemetry. An error is the meter provider's own, or satisfies errors.Is with redelivery.ErrInvalidOption.
+// New returns Telemetry. If an error is not the meter provider's own, it satisfies errors.Is with
+// redelivery.ErrInvalidOption.
 func New(options ...Option) (*Telemetry, error) {
 	t := &Telemetry{settings: settings{otel.GetTracerProvider(), otel.GetMeterProvider(), otel.GetTextMapPropagator()}}
 	for i, option := range options {
@@ -134,7 +135,7 @@ func New(options ...Option) (*Telemetry, error) {
 		return nil, err
 	}
 	t.losses, err = meter.Int64Counter("redelivery.losses", metric.WithUnit("{loss}"),
-		metric.WithDescription("How often messages of the application may have become another consumer's."))
+		metric.WithDescription("Events after which messages that the application has may belong to another consumer."))
 	if err != nil {
 		return nil, err
 	}
