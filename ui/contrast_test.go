@@ -27,7 +27,7 @@ func parseColor(t *testing.T, hex string) (c color) {
 	return c
 }
 
-// over returns the color that c with an opacity makes on the color ground.
+// over returns the color that is seen where c is drawn with an opacity on the color ground.
 func (c color) over(ground color, opacity float64) (mixed color) {
 	for i := range c {
 		mixed[i] = opacity*c[i] + (1-opacity)*ground[i]
@@ -35,7 +35,7 @@ func (c color) over(ground color, opacity float64) (mixed color) {
 	return mixed
 }
 
-// luminance returns the luminance of WCAG 2, and contrast its contrast.
+// luminance returns the relative luminance of a color, as WCAG 2 defines it.
 func (c color) luminance() float64 {
 	for i, x := range c {
 		if x <= 0.04045 {
@@ -47,12 +47,14 @@ func (c color) luminance() float64 {
 	return 0.2126*c[0] + 0.7152*c[1] + 0.0722*c[2]
 }
 
+// contrast returns the contrast ratio of two colors, as WCAG 2 defines it.
 func contrast(a, b color) float64 {
 	x, y := a.luminance()+0.05, b.luminance()+0.05
 	return max(x, y) / min(x, y)
 }
 
-// Text has a contrast of 4.5, and lines with a meaning have 3, light and dark, as WCAG AA requires.
+// In the light and the dark scheme, text has a contrast of at least 4.5, and lines with a meaning have at least 3. WCAG
+// AA requires this.
 func TestContrastOfEachColor(t *testing.T) {
 	data, err := files.ReadFile("static/style.css")
 	require.NoError(t, err)
@@ -64,9 +66,9 @@ func TestContrastOfEachColor(t *testing.T) {
 		for _, m := range variable.FindAllStringSubmatch(css, -1) {
 			of[m[1]] = parseColor(t, m[2])
 		}
-		require.Len(t, of, 19, "a color is new: add its pairs")
+		require.Len(t, of, 19, "the stylesheet has more colors, or fewer: check the contrast of each below")
 		if scheme == "dark" {
-			require.NotRegexp(t, `#[0-9a-f]{3,8}[ ;]`, rest, "a color stands outside the variables")
+			require.NotRegexp(t, `#[0-9a-f]{3,8}[ ;]`, rest, "a color is not defined as a variable")
 		}
 		check := func(want float64, front string, grounds ...string) {
 			for _, ground := range grounds {

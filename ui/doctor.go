@@ -63,8 +63,8 @@ const (
 	maxExamined  = 50 // subscriptions; further ones are examined only when their page is opened
 )
 
-// examined returns the last findings, and starts another examination if they are old. Beyond maxExamined a subscription
-// is examined only if now is set.
+// examined returns the last findings, and starts another examination if they are old. Once maxExamined subscriptions
+// are known, it examines a further one only if now is set.
 func (h *Handler) examined(
 	topic, subscription string, now bool) (findings []doctor.Finding, at time.Time, running bool) {
 	d := &h.doctor

@@ -37,7 +37,7 @@ func (h *Handler) planEdit(
 		return fmt.Errorf("the edited payload does not fit: %w", err)
 	}
 	if unchanged, err := payload.Encode(schema, l.Payload, laid.text); err != nil || bytes.Equal(edited, unchanged) {
-		return errors.New("the payload is as before, want a change; Replay replays it as it is")
+		return errors.New("the payload is as before: change it, or use Replay to replay the letter unchanged")
 	}
 	from := r.RemoteAddr
 	if host, _, err := net.SplitHostPort(from); err == nil {
@@ -46,8 +46,8 @@ func (h *Handler) planEdit(
 	p.edit = &deadletter.Edit{Payload: edited, By: "redelivery ui, from " + from}
 	p.Text = showLines(text)
 	p.Back = link("letter", "topic", x.topic, "id", l.ID)
-	p.About = append(p.About, fmt.Sprintf("Its payload of %s becomes the one below, of %s. Its properties %s and %s "+
-		"record the edit.",
+	p.About = append(p.About, fmt.Sprintf("The letter's payload of %s becomes the payload below, of %s. The "+
+		"properties %s and %s record the edit.",
 		size(l.Size), size(len(edited)), deadletter.PropertyEditedBy, deadletter.PropertyEditedTime))
 	if err := h.planReplay(ctx, r, x, p, deadletter.Filter{IDs: []string{l.ID}}, nil); err != nil || p.begin == nil {
 		return err
@@ -56,7 +56,7 @@ func (h *Handler) planEdit(
 	if h.o.ExportDir != "" {
 		h.exportFirst(x, p, l.ID)
 	} else {
-		p.Warn = append(p.Warn, "The original payload is lost, since there is no directory for exports.")
+		p.Warn = append(p.Warn, "The original payload will be lost, since there is no directory for exports.")
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ type figures struct {
 	More int // topics that are not shown
 }
 
-// subscriptionFigures are the figures of one subscription of one topic, with its retry topic.
+// subscriptionFigures are the figures of one subscription of one topic, and of its retry topic and dead letter topic.
 type subscriptionFigures struct {
 	Topic, Name, Type string
 	Consumers         int
@@ -56,7 +56,7 @@ type serviceFigures struct {
 // deadFigures are the figures of a dead letter topic.
 type deadFigures struct {
 	Topic         string
-	Letters       int // entries in the largest backlog
+	Letters       int // entries in the largest backlog of a subscription
 	Rate          float64
 	Oldest        time.Time
 	Subscriptions []string
@@ -174,7 +174,7 @@ type answer struct {
 	err error
 }
 
-// statsOf asks for several topics at a time.
+// statsOf asks the broker for the statistics of topics, of several at a time.
 func (h *Handler) statsOf(ctx context.Context, topics []string) map[string]answer {
 	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
 	all := make(map[string]answer, len(topics))
@@ -195,7 +195,7 @@ func (h *Handler) statsOf(ctx context.Context, topics []string) map[string]answe
 	return all
 }
 
-// has reports whether a service consumes a subscription. A service of a pattern may consume any topic.
+// has reports whether a service consumes a topic on a subscription. A consumer with a pattern may consume any topic.
 func (h *Handler) has(s Service, topic, subscription string) bool {
 	topics := s.Consumer.Options().Topics
 	return s.Consumer.Subscription() == subscription &&

@@ -21,8 +21,8 @@ type guard struct {
 }
 
 const (
-	cookieToken = "redelivery-ui"      // a browser gets it for the token
-	cookieForms = "redelivery-ui-form" // a form token is signed for it
+	cookieToken = "redelivery-ui"      // shows that the browser has sent the token
+	cookieForms = "redelivery-ui-form" // identifies the browser for which form tokens are signed
 )
 
 func newGuard(o Options) guard {
@@ -72,13 +72,14 @@ func (g *guard) signIn(w http.ResponseWriter, r *http.Request, token string) boo
 	return true
 }
 
-// setCookie sets a cookie for the pages' own path, until the browser ends.
+// setCookie sets a cookie for the pages' own path. The cookie lasts until the browser is closed.
 func (g *guard) setCookie(w http.ResponseWriter, r *http.Request, name, value string) {
 	http.SetCookie(w, &http.Cookie{Name: name, Value: value, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil})
 }
 
-// formToken returns the token for the forms of this browser, and sets the cookie that it is signed for.
+// formToken returns the token for the forms of this browser. It signs the value of a cookie, and sets this cookie if
+// the browser has none.
 func (g *guard) formToken(w http.ResponseWriter, r *http.Request) string {
 	if cookie, err := r.Cookie(cookieForms); err == nil && len(cookie.Value) == 32 {
 		return g.sign("form " + cookie.Value)
@@ -96,8 +97,8 @@ func (g *guard) isOwnForm(r *http.Request) bool {
 	return err == nil && g.origin.Check(r) == nil && same(r.PostFormValue("csrf"), g.sign("form "+cookie.Value))
 }
 
-// headers sets headers that forbid scripts and styles of other sites, frames, and guessing of types. No page needs
-// these.
+// headers sets headers that forbid frames, scripts and styles of other sites, and guesses of content types. The pages
+// need none of them.
 func headers(w http.ResponseWriter) {
 	header := w.Header()
 	header.Set("Content-Security-Policy",

@@ -38,7 +38,7 @@ type letterIndex struct {
 	seen    int // letters that the current reading has read
 	got     *snapshot
 	err     error
-	spent   bool // the last replay was a test whose letter died again, so that it cannot be continued
+	spent   bool // the last replay was a test whose letter died again: this replay cannot be continued
 }
 
 // snapshot is the result of one reading. It does not change.
@@ -49,17 +49,17 @@ type snapshot struct {
 	by      deadletter.Grouping
 	groups  []*letterGroup // the largest first
 	byID    map[string]*letterGroup
-	letters []summary // in order
+	letters []summary // in the order of the topic
 	more    int       // letters that are counted, but not listed
 	from    time.Time // when the first letter died
 	to      time.Time
 }
 
-// letterGroup is a group with its letters over time.
+// letterGroup is a group and the data of its sparkline.
 type letterGroup struct {
 	*deadletter.Group
-	times [bars]int
-	most  int
+	times [bars]int // letters that died in each part of the time
+	most  int       // the largest of times
 }
 
 // summary is the part of a letter that is kept.
@@ -115,7 +115,7 @@ func (h *Handler) index(ctx context.Context, topic string) (*letterIndex, error)
 }
 
 // look returns the last snapshot, if there is one, and begins a reading if the topic has changed since. It waits a
-// moment for the first snapshot.
+// moment for the first snapshot, or for a newer one.
 func (h *Handler) look(ctx context.Context, x *letterIndex) view {
 	state, err := h.deadState(ctx, x)
 	x.mu.Lock()
@@ -159,8 +159,8 @@ type view struct {
 	Err     string
 }
 
-// read reads all letters. Then it makes open pages look again: if the topic has changed meanwhile, look begins another
-// reading.
+// read reads all letters. Then it makes open pages call look again. If the topic has changed during the reading, look
+// begins another reading.
 func (h *Handler) read(ctx context.Context, x *letterIndex, state string) {
 	got, err := h.readOnce(ctx, x, state)
 	x.mu.Lock()

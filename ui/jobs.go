@@ -94,7 +94,7 @@ type jobView struct {
 	Done, Total                      int
 	Percent                          int
 	Rate                             float64
-	Left                             string // about how long it will take
+	Left                             string // the estimated time until the end
 	Waiting                          string // the subscription that a canary waits for
 	Ended, Failed, Unfinished        bool
 	Err                              string
@@ -149,7 +149,7 @@ func (x *job) view() jobView {
 	}
 	if r.Arrived > 0 {
 		v.Stays = append(v.Stays,
-			fmt.Sprintf("%s arrived after it began; another replay takes them", letters(r.Arrived)))
+			fmt.Sprintf("%s arrived after the replay began; another replay takes them", letters(r.Arrived)))
 	}
 	return v
 }
@@ -163,7 +163,7 @@ func (j *jobs) running() []jobView {
 	return j.views(func(v jobView) bool { return !v.Ended })
 }
 
-// of returns the running jobs of a topic, and its last one.
+// of returns the last job of a topic, and the topic's other jobs that are running.
 func (j *jobs) of(topic string) []jobView {
 	all := j.views(func(v jobView) bool { return v.Topic == topic })
 	for i, v := range all {
@@ -227,7 +227,7 @@ func (h *Handler) create(name string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(h.o.ExportDir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 }
 
-// exportedFile serves the file that a purge has exported.
+// exportedFile serves the file that a purge or an edit has exported.
 func (h *Handler) exportedFile(w http.ResponseWriter, r *http.Request) {
 	x := h.job(w, r)
 	switch {

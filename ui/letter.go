@@ -114,7 +114,7 @@ func history(l *deadletter.Letter) (all []property) {
 	add(l.Died, died)
 	add(l.Published, "stored as a dead letter")
 	if by := l.Properties[deadletter.PropertyEditedBy]; by != "" {
-		ms, _ := strconv.ParseInt(l.Properties[deadletter.PropertyEditedTime], 10, 64) // 1970 if it is forged
+		ms, _ := strconv.ParseInt(l.Properties[deadletter.PropertyEditedTime], 10, 64) // 1970 if it has no number
 		all = append(all, property{clock(time.UnixMilli(ms)), "payload edited by " + show(by)})
 	}
 	if l.Replays > 0 {
@@ -149,7 +149,7 @@ func attachment(w http.ResponseWriter, name string) {
 	w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
 }
 
-// exportFile serves the letters of a group in the form of redelivery dlq export.
+// exportFile serves the letters of a group, or of the topic, in the format of redelivery dlq export.
 func (h *Handler) exportFile(w http.ResponseWriter, r *http.Request) {
 	if h.o.HidePayloads {
 		h.fail(w, r, http.StatusForbidden, "Payloads are hidden, so there is no export.", "")

@@ -33,7 +33,7 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 	x.mu.Lock()
 	if x.spent && !o.New {
 		o.New = true
-		p.About = append(p.About, "It replaces the previous test, whose letter died again.")
+		p.About = append(p.About, "This replay replaces the previous test, whose letter died again.")
 	}
 	x.mu.Unlock()
 	if o.New {
@@ -53,8 +53,8 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 	for _, t := range report.Targets {
 		for _, name := range t.Subscriptions {
 			if !slices.Contains(t.Origins, name) {
-				p.Warn = append(p.Warn, fmt.Sprintf("Subscription %s of %s gets them too: they did not die there.",
-					show(name), short(t.Topic)))
+				p.Warn = append(p.Warn, fmt.Sprintf("Subscription %s of %s gets the letters too, although they did "+
+					"not die on it.", show(name), short(t.Topic)))
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 	return nil
 }
 
-// targets names the topics that letters go to, if they are few.
+// targets names the topics that letters go to, if there are at most three.
 func targets(all []deadletter.Target) string {
 	if len(all) == 0 || len(all) > 3 {
 		return ""

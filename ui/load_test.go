@@ -22,7 +22,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Each page begins within 300 ms on a calm machine, even while letters are read. Payloads of letters are not kept.
+// On a calm machine the server begins to send each page within 300 ms, even while it reads letters. It keeps no
+// payloads of letters in memory.
 func TestPagesWithManyLettersAndWaitingMessages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("50,000 letters take seconds")
@@ -59,7 +60,7 @@ func TestPagesWithManyLettersAndWaitingMessages(t *testing.T) {
 	body := s.await(groupsOf(dead), "40 causes")
 	require.Contains(t, body, "50,000 letters")
 	held := heap() - before
-	t.Logf("first bytes: %v; %d MB are kept, at most %d MB were", longest, held>>20, most>>20)
+	t.Logf("first bytes: %v; %d MB are kept now, at most %d MB were kept before", longest, held>>20, most>>20)
 	require.Less(t, held, int64(64<<20))
 	limit := 2 * time.Second // 300 ms on a calm machine
 	if race.Enabled {

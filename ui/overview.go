@@ -31,7 +31,7 @@ const (
 	firstStats = 200 * time.Millisecond // how long a page waits for the first figures
 )
 
-// visit makes the overview follow the broker for a while.
+// visit makes the overview ask the broker for figures, until pollFor has passed since the last visit.
 func (o *overview) visit(h *Handler) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 // laidOut is a payload in a form for people.
 type laidOut struct {
 	form   string // JSON, Avro, text, bytes, hidden …
-	text   string // in that form; a page cannot show all characters
+	text   string // in that form; may have characters that a page cannot show
 	more   int    // bytes that text leaves out
-	noEdit string // why it cannot be edited; "" if it can
+	noEdit string // why the payload cannot be edited; "" if it can be
 }
 
 // layOut returns a letter's payload in a form for people.
@@ -62,7 +62,7 @@ func layOut(schema *admin.Schema, data []byte) (v laidOut) {
 		}
 		var out bytes.Buffer
 		if len(value) <= 1<<20 && json.Indent(&out, value, "", "  ") == nil && out.Len() <= 8<<20 {
-			// indenting may make it far longer
+			// without the limits, indenting could make a payload many times longer
 			value = out.Bytes()
 		}
 		v.text = string(value)

@@ -147,7 +147,7 @@ func (h *Handler) do(w http.ResponseWriter, r *http.Request) {
 		if other.Topic == p.Topic {
 			h.fail(w, r, http.StatusConflict,
 				"“"+other.What+"” is under way; a topic can have only one change at a time.",
-				"Nothing was changed. Begin again when that has ended.")
+				"Nothing was changed. Begin again when the other change has ended.")
 			return
 		}
 	}

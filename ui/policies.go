@@ -35,7 +35,7 @@ type policy struct {
 	pause         func(*simulate.Setup)
 }
 
-// policies returns the policies of the services and of the file, and at the end that of the page's own fields.
+// policies returns the policies of the services and of the file. The last policy is that of the page's own fields.
 func (h *Handler) policies(custom backoff.RedeliveryBackoff, maxDeliveries int) (all []policy) {
 	for _, s := range h.o.Services {
 		o := s.Consumer.Options()
@@ -119,7 +119,7 @@ func (h *Handler) policiesPage(w http.ResponseWriter, r *http.Request) {
 	if i := slices.IndexFunc(all, func(p policy) bool { return p.Name == r.FormValue("policy") }); i >= 0 {
 		chosen = all[i]
 	}
-	for i := range load { // a value of the form counts, else that of the policy
+	for i := range load { // without a value in the form, the worker's concurrency counts
 		if load[i].Name == "concurrency" && r.FormValue("concurrency") == "" && chosen.concurrency > 0 {
 			load[i].Value = min(float64(chosen.concurrency), load[i].Max)
 		}

@@ -14,7 +14,8 @@ import (
 //go:embed static templates
 var files embed.FS
 
-// pages are the pages, by the last element of their path. So the Handler works below any path, with relative links.
+// pages are the pages, by the last element of their paths. Since only this element counts and all links are relative,
+// the Handler works below any path.
 var pages = map[string]func(*Handler, http.ResponseWriter, *http.Request){
 	"":          (*Handler).overviewPage,
 	"letters":   (*Handler).topicsPage,
@@ -73,7 +74,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusForbidden, "These pages change nothing.",
 			"redelivery ui -allow-changes, or Options.AllowChanges, allows changes.")
 	case !h.guard.isOwnForm(r):
-		h.fail(w, r, http.StatusForbidden, "The form is not of this browser, or older than the server.",
+		h.fail(w, r, http.StatusForbidden, "The form is from another browser, or from before the server started.",
 			"Go back, load the page again, and send the form again.")
 	default:
 		change(h, w, r)
@@ -171,7 +172,7 @@ func (h *Handler) static(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, files, "static/"+path.Base(r.URL.Path))
 }
 
-// events sends a number whenever pages may have changed. The script then loads its page again.
+// events sends a number whenever pages may have changed. The script in an open page then loads the page again.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	_ = out.SetWriteDeadline(time.Time{}) // not every server supports it

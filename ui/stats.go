@@ -49,8 +49,8 @@ func (h *Handler) stats(ctx context.Context, topic string) (s topicStats, err er
 	return s, h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+path+query, nil, &s)
 }
 
-// consumersOf returns how many different consumers a subscription has. A consumer is listed with each of its
-// partitions.
+// consumersOf returns how many different consumers a subscription has. The broker lists a consumer once for each of
+// its partitions.
 func consumersOf(all []struct{ ConsumerName string }) int {
 	names := map[string]bool{}
 	for _, c := range all {
@@ -125,8 +125,8 @@ func (h *Handler) topicNames(ctx context.Context) (work, dead []string, err erro
 	return work, dead, nil
 }
 
-// isJournal reports whether a topic is the journal of a dead letter topic: its name is that of a dead letter topic, a
-// dash and a subscription.
+// isJournal reports whether a topic is the journal of a dead letter topic. A journal's name is made of the name of the
+// dead letter topic, a dash and a subscription.
 func isJournal(names []string, name string) bool {
 	i := strings.Index(name, pulsar.DlqTopicSuffix+"-")
 	return i >= 0 && slices.Contains(names, name[:i+len(pulsar.DlqTopicSuffix)])

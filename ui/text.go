@@ -35,7 +35,7 @@ func cut(text string, n int) string {
 	return text
 }
 
-// showLines is show for a whole text of several lines.
+// showLines is like show, but keeps all lines and tabs, and does not cut the text.
 func showLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\n' || r == '\t' {
@@ -122,7 +122,7 @@ func rate(perSecond float64) string {
 	return count(int(perSecond + 0.5))
 }
 
-// link returns the address of a page with parameters, which are given as names and values.
+// link returns the address of a page with parameters: pairs has the name and the value of each.
 func link(page string, pairs ...string) string {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -45,8 +45,8 @@ type Options struct {
 	Client pulsar.Client
 	// Admin is the broker's admin API. Its URL is required.
 	Admin Admin
-	// Topics are the topics to show, with their retry and dead letter topics. Default: those of Services, or else all
-	// of Namespace.
+	// Topics are the topics to show, with their retry and dead letter topics. Default: the topics of Services, or
+	// without Services all topics of Namespace.
 	Topics []string
 	// Namespace is the namespace whose topics are shown if no topics are given. Default: public/default.
 	Namespace string
@@ -58,10 +58,10 @@ type Options struct {
 	// Setup returns the policies, the worker and the load of a subscription, for the doctor's checks. The Handler
 	// adds the admin API, the client and the names. Default: the options of Services, or nothing.
 	Setup func(topic, subscription string) doctor.Setup
-	// Config has the policies that the page of policies begins with. Default: none.
+	// Config has policies to choose from on the page Policies. Default: none.
 	Config *config.Config
 
-	// AllowChanges lets pages replay, purge, forget and redeliver. Default: false, pages only show.
+	// AllowChanges lets pages replay, purge, forget and redeliver. Default: false; no page changes anything.
 	AllowChanges bool
 	// HidePayloads leaves out payloads and exports. Default: false.
 	HidePayloads bool
@@ -70,7 +70,8 @@ type Options struct {
 	// Hosts are host names, without a port, by which browsers may reach the pages, besides localhost and IP addresses.
 	// Other names are refused, since another site could make its own name resolve to this address. Default: none.
 	Hosts []string
-	// ExportDir is the directory for the letters that a purge removes. Default: none; then no letters can be purged.
+	// ExportDir is the directory to which a purge or an edit exports the original letters. Default: none; then no
+	// letters can be purged.
 	ExportDir string
 	// Encryption and Decryption are the keys of encrypted letters, as in package deadletter. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo

@@ -46,7 +46,7 @@ const (
 // errNoLog says that the subscription has no log of attempts.
 var errNoLog = errors.New("there is no log of attempts: the consumer needs WithAttemptLog")
 
-// ownLog returns the log of a subscription that a consumer of this process has, or nil.
+// ownLog returns the log of attempts that a consumer of this process has for a subscription, or nil.
 func (h *Handler) ownLog(topic, subscription string) *attempts.Log {
 	for _, s := range h.o.Services {
 		if log := s.Consumer.AttemptLog(); log != nil && h.has(s, topic, subscription) {
@@ -56,7 +56,8 @@ func (h *Handler) ownLog(topic, subscription string) *attempts.Log {
 	return nil
 }
 
-// follow returns the log of a subscription, once it was read to its end. opening reports that it is still being read.
+// follow returns the log of attempts of a subscription. While the log is still being read, log is nil and opening is
+// true.
 func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening bool, err error) {
 	if log := h.ownLog(topic, subscription); log != nil {
 		return log, false, nil

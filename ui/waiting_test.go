@@ -110,7 +110,7 @@ func TestOwnLogForgets(t *testing.T) {
 	require.Eventually(t, func() bool { return len(c.AttemptLog().Records()) == 1 }, waittest.Limit, time.Millisecond)
 }
 
-func TestRedeliverNowDeliversWhatWaitsInThisProcess(t *testing.T) {
+func TestRedeliverNowDeliversWaitingMessagesOfThisProcess(t *testing.T) {
 	s := newSite(t, nil)
 	c := s.service()
 	s.open(func(o *ui.Options) { o.Services = []ui.Service{{Consumer: c}} })

@@ -33,7 +33,7 @@ func (h *Handler) delayed(topic, subscription string) (n int) {
 	return n
 }
 
-// planRedeliver plans the immediate redelivery of messages that wait, and shows how many they are.
+// planRedeliver plans the immediate redelivery of messages that wait in this process, and shows their number.
 func (h *Handler) planRedeliver(w http.ResponseWriter, r *http.Request) {
 	topic, subscription, ok := h.subscriptionOfForm(w, r)
 	if !ok {
@@ -47,8 +47,8 @@ func (h *Handler) planRedeliver(w http.ResponseWriter, r *http.Request) {
 	}
 	p := &plan{Action: "redeliver", Topic: topic, Button: "Redeliver " + plural(n, "message") + " of " + short(topic) +
 		" now", total: n, Back: link("waiting", "topic", topic, "subscription", subscription), after: h.changed,
-		About: []string{"Their delays end. Counts, and delays after further failures, are what they would be without " +
-			"this.", "Messages that wait in other processes or at the broker go on waiting."}}
+		About: []string{"Their delays end. This changes neither their counts nor their delays after further failures.",
+			"Messages that wait in other processes or at the broker go on waiting."}}
 	p.begin = func(context.Context, func(deadletter.Report)) (report deadletter.Report, err error) {
 		for _, s := range h.o.Services {
 			if h.has(s, topic, subscription) {
@@ -61,7 +61,7 @@ func (h *Handler) planRedeliver(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, http.StatusOK, page{Title: "Confirm", Name: "plan", Data: p})
 }
 
-// planForget plans that a log forgets messages, and shows which.
+// planForget plans to remove messages from a log of attempts, and shows their number.
 func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 	topic, subscription, ok := h.subscriptionOfForm(w, r)
 	if !ok {
@@ -90,7 +90,7 @@ func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(keys) > 1 {
-		flags = nil // the command line forgets only one message at a time
+		flags = nil // redelivery attempts -forget takes only one message
 	}
 	p := &plan{Action: "forget", Topic: topic, total: len(keys),
 		Button: "Forget " + plural(len(keys), "message") + " of " + short(topic),

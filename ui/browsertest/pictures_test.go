@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the pictures of the documents, and not into a temporary directory")
+var update = flag.Bool("update", false, "write the pictures into docs/img instead of a temporary directory")
 
 // mostBytes is the largest size of a picture for the documents.
 const mostBytes = 150_000

@@ -54,7 +54,7 @@ func TestFailingMessagesAreReplayedAfterTheFix(t *testing.T) {
 	require.Eventually(t, func() bool { return s.handled.Load() >= 30 }, limit, 10*time.Millisecond)
 }
 
-// The page of a replay is closed in the middle, and another browser sees the end.
+// The page is closed in the middle of a replay. The replay goes on, and another browser shows its end.
 func TestReplayGoesOnWhenItsPageIsClosed(t *testing.T) {
 	s := newSite(t)
 	s.broken.Store(false)
@@ -73,7 +73,8 @@ func TestReplayGoesOnWhenItsPageIsClosed(t *testing.T) {
 	s.text(second, "#job", "Done: 60 of 60")
 }
 
-// Two people begin a replay of one group. One replay begins, and the page of the other says why it does not.
+// Two people try to replay the same group. The first replay begins. The second person's page says that a replay is
+// under way.
 func TestSecondReplayOfAGroupSaysThatOneIsUnderWay(t *testing.T) {
 	s := newSite(t)
 	s.broken.Store(false)
@@ -159,7 +160,7 @@ func TestBrokerThatGoesAwayAndComesBack(t *testing.T) {
 	s.text(ctx, "#trouble", "The broker has not answered since")
 	s.text(ctx, "#overview", s.name)
 	s.comeBack()
-	s.wait(ctx, `document.querySelector("#trouble").textContent.trim() === ""`, "the trouble to end")
+	s.wait(ctx, `document.querySelector("#trouble").textContent.trim() === ""`, "that the trouble is over")
 	require.True(t, marked(ctx, t), "the page was loaded again")
 	s.text(second, "#job", "Done: 60 of 60")
 	require.Eventually(t, func() bool { return s.handled.Load() >= 60 }, limit, 10*time.Millisecond)
@@ -186,7 +187,7 @@ func TestEditedLetterIsProcessed(t *testing.T) {
 	require.EqualValues(t, 1, s.handled.Load())
 }
 
-// Letters whose every field is hostile run no script, and have no part outside their page.
+// Letters whose every field is hostile run no script, and do not make a page wider than the screen.
 func TestHostileLettersRunNoScript(t *testing.T) {
 	s := newSite(t)
 	const script = `"></title></script></textarea><script>document.title="owned"</script>` +
@@ -218,7 +219,7 @@ func TestHostileLettersRunNoScript(t *testing.T) {
 	}
 }
 
-// noScript checks that no part of a message has run as a script or became markup of the page.
+// noScript checks that no part of a message has run as a script, became markup, or made the page too wide.
 func (s *site) noScript(ctx context.Context) {
 	s.t.Helper()
 	require.NotEqual(s.t, "owned", s.eval(ctx, "document.title"))

@@ -103,8 +103,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// goAway makes the broker unreachable. A real broker must be started for this test, with PULSAR_NAME; otherwise only
-// the admin API becomes unreachable.
+// goAway makes the broker unreachable. If PULSAR_NAME does not name a real broker that test/scripts/pulsar started,
+// only the admin API of that broker becomes unreachable.
 func (s *site) goAway() {
 	s.away.Store(true)
 	switch {

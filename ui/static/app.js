@@ -8,7 +8,7 @@
   // replace takes over the changed parts of a newer page, except parts with ticked boxes, and keeps the focus.
   function replace(page) {
     for (const old of document.querySelectorAll("[data-live]")) {
-      const part = page.getElementById(old.getAttribute("id")); // the id property of a form may be a field
+      const part = page.getElementById(old.getAttribute("id")); // old.id may be a field of a form instead of the id
       if (!part || part.innerHTML === old.dataset.was) continue;
       if (old.querySelector("input:checked")) continue;
       const focused = old.contains(document.activeElement) ? document.activeElement : null;
