@@ -19,7 +19,7 @@ import (
 )
 
 var receipts = flag.Int("receipts", 0,
-	"receipts in the Postgres table before BenchmarkHandler, whose handlers then also prune")
+	"how many receipts BenchmarkHandler first puts into the Postgres table; its handlers then also prune")
 
 // BenchmarkHandler compares a handler that makes its effect, one INSERT, in a transaction with the same handler in an
 // Inbox. It does so for single messages and batches of 100, with 1, 8 and 64 handlers at the same time. The ratios are
@@ -114,7 +114,7 @@ func rounds(b *testing.B, db *sql.DB, dialect inbox.Dialect, size, handlers int,
 	candidates := []handle{plain(""), plain("SELECT 1"), box.BatchHandler(effect)}
 	var took, used [3][]time.Duration
 	var next atomic.Int64
-	for round := range b.N + 1 { // the first one connects, and prepares statements
+	for round := range b.N + 1 { // the first round connects, and prepares statements
 		for n := range candidates {
 			n = (n + round) % len(candidates)
 			cpu, began := processorTime(b, db, dialect), time.Now()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Dialect is the SQL of a database. The zero Dialect is none.
+// Dialect is the SQL of a database. New refuses the zero Dialect.
 type Dialect struct{ *dialect }
 
 // The databases that an Inbox can use.
@@ -52,7 +52,8 @@ type dialect struct {
 	create   string // of table and index
 	lock     string // takes a lock with the table's name before create; "" if concurrent creation is safe
 	insert   string // inserts the receipts that the table does not have
-	// insertJoined is insert with all receipts in one parameter, which is faster than 200 parameters; "" for none
+	// insertJoined is insert with all receipts in one parameter, which is faster than 200 parameters; "" if the
+	// database has no such statement
 	insertJoined string
 	prune        string // deletes a limited number of receipts
 	missing      string // text in the error of a statement whose table is missing
@@ -82,7 +83,7 @@ func (d Dialect) inserting(table string, receipts [][]byte, committed int64) (st
 	return fmt.Sprintf(d.insert, d.quoted(table), d.parameters(len(receipts), 2)), args
 }
 
-// parameters returns n groups of placeholders: ($1, $2), ($3, $4).
+// parameters returns placeholders in groups: ($1, $2), ($3, $4).
 func (d Dialect) parameters(groups, each int) string {
 	var b strings.Builder
 	for g := range groups {

@@ -8,7 +8,8 @@ import (
 )
 
 // explained returns an error that names the step that failed, and wraps ErrNoTable if the table is missing. If the
-// database does not understand the statement, the error asks for the dialect. For a nil error it returns nil.
+// database does not understand the statement, the error asks whether the dialect is right. For a nil error, explained
+// returns nil.
 func (i *Inbox) explained(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -19,7 +20,7 @@ func (i *Inbox) explained(operation string, err error) error {
 		return fmt.Errorf("%w: table %s: %w", ErrNoTable, i.table, err)
 	}
 	if containsAny(err.Error(), "syntax", "unrecognized token", "no such function", "Error 1305") {
-		return fmt.Errorf("%w; is the database %v, the dialect of New?", err, i.dialect)
+		return fmt.Errorf("%w; New got the dialect %v: is it that of the database?", err, i.dialect)
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/inbox"
 )
 
-// database is an empty database with a table of effects: a name and how often its effect happened.
+// database is a database without receipts. Its table effect has the name of each effect and how often it happened.
 type database struct {
 	*sql.DB
 	dialect inbox.Dialect

@@ -14,8 +14,8 @@ import (
 // rolled back, and the error decides how to settle the message, as in any handler. After a deadlock, a serialization
 // failure or a busy database the transaction and f run again after a short pause, up to three times.
 //
-// If two consumers have the same message, the handler of the second waits for the transaction of the first. It returns
-// nil if the first transaction is committed, and calls f if it is rolled back.
+// If two consumers have the same message, the handler of the second waits for the transaction of the first. If that
+// transaction is committed, the second handler returns nil. If it is rolled back, the second handler calls f.
 //
 // The transaction ends with ctx. If the connection to the database breaks during a commit, the handler returns an error
 // although the effects may have been committed; when the message comes back, the receipt shows whether they were.
@@ -79,8 +79,8 @@ func (i *Inbox) BatchHandler(f func(ctx context.Context, tx *sql.Tx, msgs []puls
 	}
 }
 
-// failures returns the errors of a BatchError by index. It reports false if err is no BatchError, or one with an index
-// below 0, or of n or more.
+// failures returns the errors of a BatchError by index. It reports false if err is no BatchError, or if an index of the
+// BatchError is not between 0 and n-1.
 func failures(err error, n int) (each worker.BatchError, ok bool) {
 	found, ok := worker.AsBatchError(err)
 	each = worker.BatchError{}

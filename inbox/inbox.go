@@ -12,7 +12,7 @@
 // The handler begins a transaction, inserts the receipt, calls the function, commits, and returns nil, so that the
 // Worker acknowledges the message. If the database has the receipt already, it has the effects, too: the handler
 // returns nil without calling the function. After an error or a panic of the function, or if the process dies, the
-// database has neither, and the message comes back.
+// database has neither the receipt nor the effects, and the message comes back.
 //
 // A redelivery, a retry from the retry topic and a replayed dead letter have the receipt of the first message: see
 // [Key]. A message that a producer published twice has two IDs; [WithKey] uses the producer's own ID instead.
@@ -148,9 +148,9 @@ func WithRetryTopic(topics ...string) Option {
 }
 
 // WithPruning (default: DefaultPruning) makes the handlers delete receipts that are older than d, a few with each
-// message; 0 keeps them until Prune. Choose d longer than the time from a message's first delivery to its last,
-// including its retries and the wait of its dead letter for a replay: a message that comes after its receipt was pruned
-// has its effects again. At least a minute.
+// message; 0 keeps them until Prune. d is 0 or at least a minute. Choose d longer than the time from a message's first
+// delivery to its last, with its retries and the wait of its dead letter for a replay. A message that comes after its
+// receipt was pruned has its effects again.
 func WithPruning(d time.Duration) Option {
 	return func(s *settings) error {
 		if d != 0 && d < time.Minute {

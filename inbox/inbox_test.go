@@ -264,7 +264,7 @@ func TestWrongDialectIsNamedInTheErrorAndLeavesNothing(t *testing.T) {
 			} {
 				err := call()
 				require.ErrorContains(t, err, "inbox: "+operation+" ("+wrong.String()+"): ")
-				require.ErrorContains(t, err, "; is the database "+wrong.String()+", the dialect of New?")
+				require.ErrorContains(t, err, "; New got the dialect "+wrong.String()+": is it that of the database?")
 			}
 		}
 		require.NoError(t, right.BatchHandler(db.addAll)(t.Context(), batchOf(2)))
@@ -332,7 +332,7 @@ func TestConcurrentMigrationsCreateOneTable(t *testing.T) {
 	})
 }
 
-func TestPruneDeletesOldReceiptsAlone(t *testing.T) {
+func TestPruneDeletesOnlyOldReceipts(t *testing.T) {
 	each(t, func(t *testing.T, db database) {
 		box := db.box(t, inbox.WithPruning(0))
 		require.NoError(t, box.BatchHandler(db.addAll)(t.Context(), batchOf(5)))

@@ -80,8 +80,8 @@ func (w *world) knows(ctx context.Context) bool {
 	return n > 0
 }
 
-// wrong lists the effects that did not happen exactly once. A mail may also be missing, since not every handler sends
-// one.
+// wrong lists the effects that did not happen exactly once. A missing mail is not wrong, since not every handler sends
+// a mail.
 func (w *world) wrong(t testing.TB) (wrong []string) {
 	for _, table := range []string{"debit", "credit"} {
 		var n int
@@ -176,7 +176,7 @@ func TestInterruptFindsNothingWhereEffectsHappenOnce(t *testing.T) {
 		},
 		"a mail with an idempotency key": func(w *world) worker.Handler {
 			return w.box.Handler(func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
-				if key := inbox.Key(msg); len(w.mails) == 0 || w.mails[0] != key { // as a receiver that knows keys
+				if key := inbox.Key(msg); len(w.mails) == 0 || w.mails[0] != key { // the receiver knows old keys
 					w.mail(ctx, key)
 				}
 				return run(ctx, tx, debit, credit)

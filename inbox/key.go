@@ -19,10 +19,11 @@ import (
 // it was first published. Use this text as the idempotency key of a call that no transaction covers, such as an HTTP
 // request.
 //
-// Properties name the first message of a retry. Key believes these properties in a message of the default retry topic
-// of the subscription that they name, and in a letter that package deadletter replayed to the topic of the message. Any
-// other message is a first message, whatever its properties say: an application may have copied them. A service that
-// publishes to its own topic again must not copy them. Inbox.Key also knows the retry topics of WithRetryTopic.
+// The properties of a retry or a replayed letter name its first message. Key believes these properties in two cases:
+// the message is on the default retry topic of the subscription that the properties name, or package deadletter
+// replayed the message to this topic. Any other message is a first message, whatever its properties say: an application
+// may have copied them. A service that publishes a message to its own topic again must not copy its properties.
+// Inbox.Key also knows the retry topics of WithRetryTopic.
 func Key(msg pulsar.Message) string { return keyOf(msg, nil) }
 
 // keyOf is Key, with retry topics that do not have their default names.

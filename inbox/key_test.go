@@ -24,7 +24,7 @@ func TestKeyOfFirstMessageIsItsTopicAndID(t *testing.T) {
 	}
 }
 
-func TestKeyOfRetryAndReplayIsTheFirstMessages(t *testing.T) {
+func TestRetryAndReplayHaveTheKeyOfTheFirstMessage(t *testing.T) {
 	retry := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
 		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "RECONSUMETIMES": "1"}
 	replay := map[string]string{"REAL_TOPIC": "orders", "REAL_SUBSCRIPTION": "billing",
@@ -59,8 +59,8 @@ func TestKeyInRetryTopicWithOwnNameNeedsWithRetryTopic(t *testing.T) {
 	require.Equal(t, topic+" 1:2:3:4", box.Key(m))
 }
 
-// A message that a service forwards with all its properties is a new message, as is one whose producer sets some of
-// these properties.
+// A message that a service forwards with all its properties is a new message. So is a message whose producer sets only
+// some of the properties of a replay.
 func TestKeyOfForwardedMessageIsItsOwn(t *testing.T) {
 	props := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
 		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r", "REPLAY_TOPIC": topic}

@@ -30,7 +30,7 @@ import (
 
 var (
 	kills      = flag.Int("kills", 4, "how often TestKills kills the process of a consumer")
-	databases  = flag.Int("database-kills", 0, "how often TestKills kills the database, by the command of -postgres")
+	databases  = flag.Int("database-kills", 0, "how often TestKills kills the database, with the program of -postgres")
 	postgres   = flag.String("postgres", "../test/scripts/postgres", "the program that kills and resumes the database")
 	messages   = flag.Int("messages", 3000, "how many messages TestKills publishes")
 	instances  = flag.Int("instances", 2, "how many processes consume at the same time")
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 }
 
 // consume handles messages until the process is killed. A message has two effects: it counts up a number of its own,
-// and adds to a sum. 5 % of the messages fail, in two of three seconds.
+// and adds to a sum. 5 % of the messages fail during two of every three seconds.
 func consume(ctx context.Context, topic string) error {
 	quiet := slog.New(slog.DiscardHandler)
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"),
@@ -254,7 +254,8 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	require.Equal(t, *messages, receipts)
 }
 
-// points returns n random numbers in ascending order: a kill happens when so many messages have had their effects.
+// points returns n random numbers in ascending order. A kill happens when the number of messages with effects reaches
+// the next of them.
 func points(n int) []int {
 	at := make([]int, n)
 	for i := range at {
@@ -264,7 +265,7 @@ func points(n int) []int {
 	return at
 }
 
-// publish publishes half of the messages in batches.
+// publish publishes half of the messages in batches, and the other half one by one.
 func publish(t *testing.T, client pulsar.Client, topic string) {
 	for _, alone := range []bool{false, true} {
 		producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: alone,
