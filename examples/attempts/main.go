@@ -81,7 +81,7 @@ func runAndKill(process, delivery uint32, failed time.Time) (uint32, time.Time, 
 	if err := cmd.Start(); err != nil {
 		return 0, failed, err
 	}
-	defer func() { _, _ = io.Copy(io.Discard, stdout); _ = cmd.Wait() }() // "signal: killed"
+	defer func() { _, _ = io.Copy(io.Discard, stdout); _ = cmd.Wait() }() // Wait returns "signal: killed"
 	defer func() { _ = cmd.Process.Kill() }()
 	lines := bufio.NewScanner(stdout)
 	for n := 0; n < eachProcess && delivery < maxDeliveries && lines.Scan(); n++ {
@@ -121,7 +121,7 @@ func subscribe(client pulsar.Client) (*redelivery.Consumer, error) {
 		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
-// handle fails on each message, and prints its redelivery count, until it is killed.
+// handle fails on each message and prints the message's redelivery count, until this process is killed.
 func handle(client pulsar.Client) error {
 	consumer, err := subscribe(client)
 	if err != nil {

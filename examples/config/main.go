@@ -1,5 +1,5 @@
-// Config takes the settings of its consumer from a file, redelivery.yaml beside it, fails a few times on a message, and
-// shows when it came back.
+// Config takes the settings of its consumer from the file redelivery.yaml in this folder. It fails on a message a few
+// times, and shows when the message came back.
 package main
 
 import (

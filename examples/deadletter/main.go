@@ -1,6 +1,6 @@
 // Deadletter runs a billing service with old tax rates. Orders that it cannot bill become dead letters. Package
-// deadletter groups them by cause, and replays those of one cause once that is fixed. The command redelivery dlq does
-// the same by hand.
+// deadletter groups the letters by cause. Once one cause is fixed, it replays the letters of that cause. With the
+// command redelivery dlq you can do the same by hand.
 package main
 
 import (
@@ -21,7 +21,8 @@ import (
 
 const orders = 12
 
-// billing is the service: a third of the orders needs new rates, a sixth comes from a country that it never heard of.
+// billing is the service: a third of the orders needs new rates, and a sixth comes from a country that it does not
+// know.
 type billing struct {
 	newRates atomic.Bool
 	dead     atomic.Uint64
@@ -42,7 +43,8 @@ func (b *billing) charge(_ context.Context, msg pulsar.Message) error {
 	return nil
 }
 
-// await waits until at least these numbers of orders were billed and became dead letters since the program began.
+// await waits until, since the program began, at least billed orders were billed and at least dead orders became dead
+// letters.
 func (b *billing) await(ctx context.Context, what string, billed, dead uint64) error {
 	for b.Stats().Succeeded < billed || b.dead.Load() < dead {
 		select {

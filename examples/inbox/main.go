@@ -27,7 +27,7 @@ import (
 const transfers = 200 // of 1, from alice to bob
 
 func main() {
-	fmt.Printf("%d messages move 1 from alice to bob; right is alice %d, bob %d. Handlers crash at random.\n\n",
+	fmt.Printf("%d messages move 1 from alice to bob; right: alice %d, bob %d. Handlers crash at random.\n\n",
 		transfers, -transfers, transfers)
 	for _, once := range []bool{false, true} {
 		if err := run(once); err != nil {
@@ -98,7 +98,7 @@ func run(once bool) error {
 	}
 	fmt.Printf("%-14s %d messages, %2d crashes: alice %4d, bob %4d\n", name, transfers, crashes, alice, bob)
 	if once && (alice != -transfers || bob != transfers) {
-		return errors.New("a transfer did not happen once")
+		return errors.New("a transfer was lost or happened twice")
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func run(ctx context.Context) error {
 	return w.Run(ctx)
 }
 
-// publish publishes fifty orders a second, one in five of which fails.
+// publish publishes fifty orders a second. One order in five fails.
 func publish(ctx context.Context, client pulsar.Client) error {
 	producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: *topic})
 	if err != nil {

@@ -36,7 +36,7 @@ func run() error {
 		return err
 	}
 	defer stop()
-	fmt.Printf("%d orders, one each %v; the database is down for the first %v. The fourth failure of an order makes "+
+	fmt.Printf("%d orders, one every %v; the database is down for the first %v. The fourth failure of an order makes "+
 		"a dead letter.\n\n",
 		orders, every, outage)
 	fmt.Println("               calls in the outage    served    dead letters    done after")

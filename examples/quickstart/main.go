@@ -1,5 +1,5 @@
-// Quickstart publishes messages of several kinds, fails some of them a few times, and shows when the policy planned
-// each redelivery and when the message came back.
+// Quickstart publishes messages of several kinds and fails on some of them a few times. It shows when the policy
+// planned each redelivery, and when the message came back.
 package main
 
 import (
@@ -46,7 +46,7 @@ func main() {
 }
 
 func run() error {
-	wrap := flag.Bool("wrap", false, "wrap the consumer of client.Subscribe, in place of Subscribe")
+	wrap := flag.Bool("wrap", false, "call client.Subscribe and redelivery.Wrap instead of redelivery.Subscribe")
 	client, closeClient, err := demo.Connect()
 	if err != nil {
 		return err

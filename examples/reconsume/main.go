@@ -16,9 +16,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/examples/internal/demo"
 )
 
-const intro = `One message fails five times. Its delay levels are 1s, 2s and 3s; past the last level the last one repeats. After four
-retries (DLQPolicy.MaxDeliveries) the next failure makes it a dead letter. The broker delays retries by a clock that ticks once
-a second, so up to about a second of lateness comes from there.
+const intro = `One message fails five times. Its delay levels are 1s, 2s and 3s; after the last level, it repeats. After four
+retries (DLQPolicy.MaxDeliveries) the next failure makes it a dead letter. The broker looks for due retries once
+a second, so a retry can be up to about a second late.
 
 retry   planned    actual      late   received from
 `
@@ -59,7 +59,7 @@ func run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	fmt.Print(intro)
-	var failed, due time.Time // of the previous delivery
+	var failed, due time.Time // when the previous delivery failed, and when the next one is due
 	for n := range 5 {
 		msg, err := consumer.Receive(ctx)
 		if err != nil {

@@ -1,5 +1,6 @@
 // Snooze handles an order that comes before its customer is known. That is no failure, so the handler returns
-// worker.Snooze: the order comes back later, and its redelivery count stays 0. Another order fails, which counts.
+// worker.Snooze: the order comes back later, and its redelivery count stays 0. Another order fails, and its count
+// grows.
 package main
 
 import (
@@ -87,10 +88,10 @@ func run() error {
 		return err
 	}
 	if open > 0 || counts["early"] != 0 || counts["flaky"] != 2 {
-		return fmt.Errorf("%d orders are missing, redelivery counts %v, want none missing, and 0 of early, 2 of flaky",
-			open, counts)
+		return fmt.Errorf("%d orders are missing, redelivery counts %v, want none missing, and counts of 0 for early "+
+			"and 2 for flaky", open, counts)
 	}
-	fmt.Println("\nOK: a snooze counts as no attempt, a failure does.")
+	fmt.Println("\nOK: a failure counts as an attempt, a snooze does not.")
 	return nil
 }
 

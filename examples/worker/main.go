@@ -25,7 +25,8 @@ import (
 
 var (
 	topic  = flag.String("topic", demo.Topic("worker"), "`topic` of the orders")
-	guests = flag.Int("orders", 12, "how many to publish, and to end after; 0 publishes none, and ends with Ctrl-C")
+	guests = flag.Int("orders", 12,
+		"publish this `number` of orders, and end after them; 0 publishes none, and runs until Ctrl-C")
 )
 
 type order struct {
@@ -33,7 +34,7 @@ type order struct {
 	Drink string `json:"drink"`
 }
 
-// serve is the business.
+// serve is the handler. It serves an order.
 func serve(ctx context.Context, msg pulsar.Message) error {
 	var o order
 	if err := json.Unmarshal(msg.Payload(), &o); err != nil {

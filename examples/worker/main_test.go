@@ -31,8 +31,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// Punch takes longer than the timeout of this test.
-func TestServeInTime(t *testing.T) {
+// Punch takes longer than the Worker's timeout in this test.
+func TestServeEndsAtTheTimeout(t *testing.T) {
 	setup := workertest.Setup{Worker: []worker.Option{worker.WithTimeout(time.Second)}, Attempts: 1}
 	got := setup.Run(t, serve, &pulsar.ProducerMessage{Payload: []byte(`{"id": 1, "drink": "punch"}`)})
 	require.Equal(t, []string{"context deadline exceeded: back after 1m0s"}, got[0].Strings())

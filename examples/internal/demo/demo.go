@@ -1,4 +1,4 @@
-// Package demo has what the examples share: a client of the broker they run against and the table that they print.
+// Package demo has the parts that the examples share: a client of the broker, and the table that they print.
 package demo
 
 import (
@@ -54,7 +54,8 @@ type Table struct {
 	began bool
 }
 
-// Row prints a delivery at now. From and due are when its delay began and ends; they are zero for a first delivery.
+// Row prints a delivery that came at now. The delay before it began at from and ended at due; for a first delivery both
+// are zero.
 func (t *Table) Row(name string, redelivery uint32, from, due, now time.Time) {
 	if !t.began {
 		t.began = true
@@ -70,7 +71,7 @@ func (t *Table) Row(name string, redelivery uint32, from, due, now time.Time) {
 		ms(late), bar(late))
 }
 
-// Summary prints how late the redeliveries were, and a verdict. It returns an error if one was early.
+// Summary prints how late the redeliveries were, and a verdict. It returns an error if a redelivery was early.
 func (t *Table) Summary() error {
 	if len(t.late) == 0 {
 		return fmt.Errorf("no message was redelivered")
