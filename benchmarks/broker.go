@@ -24,7 +24,7 @@ type broker struct {
 
 func connect(url, admin string) (*broker, error) {
 	if url == "" || admin == "" {
-		return nil, fmt.Errorf(`PULSAR_URL and PULSAR_ADMIN_URL are not set; a broker: eval "$(../test/scripts/pulsar start)"`)
+		return nil, fmt.Errorf(`PULSAR_URL and PULSAR_ADMIN_URL are not set; start a broker: eval "$(../test/scripts/pulsar start)"`)
 	}
 	quiet := plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: quiet})
@@ -54,8 +54,8 @@ func (b *broker) rest(method, path string, body any) error {
 	return admin.Call(context.Background(), b.admin, method, path, body, nil)
 }
 
-// publish sends the payloads "0" … "n-1", in batches of batchSize if that is over 1. If every is set, it sends one
-// message in each such interval.
+// publish sends the payloads "0" … "n-1", in batches of batchSize if batchSize is over 1. If every is over 0, publish
+// sends one message each time that this duration has passed.
 func (b *broker) publish(topic string, n, batchSize int, every time.Duration) error {
 	opts := pulsar.ProducerOptions{Topic: topic, DisableBatching: batchSize <= 1, MaxPendingMessages: 5000}
 	if batchSize > 1 {

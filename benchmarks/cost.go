@@ -29,9 +29,9 @@ func costs(size func(full, quick int) int) []work {
 	return []work{{
 		name: "cost waiting", title: "Cost of waiting messages", settings: waiting,
 		clients: []client{ours, asking, plain},
-		text: "The first column is how many messages wait. By default they are kept, with upstream's message object " +
-			"and its payload, as long as " +
-			"the memory limit of 16 MiB has room; beyond it, and from the broker, only what names them is.",
+		text: "The first column is how many messages wait. By default a Consumer keeps them, with upstream's message " +
+			"object and the payload, as long as the memory limit of 16 MiB has room. Beyond the limit, and with " +
+			"`WithRedeliveryFrom(FromBroker)`, it keeps only their ids.",
 		columns: []column{{"heap per message", "bytes", "%.0f B"}, {"its id object", "idBytes", "%.0f B"},
 			{"CPU of receive and nack", "nackCPUus", "%.1f µs"}, {"idle CPU", "idlePercent", "%.2f %%"}},
 	}, {
@@ -43,9 +43,9 @@ func costs(size func(full, quick int) int) []work {
 		name: "cost batches", title: "Cost of batches", settings: batches, clients: clients,
 		text: "Every message is nacked once, to come back two to three seconds later, and then acknowledged. With " +
 			"pulsar-client-go " +
-			"a batch comes back as a whole when the first of it is due. The first column is the size of the " +
+			"the whole batch comes back when its first message is due. The first column is the size of the " +
 			"batches; figures are for " +
-			"each message. Requests are those of all kinds, with acknowledgements and flow.",
+			"each message. Requests are of all kinds: redelivery, acknowledgements and flow.",
 		columns: []column{{"CPU", "cpuUs", "%.1f µs"}, {"requests", "requests", "%.2f"},
 			{"deliveries", "deliveries", "%.2f"},
 			{"bytes received", "bytesIn", "%.0f"}, {"bytes sent", "bytesOut", "%.0f"}},
@@ -64,11 +64,10 @@ func (rep *report) model() string {
 		return f
 	}
 	var b strings.Builder
-	b.WriteString("### What it comes to\n\nFor 1,000 consumers in one process, all idle, by the growth from 10 to " +
-		"100 of them; for " +
-		"1,000,000 messages a second in batches of 1000; and where one in a hundred of these is nacked and waits " +
-		"for a minute, the memory limit of " +
-		"16 MiB included.\n\n" +
+	b.WriteString("### Extrapolation\n\nFor 1,000 idle consumers in one process the figures follow from the growth " +
+		"between 10 and 100 consumers. The 1,000,000 messages a second come in batches of 1000. If one in a hundred " +
+		"of them is nacked and waits for a minute, 600,000 messages wait; their memory includes the memory limit of " +
+		"16 MiB.\n\n" +
 		"| | 1,000 idle consumers | | 1,000,000 messages a second | 600,000 waiting |\n|---|--:|--:|--:|--:|\n")
 	rows := 0
 	for _, c := range []client{ours, tracked, plain} {

@@ -45,14 +45,14 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.BoolVar(&c.quick, "quick", false, "smaller works: under 4 minutes in place of 25")
-	flag.StringVar(&c.works, "works", "W1,W2,W3,W4,W5,cost", "what to do, with commas between: W1 nacks, "+
-		"W2 ack timeouts,\nW3 many waiting, W4 consuming, W5 idle consumers, cost growth by size;\nwith -quick cost "+
-		"is left out by default")
+	flag.StringVar(&c.works, "works", "W1,W2,W3,W4,W5,cost", "works to do, separated by commas: W1 nacks, "+
+		"W2 ack timeouts,\nW3 many waiting, W4 consuming, W5 idle consumers, cost growth by size;\nwith -quick the "+
+		"default has no cost")
 	flag.StringVar(&c.clients, "clients", "redelivery,go,java,python", "clients to measure, separated by commas")
 	flag.StringVar(&c.out, "out", "out", "write results.json, results.md and pictures into this `folder`")
 	flag.StringVar(&c.docs, "docs", "",
 		"write the tables into RESULTS.md too, and the pictures into img/ of this `folder`")
-	flag.StringVar(&c.from, "from", "", "run nothing: report what is in this results.json (`file`)")
+	flag.StringVar(&c.from, "from", "", "run nothing: write the report of this results.json `file`")
 	flag.BoolVar(&c.redraw, "redraw", false, "run nothing: draw the pictures of -docs from the tables of RESULTS.md")
 	flag.Parse()
 	if set := map[string]bool{}; c.quick {
@@ -93,7 +93,7 @@ func run(ctx context.Context, c config) error {
 		return err
 	}
 	if c.docs != "" && c.quick {
-		return errors.New("-docs is set, want it without -quick: its figures are those of a full run")
+		return errors.New("-docs is set, want it without -quick: the documents have the figures of a full run")
 	}
 	if c.redraw {
 		return redraw(todo, c.docs)

@@ -34,7 +34,7 @@ const (
 
 func pictureFile(name string, t theme) string { return strings.ToLower(name) + "-" + t.name + ".svg" }
 
-// pictureTag returns HTML that shows the light or the dark picture, as the reader's page is.
+// pictureTag returns HTML that shows the light picture, or the dark one if the reader's browser prefers dark.
 func pictureTag(name, title string) string {
 	return fmt.Sprintf("<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"img/%s\">\n  <img "+
 		"alt=\"%s\" src=\"img/%s\">\n</picture>\n",
@@ -80,7 +80,7 @@ func write(folder, name string, t theme, svg string) error {
 	return os.WriteFile(filepath.Join(folder, pictureFile(name, t)), []byte(svg), 0o644)
 }
 
-// drawn are the results of a work that have figures.
+// drawn returns the results of a work, without those that have no figures.
 func (rep *report) drawn(name string) []result {
 	return slices.DeleteFunc(slices.Clone(rep.Results),
 		func(r result) bool { return r.Work != name || len(r.Figures) == 0 })
@@ -159,8 +159,8 @@ func (c *canvas) color(r result) string {
 	return c.other
 }
 
-// latenessPicture has a line for each client, from its earliest message if that was early, else from its median, to the
-// 99th percentile. A dot marks the median. The part left of 0 is early, and red.
+// latenessPicture draws a line for each client. The line begins at the client's earliest message if that message was
+// early, else at the median, and ends at the 99th percentile. A dot marks the median. The part left of 0 is red.
 func latenessPicture(title string, rows []result, t theme) string {
 	low, high := -10.0, 30.0
 	for _, r := range rows {
@@ -209,7 +209,7 @@ func latenessPicture(title string, rows []result, t theme) string {
 	return c.end("ms late, red is early · dot: median, end: 99th percentile")
 }
 
-// signedLog is near linear around 0 and logarithmic from some ms on, on both sides.
+// signedLog is the scale of the axis: nearly linear around 0, and logarithmic farther away on both sides.
 func signedLog(ms float64) float64 { return math.Copysign(math.Log10(1+math.Abs(ms)), ms) }
 
 // barPicture has a bar for a figure of each client, with its value.

@@ -55,7 +55,7 @@ func (r *runner) cells(w work) (cells []cell) {
 	return cells
 }
 
-// warmUps is how often the first work is done before it counts: until the broker's JVM has compiled its code.
+// warmUps is how often the first work is done before results count, so that the broker's JVM compiles its code.
 const warmUps = 10
 
 // warmUp does a work that does not count.
@@ -135,7 +135,7 @@ func (r *runner) once(ctx context.Context, task worker.Task, s setting) (report 
 		return report, fmt.Errorf("%w: %s", cmp.Or(err, ended), lines[len(lines)-1])
 	}
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && err == nil {
-		report.Figures["peakMB"] = float64(usage.Maxrss) / 1024 // kilobytes on Linux
+		report.Figures["peakMB"] = float64(usage.Maxrss) / 1024 // on Linux, Maxrss is in kilobytes
 	}
 	return report, err
 }
@@ -165,12 +165,12 @@ func (r *runner) talk(in io.Writer, out io.Reader, task worker.Task, s setting) 
 		if err := r.broker.publish(task.Topic, answer.Publish, task.BatchSize, s.every); err != nil {
 			return worker.Report{}, err
 		}
-		_, _ = in.Write([]byte("\n")) // the worker need not read it
+		_, _ = in.Write([]byte("\n")) // the worker may ignore this line
 	}
 	return worker.Report{}, errors.New("the worker ended without a report")
 }
 
-// merge returns task with the fields that are not zero in changes.
+// merge returns task, in which the fields of changes that are not zero replace those of task.
 func merge(task, changes worker.Task) worker.Task {
 	set(reflect.ValueOf(&task).Elem(), reflect.ValueOf(changes))
 	return task
@@ -187,7 +187,7 @@ func set(to, from reflect.Value) {
 	}
 }
 
-// median returns the median of every figure and all samples.
+// median returns the median of each figure, and the samples of all reports.
 func median(reports []worker.Report) (map[string]float64, []float64) {
 	all := map[string][]float64{}
 	var samples []float64

@@ -42,7 +42,7 @@ type work struct {
 
 var zero = 0
 
-// The clients. The first of each program is on its defaults.
+// The clients. The first client of each program has the program's default settings.
 var (
 	ours    = client{name: "redelivery", task: worker.Task{Program: "redelivery"}}
 	ours1ms = client{name: "redelivery, 1 ms",
@@ -63,7 +63,7 @@ var (
 		note: "Python's client has no backoff: its delay is always 400 ms."}
 	pythonAck = client{name: "Python",
 		task: worker.Task{Program: "python", Client: worker.Client{AckTimeoutMs: 10_000}}, only: "1 s",
-		note: "Python's client takes no ack timeout under 10 s: it is 10 s."}
+		note: "Python's client accepts no ack timeout under 10 s, so its timeout is 10 s."}
 	plainNone = client{name: plain.name, task: plain.task, none: true}
 	tracked   = client{name: "redelivery, ack timeout",
 		task: worker.Task{Program: "redelivery", Client: worker.Client{AckTimeoutMs: 60_000}}}
@@ -114,33 +114,34 @@ func works(size func(full, quick int) int) []work {
 
 	return []work{{
 		name: "W1", title: "Precision of nacks",
-		text: "Every message fails at once, again and again; its delay is 100 ms · 2ⁿ. steady: all messages are " +
-			"published before. sparse: one every 400 ms. mixed: one every 20 ms, each failing one to six times.",
+		text: "Each message fails at once on every delivery but the last; its delay is 100 ms · 2ⁿ. steady: all " +
+			"messages are published together. sparse: one every 400 ms. mixed: one every 20 ms, each failing one to six times.",
 		settings: []setting{{name: "steady", task: nack}, {name: "sparse", task: sparse, every: 400 * time.Millisecond},
 			{name: "mixed", task: mixed, every: 20 * time.Millisecond}},
 		clients: []client{ours, ours1ms, memory, plain, plainOf0, java, javaOf0, python}, columns: lateness,
 	}, {
 		name: "W1b", title: "Precision of nacks on other subscription types, and of batches",
-		text:     "As steady of W1, without batches on the types that are named, and in batches of ten on Shared.",
+		text: "As `steady` of W1: on Exclusive, Failover and Key_Shared without batches, and on Shared in batches " +
+			"of ten.",
 		settings: append(byType(nack, 0), setting{name: "Shared, batches", task: batches}),
 		clients:  []client{ours, plain}, columns: lateness,
 	}, {
 		name: "W1c", title: "Precision of nacks behind a backlog",
-		text: "Every thirtieth of 3,000 messages that were published before fails once, with a delay of 100 ms. One " +
-			"goroutine handles them, 20 ms each.",
+		text: "3,000 messages are published together. One goroutine handles them, 20 ms each. Every thirtieth " +
+			"message fails once, with a delay of 100 ms.",
 		settings: []setting{{name: "Shared, backlog", task: backlog}},
 		clients:  []client{ours, plain}, columns: lateness,
 	}, {
 		name: "W2", title: "Precision of ack timeouts",
-		text: "No message is settled until it has come often enough. The timeout is 1 s; with backoff, 1 s + " +
-			"100 ms · 2ⁿ.",
+		text: "Each message reaches its ack timeout a few times, and is then acknowledged. The timeout is 1 s; with " +
+			"backoff, 1 s + 100 ms · 2ⁿ.",
 		settings: []setting{{name: "1 s", task: ack}, {name: "with backoff", task: ackBackoff}},
 		clients:  []client{ours, ours1ms, plainNone, java, java100, pythonAck}, columns: lateness,
 	}, {
 		name: "W3", title: "Many messages waiting",
-		text: "Live heap per waiting nacked message, and per message id that the application or the client holds; " +
-			"redelivery's heap includes the id. Then CPU while nothing is due. spread: due times over ten minutes. " +
-			"at once: all are due at one moment, handed over and acknowledged.",
+		text: "The live heap for each waiting message, and for each message id that the application or the client " +
+			"holds; redelivery's heap includes the ids. Then the CPU while nothing is due. spread: the messages " +
+			"become due over ten minutes. at once: all become due at one moment, and are received and acknowledged.",
 		settings: []setting{{name: "spread", task: spread, full: true}, {name: "at once", task: atOnce}},
 		clients:  []client{ours, plain, java},
 		columns: []column{{"waiting", "messages", "%.0f"}, {"heap per message", "bytes", "%.0f B"},
@@ -150,8 +151,8 @@ func works(size func(full, quick int) int) []work {
 			{"CPU per message handed over", "handOverCPUus", "%.1f µs"}, {"early", "early", "%.0f"}},
 	}, {
 		name: "W3b", title: "Very many keys in a tracker",
-		text: "The trackers of this library by themselves. track + untrack: one key comes, another goes. blocked: " +
-			"the longest Untrack while all keys were handed over.",
+		text: "The trackers of this library by themselves. track + untrack: one key comes, another goes. handed " +
+			"over: the call of Due that returns all keys. blocked: how long this call holds up all other calls.",
 		settings: []setting{{name: "200,000", task: tracker(200_000)}, {name: "1,000,000", task: tracker(1_000_000)}},
 		clients:  []client{nackTracker, ackTracker},
 		columns: []column{{"per key", "bytes", "%.0f B"}, {"track, growing", "fillNs", "%.0f ns"},
@@ -161,7 +162,8 @@ func works(size func(full, quick int) int) []work {
 			{"handed over", "handOverMs", "%.0f ms"}, {"blocked", "blockedMs", "%.2f ms"}},
 	}, {
 		name: "W4", title: "Consuming and acknowledging", rounds: size(9, 1),
-		text:     "Small messages in batches of 1000, published before. CPU of the consumer's process alone.",
+		text: "Small messages in batches of 1000, published before the consumer subscribes. CPU of the consumer's " +
+			"process alone.",
 		settings: []setting{{name: "", task: consume}},
 		clients:  []client{ours, tracked, plain, java},
 		columns: []column{{"messages", "messages", "%.0f"}, {"CPU per message", "cpuUs", "%.2f µs"},

@@ -7,7 +7,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.*;
 
-/** Does the tasks of package internal/worker, which has the protocol, with the Java client. */
+/** Does the tasks of package internal/worker with the Java client. That package describes the protocol. */
 public class Worker {
     static class Task {
         String kind, url, topic;

@@ -1,4 +1,4 @@
-"""Does the precision tasks of package internal/worker, which has the protocol, with the Python client."""
+"""Does the precision tasks of package internal/worker with the Python client. That package describes the protocol."""
 
 import json
 import sys

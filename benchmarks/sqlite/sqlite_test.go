@@ -62,7 +62,7 @@ func insert(ctx context.Context, db *sql.DB, msgs []pulsar.Message) error {
 	return tx.Commit()
 }
 
-// measure has a worker write messages into a database on disk, and reports how many a second.
+// measure lets a worker write messages into a database on disk, and reports the number of messages a second.
 func measure(b *testing.B, start func(c *redelivery.Consumer, db *sql.DB, done func(int)) (*worker.Worker, error)) {
 	var took time.Duration
 	for range b.N {

@@ -8,8 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// waiting nacks all messages, and measures the memory and the CPU of their wait, and of their redelivery when they are
-// due.
+// waiting nacks all messages. It measures the memory and the CPU of the process while they wait and, with DueInMs, the
+// time and the CPU of their redelivery.
 func (w *worker) waiting() (Report, error) {
 	w.due = time.Now().Add(time.Hour) // for clients that ask the policy while they subscribe
 	c, err := w.subscribe()
@@ -92,7 +92,7 @@ func (w *worker) consumeSome(c pulsar.Consumer, n int) error {
 	if err := w.acknowledge(c, n); err != nil {
 		return err
 	}
-	time.Sleep(time.Second) // acknowledgements are grouped
+	time.Sleep(time.Second) // until the client has sent the last group of acknowledgements
 	return nil
 }
 

@@ -52,8 +52,8 @@ type Task struct {
 
 // Delays are the delays of nacks.
 type Delays struct {
-	// The delay of a nack is min(maxMs, minMs · 2ⁿ). With an ack timeout, it is the timeout's backoff; if minMs is 0,
-	// there is no backoff.
+	// The delay of a nack is min(maxMs, minMs · 2ⁿ). With an ack timeout, the same is the backoff after the timeout;
+	// if minMs is 0, there is no backoff.
 	MinMs int `json:"minMs,omitempty"`
 	MaxMs int `json:"maxMs,omitempty"`
 	// If firstMs is set, the first delay is firstMs, and up to spreadMs more at random. If dueInMs is set, the first
@@ -87,7 +87,7 @@ type worker struct {
 	client  pulsar.Client
 	metrics *prometheus.Registry
 	ctx     context.Context // of the whole task: one for each message would cost as much as a message
-	due     time.Time       // of all first nacks, with DueInMs
+	due     time.Time       // when all messages are due after their first nacks, with DueInMs
 }
 
 // Run does the task that it reads from in.
@@ -230,8 +230,8 @@ func (w *worker) idleCPU() float64 {
 	return 100 * (cpu() - begin).Seconds() / float64(w.Seconds)
 }
 
-// heap returns the live bytes after a collection. It also returns freed memory to the system: later that would count as
-// idle CPU.
+// heap returns the live bytes after a collection. It also returns freed memory to the system. If the runtime did this
+// later, it would count as idle CPU.
 func heap() float64 {
 	runtime.GC()
 	debug.FreeOSMemory()
