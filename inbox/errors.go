@@ -20,7 +20,7 @@ func (i *Inbox) explained(operation string, err error) error {
 		return fmt.Errorf("%w: table %s: %w", ErrNoTable, i.table, err)
 	}
 	if containsAny(err.Error(), "syntax", "unrecognized token", "no such function", "Error 1305") {
-		return fmt.Errorf("%w; New got the dialect %v: is it that of the database?", err, i.dialect)
+		return fmt.Errorf("%w; New got the dialect %v: does the database use it?", err, i.dialect)
 	}
 	return err
 }

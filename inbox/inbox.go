@@ -74,8 +74,8 @@ type settings struct {
 // Option configures an Inbox. New checks it: an error satisfies errors.Is with redelivery.ErrInvalidOption.
 type Option func(*settings) error
 
-// New returns an Inbox that keeps its receipts in db. The caller closes db. New does not connect: if the dialect is not
-// that of the database, Migrate and the handlers fail.
+// New returns an Inbox that keeps its receipts in db. The caller closes db. New does not connect. If the dialect does
+// not fit the database, only Migrate and the handlers fail.
 func New(db *sql.DB, dialect Dialect, options ...Option) (*Inbox, error) {
 	if db == nil {
 		return nil, invalid("New's db", "nil", "a *sql.DB")
@@ -107,9 +107,9 @@ func WithTable(name string) Option {
 
 var identifier = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,50}$`)
 
-// WithSubscription (default: that of the Worker that calls the handler) names the subscription whose receipts the Inbox
-// keeps. It is required if no Worker makes the call: for Seen, and in a receiving loop of the application. Different
-// subscriptions handle a message independently.
+// WithSubscription (default: the subscription of the Worker that calls the handler) names the subscription whose
+// receipts the Inbox keeps. It is required if no Worker makes the call: for Seen outside of a handler, and in a
+// receiving loop of the application. Different subscriptions handle a message independently.
 func WithSubscription(name string) Option {
 	return func(s *settings) error {
 		if name == "" {
@@ -176,7 +176,8 @@ func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: inbox: %s is %v, want %s", redelivery.ErrInvalidOption, option, value, want)
 }
 
-// Key returns the key of a message: that of WithKey, or else that of the function Key.
+// Key returns the key of a message: the result of WithKey's function if it is not "", else the result of the function
+// Key.
 func (i *Inbox) Key(msg pulsar.Message) string {
 	if i.key != nil {
 		if k := i.key(msg); k != "" {

@@ -264,7 +264,7 @@ func TestWrongDialectIsNamedInTheErrorAndLeavesNothing(t *testing.T) {
 			} {
 				err := call()
 				require.ErrorContains(t, err, "inbox: "+operation+" ("+wrong.String()+"): ")
-				require.ErrorContains(t, err, "; New got the dialect "+wrong.String()+": is it that of the database?")
+				require.ErrorContains(t, err, "; New got the dialect "+wrong.String()+": does the database use it?")
 			}
 		}
 		require.NoError(t, right.BatchHandler(db.addAll)(t.Context(), batchOf(2)))
