@@ -170,7 +170,7 @@ func (r *runner) talk(in io.Writer, out io.Reader, task worker.Task, s setting) 
 	return worker.Report{}, errors.New("the worker ended without a report")
 }
 
-// merge returns task, in which the fields of changes that are not zero replace those of task.
+// merge returns a copy of task with the fields of changes that are not zero.
 func merge(task, changes worker.Task) worker.Task {
 	set(reflect.ValueOf(&task).Elem(), reflect.ValueOf(changes))
 	return task

@@ -115,7 +115,8 @@ func works(size func(full, quick int) int) []work {
 	return []work{{
 		name: "W1", title: "Precision of nacks",
 		text: "Each message fails at once on every delivery but the last; its delay is 100 ms · 2ⁿ. steady: all " +
-			"messages are published together. sparse: one every 400 ms. mixed: one every 20 ms, each failing one to six times.",
+			"messages are published together. sparse: one every 400 ms. mixed: one every 20 ms, each failing one to " +
+			"six times.",
 		settings: []setting{{name: "steady", task: nack}, {name: "sparse", task: sparse, every: 400 * time.Millisecond},
 			{name: "mixed", task: mixed, every: 20 * time.Millisecond}},
 		clients: []client{ours, ours1ms, memory, plain, plainOf0, java, javaOf0, python}, columns: lateness,
