@@ -22,7 +22,7 @@ type guard struct {
 
 const (
 	cookieToken = "redelivery-ui"      // shows that the browser has sent the token
-	cookieForms = "redelivery-ui-form" // identifies the browser for which form tokens are signed
+	cookieForms = "redelivery-ui-form" // its value identifies the browser; form tokens sign it
 )
 
 func newGuard(o Options) guard {
