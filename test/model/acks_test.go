@@ -8,7 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// AckID is upstream's ackIDCommon. For each delivery of a batch, it keeps which messages are not acknowledged.
+// AckID models upstream's ackIDCommon. Each delivery of a batch records which of its messages are not acknowledged.
 func (p *modelPart) AckID(id pulsar.MessageID) error {
 	e := p.cons.entryOf(p, id)
 	if e == nil {
@@ -50,7 +50,7 @@ func (p *modelPart) AckID(id pulsar.MessageID) error {
 	return err
 }
 
-// confirmed makes the broker answer a command. The broker may refuse it.
+// confirmed makes the broker answer the command c. Some answers are refusals: chance decides, for entry e.
 func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 	c.answer = make(chan error, 1)
 	n := p.chance(e)
@@ -59,15 +59,16 @@ func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 	}
 	do, happens := c.do, n%18 == 0
 	c.do = func() error {
-		if happens { // although the answer is a refusal
+		if happens { // the broker executes the command and refuses it
 			_ = do()
 		}
-		p.w.note("and refuses it")
+		p.w.note("the broker refuses an acknowledgement")
 		return errModelAck
 	}
 }
 
-// chance returns a random number that depends only on the entry and the number of calls for it; 1 if no ack fails.
+// chance returns a random number that depends only on the entry and on how often chance was called for the entry. It
+// returns 1 if no acknowledgement may fail.
 func (p *modelPart) chance(e *modelEntry) int {
 	if !p.cfg.AckErrors || e == nil || p.w.calm.Load() {
 		return 1
@@ -76,7 +77,7 @@ func (p *modelPart) chance(e *modelEntry) int {
 	return rand.New(rand.NewPCG(p.cfg.base(), uint64(e.pos*1000+e.chances))).IntN(1000)
 }
 
-// AckIDList sends one command with AckWithResponse. In the model single acknowledgements of the list may fail.
+// AckIDList sends one command if AckWithResponse is set. In the model, some ids of the list may fail alone.
 func (p *modelPart) AckIDList(ids []pulsar.MessageID) error {
 	if !p.cfg.Response {
 		for _, id := range ids {
@@ -135,12 +136,13 @@ func (p *modelPart) AckIDList(ids []pulsar.MessageID) error {
 	return nil
 }
 
-// AckIDCumulative of a message of a batch without index acks acknowledges the entries before the batch.
+// AckIDCumulative acknowledges all messages up to id. If these end in the middle of a batch and there are no index
+// acks, it acknowledges only the entries before the batch.
 func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	if p.cfg.Kind == pulsar.Shared || p.cfg.Kind == pulsar.KeyShared {
 		return errors.New("model: cumulative acknowledgements are not for Shared")
 	}
-	c, ok := id.(*modelCopy)  // otherwise the id names a whole entry by an index that no message has
+	c, ok := id.(*modelCopy)  // if not ok, the id has a type of upstream and names a whole entry
 	_ = p.cons.entryOf(p, id) // checks that the id is this consumer's or upstream's
 	p.w.mu.Lock()
 	if p.state == gone {
@@ -172,7 +174,8 @@ func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	return p.ackUpTo(id, c.entry, a, at)
 }
 
-// ackUpTo sends the cumulative acknowledgement a, whose answer depends on entry e. It unlocks the world.
+// ackUpTo sends the cumulative acknowledgement a, whose answer depends on entry e. The caller holds the world's mu;
+// ackUpTo unlocks it.
 func (p *modelPart) ackUpTo(id pulsar.MessageID, e *modelEntry, a modelAck, at modelPlace) (err error) {
 	if p.cfg.Response {
 		command := p.ackCommand([]modelAck{a}, true)

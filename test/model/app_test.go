@@ -16,7 +16,7 @@ import (
 func (r *modelRun) act() {
 	held := r.all(func(m *modelExpected) bool { return m.stand == modelHeld && m.settling == 0 })
 	n := r.rng.IntN(100)
-	if r.cfg.UpTo > 0 && n >= 45 && n < 87 && n%4 > 0 { // upTo acknowledges most messages at once
+	if r.cfg.UpTo > 0 && n >= 45 && n < 87 && n%4 > 0 { // the method upTo acknowledges most messages
 		n = 0
 	}
 	if len(held) == 0 && n < 85 {
@@ -45,7 +45,7 @@ func (r *modelRun) act() {
 	case n < 87: // waiting and settled messages may be acknowledged too
 		m := r.one(r.all(func(m *modelExpected) bool { return m.msg != nil && m.stand != modelHeld }))
 		msg := r.some(m)
-		r.call(func() { r.ack(m, msg, "Ack of what waited") }, m)
+		r.call(func() { r.ack(m, msg, "Ack of a waiting or settled message") }, m)
 	case n < 91:
 		r.nackInVain()
 	case n < 94:
@@ -90,7 +90,7 @@ func (r *modelRun) one(of []*modelExpected) *modelExpected {
 	return of[r.rng.IntN(len(of))]
 }
 
-// some returns any delivery of a message: settling an earlier delivery counts too.
+// some returns the last delivery of a message or an earlier one. To settle an earlier delivery settles the message too.
 func (r *modelRun) some(m *modelExpected) pulsar.Message {
 	if m == nil {
 		return nil
@@ -134,8 +134,8 @@ func safely(f func() error) (err error) {
 	return f()
 }
 
-// modelPanic is the value of a callback's panic. It has the seed: if no code recovers it, no other output names the
-// seed.
+// modelPanic is the value that a callback panics with. It has the seed, because an unrecovered panic ends the test
+// before any other output names the seed.
 type modelPanic struct{ seed uint64 }
 
 func (p modelPanic) Error() string { return fmt.Sprintf("model: a callback panics, seed %d", p.seed) }

@@ -18,12 +18,12 @@ func (p *modelPart) NackID(id pulsar.MessageID) {
 	if _, asked := p.requests[e]; asked || p.state == gone {
 		return
 	}
-	e.late = e.late || p.cons.lost.After(p.received) // the lost connection may be this topic's until a message arrives
+	e.late = e.late || p.cons.lost.After(p.received) // until a message arrives, the lost connection may be this topic's
 	isQueued := slices.ContainsFunc(p.queue, func(c *modelCopy) bool { return c.entry == e })
 	e.late = e.late || e.asked.Before(p.grabbed) && (isQueued || p.cons.isBuffered(e))
-	// for a short time after a connection is lost, this may happen
+	// Shortly after a connection is lost, the Consumer may request an entry although a copy of it is in the queue.
 	if !p.sub.rewinds() && !e.batch && isQueued && !e.late && !e.asked.After(e.taken) && !p.cfg.Breaks {
-		p.w.fail("%v is asked for while its copy is in the queue: another consumer may get one too", e)
+		p.w.fail("%v is requested while a copy of it is in the queue: another consumer may get a copy too", e)
 	}
 	delay := p.cons.opts.NackRedeliveryDelay
 	if policy := p.cons.opts.NackBackoffPolicy; policy != nil {
@@ -58,7 +58,7 @@ func (p *modelPart) tickAt(every time.Duration) {
 		}
 		flushed := len(entries) > 0 && p.state != gone
 		if flushed {
-			p.w.note("asks for %v", entries)
+			p.w.note("requests %v", entries)
 			p.put(&modelCommand{do: func() error { p.sub.redeliver(entries); return nil }})
 		}
 		p.w.mu.Unlock()

@@ -22,7 +22,7 @@ func (r *modelRun) goAway() {
 	p.isAway = true
 	p.lose(true, 0, 0)
 	if p.state == live {
-		r.w.fail("%v has its connection", p.sub.name)
+		r.w.fail("%v is still connected after its broker went away", p.sub.name)
 	}
 }
 
@@ -36,10 +36,10 @@ func (p *modelPart) tryAgain() {
 	}
 }
 
-// isSilent reports whether publishing has ended: a new message may make a topic recover.
+// isSilent reports whether the run publishes no more messages. A new message could make a topic recover.
 func (r *modelRun) isSilent() bool { return r.cfg.Away && r.steps <= 60 && r.cfg.base()%4 > 0 }
 
-// comeBack ends goAway when all messages of the other topics are settled.
+// comeBack gives the topic of goAway a broker again when all messages of the other topics are settled.
 func (r *modelRun) comeBack(limit time.Duration) {
 	p := r.away()
 	if p == nil {
@@ -68,7 +68,7 @@ func (r *modelRun) checkMemory() {
 		return
 	}
 	if r.cfg.Chan {
-		limit += 2 << 10 // for the message that the channel is offered
+		limit += 2 << 10 // for the message that waits to enter the channel
 	}
 	if s := r.c.Stats(); s.BufferedBytes < 0 || s.BufferedBytes > limit || s.Waiting < 0 {
 		r.w.fail("%d bytes are kept, want 0 to %d: %+v", s.BufferedBytes, limit, s)
@@ -90,7 +90,7 @@ func (r *modelRun) checkTurn(m *modelExpected, heads []*modelCopy) {
 	if m.stand == modelFresh || !waits {
 		r.again = 0
 	} else if r.again > mostInARow && r.cfg.Deep {
-		r.w.fail("%d messages in a row are handed out again, while new ones wait: %v", r.again, heads)
+		r.w.fail("%d redeliveries in a row while new messages wait: %v", r.again, heads)
 	}
 }
 

@@ -8,9 +8,10 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelSub is a subscription of one topic at the broker. By documents and experiments it behaves like Pulsar 4.0. It
-// sends whole entries while there are permits. At a request it sends one entry again on Shared, and everything on
-// Exclusive and Failover. It sends everything to a consumer that connects.
+// modelSub is a subscription of one topic at the broker. According to Pulsar's documents and to experiments, it behaves
+// like Pulsar 4.0. It sends whole entries while there are permits. When a consumer requests an entry, modelSub sends
+// this entry again on Shared, and all unacknowledged entries on Exclusive and Failover. To a consumer that connects, it
+// sends all unacknowledged entries.
 type modelSub struct {
 	w    *modelWorld
 	cfg  *modelConfig
@@ -26,16 +27,16 @@ type modelSub struct {
 	other     *modelOther // another consumer, if there is one
 	inactive  bool        // other is the active consumer
 	disturbed time.Time   // when the last rewind or disconnection was
-	top       int         // the furthest entry sent since then that left the consumer's queue
+	top       int         // the furthest entry that was sent after disturbed and left the consumer's queue
 	requests  int
 	acked     func(*modelEntry, int) // called for each acknowledged message
 
-	// unrepeated is the last cumulative acknowledgement before the partition became another consumer's. If it was lost,
-	// the other consumer may move the cursor back, and the acknowledgement is not repeated.
+	// unrepeated is our consumer's last cumulative acknowledgement before the partition became another consumer's. If
+	// that acknowledgement was lost, the other consumer may move the cursor back. Our consumer does not repeat it.
 	unrepeated *modelPlace
 }
 
-// modelOwner says which consumer has an entry that it has not acknowledged.
+// modelOwner says which consumer has an unacknowledged entry.
 type modelOwner uint8
 
 const (
@@ -74,7 +75,7 @@ type modelProgress struct {
 	taken    time.Time // when a copy last left our consumer's queue
 	late     bool      // it was requested over a new connection, which sends it anyway: one more copy is coming
 	unknown  []bool    // messages whose requests the Consumer may have given up
-	mixed    bool      // partly settled at a reset of the cursor: earlier deliveries still count
+	mixed    bool      // partly settled at a reset of the cursor: acknowledgements from before still count
 }
 
 func (s *modelSub) rewinds() bool {
@@ -123,7 +124,7 @@ func (s *modelSub) dispatch() {
 	for e := s.first(); e != nil; e = s.first() {
 		can := s.part != nil && s.permits > 0 && !s.inactive
 		otherCan := s.other != nil && s.other.has < modelOtherQueue && (s.inactive || !s.rewinds())
-		if s.other != nil && s.cfg.Kind == pulsar.KeyShared { // a key has one owner: a message waits for it
+		if s.other != nil && s.cfg.Kind == pulsar.KeyShared { // a key has one consumer: its messages wait for that one
 			if e.pos*7%3 == 0 {
 				can = false
 			} else {
@@ -197,7 +198,7 @@ type modelAck struct {
 	left  []bool // unacknowledged messages; nil for none
 }
 
-// ack takes an acknowledgement of our consumer.
+// ack executes an acknowledgement that our consumer sent.
 func (s *modelSub) ack(a modelAck) {
 	e := a.entry
 	if e.done || a.left != nil && slices.Contains(a.left, true) && !s.cfg.BrokerIndexAcks {
@@ -215,7 +216,7 @@ func (s *modelSub) ack(a modelAck) {
 	}
 }
 
-// ackUpTo takes a cumulative acknowledgement.
+// ackUpTo executes a cumulative acknowledgement.
 func (s *modelSub) ackUpTo(a modelAck) {
 	for _, e := range s.entries[min(s.low, a.entry.pos):a.entry.pos] {
 		s.ack(modelAck{entry: e})

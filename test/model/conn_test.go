@@ -8,8 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// lose breaks the connection; upstream notices that after detect. If gently, all acknowledgements reach the broker
-// first.
+// lose breaks the connection. Upstream notices the loss after detect, and finds a broker after another lookup. If
+// gently is true, all acknowledgements reach the broker first.
 func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	if p.state != live {
 		return
@@ -35,7 +35,7 @@ func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	p.w.at(time.Now().Add(detect), func() { p.reconnect(lookup) })
 }
 
-// deliverAcks makes all acknowledgements that are grouped or on their way arrive now.
+// deliverAcks lets all acknowledgements that are grouped or on their way reach the broker now.
 func (p *modelPart) deliverAcks() {
 	for _, c := range p.outgoing {
 		if !c.isAck {
@@ -51,7 +51,7 @@ func (p *modelPart) deliverAcks() {
 	}
 }
 
-// reconnect is upstream's reconnectToBroker: the dispatcher goes on with the queue until there is a broker again.
+// reconnect models upstream's reconnectToBroker. Until a broker is found, the dispatcher goes on sending the queue.
 func (p *modelPart) reconnect(lookup time.Duration) {
 	p.w.mu.Lock()
 	if p.state == gone {
@@ -84,7 +84,8 @@ func (p *modelPart) reconnect(lookup time.Duration) {
 	}
 }
 
-// late receives a message that upstream had read from the lost connection. The next connection clears it.
+// late calls BeforeConsume for a message that upstream had read from the lost connection. The application never gets
+// this copy: the next connection clears upstream's queue.
 func (p *modelPart) late() {
 	p.w.mu.Lock()
 	rng := rand.New(rand.NewPCG(p.cfg.Seed, uint64(p.cons.reconnects.Load())))
@@ -141,7 +142,7 @@ func (p *modelPart) grab() {
 			p.pump()
 			return
 		}
-		p.grant(p.cfg.Queue) // after the failover delay the broker sends these messages again
+		p.grant(p.cfg.Queue) // the broker sends messages for these permits, and again after the failover delay
 		p.pump()
 		if p.cfg.Kind == pulsar.Failover {
 			p.became(true)
@@ -151,7 +152,7 @@ func (p *modelPart) grab() {
 	}))
 }
 
-// forgotten records, if no message has come for an hour, that the Consumer may have given up its requests.
+// forgotten records that the Consumer may have given up its requests, if no message has arrived for an hour.
 func (p *modelPart) forgotten() {
 	asked := func(e *modelEntry) bool { return e.asked.After(p.received) }
 	if time.Since(p.received) < time.Hour || !slices.ContainsFunc(p.sub.entries, asked) {
@@ -170,7 +171,7 @@ func (p *modelPart) became(active bool) {
 	p.fromBroker(func() {
 		listener := p.cons.opts.EventListener
 		p.w.note("%v became active: %t", p.sub.name, active)
-		switch { // upstream calls it on the goroutine that receives
+		switch { // upstream calls the listener on the goroutine that receives messages
 		case listener == nil:
 		case active:
 			listener.BecameActive(p, p.sub.name, 0)

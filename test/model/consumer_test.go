@@ -16,7 +16,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelConsumer models the consumer that client.Subscribe returns for the options, of one topic or several.
+// modelConsumer models the consumer of one or several topics that client.Subscribe returns for opts.
 type modelConsumer struct {
 	pulsar.Consumer
 	w          *modelWorld
@@ -27,7 +27,7 @@ type modelConsumer struct {
 	closed     sync.Once
 	reconnects atomic.Int32
 	lost       time.Time    // when a connection was last found lost; guarded by the world's lock
-	copies     []*modelCopy // the index is the payload
+	copies     []*modelCopy // a copy's index here is its payload
 	puts       atomic.Int32 // copies put into the channel or its buffer
 	stage      modelStage
 }
@@ -54,7 +54,7 @@ type modelCopy struct {
 	serial  int
 	epoch   int
 	taken   time.Time // when it left the queue
-	put     int       // its number among the puts
+	put     int       // the value of puts after it was put
 	cleared bool      // a reconnection removed it from the queue
 
 	received time.Time // when the Consumer got it; zero if unknown
@@ -141,7 +141,7 @@ func (m *modelConsumer) copy(p *modelPart, d *modelDelivery, index int) *modelCo
 	return c
 }
 
-// entryOf returns the entry of an id, which must be of a message of p or made by upstream.
+// entryOf returns the entry of an id. The id must be of a message of p, or have a type of upstream.
 func (m *modelConsumer) entryOf(p *modelPart, id pulsar.MessageID) *modelEntry {
 	if c, ok := id.(*modelCopy); ok {
 		if c.part != p {
@@ -150,7 +150,7 @@ func (m *modelConsumer) entryOf(p *modelPart, id pulsar.MessageID) *modelEntry {
 		return c.entry
 	}
 	if t := reflect.TypeOf(id); t.Kind() != reflect.Pointer || t.Elem().PkgPath() != reflect.TypeFor[pulsar.ConsumerOptions]().PkgPath() {
-		m.w.fail("upstream gets an id that is none of its own: %v, a %T", id, id)
+		m.w.fail("upstream gets the id %v, which has a type of another package: %T", id, id)
 		return nil
 	}
 	m.w.mu.Lock()

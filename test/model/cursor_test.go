@@ -11,7 +11,7 @@ func (s *modelSub) redeliver(entries []*modelEntry) {
 	s.requests++
 	if s.rewinds() {
 		if !s.inactive {
-			s.rewind("since a message was asked for")
+			s.rewind("since a message was requested")
 		}
 		return
 	}
@@ -19,7 +19,7 @@ func (s *modelSub) redeliver(entries []*modelEntry) {
 		if e.owner != ours || e.done {
 			continue
 		}
-		e.owner, e.again, e.why = nobody, true, "since it was asked for"
+		e.owner, e.again, e.why = nobody, true, "since it was requested"
 		e.count++
 	}
 	s.dispatch()
@@ -51,7 +51,7 @@ func (s *modelSub) connect(p *modelPart) {
 	s.part, s.permits = p, 0
 	s.inactive = s.cfg.Kind == pulsar.Failover && s.other != nil
 	if s.rewinds() && !s.inactive {
-		s.rewind("since it connected")
+		s.rewind("since the consumer connected")
 	}
 }
 
@@ -59,7 +59,7 @@ func (s *modelSub) connect(p *modelPart) {
 func (s *modelSub) disconnect() {
 	s.part, s.permits = nil, 0
 	s.disturb()
-	s.takeAway("since it connected")
+	s.takeAway("since the consumer connected")
 	if s.other == nil {
 		for _, e := range s.entries[s.low:] {
 			e.count = 0
@@ -84,7 +84,7 @@ func (s *modelSub) join() {
 	s.w.note("another consumer joins %v", s.name)
 	s.other = &modelOther{}
 	if s.cfg.Kind == pulsar.Failover {
-		s.takeAway("since it is active again")
+		s.takeAway("since the consumer is active again")
 		s.disturb()
 		s.inactive, s.next = true, s.low
 		if s.part != nil {
@@ -107,7 +107,7 @@ func (s *modelSub) leave() {
 		if s.part != nil {
 			s.part.became(true)
 		}
-		s.rewind("since it is active again")
+		s.rewind("since the consumer is active again")
 	}
 	s.dispatch()
 }

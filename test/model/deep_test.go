@@ -12,14 +12,14 @@ import (
 type modelDeep struct {
 	Deep      bool
 	Mix       bool // both Receive and Chan
-	Given     int  // the buffer of the application's MessageChannel; below 0 if it has none of its own
-	Buffer    int  // of the inner consumer's channel, if the library's channel has none
-	UpTo      int  // every n-th message is acknowledged, cumulatively; 0: no such rule
-	Faultless bool // the application fails on nothing
+	Given     int  // the buffer of the application's MessageChannel; below 0 if the application has no channel
+	Buffer    int  // the size of modelStage, if the library's channel has no buffer
+	UpTo      int  // every UpTo-th message is acknowledged cumulatively; 0 for none
+	Faultless bool // the application nacks no message that it holds
 	Away      bool // one topic has no broker until everything else is settled
 }
 
-// deepen draws these settings from separate random numbers.
+// deepen draws the settings of modelDeep from random numbers of their own.
 func (c *modelConfig) deepen() {
 	rng := rand.New(rand.NewPCG(c.base(), 78))
 	often := func(percent int) bool { return rng.IntN(100) < percent }
@@ -31,7 +31,7 @@ func (c *modelConfig) deepen() {
 	c.Mix = often(40) && c.Chan
 	if given := []int{0, 1, 10}[rng.IntN(3)]; often(30) && c.Chan {
 		c.Given = given
-		c.Timeout = 0 // it would run while a message is in the channel, from an unknown time on
+		c.Timeout = 0 // the timeout of a message in the channel would begin at an unknown time
 	}
 	if upTo := []int{1, 1, 3, 20}[rng.IntN(4)]; often(70) && c.rewinds() {
 		c.UpTo, c.Workers, c.Cumulative = upTo, 1, true
@@ -56,8 +56,8 @@ func (c *modelConfig) ordered() bool {
 	return c.rewinds() && c.Workers == 1 && !c.Others && !c.Seeks && !c.Resets && !c.Panics && !c.PanicsInside
 }
 
-// checkOrder checks that the first delivery of a message is after the first deliveries of all earlier ones of its
-// topic. The caller holds r.mu.
+// checkOrder checks that the first deliveries of a topic's messages are in the order of the topic. The caller holds
+// r.mu.
 func (r *modelRun) checkOrder(m *modelExpected) {
 	if m.stand != modelFresh {
 		return
@@ -70,7 +70,8 @@ func (r *modelRun) checkOrder(m *modelExpected) {
 	}
 }
 
-// upTo acknowledges every n-th message cumulatively as soon as it is delivered, and nacks some.
+// upTo acknowledges every n-th message cumulatively as soon as it is delivered. A few of these messages it nacks
+// instead.
 func (r *modelRun) upTo(msg pulsar.Message) {
 	o := r.origin(msg)
 	entries := r.entriesTo(o.copy.entry)
@@ -95,10 +96,10 @@ func (r *modelRun) upTo(msg pulsar.Message) {
 	}
 }
 
-// ackUpTo acknowledges cumulatively up to m. Earlier messages that the application never had would be lost. The caller
-// holds r.mu; ackUpTo unlocks it.
+// ackUpTo acknowledges cumulatively up to m. If the application never had an earlier message, ackUpTo acknowledges
+// nothing, because that message would be lost. The caller holds r.mu; ackUpTo unlocks it.
 func (r *modelRun) ackUpTo(m *modelExpected, msg pulsar.Message, entries []*modelEntry, byID bool) {
-	const how = "a cumulative acknowledgement at once"
+	const how = "a cumulative acknowledgement at delivery"
 	upTo, never := r.upToIn(m, entries)
 	if never != "" {
 		if r.cfg.ordered() {
@@ -132,8 +133,8 @@ func (r *modelRun) entriesTo(e *modelEntry) []*modelEntry {
 	return e.sub.entries[:e.pos+1]
 }
 
-// upToIn returns the messages in entries up to m; never names a message that the application never had. The caller
-// holds r.mu.
+// upToIn returns the messages in entries up to m. If the application never had one of these, upToIn returns only the
+// name of that message, in never. The caller holds r.mu.
 func (r *modelRun) upToIn(m *modelExpected, entries []*modelEntry) (upTo []*modelExpected, never string) {
 	for _, e := range entries {
 		for i := range e.size {

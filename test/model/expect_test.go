@@ -36,8 +36,8 @@ type modelExpected struct {
 	nacking  bool      // a nack is running
 	how      string    // which call settled it
 	settled  time.Time
-	had      int // when it was settled: how many copies the Consumer had taken
-	takenBy  int // and how many messages the application had taken
+	had      int // how many copies the Consumer had taken when it was settled
+	takenBy  int // how many messages the application had taken when it was settled
 
 	refused bool // a cumulative acknowledgement that covers it failed
 
@@ -109,9 +109,9 @@ const modelPatience = 6 * time.Second
 type modelOrigin struct {
 	copy     *modelCopy
 	most     uint32    // the broker's highest count
-	shared   bool      // another consumer had it in between
+	shared   bool      // another consumer got it before or after this copy was sent
 	another  bool      // another consumer has it, or has acknowledged it
-	told     time.Time // when the Consumer was notified of that; zero if a copy has come since
+	told     time.Time // when the Consumer was notified that another may have it; zero if a copy has come since
 	givenUp  bool      // the Consumer may have given its request up
 	taken    time.Time
 	grabbed  time.Time
@@ -149,7 +149,7 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	return o
 }
 
-// handed checks a message that the application has just received. loose: a policy panicked during the call.
+// handed checks a message that the application has just received. loose is true if a callback panicked during the call.
 func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	o := r.origin(msg)
 	if o.copy == nil {
@@ -161,7 +161,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	defer r.mu.Unlock()
 	r.w.note("takes %v, copy %d, count %d", c, c.serial, count)
 	if topic := msg.Topic(); topic != c.part.sub.name || msg.ID().EntryID() != c.EntryID() || msg.ID().BatchIdx() != c.BatchIdx() {
-		r.w.fail("the message %v of %v is under the id %v of %v", c, c.part.sub.name, msg.ID(), topic)
+		r.w.fail("message %v of %v is delivered with the id %v and the topic %v", c, c.part.sub.name, msg.ID(), topic)
 	}
 	if r.seeking || now.Equal(r.sought) {
 		return // it may be from before or after the seek
@@ -211,18 +211,18 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	m.deadline = now.Add(r.cfg.Timeout + r.delay(count))
 }
 
-// mayBeUnsent reports whether a cumulative acknowledgement might not have reached the broker although the call returned
-// nil. After a cumulative acknowledgement in the middle of a batch failed, upstream does not repeat it for the entries
-// before the batch.
+// mayBeUnsent reports whether m's cumulative acknowledgement may not have reached the broker although the call returned
+// nil. Upstream acknowledges the entries before a batch only once for each delivery of the batch. If that fails, the
+// next call returns nil and sends nothing.
 func (r *modelRun) mayBeUnsent(m *modelExpected) bool {
 	return m.stand == modelSettled && m.refused && r.cfg.Batches && !r.cfg.IndexAcks
 }
 
-// checkCount checks the redelivery count: one more than the last count, or the broker's count if that is higher and the
-// message is not of a batch.
+// checkCount checks the redelivery count. It must be one more than the last count. For a first delivery, and for a
+// message that is not of a batch, it may also be as high as the broker's count.
 func (r *modelRun) checkCount(m *modelExpected, o modelOrigin, count uint32) {
 	least, most := m.count, m.count+m.slack
-	if m.stand == modelHeld { // a callback panicked, so it may have timed out or not
+	if m.stand == modelHeld { // a callback panicked: the message may have timed out or not
 		least, most = m.count, m.count+1
 	}
 	if m.stand == modelFresh || !m.entry.batch {

@@ -77,7 +77,7 @@ func (r *modelRun) reset(p *modelPart, out time.Duration) {
 			switch {
 			case m == nil:
 			case isNew:
-				r.w.note("%v is to come as a new one", m)
+				r.w.note("%v must come as a new message", m)
 				r.renewed++
 				r.forget(m)
 			case m.stand == modelSettled:
@@ -123,7 +123,7 @@ func (r *modelRun) isOver(e *modelEntry) bool {
 	return true
 }
 
-// publish sends a few messages to each topic in which fewer messages are open than the limit most.
+// publish publishes a few messages to each topic whose unfinished entries have fewer than most messages.
 func (r *modelRun) publish(most int) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -200,12 +200,12 @@ func (r *modelRun) end() {
 		r.w.fail("all is settled, but not acknowledged at the broker: %v", open())
 		return
 	}
-	// until the Consumer gives up requests of messages that went elsewhere
+	// Wait until the Consumer gives up its requests of messages that another consumer got.
 	r.w.run(30*time.Minute, func() bool { return false })
 	r.w.run(time.Hour, func() bool { return r.c.Stats().Waiting == 0 })
 	over = true
 	gone := 0
-	if r.cfg.Others || isWindow { // a topic that sends nothing after a loss may be away: requests of it go on
+	if r.cfg.Others || isWindow { // after a loss, the Consumer goes on requesting from a topic that sends nothing
 		gone = r.c.Stats().Ready
 	}
 	if s := r.c.Stats(); s.Waiting != gone || s.BufferedBytes != 0 {

@@ -33,7 +33,7 @@ func (a modelAck) String() string {
 	if a.left == nil {
 		return a.entry.String()
 	}
-	return fmt.Sprintf("%v but %v", a.entry, a.left)
+	return fmt.Sprintf("%v except %v", a.entry, a.left)
 }
 
 // message returns the ConsumerMessage that upstream puts into the channel.

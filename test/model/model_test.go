@@ -27,7 +27,7 @@ var (
 // modelConfig is the configuration of a run.
 type modelConfig struct {
 	Seed  uint64
-	Wide  bool // it also sets From, Resolution and further groups of acknowledgements
+	Wide  bool // the run also draws From, Resolution and more values of Group
 	Kind  pulsar.SubscriptionType
 	Steps int
 
@@ -58,13 +58,13 @@ type modelConfig struct {
 	PanicsInside   bool // interceptors panic
 	AckErrors      bool
 	Abrupt         bool // the Consumer is closed in the middle of the run
-	Closes         bool // a callback closes it
+	Closes         bool // a callback closes the Consumer
 
 	Breaks bool // connections break
-	Rough  bool // and swallow acknowledgements
+	Rough  bool // breaking connections swallow acknowledgements
 	Others bool // other consumers join and leave
 	Resets bool
-	Every  int // mean number of steps between these events
+	Every  int // mean number of steps between two faults
 
 	modelDeep
 }
@@ -132,7 +132,7 @@ func newModelConfig(seed uint64) *modelConfig {
 	}
 	c.Closes = c.Callbacks && often(15)
 	c.Abrupt = c.Closes || often(10)
-	if c.Cumulative && !c.Response { // upstream drops redeliveries before the last cumulative acknowledgement
+	if c.Cumulative && !c.Response { // upstream drops redeliveries of messages before the last one
 		c.Seeks, c.Resets = false, false
 	}
 	if seed >= 2*narrow {

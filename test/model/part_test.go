@@ -9,9 +9,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
-// modelPart models upstream's partitionConsumer, of one topic: a queue that the broker fills for permits, a dispatcher
-// that blocks while it sends the queue's head to the consumer's channel, a loop that sends acknowledgements and
-// requests one after another, and a connection that breaks. It is also the Consumer field of the topic's
+// modelPart models upstream's partitionConsumer of one topic: a queue that the broker fills up to its permits, a
+// dispatcher that blocks while it sends the queue's head to the consumer's channel, a loop that sends acknowledgements
+// and requests one after another, and a connection that breaks. A modelPart is also the Consumer field of the topic's
 // ConsumerMessages.
 type modelPart struct {
 	pulsar.Consumer
@@ -35,7 +35,7 @@ type modelPart struct {
 	pending   []*modelCommand // commands that the loop will send
 	awaited   *modelCommand   // the command whose answer the loop waits for
 	acks      modelGroup
-	requests  map[*modelEntry]time.Time // when they are due
+	requests  map[*modelEntry]time.Time // when each is due
 	received  time.Time                 // when a message last arrived
 	doubt     time.Time                 // when the Consumer was last notified that its messages may be another's
 	grabbed   time.Time                 // when the queue was last cleared
@@ -48,7 +48,7 @@ type modelState uint8
 
 const (
 	live modelState = iota
-	dead            // upstream has not noticed it yet
+	dead            // the connection is lost, and upstream has not noticed
 	reconnecting
 	gone // closed
 )
@@ -156,7 +156,7 @@ func (p *modelPart) pump() {
 	}
 }
 
-// flow collects permits, and gives them to the broker when they are half a queue.
+// flow collects permits, and sends them to the broker when they are enough for half a queue.
 func (p *modelPart) flow(permits int) {
 	p.permits += permits
 	if p.permits >= max(1, p.cfg.Queue/2) {
@@ -173,7 +173,7 @@ func (p *modelPart) grant(permits int) {
 	}})
 }
 
-// arrive is MessageReceived. The caller does not hold mu.
+// arrive models upstream's MessageReceived. The caller does not hold mu.
 func (p *modelPart) arrive(d *modelDelivery) {
 	p.w.mu.Lock()
 	epoch := p.epoch

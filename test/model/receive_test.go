@@ -49,7 +49,8 @@ func (r *modelRun) seek() {
 	}()
 }
 
-// patience returns the context of a call that waits for a message, its cancel function, and whether it is already done.
+// patience returns a context for a call that waits for a message, its cancel function, and whether the context is
+// already done.
 func (r *modelRun) patience() (ctx context.Context, cancel func(), done bool) {
 	d := time.Duration(r.rng.Int64N(int64(2*r.cfg.Pace + time.Second)))
 	n := r.rng.IntN(20)
@@ -115,7 +116,7 @@ func (r *modelRun) receive(ctx context.Context, channel bool) (msg pulsar.Messag
 	select {
 	case cm := <-r.c.Chan():
 		if cm.Consumer != pulsar.Consumer(r.c) {
-			return nil, fmt.Errorf("a message of a %T", cm.Consumer)
+			return nil, fmt.Errorf("the Consumer of a ConsumerMessage is a %T", cm.Consumer)
 		}
 		return cm.Message, nil
 	case <-ctx.Done():

@@ -41,7 +41,7 @@ type modelRun struct {
 	count   int                       // messages seen by upTo
 	taken   int                       // messages received from the Consumer
 	again   int                       // redeliveries in a row
-	head    map[*modelPart]*modelCopy // of each queue at the last delivery
+	head    map[*modelPart]*modelCopy // the head of each queue at the last delivery
 
 	callbacks [4]atomic.Uint64 // calls of each kind
 	panics    atomic.Int32
@@ -59,7 +59,7 @@ func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	if cfg.Group != (pulsar.AckGroupingOptions{}) {
 		opts.AckGroupingOptions = &cfg.Group
 	}
-	if cfg.Topics == 1 { // then a lost connection must be this topic's
+	if cfg.Topics == 1 { // the Consumer then knows that a lost connection is this topic's
 		opts.Topic = "persistent://public/default/model"
 	}
 	if cfg.Told {

@@ -51,7 +51,8 @@ func (r *modelRun) ackList() {
 	}, all...)
 }
 
-// ackCumulative acknowledges up to a message, unless the application never had one of the messages before.
+// ackCumulative acknowledges up to a message. If the application never had one of the earlier messages, ackCumulative
+// does nothing.
 func (r *modelRun) ackCumulative() {
 	settled := r.rng.IntN(3) == 0
 	m := r.one(r.all(func(m *modelExpected) bool { return m.msg != nil && (m.stand == modelSettled) == settled }))

@@ -7,8 +7,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelStage models a buffer of the inner consumer's channel, if the library's channel has none. When a connection is
-// lost, messages in the buffer still go to the library, and come again from the broker.
+// modelStage models a buffer between the queues of the topics and the library's channel. It is used if the channel has
+// no buffer. When a connection is lost, messages in the buffer still go to the library, and come again from the broker.
 type modelStage struct {
 	size  int // 0 for none
 	wake  chan struct{}

@@ -15,7 +15,7 @@ func (r *modelRun) wasTaken(c *modelCopy, m *modelExpected) bool {
 // because guesses why an unexpected message came.
 func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 	c := o.copy
-	why := fmt.Sprintf("the copy was sent %v ago %v, over connection %d, left the queue %v ago; the one before was sent over %d",
+	why := fmt.Sprintf("the copy was sent %v ago %v, over connection %d, left the queue %v ago; the previous was sent over %d",
 		time.Since(c.sent), c.why, c.epoch, time.Since(o.taken), m.copy.epoch)
 	guess := "?"
 	switch {
@@ -27,15 +27,15 @@ func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 		guess = "its first copy outlived the connection, in the channel"
 	case c.epoch > m.copy.epoch:
 		guess = "its acknowledgement was lost, or late"
-	case c.why == "since a message was asked for", c.why == "since it is active again":
-		guess = "a rewind sent what was in the queue once more"
-	case c.why == "since it was asked for":
-		guess = "it was asked for again while its answer was in the queue"
+	case c.why == "since a message was requested", c.why == "since the consumer is active again":
+		guess = "a rewind sent a message again that was in the queue"
+	case c.why == "since it was requested":
+		guess = "it was requested again while the requested copy was in the queue"
 	}
-	return why + "; so " + guess
+	return why + "; a guess: " + guess
 }
 
-// missing describes messages that have not come, or are not settled, up to a limit.
+// missing describes up to most messages that have not come or are not settled.
 func (r *modelRun) missing(most int) (missing []string) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// modelWorld is the clock of a model: it has future events in order of time. One goroutine runs the events, and lets
-// all other goroutines come to rest in between, so that a seed reproduces a run.
+// modelWorld is the clock of a model, with future events in order of time. One goroutine runs the events. Before each
+// event it waits until all other goroutines are blocked, so that a seed reproduces a run.
 type modelWorld struct {
 	start time.Time
 	kick  chan struct{} // an event was added
@@ -50,7 +50,7 @@ func newModelWorld() *modelWorld {
 	return &modelWorld{start: time.Now(), kick: make(chan struct{}, 1)}
 }
 
-// at schedules a call of do, without mu. The caller holds mu.
+// at schedules a call of do for a time. The caller of at holds mu; do is called without it.
 func (w *modelWorld) at(at time.Time, do func()) {
 	w.added++
 	heap.Push(&w.events, modelEvent{at, w.added, do})
@@ -80,12 +80,13 @@ func (w *modelWorld) nudge() {
 	}
 }
 
-// run runs events until over returns true, and then returns true, or until limit is over or the run has failed.
+// run runs events until over returns true, limit has passed or the run has failed. It returns true only in the first
+// case.
 func (w *modelWorld) run(limit time.Duration, over func() bool) bool {
 	return w.runOn(limit, func() bool { return over() || w.failed() }) && !w.failed()
 }
 
-// runOn is run, but goes on after a failure.
+// runOn is like run, but goes on after a failure.
 func (w *modelWorld) runOn(limit time.Duration, over func() bool) bool {
 	end := time.Now().Add(limit)
 	for {
