@@ -15,7 +15,8 @@ func (r *modelRun) wasTaken(c *modelCopy, m *modelExpected) bool {
 // because guesses why an unexpected message came.
 func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 	c := o.copy
-	why := fmt.Sprintf("the copy was sent %v ago %v, over connection %d, left the queue %v ago; the previous was sent over %d",
+	why := fmt.Sprintf("the copy was sent %v ago %v, over connection %d, and left the queue %v ago; "+
+		"the previous copy was sent over connection %d",
 		time.Since(c.sent), c.why, c.epoch, time.Since(o.taken), m.copy.epoch)
 	guess := "?"
 	switch {

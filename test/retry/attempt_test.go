@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// attemptOf returns the Consumer's number of the attempt.
+// attemptOf returns the number of the attempt, as c.Delivery reports it.
 func attemptOf(t *testing.T, c *redelivery.Consumer, msg pulsar.Message) uint32 {
 	d, err := c.Delivery(msg)
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, 0) },
 		func(msg pulsar.Message) error { return c.ReconsumeLaterNext(bg, msg) },
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, 0) },
-		// the nack moves it to the retry topic
+		// a nack for a second moves the message to the retry topic
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, time.Second) },
 		func(msg pulsar.Message) error { return c.NackWithDelay(msg, time.Second) },
 		func(msg pulsar.Message) error { return c.ReconsumeLaterNext(bg, msg) },
@@ -62,11 +62,11 @@ func TestAttemptOfForeignRetryCountsItsReconsumes(t *testing.T) {
 	msg := &pulsar.ProducerMessage{Payload: []byte("tea"), Properties: retry}
 	b.Publish(pulsar.ProducerOptions{Topic: topic + "-" + opts.SubscriptionName + "-RETRY"}, msg)
 	require.EqualValues(t, 4, attemptOf(t, c, testkit.Receive(t, c)))
-	b.Publish(pulsar.ProducerOptions{Topic: topic}, msg) // forwarded to this topic, it is not a retry
+	b.Publish(pulsar.ProducerOptions{Topic: topic}, msg) // a retry forwarded to the main topic is a new message
 	require.EqualValues(t, 1, attemptOf(t, c, testkit.Receive(t, c)))
 }
 
-// However a message becomes a dead letter, REDELIVERY_COUNT after three deliveries is 2.
+// After three deliveries REDELIVERY_COUNT is 2, whichever call or timeout makes the message a dead letter.
 func TestRedeliveryCountOfDeadLetterIsThatOfItsLastDelivery(t *testing.T) {
 	t.Parallel()
 	bg := context.Background()

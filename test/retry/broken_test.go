@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// One of two consumers fails on everything, the other on nothing. The second consumer must get messages that the first
-// nacked: there are not many more dead letters than with plain consumers.
+// One of two consumers nacks every message, the other acknowledges every message. The second must get messages that the
+// first nacked, so that there are not many more dead letters than with plain consumers.
 func TestBrokenConsumerSparesMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	const n = 400

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The last delivery was nacked, so the dead letter is published even if no goroutine receives.
+// When the last delivery times out or is nacked, the Consumer publishes the dead letter even if no goroutine receives.
 func TestNackOfLastDeliveryIsDeadLetterAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -22,14 +22,14 @@ func behind(t testing.TB, b *testkit.Broker, roundTrip time.Duration) (*testkit.
 	t.Helper()
 	target := strings.TrimPrefix(b.URL, "pulsar://")
 	w := wiretest.New(t, target, roundTrip)
-	require.Len(t, w.Addr, len(target), "the wire's address replaces the broker's in answers to look-ups")
+	require.Len(t, w.Addr, len(target), "the wire's address replaces the broker's and must be as long")
 	far := *b
 	far.URL = "pulsar://" + w.Addr
 	far.Connect(pulsar.ClientOptions{})
 	return &far, w
 }
 
-// A broker that is silent for seven seconds gets each retry once, and no refusal is reported.
+// A broker that is silent for seven seconds gets each retry once, and no call returns an error.
 func TestSilentBrokerGetsEachRetryOnce(t *testing.T) {
 	testkit.TakesLong(t)
 	t.Parallel()
@@ -65,10 +65,10 @@ func TestSilentBrokerGetsEachRetryOnce(t *testing.T) {
 	}
 }
 
-// TestReconsumesAreAsFastAsUpstream compares the rates at a round trip of 100 ms, from the first call to the last
-// acknowledgement. The best of a few attempts counts, as in TestPublishesAreAsFastAsUpstream.
+// TestReconsumesAreAsFastAsUpstream compares the times from the first call to the last acknowledgement, at a round trip
+// of 100 ms. The best of a few attempts counts, as in TestPublishesAreAsFastAsUpstream.
 func TestReconsumesAreAsFastAsUpstream(t *testing.T) {
-	testkit.NeedsRealBroker(t, "its speed is compared")
+	testkit.NeedsRealBroker(t, "comparable speed")
 	b := testkit.NewBroker(t)
 	best := map[string]time.Duration{"plain": time.Hour, "wrapped": time.Hour, "callback": time.Hour}
 	for attempt := 1; ; attempt++ {

@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// forged are properties of a retry that another consumer may have published.
+// forged returns properties like those of a retry that another consumer published.
 func forged(topic string) map[string]string {
 	return map[string]string{
 		"RECONSUMETIMES": "4", "DELAY_TIME": "16000", "DELAY_LEVEL": "4", "NACK_COUNT": "4:7", "ATTEMPT_COUNT": "9", "ORIGIN_PUBLISH_TIME": "1",
@@ -29,8 +29,8 @@ func forged(topic string) map[string]string {
 	}
 }
 
-// Whatever the properties of a message from the consumer's own topic are, its first retry has number 1 and the first
-// delay.
+// The first retry of a message from the consumer's main topic has the number 1 and the first delay, whatever properties
+// the message has.
 func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -60,8 +60,8 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	require.Equal(t, "reconsumed 1 times", letter.Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A consumer of a dead letter topic with its own retry topic begins at the first retry, and its dead letters name the
-// dead letter topic as their origin.
+// A consumer of a dead letter topic has a retry topic of its own. It begins at the first retry, and its own dead
+// letters name the topic that it reads as their origin.
 func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -88,7 +88,8 @@ func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	require.Equal(t, letters, props["REAL_TOPIC"])
 }
 
-// A service forwards a message with its properties. The dead letters of the next service do not name the first one.
+// A service forwards a message with its properties. The dead letters of the next service do not name the first
+// service's topic.
 func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
 	b := testkit.NewBroker(t)
 	orders, ship := b.NewTopic(0), b.NewTopic(0)
@@ -163,7 +164,7 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 			letter = msg
 		}
 	}
-	require.NotNil(t, retried, "the retry came from the topic of this name in the namespace")
+	require.NotNil(t, retried, "no message came from the retry topic in the consumer's namespace")
 	require.NoError(t, ours.DeadLetter(t.Context(), retried, errors.New("no luck")))
 	require.NoError(t, ours.DeadLetter(t.Context(), letter, redelivery.DeadLetterTo("unread", errors.New("no luck"))))
 	var topics []string

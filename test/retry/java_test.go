@@ -42,7 +42,7 @@ func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 	policy := redelivery.WithReconsumeBackoff(backoff.Fixed(0))
 	c := b.Subscribe(opts, policy)
 	origins := map[string]string{}
-	var first []pulsar.Message // received before the first is moved: its retry may come before the others
+	var first []pulsar.Message // all are received before one is moved: its retry may overtake the others
 	for range 6 {
 		first = append(first, testkit.Receive(t, c))
 	}
@@ -71,7 +71,7 @@ func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 			[]string{props["REAL_TOPIC"], props["REAL_SUBSCRIPTION"], props["own"], msg.Key(), msg.OrderingKey()})
 		require.Equal(t, "100"+i, strconv.FormatInt(msg.EventTime().UnixMilli(), 10))
 		require.NotEmpty(t, props["ORIGIN_MESSAGE_IDY_TIME"])
-		if origin := origins[i]; origin == "" { // Java had it first
+		if origin := origins[i]; origin == "" { // Java reconsumed this message first
 			require.Equal(t, "1", props["RECONSUMETIMES"])
 		} else {
 			require.Equal(t, "2", props["RECONSUMETIMES"])
@@ -104,8 +104,8 @@ func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 	}
 }
 
-// java returns a function that runs a program of testdata/java with the broker's address and further arguments, or
-// skips the test.
+// java returns a function that runs a program of testdata/java with the broker's address and further arguments. Without
+// Java, Maven or a real broker, java skips the test.
 func java(b *testkit.Broker) (run func(program string, args ...string) (said string)) {
 	b.T.Helper()
 	for _, program := range []string{"java", "mvn"} {

@@ -15,7 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Differences from the Java client in docs/migration.md: keys that pulsar-client-go cannot write, and the form of ids.
+// docs/migration.md has two differences from the Java client: keys that pulsar-client-go cannot write, and the form of
+// ids.
 func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -27,9 +28,9 @@ func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	}
 	said := java("Forms", "show", testkit.RetryTopic(topic))
 	for _, want := range []string{
-		// Java has base64=true: the text is the same, but not the bytes
+		// Java publishes base64=true: a key with the same text has other bytes
 		"bytes of " + testkit.RetryTopic(topic) + " hasKey=true key=AQLI base64=false",
-		"empty of " + testkit.RetryTopic(topic) + " hasKey=false key=null", // Java has hasKey=true
+		"empty of " + testkit.RetryTopic(topic) + " hasKey=false key=null", // Java publishes hasKey=true
 		"string of " + testkit.RetryTopic(topic) + " hasKey=true key=k base64=false",
 		"none of " + testkit.RetryTopic(topic) + " hasKey=false key=null",
 	} {
@@ -73,8 +74,8 @@ func TestRetryTopicOfSeveralTopicsIsThatOfTheFirst(t *testing.T) {
 	require.Contains(t, java(b)("Forms", "retry", second, first), "0 of "+testkit.RetryTopic(first))
 }
 
-// Java's maxRedeliverCount 3 is a MaxDeliveries of 4 and a MaxReconsumes of 3: a message is delivered four times,
-// nacked or reconsumed.
+// Java's maxRedeliverCount 3 is a MaxDeliveries of 4 and a MaxReconsumes of 3. A message is delivered four times,
+// whether the application nacks or reconsumes it.
 func TestJavaLimitsAreOneLess(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"nack", "reconsume"} {
@@ -118,5 +119,5 @@ func TestJavaDeadLettersOfPartitionsAreRead(t *testing.T) {
 	require.ErrorIs(t, err, deadletter.ErrUnopenable)
 	_, err = b.Client.CreateReader(pulsar.ReaderOptions{Topic: topic + "-partition-0-sub-DLQ",
 		StartMessageID: pulsar.EarliestMessageID()})
-	require.Error(t, err, "if it can open such topics by now, package deadletter needs no ErrUnopenable")
+	require.Error(t, err, "pulsar-client-go can open such topics: package deadletter no longer needs ErrUnopenable")
 }

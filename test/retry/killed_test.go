@@ -79,7 +79,7 @@ func TestKillWhilePublishingLosesNothing(t *testing.T) {
 				} else {
 					doubles++
 				}
-				require.False(t, seen[payload][by], "%s twice by process %s", payload, by)
+				require.False(t, seen[payload][by], "%s was published twice by process %s", payload, by)
 				seen[payload][by] = true
 			}
 			for payload := range want {
@@ -125,7 +125,7 @@ func publishes(t *testing.T, client pulsar.Client, how, topic, by string) *redel
 	return c
 }
 
-// toBeKilled publishes until it is killed.
+// toBeKilled publishes until the test kills this process.
 func toBeKilled(t *testing.T, how []string) {
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: how[1], Logger: logtest.Client(t)})
 	require.NoError(t, err)

@@ -100,7 +100,7 @@ func TestReconsumeWhileBrokerIsDownFails(t *testing.T) {
 	b.InProcess.DropConnections()
 	for _, call := range []func(context.Context) error{
 		func(ctx context.Context) error { return c.ReconsumeLaterNext(ctx, second) },
-		// the producer does not exist yet
+		// the producer of dead letters does not exist yet
 		func(ctx context.Context) error { return c.DeadLetter(ctx, second, errors.New("bad")) },
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
@@ -191,8 +191,8 @@ func TestMovedNacksAreNotReconsumes(t *testing.T) {
 		"inspect").Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A long snooze moves the message to the retry topic, so that it is not unacknowledged at the broker. It does not count
-// as a delivery.
+// A long snooze moves the message to the retry topic, so that the main topic has no unacknowledged message. The snooze
+// does not count as a delivery.
 func TestLongSnoozeMovesToTheRetryTopicUncounted(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

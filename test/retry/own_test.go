@@ -57,8 +57,8 @@ func TestReconsumerMayPublishWhereTheConsumerReads(t *testing.T) {
 	b.Subscribe(opts, redelivery.WithReconsumer(r))
 }
 
-// Wrap does not know which topics its consumer reads. If a Reconsumer's dead letters would go to such a topic, none is
-// published, and the error is logged.
+// Wrap does not know which topics its consumer reads. If a message comes from the topic to which a Reconsumer publishes
+// dead letters, DeadLetter publishes nothing and returns an error.
 func TestWrapWithReconsumerOfItsOwnTopicPublishesNothing(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	for _, name := range []string{"bills", "persistent://public/default/bills", "bills-partition-0"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// TestRetriesKeepEveryPayload compares retries and dead letters with the messages that were sent, with default and
-// other options.
+// TestRetriesKeepEveryPayload compares the payloads of retries and dead letters with the payloads that were sent. The
+// producers have default and other options.
 func TestRetriesKeepEveryPayload(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 12<<20) // more than a single message may have
@@ -73,7 +73,7 @@ func TestRetriesKeepEveryPayload(t *testing.T) {
 	}
 }
 
-// Options may allow only one producer of a topic.
+// ProducerOptions may allow only one producer of a topic. Retries with and without a delay are published nevertheless.
 func TestExclusiveRetryProducersPublish(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -105,8 +105,9 @@ func TestRetryTopicThatIsAPartitionIsNotEarly(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), time.Second)
 }
 
-// Producers create their deleted topics again, with the subscriptions that keep the messages: the Consumer's, which
-// subscribes again at the end, and the initial subscription of dead letters.
+// Producers create deleted topics again, with a subscription that keeps the messages. The retry topic gets the
+// Consumer's subscription, because the Consumer subscribes later and at the topic's end. The dead letter topic gets its
+// initial subscription.
 func TestDeletedRetryTopicsAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	require.True(t, publishing.InitialSubscription(&pulsar.ProducerOptions{}, ""), "upstream's option has another name")
@@ -141,8 +142,8 @@ func TestDeletedRetryTopicsAreMadeAgain(t *testing.T) {
 	require.GreaterOrEqual(t, b.Stats(dlq, 0).Backlog, 1)
 }
 
-// A message that the broker accepted may be too large with the properties of a retry or a dead letter, or for a batch.
-// Then it is published in chunks, at any limit of the broker, also if encryption makes it larger.
+// With the properties of a retry or a dead letter, or in a batch, a message that the broker accepted may be too large.
+// The Consumer then publishes it in chunks, whatever the broker's limit is, also if encryption makes it larger.
 func TestLargestRetriesArePublishedInChunks(t *testing.T) {
 	t.Parallel()
 	type scene struct {

@@ -18,10 +18,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// counted counts the acknowledgements that a consumer sends, and may close the consumer in one of these calls.
+// counted is an interceptor that counts the acknowledgements of a consumer, and may close the consumer at one of them.
 type counted struct {
 	acks  atomic.Int32
-	close atomic.Int32 // the number of that call; 0 for none
+	close atomic.Int32 // the number of this acknowledgement; 0 for none
 }
 
 func (*counted) BeforeConsume(pulsar.ConsumerMessage)                   {}
@@ -65,7 +65,7 @@ func TestManyPublishesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// The delay is 0, so it is over before the dead letter is published.
+// The nack's delay of 0 is over before the dead letter is published. The dead letter still has the nack's reason.
 func TestReasonOfNackIsInTheDeadLetter(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -90,7 +90,8 @@ func TestReasonOfNackIsInTheDeadLetter(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// The policy's delay is 0, and another producer has the dead letter topic: the calls fail at once.
+// Publishing fails at once, since another producer has exclusive access to the dead letter topic, and the nack delay is
+// 0. The Consumer waits between its attempts nevertheless.
 func TestRefusedDeadLettersArePaced(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -112,8 +113,8 @@ func TestRefusedDeadLettersArePaced(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// publishingConsumer returns a Consumer that publishes a message at its first nack, and a consumer of the topic to
-// which it publishes.
+// publishingConsumer returns a Consumer that publishes a message at its first nack, and a consumer of the published
+// messages.
 func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...redelivery.Option) (c *redelivery.Consumer, out pulsar.Consumer) {
 	b.T.Helper()
 	opts := b.Options(topic, pulsar.Shared)
@@ -128,7 +129,7 @@ func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...r
 	return b.Subscribe(opts, options...), subscribeReader(b, published)
 }
 
-// The Consumer is closed in a callback of one of many publishes: the broker keeps the unacknowledged messages.
+// An interceptor closes the Consumer while many messages are published: the broker keeps the unacknowledged messages.
 func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -160,8 +161,8 @@ func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	}
 }
 
-// The Consumer is closed while many dead letters have no answer: published ones are acknowledged, so that no message
-// becomes two dead letters.
+// Close is called while many dead letters have no answer from the broker. The Consumer acknowledges the messages whose
+// dead letters were published, so that none becomes two dead letters.
 func TestCloseWaitsForPublishes(t *testing.T) { // not parallel: Close waits half a second at most
 	const n = 500
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -179,11 +180,12 @@ func TestCloseWaitsForPublishes(t *testing.T) { // not parallel: Close waits hal
 		dead[string(msg.Payload())] = true
 	}
 	testkit.Drain(t, b.Subscribe(b.Options(topic, pulsar.Shared)), time.Second, func(msg pulsar.Message) {
-		require.False(t, dead[string(msg.Payload())], "%s is a dead letter, and a message", msg.Payload())
+		require.False(t, dead[string(msg.Payload())], "%s is a dead letter, and still unacknowledged", msg.Payload())
 	})
 }
 
-// Publishes have no answer for a while: a bounded number waits for it, and all messages become dead letters.
+// The broker answers no publish for a while. Only a bounded number of messages is published without an answer, and in
+// the end all messages become dead letters.
 func TestUnansweredPublishesAreBounded(t *testing.T) {
 	t.Parallel()
 	const n = 3000
@@ -212,7 +214,7 @@ func TestUnansweredPublishesAreBounded(t *testing.T) {
 	require.LessOrEqual(t, sent.Load(), int32(1000))
 	answers.Store(true)
 	b.InProcess.DropConnections()                 // the producer sends unanswered messages again
-	go func() { _, _ = c.Receive(t.Context()) }() // messages not in memory are requested
+	go func() { _, _ = c.Receive(t.Context()) }() // Receive requests messages not in memory
 	seen := map[string]bool{}
 	for len(seen) < n {
 		seen[string(testkit.Next(t, out, time.Minute).Payload())] = true // requests are repeated every few seconds
@@ -223,7 +225,7 @@ func TestUnansweredPublishesAreBounded(t *testing.T) {
 // TestPublishesAreAsFastAsUpstream compares with upstream's own dead letters. The best of a few attempts counts, since
 // other packages' tests use the same broker and processors.
 func TestPublishesAreAsFastAsUpstream(t *testing.T) {
-	testkit.NeedsRealBroker(t, "its speed is compared")
+	testkit.NeedsRealBroker(t, "comparable speed")
 	b := testkit.NewBroker(t)
 	for attempt := 1; ; attempt++ {
 		took := map[string]time.Duration{}

@@ -69,8 +69,8 @@ func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*re
 	return c, inner, msgs
 }
 
-// Like upstream's, the methods of pulsar.Consumer do not wait for the broker: 2,000 messages take two round trips, in
-// order.
+// As upstream's does, ReconsumeLater returns before the broker has answered. 2,000 messages are published in order, in
+// two round trips.
 func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 				for _, msg := range msgs {
 					c.ReconsumeLater(msg, delay)
 				}
-				// A thousand may be under way.
+				// A thousand messages may be published without an answer.
 				require.LessOrEqual(t, time.Since(began), 100*time.Millisecond, "the calls waited for two round trips")
 				time.Sleep(150 * time.Millisecond)
 				synctest.Wait()
@@ -95,7 +95,7 @@ func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 	}
 }
 
-// If a message cannot be published, that is reported, and the message comes back.
+// If a message cannot be published, Observer.Settled reports the error, and the message comes back.
 func TestReconsumeLaterThatFailsIsNacked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &farBroker{roundTrip: 100 * time.Millisecond, err: errors.New("no")}
@@ -148,7 +148,7 @@ func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 			c, inner, msgs := far(t, f, 1, redelivery.WithNackRedeliveryDelay(0))
 			outcome := make(chan error, 1)
 			require.NoError(t, after(context.Background(), c, msgs[0], func(err error) {
-				c.Nack(msgs[0]) // it is still the application's
+				c.Nack(msgs[0]) // the application still has the message
 				outcome <- err
 			}))
 			require.ErrorIs(t, <-outcome, f.err)
@@ -162,7 +162,7 @@ func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 			outcome := make(chan error, 1)
 			require.NoError(t, after(ctx, c, msgs[0], func(err error) { outcome <- err }))
 			require.ErrorIs(t, <-outcome, context.DeadlineExceeded)
-			require.ErrorIs(t, after(ctx, c, msgs[1], func(error) { t.Error("told") }), context.DeadlineExceeded)
+			require.ErrorIs(t, after(ctx, c, msgs[1], func(error) { t.Error("called") }), context.DeadlineExceeded)
 			require.Empty(t, inner.Acks())
 			require.NoError(t, c.Ack(msgs[0]))
 		},
@@ -174,7 +174,7 @@ func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
-			require.ErrorIs(t, after(ctx, c, msgs[1000], func(error) { t.Error("told") }), context.DeadlineExceeded)
+			require.ErrorIs(t, after(ctx, c, msgs[1000], func(error) { t.Error("called") }), context.DeadlineExceeded)
 			go c.Close()
 			synctest.Wait()
 			require.ErrorIs(t, after(context.Background(), c, msgs[1000], nil), redelivery.ErrClosed)

@@ -13,8 +13,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// After its ack timeout a failed handler must not publish a message that another handler has: that one may succeed, and
-// the message would come again after Ack had returned nil. While no handler has the message, it may be published.
+// A handler that fails after the ack timeout must not publish its message while another handler has it: the other
+// handler may succeed, and the message would come again after Ack had returned nil. A message that waits may be
+// published.
 func TestReconsumeOfStaleDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*redelivery.Consumer, pulsar.Message) error{

@@ -15,7 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A retry whose delay the namespace refuses is published without one, and the Consumer that reads it holds it back.
+// If the namespace refuses the delay of a retry, the Consumer publishes the retry without a delay. The Consumer that
+// receives the retry holds it back.
 func TestRefusedDelayIsHeldByTheConsumer(t *testing.T) {
 	b := testkit.NewBroker(t)
 	if b.InProcess != nil {
@@ -35,7 +36,7 @@ func TestRefusedDelayIsHeldByTheConsumer(t *testing.T) {
 	require.Equal(t, "1", retry.Properties()["RECONSUMETIMES"])
 }
 
-// A dead letter that its topic refuses for its size is published in chunks.
+// If the dead letter topic refuses a message because of its size, the Consumer publishes the message in chunks.
 func TestDeadLetterRefusedForItsSizeIsChunked(t *testing.T) {
 	b := testkit.NewBroker(t)
 	if b.InProcess != nil {
@@ -48,7 +49,7 @@ func TestDeadLetterRefusedForItsSizeIsChunked(t *testing.T) {
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
 	payload := make([]byte, 20_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(payload) // random: it does not compress
-	time.Sleep(time.Second)                          // the policy takes effect
+	time.Sleep(time.Second)                          // until the policy takes effect
 	b.Publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: payload, Key: "k"})
 	require.NoError(t, c.DeadLetter(t.Context(), testkit.Next(t, c, 10*time.Second), errors.New("no luck")))
 	letter := testkit.Next(t, dead, 10*time.Second)

@@ -113,7 +113,7 @@ func TestFailingMessageIsDeadLetterAtItsLimit(t *testing.T) {
 				opts := b.Options(topic, kind)
 				opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
 				option := way.Option
-				if name != "ack timeout" { // a letter that is not published in this time comes after the others
+				if name != "ack timeout" { // a letter that is not published within the delay comes after the others
 					option = redelivery.WithNackRedeliveryDelay(time.Second)
 				}
 				c := b.Subscribe(opts, option)
@@ -132,7 +132,7 @@ func TestFailingMessageIsDeadLetterAtItsLimit(t *testing.T) {
 				}()
 				for i := range 5 {
 					msg := testkit.Next(t, dead, 10*time.Second)
-					require.Equal(t, strconv.Itoa(i), string(msg.Payload()), "in order")
+					require.Equal(t, strconv.Itoa(i), string(msg.Payload()), "dead letters are out of order")
 					require.Equal(t, "delivered 3 times and not acknowledged", msg.Properties()["EXCEPTION_MESSAGE"])
 					require.Equal(t, "2", msg.Properties()["REDELIVERY_COUNT"])
 				}
@@ -142,7 +142,8 @@ func TestFailingMessageIsDeadLetterAtItsLimit(t *testing.T) {
 	}
 }
 
-// Without configured names, upstream's default names for a pattern have a namespace and no topic.
+// For a pattern, upstream's default names of the retry and dead letter topics have the namespace and the subscription,
+// but no topic.
 func TestPatternHasOneRetryAndOneDeadLetterTopic(t *testing.T) {
 	if testkit.InOwnProcess(t) {
 		return
@@ -198,7 +199,7 @@ func TestTerminatedRetryTopicFailsReconsume(t *testing.T) {
 	calls.Wait()
 	require.Equal(t, 10, b.Stats(topic, 0).Backlog, "messages were acknowledged although their retries failed")
 	require.Zero(t, c.Stats().Waiting)
-	b.Unload(topic) // the application still has the messages: the Consumer holds their copies
+	b.Unload(topic) // the Consumer delivers no copies, since the application still has the messages
 	testkit.ReceiveNothing(t, c, time.Second)
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A seek with a retry topic resets the main topic. Messages in the retry topic stay, and so do the application's
-// messages from the retry topic.
+// A seek with a retry topic resets the main topic. Messages in the retry topic are not lost: those that the application
+// holds come again.
 func TestSeekWithRetryTopicResetsTheMainTopic(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared, "Exclusive": pulsar.Exclusive} {

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A message that came back before it could be moved to the retry topic belongs to the application.
+// If a message comes back before it could be moved to the retry topic, the application has it, and it is not moved.
 func TestRedeliveredMessageIsNotMoved(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})

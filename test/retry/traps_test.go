@@ -16,8 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Without a retry topic no message is published: no consumer would read it, and the broker deletes messages of a topic
-// without subscriptions.
+// Without a retry topic the Consumer publishes no retries: no consumer would read them, and the broker deletes messages
+// of a topic without subscriptions.
 func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]func(topic string) pulsar.ConsumerOptions{
@@ -39,16 +39,16 @@ func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 			require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msg), redelivery.ErrNoRetryTopic)
 			require.ErrorIs(t, c.ReconsumeLaterAfter(context.Background(), msg, time.Second, nil),
 				redelivery.ErrNoRetryTopic)
-			c.ReconsumeLater(msg, time.Hour) // it returns no error
+			c.ReconsumeLater(msg, time.Hour) // has no error to return
 			require.EqualValues(t, 1, c.RedeliveryCount(testkit.Receive(t, c)), "the message was not nacked instead")
 			require.Error(t, admin.Call(context.Background(), b.AdminURL, "GET", testkit.RetryTopic(topic)+"/stats",
-				nil, nil), "no such topic")
+				nil, nil), "the retry topic exists")
 		})
 	}
 }
 
-// A consumer gets a batch that it has not seen before: the broker counts deliveries of the batch, and sends its
-// acknowledged messages too.
+// A consumer gets a batch that it has not seen before. The broker counts the deliveries of the whole batch, and sends
+// the acknowledged messages too. None of the messages becomes a dead letter.
 func TestBatchWithOneBadMessageIsNotDead(t *testing.T) {
 	t.Parallel()
 	const n, bad = 10, "3"
@@ -94,7 +94,7 @@ func none(t *testing.T, c pulsar.Consumer, d time.Duration) {
 	}
 }
 
-// The broker might not delay messages at all.
+// Retries are not early even if the broker delays messages coarsely or not at all.
 func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 	testkit.NeedsRealBroker(t, "policy for delayed delivery")
 	t.Parallel()
