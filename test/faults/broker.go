@@ -56,14 +56,14 @@ func openBroker(ctx context.Context, on string) (*broker, func(), error) {
 
 // has reports whether a fault can be made on a kind of broker.
 func has(on string, needs place) bool {
-	switch needs { //nolint:exhaustive // trials start the other brokers, or use any
+	switch needs { //nolint:exhaustive // other faults use any broker, or the trial starts one
 	case killable, guarded, clustered:
 		return on == "own"
 	}
 	return true
 }
 
-// startBroker starts a broker of test/scripts/pulsar, unless that runs already.
+// startBroker starts a broker with test/scripts/pulsar, if it does not run already.
 func startBroker(ctx context.Context, env []string, args ...string) (*broker, error) {
 	out, err := scriptWith(ctx, env, args...)
 	if err != nil {
@@ -95,7 +95,7 @@ func scriptWith(ctx context.Context, env []string, args ...string) (string, erro
 	cmd.Stderr = &said
 	cmd.Env = append(os.Environ(), env...)
 	if _, err := os.Stat("test/scripts/pulsar"); err != nil {
-		return "", fmt.Errorf("%w: run this in the project's folder", err)
+		return "", fmt.Errorf("%w: run faults in the project's folder", err)
 	}
 	out, err := cmd.Output()
 	if err != nil {
@@ -109,8 +109,8 @@ func (b *broker) rest(ctx context.Context, method, path string, body, answer any
 	return admin.Call(ctx, b.admin, method, path, body, answer)
 }
 
-// patiently calls do, which creates or unloads a topic, until it succeeds. A broker that was killed and started again
-// sometimes refuses that for a while.
+// patiently calls do until it succeeds. do creates or unloads a topic, which a broker that was killed and started again
+// sometimes refuses for a while.
 func patiently(ctx context.Context, do func() error) (err error) {
 	for range 20 {
 		if err = do(); err == nil || ctx.Err() != nil {
@@ -136,8 +136,8 @@ func (s state) String() string {
 		s.backlog, s.unacked, s.out, s.permits, s.consumers)
 }
 
-// isStuck reports whether the broker does not send messages although it could, or has no consumer although the client
-// believes that it has subscribed. This sometimes happens to every client.
+// isStuck reports whether the broker has messages to send and sends none. Either it has permits, or it has no consumer,
+// and the client believes that it has subscribed. Both sometimes happen to every client.
 func (s state) isStuck() bool {
 	return s.backlog > 0 && s.unacked <= 0 && (s.permits > 0 || s.consumers == 0)
 }
@@ -149,7 +149,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// state asks the broker for the sum over a topic's subscriptions; ok is false if there are none.
+// state asks the broker for the sum over a topic's subscriptions. ok is false if the call fails or there are none.
 func (b *broker) state(ctx context.Context, topic string) (sum state, ok bool) {
 	var stats struct {
 		Subscriptions map[string]struct {

@@ -93,9 +93,9 @@ func (c *consumer) begin() error {
 	return nil
 }
 
-// cumulate acknowledges every tenth message of a partition cumulatively and, when no message has come for a while, the
-// last one. The history records only delivered messages as settled: if an acknowledgement covers an undelivered
-// message, that counts as lost.
+// cumulate acknowledges every tenth message of a partition cumulatively. When no message has come for a second, it
+// acknowledges the last message of each partition. The history records only delivered messages as settled: an
+// undelivered message that an acknowledgement covers counts as lost.
 func (c *consumer) cumulate() {
 	open := make([][]pulsar.Message, c.work.apart()) // of each partition
 	ack := func(partition int) {
@@ -190,7 +190,7 @@ func (c *consumer) handle(msg pulsar.Message) {
 	}
 }
 
-// fail fails on a message in one of the app's ways.
+// fail lets message n fail, in a way that depends on n and on the work.
 func (c *consumer) fail(msg pulsar.Message, n int) {
 	delay := c.policy.Next(c.RedeliveryCount(msg))
 	later := func(kind history.Kind, delay time.Duration) {
@@ -210,7 +210,7 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 		later(history.Reconsumed, reconsumeDelay)
 		if err := c.ReconsumeLaterAfter(c.ctx, msg, reconsumeDelay, nil); err != nil {
 			c.about(msg, history.Event{Kind: history.Refused})
-			later(history.Nacked, 0) // it may come sooner: its ack timeout may be over
+			later(history.Nacked, 0) // the message may come sooner: its ack timeout may be over
 			c.Nack(msg)
 		}
 	default:
@@ -219,7 +219,7 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 	}
 }
 
-// settle acknowledges messages by one call of ack, with the last message.
+// settle acknowledges messages with one call of ack, for the last message. It repeats the call until ack succeeds.
 func (c *consumer) settle(ack func(pulsar.Message) error, msgs ...pulsar.Message) {
 	for _, msg := range msgs {
 		c.about(msg, history.Event{Kind: history.Acking})

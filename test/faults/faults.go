@@ -16,7 +16,7 @@ type fault struct {
 	name, what string
 	types      []pulsar.SubscriptionType
 	work       work
-	also       [][]string // further trials of a run have these variants, if they fit
+	also       [][]string // each of these sets of variants makes a further trial, if it fits
 	short      bool       // a trial takes a few seconds
 	needs      place      // the kind of broker
 	tells      bool       // the log of attempts must report a failure
@@ -77,7 +77,7 @@ var variants = []struct {
 
 var chaosFaults = []fault{
 	{set: chaos, name: "broker killed",
-		what:  "SIGKILL of the broker with all messages waiting for a nack; it starts again on the same data",
+		what:  "SIGKILL of the broker while all messages wait after a nack; it starts again on the same data",
 		types: allTypes, work: waiting, short: true, needs: killable, make: onceAllWait(func(ctx context.Context,
 			t *trial) error {
 			t.broke("broker killed")
@@ -119,12 +119,12 @@ var chaosFaults = []fault{
 		what: "one of three partitions cannot be looked up for 20 s or more, until all messages of the others are " +
 			"settled",
 		types: allTypes, work: away, make: hideOne, also: [][]string{{"cumulative"}}},
-	{set: chaos, name: "terminated", what: "the topic is terminated with all messages waiting for a nack",
+	{set: chaos, name: "terminated", what: "the topic is terminated while all messages wait after a nack",
 		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
 			return eachTopic(ctx, t, "POST", "/terminate")
 		})},
 	{set: chaos, name: "subscription deleted",
-		what:  "it is deleted by force with all messages waiting for a nack; the consumer creates it again",
+		what:  "deleted by force while all messages wait after a nack; the consumer creates it again",
 		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
 			return eachTopic(ctx, t, "DELETE", "/subscription/"+subscription+"?force=true")
 		})},
@@ -141,10 +141,10 @@ var chaosFaults = []fault{
 		types: []pulsar.SubscriptionType{pulsar.Failover}, work: processes(2), make: repeat(3, 2*time.Second, replace),
 		also: [][]string{{"cumulative"}}},
 	{set: chaos, name: "joins", what: "a consumer joins every 2 s, six times; at every second join the oldest is " +
-		"closed or killed, in turn",
+		"closed and killed alternately",
 		types: allTypes[:3], work: processes(1), make: join, also: [][]string{{"cumulative"}}},
 	{set: chaos, name: "ack responses lost",
-		what:  "the broker's answers to 5 acknowledgements are lost; in process",
+		what:  "the broker's answers to 5 acknowledgements are lost; broker in process",
 		types: only, needs: inProcess, short: true,
 		work: work{Messages: 200, Min: 200 * time.Millisecond, AckWithResponse: true},
 		make: func(_ context.Context, t *trial) error {
@@ -155,7 +155,7 @@ var chaosFaults = []fault{
 		types: allTypes, work: work{Messages: 500, Min: 200 * time.Millisecond, Queue: 1},
 		make: repeat(20, 200*time.Millisecond, cut)},
 	{set: chaos, name: "50,000 waiting",
-		what:  "all messages that the broker's limit allows wait for a nack; one cut",
+		what:  "as many messages as the broker allows wait after a nack; all connections are cut once",
 		types: only, work: work{Messages: 50_000, Min: 20 * time.Second, NackAll: true},
 		make: onceAllWait(cut)},
 }
@@ -256,7 +256,7 @@ func join(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// fillRetryTopic makes the retries exceed a quota until some have failed.
+// fillRetryTopic makes the retries exceed a quota until the broker has refused some.
 func fillRetryTopic(ctx context.Context, t *trial) error {
 	return overQuota(ctx, t, 10_000, "until reconsumes are refused", func(n counts) bool { return n.refused > 0 })
 }

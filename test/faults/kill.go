@@ -25,13 +25,13 @@ var killFaults = []fault{
 	{set: kill, name: "killed again and again",
 		what:  "SIGKILL of the process every 2.5 s, until all messages are dead letters",
 		types: allTypes, work: doomed, short: true, make: killUntilOver},
-	{set: kill, name: "poison", what: "one message ends the process that handles it, which starts again", types: only,
+	{set: kill, name: "poison", what: "one message ends the process that handles it; another starts", types: only,
 		work: with(poisoning, 3),
 		also: [][]string{{"alone"}}, make: poison},
-	{set: kill, name: "poison in one process", what: "poison, on Exclusive",
+	{set: kill, name: "poison in one process", what: "as poison, with one process, on Exclusive",
 		types: []pulsar.SubscriptionType{pulsar.Exclusive}, work: poisoning, make: poison},
 	{set: kill, name: "restarted",
-		what: "SIGTERM of each of three processes in turn when half of the messages are settled; another takes its " +
+		what: "SIGINT of each of three processes in turn when half of the messages are settled; another takes its " +
 			"place",
 		types: only, work: serving, make: restart,
 		also: [][]string{{"no index acks"}, {"one process"}, {"one process", "no index acks"}}},
@@ -96,8 +96,8 @@ func poison(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// restart replaces each process when half of the messages are settled, one after the other: each ends when the
-// substitute of the previous one has subscribed.
+// restart replaces the processes one after the other when half of the messages are settled. It ends a process only when
+// the substitute of the previous one has subscribed.
 func restart(ctx context.Context, t *trial) error {
 	begin := 0
 	err := t.untilBroker(ctx, func(s state) bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
-// logged is the work with a log of attempts that faults of the log disturb.
+// logged is the work that faults of the log disturb: it has a log of attempts.
 var logged = work{Messages: 1000, Min: time.Second, Log: true}
 
 var logFaults = []fault{
@@ -43,7 +43,7 @@ var logFaults = []fault{
 			return err
 		}},
 	{set: chaos, name: "log not allowed",
-		what:  "the consumer's role loses its permission for the log's topic, which is unloaded, for 10 s",
+		what:  "for 10 s the consumer's role has no permission for the log's topic, which is unloaded",
 		types: allTypes, work: logged, needs: guarded, tells: true, make: func(ctx context.Context, t *trial) error {
 			sleep(ctx, time.Second)
 			if err := t.log(ctx, "DELETE", "/permissions/"+role, nil); err != nil {
@@ -68,8 +68,8 @@ func (t *trial) log(ctx context.Context, method, path string, body any) error {
 	return patiently(ctx, func() error { return t.broker.rest(ctx, method, t.work.logTopic()+path, body, nil) })
 }
 
-// overQuota sets a backlog quota of the namespace, which the topics exceed, until shows returns true, and for five
-// seconds more.
+// overQuota sets a backlog quota of the namespace that its topics exceed. It deletes the quota five seconds after shows
+// has returned true.
 func overQuota(ctx context.Context, t *trial, bytes int, what string, shows func(counts) bool) error {
 	const path = "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage"
 	quota := map[string]any{"limitSize": bytes, "limitTime": -1, "policy": "producer_exception"}
@@ -83,7 +83,7 @@ func overQuota(ctx context.Context, t *trial, bytes int, what string, shows func
 	return errors.Join(err, t.broker.rest(context.WithoutCancel(ctx), "DELETE", path, nil, nil))
 }
 
-// withLog returns the options of a consumer with a log, which has a client of its own.
+// withLog returns options for a log of attempts, if the work has one. The log has a client of its own.
 func (c *consumer) withLog(w work) ([]redelivery.Option, error) {
 	if !w.Log {
 		return nil, nil

@@ -1,22 +1,22 @@
 // Command faults breaks connections, brokers and consumers while messages are handled. Each trial is a fault with a
-// workload. It writes a history, which internal/history checks; docs/history.md describes both. The figures in
-// docs/reliability.md, attempts.md and performance.md come from this command.
+// workload. It writes a history, which internal/history checks; docs/history.md describes the history and the checks.
+// The figures in docs/reliability.md, attempts.md and performance.md come from this command.
 //
 //	go run ./test/faults                    every fault of the set chaos on each subscription type it is made for
 //	go run ./test/faults kill               processes that die, with a log of attempts
 //	go run ./test/faults -during 10m owners partitions and keys that change their owners
-//	go run ./test/faults -short             the quick ones
-//	go run ./test/faults -fault unloads     one; -list has their names
+//	go run ./test/faults -short             the quick faults
+//	go run ./test/faults -fault unloads     one fault; -list has the names of all
 //	go run ./test/faults -for 1h            faults and variants of the work chosen at random, for an hour
 //
 // It starts, kills and restarts a broker of test/scripts/pulsar; PULSAR_NAME names the broker. With -on env it uses the
-// broker of PULSAR_URL and PULSAR_ADMIN_URL, with -on pulsartest one in this process, and leaves out faults that cannot
-// be made there.
+// broker of PULSAR_URL and PULSAR_ADMIN_URL, and with -on pulsartest a broker in this process. With these brokers it
+// leaves out some faults.
 //
-// The column stuck counts messages that the broker did not send to a waiting consumer, and sent when another consumer
-// took its place. Plain consumers meet that as often. The column elsewhere counts deliveries that were early at another
-// consumer than the one that failed: without a log of attempts that consumer cannot know the delay, and the broker
-// sends batches whole. The exit status is 1 if a trial has any finding but stuck messages.
+// The column stuck counts messages that the broker did not send to a waiting consumer, but sent when another consumer
+// took its place. With plain consumers this happens as often. The column elsewhere counts early deliveries to a
+// consumer that had not nacked the message: without a log of attempts it cannot know the delay, and the broker sends a
+// whole batch for one of its messages. The exit status is 1 if a trial has any finding but stuck messages.
 package main
 
 import (
@@ -59,20 +59,20 @@ func main() {
 
 func run(ctx context.Context) error {
 	var s settings
-	flag.StringVar(&s.fault, "fault", "", "only this `name`; -list shows them")
+	flag.StringVar(&s.fault, "fault", "", "only the fault of this `name`; -list shows all")
 	flag.StringVar(&s.kind, "type", "", "only this subscription `type`: Shared, Key_Shared, Failover or Exclusive")
 	flag.StringVar(&s.on, "on", "own", "`broker`: own, env or pulsartest")
-	flag.IntVar(&s.messages, "messages", 0, "`number` of messages in place of each fault's own")
+	flag.IntVar(&s.messages, "messages", 0, "`number` of messages of each trial, in place of the fault's own number")
 	flag.StringVar(&s.with, "with", "",
 		"only with these `variants`, as in chan,wrap,partitions,cumulative, as far as they fit")
 	flag.BoolVar(&s.short, "short", false, "only the faults that take a few seconds")
 	flag.DurationVar(&s.soak, "for", 0, "choose faults at random for this `duration`")
 	flag.DurationVar(&s.during, "during", 30*time.Second, "how `long` owners change in each trial")
-	flag.Uint64Var(&s.seed, "seed", 0, "seed of random choices: with -short of variants, with -for also of faults")
+	flag.Uint64Var(&s.seed, "seed", 0, "seed of random choices: of variants, and with -for also of faults")
 	flag.StringVar(&s.dir, "history", "",
 		"write the history of each trial to a folder in this `folder`; redelivery check reads it")
 	list := flag.Bool("list", false, "list the faults")
-	worker := flag.String("worker", "", "be a consumer that may be killed: `JSON` of its work")
+	worker := flag.String("worker", "", "run as a consumer that may be killed; `JSON` describes its work")
 	flag.Parse()
 	s.sets = flag.Args()
 
@@ -112,7 +112,7 @@ func (s *settings) choose(faults []fault) (next func(i int) *trial, err error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no fault %q for type %q of %v on %s; -list shows all", s.fault, s.kind,
+		return nil, fmt.Errorf("no fault %q for type %q in the sets %v on broker %s; -list shows all", s.fault, s.kind,
 			s.sets, s.on)
 	}
 	drawn := s.seed != 0 || s.soak > 0
@@ -252,7 +252,7 @@ func child(ctx context.Context, text string) error {
 		sleep(ctx, 50*time.Millisecond)
 	}
 	if err != nil {
-		return nil // ended before it had the subscription
+		return nil // the process is ended before it has subscribed
 	}
 	<-ctx.Done()
 	c.close()

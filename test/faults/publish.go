@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// publisher publishes messages in the order of their numbers: every other hundred in batches of ten, but without
-// batches if keys are ordered.
+// publisher publishes messages in the order of their numbers. Every other hundred is in batches of ten; the app byKey
+// gets no batches.
 type publisher struct {
 	work   work
 	record *record
@@ -48,8 +48,8 @@ func newPublisher(url string, w work, r *record) (p *publisher, err error) {
 	return p, nil
 }
 
-// send publishes a message. After every hundred messages it waits until the broker has them: the other producer
-// publishes the next ones, and two producers keep no order.
+// send publishes a message. After every hundred messages it waits until the broker has them, because another producer
+// publishes the next hundred, and messages of two producers may overtake each other.
 func (p *publisher) send(ctx context.Context, n int) error {
 	// a batch has one key
 	msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%06d%100s", n, ""), Key: fmt.Sprint(n / 10 % 10)}

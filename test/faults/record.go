@@ -106,15 +106,15 @@ type result struct {
 	history.Summary
 	found    map[history.Fault]int
 	findings []history.Finding
-	// early deliveries to another consumer than the one that failed: without a log it cannot know the delay
+	// early deliveries to a consumer that had not nacked the message: without a log it cannot know the delay
 	elsewhere int
 	most      int // the most deliveries of one message
 	// settled messages that a Worker handled again although it knew that another consumer may have them
 	stale int
 }
 
-// isElsewhere reports whether a finding is an early delivery to another consumer. The broker sends a whole batch for
-// one of its messages.
+// isElsewhere reports whether a finding is an early delivery to a consumer that had not nacked the message. The broker
+// sends a whole batch for one of its messages.
 func isElsewhere(f history.Finding) bool {
 	return f.Fault == history.Early && f.Lines[0].Kind == history.Nacked &&
 		f.Lines[0].Consumer != f.Lines[len(f.Lines)-1].Consumer
@@ -148,8 +148,8 @@ func (t *trial) finish() (r result, err error) {
 		r.found[f.Fault]++
 	}
 	if r.stale > 0 && t.work.Ordered {
-		err = errors.Join(err, fmt.Errorf("with key order %d settled messages were handled although they were known "+
-			"to be another consumer's", r.stale))
+		err = errors.Join(err, fmt.Errorf("with key order %d settled messages were handled again although the Worker "+
+			"knew that another consumer may have them", r.stale))
 	}
 	return r, err
 }

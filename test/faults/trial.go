@@ -25,7 +25,7 @@ type trial struct {
 	random    *rand.Rand
 	broker    *broker
 	proxy     *proxy.Proxy
-	logProxy  *proxy.Proxy // before the log's client
+	logProxy  *proxy.Proxy // between the log's client and the broker
 	publisher *publisher
 	letters   func()  // ends the reader of dead letters
 	record    *record // events of the trial itself

@@ -19,7 +19,7 @@ const (
 	poisoned app = "poisoned" // a Worker with a crash limit; one message ends its process
 	// the README's service: a Worker; one message in ten fails twice, one in a hundred always
 	service app = "service"
-	// a Worker; some messages of each key fail, and sometimes each key fails for three seconds
+	// a Worker; some messages of each key fail, and sometimes all messages of a key fail for three seconds
 	byKey app = "by key"
 )
 
@@ -77,7 +77,7 @@ const (
 	ackTimeout     = 3 * time.Second
 	reconsumeDelay = 2 * time.Second
 	keepAlive      = 5 * time.Second
-	// time in the handler of each message that cannot fail, so that handlers run during the fault
+	// how long cumulate, whose messages do not fail, handles each one: so it is at work during the fault
 	pace = 10 * time.Millisecond
 )
 
@@ -91,7 +91,7 @@ func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: w.AckWithResponse,
 		RetryEnable: w.Reconsume,
 		// Without index acks a batch goes from one process to the other until one has acknowledged all of it, which
-		// takes minutes. The service leaves the option to Subscribe, which does not rely on the broker.
+		// takes minutes. The app service leaves the option to Subscribe, whose default does not rely on the broker.
 		EnableBatchIndexAcknowledgment: w.Processes > 0 && (w.App != service || w.Plain) && !w.WholeBatches,
 	}
 	if w.Reconsume {

@@ -80,7 +80,7 @@ func (c *consumer) observeReceived() redelivery.Option {
 		Delivered: func(d redelivery.Delivered) { received(d.Event) }})
 }
 
-// handlePoison ends the process at the message numbered after all others.
+// handlePoison ends the process when it gets the poison: the message that is numbered after all others.
 func (c *consumer) handlePoison(_ context.Context, msg pulsar.Message) error {
 	if number(msg.Payload()) == c.work.Messages {
 		c.note(history.Event{Kind: history.Killed})

@@ -49,8 +49,8 @@ consumers:
 	}
 }
 
-// redeliveries returns the delays after which a message is requested. The application nacks it and lets it time out in
-// turn.
+// redeliveries returns the delays after which a message is requested. The application alternately nacks the message and
+// lets it time out.
 func redeliveries(t *testing.T, options []redelivery.Option) (delays []time.Duration) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		for n := range 10 {

@@ -55,8 +55,7 @@ func TestUpstreamRefusesZeroQueueWithRetries(t *testing.T) {
 }
 
 // An embedded field would provide a new upstream method without the Consumer's bookkeeping. Without such a field, the
-// Consumer does not compile until the method is written. TestANewMethodOfUpstreamFailsToCompile of test/upstream tries
-// that.
+// Consumer does not compile until the method is written: see TestANewMethodOfUpstreamFailsToCompile of test/upstream.
 func TestConsumerEmbedsNothing(t *testing.T) {
 	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
 	consumer := reflect.TypeFor[redelivery.Consumer]()

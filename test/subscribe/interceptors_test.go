@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// calledOnce calls a function at the first call of one of the interceptor's methods.
+// calledOnce is an interceptor that calls a function at the first call of one of its methods: in.
 type calledOnce struct {
 	in     string
 	call   func(pulsar.Consumer)
@@ -37,7 +37,8 @@ func (x *calledOnce) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID)
 func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.is("OnConsumerClose", c) }
 
 // OnAcknowledge, OnNegativeAcksSend and OnConsumerClose of an interceptor get the Consumer, and may close it.
-// BeforeConsume must not, as with a plain consumer: pulsar-client-go waits for the goroutines that call it.
+// BeforeConsume must not close it, as with a plain consumer: Close of pulsar-client-go waits for the goroutines that
+// call BeforeConsume.
 func TestCloseInInterceptorReturns(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"OnAcknowledge", "OnNegativeAcksSend", "OnConsumerClose"} {
@@ -53,7 +54,7 @@ func TestCloseInInterceptorReturns(t *testing.T) {
 				}}}
 				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), testkit.FromBroker)
 				b.Send(topic, 2, false)
-				for n := range 4 { // until the interceptor was called, unless only Close calls it
+				for n := range 4 { // Receive fails after OnAcknowledge or OnNegativeAcksSend closed the Consumer
 					msg, err := testkit.ReceiveWithin(c, 2*time.Second)
 					if err != nil {
 						break
@@ -103,7 +104,7 @@ func TestInterceptorOfAckIDListMayAckTheOthers(t *testing.T) {
 }
 
 // An interceptor that never returns blocks a goroutine of pulsar-client-go. Methods and observers still work.
-func TestBlockedInterceptorDelaysNoVerb(t *testing.T) {
+func TestBlockedInterceptorDelaysNoMethod(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -116,7 +117,7 @@ func TestBlockedInterceptorDelaysNoVerb(t *testing.T) {
 	c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond),
 		redelivery.WithAckTimeout(2*time.Second), testkit.FromBroker,
 		redelivery.WithObserver(redelivery.Observer{Settled: func(s redelivery.Settled) { outcomes <- s.Outcome }}))
-	t.Cleanup(func() { close(block) }) // before Close
+	t.Cleanup(func() { close(block) }) // runs before Close
 	b.Send(topic, 4, false)
 	c.Nack(testkit.Receive(t, c))
 	require.Equal(t, redelivery.Nacked, waittest.Next(t, outcomes))

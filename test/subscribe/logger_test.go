@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// callsBack is a handler that calls a function of the application at the first log line with this beginning.
+// callsBack is a handler of log lines. At the first one that begins with line, it calls a function of the application.
 type callsBack struct {
 	slog.Handler
 	line string

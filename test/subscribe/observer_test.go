@@ -32,7 +32,8 @@ func (x *told) note(format string, args ...any) {
 	x.events = append(x.events, fmt.Sprintf(format, args...))
 }
 
-// observer records all events but requests, which the broker may answer before they are reported.
+// observer returns an Observer that records all events except requests: the broker may answer a request before the
+// request is reported.
 func (x *told) observer() redelivery.Observer {
 	event := func(what string) func(redelivery.Event) {
 		return func(redelivery.Event) { x.note("%s", what) }
@@ -72,7 +73,7 @@ func (x *told) are(t testing.TB, want ...string) {
 	}, 30*time.Second, 10*time.Millisecond)
 }
 
-func TestObserverSeesEachVerb(t *testing.T) {
+func TestObserverSeesEachOutcome(t *testing.T) {
 	t.Parallel()
 	ctx, boom := context.Background(), errors.New("boom")
 	dead := func(o *pulsar.ConsumerOptions) { o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2} }
@@ -228,7 +229,7 @@ func TestObserverTimesAreExact(t *testing.T) {
 		assert.Equal(t, time.Second, x.delivered[1].Lateness)
 		time.Sleep(time.Second)
 		require.NoError(t, c.InProgress(msg)) // restarts the ack timeout
-		time.Sleep(11 * time.Second)          // it is over after 10 s
+		time.Sleep(11 * time.Second)          // the ack timeout is over after 10 s
 		synctest.Wait()
 		assert.Equal(t, redelivery.TimedOut, x.settled[1].Outcome)
 		assert.Equal(t, 11*time.Second, x.settled[1].Duration)
@@ -249,7 +250,7 @@ func durations(settled []redelivery.Settled) (all []time.Duration) {
 	return all
 }
 
-// The first delivery at this consumer has a count: the broker has sent the message to another consumer before.
+// The first delivery to this consumer has a count above 0: the broker has sent the message to another consumer before.
 func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -261,13 +262,13 @@ func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// Messages may wait in a channel: the application has a message from the time when it takes it.
+// Messages may wait in the channel of Chan. Durations of a message begin when the application takes it.
 func TestObserverTimesStartWhenTakenFromChan(t *testing.T) {
 	var x told
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		messages := c.Chan()
 		inner.DeliverBatch(1, 3)
-		time.Sleep(5 * time.Second) // it waits in the channel
+		time.Sleep(5 * time.Second) // the first message waits in the channel
 		cm := <-messages
 		time.Sleep(time.Second)
 		require.NoError(t, c.NackWithDelay(cm.Message, 2*time.Second))

@@ -37,7 +37,7 @@ func TestObserverSeesFailedAck(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// Each function of the Observer calls Close and all other methods that wait: none hangs.
+// Each function of the Observer may call Close, and Seek, which waits for the broker: no call hangs.
 func TestObserverMayCloseTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]func(func(*redelivery.Consumer)) redelivery.Observer{
@@ -119,10 +119,10 @@ func onOutcome(outcome redelivery.Outcome) func(func(*redelivery.Consumer)) rede
 	}
 }
 
-// Each decision is logged at Debug and each dead letter at Info, and no payload is logged.
+// Each decision is logged at Debug, and each dead letter at Info.
 func TestDecisionsAreLogged(t *testing.T) {
 	t.Parallel()
-	// delivered, nacked, delivered, dead letter, delivered, acked
+	// Debug has six lines: delivered, nacked, delivered, dead letter, delivered, acked.
 	for level, want := range map[slog.Level]int{slog.LevelDebug: 6,
 		slog.LevelInfo: 1} {
 		t.Run(level.String(), func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}
 }
 
-// Copies that the application does not get are reported, and so are requests.
+// The Observer sees copies that the application does not get, and requests.
 func TestObserverSeesCopiesAndRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit int64

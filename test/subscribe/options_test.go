@@ -115,7 +115,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "client is nil")
 }
 
-// A policy may be without limits: then only DeadLetter and Permanent make dead letters, and the last level of a ladder
+// A DeadLetterPolicy may have no limits. Then only DeadLetter and Permanent make dead letters, and the last delay level
 // repeats.
 func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
 	for _, o := range []redelivery.Option{
@@ -134,7 +134,8 @@ func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Upstream refuses a policy without a topic. With a Reconsumer, which has the topic, SubscribeWith accepts it.
+// Upstream refuses a DLQPolicy without a topic. SubscribeWith accepts one if a Reconsumer has the topic, and does not
+// pass it to upstream.
 func TestSubscribeWithLeavesDeadLettersToTheReconsumer(t *testing.T) {
 	prepared, err := testkit.PreparedOptions(pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
 		redelivery.WithReconsumer(&reconsume.Reconsumer{}))
@@ -196,8 +197,8 @@ func TestSubscribeCallsNoPolicy(t *testing.T) {
 	consumer.Close()
 }
 
-// The retry and dead letter topics would be named after the non-persistent topic, and the broker would keep no message
-// there.
+// Subscribe refuses dead letters of a non-persistent topic. The retry and dead letter topics would be named after it,
+// and the broker would keep no message there.
 func TestNonPersistentTopicsHaveNoDeadLetters(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	opts := b.Options("non-persistent://public/default/t", pulsar.Shared)

@@ -14,15 +14,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A policy that is asked for the delay of a message at its last delivery may call the Consumer, from Receive, Chan or
-// an ack timeout.
+// At a message's last delivery, too, the Consumer asks the policy for a delay: in Receive, in the feeder of Chan, or at
+// an ack timeout. The policy may call the Consumer there.
 func TestPolicyMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	seek := func(c *redelivery.Consumer) { _ = c.SeekByTime(time.Now().Add(-time.Hour)) }
 	for name, test := range map[string]struct {
 		call   func(*redelivery.Consumer)
 		chanOf bool // the application uses Chan
-		// if not 0, the last delivery times out; otherwise it is nacked by id, and given up when it comes again
+		// if not 0, the last delivery times out; otherwise it is nacked by id, and the message becomes a dead letter
+		// when it comes again
 		timeout time.Duration
 	}{
 		"Close, by Receive":     {call: (*redelivery.Consumer).Close},
@@ -50,7 +51,7 @@ func TestPolicyMayCallTheConsumer(t *testing.T) {
 			if test.timeout > 0 {
 				options = append(options, redelivery.WithAckTimeout(test.timeout))
 			} else {
-				options = append(options, redelivery.WithMemoryLimit(0)) // otherwise the message would be given up at once
+				options = append(options, redelivery.WithMemoryLimit(0)) // otherwise it would be a dead letter at once
 			}
 			c = b.Subscribe(opts, options...)
 			b.Send(topic, 1, false)
@@ -82,7 +83,7 @@ type closing struct {
 
 func (x closing) OnConsumerClose(c pulsar.Consumer, _ error) { x.call(c) }
 
-// OnConsumerClose may call Receive: later calls return too.
+// OnConsumerClose may call Receive. Later calls of Close and Receive return too.
 func TestOnConsumerCloseMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(pulsar.Consumer){

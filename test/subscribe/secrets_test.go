@@ -124,7 +124,7 @@ var secretScenes = map[string]func(*talk, string){
 		msg := testkit.Receive(k.T, c)
 		k.failed(c.DeadLetter(context.Background(), msg, errors.New(secretPayload)))
 		c.Nack(msg)
-		for range 50 { // receiving makes the dead letter
+		for range 50 { // Receive publishes the dead letter
 			if testkit.ReceiveNothing(k.T, c, 200*time.Millisecond); strings.Contains(k.log.String(),
 				"dead letter failed") {
 				break

@@ -25,7 +25,7 @@ func TestObserverSubscribedMayUseTheConsumer(t *testing.T) {
 		opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
 		opts.Interceptors = pulsar.ConsumerInterceptors{&w}
 		c := b.Subscribe(opts, redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
-			b.Send(topic, 1, false) // not before: interceptors would get pulsar-client-go's consumer
+			b.Send(topic, 1, false) // for an earlier message, interceptors would get pulsar-client-go's consumer
 			assert.NoError(t, c.Ack(testkit.Receive(t, c)))
 			ch = c.Chan()
 			c.Close()
@@ -53,6 +53,6 @@ func TestObserverSubscribedMayUseTheConsumer(t *testing.T) {
 		defer cancel()
 		_, err = c.Receive(ctx)
 		require.Error(t, err)
-		require.NoError(t, ctx.Err(), "Receive ends with the last topic")
+		require.NoError(t, ctx.Err(), "Receive did not end when the last topic gave up")
 	})
 }

@@ -123,7 +123,7 @@ func TestSubscribeWithRefusesBadConsumers(t *testing.T) {
 	refused := errors.New("refused")
 	_, err = redelivery.SubscribeWith(func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, refused },
 		opts)
-	require.Equal(t, refused, err, "as it is")
+	require.Equal(t, refused, err, "the error was changed")
 	require.PanicsWithValue(t, "of the caller's", func() {
 		_, _ = redelivery.SubscribeWith(func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { panic("of the caller's") }, opts)
 	})
@@ -132,7 +132,8 @@ func TestSubscribeWithRefusesBadConsumers(t *testing.T) {
 	c.Close()
 }
 
-// With a client, a wrapped consumer publishes retries and dead letters. It asks the broker for their topics.
+// With WithClient, a wrapped consumer publishes retries and dead letters. Wrap asks the broker which topics the
+// consumer reads.
 func TestWrapWithClientPublishesRetries(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -247,7 +248,7 @@ func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 		require.ErrorIs(t, err, redelivery.ErrNotInFlight)
 		require.ErrorContains(t, err, "not delivered by this Consumer")
 	}
-	for range 2 { // had[0] and had[1], by the inner consumer's delay
+	for range 2 { // had[0] and had[1] come after the inner consumer's delay
 		msg := testkit.Receive(t, c)
 		require.Contains(t, []string{"0", "1"}, string(msg.Payload()))
 		require.NoError(t, c.Ack(msg))
@@ -256,8 +257,8 @@ func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// If no other consumer can get the messages of a lost connection, the buffer of the inner consumer's channel may be
-// larger: a sixteenth of its queue.
+// If no other consumer can get the messages of a lost connection, the inner consumer's channel has a larger buffer: a
+// sixteenth of the receiver queue.
 func TestBufferOfInnerConsumerFitsItsQueue(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
