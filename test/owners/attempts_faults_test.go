@@ -55,7 +55,7 @@ func failAll(t *testing.T, b *testkit.Broker, topic string, c *redelivery.Consum
 // A log whose topic is unloaded or deleted is soon complete again.
 func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 	if race.Enabled {
-		t.Skip("pulsar-client-go's producer replaces its encryptor when it reconnects, while its other goroutine sends")
+		t.Skip("data race in pulsar-client-go: a reconnecting producer replaces its encryptor while it sends")
 	}
 	t.Parallel()
 	for _, fault := range []string{"unloaded", "deleted"} {
@@ -83,7 +83,7 @@ func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 			}
 			fail(2)
 			opts := b.Options(topic, pulsar.Shared)
-			require.Eventually(t, func() bool { // a new consumer reads it
+			require.Eventually(t, func() bool { // a new consumer reads the log
 				options, _ := logged(redelivery.AttemptLog{})
 				other, err := redelivery.Subscribe(b.Client, opts,
 					append(options, redelivery.WithLogger(logtest.Logger(t)))...)
@@ -127,7 +127,7 @@ func TestRefusedAttemptLogFailsSubscribeUnlessOptional(t *testing.T) {
 	require.NoError(t, c.AttemptLog().Ready(ctx), "the log did not come back")
 }
 
-// A log that is slow, or loses messages for a while, delays no call.
+// A log whose topic is slow, or refuses records for a while, delays no call.
 func TestSlowAttemptLogDelaysNothing(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]pulsartest.Verdict{"slow": pulsartest.Pass.After(250 * time.Millisecond),
@@ -151,13 +151,13 @@ func TestSlowAttemptLogDelaysNothing(t *testing.T) {
 			b.InProcess.SetHook(nil)
 			require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 0 },
 				40*time.Second, 20*time.Millisecond,
-				"the log is back, without the messages that were settled meanwhile")
+				"the log lags, or has records of settled messages")
 		})
 	}
 }
 
-// newOther returns a client for the log, so that the test's other commands do not wait behind the log's slow ones. Dead
-// letters are published by this client too, and may wait, so its OperationTimeout is long.
+// newOther returns a client for the log, so that the test's other commands do not wait behind the log's slow ones. The
+// Consumer also publishes dead letters with this client. They may wait, so its OperationTimeout is long.
 func newOther(t *testing.T, b *testkit.Broker) pulsar.Client {
 	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t),
 		OperationTimeout: 12 * time.Second})

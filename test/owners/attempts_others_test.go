@@ -46,8 +46,8 @@ func ackDue(t *testing.T, c *redelivery.Consumer, due map[string]time.Time) {
 	}
 }
 
-// If some messages of a batch are settled and some failed, the counts of the failed ones go on with the next consumer.
-// If the broker does not know which messages are acknowledged, the settled ones come again as new messages.
+// Some messages of a batch are settled, and some have failed. The next consumer goes on with the counts of the failed
+// messages. If the broker has no index acks, the settled messages come again as new ones.
 func TestAttemptsOfHalfSettledBatchGoOn(t *testing.T) {
 	t.Parallel()
 	for _, indexed := range []bool{false, true} {
@@ -92,7 +92,7 @@ func TestAttemptsOfHalfSettledBatchGoOn(t *testing.T) {
 	}
 }
 
-// Counts and due times move with a key.
+// Counts and due times move with a key to another consumer.
 func TestAttemptsMoveWithTheirKey(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -107,8 +107,8 @@ func TestAttemptsMoveWithTheirKey(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// After an unload two consumers have a message, and both fail on it. Both failures count, and the message waits for the
-// later delay, whichever consumer gets it.
+// After an unload two consumers have a message, and both nack it. Both nacks count, and the message waits until the
+// later of the two due times, whichever consumer gets it.
 func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -154,8 +154,8 @@ func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
 	require.EqualValues(t, 2, again.RedeliveryCount())
 }
 
-// Consumers without a log may run before, after and beside consumers with one. The records of messages that they settle
-// remain, without harm.
+// Consumers without a log may run before, after and beside consumers with a log. If a consumer without a log settles a
+// message, the record of the message remains, and does no harm.
 func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -198,7 +198,7 @@ func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	}
 	b.Settles(topic, 0)
 	require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 3 }, 10*time.Second,
-		20*time.Millisecond, "those of the messages that the plain consumer settled")
+		20*time.Millisecond, "the log does not have the records of the three messages settled without a log")
 	c.Close()
 	b.Send(topic, 3, false)
 	after := plain()

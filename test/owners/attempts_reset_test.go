@@ -20,10 +20,10 @@ import (
 
 const killedThenReset = "REDELIVERY_TEST_KILLED_THEN_RESET"
 
-// Twenty messages succeed at their third delivery, which is their last. Then their consumer's process is killed, and an
-// operator resets the cursor. The messages come again as new ones if the log was forgotten before or after the reset,
-// or if the process lived long enough to remove its records. Otherwise they come with their old counts, and the next
-// failure makes a message a dead letter.
+// Twenty messages succeed at their third delivery, the last that MaxDeliveries allows. Then their consumer's process is
+// killed, and an operator resets the cursor. The messages come again as new ones if the operator called ForgetAll
+// before or after the reset, or if the process lived long enough to remove its records. Otherwise they come with their
+// old counts, and the next failure makes a message a dead letter.
 func TestCursorResetAfterKillKeepsUnforgottenCounts(t *testing.T) {
 	if how := os.Getenv(killedThenReset); how != "" {
 		succeedAtTheThird(t, strings.Fields(how))

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// At the next consumer of the subscription, a failed message is not early, its count goes on, and its last delivery
-// makes it a dead letter. This holds on every subscription type, also in batches.
+// At the next consumer of the subscription, a failed message is not early, and its count goes on. After its last
+// delivery it becomes a dead letter. This holds on every subscription type, also in batches.
 func TestAttemptsOutliveTheConsumer(t *testing.T) {
 	t.Parallel()
 	for kind := range testkit.SubscriptionTypes {
@@ -89,7 +89,7 @@ func TestAttemptsOutliveTheWrappedConsumer(t *testing.T) {
 	}
 }
 
-// Options that a log needs, and options that it excludes.
+// Subscribe refuses invalid options of a log, and options with which there can be no log.
 func TestAttemptLogRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -140,7 +140,7 @@ func TestStartWithAttemptLogLogsNoError(t *testing.T) {
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3,
 				InitialSubscriptionName: "inspect"}))
 		require.NoError(t, err)
-		t.Cleanup(c.Close) // closed before its dispatcher has begun, upstream logs an error
+		t.Cleanup(c.Close) // at the end: if closed at once, upstream logs an error
 	}
 	require.Empty(t, log.String())
 }

@@ -26,7 +26,7 @@ type pair struct {
 	busy    int       // running handlings
 	last    time.Time // when the last handling ended
 	doubles int       // handlings after an acknowledged one
-	// the same after an unload, at which the broker forgets the acknowledged messages of a batch
+	// such handlings after an unload, at which the broker forgets which messages of a batch are acknowledged
 	forgot   int
 	unloaded time.Time // when the topic was last unloaded
 	batched  bool
@@ -130,8 +130,8 @@ func (p *pair) run(b *testkit.Broker, topic string, n, unloads int, subscribe fu
 	working.Wait()
 }
 
-// Two consumers of a subscription must not both handle a message because this library kept it at one while the broker
-// sent it to the other.
+// If this library keeps a message in one consumer while the broker sends it to another, both consumers handle it. That
+// must not be more frequent than with plain consumers.
 func TestTwoConsumersDoubleNoMoreThanPlain(t *testing.T) {
 	testkit.TakesLong(t)
 	var table strings.Builder

@@ -41,7 +41,7 @@ func number(msg pulsar.Message) (n int) {
 	return n
 }
 
-// receives makes the consumer receive entry n, and delivers it.
+// receives makes the inner consumer receive entry n, call BeforeConsume, and pass the message to the Consumer.
 func receives(f *testkit.Fake, opts pulsar.ConsumerOptions, n int64) {
 	cm := pulsar.ConsumerMessage{Consumer: f, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, n, 0, 0)}}
 	opts.Interceptors.BeforeConsume(cm)
@@ -73,7 +73,7 @@ func TestFailoverTakeoverBeginsWithTheOldest(t *testing.T) {
 	}
 }
 
-// The broker reports that the consumer is inactive while it subscribes.
+// During Subscribe, the broker reports that the consumer is inactive. The Consumer delivers nothing until it is active.
 func TestInactiveNoticeDuringSubscribeIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -96,8 +96,8 @@ func TestInactiveNoticeDuringSubscribeIsKept(t *testing.T) {
 	})
 }
 
-// A message was received before its partition became this consumer's, and is taken afterwards: the broker sends it
-// again, after older messages.
+// The inner consumer receives messages before the partition becomes this consumer's. The Consumer drops them: the
+// broker sends them again, after older messages.
 func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -121,8 +121,8 @@ func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
 	})
 }
 
-// Failover, Chan, cumulative acks: another partition becomes inactive while Chan offers a message and a nacked one is
-// due.
+// On Failover, another partition becomes inactive while Chan offers a message and a nacked message is due. The
+// application, which acknowledges cumulatively, must still get the offered message.
 func TestInactivePartitionSparesOtherOffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -154,12 +154,12 @@ func TestInactivePartitionSparesOtherOffers(t *testing.T) {
 			case <-time.After(time.Minute):
 			}
 		}
-		require.Contains(t, got, int64(2), "otherwise message 2 would be acknowledged unseen")
+		require.Contains(t, got, int64(2), "message 2 was acknowledged cumulatively, but never delivered")
 	})
 }
 
 // If a partition or key changes its owner before an acknowledgement reaches the broker, the message is handled twice.
-// So on these subscription types acknowledgements are sent sooner than by pulsar-client-go.
+// So on Failover and Key_Shared the Consumer sends acknowledgements sooner than pulsar-client-go.
 func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

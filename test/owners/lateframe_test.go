@@ -30,9 +30,9 @@ func (k slowKeys) PrivateKey(name string, meta map[string]string) (*crypto.Encry
 	return k.KeyReader.PrivateKey(name, meta)
 }
 
-// After upstream has noticed a lost connection, it reads on for a while: in this test because a key takes long. The
-// next connection clears the messages that were read. Messages that come over the next connection must still be
-// delivered.
+// After upstream has noticed that a connection is lost, it may still read messages that this connection had received:
+// in this test because a key takes long. The next connection clears these messages. Messages that come over the next
+// connection must still be delivered.
 func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
@@ -47,7 +47,7 @@ func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 			opts.Decryption = &pulsar.MessageDecryptionInfo{KeyReader: slow}
 			c := b.Subscribe(opts)
 			b.Send(topic, n, false)
-			require.NoError(t, c.Ack(testkit.Receive(t, c))) // so on Failover the consumer is active
+			require.NoError(t, c.Ack(testkit.Receive(t, c))) // on Failover, the consumer is now active
 			by := &testkit.Broker{T: t, URL: b.URL}          // a client with a connection of its own
 			by.Connect(pulsar.ClientOptions{})
 			by.Publish(pulsar.ProducerOptions{Topic: topic, Encryption: k.Encryption(testkit.LostKeyName)},

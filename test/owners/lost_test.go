@@ -42,8 +42,9 @@ func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error)
 	require.Eventually(t, func() bool { return errors.Is(c.Reclaim(msg), want) }, 20*time.Second, 50*time.Millisecond)
 }
 
-// After a lost connection another consumer may have a message on Shared and Key_Shared. Reclaim gives it back: if it is
-// this consumer's after all, it is delivered again without a count. On Exclusive no other consumer can have it.
+// On Shared and Key_Shared, another consumer may have a message after the connection was lost. Reclaim gives the
+// message back. If no other consumer has it, this consumer gets it again with the same count. On Exclusive no other
+// consumer can have the message.
 func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
@@ -97,8 +98,8 @@ type identified struct {
 
 func (m identified) ID() pulsar.MessageID { return m.id }
 
-// Another consumer becomes active on a Failover partition: the first consumer's messages are the other's, and its
-// observer is notified.
+// Another consumer becomes active on a Failover partition. The first consumer's messages are now the other's, and the
+// first consumer's observer is notified.
 func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := testkit.NewBroker(t), &losses{}
@@ -120,8 +121,8 @@ func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 		Why: redelivery.LostPartition}, l.all()[0])
 }
 
-// The connection of an Exclusive consumer breaks, and another consumer subscribes before it is back. The first Consumer
-// gives up. Its messages are the other's, and its observer reports them lost with the Consumer.
+// The connection of an Exclusive consumer breaks, and another consumer subscribes before the first has reconnected. The
+// first Consumer gives up. The other consumer gets its messages, and its observer reports LostConsumer.
 func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second}), &losses{}

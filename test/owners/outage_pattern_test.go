@@ -28,7 +28,8 @@ func TestPatternOutlivesDeletedPartitionedTopic(t *testing.T) {
 			b.Send(stays, 1, false)
 			msg := testkit.Receive(t, c)
 			if b.InProcess != nil {
-				// a lookup would create the partitions again; each begins to reconnect before one gives up
+				// The broker refuses lookups, which would create the partitions again. It does so late, so that each
+				// partition begins to reconnect before one gives up.
 				b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 					if command.Type == "LOOKUP" && strings.HasPrefix(command.Topic, vanishes+"-partition") {
 						return pulsartest.Fail("TopicNotFound", "TopicNotFound").After(300 * time.Millisecond)

@@ -21,7 +21,7 @@ import (
 type lookups struct {
 	*testkit.Broker
 	direct string                 // the broker's own URL
-	lost   atomic.Pointer[string] // part of the name of that topic; nil for none
+	lost   atomic.Pointer[string] // part of this topic's name; nil if no lookups are lost
 }
 
 func newLookups(t testing.TB) *lookups {

@@ -15,9 +15,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A message that was requested on Shared may go to another consumer without a notice to the first.
+// On Shared, a message that one consumer requested may go to another, and the first is not notified. After ten requests
+// in vain the first no longer counts the message as waiting.
 func TestWaitingStatForgetsMessagesOfOtherConsumers(t *testing.T) {
-	testkit.TakesLong(t) // ten requests in vain; internal/partition has them in virtual time
+	testkit.TakesLong(t) // ten requests in vain; internal/partition tests them in virtual time
 	t.Parallel()
 	const n = 40
 	b := testkit.NewBroker(t)
@@ -46,16 +47,17 @@ func TestWaitingStatForgetsMessagesOfOtherConsumers(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return acked[0].Load()+acked[1].Load() >= n }, 15*time.Second,
 		20*time.Millisecond)
-	// ten requests in vain take more than one
+	// ten requests in vain take more than a minute
 	require.Eventually(t, func() bool { return first.Stats().Waiting == 0 }, 2*time.Minute, 100*time.Millisecond,
-		"all messages are acknowledged: %d here, %d elsewhere", acked[0].Load(), acked[1].Load())
+		"messages wait, but all are acknowledged: %d by the first, %d by the second", acked[0].Load(), acked[1].Load())
 	cancel()
 	consuming.Wait()
 }
 
-// Two consumers have a subscription when the topic is unloaded. Each message of the first consumer is either still its
-// own, as Reclaim reports, or comes again to one of the two. It is handled once, except a few messages that the first
-// consumer requested right before the broker sent them again: a known window of internal/partition.
+// Two consumers have a subscription when the topic is unloaded. A message of the first consumer is either still its
+// own, as Reclaim reports, or comes again to one of the two. Each message is handled once. The exceptions are a few
+// messages that the first consumer requests right before the broker sends them again: a known window of
+// internal/partition.
 func TestReclaimedMessagesOfTwoConsumersComeToOne(t *testing.T) {
 	t.Parallel()
 	const n = 20

@@ -15,8 +15,8 @@ import (
 
 // BenchmarkUnloadBeside makes messages of four partitions wait, one due every 5 ms, and unloads one partition. It
 // reports how late the messages of the other three are, separately for those due in the two seconds before the unload
-// and in the two seconds after it. Either one message in ten fails, or all fail: then Shared and Key_Shared request
-// them from the broker. Run it with -benchtime 5x.
+// and in the two seconds after it. Either one message in ten fails, or all fail. If all fail, Shared and Key_Shared
+// request them from the broker. Run it with -benchtime 5x.
 func BenchmarkUnloadBeside(b *testing.B) {
 	for name, kind := range testkit.SubscriptionTypes {
 		for which, each := range map[string]int{"some fail": 10, "all fail": 1} {
@@ -38,7 +38,7 @@ func BenchmarkUnloadBeside(b *testing.B) {
 	}
 }
 
-// unloadBeside makes one message in each fail once, and adds its lateness to late.
+// unloadBeside makes every each-th message fail once, and adds the lateness of its redelivery to late.
 func unloadBeside(b *testing.B, kind pulsar.SubscriptionType, each int, late map[string][]time.Duration) {
 	const failing, partitions, every = 800, 4, 5 * time.Millisecond
 	broker := testkit.NewBroker(b)

@@ -65,7 +65,7 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 	}
 }
 
-// acks acknowledges a message right after an unload of its topic: a busy broker might not answer.
+// acks acknowledges a message. It tries up to three times: right after an unload, a busy broker may not answer.
 func acks(b *testkit.Broker, c *redelivery.Consumer, msg pulsar.Message) {
 	b.T.Helper()
 	err := c.Ack(msg)
@@ -120,7 +120,8 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 						due[i] = time.Now().Add(delay)
 						require.NoError(t, c.NackWithDelay(msg, delay))
 					}
-					// An unload may have lost acks: copies are acknowledged as they come, as long as the test receives.
+					// An unload may have lost acknowledgements. While the test receives, the Consumer acknowledges the
+					// copies that come.
 					for begin := time.Now(); time.Since(begin) < 15*time.Second; {
 						testkit.ReceiveNothing(t, c, 200*time.Millisecond)
 						if s := b.Stats(topic, 0); time.Since(begin) > time.Second && s.Backlog == 0 && s.Unacked <= 0 {
@@ -202,7 +203,7 @@ func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 		})
 		b.Unload(testkit.PartitionsOf(topic, partitions)[0])
 		require.Eventually(t, func() bool { return first.Stats().Reconnecting > 0 }, time.Second, time.Millisecond,
-			"the first consumer notices the loss")
+			"the first consumer did not notice the loss")
 		for range n {
 			msg := testkit.Receive(t, second)
 			handled[testkit.Name(msg)] = true

@@ -42,7 +42,8 @@ func TestVanishedTopicSparesWaitingMessagesOfOthers(t *testing.T) {
 	}
 }
 
-// A pattern's topics come and go, each with a consumer of its own.
+// A pattern's topics come and go, each with an inner consumer of its own. The Consumer forgets those of vanished
+// topics.
 func TestVanishedTopicIsForgotten(t *testing.T) {
 	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*",
 		Type: pulsar.Shared})
