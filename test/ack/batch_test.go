@@ -48,7 +48,7 @@ func TestAckOfEachMessageOfABatchReachesUpstream(t *testing.T) {
 		require.NoError(t, ack())
 		require.Equal(t, ids[:i+1], inner.Acks()[:i+1])
 		require.Equal(t, []redelivery.Outcome{redelivery.Acked}, outcomes)
-		n := len(inner.Acks()) // with the last message the batch is acknowledged whole
+		n := len(inner.Acks()) // the ack of the last message also acknowledges the whole batch
 		require.NoError(t, ack(), "a second ack of the settled message failed")
 		require.Len(t, inner.Acks(), n)
 	}
@@ -72,9 +72,9 @@ func TestNackAfterFailedAckRedelivers(t *testing.T) {
 	require.EqualValues(t, 1, again.RedeliveryCount())
 }
 
-// A batch ends acknowledged, by whatever methods and in whatever order its messages are settled, and also if its first
-// messages are not delivered after a seek into its middle.
-func TestBatchEndsAcknowledgedByAnyVerb(t *testing.T) {
+// In the end a batch is acknowledged, whatever methods settle its messages, in whatever order. This also holds after a
+// seek into the middle of the batch, when its first messages are not delivered.
+func TestBatchEndsAcknowledgedByAnyMethod(t *testing.T) {
 	t.Parallel()
 	const n = 10
 	ack := func(c *redelivery.Consumer, msg pulsar.Message) error { return c.Ack(msg) }
@@ -186,7 +186,7 @@ func TestBatchEndsAcknowledgedDuringClose(t *testing.T) {
 }
 
 // closeWhilePublishing closes a Consumer while it publishes the last message of a batch, and returns the backlog
-// afterwards.
+// afterwards. inTime is false if Close took so long that the receipt may have come too late.
 func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsar.Message) error) (inTime bool, backlog int) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)

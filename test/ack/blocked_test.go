@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The broker counts a whole batch as unacknowledged until its last message is acknowledged: one waiting message in each
-// of 50 batches counts as 50,000.
+// The broker counts a whole batch as unacknowledged until its last message is acknowledged. If one message waits in
+// each of 50 batches of 1,000, the broker counts 50,000.
 func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 	t.Parallel()
 	for name, index := range map[string]bool{"by entry": false, "with batch-index acks": true} {
@@ -61,7 +61,8 @@ func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 	}
 }
 
-// If a receiver waits in vain while very many messages are unacknowledged, the Consumer reports it, once each time.
+// If Receive waits in vain while very many messages are unacknowledged, the Consumer reports that it is blocked. It
+// does so once each time.
 func TestBlockedConsumerIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

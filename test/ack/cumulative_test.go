@@ -37,8 +37,8 @@ func TestCumulativeAckEndsDelaysOfItsTopic(t *testing.T) {
 }
 
 // A cumulative acknowledgement covers messages that the application has received. It does not cover the next message
-// that Chan offers: that must be delivered, in order.
-func TestCumulativeAckSparesWhatChanOffers(t *testing.T) {
+// that Chan offers: the offered message must be delivered, in order.
+func TestCumulativeAckSparesTheOfferedMessage(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		for _, every := range []int{1, 10} {
@@ -96,7 +96,8 @@ func TestCumulativeAckOfStoredIDSparesOtherPartitions(t *testing.T) {
 	require.Equal(t, partitions[0], testkit.Receive(t, c).Topic())
 }
 
-// For messages of a batch, upstream sends a cumulative acknowledgement only with the last message.
+// If the broker refuses a cumulative acknowledgement, the next one covers its messages too. Within a batch, upstream
+// sends a cumulative acknowledgement of the batch only with the last message.
 func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]bool{"one by one": false, "a batch": true} {
@@ -125,8 +126,8 @@ func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 }
 
 // A cumulative acknowledgement is lost with its connection. The Consumer does not repeat it, which is a known window.
-// But later messages are delivered, and the next acknowledgement covers all. If the process ends before, the next
-// consumer gets the messages.
+// But later messages are delivered, and the next cumulative acknowledgement covers all messages. If the process ends
+// before the next acknowledgement, the next consumer gets the messages.
 func TestSwallowedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	t.Parallel()
 	const n = 30
@@ -173,7 +174,8 @@ func TestSwallowedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	}
 }
 
-// Messages that were acknowledged before a Seek come again after it: the new connection does not acknowledge them.
+// Messages that were acknowledged before a Seek come again after it: the Consumer does not acknowledge them again over
+// the new connection.
 func TestSeekAfterCumulativeAckRedelivers(t *testing.T) {
 	t.Parallel()
 	const n = 30
@@ -206,7 +208,7 @@ func TestSeekAfterCumulativeAckRedelivers(t *testing.T) {
 
 // A seek by another consumer of the subscription breaks this consumer's connection. Messages that this consumer
 // acknowledged some time ago must come again. Upstream would drop them if acknowledgements were grouped and without
-// responses, so neither case has both.
+// responses, so one case has responses, and the other no groups.
 func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 	t.Parallel()
 	const n = 10
@@ -229,7 +231,7 @@ func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 		}
 		require.NoError(t, c.AckCumulative(last))
 		b.Settles(topic, 1)
-		testkit.ReceiveNothing(t, c, settledForSure) // the Consumer becomes sure only while the application receives
+		testkit.ReceiveNothing(t, c, settledForSure) // the Consumer notes that time only while the application receives
 		require.NoError(t, other.SeekByTime(time.Unix(0, 0)))
 		idle := func() bool { return c.Stats().Reconnecting+other.Stats().Reconnecting == 0 }
 		require.Eventually(t, idle, testkit.Patience, 10*time.Millisecond)
@@ -245,7 +247,7 @@ func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 	})
 }
 
-// settledForSure is the time after an acknowledgement from which a copy means that an operator moved the cursor, not
+// settledForSure is a time after an acknowledgement. A copy that comes later means that the cursor was moved, and not
 // that the acknowledgement was lost.
 const settledForSure = 8 * time.Second
 
@@ -321,7 +323,7 @@ func besides(tb testing.TB, waiting int) (ack func()) {
 }
 
 // Waiting messages of another partition do not slow a cumulative acknowledgement down. The bound is wide: a look at all
-// waiting messages takes a hundred times as long.
+// waiting messages would take a hundred times as long.
 func TestCumulativeAckBesideWaitingPartitionIsCheap(t *testing.T) {
 	cost := func(waiting int) time.Duration {
 		ack := besides(t, waiting)

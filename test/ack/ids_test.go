@@ -91,7 +91,7 @@ func TestNackIDOfUnknownMessageWaitsByPolicy(t *testing.T) {
 // foreignID is an application's own type of message id.
 type foreignID struct{ pulsar.MessageID }
 
-// Forged bytes name a batch of an enormous size.
+// The bytes of an id may be forged and name a batch of enormous size. The Consumer refuses such an id.
 func TestIDOfHugeBatchTakesNoMemory(t *testing.T) {
 	var data []byte
 	for field, v := range map[protowire.Number]uint64{1: 1, 2: 1, 4: 0, 6: 1<<31 - 1} {
@@ -119,8 +119,8 @@ func TestIncomparableIDIsRefusedInLists(t *testing.T) {
 	require.NoError(t, c.AckID(id))
 }
 
-// The Consumer finds the partition of an id even if the id came from elsewhere and the message is forgotten, or if
-// another message was nacked by an unknown id.
+// The Consumer finds the partition of an id even if it has forgotten the message. It also finds the partition of an id
+// from bytes after forgotten messages were nacked by their ids.
 func TestIDOfForgottenMessageIsFoundInItsPartition(t *testing.T) {
 	t.Parallel()
 	t.Run("cumulative", func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestShadowTopicIsNotItsSource(t *testing.T) {
 	}
 }
 
-// An id contains the size of its batch, and can be forged.
+// An id may be forged and have a huge batch index. NackID of such an id allocates little memory.
 func TestNackIDOfHugeBatchIndexIsCheap(t *testing.T) {
 	c, _ := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared})
 	var before, after runtime.MemStats

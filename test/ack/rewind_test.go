@@ -13,7 +13,7 @@ import (
 
 // A rewind makes the broker send messages again that are still in upstream's queue. A slow application reaches the
 // copies long after it has acknowledged the messages.
-func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
+func TestRewindSparesMessagesAckedBySlowApplication(t *testing.T) {
 	t.Parallel()
 	const n = 300
 	delay := 300 * time.Millisecond
@@ -49,9 +49,9 @@ func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
 	}
 }
 
-// Messages that are in the MessageChannel during a reconnection are acknowledged afterwards, when the broker has sent
-// them again.
-func TestReconnectSparesWhatTheMessageChannelHeld(t *testing.T) {
+// Messages are in the MessageChannel during a reconnection. The application acknowledges them when the broker has sent
+// them again. It must not get the copies.
+func TestReconnectSparesMessagesOfTheMessageChannel(t *testing.T) {
 	t.Parallel()
 	const n = 60
 	for kind := range testkit.SubscriptionTypes {

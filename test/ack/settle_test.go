@@ -46,7 +46,7 @@ func TestSecondAckAfterRefusedFirstSettles(t *testing.T) {
 	})
 }
 
-// Of two calls that settle a message, one waits for the other, and tries again if that fails.
+// If two calls settle the same message, the second waits for the first. If the first fails, the second tries again.
 func TestAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"Ack":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
@@ -76,7 +76,7 @@ func TestAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 	}
 }
 
-// The application's policies and interceptors may panic.
+// If an interceptor panics during Ack, the application still has the message, and may acknowledge it again.
 func TestPanicDuringAckReleasesTheMessage(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
@@ -107,7 +107,7 @@ func TestNackAfterCumulativeAckIsIgnored(t *testing.T) {
 	})
 }
 
-// The requested copy comes during an Ack that fails.
+// The requested copy comes during an Ack that fails. When Ack returns, the Consumer requests the message again.
 func TestCopyReceivedDuringFailedAckIsRequestedAtOnce(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)

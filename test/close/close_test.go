@@ -139,7 +139,7 @@ func finishes(t *testing.T, calls *sync.WaitGroup, within time.Duration) {
 }
 
 // Concurrent calls may fail, but they return.
-func TestAllVerbsAtOnceReturn(t *testing.T) {
+func TestAllMethodsAtOnceReturn(t *testing.T) {
 	t.Parallel()
 	for name, adjust := range busy {
 		t.Run(name, func(t *testing.T) {

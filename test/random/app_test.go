@@ -65,7 +65,7 @@ func (r *randomRun) work(ctx context.Context, c *redelivery.Consumer, k int, whi
 	a.flushOpen()
 }
 
-// receive takes a message in the way of the configuration.
+// receive takes a message by Receive or Chan, as the configuration says.
 func (a *randomApp) receive(ctx context.Context) (msg pulsar.Message, err error) {
 	channel := a.Chan && (!a.Mix || a.pairs.IntN(2) == 0)
 	err = a.calls(fmt.Sprint("Receive, by Chan: ", channel), func() (err error) {
@@ -113,7 +113,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	a.checkOrder(n, f)
 	a.checkTurn(f)
 	if p := a.paused[a.k]; !p.IsZero() && began.Sub(p) > 20*time.Millisecond && a.Buffer == 0 {
-		a.wrongLocked("message %d comes although the consumer was paused %v before it was asked for: %v", n, began.Sub(p), f)
+		a.wrongLocked("message %d comes although the consumer was paused %v before Receive: %v", n, began.Sub(p), f)
 	}
 	givenUp := f.dead && !a.Exact() // a dead letter comes again if its acknowledgement was lost
 	switch {
@@ -124,8 +124,8 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	case a.isOverdue(f):
 		a.wrongLocked("message %d is late by %v in consumer %d: %v", n, now.Sub(f.due), a.k, f)
 	case f.dead && a.Exact():
-		a.wrongLocked("message %d comes as a dead letter: %v", n, f)
-	// of a settled message the Consumer keeps no count
+		a.wrongLocked("message %d comes again although it is a dead letter: %v", n, f)
+	// the Consumer keeps no count of a settled message
 	case a.Exact() && !a.Retry && a.Timeout == 0 && f.settled.IsZero() && int(count) != f.handled:
 		a.wrongLocked("message %d has count %d: %v", n, count, f)
 	}
@@ -153,7 +153,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	return d, fails
 }
 
-// later calls a function after which a message comes again when delay is over.
+// later calls a function that makes a message come again after a delay.
 func (a *randomApp) later(d *delivery, delay time.Duration, call func() error) error {
 	set := func(due time.Time) {
 		a.mu.Lock()
@@ -168,14 +168,14 @@ func (a *randomApp) later(d *delivery, delay time.Duration, call func() error) e
 	} else {
 		set(due)
 	}
-	err := a.calls("what fails", call)
+	err := a.calls("a nack, InProgress or ReconsumeLaterAfter", call)
 	if err == nil && time.Now().Before(d.timeout) {
 		set(due)
 	}
 	return err
 }
 
-// fail fails on a message in a random way.
+// fail lets a message fail in a random way.
 func (a *randomApp) fail(d *delivery) {
 	var info redelivery.Delivery
 	msg := a.wrapToNack(d)
@@ -237,8 +237,8 @@ func (a *randomApp) wrapToNack(d *delivery) pulsar.Message {
 	return a.wrap(d.msg)
 }
 
-// mayBeStale reports whether the ack timeout of a delivery may be over, so that there may be a later delivery. A
-// wrapper or an id does not say which delivery it is of.
+// mayBeStale reports whether the ack timeout of a delivery may be over, so that there may be a later delivery. From a
+// wrapper or an id, the Consumer cannot know which of the two it belongs to.
 func (a *randomApp) mayBeStale(d *delivery) bool {
 	return a.Timeout > 0 && time.Until(d.timeout) < 100*time.Millisecond
 }

@@ -115,16 +115,17 @@ func newRandomConfig(seed uint64) *randomConfig {
 // Multiple reports whether there are several consumers, so that another one may get a message that waits in the first.
 func (c *randomConfig) Multiple() bool { return c.Consumers > 1 }
 
-// Exact reports whether no event may make a message come twice, or cost it an attempt. After a lost connection, also of
-// another topic, the Consumer may withdraw a message that Chan offers, and the broker counts that.
+// Exact reports whether the run has no event that may make a message come twice, or cost it an attempt. A lost
+// connection, also of another topic, is such an event: the Consumer may withdraw a message that Chan offers, and the
+// broker counts the withdrawn delivery.
 func (c *randomConfig) Exact() bool {
 	return !c.Multiple() && c.Unloads == 0 && c.Scene != sceneAway && c.Scene != sceneVanishes && !c.MayTimeOutUnseen()
 }
 
 // MayFork reports whether a message may be both in its topic and in the retry topic. There are three reasons. First,
-// its acknowledgement was lost, waits for the rest of its batch, or is on its way while another message of the batch is
-// requested; then another consumer gets the message too. Second, an answer is behind more messages than the queue
-// takes. Third, the application acknowledges a copy from its channel after another copy was published.
+// another consumer gets the message too, because its acknowledgement was lost, waits for the rest of its batch, or is
+// on its way while another message of the batch is requested. Second, an answer of the broker is behind more messages
+// than the queue takes. Third, the application acknowledges a copy from its channel after another copy was published.
 func (c *randomConfig) MayFork() bool {
 	small := c.Queue > 0 && c.Queue < 10
 	return c.Retry && (c.MayTimeOutUnseen() || small && c.From == redelivery.FromBroker || c.Multiple() &&

@@ -47,8 +47,8 @@ func (f *fate) String() string {
 	return fmt.Sprintf("%s, dead %t, twice %t, number %d of %s", text, f.dead, f.twice, f.place, f.partition)
 }
 
-// checkDeadLetters returns an error text if the message is a dead letter although the application could handle it, or
-// is no dead letter although the application refused it or failed at its last delivery.
+// checkDeadLetters returns an error text, or "". A message that the application can handle must not be a dead letter. A
+// message that the application refused, or whose last delivery failed, must be one.
 func (f *fate) checkDeadLetters(c *randomConfig) string {
 	switch {
 	case f.letters > 1 && c.Exact():

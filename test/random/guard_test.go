@@ -101,7 +101,7 @@ func (r *randomRun) watched() {
 		case <-done:
 			finished = true
 		case <-limit:
-			hang = append(hang, "the run has no end")
+			hang = append(hang, "the run does not end")
 		case <-time.After(200 * time.Millisecond):
 			hang = r.guard.hanging()
 		}

@@ -48,8 +48,8 @@ func (r *randomRun) arranged(n int) int {
 	}
 }
 
-// checkOrder asserts that the first delivery of a message is after the first deliveries of earlier messages of its
-// partition. The caller holds mu.
+// checkOrder asserts that the first deliveries of a partition's messages are in the order of the partition. The caller
+// holds mu.
 func (r *randomRun) checkOrder(n int, f *fate) {
 	if f.handled > 0 {
 		return
@@ -103,7 +103,7 @@ func (a *randomApp) flushOpen() {
 	clear(a.open)
 }
 
-// ackTo acknowledges all messages of a partition up to d. Covered messages that were never delivered are lost.
+// ackTo acknowledges all messages of a partition up to d. If one of them was never delivered, it is lost.
 func (a *randomApp) ackTo(d *delivery) {
 	err := a.calls("AckCumulative", func() error {
 		switch way := a.pairs.IntN(4); {
@@ -132,7 +132,7 @@ func (a *randomApp) ackTo(d *delivery) {
 			a.wrongLocked("message %d is LOST: the cumulative acknowledgement of message %d covers it, but it was never handed out: %v", p.n, d.n, f)
 		}
 		a.settleLocked(f)
-		f.dead = false // its ack timeout is not over, so it is not given up
+		f.dead = false // its ack timeout is not over, so it becomes no dead letter
 	}
 	a.open[d.f.partition] = slices.DeleteFunc(a.open[d.f.partition], func(o *delivery) bool { return o.f.place <= d.f.place })
 }
@@ -147,7 +147,7 @@ func (r *randomRun) weigh(ctx context.Context, c *redelivery.Consumer, k int) {
 		limit = max(limit, 1<<20) // for messages that will be published
 	}
 	if r.Chan {
-		limit += 16 << 10 // for the message that the channel is offered, with its batch
+		limit += 16 << 10 // for the message that waits to enter the channel, with its batch
 	}
 	for told := false; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		end := r.guard.begin("Stats")

@@ -11,9 +11,9 @@ type randomPairs struct {
 	Wide      bool
 	Mix       bool // both Receive and Chan
 	Buffer    int  // of the application's MessageChannel
-	Every     int  // every n-th message is acknowledged, cumulatively; 0: a random way for each
+	Every     int  // every Every-th message is acknowledged cumulatively; if 0, each is settled in a random way
 	Careful   bool // no cumulative acknowledgement covers a message that will come again
-	Faultless bool // the application fails on nothing
+	Faultless bool // no message fails
 	Wrap      wrapping
 	Scene     scene
 	Pauses    bool // the application pauses its consumers now and then
@@ -50,7 +50,8 @@ func (c *randomConfig) widen() {
 	c.Pauses = often(25) && c.Scene != sceneJoins
 }
 
-// MayTimeOutUnseen reports whether a message may be in the application's channel twice: its ack timeout runs there.
+// MayTimeOutUnseen reports whether a message may be in the application's channel twice, because its ack timeout ends
+// while the message is in the channel.
 func (c *randomConfig) MayTimeOutUnseen() bool { return c.Buffer > 0 && c.Timeout > 0 }
 
 // Ordered reports whether the application gets the messages of a partition in order.

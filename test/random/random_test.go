@@ -77,7 +77,7 @@ type randomRun struct {
 	reached   map[string]int         // the highest place delivered of each partition
 	takes     int                    // deliveries, also repeated ones
 	lulls     []lull                 // by consumer
-	paused    []time.Time            // by consumer: since when; zero if it is not
+	paused    []time.Time            // by consumer: when it was paused; zero if it is not paused
 	consumers []*redelivery.Consumer
 	complete  bool // all messages were settled
 	again     int  // redeliveries in a row
@@ -103,7 +103,7 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	}
 	r := &randomRun{randomConfig: c, t: t, guard: g, published: map[string][]published{}, reached: map[string]int{},
 		lulls: make([]lull, c.Consumers), paused: make([]time.Time, c.Consumers)}
-	indexAcks := pulsartest.WithBatchIndexAcknowledgment() // as the real broker has; without it a batch may fork
+	indexAcks := pulsartest.WithBatchIndexAcknowledgment() // as the real broker has; else batches may fork
 	if c.Scene == sceneAway {
 		r.b = testkit.NewBrokerInProcess(g, pulsar.ClientOptions{}, indexAcks)
 	} else {
@@ -111,11 +111,11 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	}
 	switch {
 	case c.Scene == sceneVanishes:
-		// upstream looks for the topic for that long, even after Close
+		// for OperationTimeout, upstream looks for the deleted topic, even after Close
 		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
 		g.Cleanup(func() { time.Sleep(3 * time.Second) })
 	case c.Response:
-		// upstream waits that long for an answer that an unload lost, before it reconnects
+		// upstream waits OperationTimeout for an answer that an unload lost, before it reconnects
 		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
 	}
 	for range c.Topics {
@@ -258,7 +258,7 @@ func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 	if r.Scene == sceneAway || r.Scene == sceneVanishes {
 		opts.BackOffPolicyFunc = newSoon
 	}
-	if r.Wide { // it logs many refusals
+	if r.Wide { // wide runs log many refusals
 		options = append(options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 	}
 	if r.Observed {

@@ -21,7 +21,7 @@ func (r *randomRun) report() {
 			break
 		}
 		if !f.isOver() {
-			r.wrongLocked("message %d did not come to an end: %v", n, f)
+			r.wrongLocked("message %d is neither settled nor a dead letter: %v", n, f)
 		} else if text := f.checkDeadLetters(r.randomConfig); text != "" {
 			r.wrongLocked("message %d %s: %v", n, text, f)
 		}

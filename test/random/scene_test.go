@@ -78,7 +78,7 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 	}
 }
 
-// stubborn reports whether the application fails on messages, however often they came. The caller holds mu.
+// stubborn reports whether stubborn messages still fail, however often they came. The caller holds mu.
 func (r *randomRun) stubborn() bool {
 	switch {
 	case len(r.wrong) > 0:
@@ -128,7 +128,7 @@ func (a *randomApp) checkTurn(f *fate) {
 		a.fresh--
 		a.again = 0
 	} else if a.again++; a.Scene == sceneBusy && a.again > most && a.fresh > 0 && time.Since(a.began) > 2*time.Second {
-		a.wrongLocked("%d messages in a row were handed out again while %d new ones wait", a.again, a.fresh)
+		a.wrongLocked("%d redeliveries in a row while %d new messages wait", a.again, a.fresh)
 		a.again = 0
 	}
 	if a.Scene == sceneJoins && a.k == a.Consumers-1 {
