@@ -46,8 +46,8 @@ var cryptoKinds = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 	},
 }
 
-// Upstream nacks an undecryptable message by itself, without end. The Consumer's policy holds for it as for any other
-// message.
+// Upstream nacks an undecryptable message by itself, without end. The Consumer's policy delays this message like any
+// other.
 func TestUndecryptableComesBackByPolicy(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, cryptoKinds, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
@@ -99,8 +99,8 @@ func encryptedDeadLetters(b *testkit.Broker, k testkit.KeyReader, topic string, 
 	return c, dead
 }
 
-// An undecryptable message counts as delivered. It becomes a dead letter only after it was decrypted, since then it can
-// be encrypted again.
+// An undecryptable message counts as delivered. It becomes a dead letter only after it was decrypted, because the dead
+// letter must be encrypted again.
 func TestUndecryptableIsDeadLetterOnceDecrypted(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -153,7 +153,8 @@ func TestUndecryptableMessageIsHeldOverUnload(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// A zero-queue consumer does not report messages that it could not decrypt. A nack by upstream would end the program.
+// Upstream's zero-queue consumer does not report messages that it could not decrypt. If upstream nacked one, the
+// program would end.
 func TestUndecryptableOfZeroQueueConsumerStaysAtTheBroker(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -243,8 +244,9 @@ func TestCryptoFailureActionsAreKept(t *testing.T) {
 		})
 }
 
-// An undecrypted message must not become a dead letter: published with other keys, or none, it would be lost.
-func TestUndecryptedIsNoDeadLetter(t *testing.T) {
+// A message that could not be decrypted must not become a dead letter: published with other keys, or with none, its
+// content would be lost.
+func TestMessageNotDecryptedIsNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
 	topic := b.NewTopic(0)
@@ -265,7 +267,7 @@ func TestUndecryptedIsNoDeadLetter(t *testing.T) {
 	}
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 	require.Eventually(t, func() bool { return b.Stats(topic, 0).Backlog == 1 }, 10*time.Second, 10*time.Millisecond,
-		"the message stays")
+		"the message did not stay at the broker")
 	require.NotZero(t, c.Stats().Failed)
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// compact publishes another value for each key, then the feature's messages, and compacts the topic, which removes the
-// first values.
+// compact publishes an old value for each key, and then the feature's messages. It then compacts the topic, so that the
+// old values are removed.
 func (x *cell) compact(f feature) {
 	n := cellMessages
 	if f.batched {
@@ -39,8 +39,8 @@ func (x *cell) compact(f feature) {
 
 func discovering(o *pulsar.ConsumerOptions) { o.AutoDiscoveryPeriod = time.Second }
 
-// The period is longer than a real broker needs to add partitions: if upstream cannot subscribe to a new partition yet,
-// it closes the others without a notice.
+// The period is longer than a real broker needs to add partitions. If upstream cannot subscribe to a new partition yet,
+// it closes the consumers of the others without a notice.
 func discoveringSlowly(o *pulsar.ConsumerOptions) {
 	o.AutoDiscoveryPeriod = time.Second
 	if os.Getenv("PULSAR_URL") != "" {

@@ -60,7 +60,7 @@ func TestEarlyCopyIsHeldUntilDue(t *testing.T) {
 		require.Empty(t, inner.Requests(), "the Consumer requested a message that was in memory")
 		require.EqualValues(t, 1, c.Stats().Buffered)
 		require.NoError(t, c.Ack(old))
-		require.Equal(t, []pulsar.MessageID{newest}, inner.Acks(), "the ack has not the newest delivery's id")
+		require.Equal(t, []pulsar.MessageID{newest}, inner.Acks(), "the ack does not have the newest delivery's id")
 	})
 }
 
@@ -101,7 +101,7 @@ func TestNackedMessageWaitsInMemoryOrAtTheBroker(t *testing.T) {
 				again := testkit.Receive(t, c)
 				require.Equal(t, 500*time.Millisecond, time.Since(start).Truncate(5*time.Millisecond))
 				require.EqualValues(t, 1, again.RedeliveryCount())
-				c.Nack(msg) // of the first delivery: too late
+				c.Nack(msg) // this nack of the first delivery is too late
 				require.Zero(t, c.Stats().Waiting)
 				require.NoError(t, c.Ack(again))
 				time.Sleep(time.Hour)
@@ -136,7 +136,7 @@ func TestLateStatIgnoresSlowApplication(t *testing.T) {
 }
 
 // Half of the messages are in one batch. Messages that do not fit the memory limit come from the broker.
-func TestRedeliverNowDeliversWhatWaits(t *testing.T) {
+func TestRedeliverNowDeliversWaitingMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
 		for name, options := range map[string][]redelivery.Option{

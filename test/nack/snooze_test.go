@@ -68,7 +68,8 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 	})
 }
 
-// A message that does not fit the memory limit comes from the broker, which counts it on Shared and Key_Shared.
+// A message that does not fit the memory limit comes from the broker. On Shared and Key_Shared the broker counts this
+// delivery.
 func TestSnoozeBeyondMemoryLimitComesFromBroker(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {

@@ -13,7 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// NackID gets an id that the Consumer does not know, of its only topic.
+// Before the first Receive, NackID gets an id of the Consumer's only topic. Acknowledgements of other messages of the
+// topic still count.
 func TestNackIDBeforeFirstReceiveSparesOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
@@ -30,7 +31,7 @@ func TestNackIDBeforeFirstReceiveSparesOthers(t *testing.T) {
 	})
 }
 
-// The application nacks an earlier delivery, by a ConsumerMessage from Chan.
+// The application nacks an earlier delivery from Chan. It passes the ConsumerMessage, or the Message in it.
 func TestStaleNackOfConsumerMessageIsIgnored(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -134,7 +134,7 @@ func TestAckTimeoutIsExact(t *testing.T) {
 	}
 }
 
-// timed runs a test with an ack timeout of ten seconds and nacks of one.
+// timed runs a test with an ack timeout of ten seconds and a nack delay of one second.
 func timed(t *testing.T, test func(*testing.T, *redelivery.Consumer, *testkit.Fake)) {
 	t.Helper()
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) { test(t, c, inner) },

@@ -84,7 +84,8 @@ func TestChanHasNoBuffer(t *testing.T) {
 	require.Zero(t, cap(c.Chan()))
 }
 
-// Several consumers may share a MessageChannel: messages of other consumers stay in it, in order.
+// Several consumers may share a MessageChannel. When one gives back, unsubscribes or seeks, the messages of the others
+// stay in the channel, in order.
 func TestSharedMessageChannelKeepsMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {
@@ -127,7 +128,7 @@ func TestSharedMessageChannelKeepsMessagesOfOthers(t *testing.T) {
 }
 
 // Chan offers a redelivery, and the message is acknowledged before the application takes it.
-func TestChanDropsRedeliveryAckedMeanwhile(t *testing.T) {
+func TestChanDropsRedeliveryAckedBeforeItIsTaken(t *testing.T) {
 	t.Parallel()
 	for how, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"Ack": (*redelivery.Consumer).Ack,
@@ -233,5 +234,5 @@ func TestUpstreamReturnsTheChannelItGot(t *testing.T) {
 	require.NoError(t, err)
 	defer inner.Close()
 	require.Equal(t, (<-chan pulsar.ConsumerMessage)(opts.MessageChannel), inner.Chan(),
-		"SubscribeWith recognizes its consumer by the channel")
+		"upstream returns another channel: SubscribeWith could not recognize its consumer")
 }

@@ -32,8 +32,8 @@ func TestLastMessageIDsKeepWaitingMessages(t *testing.T) {
 	}
 }
 
-// GetLastMessageIDs is not a lost connection, at which prefetched messages would be dropped.
-func TestLastMessageIDsLosePrefetchedNothing(t *testing.T) {
+// The Consumer must not take GetLastMessageIDs for a lost connection, after which it would drop prefetched messages.
+func TestLastMessageIDsDropNoPrefetchedMessages(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The broker forgets a non-durable subscription with its connection: only messages that wait in memory come back.
+// The broker forgets a non-durable subscription when the connection ends: only messages that wait in memory come back.
 func TestNonDurableConsumerRedeliversFromMemory(t *testing.T) {
 	t.Parallel()
 	for kind := range testkit.SubscriptionTypes {
@@ -61,8 +61,8 @@ func TestNonDurableConsumerRedeliversFromMemory(t *testing.T) {
 	}
 }
 
-// When a deleted retry topic is created again, it must not get a durable subscription: the Consumer could not subscribe
-// to that.
+// When a deleted retry topic is created again, it must not get a durable subscription: a non-durable Consumer could not
+// subscribe to it.
 func TestNonDurableRetriesOutliveTheirTopic(t *testing.T) {
 	t.Parallel()
 	for how, breaks := range map[string]func(*testkit.Broker, string){

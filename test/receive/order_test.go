@@ -70,5 +70,5 @@ func inOrder(t *testing.T, kind pulsar.SubscriptionType, way string, every, unlo
 		}
 	}
 	require.Equal(t, []int{0, 0}, []int{n - len(seen), late},
-		"missing, and handed out for the first time after a later one")
+		"messages that are missing, and first deliveries that are out of order")
 }

@@ -106,8 +106,8 @@ func TestPausedConsumerDeliversNothing(t *testing.T) {
 	}
 }
 
-// Chan offers no message of a non-persistent topic during a pause. It offers the message afterwards, since no other
-// consumer has it.
+// During a pause, Chan offers no message of a non-persistent topic. Chan offers the messages afterwards, since no other
+// consumer has them.
 func TestPauseOfNonPersistentTopicOffersNothing(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -169,7 +169,7 @@ func TestSeekOfPausedConsumerForgets(t *testing.T) {
 	require.NoError(t, c.Seek(first.ID()))
 	c.Resume()
 	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, 10*time.Second, 10*time.Millisecond,
-		"a Seek ends the connection")
+		"the Consumer did not reconnect after the Seek")
 }
 
 func TestReconnectingStatCountsPartitions(t *testing.T) {

@@ -44,7 +44,7 @@ func TestReceiveReturnsWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-// A canceled worker takes no more messages.
+// Receive takes no message if its context is done.
 func TestReceiveWithDoneContextTakesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -85,7 +85,7 @@ func TestReceiveWithDoneContextTakesNothing(t *testing.T) {
 	}
 }
 
-// Canceled workers take no messages while seeks bring messages back again and again.
+// Receive with a canceled context takes no message, even while seeks bring messages back again and again.
 func TestReceiveWithDoneContextDuringSeeksTakesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 200

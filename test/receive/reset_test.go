@@ -17,7 +17,7 @@ import (
 // they were redelivered before.
 func TestCursorResetRedeliversAll(t *testing.T) {
 	if testing.Short() {
-		t.Skip("20 seconds")
+		t.Skip("takes 20 seconds")
 	}
 	t.Parallel()
 	testkit.NeedsRealBroker(t, "cursor reset")
@@ -48,7 +48,7 @@ func TestCursorResetRedeliversAll(t *testing.T) {
 					j.Complete(t, n)
 					b.Settles(topic, 0)
 					if round == 0 {
-						time.Sleep(10 * time.Second) // after two seconds without messages
+						time.Sleep(10 * time.Second) // after the two seconds of Drain
 						b.Admin("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", testkit.Subscription,
 							before.UnixMilli()), nil, nil)
 					}

@@ -31,7 +31,8 @@ func TestSeekEmptiesTheMessageChannel(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// If a consumer gives up during a Seek, upstream may wait for ever. The Consumer's Seek returns, even without Close.
+// If the inner consumer gives up during a Seek, its Seek may wait for ever. The Consumer's Seek returns, even without
+// Close.
 func TestSeekOfConsumerThatGivesUpReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Topic: "orders"})
@@ -95,7 +96,8 @@ func TestAnswerToRequestBeforeSeekIsDropped(t *testing.T) {
 	})
 }
 
-// A handler that had the second delivery of a message fails on it right after a Seek.
+// Right after a Seek, a handler nacks the second delivery of a message. The nack is ignored, and the message comes
+// again.
 func TestNackOfDeliveryBeforeSeekIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive)
@@ -163,7 +165,7 @@ func TestSeekToTimeZeroRedeliversAll(t *testing.T) {
 	}
 }
 
-// Upstream would stop dispatching for an id that is not of a message.
+// Upstream would stop dispatching after a Seek to an id that is not of a message.
 func TestSeekToLastMessageIDIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -33,7 +33,7 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 					wrapped := b.Subscribe(opts)
 					c, take = wrapped, func(ctx context.Context) (pulsar.Message, error) { return testkit.Take(ctx, wrapped, way == "Chan") }
 				}
-				// starving messages would never come
+				// If good messages starved, they would not come within a minute.
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				begin, good, failed := time.Now(), map[int]bool{}, 0

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The Chan of upstream's zero-queue consumer panics.
+// Chan of upstream's zero-queue consumer panics. The Consumer's Chan delivers messages.
 func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -93,7 +93,7 @@ func (z *zeroQueue) Receive(ctx context.Context) (pulsar.Message, error) {
 	}
 }
 
-// A Seek proceeds although a Receive waits, and however many have just returned.
+// Seek and Unsubscribe proceed although a Receive waits, however many calls of Receive have just returned.
 func TestZeroQueueConsumerSeeksBetweenReceives(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(*redelivery.Consumer) error{
