@@ -105,7 +105,7 @@ func flow(b *testkit.Broker, topic string) (stop func()) {
 	return stop
 }
 
-// work acknowledges, nacks and forgets messages until the consumer is closed.
+// work nacks, reconsumes, acknowledges and forgets messages until the consumer is closed.
 func work(c *redelivery.Consumer) {
 	for i := 0; ; i++ {
 		msg, err := c.Receive(context.Background())
@@ -145,7 +145,7 @@ func TestAllMethodsAtOnceReturn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := testkit.NewBroker(t)
-			// During a seek an ack gets no answer, and holds up everything else for this long.
+			// During a seek an ack gets no answer, and holds up all other calls for the OperationTimeout.
 			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t),
 				OperationTimeout: 3 * time.Second})
 			require.NoError(t, err)
@@ -214,8 +214,8 @@ func TestUnsubscribeOfBusyConsumerReturns(t *testing.T) {
 	}
 }
 
-// A consumer that gave up reconnecting has closed itself. The reason is reported for each of its topics, also for the
-// last one.
+// A consumer that gave up reconnecting has closed itself. The observer gets the reason for each of its topics, also for
+// the last one.
 func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 	t.Parallel()
 	once := uint(1)
@@ -266,7 +266,7 @@ func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 	})
 }
 
-// Upstream unsubscribes from several topics one after the other, and waits for ever if one is closed.
+// Upstream unsubscribes from several topics one after the other, and waits for ever if the consumer of one is closed.
 func TestCloseDuringUnsubscribeReturns(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {
@@ -320,7 +320,7 @@ func TestCloseOfWaitingZeroQueueConsumerReturns(t *testing.T) {
 	require.ErrorContains(t, err, "want nil with EnableZeroQueueConsumer")
 }
 
-// closer closes the consumer in every callback.
+// closer closes the consumer in every callback except BeforeConsume.
 type closer struct{ calls atomic.Int32 }
 
 func (x *closer) close(c pulsar.Consumer) {
@@ -386,7 +386,7 @@ func TestCloseOfClientEndsTheConsumer(t *testing.T) {
 				require.Fail(t, "Done is not closed")
 			}
 			_, err = c.Receive(t.Context())
-			require.ErrorContains(t, err, "ConsumerClosed", "as upstream's error says")
+			require.ErrorContains(t, err, "ConsumerClosed", "the error is not upstream's")
 			require.Error(t, c.Ack(msg))
 			_, err = c.Delivery(msg)
 			require.ErrorIs(t, err, redelivery.ErrClosed)

@@ -114,7 +114,8 @@ func TestGiveBackInObserverReturns(t *testing.T) {
 	require.Eventually(t, func() bool { return len(channel) == 3 }, testkit.Patience, time.Millisecond)
 }
 
-// If subscribing to several topics fails after GiveBack, one line is logged, without the stack of upstream's error.
+// If subscribing to several topics fails after GiveBack, the Consumer logs one line, without the stack of upstream's
+// error.
 func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -142,8 +143,8 @@ func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	require.NotContains(t, fmt.Sprintf("%+v", told[0]), ".go:")
 }
 
-// A message that was requested before GiveBack comes in time afterwards, although the next consumer gets no answer to
-// that request.
+// A message that was requested before GiveBack comes in time afterwards, although the new inner consumer gets no answer
+// to the request.
 func TestMessageRequestedBeforeGiveBackIsNotLate(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -151,7 +152,7 @@ func TestMessageRequestedBeforeGiveBackIsNotLate(t *testing.T) {
 	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithAckTimeout(200*time.Millisecond))
 	b.Send(topic, 1, false)
 	testkit.Receive(t, c)
-	time.Sleep(400 * time.Millisecond) // it is requested while no goroutine receives
+	time.Sleep(400 * time.Millisecond) // the message is requested while no goroutine receives
 	require.NoError(t, c.GiveBack())
 	testkit.Receive(t, c)
 	begin := time.Now()

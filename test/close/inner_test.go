@@ -46,7 +46,8 @@ func (s slowToClose) Close() {
 	s.Fake.Close()
 }
 
-// Upstream's Seek hangs while another goroutine receives, and so does a zero-queue consumer's Close.
+// Upstream's Seek hangs while another goroutine receives, and so does Close of a zero-queue consumer. So the Consumer's
+// Receive returns when Close begins.
 func TestInnerConsumerClosesWithoutReceivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -76,7 +77,8 @@ func TestReceiveReturnsWhenInnerConsumerIsGone(t *testing.T) {
 	})
 }
 
-// A probe, a call of Receive, may take a message whose topic is then unknown.
+// To probe the inner consumer, the Consumer calls its Receive. That call may take a message whose topic the Consumer
+// does not know. So it does not probe a healthy inner consumer.
 func TestHealthyInnerConsumerIsNotProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()

@@ -80,7 +80,7 @@ func TestFifteenMinutes(t *testing.T) {
 		return
 	}
 	for i := range outputs {
-		assert.Equal(t, masked(outputs[i]), masked(printed[i]), "go test ./test/docs -update writes it")
+		assert.Equal(t, masked(outputs[i]), masked(printed[i]), "go test ./test/docs -update writes the output")
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/doctor"
 )
 
-var update = flag.Bool("update", false, "write the checks into docs/checks.md")
+var update = flag.Bool("update", false, "write docs/checks.md, and the outputs in docs/fifteen-minutes.md")
 
 const (
 	productionPage = "docs/production.md"
@@ -39,7 +39,7 @@ func section() string {
 	return b.String() + "\n"
 }
 
-// sentence gives text a capital at the beginning, unless it begins with code or a name, and a full stop.
+// sentence returns text with a capital at the beginning and a full stop. The name pulsar-client-go gets no capital.
 func sentence(text string) string {
 	if !strings.HasPrefix(text, "pulsar-client-go") {
 		text = strings.ToUpper(text[:1]) + text[1:]
@@ -65,7 +65,7 @@ func TestChecksPageHasEveryCheck(t *testing.T) {
 		require.NoError(t, os.WriteFile(checksPage, []byte(before+begins+section()+ends+after), 0o600))
 		return
 	}
-	require.Equal(t, section(), is, "go test ./test/docs -update writes it")
+	require.Equal(t, section(), is, "go test ./test/docs -update writes this section")
 }
 
 // placesOf returns the anchors of a page: its ids and its headings.

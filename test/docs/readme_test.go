@@ -73,7 +73,7 @@ func snippetOfSubscribeWith(client pulsar.Client, opts pulsar.ConsumerOptions) e
 	return err
 }
 
-// Every Go snippet of these pages is also in this file or in examples/first, so that it is compiled.
+// Every Go snippet of the pages below is also in this file or in examples/first, so that it is compiled.
 func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippetOfSubscribe(nil, pulsar.ConsumerOptions{}))
 	assert.Error(t, snippetOfRetries(context.Background(), nil, pulsar.ConsumerOptions{}))
