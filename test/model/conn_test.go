@@ -8,8 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// lose breaks the connection. Upstream notices the loss after detect, and finds a broker after another lookup. If
-// gently is true, all acknowledgements reach the broker first.
+// lose breaks the connection. Upstream notices the loss after the time detect, and finds a broker after the further time
+// lookup. If gently is true, all acknowledgements reach the broker first.
 func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	if p.state != live {
 		return

@@ -36,7 +36,7 @@ func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 	return why + "; a guess: " + guess
 }
 
-// missing describes up to most messages that have not come or are not settled.
+// missing describes messages that have not come or are not settled; most limits their number.
 func (r *modelRun) missing(most int) (missing []string) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
