@@ -185,7 +185,7 @@ func TestSeekAfterCumulativeAckRedelivers(t *testing.T) {
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
 			o := b.Options(topic, kind)
-			// upstream drops all redeliveries if it has sent the acknowledgement
+			// upstream must not send the acknowledgement yet: it would then drop all redeliveries
 			o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: n, MaxTime: time.Hour}
 			c := b.Subscribe(o)
 			b.Send(topic, n, false)

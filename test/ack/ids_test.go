@@ -58,7 +58,7 @@ func TestBadMessagesAndIDsAreRefused(t *testing.T) {
 
 		inner.Deliver(1)
 		msg := testkit.Receive(t, c)
-		assert.ErrorContains(t, c.Ack(idless), "want") // the inner consumer has delivered this type now
+		assert.ErrorContains(t, c.Ack(idless), "want") // the inner consumer has delivered a message of this type now
 		c.ReconsumeLater(msg, 0)                       // there is no retry topic: the message is nacked
 		assert.Contains(t, log.String(), redelivery.ErrNoRetryTopic.Error())
 		assert.Equal(t, 1, c.Stats().Waiting)

@@ -41,7 +41,7 @@ func startCluster(ctx context.Context) (*broker, func(), error) {
 	return b, stop, nil
 }
 
-// moveTopics moves all topics to the other broker 15 times. At the third time it kills the broker that has them, and
+// moveTopics moves all topics to the other broker 15 times. At the third move it kills the broker that has them, and
 // starts it again.
 func moveTopics(ctx context.Context, t *trial) error {
 	var back chan error

@@ -77,7 +77,7 @@ const (
 	ackTimeout     = 3 * time.Second
 	reconsumeDelay = 2 * time.Second
 	keepAlive      = 5 * time.Second
-	// how long cumulate, whose messages do not fail, handles each one: so it is at work during the fault
+	// how long cumulate handles each message, so that it is still at work during the fault
 	pace = 10 * time.Millisecond
 )
 

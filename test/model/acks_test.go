@@ -77,7 +77,7 @@ func (p *modelPart) chance(e *modelEntry) int {
 	return rand.New(rand.NewPCG(p.cfg.base(), uint64(e.pos*1000+e.chances))).IntN(1000)
 }
 
-// AckIDList sends one command if AckWithResponse is set. In the model, some ids of the list may fail alone.
+// AckIDList sends one command if AckWithResponse is set. In the model, it may fail for only some of the ids.
 func (p *modelPart) AckIDList(ids []pulsar.MessageID) error {
 	if !p.cfg.Response {
 		for _, id := range ids {

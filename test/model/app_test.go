@@ -90,7 +90,7 @@ func (r *modelRun) one(of []*modelExpected) *modelExpected {
 	return of[r.rng.IntN(len(of))]
 }
 
-// some returns the last delivery of a message or an earlier one. To settle an earlier delivery settles the message too.
+// some returns the last delivery of a message or an earlier one: a call that settles either settles the message.
 func (r *modelRun) some(m *modelExpected) pulsar.Message {
 	if m == nil {
 		return nil
@@ -253,7 +253,7 @@ func (r *modelRun) inProgress(m *modelExpected) {
 }
 
 // isForgotten reports whether err says that the Consumer has forgotten a message. To request such a message, the
-// Consumer needs an id of pulsar-client-go; it refuses the model's ids.
+// Consumer needs an id of pulsar-client-go, and refuses the model's ids.
 func isForgotten(err error) bool {
 	return strings.Contains(err.Error(), "want the id of a message of pulsar-client-go")
 }

@@ -124,7 +124,7 @@ func (s *modelSub) dispatch() {
 	for e := s.first(); e != nil; e = s.first() {
 		can := s.part != nil && s.permits > 0 && !s.inactive
 		otherCan := s.other != nil && s.other.has < modelOtherQueue && (s.inactive || !s.rewinds())
-		if s.other != nil && s.cfg.Kind == pulsar.KeyShared { // a key has one consumer: its messages wait for that one
+		if s.other != nil && s.cfg.Kind == pulsar.KeyShared { // a key's messages wait for its consumer
 			if e.pos*7%3 == 0 {
 				can = false
 			} else {

@@ -192,9 +192,9 @@ func (r *modelRun) end() {
 		}
 		return open
 	}
-	// a swallowed cumulative acknowledgement is not repeated
+	// the Consumer does not repeat a cumulative acknowledgement that a lost connection swallowed
 	isWindow := r.cfg.Cumulative && !r.cfg.Response && r.cfg.Breaks
-	// a cumulative acknowledgement that was refused in the middle of a batch is not repeated either: see mayBeUnsent
+	// upstream does not repeat one that the broker refused in the middle of a batch: see mayBeUnsent
 	isUnsent := r.cfg.Cumulative && r.cfg.AckErrors && r.cfg.Batches && !r.cfg.IndexAcks
 	if !r.w.run(5*time.Minute, func() bool { return len(open()) == 0 }) && !isWindow && !isUnsent {
 		r.w.fail("all is settled, but not acknowledged at the broker: %v", open())

@@ -132,7 +132,7 @@ func newModelConfig(seed uint64) *modelConfig {
 	}
 	c.Closes = c.Callbacks && often(15)
 	c.Abrupt = c.Closes || often(10)
-	if c.Cumulative && !c.Response { // upstream drops redeliveries of messages before the last one
+	if c.Cumulative && !c.Response { // upstream drops redeliveries up to the last cumulative ack
 		c.Seeks, c.Resets = false, false
 	}
 	if seed >= 2*narrow {

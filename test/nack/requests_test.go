@@ -45,8 +45,8 @@ func TestSlowApplicationIsAnsweredByOneRequest(t *testing.T) {
 	}
 }
 
-// The broker does not send an acknowledged message again: a request for it would be in vain, and rewind all other
-// messages.
+// The broker does not send an acknowledged message again. A request for it would be in vain, and would make the broker
+// send all other messages again.
 func TestNackAfterAckRequestsAtMostOnce(t *testing.T) {
 	for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
 		"Nack":   (*redelivery.Consumer).Nack,

@@ -140,7 +140,7 @@ func TestStartWithAttemptLogLogsNoError(t *testing.T) {
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3,
 				InitialSubscriptionName: "inspect"}))
 		require.NoError(t, err)
-		t.Cleanup(c.Close) // at the end: if closed at once, upstream logs an error
+		t.Cleanup(c.Close) // not at once: upstream would log an error
 	}
 	require.Empty(t, log.String())
 }

@@ -26,7 +26,7 @@ type pair struct {
 	busy    int       // running handlings
 	last    time.Time // when the last handling ended
 	doubles int       // handlings after an acknowledged one
-	// such handlings after an unload, at which the broker forgets which messages of a batch are acknowledged
+	// doubles after an unload, at which the broker forgets which messages of a batch are acknowledged
 	forgot   int
 	unloaded time.Time // when the topic was last unloaded
 	batched  bool
@@ -130,8 +130,8 @@ func (p *pair) run(b *testkit.Broker, topic string, n, unloads int, subscribe fu
 	working.Wait()
 }
 
-// If this library keeps a message in one consumer while the broker sends it to another, both consumers handle it. That
-// must not be more frequent than with plain consumers.
+// If this library keeps a message in one consumer while the broker sends it to another, both consumers handle it. This
+// must not happen more often than with plain consumers.
 func TestTwoConsumersDoubleNoMoreThanPlain(t *testing.T) {
 	testkit.TakesLong(t)
 	var table strings.Builder

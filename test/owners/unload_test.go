@@ -193,7 +193,7 @@ func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 		require.NoError(t, err)
 		defer second.Close()
 
-		var subscribes atomic.Bool // by then upstream has cleared its queue
+		var subscribes atomic.Bool // upstream subscribes again, and has cleared its queue
 		b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 			if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
 				subscribes.Store(true)

@@ -77,7 +77,8 @@ func TestSeekForgetsWaitingMessages(t *testing.T) {
 	})
 }
 
-// A request made before a Seek is sent after it, and its answer may come after the message was acknowledged.
+// A request made before a Seek is sent after it, and its answer may come after the message was acknowledged. The
+// Consumer drops the answer.
 func TestAnswerToRequestBeforeSeekIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -67,7 +67,7 @@ func TestAttemptOfForeignRetryCountsItsReconsumes(t *testing.T) {
 }
 
 // After three deliveries REDELIVERY_COUNT is 2, whichever call or timeout makes the message a dead letter.
-func TestRedeliveryCountOfDeadLetterIsThatOfItsLastDelivery(t *testing.T) {
+func TestDeadLetterHasRedeliveryCountOfItsLastDelivery(t *testing.T) {
 	t.Parallel()
 	bg := context.Background()
 	nack := func(c *redelivery.Consumer, msg pulsar.Message) error { c.Nack(msg); return nil }

@@ -60,8 +60,8 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	require.Equal(t, "reconsumed 1 times", letter.Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A consumer of a dead letter topic has a retry topic of its own. It begins at the first retry, and its own dead
-// letters name the topic that it reads as their origin.
+// A consumer of a dead letter topic has a retry topic of its own. Its messages begin at the first retry, and its own
+// dead letters name the topic that it reads as their origin.
 func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

@@ -28,7 +28,7 @@ func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	}
 	said := java("Forms", "show", testkit.RetryTopic(topic))
 	for _, want := range []string{
-		// Java publishes base64=true: a key with the same text has other bytes
+		// Java publishes base64=true: the text of the key is the same, the bytes are not
 		"bytes of " + testkit.RetryTopic(topic) + " hasKey=true key=AQLI base64=false",
 		"empty of " + testkit.RetryTopic(topic) + " hasKey=false key=null", // Java publishes hasKey=true
 		"string of " + testkit.RetryTopic(topic) + " hasKey=true key=k base64=false",
@@ -41,7 +41,7 @@ func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 
 // With several topics pulsar-client-go names the retry topic after the first in the list, Java after the alphabetically
 // first.
-func TestRetryTopicOfSeveralTopicsIsThatOfTheFirst(t *testing.T) {
+func TestRetryTopicIsNamedAfterTheFirstOfSeveralTopics(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	first := b.NewTopic(0)

@@ -90,8 +90,8 @@ func TestReasonOfNackIsInTheDeadLetter(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Publishing fails at once, since another producer has exclusive access to the dead letter topic, and the nack delay is
-// 0. The Consumer waits between its attempts nevertheless.
+// Another producer has exclusive access to the dead letter topic, so publishing fails at once. The Consumer waits
+// between its attempts, although the nack delay is 0.
 func TestRefusedDeadLettersArePaced(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -69,8 +69,8 @@ func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*re
 	return c, inner, msgs
 }
 
-// As upstream's does, ReconsumeLater returns before the broker has answered. 2,000 messages are published in order, in
-// two round trips.
+// Like upstream's ReconsumeLater, the Consumer's returns before the broker has answered. 2,000 messages are published
+// in order, in two round trips.
 func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {

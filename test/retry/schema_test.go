@@ -16,8 +16,7 @@ import (
 const record = `{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"string"}`
 
 // A consumer with one version of an Avro schema publishes retries and dead letters of messages with another version,
-// and of damaged messages. Java reads these
-// dead letters.
+// and of damaged messages. Java reads these dead letters.
 func TestRetriesKeepOtherSchemaVersions(t *testing.T) {
 	t.Parallel()
 	older := pulsar.NewAvroSchema(record+"]}", nil)

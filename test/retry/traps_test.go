@@ -39,7 +39,7 @@ func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 			require.ErrorIs(t, c.ReconsumeLaterNext(context.Background(), msg), redelivery.ErrNoRetryTopic)
 			require.ErrorIs(t, c.ReconsumeLaterAfter(context.Background(), msg, time.Second, nil),
 				redelivery.ErrNoRetryTopic)
-			c.ReconsumeLater(msg, time.Hour) // has no error to return
+			c.ReconsumeLater(msg, time.Hour) // cannot return an error
 			require.EqualValues(t, 1, c.RedeliveryCount(testkit.Receive(t, c)), "the message was not nacked instead")
 			require.Error(t, admin.Call(context.Background(), b.AdminURL, "GET", testkit.RetryTopic(topic)+"/stats",
 				nil, nil), "the retry topic exists")

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// callsBack is a handler of log lines. At the first one that begins with line, it calls a function of the application.
+// callsBack is a log handler that calls a function of the application, once, at a log line with the beginning line.
 type callsBack struct {
 	slog.Handler
 	line string

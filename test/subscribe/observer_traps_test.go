@@ -37,7 +37,7 @@ func TestObserverSeesFailedAck(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// Each function of the Observer may call Close, and Seek, which waits for the broker: no call hangs.
+// Each function of the Observer may call Close and Seek: no call hangs.
 func TestObserverMayCloseTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]func(func(*redelivery.Consumer)) redelivery.Observer{

@@ -134,8 +134,8 @@ func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Upstream refuses a DLQPolicy without a topic. SubscribeWith accepts one if a Reconsumer has the topic, and does not
-// pass it to upstream.
+// Upstream refuses a DLQPolicy without a topic. SubscribeWith accepts such a policy if a Reconsumer has the topic, and
+// does not pass the policy to upstream.
 func TestSubscribeWithLeavesDeadLettersToTheReconsumer(t *testing.T) {
 	prepared, err := testkit.PreparedOptions(pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
 		redelivery.WithReconsumer(&reconsume.Reconsumer{}))
