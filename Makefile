@@ -1,5 +1,5 @@
-# `make help` lists the targets, docs/CONTRIBUTING.md what they need. `.ci/run` is what CI runs of them.
-# Tools are built once, into .tools; then what uses them needs no network.
+# `make help` lists the targets, and docs/CONTRIBUTING.md explains the main ones. `.ci/run` runs those of CI.
+# Tools are built once, into .tools; later runs need no network.
 tool = $(CURDIR)/.tools/$(1)/$(firstword $(subst @, ,$(1)))
 GOLANGCI = $(call tool,golangci-lint@v2.15.0)
 VALE = $(call tool,vale@v3.21.0)
@@ -14,14 +14,14 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## run all tests with the race detector, on a broker in process; with PULSAR_URL and PULSAR_ADMIN_URL on that one (8 minutes)
+test: ## run all tests with the race detector, on a broker in process, or on that of PULSAR_URL and PULSAR_ADMIN_URL (8 minutes)
 	go test -race ./...
 
-# BROKER_TESTS are those of whole Consumers that run on the broker of PULSAR_URL if it is set.
+# BROKER_TESTS are the tests of whole Consumers. They run on the broker of PULSAR_URL if it is set.
 BROKER_TESTS = $(addprefix ./test/,ack nack retry owners receive close subscribe matrix random)
 
 .PHONY: test-long
-test-long: ## run what the tests leave out because it takes minutes, for each night (30 minutes)
+test-long: ## run the tests, and those that take minutes (nightly, 30 minutes)
 	go test -race -count 1 -timeout 60m ./test/model $(BROKER_TESTS) ./test/upstream -args -long
 
 .PHONY: test-broker
@@ -29,10 +29,10 @@ test-broker: ## run the tests against a real broker, started for them
 	eval "$$(test/scripts/pulsar start)" && \
 		go test -race -p 1 -count 1 -timeout 20m $(BROKER_TESTS) ./reconsume ./pulsartest
 
-# VERSIONS are those of Pulsar.
+# VERSIONS are the versions of Pulsar that test-versions starts.
 VERSIONS ?= 3.0.7 4.2.4
 .PHONY: test-versions
-test-versions: ## run the tests against other versions of Pulsar, which are started for them one after the other, for each night (15 minutes)
+test-versions: ## start other versions of Pulsar, one after the other, and run the tests against each (nightly, 15 minutes)
 	status=0; for version in $(VERSIONS); do \
 		export PULSAR_VERSION=$$version PULSAR_NAME=version-$$version; \
 		broker=$$(test/scripts/pulsar start) && eval "$$broker" && \
@@ -42,7 +42,7 @@ test-versions: ## run the tests against other versions of Pulsar, which are star
 
 # UPSTREAM is a version, branch or commit of pulsar-client-go; the one in go.mod if empty.
 .PHONY: test-upstream
-test-upstream: ## run pulsar-client-go's own tests through Subscribe, on the broker in process and on a real one, for each night (15 minutes)
+test-upstream: ## run pulsar-client-go's own tests through Subscribe, on the broker in process and on a real one (nightly, 15 minutes)
 	broker=$$(PULSAR_NAME=upstream PULSAR_CONF_maxMessageSize=1048576 test/scripts/pulsar start) && eval "$$broker" && \
 		go run ./test/upstream -upstream '$(UPSTREAM)'; status=$$?; PULSAR_NAME=upstream test/scripts/pulsar stop; exit $$status
 
@@ -55,11 +55,11 @@ fidelity: ## play scenarios on the broker in process and on Pulsar 3.0, 4.0 and 
 	test/fidelity/run
 
 .PHONY: chaos
-chaos: ## break brokers, connections and consumers under messages at work, and count what becomes of these (40 minutes)
+chaos: ## break brokers, connections and consumers while they handle messages, and count lost, early and repeated ones (40 minutes)
 	go run ./test/faults
 
 .PHONY: chaos-short
-chaos-short: ## the quick ones of these faults (1 minute)
+chaos-short: ## the quick faults of chaos (1 minute)
 	go run ./test/faults -short
 
 .PHONY: kill
@@ -71,20 +71,20 @@ owners: ## change the owners of partitions and keys under Workers (8 minutes)
 	go run ./test/faults owners
 
 .PHONY: compared
-compared: ## have four clients do the same work under the same faults, and write docs/compared.md (15 minutes)
+compared: ## run four clients under the same faults, and write docs/compared.md (15 minutes)
 	eval "$$(test/scripts/pulsar start)" && cd test/compared && go run . && go run . -page ../../docs/compared.md
 
-# DEEPER is how many steps more than in CI. Each makes it three times as long.
+# DEEPER is how many steps explore plays beyond those of CI. Each step makes it take three times as long.
 DEEPER ?= 4
 .PHONY: explore
-explore: ## play every short history of the machine, and of two with their log, and remove each rule in turn, for each night (40 minutes)
+explore: ## play every short history of the machine, and of two machines with a log of attempts; remove each rule in turn (40 minutes)
 	go test ./internal/partition -run Exploration -deeper $(DEEPER) -count 1 -timeout 2h -v
 	go test ./attempts -run Exploration -deeper 2 -count 1 -timeout 2h -v
 	go test ./internal/partition -run Mutants -mutants -count 1 -timeout 2h -v
 	go test ./attempts -run Mutants -mutants -count 1 -timeout 2h -v
 
 .PHONY: soak
-soak: ## the same, chosen at random, for an hour
+soak: ## inject random faults for an hour
 	go run ./test/faults -for 1h
 
 .PHONY: quickstart
@@ -111,7 +111,7 @@ lint-commits: ## check the subjects of commits: "package: verb", at most 72 char
 	test/scripts/subjects
 
 .PHONY: fuzz
-fuzz: ## fuzz all that reads what others wrote, for a minute each
+fuzz: ## fuzz each parser of foreign input, for a minute each
 	go test -run '^$$' -fuzz FuzzParseDelayLevels -fuzztime 1m ./backoff
 	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m -fuzzminimizetime 1x ./config
 	go test -run '^$$' -fuzz FuzzHostileProperties -fuzztime 1m ./reconsume
@@ -120,15 +120,15 @@ fuzz: ## fuzz all that reads what others wrote, for a minute each
 	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m ./internal/history
 
 .PHONY: bench
-bench: ## benchmark the queue and what a Consumer adds; with a broker in pairs with a plain one
+bench: ## run all benchmarks, on the broker in process or on that of PULSAR_URL
 	go test -run '^$$' -bench . -benchmem ./... -timeout 30m
 
 .PHONY: vulncheck
 vulncheck: $(GOVULNCHECK) ## look for known vulnerabilities (needs the network)
 	$(GOVULNCHECK) ./...
 
-# Before the first release an empty list in .bench/proxy stands for the module's own versions. Any other empty list is an error: gorelease
-# looks for retracted versions of the dependencies, and finds none in it. Modules that are required by a commit may have no versions.
+# Before the first release, the empty list in .bench/proxy is the list of this module's own versions. For a dependency an empty list is an
+# error, since gorelease looks for retracted versions in it. Only dependencies on a commit may have no versions.
 .PHONY: release-check
 release-check: export GOPROXY := $(if $(BASE),,file://$(CURDIR)/.bench/proxy,)$(shell go env GOPROXY)
 release-check: $(GORELEASE) ## say which version the API needs next; BASE is the last one, as in make release-check BASE=v0.1.0
@@ -157,7 +157,7 @@ otel: $(GOLANGCI) ## check and test the module of OpenTelemetry
 	cd otel && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...
 
 .PHONY: inbox
-inbox: $(GOLANGCI) ## check and test the module of effects once, on SQLite and on a PostgreSQL, which is started for it
+inbox: $(GOLANGCI) ## check and test the module of effects once, on SQLite and on a PostgreSQL, which the target starts
 	eval "$$(test/scripts/postgres start)" && (cd inbox && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...); \
 		status=$$?; test/scripts/postgres stop; exit $$status
 	go -C examples/inbox run .
@@ -169,11 +169,11 @@ ui: $(GOLANGCI) ## check and test the pages in a headless Chromium, which CHROMI
 	cd ui/browsertest && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race -timeout 10m . -args $(PICTURES)
 
 .PHONY: dashboard
-dashboard: ## run dashboard and alerts against a real Prometheus, which is fetched, and draw their pictures (2 minutes)
+dashboard: ## fetch Prometheus, run dashboard and alerts against it, and draw their pictures (2 minutes)
 	eval "$$(test/scripts/prometheus)" && go test ./metrics/deploy -v -count 1 -update -scrape 60s
 
 .PHONY: lint-benchmarks
-lint-benchmarks: $(GOLANGCI) ## check the module of the benchmarks as lint does the library, and that its pictures are of its tables
+lint-benchmarks: $(GOLANGCI) ## check and test the module of the benchmarks; its pictures must match its tables
 	cd benchmarks && $(GOLANGCI) run ./... && go mod tidy -diff && go test ./...
 
 $(GOLANGCI): path = github.com/golangci/golangci-lint/v2/cmd
