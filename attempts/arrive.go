@@ -27,7 +27,8 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 }
 
 // Again is Find for a message that this session's consumer got before and is about to get again. The record is due as
-// Arrive says, except that the delay of a failure in this session does not count: its consumer knows that delay better.
+// Arrive says, except that the delay of a failure in this session does not count: this session's consumer knows that
+// delay better.
 func (l *Log) Again(k Key) (Record, bool) {
 	if l.known.Load() == 0 {
 		return Record{}, false
@@ -50,7 +51,7 @@ func (l *Log) Again(k Key) (Record, bool) {
 // delay postpones the due time of r if its message may be in another session's handler. The caller holds mu.
 func (l *Log) delay(r *record) {
 	if r.count == 0 && r.due <= r.written+1 {
-		// it has no delay, unlike a snoozed one, and its due time is by the writer's clock
+		// the record has no delay (a snoozed message has one), and its due time is by the writer's clock
 		r.due = 0
 	}
 	if r.begun == 0 {

@@ -43,7 +43,7 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s %d:%d:%d", k.Topic, k.Ledger, k.Entry, k.Index)
 }
 
-// SessionID names a session: a Log of one process, from Open to Close. No two sessions have the same.
+// SessionID names a session: a Log of one process, from Open to Close. No two sessions have the same ID.
 type SessionID uint64
 
 // String returns 16 hexadecimal digits.
@@ -96,8 +96,8 @@ type Options struct {
 	// Failed is called with each error, from a goroutine of the Log with no lock held. Default: none.
 	Failed func(error)
 	// ReadOnly makes the Log write nothing: it is no session, and methods that would write do nothing or return
-	// ErrReadOnly. Ready then also waits until the Log knows which sessions live. This takes one more lease if a
-	// session has been silent for its lease by its own clock. Default: false.
+	// ErrReadOnly. Ready then also waits until the Log knows which sessions live. If the log suggests that a session is
+	// lost, but a wrong clock may be the reason, Ready waits one more lease for that session. Default: false.
 	ReadOnly bool
 }
 

@@ -19,7 +19,7 @@ import (
 // subscription is the log's own subscription. It keeps the broker from deleting frames that are still needed.
 const subscription = "attempts"
 
-// pauses are those between attempts to reach the topic. The jitter keeps sessions that lost it together from
+// pauses are the waits between attempts to reach the topic. The jitter keeps sessions that lost the topic together from
 // returning at the same moment.
 var pauses = backoff.WithJitter(backoff.Exponential{Min: 100 * time.Millisecond, Max: 10 * time.Second}, 0.5)
 
@@ -48,7 +48,8 @@ func (l *Log) run() {
 	}
 }
 
-// safely calls session, and returns a panic as an error: the client may be another implementation.
+// safely calls session, and returns a panic as an error: an implementation of pulsar.Client other than
+// pulsar-client-go's may panic.
 func (l *Log) safely() (err error) {
 	defer func() {
 		if r := recover(); r != nil {

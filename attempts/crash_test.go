@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// crash ends a Log as the end of its process does: it writes nothing more.
+// crash ends a Log as a killed process does: the Log writes nothing more.
 func (l *Log) crash() {
 	l.once.Do(func() {
 		l.end()
@@ -90,7 +90,7 @@ func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 	}
 	handleMany(a)
 	handleMany(b)
-	require.False(t, a.IsCareful(one), "busy")
+	require.False(t, a.IsCareful(one), "careful though busy")
 	await(t, func() bool {
 		time.Sleep(2 * carefulEach)
 		return a.IsCareful(one)

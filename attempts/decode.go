@@ -91,8 +91,8 @@ func (d *decoder) small(limit uint64) uint32 {
 	return uint32(n)
 }
 
-// moment reads a difference between two moments, in milliseconds. It refuses one so large that adding two of them could
-// overflow.
+// moment reads a difference between two moments, in milliseconds. It refuses a difference so large that the sum of two
+// could overflow.
 func (d *decoder) moment() int64 {
 	n := d.int()
 	if n > math.MaxInt64/4 || n < math.MinInt64/4 {

@@ -19,12 +19,12 @@ import (
 )
 
 // TestFanOut measures the cost of many consumers of a subscription, each of which reads all frames of the others. A
-// hundred share a client, as in one process, and fifty open at the same time. The figures are sums over all consumers,
-// without the broker's CPU.
+// hundred consumers share a client, as in one process, and fifty consumers open at the same time. The figures are sums
+// over all consumers, without the broker's CPU.
 func TestFanOut(t *testing.T) {
 	sessions, _ := strconv.Atoi(os.Getenv("ATTEMPTS_FANOUT"))
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" || sessions == 0 {
-		t.Skip("needs a real broker, some minutes, and ATTEMPTS_FANOUT=1000 for so many consumers")
+		t.Skip("needs a real broker, some minutes, and the number of consumers in ATTEMPTS_FANOUT, such as 1000")
 	}
 	topic := testTopic(t)
 	logs := make([]*Log, sessions)
@@ -80,8 +80,8 @@ func TestFanOut(t *testing.T) {
 	time.Sleep(20 * time.Second) // until the leases are as long as so many sessions need
 	used, out, began = cpu(), bytesOut(t, topic), time.Now()
 	time.Sleep(20 * time.Second)
-	t.Logf("the leases of all, for WithCrashLimit: %v of CPU and %d kB in %v", cpu()-used, (bytesOut(t, topic)-out)>>10,
-		time.Since(began).Round(time.Millisecond))
+	t.Logf("renewing the leases of all sessions, for WithCrashLimit, took %v of CPU and %d kB in %v", cpu()-used,
+		(bytesOut(t, topic)-out)>>10, time.Since(began).Round(time.Millisecond))
 	for _, l := range logs {
 		all.Go(l.Close)
 	}

@@ -55,8 +55,8 @@ func TestEncryptedMessageInTheLog(t *testing.T) {
 	require.True(t, ok)
 }
 
-// A Log does not begin to read at a checkpoint that is beyond the frame that names it, as in frames that were copied
-// from another cluster: no reader would reach that checkpoint.
+// A frame may name a checkpoint beyond itself, for example if it was copied from another cluster. A Log does not begin
+// to read there, since no reader would reach that checkpoint.
 func TestCheckpointBeyondTheLog(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a := openReady(t, client, topic, "a")

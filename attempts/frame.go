@@ -38,7 +38,7 @@ type change struct {
 	removed bool
 	count   uint32
 	crashes uint32
-	delay   int64 // until the message is due; negative if it is already
+	delay   int64 // until the message is due; negative if it is due already
 	age     int64 // of a copied record
 	cause   string
 	session SessionID

@@ -44,7 +44,7 @@ type Log struct {
 	own      changes
 	sessions watch
 	tidying  tidying
-	most     int    // the largest size of one of the maps since they were made
+	most     int    // the largest size that one of the maps has had since it was made
 	number   uint64 // of the last frame
 	begun    uint64 // number of the frame that begins the session
 	caughtUp bool
@@ -121,7 +121,7 @@ func (l *Log) Ready(ctx context.Context) error {
 }
 
 // judge waits, if the Log is read only, until the Log knows of each session whether it lives. A session that seems to
-// be silent may only have a wrong clock: the Log either hears it within its lease, or it is lost.
+// be silent may only have a wrong clock: either the Log hears the session within its lease, or the session is lost.
 func (l *Log) judge(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -152,8 +152,8 @@ func (l *Log) isDoubtful() bool {
 // closeTime is how long Close waits for the last changes to be written, and then for pulsar-client-go to close.
 const closeTime = time.Second
 
-// Close writes the remaining changes and that the session ends, which takes at most a second, and closes the Log. A
-// second call does nothing.
+// Close writes the remaining changes and the end of the session, for at most a second, and closes the Log. A second
+// call does nothing.
 func (l *Log) Close() {
 	l.once.Do(func() {
 		close(l.closing)
@@ -200,7 +200,7 @@ func (l *Log) find(k Key) (record, bool) {
 			case c.removed:
 				return record{}, false
 			case ok:
-				return join(c.record, r), true // the first argument wins where nothing shows which one is later
+				return join(c.record, r), true // the first argument wins where nothing shows which record is later
 			}
 			return c.record, true
 		}
@@ -212,7 +212,7 @@ func (r record) public(k Key) Record {
 	return Record{k, r.count, r.crashes, moment(r.due), moment(r.written), r.cause, r.session, r.begun}
 }
 
-// Records returns all records of the log, in no order. Crashes is as Log.Crashes says.
+// Records returns all records of the log, in no order. Their field Crashes is the result of Log.Crashes.
 func (l *Log) Records() []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,13 +5,13 @@ import "time"
 // began is the time at which the process began, by the clock as it was set then.
 var began = time.Now()
 
-// now is the time by that clock, in milliseconds. It goes on evenly when the machine's clock is set. Otherwise, setting
-// the clock could silence this session, or make the others seem lost.
+// now returns the time in milliseconds, by the clock as it was set when the process began. The time goes on evenly when
+// the machine's clock is set. Otherwise, setting the clock could silence this session, or make the others seem lost.
 func now() int64 { return milliseconds(time.Now()) }
 
 func milliseconds(t time.Time) int64 { return began.UnixMilli() + t.Sub(began).Milliseconds() }
 
-// moment returns a time of now as a time.Time. The time that remains until then does not change when the clock is set.
+// moment converts a result of now to a time.Time. The time that remains until it does not change when the clock is set.
 func moment(at int64) time.Time {
 	most := maxDelay.Milliseconds()
 	return began.Add(time.Duration(max(-most, min(at-began.UnixMilli(), most))) * time.Millisecond)

@@ -42,7 +42,7 @@ func (c *changes) put(p place, r record) *ownChange {
 	return x
 }
 
-// remove removes a message from the log. The removal is sent at the time from; 0 for at once.
+// remove removes a message from the log. from is when to send the removal; 0 for at once.
 func (c *changes) remove(p place, r record, from int64) *ownChange {
 	x := c.next(p)
 	x.record, x.removed, x.from = r, true, from
@@ -108,7 +108,8 @@ func (c *changes) reset() {
 	*c = changes{of: map[place]*ownChange{}, resets: true}
 }
 
-// unread reports whether a change that was made before the time by, and was to be sent at once, was not read back.
+// unread reports whether a change that was made until by was not read back. Changes that are to be sent later do not
+// count.
 func (c *changes) unread(by int64) bool {
 	for _, x := range c.of {
 		if x.from == 0 && x.since <= by {
@@ -125,8 +126,8 @@ func (x *ownChange) written() {
 	}
 }
 
-// gather returns up to limit changes to send in the frame with the given number, and when there will be more; 0 means
-// not before something changes. If all is set, it also returns removals whose time has not come.
+// gather returns up to limit changes to send in the frame with the given number. next is when more can be sent; 0 if
+// none are left. If all is set, it also returns removals whose time has not come.
 func (c *changes) gather(number uint64, now int64, limit int, all bool) (places []place, next int64) {
 	for len(c.later) > 0 {
 		x := c.of[c.later[0]]
@@ -166,9 +167,9 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	return places, next
 }
 
-// again queues all changes that were not read back: the topic may be another one now. Of the frames it keeps only the
-// time since which the log lags. It forgets messages that were settled long ago, unless the log is known to have their
-// records: otherwise the changes would grow for as long as frames are written in vain.
+// again queues all changes that were not read back: the topic may be another one now. Of the sent frames it keeps only
+// the time of the oldest, since which the log lags. It forgets messages that were settled long ago and are not among
+// the known records, so that the changes do not grow while frames are sent but not read back.
 func (c *changes) again(known map[place]record) {
 	long := now() - vainTime.Milliseconds()
 	maps.DeleteFunc(c.of, func(p place, x *ownChange) bool {

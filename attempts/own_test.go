@@ -37,8 +37,8 @@ func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	require.Zero(t, c.lag(began+5000))
 }
 
-// While frames are written in vain, settled messages take no more memory with time either, though the log may have
-// their records. Messages whose records the log is known to have stay settled.
+// While frames are written in vain, settled messages take no more memory with time either, even if the log may have
+// their records. A message whose record the log is known to have stays settled.
 func TestSettledWhileFramesAreWrittenInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100

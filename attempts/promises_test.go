@@ -59,8 +59,8 @@ func (p *process) fails(e, i int, due int64) {
 }
 
 // checkHandOver checks the promises for each hand-over. o is the copy, or nil for one from memory. Copies that upstream
-// had before a lost connection are handed out, and so are those that a request crossed: the windows of package
-// partition.
+// had before a lost connection are handed out, and so are copies that a request crossed: package partition documents
+// both as known windows.
 func (p *process) checkHandOver(d partition.Delivery, o *object) {
 	w, e, i := p.w, int(d.ID.Entry), int(d.ID.Index)
 	m, k, of := p.has[e][i], p.knows(e, i), w.entries[e]
@@ -84,10 +84,10 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 }
 
 // checkHandler checks that a message in a handler has crashed fewer processes than its limit. Two kinds of crashes do
-// not count: that of a process that is too busy to record the message before it handles it; and, if two processes have
-// the message in a handler at the same time after a lost connection, that of one of them, since a record names only one
-// session. If a lost connection swallows the acknowledgement of a settled message, the message is a new one for the
-// log.
+// not count. First, the crash of a process that was too busy to record the message before it handled it. Second, after
+// a lost connection two processes may have the message in a handler at the same time; a record names only one session,
+// so the crash of the other does not count. If a lost connection swallows the acknowledgement of a settled message, the
+// message is a new one for the log.
 func (p *process) checkHandler(e, i int) {
 	w := p.w
 	if b := w.entries[e].before[i]; !b.settled && b.crashes >= w.limit+w.busy+b.beside {
@@ -103,7 +103,7 @@ func (p *process) checkDead(e, i int) {
 }
 
 // complete continues a world fairly: processes run, frames are read, commands arrive, and the application settles the
-// messages that it gets. With a limit, the first message crashes a process and fails by turns. In the end, every
+// messages that it gets. With a crash limit, the first message by turns crashes a process and fails. In the end, every
 // message must be acknowledged at the broker.
 func (w *world) complete() {
 	fair := *w.kind

@@ -28,8 +28,8 @@ func (l *Log) follow(life context.Context, c *link) error {
 	}
 }
 
-// readAt returns a frame as it was read at t. It adds two milliseconds: rounding down to milliseconds takes up to one
-// from the time of the frame, and up to one from t. Without them, messages could be due early.
+// readAt returns a frame as it was read at t. It adds two milliseconds to t: rounding down to milliseconds takes up to
+// one from the time of the frame, and up to one from t. Without these two, messages could be due early.
 func readAt(t time.Time, f frame, msg pulsar.Message) read {
 	r := read{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + 2}
 	if t := msg.BrokerPublishTime(); t != nil {

@@ -34,10 +34,10 @@ const (
 	maxOrphans  = 10000
 
 	// A message that has just crashed another session looks like any other. So a session is careful with its first
-	// messages and with the first ones after a loss, which a lost session may have had, and otherwise as long as care
-	// costs little. Care is paid from a credit that grows with time.
+	// messages, and with the first messages after another session was lost, which may have had them. With other
+	// messages it is careful as long as that costs little. Care is paid from a credit that grows with time.
 	carefulEach  = 10 * time.Millisecond  // cost of a message
-	carefulMore  = 100 * time.Microsecond // its cost for each pair of sessions, if more: all sessions read all frames
+	carefulMore  = 100 * time.Microsecond // cost for each pair of sessions, if more: all read all frames
 	carefulWait  = 10                     // a Begin costs this many times the time it takes
 	carefulFirst = 2 * time.Minute        // the largest credit, also the first one
 	carefulLast  = time.Second            // the largest debt from the number of messages

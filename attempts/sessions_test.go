@@ -17,7 +17,7 @@ func TestAgainKnowsTheDelaysOfOtherSessionsOnly(t *testing.T) {
 		r, ok := l.Again(one)
 		require.True(t, ok)
 		require.EqualValues(t, 1, r.Count)
-		require.LessOrEqual(t, time.Until(r.Due), time.Duration(0), "the record has a delay that its consumer knows")
+		require.LessOrEqual(t, time.Until(r.Due), time.Duration(0), "the delay of this session's own failure counts")
 		l.hear(frame{session: 7, changes: []change{{Key: one, count: 1, delay: time.Minute.Milliseconds(), session: 7}}})
 		r, _ = l.Again(one)
 		require.Greater(t, time.Until(r.Due), 59*time.Second)

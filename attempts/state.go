@@ -16,7 +16,7 @@ type state struct {
 
 	checkpoint position // everything written before the checkpoint was copied after it
 	last       position // of the last frame
-	since      int      // changes since the checkpoint, and frames without any
+	since      int      // changes since the checkpoint, and frames without changes
 	broker     clock    // the broker's, if frames have its time
 }
 
@@ -188,7 +188,7 @@ const (
 
 // learn learns from a frame that was read as it was written. difference is the time of reading, by this machine's
 // clock, minus the time of writing. It includes the time that the frame was under way: the smallest difference is the
-// best one, and none makes a due time early. learn returns by how much times of this clock move.
+// best one, and a larger one makes due times late, never early. learn returns by how much times of this clock move.
 func (c *clock) learn(difference int64) (by int64) {
 	switch {
 	case !c.known || difference <= c.shift-minShift:
@@ -224,7 +224,7 @@ func (s *state) adjust(f read, x *session) int64 {
 	return c.shift
 }
 
-// move moves the times of the records for which of returns true.
+// move adds by to the times of the records that of selects.
 func (s *state) move(by int64, of func(record) bool) {
 	for p, r := range s.records {
 		if of(r) {
@@ -234,7 +234,7 @@ func (s *state) move(by int64, of func(record) bool) {
 	}
 }
 
-// sweep forgets records and sessions of which no process has written anything for the retention.
+// sweep forgets records and sessions about which no process has written anything for the retention.
 func (s *state) sweep(now int64, retention time.Duration) {
 	maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.isExpired(now, retention) })
 	maps.DeleteFunc(s.sessions, func(_ SessionID, x *session) bool {

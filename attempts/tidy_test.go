@@ -57,7 +57,8 @@ func TestTidying(t *testing.T) {
 	require.Equal(t, 100, d.Stats().Records)
 }
 
-// If its readers reach the topic's limit of consumers, a Log logs that the topic cannot be shortened, and so grows.
+// If its readers reach the topic's limit of consumers, a Log logs that it cannot shorten the topic, which therefore
+// grows.
 func TestTidyingBeyondTheConsumersLimit(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
@@ -110,7 +111,8 @@ func TestManyRecords(t *testing.T) {
 	t.Log(atBroker(t, topic))
 }
 
-// After a day of failures, 5 a second of 200 messages at a time, the log's subscription has a small backlog.
+// After a day in which 200 messages fail again and again, 5 failures a second, the log's subscription has a small
+// backlog.
 func TestLogOfADayStaysSmall(t *testing.T) {
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("ATTEMPTS_DAY") == "" {
 		t.Skip("needs a real broker, a minute, and ATTEMPTS_DAY=1")

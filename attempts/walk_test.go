@@ -12,8 +12,8 @@ import (
 )
 
 // walk writes a world as bytes: worlds with equal bytes have equal futures. Pointers are numbered in the order in which
-// they are met. Times count relative to now. Of positions in the log, of epochs and of other numbers that only grow,
-// only the order counts.
+// they are met. Times count relative to now. For positions in the log, epochs and other numbers that only grow, only
+// their order counts.
 type walk struct {
 	b     []byte
 	now   time.Duration // of the machines

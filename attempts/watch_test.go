@@ -224,7 +224,7 @@ func TestEverySessionForgetsOldRecords(t *testing.T) {
 	})
 }
 
-// Messages that another session had do not make a Worker wait for a slow log once for each message.
+// If another session had many messages before, a Worker does not wait for a slow log before each of them.
 func TestOrphansDoNotWaitForASlowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

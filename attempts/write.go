@@ -12,7 +12,7 @@ import (
 
 const (
 	maxChanges = 1000                 // of a frame
-	interval   = 5 * time.Millisecond // between frames without a caller that waits
+	interval   = 5 * time.Millisecond // between frames
 )
 
 // write writes changes, and the state of the session, until the Log is closed.
