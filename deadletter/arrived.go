@@ -6,13 +6,16 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// maxArrived is the number of letters at which arrived stops counting, since counting takes time.
+// maxArrived is the most that arrived counts, since counting takes time.
 const maxArrived = 10_000
 
 // arrived counts the letters that the filter chooses and that came too late for the run. It does not report errors:
 // letters that cannot be read are not counted.
 func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
 	for i, partition := range partitions {
+		if n >= maxArrived {
+			break
+		}
 		end, from := position{-1, -1, 0}, pulsar.EarliestMessageID()
 		for _, of := range []map[string]position{r.j.run.Ends, r.j.run.Tops} {
 			if p, ok := of[partitionName(i)]; ok {
@@ -31,7 +34,7 @@ func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
 			if l := newLetter(r.t.o.Topic, i, msg); end.before(l.pos) && r.o.Filter.Match(l) {
 				n++
 			}
-			if n == maxArrived {
+			if n >= maxArrived {
 				return errEnough
 			}
 			return nil

@@ -388,3 +388,25 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, deadletter.ErrNoTopic)
 	require.NotContains(t, err.Error(), "RetryEnable")
 }
+
+// Report.Arrived is at most 10,000, over all partitions.
+func TestReplayCountsAtMostTenThousandLettersThatCameLater(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(2)
+	publish := func(partition, n int) {
+		topic := fmt.Sprintf("%s-partition-%d", tp.dlq, partition)
+		b.publish(pulsar.ProducerOptions{Topic: topic}, 1000, tp.letters(n)...)
+	}
+	publish(0, 10)
+	d := b.open(tp.dlq)
+	ctx, cancel := context.WithCancel(bg)
+	_, err := d.Replay(ctx, deadletter.ReplayOptions{Rate: 50, Progress: func(deadletter.Report) { cancel() }})
+	require.ErrorIs(t, err, context.Canceled)
+	publish(0, 10_000)
+	publish(1, 1)
+	second, err := d.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.True(t, second.Resumed)
+	require.Equal(t, 10_000, second.Arrived)
+}
