@@ -40,7 +40,7 @@ test-versions: ## start other versions of Pulsar, one after the other, and run t
 		test/scripts/pulsar stop; \
 	done; exit $$status
 
-# UPSTREAM is a version, branch or commit of pulsar-client-go; the one in go.mod if empty.
+# UPSTREAM is a version, branch or commit of pulsar-client-go. If it is empty, the version of go.mod is tested.
 .PHONY: test-upstream
 test-upstream: ## run pulsar-client-go's own tests through Subscribe, on the broker in process and on a real one (nightly, 15 minutes)
 	broker=$$(PULSAR_NAME=upstream PULSAR_CONF_maxMessageSize=1048576 test/scripts/pulsar start) && eval "$$broker" && \

@@ -114,7 +114,7 @@ func (d *dlq) adopt(ctx context.Context) error {
 // tellAdopted prints which subscription was used, if it was adopted.
 func (d *dlq) tellAdopted() {
 	if d.adopted {
-		fmt.Fprintf(d.stdout, "On subscription %s, the only one without a consumer.\n", clean(d.own()))
+		fmt.Fprintf(d.stdout, "On subscription %s, which has no consumer.\n", clean(d.own()))
 	}
 }
 

@@ -112,7 +112,7 @@ type plan struct {
 
 type redelivery struct {
 	Redelivery int     `json:"redelivery,omitempty"` // from 1; 0 if it is a dead letter
-	Delay      seconds `json:"delay"`                // since the previous failure
+	Delay      seconds `json:"delay"`                // since the previous failure, or delivery for ack timeouts
 	Shortest   seconds `json:"shortest"`             // with jitter
 	Longest    seconds `json:"longest"`
 	Total      seconds `json:"total"` // since the first delivery, if handlers fail at once

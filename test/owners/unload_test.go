@@ -171,8 +171,8 @@ func TestRequestAheadOfGroupedAcksRedeliversNothing(t *testing.T) {
 	}
 }
 
-// When a partition is unloaded, messages between upstream and the Consumer may be another consumer's: at most ten, the
-// size of a plain consumer's channel. Without partitions the Consumer delivers none of them.
+// When a topic is unloaded, messages between upstream and the Consumer may be another consumer's: at most ten, the size
+// of a plain consumer's channel.
 func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]int{"partition": 1, "no partitions": 0}, func(t *testing.T, partitions int) {
