@@ -67,7 +67,7 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 	})
 }
 
-// ackBy is upstream's method that acknowledges.
+// ackBy acknowledges a message with a consumer of pulsar-client-go.
 type ackBy func(pulsar.Consumer, pulsar.MessageID) error
 
 // ack takes a message out of redelivery by acknowledging its newest delivery.

@@ -165,8 +165,8 @@ func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	return c.current().GetLastMessageIDs()
 }
 
-// fail logs, counts and reports an error that no method can return. The log line begins with what; observers get
-// operation.
+// fail logs, counts and reports an error that no method can return. The parameter what begins the log line; operation
+// is for observers.
 func (c *Consumer) fail(operation, what string, err error, attrs ...any) {
 	err = fmt.Errorf("%w", err) // without upstream's stack
 	c.report(what, err, attrs...)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Errors of this package, for errors.Is. Errors of pulsar-client-go are returned unchanged; those
-// of Subscribe have the topic and the subscription before them, and errors.As finds a *pulsar.Error.
+// Errors of this package, for errors.Is. Errors of pulsar-client-go are returned unchanged, except that Subscribe may
+// put the subscription and the topic before them. errors.As still finds a *pulsar.Error.
 var (
 	// ErrInvalidOption says that an option of this package has a wrong value, or does not go together with another one
 	// or with a field of pulsar.ConsumerOptions. The error names the option, its value and the allowed ones.

@@ -483,7 +483,7 @@ func ExampleWithLogger() {
 
 func ExampleWithoutChecks() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	// without WithoutChecks, Subscribe would log that the delay does not grow
+	// WithoutChecks suppresses the warning that this delay does not grow
 	hourly := backoff.Exponential{Min: time.Hour, Max: time.Hour}
 	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		return consumer.Ack(msg)

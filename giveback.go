@@ -20,7 +20,7 @@ type inner struct {
 	again    func() (pulsar.Consumer, error) // subscribes once more; nil if the options do not allow that
 	// subscribes to the main topic without the retry topic; nil if the options do not allow that
 	main          func() (pulsar.Consumer, error)
-	hasRetryTopic bool // beside the main topics
+	hasRetryTopic bool // consumer reads a retry topic too
 	ahead         int  // how many messages the reader takes together
 
 	wanted  atomic.Int32 // calls of interrupt that wait for the turn; Receive gives it up for them

@@ -81,7 +81,7 @@ func (c *Consumer) setAlarm(now time.Duration) {
 func (c *Consumer) alarmOver() {
 	now := c.lock()
 	c.alarmAt = math.MaxInt64
-	if c.hooks.Reconnecting() == 0 { // asked under the lock: otherwise a connection could be lost before Connected
+	if c.hooks.Reconnecting() == 0 { // under the lock: otherwise a connection could be lost in between
 		c.group.Connected()
 	}
 	quiet := time.Duration(0)

@@ -186,7 +186,7 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	switch {
 	case err != nil:
 		return err
-	case !had && !known && !waits: // only upstream may know the message
+	case !had && !known && !waits: // upstream may know the message, and the group does not
 		c.nackLater(n.object, delay)
 	case had:
 		if msg != nil && i.Body == nil {
@@ -202,7 +202,7 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 // size is refused, since the group makes room for the whole batch.
 const largestBatch = 1 << 16
 
-// nackLater requests, after the delay, a message that only upstream may know.
+// nackLater requests, after the delay, a message that the group does not know. Upstream may know it.
 func (c *Consumer) nackLater(id pulsar.MessageID, delay time.Duration) {
 	time.AfterFunc(max(0, delay), func() {
 		c.request(partition.Request{Source: c.current(), ID: id})

@@ -263,7 +263,8 @@ func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e 
 	return e
 }
 
-// settledEvent begins an event about a message that the application had until the given time.
+// settledEvent returns an event about a message that the application had until the given time. The caller sets the
+// fields that only some outcomes have.
 func (c *Consumer) settledEvent(d *partition.Delivery, msg pulsar.Message, outcome Outcome,
 	until time.Duration) Settled {
 	id, _ := d.Object.(pulsar.MessageID)

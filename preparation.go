@@ -15,7 +15,7 @@ import (
 
 // preparation describes a consumer before it is subscribed.
 type preparation struct {
-	opts      pulsar.ConsumerOptions // as the caller wrote them, but for EnableBatchIndexAcknowledgment
+	opts      pulsar.ConsumerOptions // as the caller wrote them, except EnableBatchIndexAcknowledgment
 	settings  *settings
 	publisher *publisher
 	// how long acknowledgements may wait on Failover and Key_Shared, where a new owner handles a message again if its

@@ -76,7 +76,7 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 	}
 	if opts.EnableZeroQueueConsumer && opts.MaxReconnectToBroker != nil {
 		return invalid("ConsumerOptions.MaxReconnectToBroker", *opts.MaxReconnectToBroker,
-			"nil with EnableZeroQueueConsumer: upstream's Receive would not return when it gives up")
+			"nil with EnableZeroQueueConsumer: upstream's Receive would not return when the consumer gives up")
 	}
 	if d := opts.Decryption; opts.EnableZeroQueueConsumer && d != nil &&
 		d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume {

@@ -57,7 +57,7 @@ func SubscribeWith(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, erro
 	return subscribed(nil, subscribe, opts, options)
 }
 
-// subscribed makes a Consumer of the consumer that with returns. client publishes, unless an option names another.
+// subscribed calls with, and makes a Consumer of the result. client publishes, unless an option names another client.
 func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
 	opts pulsar.ConsumerOptions,
 	options []Option) (*Consumer, error) {
@@ -167,10 +167,10 @@ func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 // handle a message that waited. SubscribeWith has neither limit. Messages of non-persistent topics pass through, since
 // the broker cannot redeliver them.
 //
-// Messages that the application received from consumer before Wrap can be acknowledged with the Consumer. A nack of one
-// of them waits for the delay of the policy, and then for consumer's own NackRedeliveryDelay. They have no ack timeout,
-// and InProgress, DeadLetter and the ReconsumeLater methods return ErrNotInFlight. A message that was nacked before
-// Wrap keeps its delay.
+// Messages that the application received from consumer before Wrap can be acknowledged with the Consumer. If one of
+// them is nacked, it waits for the delay of the policy, and then for consumer's own NackRedeliveryDelay. They have no
+// ack timeout, and InProgress, DeadLetter and the ReconsumeLater methods return ErrNotInFlight. A message that was
+// nacked before Wrap keeps its delay.
 //
 // WithClient adds dead letters, and also retries if consumer is subscribed to its retry topic, for instance by
 // RetryEnable. Wrap does not subscribe to it. To name both topics, Wrap asks the broker for the topic of consumer; if
