@@ -5,15 +5,16 @@ import "time"
 // Copy is one delivery of a message by the broker.
 type Copy struct {
 	ID     ID
-	Source any           // the consumer of its partition, which acknowledges and requests it
-	Object any           // its id as upstream knows it
-	Body   any           // the message
-	Total  int32         // messages of the entry; 0 or 1 for a single one
-	Count  uint32        // how often it was delivered before, according to the broker
-	Tries  uint32        // how often it was delivered before, according to a log of attempts; 0 if the log does not know it
-	Wait   time.Duration // how long it must not be handed out; for the first copy, and for one whose Tries show another failure
-	Size   int64         // bytes that the message takes by itself
-	Buffer int64         // bytes of the buffer that it shares with others of its batch
+	Source any    // the consumer of its partition, which acknowledges and requests it
+	Object any    // its id as upstream knows it
+	Body   any    // the message
+	Total  int32  // messages of the entry; 0 or 1 for a single one
+	Count  uint32 // how often it was delivered before, according to the broker
+	Tries  uint32 // how often it was delivered before, according to a log of attempts; 0 if the log does not know it
+	// how long it must not be handed out; after the first delivery, ignored unless Tries show another failure
+	Wait   time.Duration
+	Size   int64 // bytes that the message takes by itself
+	Buffer int64 // bytes of the buffer that it shares with others of its batch
 }
 
 // Verdict says what the caller does with a copy.
@@ -155,7 +156,7 @@ func (c *Copy) count(excess uint32) uint32 {
 	return max(c.Count-min(c.Count, excess), c.Tries)
 }
 
-// counts takes over a larger count of the broker, which counts entries, or of a log of attempts.
+// counts takes over a larger count: that of a log of attempts, or that of the broker, which counts entries.
 func (m *message) counts(c *Copy) {
 	if !m.delivered {
 		m.count = max(m.count, c.count(m.excess))

@@ -190,7 +190,7 @@ func (w *world) checkMessage(m *message) {
 	switch {
 	case m.busy > 0:
 	case m.state == Waiting && !m.timer.IsSet():
-		w.fail("%v waits for nothing", m.entry.at)
+		w.fail("%v waits without a timer", m.entry.at)
 	case m.state == Ready && (!m.queued || m.body == nil):
 		w.fail("%v is ready, and Take does not find it", m.entry.at)
 	case m.state == Asked && !w.g.o.rewinds() && !w.g.requestOf(m.entry).timer.IsSet():

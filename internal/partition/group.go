@@ -54,7 +54,7 @@ type Group struct {
 	ledgers    map[int64]*Partition // the owner of each ledger; nil if several topics share it
 	in         [states]int          // number of messages in each state
 	clock      clock.Clock[timed]
-	ready      []*message // for Take, first to come first; may hold messages that are not ready any more
+	ready      []*message // for Take, in the order in which they became ready; some may not be ready any more
 	newsTurn   bool       // the last hand-over came from memory, so a new message is next
 	memory     int64      // bytes of the bodies that are kept
 	outcomes   outcomes

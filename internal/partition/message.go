@@ -32,7 +32,7 @@ type message struct {
 	id     any           // of the newest delivery
 	epoch  uint64        // of the newest delivery; 0 if the broker may have sent it to another consumer since
 	count  uint32        // redelivery count of the newest hand-over; before the first one, the count that it will have
-	broker uint32        // the largest redelivery count that the broker sent, without excess
+	broker uint32        // the largest redelivery count that the broker sent, after excess was subtracted
 	excess uint32        // requests that the broker may have counted, and that no hand-over followed
 	hand   uint64        // number of the newest hand-over; see Delivery
 	since  time.Duration // when the application got it
@@ -92,7 +92,7 @@ type entry struct {
 	busy      int32         // calls under way that settle a message of it
 	kept      int32         // messages whose bodies are kept
 	ack       entryAck
-	request   *request // where the broker sends single entries again; nil if there was none
+	request   *request // its request, if the broker can send single entries again; nil if there was none
 	buffer    int64    // bytes of the buffer that the payloads of a batch share
 }
 
@@ -119,8 +119,8 @@ func (e *entry) message(index int32) *message {
 	return e.messages[index]
 }
 
-// block returns storage for the messages of a batch. It reuses the storage of an entry that left the table if the
-// storage is large enough; the messages in it then have old contents.
+// block returns storage for the messages of a batch. If the storage of an entry that left the table is large enough,
+// block reuses it; the messages in it then have old contents.
 func (g *Group) block(total int) []message {
 	if block := g.spare; len(block) >= total {
 		g.spare = nil

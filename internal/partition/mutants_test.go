@@ -93,7 +93,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a batch with a message that is being settled stays here", "take.go", " && e.busy == 0 && ", " && "},
 	{"a batch with a settled message stays here", "take.go", " && (e.in[Settled] == 0 || g.o.IndexAcks == KeptIndexAcks)", ""},
 	{"a batch with a settled message may go to another consumer if the broker keeps index acks", "take.go", "(e.in[Settled] == 0 || g.o.IndexAcks == KeptIndexAcks)", "e.in[Settled] == 0"},
-	{"new messages and those that come back alternate", "take.go", "	if g.newsTurn && isNew {", "	if false {"},
+	{"new and redelivered messages alternate", "take.go", "	if g.newsTurn && isNew {", "	if false {"},
 	{"settled ids outlive a lost connection", "connection.go", "	g.beginEpoch(now)\n	if g.o.hasOthers()", "	g.beginEpoch(now)\n	for _, p := range g.partitions {\n		clear(p.settled.generations[:])\n	}\n	if g.o.hasOthers()"},
 	{"settled messages are handed out again after an operator moved the cursor back", "connection.go", "	p.settled.forgetSure()\n", ""},
 	{"an operator's reset takes effect only when the copies before it were read", "connection.go", "		p.resets.add(object, g.epoch)\n", "		p.settled.forgetSure()\n"},
@@ -113,7 +113,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a settled message needs no memory", "ack.go", "	g.drop(m)\n	m.move(Settled)", "	m.move(Settled)"},
 	{"a requested message needs no memory", "request.go", "	g.drop(m)\n	g.clock.Stop", "	g.clock.Stop"},
 	{"a message whose last delivery times out is given up here", "nack.go", "	if d.Last && m.body != nil && !m.isStale() {", "	if false {"},
-	{"an aborted transaction leaves the delay of its message", "arrive.go", "		case now < m.due: // the transaction was aborted, and the delay goes on\n			g.wait(now, m, m.due)\n", ""},
+	{"the delay of a message goes on after its transaction is aborted", "arrive.go", "		case now < m.due: // the transaction was aborted, and the delay goes on\n			g.wait(now, m, m.due)\n", ""},
 	{"the message of an aborted transaction is handed out again", "arrive.go", "		case !m.undecided || m.busy > 0:\n", "		case true:\n"},
 	{"the message of a transaction is forgotten in the end", "nack.go", "	if m.undecided {\n		g.forget(now, m)\n		return\n	}\n", ""},
 }

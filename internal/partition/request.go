@@ -75,7 +75,7 @@ func (g *Group) expect(now time.Duration, m *message) {
 	g.await(now, g.requestOf(m.entry))
 }
 
-// await waits for copies that the broker sends without a request.
+// await sets the timer for copies that the broker is going to send without a request.
 func (g *Group) await(now time.Duration, r *request) {
 	if !r.open && r.asked() > 0 {
 		r.open, r.mark = true, g.reading.at(now)

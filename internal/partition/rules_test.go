@@ -479,7 +479,7 @@ func TestRequestedMessageTakesNoMemory(t *testing.T) {
 	assert.Equal(t, Stats{Asked: 1}, f.Stats())
 }
 
-func TestNewMessagesAndThoseThatComeBackAlternate(t *testing.T) {
+func TestNewAndRedeliveredMessagesAlternate(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive})
 	for n := range int64(3) {
 		f.arrivesAs(at(n, 0), 1, nil)
@@ -915,7 +915,7 @@ func TestMessageIsStaleIfItsCopyDoesNotCome(t *testing.T) {
 	assert.Equal(t, Asked, f.state(), "not requested though another consumer may have it")
 }
 
-func TestNackOfAMessageThatIsNotKnownIsAdopted(t *testing.T) {
+func TestNackedMessageThatIsNotKnownIsAdopted(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	c := f.copy(of0, 1)
 	_, changed, err := f.Nack(f.now, Failure{ID: of0, Hand: AnyHand, Delay: time.Minute, Copy: c})

@@ -86,7 +86,7 @@ func (g *Group) Taken(now time.Duration, d Delivery) {
 }
 
 // Take hands out the next ready message and describes it in d. ok is false if none is ready, or if it is the turn of a
-// new message: new messages and those that come back alternate. isNew says that a new message can be read.
+// new message: new and redelivered messages alternate. isNew says that a new message can be read.
 func (g *Group) Take(now time.Duration, isNew bool, d *Delivery) (ok bool) {
 	if g.newsTurn && isNew {
 		g.newsTurn = false
