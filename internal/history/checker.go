@@ -10,7 +10,7 @@ import (
 type Checker struct {
 	rules    Rules
 	messages map[string]*message
-	order    []*message // the messages, as they first appear
+	order    []*message // the messages, in the order of their first lines
 	keys     map[string]*key
 	faults   map[string][]*Line // by consumer: disconnected, killed and closed; "" means every consumer
 	drained  *Line
@@ -37,7 +37,7 @@ type message struct {
 	letter    *Line
 	retries   map[int][]*Line  // the reconsumed lines that asked for each retry
 	copies    map[int][]string // the copies of each retry, in the order in which they first came
-	moved     []*Line          // deliveries that went on to the retry topic
+	moved     []*Line          // the reconsumed lines whose copies have not come again
 	received  []*Line          // the first line of each consumer that received it
 	came      int64            // since when it is due: the time of publishing, or the end of its delay
 	waits     bool             // it waits for a delivery

@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-func TestEarlyRetryIsFoundBesideAFault(t *testing.T) {
+func TestEarlyRetryIsFoundDespiteAFault(t *testing.T) {
 	reconsumed := history.Event{Kind: history.Reconsumed, Consumer: "a", Delay: time.Minute.Microseconds(), Copy: "1:0"}
 	original := history.Event{Kind: history.Delivered, Consumer: "a", Copy: "1:0"}
 	again := history.Event{Kind: history.Delivered, Consumer: "b", Retry: 1, Copy: "2:0"}

@@ -14,7 +14,8 @@ func Create(dir, name string) (*Writer, error) {
 	return NewWriter(file), nil
 }
 
-// ReadFolder calls each for the lines of all files that Create made in a folder, in the order of their times.
+// ReadFolder calls the function each with every line of the files that Create made in a folder, in the order of the
+// lines' times.
 func ReadFolder(dir string, each func(*Line)) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {

@@ -102,7 +102,7 @@ func (f *file) advance() error {
 
 func (f *file) bad(err error) error { return fmt.Errorf("%s:%d: %w", f.name, f.number, err) }
 
-// read calls each for the lines of sources, in the order of their times.
+// read calls the function each with every line of the sources, in the order of the lines' times.
 func read(each func(*Line), sources ...Source) error {
 	r, err := NewReader(sources...)
 	for err == nil {
