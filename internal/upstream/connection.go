@@ -9,8 +9,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
-// backoffPolicy returns the function that pulsar-client-go calls at the beginning of each reconnection: the only public
-// sign of it.
+// backoffPolicy returns the function that pulsar-client-go calls at the beginning of each reconnection. The call is the
+// only public sign of a reconnection.
 func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 	if of == nil {
 		of = backoff.NewDefaultBackoff

@@ -63,8 +63,8 @@ func TestIsMessageID(t *testing.T) {
 
 func TestHasTransactions(t *testing.T) {
 	require.False(t, upstream.HasTransactions(nil))
-	require.False(t, upstream.HasTransactions(struct{ pulsar.Client }{}), "a client of the application")
-	require.False(t, upstream.HasTransactions(&struct{ pulsar.Client }{}), "a pointer to one")
+	require.False(t, upstream.HasTransactions(struct{ pulsar.Client }{}), "true for a client of the application")
+	require.False(t, upstream.HasTransactions(&struct{ pulsar.Client }{}), "true for a pointer to such a client")
 	require.False(t, upstream.HasTransactions(pulsartest.NewServer(t).Client(t)))
 }
 

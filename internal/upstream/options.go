@@ -14,7 +14,7 @@ type Plan struct {
 	Resolution time.Duration // how often requests are sent
 	Channel    int           // capacity of the private channel
 	AckTime    time.Duration // how often acknowledgements are sent; 0 leaves that to the options
-	RetryTopic string        // subscribed to beside the topics; "" for none
+	RetryTopic string        // subscribed to in addition to the topics; "" for none
 	Reconsumer bool          // the application's Reconsumer publishes to the retry topic that RetryEnable subscribes to
 }
 

@@ -65,7 +65,7 @@ func TestOptionsSetHowAcknowledgementsAreGrouped(t *testing.T) {
 			given := pulsar.ConsumerOptions{AckGroupingOptions: own}
 			opts := newHooks().Options(given, upstream.Plan{AckTime: c.ackTime})
 			require.Equal(t, c.want, opts.AckGroupingOptions)
-			require.EqualValues(t, 3, own.MaxSize, "the caller's was changed")
+			require.EqualValues(t, 3, own.MaxSize, "the caller's AckGroupingOptions were changed")
 		})
 	}
 }
@@ -137,7 +137,7 @@ func TestOptionsOfRetryTopics(t *testing.T) {
 			require.Equal(t, c.enable, opts.RetryEnable)
 			require.Equal(t, c.dlq, opts.DLQ)
 			if c.opts.DLQ != nil {
-				require.Equal(t, own(), c.opts.DLQ, "the caller's was changed")
+				require.Equal(t, own(), c.opts.DLQ, "the caller's DLQ was changed")
 			}
 		})
 	}
@@ -165,17 +165,17 @@ func TestOptionsHandOverUndecryptableMessages(t *testing.T) {
 			require.Equal(t, c.nacks, upstream.NacksUndecryptable(given))
 			opts := newHooks().Options(given, upstream.Plan{})
 			require.Equal(t, c.want, opts.Decryption.ConsumerCryptoFailureAction)
-			require.Equal(t, c.nacks, upstream.NacksUndecryptable(given), "the caller's was changed")
+			require.Equal(t, c.nacks, upstream.NacksUndecryptable(given), "the caller's Decryption was changed")
 			if c.decryption != nil {
 				require.Equal(t, keys, opts.Decryption.KeyReader)
-				require.NotSame(t, c.decryption, opts.Decryption, "pulsar-client-go would change the caller's")
+				require.NotSame(t, c.decryption, opts.Decryption, "upstream would change the caller's Decryption")
 			}
 		})
 	}
 }
 
 // pulsar-client-go normalizes, fills in and appends to the options that it gets.
-func TestSubscribingChangesNothingOfTheCallers(t *testing.T) {
+func TestSubscribingDoesNotChangeTheCallersOptions(t *testing.T) {
 	client := pulsartest.NewServer(t).Client(t)
 	topics := append(make([]string, 0, 10), "t", "u") // with room for another
 	dlq := &pulsar.DLQPolicy{MaxDeliveries: 3}

@@ -129,10 +129,10 @@ func TestZeroQueueGoesOnAfterARecall(t *testing.T) {
 func TestForgetDropsTheMessageOfAZeroQueue(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		before time.Duration // Forget
+		before time.Duration // how long the test waits before Forget
 	}{
-		{"before", 2 * time.Second},
-		{"at that moment", 0},
+		{"the message came before Forget", 2 * time.Second},
+		{"the message comes during Forget", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inZero(t, func(t *testing.T, z *zero) {

@@ -125,8 +125,8 @@ func (b *Broker) Entry(payload string) int {
 }
 
 // Reconnect breaks the consumers' connections: unacknowledged messages come again, with a count of 0. Like
-// pulsar-client-go's, each consumer asks for a backoff, and resets the backoff once it is connected: in turn before and
-// after the first messages come. It notifies its interceptors of each message that it receives.
+// pulsar-client-go's, each consumer asks for a backoff, and resets the backoff once it is connected. At every second
+// reconnection it does so only after the messages have come. Its interceptors see each message.
 func (b *Broker) Reconnect() {
 	b.reconnects.Lock()
 	defer b.reconnects.Unlock()
