@@ -27,7 +27,7 @@ type Batch struct {
 // BatchHandler handles several messages in one call. Its error settles them: nil acknowledges all, a BatchError settles
 // each message by its own error, and any other error fails all. The documentation of Handler applies here too.
 //
-// A batch that fails with one error is halved instead of nacked if one of its messages failed before, has its last
+// A batch that fails as a whole is halved instead of nacked if one of its messages failed before, has its last
 // delivery, or is past WithMaxAge. The handler is called again at once with each half, until the failing messages are
 // alone. RetryAfter and Permanent do not halve a batch.
 type BatchHandler func(ctx context.Context, msgs []pulsar.Message) error

@@ -33,7 +33,7 @@ func filled(b *testing.B, n int) *redelivery.Consumer {
 	return s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
 }
 
-// work lets a worker handle n messages, and returns how long it takes until the last handler is called.
+// work lets a worker handle n messages, and returns how long it takes until the last message is handled.
 func work(b *testing.B, c *redelivery.Consumer, n, concurrency int, takes time.Duration, options ...worker.Option) (took time.Duration) {
 	defer c.Close()
 	ctx, cancel := context.WithCancel(context.Background())

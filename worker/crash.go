@@ -204,7 +204,7 @@ func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled fun
 	}
 	return func() {
 		defer leave()
-		// The removal is written before the next suspect is handled, which may end the process before the
+		// The removal is written before the next suspect is handled: that suspect may end the process before the
 		// acknowledgement of this message is sent.
 		_ = c.inTime(c.log.End, keys[0])
 	}, nil

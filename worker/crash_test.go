@@ -277,8 +277,8 @@ func TestCrashesOfANonPersistentTopic(t *testing.T) {
 	require.NoError(t, waittest.Next(t, ended))
 }
 
-// Once a suspect is handled, the suspect before it no longer counts as in a handler, even if its acknowledgement has
-// not been sent. A message that the Worker keeps for another try does not count either.
+// While a suspect is handled, the suspect before it no longer counts as in a handler, even if the acknowledgement of
+// the earlier one has not been sent. A message that the Worker keeps for another try does not count either.
 func TestMessageOutOfItsHandlerCountsNoCrash(t *testing.T) {
 	t.Parallel()
 	t.Run("a suspect before", func(t *testing.T) {

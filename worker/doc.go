@@ -37,16 +37,17 @@
 // # Order, batches, outages
 //
 // [WithKeyOrder] handles the messages of a key one after the other, retries included: the Worker itself tries a failed
-// message again; until then later messages of its key wait, and other keys go on. redelivery.WithNackRetryTopic has no
-// effect on messages with a key. [NewBatch] calls a handler with many messages. If the handler returns a [BatchError],
-// they are settled one by one. [WithPauseOnFailure] notices when most messages fail, and then tries one message at a
-// time until one succeeds. [WithMaxAge] makes dead letters of old messages that fail. These options can be combined.
+// message again; until then later messages of its key wait, and other keys go on. With this option,
+// redelivery.WithNackRetryTopic has no effect on messages with a key. [NewBatch] calls a handler with many messages. If
+// the handler returns a [BatchError], they are settled one by one. [WithPauseOnFailure] notices when most messages
+// fail, and then tries one message at a time until one succeeds. [WithMaxAge] makes dead letters of old messages that
+// fail. These options can be combined.
 //
 // # Time
 //
 // [WithTimeout] ends a handler's context after a time, and renews the ack timeout until then. A handler cannot be
-// stopped; its context only asks it to stop. A handler that does not return still counts toward WithConcurrency, and
-// the Worker reports it.
+// stopped; its context only asks it to stop. A handler that does not return is reported, and counts toward
+// WithConcurrency until [WithStuckLimit].
 //
 // When Run's context is done, the Worker drains: it takes no more messages, and running handlers go on. After
 // [WithDrainTimeout] their contexts end, and five seconds later Run returns in any case. The Worker logs how many

@@ -73,7 +73,7 @@ func (r *run) stuck() []error {
 				r.logStuck(s.name, about(s.tasks[0].counted()))
 			}
 			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: "+
-				"%v, for %v",
+				"%v, handled for %v",
 				patience, s.names(), r.now()-s.since))
 		case settling:
 			errs = append(errs, fmt.Errorf("worker: handled, but not settled yet: %v", s.names()))

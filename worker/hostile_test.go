@@ -76,7 +76,7 @@ func TestCallbacksCallBack(t *testing.T) {
 				stop := r.run(w)
 				r.sleep(time.Hour)
 				require.NoError(t, stop())
-				require.GreaterOrEqual(t, w.Stats().Succeeded, uint64(6)) // the stuck messages come again
+				require.GreaterOrEqual(t, w.Stats().Succeeded, uint64(6)) // the stuck message comes again
 				require.Contains(t, r.log.String(), "a handler is stuck")
 				require.Contains(t, r.log.String(), "most messages fail")
 				require.Empty(t, r.broker.Unacked())

@@ -90,7 +90,8 @@ func (s *slot) waitToGoOn() error {
 }
 
 // takeLimited takes messages for a handler, at the rate limit. Only one slot takes at a time, so that the others do not
-// hold messages while they wait for the limiter. In a drain each slot finishes as much as it can.
+// hold messages while they wait for the limiter. In a drain a slot that waits for its turn takes messages of begun
+// batches without the turn.
 func (s *slot) takeLimited() error {
 	if s.limiter == nil {
 		return s.take()

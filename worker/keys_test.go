@@ -40,7 +40,7 @@ func TestMessageDoesNotWaitForOtherKeysAndTopics(t *testing.T) {
 		require.True(t, out, of)
 	}
 	_, out := enter(k, "a-partition-3", "x", 1)
-	require.False(t, out, "the key did not wait for the same key of another partition")
+	require.False(t, out, "the message did not wait for one of the same key in another partition")
 }
 
 func TestEarlierMessageThatComesAgainGoesFirst(t *testing.T) {

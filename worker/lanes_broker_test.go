@@ -46,7 +46,7 @@ func TestKeyOrderAtABroker(t *testing.T) {
 				calls++
 				switch active[msg.Key()]++; {
 				case n > succeeded[msg.Key()]:
-					t.Errorf("message %d of key %s is handled after %d", n, msg.Key(), succeeded[msg.Key()])
+					t.Errorf("message %d of key %s is handled after only %d messages of the key succeeded", n, msg.Key(), succeeded[msg.Key()])
 				case n < succeeded[msg.Key()]:
 					again++
 				case active[msg.Key()] > 1:

@@ -204,7 +204,7 @@ func TestKeyOrderModel(t *testing.T) {
 }
 
 // A Worker whose memory limit is reached loses a message of a key, and gets newer messages of the key from its queue.
-// Then the other consumer leaves, and the lost message comes back behind the newer ones.
+// Then the other consumer leaves, and the lost message comes back behind the newer ones. It is handled before them.
 func TestLostMessageGoesFirstThoughThereIsNoRoom(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	c := crew{kind: pulsar.KeyShared, concurrency: 1, batch: worker.Batch{MaxMessages: 5, MaxWait: 2 * time.Second}, memoryLimit: 1,

@@ -76,8 +76,8 @@ func TestPauseDuringALocalRetry(t *testing.T) {
 	})
 }
 
-// An outage puts two messages aside; one of them waited for its last local retry. If a batch of both fails with one
-// error, it is handled again and halved, so that the good message does not become a dead letter.
+// An outage puts two messages aside; one of them waited for its last local retry. If a batch of both fails as a whole,
+// it is handled again and halved, so that the good message does not become a dead letter.
 func TestLocalRetriesOfABatchThatWasPutAside(t *testing.T) {
 	virtually(t, exclusive(1), func(t *rig) {
 		began := time.Now()

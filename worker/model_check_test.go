@@ -21,11 +21,11 @@ func (m *watched) checkBatch(msgs []pulsar.Message, began time.Duration) {
 	for i, msg := range msgs {
 		bytes += len(msg.Payload())
 		if i < len(msgs)-1 && m.batch.MaxBytes > 0 && int64(bytes) >= m.batch.MaxBytes {
-			m.errorf("a batch of %d messages has %d bytes with %d of them", len(msgs), bytes, i+1)
+			m.errorf("a batch of %d messages reached %d bytes, its limit or more, with the first %d of them", len(msgs), bytes, i+1)
 		}
 	}
 	if len(msgs) > most {
-		m.errorf("a batch of %d messages, want %d", len(msgs), most)
+		m.errorf("a batch has %d messages, want %d at most", len(msgs), most)
 	}
 }
 
@@ -39,7 +39,7 @@ func (m *watched) stop() (at time.Duration, lost bool) {
 	return m.done, false
 }
 
-// happened reports whether an event of the kind what happened before the time until, or at it.
+// happened reports whether an event of a kind (event.what) happened until a time, or at it.
 func (m *watched) happened(what string, until time.Duration) bool {
 	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == what && e.at <= until })
 }
@@ -128,7 +128,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			byBroker++
 		}
 		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the memory limit no slot notices
-			m.errorf("message %d was handled at %v, done at %v", n, a.began, stop)
+			m.errorf("message %d was handled at %v, though taking stopped at %v", n, a.began, stop)
 		}
 		ended := a.ended
 		if ended < 0 {
@@ -172,7 +172,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			delay = nackDelay
 		}
 		if m.maxDeliveries > 0 && counted-kept >= m.maxDeliveries && !badSends && !badAcks {
-			m.errorf("message %d was handled %d times: %+v", n, i+2, of)
+			m.errorf("message %d was handled %d times, too often: %+v", n, i+2, of)
 		}
 		if next.began < ended+delay && !badAcks {
 			m.errorf("message %d was handled at %v, %v after it failed, want %v", n, next.began, next.began-ended, delay)
@@ -183,7 +183,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	}
 	last := of[len(of)-1]
 	named := runErr != nil && strings.Contains(runErr.Error(), fmt.Sprintf("message 1:%d:", broker.Entry(fmt.Sprint(n))))
-	named = named || runErr != nil && strings.Contains(runErr.Error(), "more") // of a batch
+	named = named || runErr != nil && strings.Contains(runErr.Error(), "more") // messages of a batch are not all named
 	if last.ended < 0 {
 		if !named || !lost && returned < stop+m.drain+5*time.Second {
 			m.errorf("message %d is stuck, Run returned at %v: %v", n, returned, runErr)

@@ -33,7 +33,7 @@ type attempt struct {
 	does       step          // one for all messages of a batch
 	reason     string        // that a dead letter must have
 	halved     bool          // it does not count: its batch is halved
-	whole      bool          // it is of a batch that failed with one error
+	whole      bool          // it is of a batch that failed as a whole
 	local      certainty     // whether a local retry follows it
 	afterDrain bool          // when it returned, the drain timeout had ended its context
 }

@@ -67,7 +67,7 @@ func TestObserversGetPauses(t *testing.T) {
 	}
 }
 
-// Observers see each message that the handler gets and the handler's result, also for the Worker's own tries.
+// Observers see each message that the handler gets, and then the handler's result, also for the Worker's own tries.
 func TestObserversGetCallsOfHandlers(t *testing.T) {
 	var told []string
 	handlers := worker.WithObserver(worker.Observer{

@@ -144,8 +144,8 @@ func WithMaxAge(d time.Duration) Option {
 // takes longer than the ack timeout. On Shared it holds among the messages that this Worker gets.
 //
 // A waiting message may become another consumer's: when the connection is lost, or when another consumer becomes active
-// on a Failover partition (redelivery.Observer.Lost). Before the Worker calls the handler, it makes sure that the
-// message still belongs to its Consumer; otherwise it drops the message and counts it in Stats.Lost. A handler that is
+// on a Failover partition (redelivery.Observer.Lost). Before the Worker calls the handler, it checks whether the
+// message still belongs to its Consumer. If not, it drops the message and counts it in Stats.Lost. A handler that is
 // already running goes on, and the other consumer gets its message too.
 func WithKeyOrder() Option {
 	return func(s *settings) error {
@@ -156,7 +156,7 @@ func WithKeyOrder() Option {
 
 // WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage
 // begins when ratio × window messages have failed in a row (with 20 and 0.5, ten) and at least window messages have
-// been handled. For each message only its first failure counts; a batch that fails with one error is one failure. The
+// been handled. For each message only its first failure counts; a batch that fails as a whole is one failure. The
 // Worker then tries one message at a time, after a pause of pause.Next(0), Next(1) and so on. The outage ends when any
 // message succeeds.
 //

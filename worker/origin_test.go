@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Messages may have the same origin, since an application passes properties on. They are different messages all the
-// same: each is acknowledged when it succeeds.
+// Messages may have the same origin, since an application passes properties on. They are still different messages: each
+// is acknowledged when it succeeds.
 func TestMessagesOfTheSameOrigin(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		succeeded := newCalls()

@@ -14,9 +14,9 @@ import (
 // probeLimit is how long a probe keeps other messages from being tried, if the handler has no shorter timeout.
 const probeLimit = 30 * time.Second
 
-// outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the others are
-// put aside. Package outages decides when it begins and ends, and which message is tried when. A nil outage never
-// begins.
+// outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the other
+// messages are put aside. Package outages decides when it begins and ends, and which message is tried when. A nil
+// outage never begins.
 type outage struct {
 	*run
 	probing turn // of the slot that waits to try a message, or tries it
@@ -108,7 +108,7 @@ func (o *outage) markAway(outcomes []outcome) {
 	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
 		return
 	}
-	// if there is no outage, the bounds of the first pause: an outage may begin now
+	// without an outage these are the bounds of the first pause, since an outage may begin now
 	_, longest := policies.Bounds(o.pause, o.tries())
 	for i := range outcomes {
 		outcomes[i].away = outcomes[i].delay > longest
@@ -196,8 +196,9 @@ func (o *outage) kept() int {
 	return len(o.aside)
 }
 
-// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try. The pause
-// must be known and not short, or the Worker paused. No message may have tries that the Consumer has not counted.
+// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try. Either the
+// pause must be known and not short, or the Worker must be paused. No message may have tries that the Consumer has not
+// counted.
 func (o *outage) mayGiveBack() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -49,7 +49,7 @@ func (m *watchedDowntime) checkOrder(broker *virtual.Broker) {
 	}
 	last, overtaken := map[string]int{}, map[string]bool{}
 	for _, msg := range m.messages {
-		// The ack timeout of such a message is over before its handler returns.
+		// If a handler takes that long, the ack timeout of its message is over first.
 		overtaken[msg.key] = overtaken[msg.key] || msg.takes >= 15*time.Second
 	}
 	for _, q := range m.queries {
@@ -91,7 +91,7 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 	acked := broker.Acked("orders")
 	for n, msg := range m.messages {
 		if payload := fmt.Sprint(n); dead[payload] && !msg.permanent && msg.takes < 15*time.Second && failures[n] < int(m.maxDeliveries) {
-			m.errorf("message %d is a dead letter after %d failures outside of outages", n, failures[n])
+			m.errorf("message %d is a dead letter after only %d failures that may count", n, failures[n])
 		} else if m.settled() && !dead[payload] && (!msg.poison || m.maxDeliveries > 0) && !slices.Contains(acked, payload) && (!msg.permanent || m.maxDeliveries > 0) &&
 			!(m.keyOrder && m.maxDeliveries == 0) { // then a message with a permanent error blocks its key
 			m.errorf("message %d is left", n)
@@ -125,7 +125,7 @@ func (m *watchedDowntime) checkTries() {
 				continue
 			}
 			if q.began < last+tryPause || q.of > 1 {
-				m.errorf("in the outage from %v to %v %d messages were tried at %v, after %v", o.from, o.to, q.of, q.began, last)
+				m.errorf("in the outage from %v to %v, %d messages were tried at %v; the pause began at %v", o.from, o.to, q.of, q.began, last)
 			}
 			last = q.ended
 		}

@@ -43,8 +43,8 @@ func exclusive(maxDeliveries uint32) pulsar.ConsumerOptions {
 	return opts
 }
 
-// While the database is down, one message is tried after each pause; messages that have not failed yet come first. No
-// message is nacked before it was tried three times.
+// While the database is down, one message is tried after each pause; messages that have not failed yet come first. The
+// messages tried in the outage are not nacked.
 func TestOutage(t *testing.T) {
 	virtually(t, exclusive(2), func(t *rig) {
 		for n := range 20 {
@@ -256,7 +256,7 @@ func TestOutageWithNothingLeftToTry(t *testing.T) {
 }
 
 // TestTwoMinutesDown compares plain nacks with a pause on failure: 10,000 messages come in five minutes, and the
-// database is down for two of these.
+// database is down for two of these minutes.
 func TestTwoMinutesDown(t *testing.T) {
 	t.Parallel()
 	const pause = 10 * time.Second

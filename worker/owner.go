@@ -10,8 +10,8 @@ import (
 
 // This file drops messages that waited and by now belong to another consumer.
 
-// isOurs reports whether a message still belongs to the Consumer. It is true if the Consumer is closed: the next call
-// of the Consumer returns the error.
+// isOurs reports whether a message still belongs to the Consumer. It also reports true if the Consumer is closed: the
+// next call of the Consumer returns the error.
 func (r *run) isOurs(t task) bool {
 	err := r.consumer.Reclaim(t.counted())
 	return err == nil || errors.Is(err, redelivery.ErrClosed)

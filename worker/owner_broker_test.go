@@ -61,7 +61,8 @@ func (j *journal) succeeds(msg pulsar.Message) error {
 	return nil
 }
 
-// figures returns how many messages succeeded, how many successes were repeated, and how many came after a later message of their key.
+// figures returns how many messages succeeded, how many successes were repeated, and how many messages first succeeded
+// after a later message of their key.
 func (j *journal) figures() (succeeded, repeated, back int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -173,8 +174,8 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 		}
 		s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive}).Close()
 		s.publishKeyed([]string{"key0", "key1"}, 200)
-		// the messages of consumer a wait until consumer b has taken the topic over, which loses the acknowledgements
-		// of the last 100 ms
+		// the messages of consumer a wait until consumer b has taken the topic over: the change of owner loses the
+		// acknowledgements of the last 100 ms
 		waits := redelivery.WithNackRedeliveryDelay(time.Minute)
 		s.run(s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "a"}, waits), handler, options...)
 		time.Sleep(time.Second)
@@ -279,8 +280,8 @@ func (s *site) judge(j *journal, messages int, inOrder bool) {
 	}
 }
 
-// The connection of another partition is lost while a message waits for its retry. The Worker drops the message, since it
-// may be another consumer's, and the Consumer requests it later. Newer messages of its key wait for it.
+// The connection of another partition is lost while a message waits for its retry. The Worker drops the message, since
+// it may be another consumer's, and the Consumer requests it later. Newer messages of its key wait for it.
 func TestLostMessageIsNotOvertakenByNewerOnes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -128,7 +128,7 @@ func TestFailuresThatBeginAnOutage(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					if len(began) > 0 && string(msg.Payload()) == fmt.Sprint(began[len(began)-1]) || msg.RedeliveryCount() > 0 {
-						return nil // when it is tried
+						return nil // in an outage, or at a redelivery
 					}
 					if n, _ := strconv.Atoi(string(msg.Payload())); c.script[n] == '-' {
 						return errTest

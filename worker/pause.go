@@ -140,8 +140,8 @@ type change struct {
 	reporting bool // a goroutine is calling a report
 }
 
-// report reports a change of the condition. It locks mu, calls is and describe, and calls the function that describe
-// returned after unlocking.
+// report reports a change of the condition. It locks mu, calls is and describe, unlocks mu, and then calls the function
+// that describe returned.
 func (c *change) report(mu *sync.Mutex, is func() bool, describe func(is bool) (report func())) {
 	mu.Lock()
 	defer mu.Unlock()

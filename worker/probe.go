@@ -108,7 +108,7 @@ func (o *outage) takesLong() {
 
 // pick returns the message to try next, and false if there is none yet. The caller has the turn.
 func (o *outage) pick() (t task, ok bool, err error) {
-	for dropped := true; dropped; { // a message that is dropped as another consumer's is no try
+	for dropped := true; dropped; { // dropping another consumer's message is no try
 		if err = o.lookAhead(); err != nil {
 			return t, false, err
 		}
@@ -173,8 +173,8 @@ func (o *outage) lookAhead() error {
 	return nil
 }
 
-// look receives a message and puts it aside. It reports whether the message is fresh, without an earlier failure, and
-// whether to look at more. It waits for a message if there is none to try.
+// look receives a message and puts it aside. It reports whether the message is fresh (has not failed yet), and whether
+// to look at more. It waits for a message if there is none to try.
 func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	ctx := open
 	if n := o.kept(); n >= outages.Most || n > 0 && !o.hasRoom() && !o.givesBack() {

@@ -68,7 +68,7 @@ type randomRun struct {
 }
 
 func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
-	r := &randomRun{randomConfig: c, site: newSite(t, pulsartest.WithBatchIndexAcknowledgment()), // as the real one has
+	r := &randomRun{randomConfig: c, site: newSite(t, pulsartest.WithBatchIndexAcknowledgment()), // like a real one
 		rng: rand.New(rand.NewPCG(c.Seed, 2)), last: time.Now()}
 	r.publisher = r.newClient()
 	for i := range c.Topics {

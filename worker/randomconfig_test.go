@@ -150,7 +150,8 @@ func (c *randomConfig) consumer(k int, client pulsar.Client, logger *slog.Logger
 	add(c.Seed%2 == 0, redelivery.WithoutBatchIndexAcks()) // else on, if acknowledgements are grouped
 	add(c.AckTimeout > 0, redelivery.WithAckTimeout(c.AckTimeout))
 	add(c.RetryFrom > 0, redelivery.WithNackRetryTopic(c.RetryFrom))
-	// Without a client of its own, an answer may wait behind a full queue: docs/reliability.md.
+	// If it published over the client that it receives with, an answer might wait behind a full queue:
+	// docs/reliability.md.
 	add(c.Queue > 0 && c.Queue < 10, redelivery.WithClient(client))
 	add(c.Log, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
 	return o, options

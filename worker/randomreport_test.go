@@ -97,7 +97,7 @@ func (r *randomRun) countLetters(ctx context.Context, c pulsar.Consumer) {
 		f.letters++
 		f.note("a dead letter, because %s", msg.Properties()["EXCEPTION_MESSAGE"])
 		if r.Exact() && (f.letters > 1 || f.succeeded) {
-			r.breaks("a dead letter too many: %v", f)
+			r.breaks("more than one dead letter, or one although it succeeded: %v", f)
 		}
 		r.mu.Unlock()
 	}

@@ -103,7 +103,7 @@ func TestRateLimitAfterTheConsumerGaveUp(t *testing.T) {
 	})
 }
 
-// A Worker whose limit lets it handle nothing finds out that the Consumer is lost.
+// A Worker that waits for a rate limit of 0 notices that the Consumer is lost.
 func TestLostConsumerWithARateLimitOfNothing(t *testing.T) {
 	for _, batches := range []bool{false, true} {
 		t.Run(fmt.Sprint("batches ", batches), func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestRateLimitAndTheEndOfAnOutage(t *testing.T) {
 	}
 }
 
-// A paused Worker gives back its messages with a rate limit, too.
+// With a rate limit, too, a paused Worker gives its messages back.
 func TestPauseWithARateLimit(t *testing.T) {
 	for _, concurrency := range []int{1, 2} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {

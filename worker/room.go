@@ -7,9 +7,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// room says whether the Consumer's memory limit has room for more messages that wait for their keys. The Consumer
-// counts them, beside those that wait for redelivery. WithConcurrency messages may wait in any case. lanes.mu guards
-// it.
+// room says whether the Consumer's memory limit has room for more messages that wait for their keys. These messages and
+// those that wait for redelivery share the limit. WithConcurrency messages may wait in any case. lanes.mu guards room.
 type room struct {
 	over   []pulsar.Message // messages that wait or are out, and do not fit; while there are any, no more are taken
 	look   bool             // a message was taken or settled, so those in over may fit by now
@@ -46,7 +45,7 @@ func (l *lanes) ends(msg pulsar.Message) {
 }
 
 // done notes that a message, which was out, needs no room any more. Other messages may fit by now, so done wakes a slot
-// to check: the slot that had the message may not check.
+// to check, in case the slot that had the message does not.
 func (l *lanes) done(msg pulsar.Message) {
 	l.mu.Lock()
 	full := len(l.room.over) > 0

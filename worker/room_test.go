@@ -113,7 +113,7 @@ func TestKeyOrderTakesRoomFromRedelivery(t *testing.T) {
 			return nil
 		}, worker.WithKeyOrder(), worker.WithConcurrency(2))
 		t.sleep(time.Minute)
-		require.Greater(t, t.consumer.Stats().BufferedBytes, int64(limit*9/20)) // half of it
+		require.Greater(t, t.consumer.Stats().BufferedBytes, int64(limit*9/20)) // nearly half of it
 		t.publishKeyed("a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "b0")
 		t.sleep(time.Minute)
 		require.Equal(t, worker.Stats{Waiting: 10, Succeeded: 1, Failed: 31}, w.Stats())
@@ -172,7 +172,7 @@ func TestFailuresOfManyKeysReachTheMemoryLimit(t *testing.T) {
 					t.sleep(100 * time.Millisecond)
 					most = max(most, w.Stats().Waiting)
 				}
-				require.LessOrEqual(t, most, 9+2*4, "nine fit")
+				require.LessOrEqual(t, most, 9+2*4, "too many messages wait: only nine fit")
 				require.Greater(t, most, 4)
 				require.True(t, w.Stats().Full)
 				down.Store(false)
@@ -213,7 +213,7 @@ func TestFailuresOfAnOutageReachTheMemoryLimit(t *testing.T) {
 			most = max(most, w.Stats().InFlight)
 		}
 		require.True(t, w.Stats().Outage)
-		require.LessOrEqual(t, most, 9+2*4, "nine fit")
+		require.LessOrEqual(t, most, 9+2*4, "too many messages are kept: only nine fit")
 		down.Store(false)
 		n.Store(0)
 		for len(t.broker.Unacked()) > 0 { // half of them fail each time

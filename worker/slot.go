@@ -18,7 +18,7 @@ type slot struct {
 	portion  int    // how many messages of a halved batch the handler gets next; 0 for all
 	errs     []error
 	outcomes []outcome
-	whole    bool          // the handler failed all of a batch with one error
+	whole    bool          // the batch failed as a whole
 	pause    time.Duration // before a local retry
 	probe    *probe        // the try of a message in an outage; nil for none
 	returned func()        // notes for the crash limit that the handler has returned; nil without a limit
@@ -91,7 +91,7 @@ func (s *slot) call(n int) {
 		ctx = untilLost
 	}
 	s.notifyHandling(tasks)
-	if n == 1 && s.crashes.givesUp(tasks[0].msg) { // crashes.share put a suspect alone
+	if n == 1 && s.crashes.givesUp(tasks[0].msg) { // a suspect is handled alone
 		s.counts.crashed.Add(1)
 		s.errs[0] = s.crashes.limit(tasks[0].msg)
 		return
@@ -118,7 +118,8 @@ func (s *slot) begin(n int) []task {
 }
 
 // setAckTimeouts renews the ack timeouts of tasks, whose handler is called at since. With WithTimeout it renews them
-// until the handler's timeout. Without WithTimeout, it renews once those that were renewed while their messages waited.
+// until the handler's timeout. Without WithTimeout, it ends the heartbeats of messages that waited, and renews their
+// ack timeouts once more.
 func (s *slot) setAckTimeouts(tasks []task, since time.Duration) {
 	var until time.Time
 	if s.timeout > 0 {

@@ -17,7 +17,7 @@ import (
 
 var allKinds = []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Shared, pulsar.Failover, pulsar.KeyShared}
 
-// ofKind returns options of a consumer of a kind that gives up on a message after two deliveries.
+// ofKind returns options with a subscription type. The consumer gives up on a message after two deliveries.
 func ofKind(kind pulsar.SubscriptionType) pulsar.ConsumerOptions {
 	opts := withDeadLetters(2)
 	opts.Type = kind

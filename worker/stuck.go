@@ -21,7 +21,7 @@ var errHangs = errors.New("worker: the handler of an earlier delivery has not re
 
 // Healthy returns nil as long as there is no reason to restart the Worker; use it for a /healthz endpoint. It also
 // returns nil before Run, while the Worker is paused, and in an outage. It returns an error that wraps ErrStuck if at
-// least WithConcurrency handlers are stuck, even if other handlers have their places. It returns an error that wraps
+// least WithConcurrency handlers are stuck, even if other handlers took their places. It returns an error that wraps
 // redelivery.ErrClosed if the Consumer was closed or gave up. It also returns an error after Run has returned.
 func (w *Worker) Healthy() error {
 	select {

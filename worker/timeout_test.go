@@ -178,8 +178,8 @@ func TestStuckHandlersMessageComesBack(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// The handler of a batch returns an error after it was stuck. Before the error is settled, the messages come again and
-// succeed: the batch is not halved.
+// The handler of a batch returns an error after it was stuck. While the classifier reads the error, the messages come
+// again. They succeed, and the batch is not halved.
 func TestBatchThatWasStuckIsNotHalved(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		var got []string
@@ -196,7 +196,7 @@ func TestBatchThatWasStuckIsNotHalved(t *testing.T) {
 			return nil
 		}, worker.WithConcurrency(1), worker.WithTimeout(2*time.Second), worker.WithStuckLimit(5*time.Second), worker.WithClassifier(func(err error) error {
 			if errors.Is(err, hangs) {
-				time.Sleep(5 * time.Second) // the messages come again before it is settled
+				time.Sleep(5 * time.Second) // the messages come again
 			}
 			return err
 		}))

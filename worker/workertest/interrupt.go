@@ -21,7 +21,7 @@ import (
 //
 // Steps are the calls that have effects: Step marks one, and a database of OpenSQL has one for each statement and each
 // commit. For each cut, setup returns a handler with a fresh database or another fresh target of the effects. check
-// looks at the effects once the message is acknowledged, and calls t.Errorf if there are too many or too few. Each cut
+// looks at the effects after the message is acknowledged, and calls t.Errorf if there are too many or too few. Each cut
 // is a subtest, whose name has the number of the step:
 //
 //	workertest.Interrupt(t, &pulsar.ProducerMessage{Payload: []byte("7")}, func(t testing.TB) worker.Handler {
@@ -115,6 +115,6 @@ func (s *steps) deliver(t *testing.T, msg *pulsar.ProducerMessage, handler worke
 }
 
 const (
-	maxTries = 10               // how many calls for one message may fail; calls that are cut off do not count
+	maxTries = 10               // failed calls after which the test fails; calls that are cut off do not count
 	patience = 30 * time.Second // for one message
 )

@@ -148,7 +148,7 @@ func errorOf(err error, i, n int) (its error) {
 	return err
 }
 
-// partOf returns the own error of message i of n if err is a BatchError, wraps one, or joins nothing but BatchErrors. A
+// partOf returns the error for message i of n if err is a BatchError, wraps one, or joins nothing but BatchErrors. A
 // BatchError with an index that no message has is an error of all messages.
 func partOf(err error, i, n int) (of error, ok bool) {
 	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others
@@ -189,7 +189,7 @@ func (r *recorder) ends(broker *virtual.Broker) map[*message]end {
 		m := r.find(id, msg.Properties)
 		e := all[m]
 		switch isFirst := m != nil && r.ids[id.String()] == m; {
-		case isFirst: // the test may have published a dead letter of another subscription
+		case isFirst: // even if it is a dead letter of another subscription, which the test published
 			e.acked = acked
 		case msg.Properties[reconsume.PropertyDeadLetterTime] != "":
 			e.dead, e.reason = true, msg.Properties[reconsume.PropertyExceptionMessage]

@@ -80,7 +80,7 @@ func (x *Subscription) Start(handler worker.Handler, options ...worker.Option) *
 func (x *Subscription) StartBatch(handler worker.BatchHandler, batch worker.Batch, options ...worker.Option) *Worker {
 	x.t.Helper()
 	return x.start(options, func(of int, c *redelivery.Consumer, options []worker.Option) (*worker.Worker, error) {
-		if handler == nil { // for which NewBatch has an error
+		if handler == nil { // NewBatch returns the error
 			return worker.NewBatch(c, nil, batch, options...)
 		}
 		return worker.NewBatch(c, func(ctx context.Context, msgs []pulsar.Message) error {

@@ -242,8 +242,7 @@ func TestBatchAttempts(t *testing.T) {
 	}
 }
 
-// A letter in a topic that its error names is a dead letter, too. A retry is an attempt of the message that was
-// published.
+// A letter in a topic that its error names is a dead letter, too. A retry counts as an attempt of the original message.
 func TestLettersAndRetriesElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		setup := workertest.Setup{
@@ -283,7 +282,7 @@ func TestDelayedMessages(t *testing.T) {
 	}
 }
 
-// Two dead letters may have the same origin id: if they came from two topics, or from one message that died twice.
+// Two dead letters may have the same origin id if they came from two topics, or from one message that died twice.
 func TestMessagesOfOneOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := workertest.Setup{}.Subscription(t)
