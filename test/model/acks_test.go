@@ -50,7 +50,7 @@ func (p *modelPart) AckID(id pulsar.MessageID) error {
 	return err
 }
 
-// confirmed makes the broker answer the command c. Some answers are refusals: chance decides, for entry e.
+// confirmed makes the broker answer the command c. Whether the answer is a refusal depends on the chance of entry e.
 func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 	c.answer = make(chan error, 1)
 	n := p.chance(e)
@@ -67,8 +67,8 @@ func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 	}
 }
 
-// chance returns a random number that depends only on the entry and on how often chance was called for the entry. It
-// returns 1 if no acknowledgement may fail.
+// chance returns a random number that depends only on the entry and on how often chance was called for the entry. If
+// acknowledgements must succeed, it returns 1, which means success.
 func (p *modelPart) chance(e *modelEntry) int {
 	if !p.cfg.AckErrors || e == nil || p.w.calm.Load() {
 		return 1
@@ -136,8 +136,8 @@ func (p *modelPart) AckIDList(ids []pulsar.MessageID) error {
 	return nil
 }
 
-// AckIDCumulative acknowledges all messages up to id. If these end in the middle of a batch and there are no index
-// acks, it acknowledges only the entries before the batch.
+// AckIDCumulative acknowledges all messages up to id. If later messages of id's batch are unacknowledged and there are
+// no index acks, it acknowledges only the entries before the batch.
 func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	if p.cfg.Kind == pulsar.Shared || p.cfg.Kind == pulsar.KeyShared {
 		return errors.New("model: cumulative acknowledgements are not for Shared")

@@ -90,7 +90,7 @@ func (r *modelRun) one(of []*modelExpected) *modelExpected {
 	return of[r.rng.IntN(len(of))]
 }
 
-// some returns the last delivery of a message or an earlier one: a call that settles either settles the message.
+// some returns the last delivery of a message, or an earlier one. Acknowledging any of them settles the message.
 func (r *modelRun) some(m *modelExpected) pulsar.Message {
 	if m == nil {
 		return nil

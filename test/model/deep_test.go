@@ -14,7 +14,7 @@ type modelDeep struct {
 	Mix       bool // both Receive and Chan
 	Given     int  // the buffer of the application's MessageChannel; below 0 if the application has no channel
 	Buffer    int  // the size of modelStage, if the library's channel has no buffer
-	UpTo      int  // every UpTo-th message is acknowledged cumulatively; 0 for none
+	UpTo      int  // every UpTo-th message is acknowledged cumulatively; if 0, none is
 	Faultless bool // the application nacks no message that it holds
 	Away      bool // one topic has no broker until everything else is settled
 }
@@ -70,7 +70,7 @@ func (r *modelRun) checkOrder(m *modelExpected) {
 	}
 }
 
-// upTo acknowledges every n-th message cumulatively as soon as it is delivered. A few of these messages it nacks
+// upTo acknowledges every n-th message cumulatively as soon as it is delivered. It nacks a few of these messages
 // instead.
 func (r *modelRun) upTo(msg pulsar.Message) {
 	o := r.origin(msg)
@@ -96,8 +96,8 @@ func (r *modelRun) upTo(msg pulsar.Message) {
 	}
 }
 
-// ackUpTo acknowledges cumulatively up to m. If the application never had an earlier message, ackUpTo acknowledges
-// nothing, because that message would be lost. The caller holds r.mu; ackUpTo unlocks it.
+// ackUpTo acknowledges cumulatively up to m. If the application never had one of the earlier messages, ackUpTo
+// acknowledges nothing, because that message would be lost. The caller holds r.mu; ackUpTo unlocks it.
 func (r *modelRun) ackUpTo(m *modelExpected, msg pulsar.Message, entries []*modelEntry, byID bool) {
 	const how = "a cumulative acknowledgement at delivery"
 	upTo, never := r.upToIn(m, entries)

@@ -83,7 +83,7 @@ func (p *modelPart) latency() time.Duration {
 	return p.cfg.Latency/2 + time.Duration(p.rng.Int64N(int64(p.cfg.Latency)))
 }
 
-// fromBroker calls do when data that the broker sends now has arrived.
+// fromBroker calls do when the data arrives that the broker sends now, unless the connection is lost before.
 func (p *modelPart) fromBroker(do func()) {
 	p.lastIn = later(p.lastIn, time.Now().Add(p.latency()))
 	epoch := p.epoch

@@ -64,7 +64,7 @@ func (w *modelWorld) after(d time.Duration, do func()) {
 	w.at(time.Now().Add(d), do)
 }
 
-// locked returns a function for at and after that calls do with mu.
+// locked returns a function that holds mu while it calls do.
 func (w *modelWorld) locked(do func()) func() {
 	return func() {
 		w.mu.Lock()

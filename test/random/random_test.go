@@ -103,7 +103,8 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	}
 	r := &randomRun{randomConfig: c, t: t, guard: g, published: map[string][]published{}, reached: map[string]int{},
 		lulls: make([]lull, c.Consumers), paused: make([]time.Time, c.Consumers)}
-	indexAcks := pulsartest.WithBatchIndexAcknowledgment() // as the real broker has; else batches may fork
+	// as the real broker has it; without it, messages may fork: see MayFork
+	indexAcks := pulsartest.WithBatchIndexAcknowledgment()
 	if c.Scene == sceneAway {
 		r.b = testkit.NewBrokerInProcess(g, pulsar.ClientOptions{}, indexAcks)
 	} else {

@@ -61,7 +61,7 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 		c.Delay = time.Duration(300+rng.IntN(600)) * time.Millisecond
 		c.Retry, c.RetryFrom, c.MaxDeliveries, c.Timeout, c.TimeoutDelay = false, 0, 0, 0, 0
 		c.Slow = false
-		// before a key moves, the broker waits for all its acknowledgements, also of plain consumers
+		// a key moves only when all its messages are acknowledged at the broker, with plain consumers too
 		if c.Kind == pulsar.KeyShared && c.Group.MaxTime == 0 {
 			c.Group.MaxTime = 100 * time.Millisecond
 		}

@@ -95,7 +95,7 @@ func (a *randomApp) refused() {
 		"Delivery":      func() error { _, err := a.c.Delivery(nothing); return err },
 	} {
 		if err := a.calls(what+" of an empty message", call); err == nil {
-			a.breaks("%s of an empty message has no error", what)
+			a.breaks("%s of an empty message returned no error", what)
 		}
 	}
 	_ = a.calls("Nack of an empty message", func() error { a.c.Nack(nothing); return nil })
