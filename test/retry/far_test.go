@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// behind returns the broker behind a wire with this round trip.
+// behind returns a copy of b whose client connects through a wire with the given round trip, and the wire.
 func behind(t testing.TB, b *testkit.Broker, roundTrip time.Duration) (*testkit.Broker, *wiretest.Wire) {
 	t.Helper()
 	target := strings.TrimPrefix(b.URL, "pulsar://")

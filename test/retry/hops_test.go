@@ -60,8 +60,8 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	require.Equal(t, "reconsumed 1 times", letter.Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A consumer of a dead letter topic has a retry topic of its own. Its messages begin at the first retry, and its own
-// dead letters name the topic that it reads as their origin.
+// A consumer of a dead letter topic has a retry topic of its own. The first retry of a letter has the
+// number 1. If a letter becomes a dead letter again, that one names the first dead letter topic as its origin.
 func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -139,8 +139,8 @@ func TestMaxAgeCountsFromFirstPublication(t *testing.T) {
 	require.Equal(t, props["RECONSUMETIMES"], props["ATTEMPT_COUNT"], "ATTEMPT_COUNT differs from RECONSUMETIMES")
 }
 
-// In every option, a topic name without a namespace belongs to the namespace of the consumer's topic. In DLQPolicy it
-// belongs to public/default, as in pulsar-client-go.
+// In this library's options, a topic name without a namespace belongs to the namespace of the consumer's topic. In
+// upstream's DLQPolicy it belongs to public/default, as in pulsar-client-go.
 func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	b := testkit.NewBroker(t)
 	namespace := b.Namespace()

@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// docs/migration.md has two differences from the Java client: keys that pulsar-client-go cannot write, and the form of
-// ids.
+// docs/migration.md lists two differences from the Java client: keys that pulsar-client-go cannot write, and the form
+// of ids.
 func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -76,7 +76,7 @@ func TestRetryTopicIsNamedAfterTheFirstOfSeveralTopics(t *testing.T) {
 
 // Java's maxRedeliverCount 3 is a MaxDeliveries of 4 and a MaxReconsumes of 3. A message is delivered four times,
 // whether the application nacks or reconsumes it.
-func TestJavaLimitsAreOneLess(t *testing.T) {
+func TestJavaLimitOfThreeMeansFourDeliveries(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"nack", "reconsume"} {
 		t.Run(how, func(t *testing.T) {

@@ -126,7 +126,7 @@ func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 		return c.ReconsumeLaterAfter(ctx, msg, time.Minute, nil, redelivery.WithCallback(done))
 	}
 	for name, test := range map[string]func(*testing.T, *farBroker){
-		"all three": func(t *testing.T, f *farBroker) {
+		"each method": func(t *testing.T, f *farBroker) {
 			c, inner, msgs := far(t, f, 3)
 			outcomes := make(chan error, 3)
 			done := redelivery.WithCallback(func(err error) { outcomes <- err })
@@ -155,7 +155,7 @@ func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 			require.Equal(t, msgs[0].ID(), testkit.Receive(t, c).ID())
 			require.Empty(t, inner.Acks())
 		},
-		"a context": func(t *testing.T, f *farBroker) {
+		"a context that ends": func(t *testing.T, f *farBroker) {
 			c, inner, msgs := far(t, f, 2)
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 			defer cancel()

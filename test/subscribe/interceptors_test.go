@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// calledOnce is an interceptor that calls a function at the first call of the method that in names.
+// calledOnce is an interceptor that calls a function at the first call of the method that the field in names.
 type calledOnce struct {
 	in     string
 	call   func(pulsar.Consumer)

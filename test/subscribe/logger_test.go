@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// callsBack is a log handler that calls a function of the application, once, at a log line with the beginning line.
+// callsBack is a log handler that calls a function of the application, once, at a log line that begins with line.
 type callsBack struct {
 	slog.Handler
 	line string

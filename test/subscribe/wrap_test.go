@@ -215,8 +215,8 @@ func TestWrapWithClientPublishesRetries(t *testing.T) {
 	})
 }
 
-// Messages that the application received before Wrap may be acknowledged and nacked by the Consumer. Methods that need
-// more than an id return an error that says why.
+// The Consumer can acknowledge and nack messages that the application received before Wrap. For these messages, methods
+// that need more than an id return an error that says why.
 func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -258,7 +258,7 @@ func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 }
 
 // If no other consumer can get the messages of a lost connection, the inner consumer's channel has a larger buffer: a
-// sixteenth of the receiver queue.
+// sixteenth of the receiver queue, but at least 10 and at most 64.
 func TestBufferOfInnerConsumerFitsItsQueue(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -1,7 +1,10 @@
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.*;
 
-/** Counts how often a message is delivered with maxRedeliverCount 3: "nack", "reconsume"; prints where and what dead letters of "partitions" are. */
+/**
+ * Prints how often a message is delivered with maxRedeliverCount 3. With "reconsume" it reconsumes the message, otherwise it nacks it.
+ * With "partitions" it also prints the topic of each dead letter, and the topic that the message came from.
+ */
 public class Deaths {
     public static void main(String[] args) throws Exception {
         String topic = args[1], what = args[2];

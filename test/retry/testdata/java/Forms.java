@@ -3,8 +3,8 @@ import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.*;
 
 /**
- * What pulsar-client-go has no way to write, and where this client keeps retries: "publish" sends messages with keys of all kinds,
- * "show" prints messages, "retry" reconsumes a message of several topics.
+ * Shows which keys pulsar-client-go cannot write, and which retry topic the Java client uses: "publish" sends messages with keys of
+ * all kinds, "show" prints messages, "retry" reconsumes a message of several topics.
  */
 public class Forms {
     public static void main(String[] args) throws Exception {

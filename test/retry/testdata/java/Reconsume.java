@@ -2,8 +2,8 @@ import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.*;
 
 /**
- * Receives messages and prints what they say of themselves. With "retry" it reconsumes each a second later; with "dead" at once,
- * until they are dead letters; with "read" it acknowledges them.
+ * Receives messages and prints their fields and properties. With "retry" it reconsumes each message with a delay of one second; with
+ * "dead" without a delay, until all messages are dead letters. With "read" it acknowledges the messages.
  */
 public class Reconsume {
     public static void main(String[] args) throws Exception {
