@@ -136,8 +136,8 @@ func (s state) String() string {
 		s.backlog, s.unacked, s.out, s.permits, s.consumers)
 }
 
-// isStuck reports whether the broker has messages to send and sends none. Either it has permits, or it has no consumer,
-// and the client believes that it has subscribed. Both sometimes happen to every client.
+// isStuck reports whether the broker has messages to send and sends none. Either it has permits, or it has no consumer
+// although a client believes that it has subscribed. Both states sometimes occur with every client.
 func (s state) isStuck() bool {
 	return s.backlog > 0 && s.unacked <= 0 && (s.permits > 0 || s.consumers == 0)
 }

@@ -36,7 +36,7 @@ func startCluster(ctx context.Context) (*broker, func(), error) {
 		m.admin = one.admin
 	}
 	// Clients look topics up by HTTP. The first broker is a standalone one: if a client looks a topic up by Pulsar's
-	// protocol, it answers that it has all topics.
+	// protocol, that broker answers that it has all topics.
 	b.url, b.admin = first.admin+","+strings.TrimPrefix(second.admin, "http://"), first.admin
 	return b, stop, nil
 }

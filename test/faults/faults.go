@@ -140,8 +140,8 @@ var chaosFaults = []fault{
 		what:  "SIGKILL of the older of two consumers; another takes its place, three times",
 		types: []pulsar.SubscriptionType{pulsar.Failover}, work: processes(2), make: repeat(3, 2*time.Second, replace),
 		also: [][]string{{"cumulative"}}},
-	{set: chaos, name: "joins", what: "a consumer joins every 2 s, six times; at every second join the oldest is " +
-		"closed and killed alternately",
+	{set: chaos, name: "joins", what: "a consumer joins every 2 s, six times; after every second join the oldest " +
+		"is closed or killed, in turn",
 		types: allTypes[:3], work: processes(1), make: join, also: [][]string{{"cumulative"}}},
 	{set: chaos, name: "ack responses lost",
 		what:  "the broker's answers to 5 acknowledgements are lost; broker in process",
@@ -155,7 +155,7 @@ var chaosFaults = []fault{
 		types: allTypes, work: work{Messages: 500, Min: 200 * time.Millisecond, Queue: 1},
 		make: repeat(20, 200*time.Millisecond, cut)},
 	{set: chaos, name: "50,000 waiting",
-		what:  "as many messages as the broker allows wait after a nack; all connections are cut once",
+		what:  "50,000 messages, the most that the broker allows, wait after a nack; all connections are cut once",
 		types: only, work: work{Messages: 50_000, Min: 20 * time.Second, NackAll: true},
 		make: onceAllWait(cut)},
 }

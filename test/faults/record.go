@@ -148,7 +148,7 @@ func (t *trial) finish() (r result, err error) {
 		r.found[f.Fault]++
 	}
 	if r.stale > 0 && t.work.Ordered {
-		err = errors.Join(err, fmt.Errorf("with key order %d settled messages were handled again although the Worker "+
+		err = errors.Join(err, fmt.Errorf("with key order, %d settled messages were handled again although the Worker "+
 			"knew that another consumer may have them", r.stale))
 	}
 	return r, err
