@@ -67,7 +67,8 @@ func TestCumulativeAckSparesTheOfferedMessage(t *testing.T) {
 	}
 }
 
-// A stored id may be of a partition that has sent no message yet: it settles no message of another partition.
+// A stored id may be of a partition that has sent no message yet. Acknowledging this id cumulatively settles no message
+// of another partition.
 func TestCumulativeAckOfStoredIDSparesOtherPartitions(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

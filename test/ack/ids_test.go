@@ -235,7 +235,7 @@ func TestNackIDOfHugeBatchIndexIsCheap(t *testing.T) {
 	require.Less(t, allocated, uint64(16), "MiB")
 }
 
-// Ledger ids are unique in a topic, but not in a cluster: a shadow topic has its source's.
+// Ledger ids are unique in a topic, but not in a cluster: a shadow topic has the ledger ids of its source.
 func TestEqualIDsOfTwoTopicsAreTwoMessages(t *testing.T) {
 	for name, kind := range testkit.SubscriptionTypes {
 		t.Run(name, func(t *testing.T) {

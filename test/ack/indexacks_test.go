@@ -50,8 +50,7 @@ func TestSubscribeSwitchesIndexAcksOn(t *testing.T) {
 }
 
 // After a consumer left in the middle of a batch, its successor gets the rest if the broker keeps batch-index
-// acknowledgements, and the whole batch otherwise. The successor's Stats say whether the broker keeps these
-// acknowledgements.
+// acknowledgements, and the whole batch otherwise. The successor's Stats have IndexAcksKept only in the first case.
 func TestRestOfBatchComesAfterRestart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

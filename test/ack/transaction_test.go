@@ -64,7 +64,7 @@ func TestForeignTransactionIsRefused(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Transactions need a real broker of their own: if they are enabled, every topic waits for unfinished ones.
+// Transactions need a real broker of their own: if they are enabled, every topic waits for unfinished transactions.
 func TestTransactionsCommitAndAbort(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("PULSAR_URL") == "" {

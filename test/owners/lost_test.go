@@ -43,8 +43,8 @@ func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error)
 }
 
 // On Shared and Key_Shared, another consumer may have a message after the connection was lost. Reclaim gives the
-// message back. If no other consumer has it, this consumer gets it again with the same count. On Exclusive no other
-// consumer can have the message.
+// message back. If no other consumer has it, this consumer gets it again with the same count. On Exclusive and Failover,
+// Reclaim returns nil: the message still belongs to this consumer.
 func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
@@ -122,7 +122,7 @@ func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 }
 
 // The connection of an Exclusive consumer breaks, and another consumer subscribes before the first has reconnected. The
-// first Consumer gives up. The other consumer gets its messages, and its observer reports LostConsumer.
+// first Consumer gives up, and its observer reports LostConsumer. The other consumer gets the messages.
 func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second}), &losses{}
