@@ -146,7 +146,7 @@ func TestThousandWaitingMessagesOutliveUnloads(t *testing.T) {
 	})
 }
 
-// One message of a batch fails a few times: while its siblings are handled, before that, or long after.
+// One message of a batch fails a few times: before, while or long after its siblings are handled.
 func TestGoodSiblingsOfBadMessageAreHandledOnce(t *testing.T) {
 	t.Parallel()
 	const n, consumers, tries = 40, 3, 4

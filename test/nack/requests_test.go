@@ -15,7 +15,7 @@ import (
 )
 
 // The answer to a request waits behind a minute of work. In that time the Consumer must not repeat the request.
-func TestSlowApplicationIsAnsweredByOneRequest(t *testing.T) {
+func TestRequestOfSlowApplicationIsNotRepeated(t *testing.T) {
 	for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
 		"Nack":   (*redelivery.Consumer).Nack,
 		"NackID": func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },

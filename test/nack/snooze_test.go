@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A snooze is not an attempt for the count, the backoff and MaxDeliveries.
+// A snooze changes neither the redelivery count nor the backoff, and does not count towards MaxDeliveries.
 func TestSnoozeDoesNotCount(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {

@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// GetLastMessageIDs makes upstream ask for a backoff, as a reconnection does. Waiting messages must still go on
-// waiting.
+// GetLastMessageIDs makes upstream ask for a backoff, as a reconnection does. The Consumer must still redeliver waiting
+// messages.
 func TestLastMessageIDsKeepWaitingMessages(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{

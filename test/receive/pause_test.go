@@ -155,8 +155,8 @@ func TestCloseOfPausedConsumerReturns(t *testing.T) {
 	})
 }
 
-// A Seek of a paused consumer returns, and messages from before the Seek do not come afterwards.
-func TestSeekOfPausedConsumerForgets(t *testing.T) {
+// A Seek of a paused Consumer returns, and the Consumer reconnects.
+func TestSeekOfPausedConsumerReconnects(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

@@ -39,8 +39,8 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 				begin, good, failed := time.Now(), map[int]bool{}, 0
 				for len(good) < all-bad {
 					msg, err := take(ctx)
-					require.NoError(t, err, "%d of %d good messages came, the others %d times", len(good), all-bad,
-						failed)
+					require.NoError(t, err, "%d of %d good messages came, while bad ones came %d times", len(good),
+						all-bad, failed)
 					time.Sleep(work)
 					i, _ := strconv.Atoi(string(msg.Payload()))
 					if i < bad {
@@ -51,7 +51,7 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 					good[i] = true
 					require.NoError(t, c.Ack(msg))
 				}
-				t.Logf("%v, with %d failures of the others", time.Since(begin), failed)
+				t.Logf("all good messages came within %v; bad ones failed %d times", time.Since(begin), failed)
 			})
 		}
 	}
