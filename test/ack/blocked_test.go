@@ -61,8 +61,8 @@ func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 	}
 }
 
-// If Receive waits in vain while very many messages are unacknowledged, the Consumer reports once that it is blocked. It
-// reports once more if that happens again.
+// If Receive waits in vain while very many messages are unacknowledged, the Consumer reports once that it is blocked.
+// It reports once more if that happens again.
 func TestBlockedConsumerIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

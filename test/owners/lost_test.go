@@ -43,8 +43,8 @@ func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error)
 }
 
 // On Shared and Key_Shared, another consumer may have a message after the connection was lost. Reclaim gives the
-// message back. If no other consumer has it, this consumer gets it again with the same count. On Exclusive and Failover,
-// Reclaim returns nil: the message still belongs to this consumer.
+// message back. If no other consumer has it, this consumer gets it again with the same count. On Exclusive and
+// Failover, Reclaim returns nil: the message still belongs to this consumer.
 func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {

@@ -60,8 +60,8 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	require.Equal(t, "reconsumed 1 times", letter.Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A consumer of a dead letter topic has a retry topic of its own. The first retry of a letter has the
-// number 1. If a letter becomes a dead letter again, that one names the first dead letter topic as its origin.
+// A consumer of a dead letter topic has a retry topic of its own. The first retry of a letter has the number 1. If a
+// letter becomes a dead letter again, the new letter names the first dead letter topic as its origin.
 func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
