@@ -193,8 +193,8 @@ func asItIs() *pulsar.MessageDecryptionInfo {
 	return &pulsar.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume}
 }
 
-// readerName returns a new name for each reader. Pulsar-client-go's random names have five letters, so that among
-// hundreds two may be the same.
+// readerName returns a new name for each reader. Pulsar-client-go's random names have only five letters: of several
+// hundred readers, two might get the same name.
 func (l *Log) readerName() string {
 	l.readers++
 	return fmt.Sprintf("%s-%v-%d", subscription, l.id, l.readers)

@@ -85,7 +85,7 @@ func (d *decoder) position() position { return position{d.int(), d.int()} }
 func (d *decoder) small(limit uint64) uint32 {
 	n := d.uint()
 	if n > limit {
-		d.fail(fmt.Errorf("it has %d where %d is the most", n, limit))
+		d.fail(fmt.Errorf("it has the number %d, want at most %d", n, limit))
 		return 0
 	}
 	return uint32(n)

@@ -179,9 +179,9 @@ func kinds() []*kind {
 		{name: "shared with unloads", options: shared, batches: []int{1, 1}, delays: delays, first: 2, unloads: 1, crashes: 1, depth: 6},
 		{name: "key-shared", options: of(partition.KeyShared), batches: []int{1}, delays: delays, first: 2, losses: 1, crashes: 2, depth: 6, prefix: both},
 		{name: "crashes, both processes have received the message", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 2, limit: 1, depth: 5, prefix: both},
-		{name: "crashes of the active one", options: failover, batches: []int{1, 1}, delays: delays, first: 2, crashes: 2, takeover: 1, limit: 1, depth: 5},
+		{name: "crashes of the active process", options: failover, batches: []int{1, 1}, delays: delays, first: 2, crashes: 2, takeover: 1, limit: 1, depth: 5},
 		{name: "crashes", options: shared, batches: []int{1, 1}, delays: delays, first: 2, crashes: 2, limit: 2, depth: 5},
-		{name: "busy crashes", options: shared, batches: []int{1}, delays: delays, first: 2, crashes: 3, limit: 1, busy: 2, depth: 6},
+		{name: "crashes of busy processes", options: shared, batches: []int{1}, delays: delays, first: 2, crashes: 3, limit: 1, busy: 2, depth: 6},
 	}
 }
 

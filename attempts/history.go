@@ -16,8 +16,8 @@ type Event struct {
 	Settled bool   // the message was settled or forgotten; Count is 0, Cause is "", and Due is Written
 }
 
-// History reads the topic of a log, and returns the events of the messages whose keys the function of accepts, the
-// oldest first. The broker deletes the oldest part of a long log, so the first events may be missing. A topic that does
+// History reads the topic of a log, and returns the events of each message for whose key of returns true, the oldest
+// first. The broker deletes the oldest part of a long log, so the first events may be missing. A topic that does
 // not exist may be created.
 func History(ctx context.Context, client pulsar.Client, topic string, of func(Key) bool) (all []Event, err error) {
 	r, err := client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID(),

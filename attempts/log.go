@@ -44,7 +44,7 @@ type Log struct {
 	own      changes
 	sessions watch
 	tidying  tidying
-	most     int    // the largest size that one of the maps has had since it was made
+	most     int    // the largest size of a map since fit replaced the maps
 	number   uint64 // of the last frame
 	begun    uint64 // number of the frame that begins the session
 	caughtUp bool

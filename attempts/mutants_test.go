@@ -15,11 +15,11 @@ var withMutants = flag.Bool("mutants", false, "remove each rule in turn, and see
 // mutants are rules that the promises of two processes need, with the code that breaks each rule and the words with
 // which the exploration then fails.
 var mutants = []struct{ rule, file, with, without, says string }{
-	{"a copy waits as long as the log says", "../internal/partition/arrive.go", "		if c.Wait <= 0 {", "		if true {", "before a delay"},
-	{"of the same count the later due time holds", "merge.go", "if a.due < b.due {", "if false {", "before a delay"},
-	{"a delay of another session counts for a message that was here", "arrive.go", "if r.clock == l.id || r.clock == 0 {", "if true {", "before a delay"},
-	{"a hand-over is taken back", "../internal/partition/nack.go", "		g.wait(now, m, add(now, wait))\n	}\n	return wait <= 0", "	}\n	return true", "before a delay"},
-	{"a record has the delay", "verbs.go", "at + max(0, min(delay, maxDelay)).Milliseconds() + 1", "at + 1", "before a delay"},
+	{"a copy waits as long as the log says", "../internal/partition/arrive.go", "		if c.Wait <= 0 {", "		if true {", "before the end of a delay"},
+	{"of the same count the later due time holds", "merge.go", "if a.due < b.due {", "if false {", "before the end of a delay"},
+	{"a delay of another session counts for a message that was here", "arrive.go", "if r.clock == l.id || r.clock == 0 {", "if true {", "before the end of a delay"},
+	{"a hand-over is taken back", "../internal/partition/nack.go", "		g.wait(now, m, add(now, wait))\n	}\n	return wait <= 0", "	}\n	return true", "before the end of a delay"},
+	{"a record has the delay", "verbs.go", "at + max(0, min(delay, maxDelay)).Milliseconds() + 1", "at + 1", "before the end of a delay"},
 	{"the higher count holds", "merge.go", "	if a.isBefore(b) {", "	if b.isBefore(a) {", "which knows"},
 	{"a copy has the count of the log", "../internal/partition/arrive.go", "	return max(c.Count-min(c.Count, excess), c.Tries)", "	return c.Count - min(c.Count, excess)", "which knows"},
 	{"a message that was here has the count of the log", "../internal/partition/nack.go", "	m.count = max(m.count, tries)", "", "which knows"},

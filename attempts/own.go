@@ -108,8 +108,8 @@ func (c *changes) reset() {
 	*c = changes{of: map[place]*ownChange{}, resets: true}
 }
 
-// unread reports whether a change that was made until by was not read back. Changes that are to be sent later do not
-// count.
+// unread reports whether a change was not read back although it was made at the moment by or before. Changes that are
+// to be sent later do not count.
 func (c *changes) unread(by int64) bool {
 	for _, x := range c.of {
 		if x.from == 0 && x.since <= by {
@@ -168,7 +168,7 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 }
 
 // again queues all changes that were not read back: the topic may be another one now. Of the sent frames it keeps only
-// the time of the oldest, since which the log lags. It forgets messages that were settled long ago and are not among
+// the oldest one's number and time, for lag. It forgets messages that were settled long ago and are not among
 // the known records, so that the changes do not grow while frames are sent but not read back.
 func (c *changes) again(known map[place]record) {
 	long := now() - vainTime.Milliseconds()

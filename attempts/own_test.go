@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Frames that are written in vain, for example because the broker refuses each of them, take no more memory with time.
-// The Log still knows how far it lags.
+// Frames that are written in vain, for example because the broker refuses each of them, do not use more and more
+// memory. The Log still knows how far it lags.
 func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	c := changes{of: map[place]*ownChange{}}
 	const many = 100
@@ -37,8 +37,8 @@ func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	require.Zero(t, c.lag(began+5000))
 }
 
-// While frames are written in vain, settled messages take no more memory with time either, even if the log may have
-// their records. A message whose record the log is known to have stays settled.
+// While frames are written in vain, settled messages do not use more and more memory either, even if the log may have
+// their records. If the log is known to have a message's record, the message stays settled.
 func TestSettledWhileFramesAreWrittenInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100

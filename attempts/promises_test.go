@@ -71,9 +71,9 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 	case m.has:
 		w.fail("%d.%d handed out by %d, where the application has it", e, i, p.number)
 	case now() < k.due:
-		w.fail("%d.%d handed out by %d %d ms before a delay that it knows is over", e, i, p.number, k.due-now())
+		w.fail("%d.%d handed out by process %d, %d ms before the end of a delay that it knows", e, i, p.number, k.due-now())
 	case d.Count < k.count:
-		w.fail("%d.%d handed out by %d with count %d, which knows %d", e, i, p.number, d.Count, k.count)
+		w.fail("%d.%d handed out with count %d by process %d, which knows count %d", e, i, d.Count, p.number, k.count)
 	case d.Count > b.deliveries+b.requests:
 		w.fail("%d.%d handed out by %d with count %d after %d deliveries", e, i, p.number, d.Count, b.deliveries)
 	case w.options.Kind == partition.Failover && w.active != p.number:

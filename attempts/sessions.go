@@ -14,7 +14,7 @@ type watch struct {
 	renewal int64 // when this session renews its lease
 
 	followed int64 // since when the log is read as it is written, without a gap
-	echoed   int64 // when a frame of this session was read back; 0 for never
+	echoed   int64 // when a frame of this session was last read back; 0 if none was
 
 	mourned map[SessionID]bool // sessions that were found lost, and not heard since
 	unsaid  []string           // names of lost sessions that are not logged yet
@@ -28,13 +28,13 @@ type watch struct {
 
 const (
 	minLease    = 6 * time.Second
-	leaseOfEach = 60 * time.Millisecond // lease for each session, or a thousand sessions would read only renewals
+	leaseOfEach = 60 * time.Millisecond // at least, times the sessions: a thousand would read only renewals
 	renewals    = 3                     // within one lease
 	clockSlack  = time.Minute           // by which the clocks of machines may differ
 	maxOrphans  = 10000
 
 	// A message that has just crashed another session looks like any other. So a session is careful with its first
-	// messages, and with the first messages after another session was lost, which may have had them. With other
+	// messages, and with the first ones after another session was lost, since that one may have had them. With other
 	// messages it is careful as long as that costs little. Care is paid from a credit that grows with time.
 	carefulEach  = 10 * time.Millisecond  // cost of a message
 	carefulMore  = 100 * time.Microsecond // cost for each pair of sessions, if more: all read all frames
@@ -61,7 +61,8 @@ func (l *Log) KeepAlive() {
 	l.notify()
 }
 
-// adds adds the state of the session to a frame, and returns when to write the state next; 0 for never.
+// adds adds the state of the session to a frame, and returns when to write the state again; 0 if that is not
+// needed.
 func (w *watch) adds(f *frame, name string) (next int64) {
 	if w.begins {
 		f.flags |= begins
@@ -108,8 +109,8 @@ func (w *watch) hears(id SessionID, ends bool) {
 	}
 }
 
-// standing reports whether a session is lost, or whether that is doubtful. A session that was not heard since the log
-// is followed may live, if its clock is wrong. The caller holds mu.
+// standing reports whether a session is lost, or whether that is doubtful. A session that was not heard since the time
+// followed may live, if its clock is wrong. The caller holds mu.
 func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	x, w := l.state.sessions[id], &l.sessions
 	switch {

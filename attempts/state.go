@@ -224,7 +224,7 @@ func (s *state) adjust(f read, x *session) int64 {
 	return c.shift
 }
 
-// move adds by to the times of the records that of selects.
+// move adds the difference by to the times of each record for which of returns true.
 func (s *state) move(by int64, of func(record) bool) {
 	for p, r := range s.records {
 		if of(r) {

@@ -12,21 +12,22 @@ import (
 // begin to read, and the log's own subscription moves there, so that the broker deletes everything before the mark.
 // Several sessions may do so at the same time: any of their marks will do.
 type tidying struct {
-	at     int64    // when to begin; 0 for never
+	at     int64    // when to begin; 0 if that is not chosen yet
 	number uint64   // of the frame that is the mark, until it is written; 0 for none
 	mark   position // position of the mark once it is written
 	todo   []place  // records that are yet to be copied
 	copied bool     // todo was made
-	forced bool     // needed: the topic may have been deleted and created again, without the earlier frames
+	forced bool     // tidying is due even if the log is short: the topic may be a new one, without the earlier frames
 	since  position // the checkpoint when tidying was forced
 }
 
 const (
-	tidyRatio = 9    // changes for each record and session that has to be kept
-	tidyMin   = 1000 // changes
+	// tidying begins at this many changes for each record and session to be kept, but not below tidyMin changes
+	tidyRatio = 9
+	tidyMin   = 1000
 )
 
-// begins reports whether to write a mark now. If not, at is when to ask again; 0 means that there is no need to.
+// begins reports whether to write a mark now. If not, at is when to ask again; 0 if time alone changes nothing.
 func (t *tidying) begins(s *state, now int64, sessions int) (due bool, at int64) {
 	if t.number > 0 || t.mark != (position{}) {
 		return false, 0

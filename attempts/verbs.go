@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Failed records that a message was delivered count times, failed, and waits for delay. Failed cuts cause to 120 bytes;
-// "" means none.
+// Failed records that a message was delivered count times, failed, and waits for delay. The cause is cut to 120
+// bytes; "" means none.
 func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
 	cause = strings.ToValidUTF8(cause[:min(len(cause), maxCause)], "")
 	at := now()

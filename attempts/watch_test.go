@@ -132,7 +132,7 @@ func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
 }
 
 // A session whose clock is wrong, and which was not heard since the log was opened, is found lost as soon as any other.
-func TestALostSessionOfAWrongClock(t *testing.T) {
+func TestALostSessionWithAWrongClock(t *testing.T) {
 	for _, off := range []time.Duration{-time.Minute, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			l := bare(t)

@@ -197,7 +197,7 @@ func (l *Log) isSlow(took time.Duration) {
 	if !tell {
 		return
 	}
-	l.o.Logger.Warn("attempts: writing the log is slow; other consumers learn late of failures here",
+	l.o.Logger.Warn("attempts: writing the log is slow; other consumers learn late of this consumer's failures",
 		"topic", l.o.Topic, "took", took)
 	if l.o.Failed != nil {
 		l.o.Failed(fmt.Errorf("attempts: writing to %s took %v", l.o.Topic, took))
