@@ -44,8 +44,8 @@ come first, then those that were delivered most often.
   -all                              also messages that were only in a handler
   -n 20                             how many messages; 0 for no limit
   -timeout 30s                      limit for reading the log
-States of consumers: live; ended: closed; lost: silent for too long; open: not
-known. Only consumers with worker.WithCrashLimit write that they are alive.
+States of consumers: live, ended (closed), lost (silent for too long), open (not
+known). Only consumers with worker.WithCrashLimit write that they are alive.
 Connection: as in redelivery dlq -h
 Output:
   -json                             as JSON, for programs

@@ -26,10 +26,10 @@ What the client may do:
   -window 2m                        acknowledgements this long before a lost
                                     connection or a kill may be lost
   -patience 1m15s                   how late a due message may come
-  -durable                          counts and delays outlive a consumer
   -max-deliveries 5                 most deliveries of a message
 What it must also do:
-  -serial                           messages of a key are acknowledged in order
+  -durable                          keep counts and delays if a consumer dies
+  -serial                           acknowledge the messages of a key in order
 Output:
   -json                             as JSON, for programs; times in microseconds
   -findings 20                      how many to show; 0 for all

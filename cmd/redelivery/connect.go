@@ -105,7 +105,8 @@ func (c *connection) complete() error {
 	if err != nil {
 		return err
 	}
-	// If one address is another machine's, the other must not default to this machine, which is another cluster.
+	// If one address is another machine's, the other must not default to this machine: that would be another
+	// cluster.
 	switch {
 	case missing(adminURLs) && !brokers.local(c.url):
 		return errUsage{fmt.Errorf("the broker is %s and its admin API is not given, want -admin-url, "+

@@ -37,7 +37,7 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 	for _, info := range all {
 		topic, rate := short(info.Topic), fmt.Sprintf("%.1f", info.Rate)
 		if len(info.Subscriptions) == 0 {
-			rows = append(rows, []string{topic, "NONE: deleted unread", "", "", rate, ""})
+			rows = append(rows, []string{topic, "NONE: messages are lost", "", "", rate, ""})
 		}
 		for _, s := range info.Subscriptions {
 			rows = append(rows, []string{topic, clean(s.Name), count(s.Backlog), ago(s.Oldest), rate,

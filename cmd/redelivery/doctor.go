@@ -39,7 +39,7 @@ What the program does, if no file says it:
                                     -batch-index-acks=false
   -failing 0.01                     fraction of messages that become dead
                                     letters
-  -instances 4                      default: the connected consumers
+  -instances 4                      consumers; default: those connected now
   -keep-alive 30s, -operation-timeout 30s
   -grace-period 30s                 Kubernetes' terminationGracePeriodSeconds
 Connection, by default from PULSAR_URL, PULSAR_ADMIN_URL and client.conf, which

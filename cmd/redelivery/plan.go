@@ -36,9 +36,9 @@ type failure struct {
 	unread  bool   // the file names no subscription for dead letters
 }
 
-// fromFile returns the failures of a file's consumers and the plans of its workers or, if only is not "", those of the
-// consumer and the worker with this name. For a file that has neither consumers nor workers, fromFile returns a failure
-// for each policy.
+// fromFile returns the failures of a file's consumers and the plans of its workers. If the parameter only is a name, it
+// leaves out consumers and workers with other names. For a file that has neither consumers nor workers, fromFile
+// returns a failure for each policy.
 func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, error) {
 	c, err := loadFile(path, "plan", stderr)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/simulate"
 )
 
-// simulate shows a file's options, and variants that differ in one thing each, as numbers, a chart and a picture.
+// simulate plays an outage with a file's options, and with variants that differ from them in one thing each. It shows
+// the results as numbers, a chart and a picture.
 func TestSimulate(t *testing.T) {
 	dir := t.TempDir()
 	file, picture := filepath.Join(dir, "redelivery.yaml"), filepath.Join(dir, "outage.svg")

@@ -38,8 +38,8 @@ type subscriptionInfo struct {
 	Consumers int       `json:"consumers"` // connected now
 }
 
-// topicsOf returns the topics of a namespace whose names end in -DLQ or -RETRY. If the function also is not nil,
-// topicsOf calls it with each other topic, and returns the topic too if the result is true.
+// topicsOf returns the topics of a namespace whose names end in -DLQ or -RETRY, and each other topic for which the
+// function also returns true. A nil function accepts no other topic.
 func topicsOf(
 	ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo, error) {
 	var names []string

@@ -48,8 +48,8 @@ Where:
   -token-file file                  has the token; then loopback needs it, too
   -insecure-listen                  no address needs a token
   -host name                        a name by which browsers reach the pages,
-                                    beside localhost and IP addresses; may be
-                                    repeated
+                                    in addition to localhost and IP addresses;
+                                    may be repeated
 Connection: as in redelivery dlq -h
 Output:
   -v                                the client's log, on stderr

@@ -53,7 +53,7 @@ type outage struct {
 	Pauses []seconds `json:"pauses"` // the first ones, without jitter
 }
 
-// ofWorkers returns the plans of a file's workers or, if only is not "", that of the worker with this name.
+// ofWorkers returns the plans of a file's workers. If the parameter only is a name, it leaves out all other workers.
 func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 	for _, name := range slices.Sorted(maps.Keys(c.Workers)) {
 		if only == "" || name == only {
@@ -168,7 +168,7 @@ func (p workerPlan) write(b *strings.Builder) {
 		row("a key", "is handled in order, over retries")
 	}
 	if o := p.Outage; o != nil {
-		row("an outage", "begins when %.4g%% of %d messages have failed in a row", 100*o.Ratio, o.Window)
+		row("an outage", "begins after failures in a row: %.4g%% of %d messages", 100*o.Ratio, o.Window)
 		row("", "one message is tried after %s ...", list(o.Pauses))
 	}
 }
