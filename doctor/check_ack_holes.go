@@ -6,7 +6,7 @@ var ackHoles = Check{
 	Why: "the broker stores acknowledgements behind a waiting message as ranges, and keeps a limited number of " +
 		"them over a restart or an unload",
 	Remedy: "acknowledge, reconsume or dead-letter the longest-waiting messages; " +
-		"`managedLedgerMaxUnackedRangesToPersist` in `broker.conf`",
+		"raise `managedLedgerMaxUnackedRangesToPersist` in `broker.conf`",
 	look: func(v *visit) verdict {
 		s, err := v.stats(v.Topic)
 		if err != nil {

@@ -11,11 +11,11 @@ var memory = Check{
 		if err != nil || rate == 0 {
 			return verdict{}
 		}
-		const own = 512 // bytes that each message counts beside its payload
+		const own = 512 // bytes that each message counts in addition to its payload
 		each := waiting / max(1, v.instances())
 		bytes := int64(each) * (int64(s.AverageMsgSize)*int64(max(1, v.messagesPerEntry())) + own)
 		return judge(bytes <= v.Policy.MemoryLimit, Warning,
-			"%d messages wait in each consumer, about %d KiB of %d, if %g%% fail", each, bytes>>10,
+			"%d messages wait in each consumer, about %d of %d KiB, if %g%% fail", each, bytes>>10,
 			v.Policy.MemoryLimit>>10, 100*v.Load.Failing)
 	},
 }

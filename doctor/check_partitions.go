@@ -33,7 +33,7 @@ var partitionsAlike = Check{
 		case with == 0:
 			return verdict{} // check subscription reports it
 		case with < n:
-			return problem("the subscription is on %d of %d", with, n)
+			return problem("the subscription is on %d of %d partitions", with, n)
 		}
 		return judge(fewest == most, Warning, "each has %d to %d consumers", fewest, most)
 	},

@@ -10,7 +10,7 @@ var schemas = Check{
 	Name: "schemas", About: "Dead letters", Needs: AdminAPI,
 	Asks:   "Do the retry and the dead letter topic have the topic's schema, or none?",
 	Why:    "a topic of another schema refuses retries and dead letters",
-	Remedy: "`pulsar-admin schemas delete TOPIC` for the topic that differs, if it has no messages; else another topic",
+	Remedy: "`pulsar-admin schemas delete TOPIC` for the topic that differs, if it is empty; else another topic",
 	look: besideOwn(func(v *visit, topics []string) verdict {
 		own, err := v.schema(v.Topic)
 		if err != nil {

@@ -26,8 +26,8 @@ var unackedLimits = Check{
 		}
 		waiting, rate, wait := v.waiting()
 		if rate == 0 {
-			return worse(tooSmall, ok("%d of a consumer, %d of a subscription; nothing was published in the last "+
-				"minute", perConsumer, total))
+			return worse(tooSmall, ok("the limits are %d of a consumer, %d of a subscription; nothing was published "+
+				"in the last minute", perConsumer, total))
 		}
 		waiting *= max(1, v.messagesPerEntry())
 		found := func(n, limit int, of string) verdict {
@@ -39,8 +39,8 @@ var unackedLimits = Check{
 				status = Problem
 			}
 			return judge(2*n <= limit, status,
-				"about %d, of at most %d of a %s, at %.3g messages a second, if %g%% of them fail for %v", n, limit, of,
-				rate, 100*v.Load.Failing, wait)
+				"about %d unacknowledged, of at most %d of a %s, at %.3g messages a second, if %g%% of them fail for %v",
+				n, limit, of, rate, 100*v.Load.Failing, wait)
 		}
 		return worse(tooSmall, worse(found(waiting/max(1, v.instances()), perConsumer, "consumer"),
 			found(waiting, total, "subscription")))
