@@ -50,7 +50,7 @@ type Consumer struct {
 	// redelivery.DeadLetterPolicy.Discard. It needs MaxDeliveries or MaxReconsumes, and excludes DeadLetterTopic and
 	// InitialSubscriptionName. Default: false.
 	Discard bool
-	// DeadBeforeTTL is the namespace's time to live. A message becomes a dead letter before that is over; see
+	// DeadBeforeTTL is the namespace's time to live. A message becomes a dead letter before this time is over; see
 	// redelivery.WithDeadBeforeTTL. It must be at least 1 s, needs MaxDeliveries or ReconsumeBackoff, and excludes
 	// Discard. Default: none.
 	DeadBeforeTTL time.Duration

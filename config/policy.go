@@ -17,7 +17,8 @@ import (
 
 // Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any.
 // Load and Parse call it once for each policy of its type, in the caller's goroutine. If the Factory returns an error,
-// or if the policy has a method Validate() error that returns one, they report the error with the line of the policy.
+// they report it with the line of the policy. They also report an error of the policy's method Validate() error, if the
+// policy has this method.
 type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
 
 // Policy is a custom policy type, for Load and Parse, which refuse the zero value.
@@ -33,9 +34,9 @@ type Policy struct {
 //	  long:  {className: fibonacci, params: {unit: 1s}}
 //
 // In both forms, factory is called with the parameters {"unit": "1s"}; see Factory. A panic of factory reaches the
-// caller of Load or Parse. Load and Parse return an error if the name is empty or that of a built-in type or class, or
-// if factory is nil. The class name is the plain name, without a package. The commands of redelivery do not know custom
-// policies: they assume a delay of one minute, and say so.
+// caller of Load or Parse. Load and Parse return an error if the name is empty or that of a built-in type or class,
+// or if factory is nil. The className in the file must be exactly this name: Load and Parse remove no package from
+// it. The commands of redelivery do not know custom policies: they assume a delay of one minute, and say so.
 func NewPolicy(name string, factory Factory) Policy {
 	return Policy{name, factory}
 }
