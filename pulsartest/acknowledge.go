@@ -7,7 +7,7 @@ import (
 // ack acknowledges the entries that m names, whichever consumer has them.
 func (s *subscription) ack(m *cmdAck) {
 	if m.AckType == wire.Cumulative {
-		if !s.individual() && len(m.IDs) == 1 { // on Shared, cumulative acknowledgements are ignored
+		if !s.individual() && len(m.IDs) == 1 { // Shared and Key_Shared ignore cumulative ones
 			s.ackCumulative(&m.IDs[0])
 		}
 	} else {

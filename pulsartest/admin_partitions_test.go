@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// The admin API refuses a partition of a topic that is not partitioned, or has fewer partitions. With PULSAR_ADMIN_URL
+// The admin API refuses a partition if its topic is not partitioned, or has too few partitions. With PULSAR_ADMIN_URL
 // the test asks a real broker.
 func TestMissingPartitionsAreRefused(t *testing.T) {
 	url := os.Getenv("PULSAR_ADMIN_URL")

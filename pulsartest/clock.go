@@ -8,10 +8,10 @@ type clock struct {
 	timers map[*timer]struct{}
 }
 
-// FastForward moves the server's clock forward by d. Delayed messages become due, delays of Failover end, and messages
-// grow older (for a subscription that starts some seconds back), as if d had passed. When FastForward returns, the
-// messages that became due are on their way. The clocks of clients do not change: a redelivery.Consumer keeps a message
-// from the retry topic until the message is due by the client's clock.
+// FastForward moves the server's clock forward by d, as if d had passed: delayed messages become due, delays of
+// Failover end, and stored messages are older (a consumer may start with the messages of the last seconds). When
+// FastForward returns, the messages that became due are on their way. The clocks of clients do not change: a
+// redelivery.Consumer keeps a message from the retry topic until the message is due by the client's clock.
 func (s *Server) FastForward(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *Server) after(d time.Duration, f func()) *timer {
 	return t
 }
 
-// stop stops t, which may be nil or have run.
+// stop stops t. It does nothing if t is nil or has run.
 func (t *timer) stop() {
 	if t == nil || t.stopped {
 		return

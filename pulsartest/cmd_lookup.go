@@ -19,8 +19,9 @@ func (m *cmdLookup) Fields(c *wire.Codec) {
 	c.Uint64(2, wire.Required, 0, &m.Request)
 }
 
-// cmdLookupResponse answers Lookup. Clients treat a response with an Error as a failure. The codec does not
-// encode UnknownError, which is 0, so handle fails only with other errors.
+// cmdLookupResponse answers Lookup. Clients treat a response with an Error as a failure. The codec omits an Error
+// of 0, which is UnknownError, so clients would take this failure for a success. Therefore handle fails only with other
+// codes.
 type cmdLookupResponse struct {
 	URL           string
 	Response      wire.LookupType

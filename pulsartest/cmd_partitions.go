@@ -20,7 +20,8 @@ func (m *cmdPartitionedMetadata) Fields(c *wire.Codec) {
 }
 
 // cmdPartitionedMetadataResponse answers PartitionedMetadata. Clients treat a response with an Error as a failure.
-// The codec does not encode UnknownError, which is 0, so handle fails only with other errors.
+// The codec omits an Error of 0, which is UnknownError, so clients would take this failure for a success. Therefore
+// handle fails only with other codes.
 type cmdPartitionedMetadataResponse struct {
 	Partitions uint32
 	Request    uint64

@@ -26,7 +26,8 @@ type consumer struct {
 // available reports whether the broker may send messages to c.
 func (c *consumer) available() bool { return c.permits > 0 && !c.blocked && !c.session.gone }
 
-// add adds to the numbers of unacknowledged messages of c and its subscription, and blocks or unblocks both.
+// add adds to the numbers of unacknowledged messages of c and of its subscription. Each of the two is then blocked or
+// unblocked by its own limit.
 func (c *consumer) add(unacked int) {
 	limit, subLimit := c.sub.topic.unackedLimits()
 	c.unacked += unacked
@@ -59,7 +60,8 @@ func (c *consumer) flow(messages int) {
 }
 
 // start returns the offset at which a reader starts: the offset of the entry that id names. The client itself skips
-// the messages of this entry that come before the reader's start. If id is past the end, the initial position decides.
+// the messages of this entry that come before the reader's start. If id is nil or past the end, the initial
+// position decides.
 func (t *topic) start(id *wire.MessageID, position wire.InitialPosition) int {
 	i := len(t.log)
 	if id != nil && id.Ledger != math.MaxUint64 { // not the earliest position

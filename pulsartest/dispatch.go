@@ -8,7 +8,7 @@ import (
 
 const (
 	readBatch  = 100  // entries that a dispatcher reads at a time
-	roundRobin = 20   // most entries that a consumer of a Shared subscription gets in one turn
+	roundRobin = 20   // largest number of entries for a consumer of a Shared subscription in one turn
 	lookAhead  = 2000 // entries that Key_Shared may step over in one pass because no consumer can take them now
 )
 
@@ -56,7 +56,7 @@ func (s *subscription) dispatchShared() {
 		for _, c := range s.consumers {
 			permits += c.permits
 		}
-		if i := slices.IndexFunc(s.consumers, (*consumer).available); i >= 0 { // others may have lowered the sum
+		if i := slices.IndexFunc(s.consumers, (*consumer).available); i >= 0 { // others below 0 lower the sum
 			permits = max(permits, s.consumers[i].permits)
 		}
 		offsets := s.read(min(max(permits, 1), readBatch))

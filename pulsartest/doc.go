@@ -45,12 +45,12 @@
 //   - Anything else: [Server.Inject] drops, delays or answers the next commands of one type, or closes their
 //     connections. A hook ([Server.SetHook]) sees every command in both directions, and decides how it is handled.
 //
-// If a client breaks Pulsar's protocol, the server logs a warning and closes this connection only.
+// If a client breaks Pulsar's protocol on a connection, the server logs a warning and closes this connection only.
 //
 // # Same as Pulsar
 //
-// A test plays scenarios on this broker and on real ones, side by side, and compares all answers (make fidelity). These
-// scenarios leave the same trace:
+// A test plays scenarios on this broker and on real ones, side by side, and compares all answers (make fidelity). The
+// table shows how many scenarios leave the same trace:
 //
 //	                            Pulsar 3.0    Pulsar 4.0    Pulsar 4.2
 //	acknowledgements              15 of 15      15 of 15      15 of 15

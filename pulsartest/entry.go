@@ -15,7 +15,7 @@ type entry struct {
 	counted     int    // number of messages that the SEND named
 	batch       bool   // a batch, even if of one message
 	publishTime uint64 // ms
-	deliverAt   int64  // ms, 0 for at once
+	deliverAt   int64  // ms; 0 if the message is not delayed
 	hash        uint32 // of the key, for Key_Shared
 	uuid        string // of the chunked message, if this is a chunk
 }

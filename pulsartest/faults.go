@@ -63,7 +63,7 @@ func (s *Server) Unload(topic string) {
 	}
 }
 
-// Terminate ends the topic: it takes no more messages and no producers.
+// Terminate ends the topic, which then accepts no more messages and no producers.
 func (s *Server) Terminate(topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

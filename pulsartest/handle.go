@@ -18,7 +18,7 @@ type request interface {
 	handle(c *session) error
 }
 
-// A prepared command reads the data that follows it before the session takes the server's lock.
+// Before the session takes the server's lock, a prepared command reads the data that follows it.
 type prepared interface{ prepare(data []byte) error }
 
 // The answer to an answered request says only that the request was done, or that it failed. answer returns nil if the

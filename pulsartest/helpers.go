@@ -117,7 +117,7 @@ func javaHash(key string) (h uint32) {
 
 // Await passes the states of a subscription to the function until, and returns the first state for which until returns
 // true. While there is no subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0.
-// If until has not returned true after the time within, Await fails the test and shows the states that it saw. On a
+// If the time within passes before until returns true, Await fails the test and shows the states that it saw. On a
 // partitioned topic the state is that of all partitions together.
 func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration,
 	until func(Subscription) bool) Subscription {
@@ -138,9 +138,8 @@ func (s *Server) Await(t testing.TB, topic, subscription string, within time.Dur
 			}
 		}
 		if time.Since(began) >= within {
-			t.Fatalf("pulsartest: subscription %s of %s is not as awaited within %v; it was\n%s", subscription, topic,
-				within,
-				strings.Join(seen, "\n"))
+			t.Fatalf("pulsartest: subscription %s of %s did not reach the awaited state within %v; its states were\n%s",
+				subscription, topic, within, strings.Join(seen, "\n"))
 		}
 		time.Sleep(min(time.Millisecond, max(within-time.Since(began), 0)))
 	}

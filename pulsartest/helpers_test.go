@@ -104,7 +104,7 @@ func TestAwait(t *testing.T) {
 	failure := failureOf(t, func(t testing.TB) {
 		s.Await(t, "t", "s", 20*time.Millisecond, func(s Subscription) bool { return s.Backlog == 0 })
 	})
-	require.Regexp(t, regexp.MustCompile(`^pulsartest: subscription s of t is not as awaited within 20ms; it was
+	require.Regexp(t, regexp.MustCompile(`^pulsartest: subscription s of t did not reach the awaited state within 20ms; its states were
  +\S+  Shared, backlog 1, unacked 1, delayed 0, delivered 2, redelivered 0; consumer me: permits 998, unacked 1, delivered 2$`), failure)
 	require.Contains(t, failureOf(t, func(t testing.TB) {
 		s.Await(t, "t", "other", time.Millisecond, func(s Subscription) bool { return s.Backlog > 0 })

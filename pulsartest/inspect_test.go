@@ -35,7 +35,7 @@ func TestSubscriptionCountsAllPartitions(t *testing.T) {
 	require.Equal(t, 6, sub.Unacked)
 	require.Equal(t, 6, sub.Delivered)
 	require.Equal(t, 1, sub.Delayed)
-	require.Len(t, sub.Consumers, 2, "there must be one consumer for each partition")
+	require.Len(t, sub.Consumers, 2, "the consumers are not as many as the partitions")
 	require.Equal(t, "me", sub.Consumers[0].Name)
 	require.Equal(t, "persistent://public/default/t-partition-0", sub.Consumers[0].Topic)
 	require.Equal(t, 6, sub.Consumers[0].Delivered+sub.Consumers[1].Delivered)
@@ -44,7 +44,7 @@ func TestSubscriptionCountsAllPartitions(t *testing.T) {
 	require.Equal(t, []string{sub.Consumers[0].Topic, sub.Consumers[1].Topic}, s.Topics())
 
 	s.Unload("t")
-	for range 2 { // after the unload each message comes with count 0, and after the nack again
+	for range 2 { // each message comes after the unload with count 0, and again after the nack
 		for range 6 {
 			k.Nack(receive(t, k))
 		}

@@ -155,7 +155,7 @@ func (s *subscription) unpend(offset int) {
 	}
 }
 
-// closeConsumers closes all consumers except the consumer but, or all if but is nil. The clients of the closed
+// closeConsumers closes all consumers. If but is not nil, this one consumer stays open. The clients of the closed
 // consumers look the topic up again.
 func (s *subscription) closeConsumers(but *consumer) {
 	for _, c := range slices.Clone(s.consumers) {

@@ -295,7 +295,7 @@ var clientScenarios = slices.Concat([]scenario{
 	}},
 }, clientBatchNacks())
 
-// backlog records the statistics up to the number of unacknowledged messages.
+// backlog records the first line of the statistics, cut off after the number of unacknowledged messages.
 func (s *script) backlog() {
 	before := len(s.trace)
 	s.stats("in the end")

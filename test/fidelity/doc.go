@@ -5,9 +5,9 @@
 // The tests compare the broker in process with these traces. If PULSAR_URL and PULSAR_ADMIN_URL name a real broker, the
 // tests play the scenarios on this broker as well:
 //
-//	make fidelity                                          both brokers, side by side, for Pulsar 3.0, 4.0 and 4.2
-//	eval "$(test/scripts/pulsar start)"; go test ./test/fidelity            one real broker
-//	eval "$(test/scripts/pulsar start)"; go test ./test/fidelity -update    rewrite its traces
+//	make fidelity                                                           compares with Pulsar 3.0, 4.0 and 4.2
+//	eval "$(test/scripts/pulsar start)"; go test ./test/fidelity            compares with one real broker
+//	eval "$(test/scripts/pulsar start)"; go test ./test/fidelity -update    records that broker's traces
 //
 // Some scenarios need a broker with batch-index acknowledgement (PULSAR_CONF_acknowledgmentAtBatchIndexLevelEnabled),
 // and the others a broker without it. On a real broker the tests play only the scenarios that fit its setting.

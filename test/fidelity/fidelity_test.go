@@ -21,7 +21,7 @@ import (
 
 // A scenario is a program whose trace should not depend on the broker.
 type scenario struct {
-	name string // also of its trace
+	name string // of the scenario and of its trace
 	run  func(*script)
 	// true: only for brokers with batch-index acknowledgement; false: only for brokers without it, Pulsar's default
 	indexed bool
@@ -75,7 +75,7 @@ func TestFidelity(t *testing.T) {
 				}
 				for version := range sc.differs {
 					require.NotEqual(t, read(t, traceFile(sc, judge)), read(t, traceFile(sc, version)),
-						"the trace of Pulsar %s does not differ", version)
+						"the trace of Pulsar %s does not differ from that of Pulsar %s", version, judge)
 				}
 				var options []pulsartest.Option
 				if sc.indexed {
@@ -102,7 +102,7 @@ func compareReal(t *testing.T, sc scenario, broker real) {
 		if read(t, file) == trace {
 			break
 		}
-		t.Logf("once more on Pulsar %s, after\n%s", broker.version, trace)
+		t.Logf("playing the scenario again on Pulsar %s, after the trace\n%s", broker.version, trace)
 		trace = play(t, sc, broker.url, broker.admin, time.Second)
 	}
 	same(t, file, trace, "Pulsar "+broker.version)
@@ -126,7 +126,7 @@ func same(t *testing.T, file, trace, who string) {
 		strings.Join(want[i:min(i+12, len(want))], "\n  "), strings.Join(got[i:min(i+12, len(got))], "\n  "))
 }
 
-// traceFile returns the path of the version's trace if it differs from the judge's trace, else of the judge's trace.
+// traceFile returns the path of the trace for a version: the version's own trace if sc has one, else the judge's trace.
 func traceFile(sc scenario, version string) string {
 	name := sc.name
 	if sc.differs[version] != "" {

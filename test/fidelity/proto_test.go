@@ -180,7 +180,8 @@ func (id messageID) text() string {
 	return out
 }
 
-// keep returns the id of a batch of size messages, with set as the set of its unacknowledged messages.
+// keep returns the id with an ack set and the size of the batch. The set has a 1 bit for each message that stays
+// unacknowledged.
 func (id messageID) keep(set int64, size int32) messageID {
 	id.left, id.size = []int64{set}, size
 	return id

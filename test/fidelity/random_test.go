@@ -22,8 +22,8 @@ var (
 // TestRandom plays random programs on the broker in process and on a real one, and compares the traces. A slow real
 // broker gets more time before a difference counts. Seeds beyond the first hundred may meet these known differences.
 // After a seek beyond acknowledged messages, Pulsar's backlog is one too low. If the owner of a key has no permits when
-// it leaves, Pulsar sends the owner's messages only at the next flow. On Exclusive, Pulsar sometimes sends one entry
-// more.
+// it leaves, Pulsar sends the owner's messages only at the next flow. On Exclusive, Pulsar sometimes sends one more
+// entry than the broker in process.
 func TestRandom(t *testing.T) {
 	broker := broker(t)
 	if broker.url == "" {

@@ -17,7 +17,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// conn is one connection to a broker. drain, ask and the methods built on these record the commands that it receives.
+// conn is one connection to a broker. drain, ask and the methods that call them record the commands that the connection
+// receives.
 type conn struct {
 	*script
 	name   string
@@ -75,7 +76,7 @@ func (c *conn) read() {
 	}
 }
 
-// send sends a command in the text form of BaseCommand. It gives a request without a request_id a new one. It returns
+// send sends a command in the text form of BaseCommand. If a request has no request_id, send adds a new one. It returns
 // the request_id.
 func (c *conn) send(text string, more ...string) uint64 {
 	return c.sendData(nil, text, more...)
@@ -131,7 +132,8 @@ func (c *conn) ask(text string, more ...string) arrival {
 	return a
 }
 
-// call is ask without a record. If the topic is not loaded, call looks the topic up, as clients do, and asks again.
+// call does the same as ask, but records nothing. If the topic is not loaded, call looks the topic up, as clients do,
+// and asks again.
 func (c *conn) call(text string, more ...string) arrival {
 	for range 50 {
 		request := c.send(text, more...)

@@ -87,7 +87,7 @@ type topicStats struct {
 	}
 }
 
-// left records only the backlog.
+// left records the backlog of subscription s.
 func (s *script) left(when string) {
 	_, body := s.call(http.MethodGet, "stats", "")
 	var all topicStats

@@ -13,9 +13,9 @@ import (
 
 var versions = []string{"3.0", judge, "4.2"}
 
-// TestTable compares the tables of scenarios in the documentation with the scenarios; with -update it writes them.
+// TestTable compares the documentation's tables of scenarios with the scenarios. With -update it writes the tables.
 func TestTable(t *testing.T) {
-	replace(t, "../../pulsartest/doc.go", `(?m)(^// scenarios leave the same trace:\n//\n)(?:^//\t.*\n)+`, "$1"+comment(table()))
+	replace(t, "../../pulsartest/doc.go", `(?m)(^// table shows .* the same trace:\n//\n)(?:^//\t.*\n)+`, "$1"+comment(table()))
 	replace(t, "README.md", `(?s)(<!-- differences -->\n).*(<!-- end -->)`, "${1}"+differences()+"$2")
 }
 
@@ -29,7 +29,7 @@ func replace(t *testing.T, file, pattern, by string) {
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(want), 0o666))
 	} else {
-		require.Equal(t, want, have, "go test ./test/fidelity -run TestTable -update writes it")
+		require.Equal(t, want, have, "the table is out of date: run go test ./test/fidelity -run TestTable -update")
 	}
 }
 

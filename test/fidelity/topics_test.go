@@ -129,7 +129,7 @@ var topicScenarios = []scenario{
 		a.flow(4, 10)
 		a.drain()
 	}},
-	{name: "unsubscribe", differs: map[string]string{"3.0": "force is ignored"},
+	{name: "unsubscribe", differs: map[string]string{"3.0": "the field force of UNSUBSCRIBE is ignored"},
 		run: func(s *script) {
 			a, b := s.ready(), s.dial("b")
 			a.listen(1, "Shared")

@@ -67,7 +67,7 @@ func (c *conn) publishBy(producer uint64, payload string, batch int, more ...str
 	return id
 }
 
-// sendMessage sends a message, or a batch of batch messages if batch is not 0. It returns the answer.
+// sendMessage sends a message. If batch is not 0, it sends a batch with that number of messages. It returns the answer.
 func (c *conn) sendMessage(producer uint64, payload string, batch int, more ...string) arrival {
 	seq := c.seq
 	c.seq++
