@@ -52,8 +52,8 @@ var busy = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 
 const closes = 8 // of each kind; 56 in all
 
-// Upstream can deadlock in Close and in concurrent calls. The test makes its own load, so it runs beside tests that
-// wait.
+// Upstream can deadlock in Close and in concurrent calls. The test makes its own load, so it can run at the same
+// time as tests that wait.
 func TestCloseUnderLoadReturns(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, busy, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
@@ -214,8 +214,8 @@ func TestUnsubscribeOfBusyConsumerReturns(t *testing.T) {
 	}
 }
 
-// A consumer that gave up reconnecting has closed itself. The observer gets the reason for each of its topics, also for
-// the last one.
+// A consumer that gave up reconnecting has closed itself. The observer gets the reason for each of the consumer's
+// topics, also for the last one.
 func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 	t.Parallel()
 	once := uint(1)

@@ -80,7 +80,8 @@ func TestFifteenMinutes(t *testing.T) {
 		return
 	}
 	for i := range outputs {
-		assert.Equal(t, masked(outputs[i]), masked(printed[i]), "go test ./test/docs -update writes the output")
+		assert.Equal(t, masked(outputs[i]), masked(printed[i]),
+			"the page's output is out of date: run go test ./test/docs -update")
 	}
 }
 

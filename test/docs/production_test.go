@@ -65,7 +65,7 @@ func TestChecksPageHasEveryCheck(t *testing.T) {
 		require.NoError(t, os.WriteFile(checksPage, []byte(before+begins+section()+ends+after), 0o600))
 		return
 	}
-	require.Equal(t, section(), is, "go test ./test/docs -update writes this section")
+	require.Equal(t, section(), is, "the section is out of date: run go test ./test/docs -update")
 }
 
 // placesOf returns the anchors of a page: its ids and its headings.
@@ -98,9 +98,9 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				target = filepath.Join(filepath.Dir(page), file)
 			}
 			_, err := os.Stat(target)
-			assert.NoError(t, err, "%s links to %s", page, link[1])
+			assert.NoError(t, err, "%s has a broken link to %s", page, link[1])
 			if err == nil && hasPlace {
-				assert.True(t, placesOf(t, target)[place], "%s links to %s", page, link[1])
+				assert.True(t, placesOf(t, target)[place], "%s has a broken link to %s", page, link[1])
 			}
 		}
 	}

@@ -23,12 +23,12 @@ type consumerKind struct {
 	compacted  bool
 	options    func(*pulsar.ConsumerOptions)
 	producer   func(*pulsar.ProducerOptions)
-	message    func(payload string) *pulsar.ProducerMessage // default: key and payload are the text
+	message    func(payload string) *pulsar.ProducerMessage // if nil, payload is the key and the payload
 	payload    func(*testing.T, pulsar.Message) string      // decodes such a message
 	unbatched  bool                                         // such messages cannot be batched
 	change     func(*cell)                                  // changes the topics after Subscribe
 	check      func(*cell)                                  // called at the end
-	refused    map[string]string                            // features for which Subscribe returns this error
+	refused    map[string]string                            // by feature: the error with which Subscribe refuses it
 }
 
 var consumerKinds = map[string]consumerKind{

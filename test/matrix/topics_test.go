@@ -40,7 +40,7 @@ func (x *cell) compact(f feature) {
 func discovering(o *pulsar.ConsumerOptions) { o.AutoDiscoveryPeriod = time.Second }
 
 // The period is longer than a real broker needs to add partitions. If upstream cannot subscribe to a new partition yet,
-// it closes the consumers of the others without a notice.
+// it closes the consumers of all other partitions without a notice.
 func discoveringSlowly(o *pulsar.ConsumerOptions) {
 	o.AutoDiscoveryPeriod = time.Second
 	if os.Getenv("PULSAR_URL") != "" {

@@ -20,7 +20,7 @@ import (
 
 // Fake is a consumer without a broker: it delivers the test's messages, and records acknowledgements and requests.
 type Fake struct {
-	pulsar.Consumer                             // nil: the tests call none of its other methods
+	pulsar.Consumer                             // nil: the tests call no method that Fake lacks
 	Channel         chan pulsar.ConsumerMessage // returned by Chan
 	Queue           chan pulsar.ConsumerMessage // the test puts messages here
 	Closed          chan struct{}               // closed by Close
@@ -209,7 +209,7 @@ func (f *Fake) Deliver(n int64) pulsar.MessageID {
 	return id
 }
 
-// DeliverBatch sends the first message of entry n, a batch of the given size; unbatched if size is 0.
+// DeliverBatch sends the first message of entry n. The entry is a batch of size messages, or unbatched if size is 0.
 func (f *Fake) DeliverBatch(n int64, size int32) {
 	id := pulsar.NewMessageID(1, n, 0, 0)
 	if size > 0 {

@@ -27,8 +27,8 @@ func InOwnProcess(t *testing.T) bool {
 	return true
 }
 
-// StartProcess runs a test in a process of its own, with one more environment variable, and returns the first line that
-// the process writes.
+// StartProcess starts a test in a process of its own, with one more environment variable. It waits for the first line
+// that the process writes, and returns the line.
 func StartProcess(t *testing.T, test, variable string) (process *exec.Cmd, line string) {
 	process = exec.Command(os.Args[0], "-test.run=^"+test+"$") //nolint:gosec // the test itself
 	process.Env = append(os.Environ(), variable)
@@ -45,5 +45,5 @@ func Kill(t *testing.T, process *exec.Cmd) {
 	require.NoError(t, process.Process.Kill())
 	var exit *exec.ExitError
 	require.ErrorAs(t, process.Wait(), &exit)
-	require.Equal(t, -1, exit.ExitCode(), "killed")
+	require.Equal(t, -1, exit.ExitCode(), "the process was not killed")
 }

@@ -15,7 +15,7 @@ import (
 
 // StandIn replaces a prepared consumer of upstream (its queue, its dispatcher, the tick of its nacks) and the broker.
 type StandIn struct {
-	pulsar.Consumer                        // nil: the tests call none of its other methods
+	pulsar.Consumer                        // nil: the tests call no method that StandIn lacks
 	Opts            pulsar.ConsumerOptions // options with which it was subscribed
 	Window          int                    // how many messages the queue takes; 0 for any number
 	OnSeek          func()                 // a hook of Seek; may be nil

@@ -127,7 +127,7 @@ func (r *runner) runAll(ctx context.Context, tests []test, brokers []broker, par
 
 const (
 	again = 3 // runs of a test plain and wrapped, if its first runs had different outcomes
-	// the most runs of a Key_Shared test: about half of its runs pass, so it hardly fails in all of them by chance
+	// largest number of runs of a Key_Shared test: about half of its runs pass, so it hardly fails in all by chance
 	draws = 40
 )
 

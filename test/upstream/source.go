@@ -30,8 +30,8 @@ var (
 // module is a module as the go command lists it.
 type module struct{ Dir, Version, GoMod string }
 
-// fetch returns the module pulsar-client-go. Without a version, it takes the version of go.mod from the module cache.
-// Otherwise it downloads the version if needed. The version may also be a folder with the source.
+// fetch returns the module pulsar-client-go. If version is "", it takes the version of go.mod from the module cache.
+// It downloads any other version if needed. version may also be a folder with the source.
 func fetch(ctx context.Context, version string) (m module, err error) {
 	if mod := filepath.Join(version, "go.mod"); version != "" {
 		if _, err := os.Stat(mod); err == nil {
