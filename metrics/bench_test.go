@@ -13,7 +13,8 @@ import (
 )
 
 // perSeries is the number of series of a subscription without a Worker or a redelivery; a histogram counts as one.
-// The terms: settled, dead letters, failures and redelivered (two terms), swallowed, dropped, losses, attempts, gauges.
+// The terms: settled, dead letters, redelivered with failures to settle, other failures, swallowed, dropped, losses,
+// attempts, gauges.
 const perSeries = 7 + 5 + 7 + 2 + 1 + 1 + 3 + 7 + 12
 
 // BenchmarkConsumer measures the cost of metrics for a message.

@@ -47,8 +47,8 @@ func newGauges() []gauge {
 		{desc("redelivery_memory_limit_reached",
 			"Workers that take no message, because too many messages wait for earlier ones of their keys."),
 			func(s state) float64 { return s.full }, false},
-		{desc("redelivery_blocked", "Consumers to which the broker may send nothing, because too many messages are "+
-			"unacknowledged."),
+		{desc("redelivery_blocked", "Consumers to which the broker may have stopped sending, because too many "+
+			"messages are unacknowledged."),
 			func(s state) float64 { return s.blocked }, false},
 		{desc("redelivery_unfinished_messages",
 			"Settled messages of partly settled batches. They come again after a restart."),

@@ -90,7 +90,7 @@ func value(t testing.TB, reg *prometheus.Registry, name string, labels ...string
 	return sum, series
 }
 
-// each runs a test twice: with metrics by subscription, and by topic as well.
+// each runs a test twice: without and with the label topic.
 func each(t *testing.T, test func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics)) {
 	t.Helper()
 	for _, byTopic := range []bool{false, true} {

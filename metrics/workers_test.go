@@ -17,7 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// A Worker has gauges while a handler is stuck, its key waits and the connection is lost, but none after Run.
+// The gauges of a Worker count a stuck handler and another message of its key, and a lost connection is counted. After
+// Run the gauges are gone.
 func TestWorkers(t *testing.T) {
 	for name, options := range map[string][]metrics.Option{"by subscription": nil, "by topic": {metrics.WithTopic()}} {
 		t.Run(name, func(t *testing.T) {

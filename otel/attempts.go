@@ -22,8 +22,8 @@ type attempts struct {
 	next  int
 }
 
-// attempt is the last failed attempt at a message. place is its index in attempts.order. There, earlier attempts may
-// have other places with the same message; these do not count.
+// attempt is the last failed attempt at a message. place is its index in attempts.order. If the message is at other
+// places of attempts.order too, these belong to earlier attempts and do not count.
 type attempt struct {
 	trace.SpanContext
 	place int

@@ -113,7 +113,7 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 		"Workers that take no message, because too many messages wait for earlier ones of their keys.",
 		func(s state) int64 { return s.full }, false)
 	count("redelivery.blocked", "{consumer}",
-		"Consumers to which the broker may send nothing, because too many messages are unacknowledged.",
+		"Consumers to which the broker may have stopped sending, because too many messages are unacknowledged.",
 		func(s state) int64 { return s.blocked }, false)
 	count("redelivery.unfinished_messages", "{message}",
 		"Settled messages of partly settled batches. They come again after a restart.",

@@ -29,7 +29,7 @@ func (message) Topic() string                 { return "orders" }
 func (message) Properties() map[string]string { return nil }
 func (message) RedeliveryCount() uint32       { return 0 }
 
-// A handler may return an error whose methods panic, here a nil pointer. The span ends all the same.
+// A handler may return an error whose methods panic, here a nil pointer. The span ends nevertheless.
 func TestErrorThatPanics(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
@@ -45,8 +45,8 @@ func TestErrorThatPanics(t *testing.T) {
 	assert.Contains(t, span.Attributes, attribute.String("error.type", "*fs.PathError"))
 }
 
-// The text of an error may quote a payload, and so contain any bytes. OTLP allows only UTF-8. An exporter would drop a
-// span with another text, and all other spans of the same request.
+// The text of an error may quote a payload, and so contain any bytes. OTLP allows only UTF-8. If one text were not
+// UTF-8, an exporter would drop all spans of the same request.
 func TestErrorThatIsNotText(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))

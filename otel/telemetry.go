@@ -1,6 +1,6 @@
 // Package otelredelivery exports the work of Consumers and Workers as OpenTelemetry spans and metrics. It follows the
 // semantic conventions for messaging, version 1.40.0, which are in development. The path of the module ends in otel;
-// the package has another name, so that it can be imported beside OpenTelemetry's own:
+// the package has another name, so that one file can import it and OpenTelemetry's package otel:
 //
 //	import otelredelivery "github.com/pulsar-redelivery/redelivery/otel"
 //

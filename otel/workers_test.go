@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// A Worker has gauges while a handler is stuck and its key waits, but none after Run.
+// The gauges of a Worker count a stuck handler and another message of its key. After Run the gauges are gone.
 func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := sdkmetric.NewManualReader()
