@@ -21,7 +21,7 @@ import (
 var receipts = flag.Int("receipts", 0,
 	"how many receipts BenchmarkHandler first puts into the Postgres table; its handlers then also prune")
 
-// BenchmarkHandler compares a handler that makes its effect, one INSERT, in a transaction with the same handler in an
+// BenchmarkHandler compares two handlers whose effect is one INSERT: a plain one with a transaction, and one in an
 // Inbox. It does so for single messages and batches of 100, with 1, 8 and 64 handlers at the same time. The ratios are
 // messages a second divided by those of the plain handler. They are medians of b.N rounds, each of which runs all
 // handlers. cpu-ratio compares the processor time of this process and the database, which other programs hardly change.

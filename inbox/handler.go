@@ -17,8 +17,9 @@ import (
 // If two consumers have the same message, the handler of the second waits for the transaction of the first. If that
 // transaction is committed, the second handler returns nil. If it is rolled back, the second handler calls f.
 //
-// The transaction ends with ctx. If the connection to the database breaks during a commit, the handler returns an error
-// although the effects may have been committed; when the message comes back, the receipt shows whether they were.
+// If ctx is done before the commit, the transaction is rolled back. If the connection to the database breaks during a
+// commit, the handler returns an error although the effects may have been committed; when the message comes back, the
+// receipt shows whether they were.
 func (i *Inbox) Handler(f func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error) worker.Handler {
 	return func(ctx context.Context, msg pulsar.Message) error {
 		todo, err := i.entries(ctx, []pulsar.Message{msg})

@@ -74,8 +74,8 @@ type settings struct {
 // Option configures an Inbox. New checks it: an error satisfies errors.Is with redelivery.ErrInvalidOption.
 type Option func(*settings) error
 
-// New returns an Inbox that keeps its receipts in db. The caller closes db. New does not connect. If the dialect does
-// not fit the database, only Migrate and the handlers fail.
+// New returns an Inbox that keeps its receipts in db. The caller closes db. New does not connect, so it accepts a
+// dialect that does not fit the database; Migrate and the handlers then fail.
 func New(db *sql.DB, dialect Dialect, options ...Option) (*Inbox, error) {
 	if db == nil {
 		return nil, invalid("New's db", "nil", "a *sql.DB")
@@ -148,9 +148,9 @@ func WithRetryTopic(topics ...string) Option {
 }
 
 // WithPruning (default: DefaultPruning) makes the handlers delete receipts that are older than d, a few with each
-// message; 0 keeps them until Prune. d is 0 or at least a minute. Choose d longer than the time from a message's first
-// delivery to its last, with its retries and the wait of its dead letter for a replay. A message that comes after its
-// receipt was pruned has its effects again.
+// message. d is at least a minute, or 0: then only Prune deletes receipts. Choose d longer than the time from a
+// message's first delivery to its last, with its retries and the wait of its dead letter for a replay. A message that
+// comes after its receipt was pruned has its effects again.
 func WithPruning(d time.Duration) Option {
 	return func(s *settings) error {
 		if d != 0 && d < time.Minute {
@@ -207,7 +207,7 @@ type Stats struct {
 	Duplicates   uint64 // messages whose effects had been committed before; their functions were not called
 	Retries      uint64 // transactions that began again after a deadlock or a serialization failure
 	Pruned       uint64 // receipts that were deleted
-	PruneErrors  uint64 // failures of the pruning by handlers; Prune returns its errors
+	PruneErrors  uint64 // failed attempts of handlers to delete old receipts; errors of Prune do not count
 }
 
 type counts struct{ transactions, receipts, duplicates, retries, pruned, pruneErrors atomic.Uint64 }

@@ -350,7 +350,7 @@ func TestPruneDeletesOnlyOldReceipts(t *testing.T) {
 	})
 }
 
-func TestHandlerPrunesBesideItsWork(t *testing.T) {
+func TestHandlerAlsoPrunesOldReceipts(t *testing.T) {
 	each(t, func(t *testing.T, db database) {
 		require.NoError(t, db.box(t, inbox.WithPruning(0)).BatchHandler(db.addAll)(t.Context(), batchOf(5)))
 		_, err := db.ExecContext(t.Context(), "UPDATE redelivery_inbox SET committed = committed - 3600")

@@ -166,7 +166,7 @@ func TestInterruptFindsEffectsThatDoNotHappenOnce(t *testing.T) {
 func TestInterruptFindsNothingWhereEffectsHappenOnce(t *testing.T) {
 	for name, handler := range map[string]func(*world) worker.Handler{
 		"inbox": func(w *world) worker.Handler { return w.once(debit, credit) },
-		"a receipt of its own": func(w *world) worker.Handler {
+		"a receipt without an inbox": func(w *world) worker.Handler {
 			return func(ctx context.Context, _ pulsar.Message) error {
 				if w.knows(ctx) {
 					return nil

@@ -15,7 +15,7 @@ var descriptions = []struct {
 	{describe("retries_total", "Transactions that began again after a deadlock or a serialization failure."),
 		func(s Stats) uint64 { return s.Retries }},
 	{describe("pruned_total", "Receipts that were deleted."), func(s Stats) uint64 { return s.Pruned }},
-	{describe("prune_errors_total", "Failures of the pruning by handlers."),
+	{describe("prune_errors_total", "Failed attempts of handlers to delete old receipts."),
 		func(s Stats) uint64 { return s.PruneErrors }},
 }
 
