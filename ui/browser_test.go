@@ -34,7 +34,7 @@ const (
 	dead   = origin + "-billing-DLQ"
 )
 
-// leaves are the goroutines that pulsar-client-go leaves behind in each test, since a replay or a purge ends with an
+// leaves are the goroutines that pulsar-client-go leaves behind in these tests, since a replay or a purge ends with an
 // unsubscribe.
 var leaves = map[string][]string{
 	"TestPurgeExportsFirst":                 leaktest.Unsubscribed,
@@ -55,7 +55,7 @@ type site struct {
 	log     *logtest.Buffer
 }
 
-// newSite starts a site. The test fails if it leaves goroutines.
+// newSite starts a site. The test fails if goroutines remain that the map leaves does not list for it.
 func newSite(t testing.TB, change func(*ui.Options)) *site {
 	leaktest.Check(t, leaves[t.Name()])
 	s := &site{t: t, broker: pulsartest.NewServer(t), log: &logtest.Buffer{}}

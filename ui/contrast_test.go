@@ -66,7 +66,7 @@ func TestContrastOfEachColor(t *testing.T) {
 		for _, m := range variable.FindAllStringSubmatch(css, -1) {
 			of[m[1]] = parseColor(t, m[2])
 		}
-		require.Len(t, of, 19, "the stylesheet has more colors, or fewer: check the contrast of each below")
+		require.Len(t, of, 19, "the number of colors changed: check the contrast of each below")
 		if scheme == "dark" {
 			require.NotRegexp(t, `#[0-9a-f]{3,8}[ ;]`, rest, "a color is not defined as a variable")
 		}

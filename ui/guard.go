@@ -91,14 +91,14 @@ func (g *guard) formToken(w http.ResponseWriter, r *http.Request) string {
 	return g.sign("form " + text)
 }
 
-// isOwnForm reports whether a form of these pages sent a request, from the browser that the form was made for.
+// isOwnForm reports whether a request is a form of these pages, sent by the browser for which the form was made.
 func (g *guard) isOwnForm(r *http.Request) bool {
 	cookie, err := r.Cookie(cookieForms)
 	return err == nil && g.origin.Check(r) == nil && same(r.PostFormValue("csrf"), g.sign("form "+cookie.Value))
 }
 
 // headers sets headers that forbid frames, scripts and styles of other sites, and guesses of content types. The pages
-// need none of them.
+// need none of these.
 func headers(w http.ResponseWriter) {
 	header := w.Header()
 	header.Set("Content-Security-Policy",

@@ -145,11 +145,11 @@ func (x *job) view() jobView {
 		}
 	}
 	for _, left := range r.Left {
-		v.Stays = append(v.Stays, fmt.Sprintf("%s stay: %s", letters(left.Count), show(left.Why)))
+		v.Stays = append(v.Stays, fmt.Sprintf("Left in the topic: %s (%s)", letters(left.Count), show(left.Why)))
 	}
 	if r.Arrived > 0 {
 		v.Stays = append(v.Stays,
-			fmt.Sprintf("%s arrived after the replay began; another replay takes them", letters(r.Arrived)))
+			fmt.Sprintf("Another replay is needed for %s that arrived after this one began", letters(r.Arrived)))
 	}
 	return v
 }

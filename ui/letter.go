@@ -25,7 +25,7 @@ type letterView struct {
 	deadletter.Letter
 	GroupID    string
 	Cause      string
-	Form       string // of the payload: JSON, Avro, text, hex, hidden …
+	Form       string // of the payload: JSON, Avro, text, bytes, hidden …
 	Text       string // of the payload
 	More       int    // bytes that are not shown
 	NoEdit     string // why the payload cannot be edited

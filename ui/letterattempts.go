@@ -38,7 +38,7 @@ func (h *Handler) attempts(ctx context.Context, l *deadletter.Letter) (all []pro
 	case err != nil:
 		return nil, errorText(err)
 	case len(events) == 0:
-		return nil, "The log of attempts has nothing about this message: it failed once, or long ago."
+		return nil, "The log of attempts has nothing about this message: it failed only once, or too long ago."
 	}
 	for _, e := range events {
 		all = append(all, property{clock(e.Written), delivery(e)})

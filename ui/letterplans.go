@@ -116,7 +116,7 @@ func (p *plan) about(report deadletter.Report) {
 		p.About = append(p.About, text+".")
 	}
 	for _, left := range report.Left {
-		p.About = append(p.About, fmt.Sprintf("%s stay: %s.", letters(left.Count), show(left.Why)))
+		p.About = append(p.About, fmt.Sprintf("Left in the topic: %s (%s).", letters(left.Count), show(left.Why)))
 	}
 	if report.Creates != "" {
 		p.About = append(p.About, fmt.Sprintf("Subscription %s is created. It then keeps all letters until they are "+

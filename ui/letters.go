@@ -141,7 +141,7 @@ func (h *Handler) groupPage(w http.ResponseWriter, r *http.Request) {
 	id := r.FormValue("group")
 	v.Query = strings.TrimSpace(r.FormValue("q"))
 	v.Deep = r.FormValue("deep") != "" && !h.o.HidePayloads && v.Query != ""
-	from, _ := strconv.Atoi(r.FormValue("from")) // 0 for none
+	from, _ := strconv.Atoi(r.FormValue("from")) // 0 if the request names none
 	from = max(from, 0)
 	if v.snapshot != nil {
 		if v.Group = v.byID[id]; id != "" && v.Group == nil {

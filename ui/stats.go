@@ -92,7 +92,7 @@ func (h *Handler) deadState(ctx context.Context, x *letterIndex) (string, error)
 	return fmt.Sprint(s.MsgInCounter, s.StorageSize, exists, sub.MsgBacklog), err
 }
 
-// statePatience is how long a page waits for a broker that may be away.
+// statePatience is how long a page waits for the broker's answer.
 const statePatience = 2 * time.Second
 
 // topicNames returns the names of the namespace's topics, without partitions. dead are the dead letter

@@ -56,7 +56,7 @@ type Options struct {
 	// none.
 	Services []Service
 	// Setup returns the policies, the worker and the load of a subscription, for the doctor's checks. The Handler
-	// adds the admin API, the client and the names. Default: the options of Services, or nothing.
+	// adds the admin API, the client and the names. Default: the options of Services, if any.
 	Setup func(topic, subscription string) doctor.Setup
 	// Config has policies to choose from on the page Policies. Default: none.
 	Config *config.Config

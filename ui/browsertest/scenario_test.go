@@ -143,7 +143,7 @@ func TestKeyboardAloneReplays(t *testing.T) {
 }
 
 // When the broker goes away, the page says so and keeps the last figures, and later recovers by itself. A replay that
-// was under way ends.
+// was under way continues to its end.
 func TestBrokerThatGoesAwayAndComesBack(t *testing.T) {
 	s := newSite(t)
 	s.broken.Store(false)

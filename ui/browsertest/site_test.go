@@ -103,8 +103,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// goAway makes the broker unreachable. If PULSAR_NAME does not name a real broker that test/scripts/pulsar started,
-// only the admin API of that broker becomes unreachable.
+// goAway makes the admin API unreachable and, if the test can, also the broker: the one in this process, or a real one
+// that test/scripts/pulsar started under the name PULSAR_NAME.
 func (s *site) goAway() {
 	s.away.Store(true)
 	switch {
@@ -136,8 +136,8 @@ func (s *site) script(args ...string) {
 	require.NoError(s.t, err, string(out))
 }
 
-// handle fails permanently on payloads that are not JSON, and on other orders while the service is broken. On slow
-// orders it always fails, but not permanently.
+// handle fails permanently on payloads that are not JSON. On slow orders it always fails, but not permanently. On all
+// other orders it fails permanently while the service is broken.
 func (s *site) handle(_ context.Context, msg pulsar.Message) error {
 	var order struct {
 		Order int
