@@ -1,6 +1,6 @@
 // Deadletter runs a billing service with old tax rates. Orders that it cannot bill become dead letters. Package
-// deadletter groups the letters by cause. Once one cause is fixed, it replays the letters of that cause. With the
-// command redelivery dlq you can do the same by hand.
+// deadletter groups the letters by cause. Once one cause is fixed, the program replays the letters of that cause. With
+// the command redelivery dlq you can do the same by hand.
 package main
 
 import (
@@ -43,8 +43,8 @@ func (b *billing) charge(_ context.Context, msg pulsar.Message) error {
 	return nil
 }
 
-// await waits until, since the program began, at least billed orders were billed and at least dead orders became dead
-// letters.
+// await waits until the numbers of billed orders and of dead letters since the program began have reached billed and
+// dead.
 func (b *billing) await(ctx context.Context, what string, billed, dead uint64) error {
 	for b.Stats().Succeeded < billed || b.dead.Load() < dead {
 		select {

@@ -16,8 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/examples/internal/demo"
 )
 
-const intro = `One message fails five times. Its delay levels are 1s, 2s and 3s; after the last level, it repeats. After four
-retries (DLQPolicy.MaxDeliveries) the next failure makes it a dead letter. The broker looks for due retries once
+const intro = `One message fails five times. Its delay levels are 1s, 2s and 3s; the fourth delay is 3s again. After
+four retries (DLQPolicy.MaxDeliveries) the next failure makes it a dead letter. The broker looks for due retries once
 a second, so a retry can be up to about a second late.
 
 retry   planned    actual      late   received from
@@ -89,7 +89,7 @@ func readDeadLetter(ctx context.Context, client pulsar.Client, topic string) err
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\ndead letter %q: %s, first seen as %s\n", msg.Payload(), msg.Properties()["EXCEPTION_MESSAGE"],
+	fmt.Printf("\ndead letter %q: %s, first published as %s\n", msg.Payload(), msg.Properties()["EXCEPTION_MESSAGE"],
 		msg.Properties()["ORIGIN_MESSAGE_ID"])
 	if msg.Properties()["RECONSUMETIMES"] != "5" {
 		return errors.New("want RECONSUMETIMES 5")

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
-// TestSIGTERM ends the program in the middle of its work, again and again, and starts another one. It uses the broker
-// that PULSAR_URL names, or one in this process.
+// TestSIGTERM ends the program in the middle of its work and starts it again, several times. It uses the broker that
+// PULSAR_URL names, or one in this process.
 func TestSIGTERM(t *testing.T) {
 	const orders, eachRun = 20, 6
 	url := os.Getenv("PULSAR_URL")
