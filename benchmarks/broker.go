@@ -34,7 +34,7 @@ func connect(url, admin string) (*broker, error) {
 	return &broker{url, admin, client}, nil
 }
 
-// topic creates a topic with the given number of partitions; 0 for an unpartitioned topic.
+// topic creates a topic with the given number of partitions, or an unpartitioned topic if that number is 0.
 func (b *broker) topic(partitions int) (string, error) {
 	name := fmt.Sprintf("persistent://public/default/benchmark-%08x", rand.Uint32())
 	if partitions > 0 {

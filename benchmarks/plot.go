@@ -80,7 +80,7 @@ func write(folder, name string, t theme, svg string) error {
 	return os.WriteFile(filepath.Join(folder, pictureFile(name, t)), []byte(svg), 0o644)
 }
 
-// drawn returns the results of a work, without those that have no figures.
+// drawn returns the results of a work that have figures.
 func (rep *report) drawn(name string) []result {
 	return slices.DeleteFunc(slices.Clone(rep.Results),
 		func(r result) bool { return r.Work != name || len(r.Figures) == 0 })

@@ -40,7 +40,7 @@ func summarize(r *result) {
 	f["p99abs"] = quantile(distance, 0.99)
 }
 
-// quantile returns the smallest value of sorted that is not below a fraction q of all values.
+// quantile returns the smallest value of sorted for which at least a fraction q of all values are at or below it.
 func quantile(sorted []float64, q float64) float64 {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }

@@ -20,7 +20,7 @@ func TestPicturesInDocs(t *testing.T) {
 	}
 	files, _ := filepath.Glob(filepath.Join(folder, "img", "*.svg"))
 	if len(files) < 2 {
-		t.Fatal("want pictures")
+		t.Fatalf("redraw drew only %q", files)
 	}
 	for _, file := range files {
 		drawn, err := os.ReadFile(file)

@@ -114,9 +114,9 @@ func works(size func(full, quick int) int) []work {
 
 	return []work{{
 		name: "W1", title: "Precision of nacks",
-		text: "Each message fails at once on every delivery but the last; its delay is 100 ms · 2ⁿ. steady: all " +
-			"messages are published together. sparse: one every 400 ms. mixed: one every 20 ms, each failing one to " +
-			"six times.",
+		text: "Each message fails on every delivery but the last, as soon as it is received; its delay is 100 ms · " +
+			"2ⁿ. steady: all messages are published together. sparse: one every 400 ms. mixed: one every 20 ms, each " +
+			"failing one to six times.",
 		settings: []setting{{name: "steady", task: nack}, {name: "sparse", task: sparse, every: 400 * time.Millisecond},
 			{name: "mixed", task: mixed, every: 20 * time.Millisecond}},
 		clients: []client{ours, ours1ms, memory, plain, plainOf0, java, javaOf0, python}, columns: lateness,
@@ -140,9 +140,10 @@ func works(size func(full, quick int) int) []work {
 		clients:  []client{ours, ours1ms, plainNone, java, java100, pythonAck}, columns: lateness,
 	}, {
 		name: "W3", title: "Many messages waiting",
-		text: "The live heap for each waiting message, and for each message id that the application or the client " +
-			"holds; redelivery's heap includes the ids. Then the CPU while nothing is due. spread: the messages " +
-			"become due over ten minutes. at once: all become due at one moment, and are received and acknowledged.",
+		text: "The table has the live heap for each waiting message, the heap for each message id that the " +
+			"application or the client holds (redelivery's first figure includes the ids), and the CPU while nothing " +
+			"is due. spread: the messages become due over ten minutes. at once: all become due at one moment, and " +
+			"are received and acknowledged.",
 		settings: []setting{{name: "spread", task: spread, full: true}, {name: "at once", task: atOnce}},
 		clients:  []client{ours, plain, java},
 		columns: []column{{"waiting", "messages", "%.0f"}, {"heap per message", "bytes", "%.0f B"},

@@ -52,8 +52,8 @@ type Task struct {
 
 // Delays are the delays of nacks.
 type Delays struct {
-	// The delay of a nack is min(maxMs, minMs · 2ⁿ). With an ack timeout, the same is the backoff after the timeout;
-	// if minMs is 0, there is no backoff.
+	// The delay of a nack is min(maxMs, minMs · 2ⁿ). With an ack timeout, this formula gives the backoff after the
+	// timeout; if minMs is 0, there is no backoff.
 	MinMs int `json:"minMs,omitempty"`
 	MaxMs int `json:"maxMs,omitempty"`
 	// If firstMs is set, the first delay is firstMs, and up to spreadMs more at random. If dueInMs is set, the first
@@ -86,7 +86,7 @@ type worker struct {
 	out     *json.Encoder
 	client  pulsar.Client
 	metrics *prometheus.Registry
-	ctx     context.Context // of the whole task: one for each message would cost as much as a message
+	ctx     context.Context // of the whole task: a context for each message would use as much CPU as the message
 	due     time.Time       // when all messages are due after their first nacks, with DueInMs
 }
 
