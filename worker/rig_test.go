@@ -33,7 +33,7 @@ func beside() {
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
 	if !set {
-		parallel := "20"
+		parallel := "48"
 		if race.Enabled { // tests take ten times as long
 			parallel = "12"
 		}

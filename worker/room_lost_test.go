@@ -23,11 +23,11 @@ func TestNoRoomWhenTheConnectionIsLost(t *testing.T) {
 	s := newSiteInProcess(t)
 	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.KeyShared}, redelivery.WithNackRedeliveryDelay(50*time.Millisecond), redelivery.WithMemoryLimit(1000))
 	var mu sync.Mutex
-	failed, handled := map[string]bool{}, 0
+	failed, handled, lost := map[string]bool{}, 0, false
 	w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if !failed[string(msg.Payload())] {
+		if !lost || !failed[string(msg.Payload())] {
 			failed[string(msg.Payload())] = true
 			return errTest
 		}
@@ -47,6 +47,9 @@ func TestNoRoomWhenTheConnectionIsLost(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool { return w.Stats().Full }, 10*time.Second, time.Millisecond)
+	mu.Lock()
+	lost = true
+	mu.Unlock()
 	s.inProcess.DropConnections()
 	all := func() bool {
 		mu.Lock()
