@@ -70,8 +70,7 @@ func (x *Grouping) Groups() []*Group {
 	})
 }
 
-// Groups returns the letters that filter chooses, counted by their cause, with the largest group first. It acknowledges
-// none.
+// Groups returns the groups of the letters that filter chooses, the largest first. It acknowledges no letter.
 func (t *Topic) Groups(ctx context.Context, filter Filter) ([]Group, error) {
 	var by Grouping
 	for l, err := range t.Peek(ctx, 0) {

@@ -101,7 +101,7 @@ func TestFilter(t *testing.T) {
 		"other value":      {deadletter.Filter{Properties: map[string]string{"a": "2"}}, false},
 		"empty":            {deadletter.Filter{Properties: map[string]string{"b": ""}}, true},
 		"missing":          {deadletter.Filter{Properties: map[string]string{"c": ""}}, false},
-		"both":             {deadletter.Filter{Properties: map[string]string{"a": "1", "b": "1"}}, false},
+		"one of two":       {deadletter.Filter{Properties: map[string]string{"a": "1", "b": "1"}}, false},
 		"group":            {deadletter.Filter{Groups: []string{"z", l.Group()}}, true},
 		"other group":      {deadletter.Filter{Groups: []string{"z"}}, false},
 		"group, too early": {deadletter.Filter{Groups: []string{l.Group()}, Before: at}, false},

@@ -127,7 +127,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 		return nil, fmt.Errorf("deadletter: opening %s: %w", topic, err)
 	}
 	j.remembers = j.isNeeded()
-	// The subscription keeps the letters of every partition from now on.
+	// Options.Subscription keeps the letters of every partition from now on.
 	consumer, err := t.subscribe(ctx, t.o.Topic, 1)
 	if err != nil {
 		limited, cancel := unhurried(ctx)

@@ -146,7 +146,7 @@ func TestLetterThatCouldNotBeDecryptedStays(t *testing.T) {
 // An error ends the replay, and no letter is lost. A new replay begins with the first letter that is left.
 func TestStopsAtTheFirstError(t *testing.T) {
 	if race.Enabled {
-		t.Skip("upstream's producer closes its channel under a send, whose panic is caught")
+		t.Skip("upstream's producer closes its channel during a send; the panic is caught")
 	}
 	t.Parallel()
 	b := newBroker(t)
@@ -161,7 +161,7 @@ func TestStopsAtTheFirstError(t *testing.T) {
 	}})
 	require.Error(t, err)
 	require.Equal(t, 5, before.Done+b.backlog(tp.dlq, own))
-	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letter(5)) // after the end of the run
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letter(5)) // too late for the unfinished run
 
 	other := b.topics(0)
 	_, err = d.Replay(bg, deadletter.ReplayOptions{Topic: other.retry})

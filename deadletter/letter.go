@@ -226,8 +226,8 @@ func (l *Letter) text() bool {
 	return ok
 }
 
-// is reports whether id is the letter's ID or, without an index, that of its batch. Clients write -1 for the partition
-// of an unpartitioned topic.
+// is reports whether id is the letter's ID, or is the ID of the letter's batch (an ID without an index). Clients write
+// -1 for the partition of an unpartitioned topic.
 func (l *Letter) is(id string) bool {
 	if parts := strings.Split(id, ":"); len(parts) > 2 && parts[2] == "-1" {
 		parts[2] = "0"

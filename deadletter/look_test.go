@@ -106,7 +106,7 @@ func TestPurgeExportsFirst(t *testing.T) {
 	_, err := d.Purge(bg, deadletter.PurgeOptions{Export: broken{}})
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 	require.Len(t, peek(t, d), 3)
-	require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription that keeps letters stays")
+	require.Equal(t, -1, b.backlog(tp.dlq, own), "the failed purge left a subscription, which keeps letters")
 }
 
 // Peek shows the letters that are unacknowledged according to the admin API.
@@ -159,7 +159,7 @@ func TestLetterOfAnIDIsFoundUntilItIsReplayed(t *testing.T) {
 	require.Equal(t, 1, gone)
 }
 
-// A dry run, a second replay and Peek do not see replayed letters any more.
+// Peek and a second replay do not see letters that were replayed.
 func TestReplayedLettersAreGoneForPeekAndReplay(t *testing.T) {
 	t.Parallel()
 	for name, newBroker := range map[string]func(testing.TB) *broker{"broker": newBroker,

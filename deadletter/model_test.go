@@ -32,7 +32,7 @@ type job struct {
 	Filter            deadletter.Filter
 	Max               int
 	New               bool
-	Purge             string // a file for purged letters, or none
+	Purge             string // the file for purged letters; "" for a replay
 }
 
 const jobVariable = "DEADLETTER_JOB"
@@ -194,7 +194,8 @@ func (m *model) purge(t *rapid.T) {
 	m.run(t, j, 0, "")
 }
 
-// run runs a process that does a job. The fault happens at the broker's command number at; 0 is for no fault.
+// run runs a process that does a job. The fault happens when the broker gets its command number at, counted from 1. If
+// at is 0, there is no fault.
 func (m *model) run(t *rapid.T, j job, at int, fault string) {
 	cmd, out := j.command()
 	require.NoError(t, cmd.Start())

@@ -42,7 +42,7 @@ func TestReplayFromAnotherNamespace(t *testing.T) {
 				require.Equal(t, map[string]int{namespace: 8}, report.Namespaces)
 				require.Zero(t, report.Done)
 			}
-			require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription that keeps letters stays")
+			require.Equal(t, -1, b.backlog(tp.dlq, own), "the failed replay left a subscription, which keeps letters")
 			o.Namespaces = []string{namespace, "public/none"}
 			target := tp.retry
 			if toOrigin {
@@ -103,7 +103,7 @@ func TestLettersOfForwardedMessages(t *testing.T) {
 	for _, l := range peek(t, d) {
 		require.Equal(t, ship.origin, l.Origin, l.Payload)
 		require.Equal(t, sub, l.Subscription)
-		require.Equal(t, l.Properties["number"] == "0", l.OriginID == "", "the id of another topic's message, or none")
+		require.Equal(t, l.Properties["number"] == "0", l.OriginID == "", "OriginID is missing, or another topic's")
 	}
 	_, err := d.Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ func (p position) before(q position) bool { return p.compare(q) < 0 }
 // entry returns the position of the first message in the batch of p.
 func (p position) entry() position { return position{p.Ledger, p.Entry, 0} }
 
-// id returns the admin API's name of an entry.
+// id returns the ID, without an index, of a letter at p.
 func (p position) id(partition int) string {
 	return fmt.Sprintf("%d:%d:%d", p.Ledger, p.Entry, partition)
 }
@@ -61,8 +61,8 @@ func (a *acknowledged) has(p position) bool {
 	return i < len(a.spans) && a.spans[i].after.before(p)
 }
 
-// queue returns the size of the receiver queue, from queueSize to maxQueueSize. Within these limits, the queue has room
-// for a quarter of windowBytes, with messages of average size. Small messages have a large queue, since upstream asks a
+// queue returns the size of the receiver queue, from queueSize to maxQueueSize. Within these limits, a full queue
+// of messages of average size has a quarter of windowBytes. Small messages have a large queue, since upstream asks a
 // far broker for more only when half of the queue is taken.
 func (a *acknowledged) queue() int {
 	if a.size == 0 {

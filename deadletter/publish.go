@@ -180,8 +180,8 @@ func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	return n, nil
 }
 
-// small is a weight in bytes. For a letter of at most this weight, upstream knows whether it can send the message
-// before SendAsync returns.
+// small is a weight in bytes. Before SendAsync returns, upstream knows whether it can send a letter of at most this
+// weight.
 const small = 64 << 10
 
 // publish sends l. If upstream cannot send it, the replay knows before it sends the next letter.

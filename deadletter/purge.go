@@ -14,8 +14,8 @@ type PurgeOptions struct {
 	// Filter chooses the letters. Default: all.
 	Filter Filter
 	// Export gets the letters as lines of JSON before they are acknowledged; an *os.File is synchronized too. Letters
-	// that Import could not bring back are not purged: encrypted ones without keys, and those whose key or properties
-	// are not UTF-8. Required unless DryRun is set. With io.Discard all letters are deleted without a copy.
+	// that Import could not bring back are not purged: those that could not be decrypted, and those whose key or
+	// properties are not UTF-8. Required unless DryRun is set. With io.Discard all letters are deleted without a copy.
 	Export io.Writer
 	// DryRun makes Purge change nothing: the Report is that of a purge of the letters that Peek sees. Default: false.
 	DryRun bool

@@ -70,7 +70,7 @@ func TestLetterThatItsTopicRefuses(t *testing.T) {
 			}
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l[0])
 			schema := c.bad(b, l[1])
-			// a batch has the version of its schema
+			// only a batch has the version of its schema
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Schema: schema}, 2, l[1])
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l[2])
 			d := b.open(tp.dlq)

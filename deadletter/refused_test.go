@@ -76,7 +76,7 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 			tp := b.topics(0)
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(3)...)
 			require.Error(t, call(b.open(tp.dlq)))
-			require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription that keeps letters stays")
+			require.Equal(t, -1, b.backlog(tp.dlq, own), "the failed call left a subscription, which keeps letters")
 			b.noJournal(tp)
 		})
 	}

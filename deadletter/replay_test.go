@@ -55,7 +55,7 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 		"not UTF-8":    func(m *pulsar.ProducerMessage) { m.Key, m.Properties["p"] = "\xff\xfe", "\x80" },
 		"event time":   func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(1234567890123) },
 		"before 1970":  func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(-5000) },
-		// a time.Time that is read back as it was written
+		// upstream writes this time as one after 2262, and reads it as it was
 		"after 2262": func(m *pulsar.ProducerMessage) { m.EventTime = time.Unix(0, math.MinInt64+1e15) },
 		"null":       func(m *pulsar.ProducerMessage) { m.Payload, m.Key = nil, "k" },
 		"empty":      func(m *pulsar.ProducerMessage) { m.Payload = []byte{} },

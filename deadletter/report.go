@@ -15,7 +15,7 @@ type Report struct {
 	Run     string `json:"run,omitempty"`     // id of the replay
 	Resumed bool   `json:"resumed,omitempty"` // the run began earlier
 	Seen    int    `json:"seen"`              // letters seen, including those that the filter does not choose
-	Done    int    `json:"done"`              // letters that this call replayed or purged
+	Done    int    `json:"done"`              // letters that this call replayed, purged or imported
 	// letters of the canary, and copies of them, that are not acknowledged yet
 	Waiting int `json:"waiting,omitempty"`
 	// the subscription that has to acknowledge the letters of Waiting, with its number of consumers

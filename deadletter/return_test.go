@@ -50,7 +50,7 @@ func TestGoneTopicComesBack(t *testing.T) {
 	_, err = b.open(tp.dlq).Replay(bg, o)
 	require.NoError(t, err)
 	left := b.backlog(tp.dlq, own)
-	require.Equal(t, 2, left+len(b.receive(gone)), "%d are left", left)
+	require.Equal(t, 2, left+len(b.receive(gone)), "%d letters are left", left)
 }
 
 // The target is deleted during a replay. The replay's own producer creates it again, with a subscription.

@@ -58,7 +58,7 @@ func (s site) works(t *testing.T, b *broker) {
 	s.setNamespace(b)
 	namespace := b.namespace
 	tp := s.names(b)
-	if s.apart { // nor do these topics have the names -RETRY and -DLQ, which the broker treats specially
+	if s.apart { // no name ends in -RETRY or -DLQ either: the broker treats such names specially
 		s.setNamespace(b)
 		tp.retry, tp.dlq = tp.origin+"-later", s.names(b).origin+"-letters"
 	}

@@ -46,8 +46,8 @@ func (b *broker) far(roundTrip time.Duration) (url, adminURL string) {
 	return web.URL, web.URL
 }
 
-// The broker is far away, and letters are stored one by one or in batches. DEADLETTER_FAR is the number of letters; a
-// run with 50,000 has passed.
+// A replay from a far broker replays every letter with little memory, whether letters are stored one by one or in
+// batches. DEADLETTER_FAR is the number of letters; a run with 50,000 has passed.
 func TestFarBroker(t *testing.T) {
 	b := real(t)
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("DEADLETTER_FAR"), "2000"))

@@ -46,7 +46,7 @@ func (t *Topic) end(ctx context.Context, partition string) (position, error) {
 	return end, err
 }
 
-// shorten returns the last letter before end that the admin API does not know as acknowledged, and the size of the
+// shorten returns the last letter up to end that the admin API does not know as acknowledged, and the size of the
 // receiver queue. Without an admin API the source waits for the last letters even if they are acknowledged.
 func (t *Topic) shorten(ctx context.Context, partition string, end position) (position, int, error) {
 	done, err := t.acknowledged(ctx, partition, t.o.Subscription)

@@ -144,7 +144,7 @@ func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	names := r.target(topic).Subscriptions
 	switch {
 	case len(names) > 0 && !slices.Contains(names, l.Subscription):
-		return "", nil // no other subscription is created: it may be a reader's, which does not last
+		return "", nil // none of names is created: it may be a reader's subscription, which does not last
 	case l.Subscription == "":
 		return "", fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin "+
 			"API to ask", ErrNoSubscription, l.ID, topic)
@@ -156,7 +156,7 @@ func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left string, schema pulsar.Schema,
 	err error) {
 	switch {
-	case !o.Filter.Match(l), o.Edit != nil && l.ID != o.Filter.IDs[0]: // other letters of the edited one's batch
+	case !o.Filter.Match(l), o.Edit != nil && l.ID != o.Filter.IDs[0]: // a batch's ID edits no letter
 		return unchosen, nil, nil
 	case l.Replays >= o.MaxReplays:
 		return fmt.Sprintf("was replayed %d times and more", o.MaxReplays), nil, nil
@@ -208,7 +208,7 @@ const (
 	topicEnded     = "goes to a topic that is terminated"
 	topicForbidden = "goes to a topic that refuses this tool's role"
 
-	sealed         = "is encrypted: needs keys, or the export could not be read"
+	sealed         = "is encrypted: without keys, its export could not be read"
 	notText        = "has a key or a property that is not UTF-8, which JSON cannot have"
 	wasEncrypted   = "was encrypted: needs keys to encrypt it again"
 	otherSchema    = "has a schema of another topic"

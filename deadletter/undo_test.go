@@ -40,7 +40,7 @@ func TestReplayThatPublishedNothing(t *testing.T) {
 			_, err := d.Replay(bg, c.o)
 			require.ErrorIs(t, err, c.want)
 			require.ErrorContains(t, err, c.says)
-			require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription that keeps letters stays")
+			require.Equal(t, -1, b.backlog(tp.dlq, own), "the replay left a subscription, which keeps letters")
 			var all []string
 			b.rest("GET", "persistent://"+b.namespace, nil, &all)
 			for _, topic := range all {
@@ -66,14 +66,14 @@ func TestReplayOfNothing(t *testing.T) {
 	tp := b.topics(0)
 	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
 	require.NoError(t, err)
-	require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription of an empty topic stays")
+	require.Equal(t, -1, b.backlog(tp.dlq, own), "the replay of an empty topic left a subscription")
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(4)...)
 	d := b.open(tp.dlq)
 	none := deadletter.ReplayOptions{Filter: deadletter.Filter{IDs: []string{"9:9:9"}}}
 	report, err := d.Replay(bg, none)
 	require.NoError(t, err)
 	require.Zero(t, report.Done)
-	require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription that keeps letters stays")
+	require.Equal(t, -1, b.backlog(tp.dlq, own), "the replay left a subscription, which keeps letters")
 	_, err = d.Replay(bg, deadletter.ReplayOptions{Max: 1})
 	require.NoError(t, err)
 	_, err = d.Replay(bg, none)

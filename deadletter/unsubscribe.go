@@ -17,8 +17,8 @@ import (
 func (t *Topic) Unsubscribe(ctx context.Context) error {
 	if !t.o.AnyTopic && t.o.Subscription != defaultSubscription &&
 		!strings.HasSuffix(t.o.Topic, pulsar.DlqTopicSuffix) {
-		return fmt.Errorf("%w: the name of %s does not end in %s, and %s may be a service's", ErrNotDeadLetters,
-			t.o.Topic, pulsar.DlqTopicSuffix, t.o.Subscription)
+		return fmt.Errorf("%w: the name of %s does not end in %s, and subscription %s may be a service's",
+			ErrNotDeadLetters, t.o.Topic, pulsar.DlqTopicSuffix, t.o.Subscription)
 	}
 	names, err := t.subscriptions(ctx, t.o.Topic)
 	if err != nil {

@@ -34,7 +34,7 @@ func TestUnsubscribe(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, report.Resumed)
 
-	// the subscription of InitialSubscriptionName, which no other consumer empties
+	// audit is a subscription as InitialSubscriptionName makes it; it has no consumer
 	other := b.open(tp.dlq, func(o *deadletter.Options) { o.Subscription = "audit" })
 	require.NoError(t, other.Unsubscribe(bg))
 	require.Equal(t, -1, b.backlog(tp.dlq, "audit"))
