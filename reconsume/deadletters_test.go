@@ -31,7 +31,7 @@ func TestDeadLetterTo(t *testing.T) {
 		"nil":           {reconsume.DeadLetterTo("malformed", nil), "malformed", "no reason given"},
 		"the usual one": {reconsume.DeadLetterTo("orders-sub-DLQ", errBroker), usual, "broker says no"},
 		"no topic":      {reconsume.DeadLetterTo("", errBroker), usual, "broker says no"},
-		"no mark":       {errBroker, usual, "broker says no"},
+		"a plain error": {errBroker, usual, "broker says no"},
 		"one that panics": {reconsume.DeadLetterTo("malformed", (*fs.PathError)(nil)), "malformed",
 			"*fs.PathError, whose Error panics"},
 		"an error that panics": {(*fs.PathError)(nil), usual, "*fs.PathError, whose Error panics"},

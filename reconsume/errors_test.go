@@ -275,7 +275,7 @@ func TestASilentBrokerRefusesNothing(t *testing.T) {
 		require.NotErrorIs(t, err, reconsume.ErrDelayRefused)
 		require.ErrorContains(t, err, "reconsume: publishing to "+retries+": whether the message was published is "+
 			"unknown: no answer from the broker")
-		require.ErrorContains(t, err, "(a topic gives none to a message beyond its maxMessageSize; this payload has "+
+		require.ErrorContains(t, err, "(a message beyond the topic's maxMessageSize gets no answer; this payload has "+
 			"6 bytes)")
 		close(silent)
 	})

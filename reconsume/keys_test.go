@@ -22,7 +22,7 @@ func TestAKeyHasOneConsumer(t *testing.T) {
 		"ordering keys": func(i int) *pulsar.ProducerMessage {
 			return &pulsar.ProducerMessage{OrderingKey: fmt.Sprint("key ", i)}
 		},
-		"ordering keys beside others": func(i int) *pulsar.ProducerMessage {
+		"ordering keys, and one key": func(i int) *pulsar.ProducerMessage {
 			return &pulsar.ProducerMessage{Key: "same", OrderingKey: fmt.Sprint("key ", i)}
 		},
 	} {

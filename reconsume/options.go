@@ -26,8 +26,8 @@ const (
 )
 
 // Options configures a Reconsumer. Fields that pulsar.DLQPolicy also has are named as there. One means something else:
-// Options.MaxDeliveries limits reconsumes, as redelivery.DeadLetterPolicy.MaxReconsumes does, and
-// DLQPolicy.MaxDeliveries limits deliveries. A topic name without a namespace, such as orders-DLQ, is of the namespace
+// Options.MaxDeliveries limits reconsumes (like redelivery.DeadLetterPolicy.MaxReconsumes), but DLQPolicy.MaxDeliveries
+// limits deliveries. A topic name without a namespace, such as orders-DLQ, is of the namespace
 // of Topic, or of public/default without Topic; in DLQPolicy it is always of public/default.
 type Options struct {
 	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the
@@ -152,8 +152,8 @@ func (o *Options) warnOfShortName(name string) {
 }
 
 // retryProducer returns the options of one new producer. If the retry topic was deleted, the broker creates the
-// consumer's subscription together with the new topic. Otherwise the broker would delete messages that are published
-// before the consumer has subscribed again.
+// consumer's subscription together with the new topic. Without the subscription, the broker would delete messages that
+// are published before the consumer has subscribed again.
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
 	p.Topic, p.Schema, p.DisableMultiSchema = o.RetryLetterTopic, o.Schema, false

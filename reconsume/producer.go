@@ -46,9 +46,9 @@ type made struct {
 	verdict  verdict
 }
 
-// get returns a producer and counts the caller in its calls: without an error, the caller must call calls.Done. If
-// there is no producer, get begins to create one, or returns the last error during the pause after a failed attempt. It
-// waits until the producer is created.
+// get returns a producer and counts the caller in the producer's calls. If get returns no error, the caller must call
+// calls.Done. If there is no producer, get begins to create one and waits until it is created. During the pause after a
+// failed attempt, get returns the error of that attempt instead.
 func (p *producer) get(ctx context.Context) (*made, error) {
 	p.mu.Lock()
 	m, err := p.made, ctx.Err()

@@ -46,7 +46,7 @@ func TestOriginOfAPartition(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		require.NoError(t, r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: partitionAlone{}}, 0, nil))
 		for _, name := range []string{pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID} {
-			assert.Equal(t, message{}.ID().String(), c.sent[retries][0].Properties[name], "of orders-partition-1")
+			assert.Equal(t, message{}.ID().String(), c.sent[retries][0].Properties[name], "the partition is wrong")
 		}
 	})
 }
@@ -63,7 +63,7 @@ func TestReasonThatPanics(t *testing.T) {
 		kind, text string
 	}{
 		"exported":    {(*fs.PathError)(nil), "*fs.PathError", "*fs.PathError, whose Error panics"},
-		"not":         {(*broken)(nil), "*reconsume_test.broken", "*reconsume_test.broken, whose Error panics"},
+		"unexported":  {(*broken)(nil), "*reconsume_test.broken", "*reconsume_test.broken, whose Error panics"},
 		"wrapped":     {fmt.Errorf("a: %w", (*broken)(nil)), "*reconsume_test.broken", "a: <nil>"},
 		"joined":      {errors.Join((*broken)(nil)), "*reconsume_test.broken", "*errors.joinError, whose Error panics"},
 		"of no error": {&broken{}, "*reconsume_test.broken", "*reconsume_test.broken, whose Error panics"},

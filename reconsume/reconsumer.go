@@ -37,8 +37,8 @@ var (
 	// There are two exceptions. A Consumer of package redelivery that reads its own retry topic publishes the retry
 	// without a delay, and holds it back. A dead letter is published in two chunks, which the broker does not compare
 	// with maxMessageSize.
-	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic " +
-		"(maxMessageSize) so large a message")
+	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic does " +
+		"not allow so large a message (maxMessageSize)")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
 	// The copy would have the producer's keys, or none, and the original would be acknowledged: no consumer could ever

@@ -91,7 +91,7 @@ func TestPropertiesOfRetries(t *testing.T) {
 			map[string]string{"DELAY_LEVEL": "18"}, 2 * time.Hour, false},
 		"a level of the application's": {map[string]string{"DELAY_LEVEL": "4"}, 0, map[string]string{"DELAY_LEVEL": ""},
 			time.Second, false},
-		"and again": {retried("DELAY_LEVEL", "4", "DELAY_TIME", "1000"), 0,
+		"a level of the application's on a retry": {retried("DELAY_LEVEL", "4", "DELAY_TIME", "1000"), 0,
 			map[string]string{"DELAY_LEVEL": "4"}, 5 * time.Second, false},
 		"counts of the application's": {map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, 0,
 			map[string]string{"NACK_COUNT": "", "REDELIVERY_COUNT": ""}, time.Second, false},

@@ -120,7 +120,7 @@ func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Mes
 	answered := start(ctx, msg)
 	return func() error {
 		err := answered()
-		if errors.Is(err, pulsar.ErrSchema) || isTooLarge(err) || isRefused(err) { // not with this schema
+		if errors.Is(err, pulsar.ErrSchema) || isTooLarge(err) || isRefused(err) { // refused with this schema
 			msg.DeliverAfter = delay
 			err = bare()()
 		}

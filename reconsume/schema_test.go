@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// order has the fields of all four schemas. The schema another has only the field n, which the others do not have.
+// order has the fields of all four schemas. The last one, named another, has only the field n; the first three lack it.
 type order struct {
 	A string  `avro:"a"`
 	F float32 `avro:"f"`
@@ -123,7 +123,7 @@ func TestWithoutTheVersionOfTheSchema(t *testing.T) {
 }
 
 // If the schema of a message cannot be found, the message is published without a version, outside of a batch. Here the
-// message is not upstream's.
+// reason is that the message is not of pulsar-client-go.
 func TestASchemaThatCannotBeFound(t *testing.T) {
 	run(t, reconsume.Options{Schema: orders2}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil))

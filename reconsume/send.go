@@ -82,7 +82,7 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 			return ErrClosed
 		}
 		if errors.Is(err, errNoAnswer) {
-			err = fmt.Errorf("%w (a topic gives none to a message beyond its maxMessageSize; this payload has %d "+
+			err = fmt.Errorf("%w (a message beyond the topic's maxMessageSize gets no answer; this payload has %d "+
 				"bytes)", err, len(msg.Payload))
 		}
 		return fmt.Errorf("reconsume: publishing to %s: %w", p.topic, err)

@@ -42,7 +42,7 @@ func TestTopics(t *testing.T) {
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				if name == "terminated" && race.Enabled {
-					t.Skip("upstream's producer closes its channel under a send, whose panic is caught")
+					t.Skip("upstream's producer closes its channel during a send; the panic is caught")
 				}
 				b := newBroker(t)
 				topic := b.topic + "-sub-" + kind
