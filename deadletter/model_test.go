@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	_ = flag.Set("test.parallel", "8") // most tests wait most of the time
-	_ = flag.Set("rapid.checks", "10") // unless the command line says otherwise
+	_ = flag.Set("rapid.checks", "10") // unless the command line says otherwise; each check runs a dozen processes
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
@@ -104,9 +104,6 @@ func (j job) command() (cmd *exec.Cmd, out *bytes.Buffer) {
 // their order.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
-		require.NoError(t, checks.Value.Set("12")) // each check runs a dozen processes
-	}
 	b := newInProcess(t, pulsartest.WithMaxMessageSize(9000))
 	rapid.Check(t, func(rt *rapid.T) { (&model{b: b, dir: t.TempDir()}).check(rt) })
 }

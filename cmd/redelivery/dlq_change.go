@@ -34,7 +34,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	case !found:
 		return fmt.Errorf("%w: %s has no subscription %s", deadletter.ErrNotSubscribed, d.topic, d.own())
 	case !d.anyTopic && d.own() != defaultSubscription && !strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix):
-		return fmt.Errorf("%w: the name of %s does not end in %s, and %s may be a service's",
+		return fmt.Errorf("%w: the name of %s does not end in %s, and subscription %s may be a service's",
 			deadletter.ErrNotDeadLetters, d.topic, pulsar.DlqTopicSuffix, d.own())
 	}
 	what := fmt.Sprintf("subscription %s, which keeps %s", clean(d.own()), entries(keeps))
