@@ -11,7 +11,8 @@ import (
 )
 
 // A machine whose clock is a minute behind or ahead does not make messages early or late. The first frame that is read
-// as it is written shows how far the clock is off; then the Log corrects the due times of records read earlier.
+// live, just after it was written, shows how far the clock is off. Then the Log corrects the due times of records that
+// it read earlier.
 func TestClocksOfMachines(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
@@ -21,7 +22,7 @@ func TestClocksOfMachines(t *testing.T) {
 		require.EqualValues(t, 105_000+off, r.due, "corrected though nothing is known of the writer's clock yet")
 		s.apply(read{frame: frame{session: 7}, at: position{1, 2}, time: 102_000 + off, now: 102_003, live: true})
 		r, _ = s.find(one)
-		require.EqualValues(t, 105_003, r.due, "not late by just the 3 ms that the frame was under way")
+		require.EqualValues(t, 105_003, r.due, "the due time is not late by the 3 ms that the frame was under way")
 	}
 }
 
@@ -81,8 +82,8 @@ func TestClockOfTheBroker(t *testing.T) {
 	}
 }
 
-// After a clock was set, messages may be early until the Log notices, after a few frames in a row. A single slow frame
-// changes nothing.
+// After a clock was set, messages may be early until the Log notices. It does after several frames in a row that seem
+// late; a single slow frame changes nothing.
 func TestClockThatIsSet(t *testing.T) {
 	for name, behind := range map[string]read{
 		"the writer's was ahead":               {time: 112_000, now: 102_000},
@@ -127,7 +128,8 @@ func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
 	require.Less(t, time.Until(moment(math.MinInt64/4)), -99*365*24*time.Hour)
 }
 
-// The times of a copy are by the clock of the session that copied the record.
+// When a session copies another session's record within the log, the times in the new frame are by the clock of the
+// session that copied it.
 func TestTheClockOfACopy(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()

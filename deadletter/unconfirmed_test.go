@@ -11,7 +11,7 @@ import (
 
 // A broker does not answer a message that is larger than its topic allows: the error names the largest letter.
 func TestUnconfirmed(t *testing.T) {
-	const why = "; a topic gives no answer to a message beyond its maxMessageSize"
+	const why = ", and a message beyond the topic's maxMessageSize gets no answer"
 	synctest.Test(t, func(t *testing.T) {
 		w := newWalk(nil, &Report{}, steps{})
 		w.moved = time.Now()
@@ -20,14 +20,14 @@ func TestUnconfirmed(t *testing.T) {
 				to: "persistent://public/default/orders"}] = true
 		}
 		require.EqualError(t, w.settle(t.Context(), 0),
-			"deadletter: letters that the broker did not confirm within 1m0s: 3, the largest 1:1:0 with 20000 bytes "+
-				"for persistent://public/default/orders"+why)
+			"deadletter: the broker did not confirm 3 letters within 1m0s; the largest is 1:1:0 (20000 bytes, to "+
+				"persistent://public/default/orders)"+why)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		i := &importer{t: &Topic{o: Options{Topic: "persistent://public/default/x-DLQ"}}, pending: 2,
 			open: map[int]int{3: 10, 4: 20_000}, over: make(chan stored)}
 		require.EqualError(t, i.settle(t.Context(), 0),
-			"deadletter: letters that the broker did not confirm within 1m0s: 2, the largest line 4 with 20000 bytes "+
-				"for persistent://public/default/x-DLQ"+why)
+			"deadletter: the broker did not confirm 2 letters within 1m0s; the largest is line 4 (20000 bytes, to "+
+				"persistent://public/default/x-DLQ)"+why)
 	})
 }

@@ -37,8 +37,8 @@ type walk struct {
 
 // steps are the parts in which a replay and a purge differ. All but handle may be nil.
 type steps struct {
-	// handle begins with a letter and calls done, from any goroutine, when the letter is over. Or it returns why the
-	// letter is left.
+	// handle starts the work on a letter, and calls done, from any goroutine, when that work has ended. Or it returns
+	// why the letter is left.
 	handle func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
 	sync   func() error                                 // called before letters are acknowledged
 	pace   func(context.Context) (time.Duration, error) // called before each letter, returns how long it must wait
@@ -215,9 +215,9 @@ func (w *walk) unconfirmed() error {
 // unconfirmed returns the error for letters without an answer. The broker refuses a letter that is larger than its
 // topic allows, and upstream does not report the refusal.
 func unconfirmed(letters int, largest string, bytes int, topic string) error {
-	return fmt.Errorf("deadletter: letters that the broker did not confirm within %v: %d, the largest %s with %d "+
-		"bytes for %s; a topic gives no answer "+
-		"to a message beyond its maxMessageSize", ackPatience, letters, largest, bytes, topic)
+	return fmt.Errorf("deadletter: the broker did not confirm %d letters within %v; the largest is %s (%d bytes, to "+
+		"%s), and a message beyond the topic's maxMessageSize gets no answer",
+		letters, ackPatience, largest, bytes, topic)
 }
 
 func (w *walk) take(o over) error {

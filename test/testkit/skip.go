@@ -16,7 +16,7 @@ func NeedsRealBroker(t testing.TB, what string) {
 }
 
 // Long is set by the flag -long: slow tests run too.
-var Long = flag.Bool("long", false, "tests that take long run on the broker in process too")
+var Long = flag.Bool("long", false, "run slow tests on the broker in process, too")
 
 // TakesLong skips a test that waits for more than ten seconds, since a package's tests take as long as the slowest of
 // them. Such a test runs with -long, and on a real broker at PULSAR_URL, but never with -short.
