@@ -85,7 +85,7 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 	}
 	if s.attempts != nil && opts.SubscriptionMode == pulsar.NonDurable {
 		return invalid("ConsumerOptions.SubscriptionMode", "NonDurable",
-			"Durable with WithAttemptLog: the broker forgets the subscription")
+			"Durable with WithAttemptLog: the broker forgets a subscription that is NonDurable")
 	}
 	delay := opts.NackRedeliveryDelay
 	if want := durations.Wanted(delay, true); want != "" {
@@ -123,8 +123,8 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	}
 	if d := s.deadLetters; d != nil && d.MaxDeliveries == 0 && d.MaxReconsumes == 0 && s.reconsumer == nil &&
 		s.reconsumeBackoff == nil {
-		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them, or "+
-			"reconsume.Unlimited if only DeadLetter and worker.Permanent make dead letters",
+		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them; "+
+			"if only DeadLetter and worker.Permanent make dead letters, reconsume.Unlimited",
 			ErrInvalidOption)
 	}
 	if s.attempts != nil && s.client == nil {
@@ -168,10 +168,10 @@ func (s *settings) wrapped(consumer pulsar.Consumer) error {
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want WithReconsumeBackoff or WithReconsumer too",
 			ErrInvalidOption)
 	}
-	what := "nacked messages wait in memory; those that do not fit the memory limit come late, by up to 4/3 of its " +
-		"NackRedeliveryDelay"
+	what := "nacked messages wait in memory; those that do not fit the memory limit come late, by up to 4/3 of the " +
+		"consumer's NackRedeliveryDelay"
 	if s.source == FromBroker {
-		what = "nacked messages come late, by up to 4/3 of its NackRedeliveryDelay"
+		what = "nacked messages come late, by up to 4/3 of the consumer's NackRedeliveryDelay"
 	}
 	logs.Safe(s.logger).Info("redelivery: Wrap does not know the options of the consumer: "+what,
 		"consumer", consumer.Name(), "subscription", consumer.Subscription())

@@ -16,8 +16,8 @@ import (
 )
 
 // Two letters are left because their topic is gone. The topic is created during the run, which is interrupted and
-// continued. The run does not publish a letter that it has left, since a broker that deduplicates would drop it after
-// later letters. So no letter is lost.
+// continued. The run does not publish a letter that it has left, since a broker that deduplicates drops a letter that
+// is published after later ones. So no letter is lost.
 func TestGoneTopicComesBack(t *testing.T) {
 	t.Parallel()
 	b := real(t)

@@ -34,7 +34,7 @@ type job struct {
 	report deadletter.Report
 	ended  time.Time
 	err    error
-	shown  time.Time // when open pages were last made to show the progress
+	shown  time.Time // when open pages were last told to refresh
 }
 
 // begin runs a plan. It returns nil if the Handler is closed.
@@ -95,7 +95,7 @@ type jobView struct {
 	Percent                          int
 	Rate                             float64
 	Left                             string // the estimated time until the end
-	Waiting                          string // the subscription that a canary waits for
+	Waiting                          string // the subscription that settles the first letters, the canary
 	Ended, Failed, Unfinished        bool
 	Err                              string
 	Run                              string

@@ -41,7 +41,8 @@ come first, then those that were delivered most often.
                                     a consumer that has it now goes on as before
   -forget-all                       forget all messages; run this right before
                                     you reset the subscription's cursor
-  -all                              also messages that were only in a handler
+  -all                              also messages that a handler had, but that never
+                                    failed
   -n 20                             how many messages; 0 for no limit
   -timeout 30s                      limit for reading the log
 States of consumers: live, ended (closed), lost (silent for too long), open (not

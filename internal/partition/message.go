@@ -33,7 +33,7 @@ type message struct {
 	epoch  uint64        // of the newest delivery; 0 if the broker may have sent it to another consumer since
 	count  uint32        // redelivery count of the newest hand-over; before the first one, the count that it will have
 	broker uint32        // the largest redelivery count that the broker sent, after excess was subtracted
-	excess uint32        // requests that the broker may have counted, and that no hand-over followed
+	excess uint32        // requests that the broker may have counted, but that led to no hand-over
 	hand   uint64        // number of the newest hand-over; see Delivery
 	since  time.Duration // when the application got it
 	had    time.Duration // how long the application had it, if it waits
@@ -92,7 +92,7 @@ type entry struct {
 	busy      int32         // calls under way that settle a message of it
 	kept      int32         // messages whose bodies are kept
 	ack       entryAck
-	request   *request // its request, if the broker can send single entries again; nil if there was none
+	request   *request // for this entry alone, on Shared and Key_Shared; nil before the first one
 	buffer    int64    // bytes of the buffer that the payloads of a batch share
 }
 

@@ -21,7 +21,7 @@ type trial struct {
 	fault     *fault
 	work      work
 	with      []string      // names of variants
-	during    time.Duration // how long the owners change
+	during    time.Duration // how long owners of partitions and keys change
 	random    *rand.Rand
 	broker    *broker
 	proxy     *proxy.Proxy
