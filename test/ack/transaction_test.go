@@ -3,7 +3,6 @@ package ack
 import (
 	"bytes"
 	"context"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -67,8 +66,8 @@ func TestForeignTransactionIsRefused(t *testing.T) {
 // Transactions need a real broker of their own: if they are enabled, every topic waits for unfinished transactions.
 func TestTransactionsCommitAndAbort(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("PULSAR_URL") == "" {
-		t.Skip("PULSAR_URL is not set")
+	if !testkit.HasRealBroker() {
+		t.Skip("PULSAR_URL or PULSAR_ADMIN_URL is not set")
 	}
 	if testkit.InOwnProcess(t) { // upstream's transactions leave goroutines
 		return

@@ -1,7 +1,6 @@
 package matrix
 
 import (
-	"os"
 	"strings"
 	"time"
 
@@ -43,7 +42,7 @@ func discovering(o *pulsar.ConsumerOptions) { o.AutoDiscoveryPeriod = time.Secon
 // it closes the consumers of all other partitions without a notice.
 func discoveringSlowly(o *pulsar.ConsumerOptions) {
 	o.AutoDiscoveryPeriod = time.Second
-	if os.Getenv("PULSAR_URL") != "" {
+	if testkit.HasRealBroker() {
 		o.AutoDiscoveryPeriod = 10 * time.Second
 	}
 }

@@ -3,7 +3,6 @@ package retry
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +17,7 @@ import (
 // first nacked, so that there are not many more dead letters than with plain consumers. On a real broker it does not run
 // beside other tests: their load decides which of the two consumers is faster.
 func TestBrokenConsumerSparesMessagesOfOthers(t *testing.T) {
-	if os.Getenv("PULSAR_URL") == "" {
+	if !testkit.HasRealBroker() {
 		t.Parallel()
 	}
 	const n = 400

@@ -36,7 +36,7 @@ func TestKillWhilePublishingLosesNothing(t *testing.T) {
 			b := testkit.NewBroker(t)
 			const n = 300 // messages in each case
 			kills := 3
-			if *testkit.Long || os.Getenv("PULSAR_URL") != "" {
+			if *testkit.Long || testkit.HasRealBroker() {
 				kills = 10
 			}
 			topic := b.NewTopic(0)

@@ -6,11 +6,16 @@ import (
 	"testing"
 )
 
-// NeedsRealBroker skips a test that needs a feature which the in-process broker lacks. The test runs only if PULSAR_URL
-// and PULSAR_ADMIN_URL name a real broker.
+// HasRealBroker reports whether PULSAR_URL and PULSAR_ADMIN_URL name a real broker, which NewBroker uses.
+func HasRealBroker() bool {
+	return os.Getenv("PULSAR_URL") != "" && os.Getenv("PULSAR_ADMIN_URL") != ""
+}
+
+// NeedsRealBroker skips a test that needs a feature which the in-process broker lacks. The test runs only if
+// HasRealBroker is true.
 func NeedsRealBroker(t testing.TB, what string) {
 	t.Helper()
-	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
+	if !HasRealBroker() {
 		t.Skip("the in-process broker has no " + what)
 	}
 }
@@ -19,10 +24,10 @@ func NeedsRealBroker(t testing.TB, what string) {
 var Long = flag.Bool("long", false, "run slow tests on the broker in process, too")
 
 // TakesLong skips a test that waits for more than ten seconds, since a package's tests take as long as the slowest of
-// them. Such a test runs with -long, and on a real broker at PULSAR_URL, but never with -short.
+// them. Such a test runs with -long, and on a real broker, but never with -short.
 func TakesLong(t testing.TB) {
 	t.Helper()
-	if testing.Short() || !*Long && os.Getenv("PULSAR_URL") == "" {
+	if testing.Short() || !*Long && !HasRealBroker() {
 		t.Skip("takes long: run it with -long, or on a real broker")
 	}
 }
