@@ -17,6 +17,8 @@ import (
 
 // jobs are the confirmed changes. They go on when the page is closed.
 type jobs struct {
+	starting sync.Mutex // held while a handler checks that no change of a topic runs, and begins one
+
 	mu  sync.Mutex
 	all []*job // the newest last
 }
@@ -163,15 +165,10 @@ func (j *jobs) running() []jobView {
 	return j.views(func(v jobView) bool { return !v.Ended })
 }
 
-// of returns the last job of a topic, and the topic's other jobs that are running.
+// of returns the newest job of a topic, if there is one. Older ones have ended: a topic has one running job at most.
 func (j *jobs) of(topic string) []jobView {
 	all := j.views(func(v jobView) bool { return v.Topic == topic })
-	for i, v := range all {
-		if i > 0 && v.Ended {
-			return all[:i]
-		}
-	}
-	return all
+	return all[:min(1, len(all))]
 }
 
 func (j *jobs) views(wanted func(jobView) bool) (all []jobView) {

@@ -143,6 +143,8 @@ func (h *Handler) do(w http.ResponseWriter, r *http.Request) {
 			"Nothing was changed. Begin again.")
 		return
 	}
+	h.jobs.starting.Lock()
+	defer h.jobs.starting.Unlock()
 	for _, other := range h.jobs.running() {
 		if other.Topic == p.Topic {
 			h.fail(w, r, http.StatusConflict,
