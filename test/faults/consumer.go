@@ -41,7 +41,8 @@ func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	opts, options := w.options()
 	if w.Plain {
-		return c, c.beginPlain(opts, map[app]worker.Handler{byKey: c.handleKey, service: c.serve}[w.App])
+		return c, c.beginPlain(opts, map[app]worker.Handler{
+			byKey: c.handleKey, mixedApp: c.handleMixed, service: c.serve}[w.App])
 	}
 	options = append(options, redelivery.WithObserver(redelivery.Observer{Lost: func(l redelivery.Lost) {
 		c.note(history.Event{Kind: history.Disconnected, Note: string(l.Why)})
@@ -170,7 +171,17 @@ func (c *consumer) handle(msg pulsar.Message) {
 		c.Nack(msg)
 		return
 	}
+	if c.fails(n, count) {
+		c.fail(msg, n)
+	} else {
+		c.settle(c.Ack, msg)
+	}
+}
+
+// fails decides whether message n fails this time, and counts the failure.
+func (c *consumer) fails(n, count int) bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	failures := c.failures[n]
 	if c.work.Processes > 0 { // failures at other processes count too, otherwise the last messages take minutes
 		failures = max(failures, count)
@@ -182,12 +193,7 @@ func (c *consumer) handle(msg pulsar.Message) {
 	if fails {
 		c.failures[n]++
 	}
-	c.mu.Unlock()
-	if fails {
-		c.fail(msg, n)
-	} else {
-		c.settle(c.Ack, msg)
-	}
+	return fails
 }
 
 // fail lets message n fail, in a way that depends on n and on the work.

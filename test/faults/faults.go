@@ -64,8 +64,10 @@ var variants = []struct {
 	{"wrap", func(w work) bool { return !w.Wrap && w.App == mixedApp }, func(w *work) { w.Wrap = true }},
 	{"partitions", func(w work) bool { return w.Partitions == 0 }, func(w *work) { w.Partitions = 3 }},
 	{"alone", func(w work) bool { return w.App == poisoned }, func(w *work) { w.Alone = true }},
-	{plain, func(w work) bool { return w.App == service || w.App == byKey && !w.Ordered },
-		func(w *work) { w.Plain = true }},
+	{plain, func(w work) bool {
+		return w.App == service || w.App == byKey && !w.Ordered ||
+			w.App == mixedApp && !w.Chan && !w.Wrap && !w.Reconsume && !w.Cumulative && !w.Log
+	}, func(w *work) { w.Plain = true }},
 	{"one process", func(w work) bool { return w.App == service }, func(w *work) { w.Processes = 1 }},
 	{"no index acks", func(w work) bool { return w.App == service }, func(w *work) { w.WholeBatches = true }},
 	{"any order", func(w work) bool { return w.Ordered }, func(w *work) { w.Ordered = false }},

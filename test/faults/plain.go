@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/history"
@@ -9,6 +11,14 @@ import (
 
 // plain is a variant that is never drawn: its findings are not this library's.
 const plain = "plain"
+
+// handleMixed fails as the app mixed does. All failures are errors, because plain has no other verb than Nack.
+func (c *consumer) handleMixed(_ context.Context, msg pulsar.Message) error {
+	if c.fails(number(msg.Payload()), int(msg.RedeliveryCount())) {
+		return errFails
+	}
+	return nil
+}
 
 // beginPlain does a Worker's work with plain pulsar-client-go: eight goroutines receive, and acknowledge or nack.
 func (c *consumer) beginPlain(opts pulsar.ConsumerOptions, handle worker.Handler) error {
