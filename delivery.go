@@ -8,6 +8,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // Delivery describes a message that the application has. For a message that is settled or waits, the fields are as
@@ -45,7 +46,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	now := c.lock()
 	i, known, _ := c.group.Find(n.ID, n.hand)
 	kept := c.group.IndexAcks() == partition.KeptIndexAcks
-	settled := !known && isTracked(msg) && c.group.IsSettled(n.ID)
+	settled := !known && topicname.IsPersistent(n.topic) && c.group.IsSettled(n.ID)
 	c.unlockAndAct(now)
 	if !known || !n.own {
 		i.Count = max(i.Count, countOf(msg))
