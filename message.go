@@ -76,11 +76,11 @@ type name struct {
 	hand   uint64 // partition.AnyHand for a bare id, and for a wrapper without Unwrap
 	object pulsar.MessageID
 	own    bool   // the application did not wrap it
-	topic  string // "" if unknown, as for a bare id
+	topic  string // "" if unknown, as for a bare id and for a wrapper without Unwrap
 }
 
-// nameOf returns the name of a message. A wrapper's topic is used only if it is non-persistent, since the application
-// may have changed the topic.
+// nameOf returns the name of a message. The topic of a wrapper without Unwrap is used only if it is non-persistent,
+// since the application may have changed the topic.
 func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 	for cm, ok := msg.(pulsar.ConsumerMessage); ok; cm, ok = msg.(pulsar.ConsumerMessage) {
 		msg = cm.Message
@@ -96,16 +96,15 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 	inner := unwrap(msg)
 	n.hand = partition.AnyHand
 	if m, ok := inner.(*redelivered); ok {
-		n.hand, n.own = m.hand, msg == inner
+		n.hand, n.own, n.topic = m.hand, msg == inner, topicOf(m)
 	} else if c.messages.Has(inner) {
-		n.hand, n.own = 0, msg == inner
+		n.hand, n.own, n.topic = 0, msg == inner, topicOf(inner)
+	} else if topic := topicOf(msg); !topicname.IsPersistent(topic) {
+		n.topic = topic
 	}
 	n.object = msg.ID()
 	if err := upstream.CheckID(n.object); err != nil {
 		return n, err
-	}
-	if topic := topicOf(msg); n.own || !topicname.IsPersistent(topic) {
-		n.topic = topic
 	}
 	n.ID = idOf(n.topic, n.object)
 	return n, nil

@@ -137,7 +137,10 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	}
 	d := i.Delivery
 	if !known && msg != nil {
-		d.ID, d.Object, d.Source, d.Count = idOf(topicOf(msg), n.object), n.object, c.current(), countOf(msg)
+		d.ID, d.Object, d.Source, d.Count = n.ID, n.object, c.current(), countOf(msg)
+		if n.topic == "" {
+			d.ID = idOf(topicOf(msg), n.object)
+		}
 	}
 	if d.Body == nil && msg != nil {
 		if body := c.received(msg); body != nil {
@@ -169,10 +172,9 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	}
 	f := partition.Failure{ID: n.ID, Hand: n.hand, Delay: delay, Uncounted: how.snoozed}
 	if !known {
-		f.ID = d.ID
-		f.Copy = partition.Copy{Source: d.Source, Object: n.object, Total: n.object.BatchSize(), Count: d.Count}
+		f.Copy = partition.Copy{ID: d.ID, Source: d.Source, Object: n.object, Total: n.object.BatchSize(), Count: d.Count}
 		if msg == nil {
-			f.ID, f.Copy.Source = n.ID, c.current()
+			f.Copy.Source = c.current()
 		}
 	}
 	if body != nil {

@@ -12,7 +12,9 @@ type Failure struct {
 	Delay     time.Duration
 	Uncounted bool // the message was snoozed: the next hand-over does not count
 	Note      any  // the caller's, for the next delivery
-	Copy      Copy // the application's copy, kept if there is room; its Source and Object are needed if the message is not known
+	// The application's copy, kept if there is room. If the message is not known, Source and Object are needed, and
+	// ID.Topic is believed if the ledger is not known either: a wrapper of the application may have another topic.
+	Copy Copy
 }
 
 // AnyHand names the newest hand-over: the id or the wrapped message of the application does not show which hand-over it
@@ -52,8 +54,8 @@ func (g *Group) Nack(now time.Duration, f Failure) (Delivery, bool, error) {
 // adopt adds a nacked message that is not in the table: it was forgotten, or received elsewhere.
 func (g *Group) adopt(f Failure) *message {
 	p, _ := g.partitionOf(f.ID)
-	if p == nil && f.ID.Topic != "" && f.Copy.Source != nil {
-		p = g.partition(f.ID.Topic, f.Copy.Source)
+	if p == nil && f.Copy.ID.Topic != "" && f.Copy.Source != nil {
+		p = g.partition(f.Copy.ID.Topic, f.Copy.Source)
 	}
 	if p != nil && p.source == nil {
 		p.source = f.Copy.Source
