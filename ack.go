@@ -8,6 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
@@ -89,11 +90,11 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		c.calls.leave()
 		return nil
 	case standing == partition.Unknown:
-		if err = by(c.current(), n.object); err == nil && n.object.BatchIdx() < 0 {
+		if err = by(c.sourceOf(&a.Delivery), n.object); err == nil && n.object.BatchIdx() < 0 {
 			c.settleEntry(n.ID)
 		}
 	default:
-		err = by(a.Source.(pulsar.Consumer), ackID(&a))
+		err = by(c.sourceOf(&a.Delivery), ackID(&a))
 		c.endAck(&a, err, outcome)
 	}
 	c.calls.leave()
@@ -101,6 +102,15 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		c.acked(&n, msg, &a.Delivery, began, err)
 	}
 	return err
+}
+
+// sourceOf returns the consumer that acknowledges a delivery: that of its topic, if the topic is known. A consumer of
+// several topics does not find the topic of a chunked message by its id.
+func (c *Consumer) sourceOf(d *partition.Delivery) pulsar.Consumer {
+	if source, ok := d.Source.(pulsar.Consumer); ok {
+		return source
+	}
+	return c.current()
 }
 
 // settleEntry notes that a whole batch was acknowledged.
@@ -173,9 +183,9 @@ func (c *Consumer) ackCumulative(n name) error {
 	if err != nil {
 		return err
 	}
-	consumer, id := c.current(), n.object
+	consumer, id := c.sourceOf(&d), n.object
 	if d.Object != nil {
-		consumer, id = d.Source.(pulsar.Consumer), d.Object.(pulsar.MessageID)
+		id = d.Object.(pulsar.MessageID)
 	}
 	err = c.call(func() error {
 		if err := consumer.AckIDCumulative(id); err != nil || again == nil {
@@ -201,7 +211,7 @@ func (c *Consumer) acked(n *name, msg pulsar.Message, d *partition.Delivery, beg
 		return
 	}
 	if d.Object == nil {
-		if n.topic == "" || isTracked(msg) {
+		if topicname.IsPersistent(n.topic) {
 			return
 		}
 		d = &partition.Delivery{ID: n.ID, Object: n.object}

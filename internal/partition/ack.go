@@ -33,16 +33,21 @@ func (m *message) again(object any) Again {
 }
 
 // BeginAck begins to settle a message. If it returns Acknowledge, a describes the message, which is not handed out
-// until EndAck.
+// until EndAck. If it returns Unknown, only a.Source is set, if the partition is known.
 func (g *Group) BeginAck(id ID, a *Ack) (Standing, error) {
 	m, err := g.find(id)
 	if err != nil {
 		return Unknown, err
 	}
 	if m == nil {
-		if p, _ := g.partitionOf(id); p != nil && p.settled.has(id.position(), id.Index) {
+		p, _ := g.partitionOf(id)
+		switch {
+		case p == nil:
+			return Unknown, nil
+		case p.settled.has(id.position(), id.Index):
 			return AlreadySettled, nil
 		}
+		a.Source = p.source
 		return Unknown, nil
 	}
 	if m.state == Settled {
@@ -206,14 +211,17 @@ func (g *Group) SettleEntry(now time.Duration, id ID) error {
 	return nil
 }
 
-// Upto returns the delivery to acknowledge cumulatively. If the Again is not nil, the caller acknowledges it after the
-// delivery: the message completes an entry that came more than once.
-func (g *Group) Upto(id ID) (Delivery, *Again, error) {
+// Upto returns the delivery to acknowledge cumulatively. Of a message that is not in the table, only Source is set, if
+// the partition is known. If the Again is not nil, the caller acknowledges it after the delivery: the message completes
+// an entry that came more than once.
+func (g *Group) Upto(id ID) (d Delivery, again *Again, err error) {
 	m, err := g.find(id)
 	if m == nil {
-		return Delivery{}, nil, err
+		if p, _ := g.partitionOf(id); p != nil {
+			d.Source = p.source
+		}
+		return d, nil, err
 	}
-	var again *Again
 	a, before := m.entry.ack, int32(0)
 	for x := range m.entry.all {
 		if x.state == Settled || x.index <= m.index {

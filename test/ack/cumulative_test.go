@@ -36,6 +36,29 @@ func TestCumulativeAckEndsDelaysOfItsTopic(t *testing.T) {
 	}, testkit.FromBroker)
 }
 
+// pulsar-client-go does not find the topic of a chunked message by its id.
+func TestChunkedMessageOfSeveralTopicsIsAcknowledgedTwice(t *testing.T) {
+	t.Parallel()
+	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"Ack": (*redelivery.Consumer).Ack, "AckCumulative": (*redelivery.Consumer).AckCumulative,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			opts := b.Options("", pulsar.Exclusive)
+			opts.Topics = []string{topic, b.NewTopic(0)}
+			c := b.Subscribe(opts)
+			b.Publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 600},
+				&pulsar.ProducerMessage{Payload: make([]byte, 1000)})
+			msg := testkit.Receive(t, c)
+			require.NoError(t, ack(c, msg))
+			require.NoError(t, ack(c, msg))
+			b.Settles(topic, 0)
+		})
+	}
+}
+
 // A cumulative acknowledgement covers messages that the application has received. It does not cover the next message
 // that Chan offers: the offered message must be delivered, in order.
 func TestCumulativeAckSparesTheOfferedMessage(t *testing.T) {

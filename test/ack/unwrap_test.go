@@ -21,6 +21,58 @@ type unwrappable struct{ asReceived }
 
 func (m unwrappable) Unwrap() pulsar.Message { return m.Message }
 
+// renamed is a wrapper with a topic of the application's.
+type renamed struct{ asReceived }
+
+func (renamed) Topic() string { return "persistent://public/default/another" }
+
+type unwrappableRenamed struct{ renamed }
+
+func (m unwrappableRenamed) Unwrap() pulsar.Message { return m.Message }
+
+// onlyID is a wrapper that has nothing but an id.
+type onlyID struct {
+	pulsar.Message
+	id pulsar.MessageID
+}
+
+func (m onlyID) ID() pulsar.MessageID { return m.id }
+
+func TestNackOfSettledMessageWithAnotherTopicLeavesItsLedger(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]func(pulsar.Message) pulsar.Message{
+		"opaque":      func(msg pulsar.Message) pulsar.Message { return renamed{asReceived{msg}} },
+		"unwrappable": func(msg pulsar.Message) pulsar.Message { return unwrappableRenamed{renamed{asReceived{msg}}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := testkit.NewBroker(t)
+			topic := b.NewTopic(0)
+			c := b.Subscribe(b.Options(topic, pulsar.Shared))
+			b.Send(topic, 2, false)
+			settled, other := testkit.Receive(t, c), testkit.Receive(t, c)
+			require.NoError(t, c.Ack(settled))
+			require.NoError(t, c.NackWithDelay(wrap(settled), time.Hour))
+			require.NoError(t, c.AckID(other.ID()))
+			b.Settles(topic, 0)
+		})
+	}
+}
+
+func TestDeliveryOfSettledMessageWithoutTopic(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared))
+	b.Send(topic, 1, false)
+	msg := testkit.Receive(t, c)
+	require.NoError(t, c.Ack(msg))
+	d, err := c.Delivery(onlyID{id: msg.ID()})
+	require.NoError(t, err)
+	require.True(t, d.Settled)
+	require.Zero(t, c.Stats().Waiting) // does not hang
+}
+
 func TestStaleWrappedDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
