@@ -44,7 +44,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 				failed[a.object] = a.err
 			}
 			switch {
-			case a.Source != nil:
+			case a.Object != nil:
 				c.endAck(&a.Ack, a.err, partition.Done)
 			case a.err == nil && a.object.BatchIdx() < 0:
 				c.settleEntry(a.ID)
@@ -82,7 +82,7 @@ type ackList struct{ acks []listedAck }
 
 type listedAck struct {
 	name
-	partition.Ack // without a Source if the group does not know the message
+	partition.Ack // without an Object if the group does not know the message
 	err           error
 }
 
@@ -94,16 +94,14 @@ func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Con
 	for _, n := range names {
 		var a partition.Ack
 		standing, err := c.group.BeginAck(n.ID, &a)
-		consumer := c.current()
 		switch {
 		case err != nil:
 			failed[n.object] = err
 			continue
 		case standing == partition.AlreadySettled:
 			continue
-		case standing == partition.Acknowledge:
-			consumer = a.Source.(pulsar.Consumer)
 		}
+		consumer := c.sourceOf(&a.Delivery)
 		if lists[consumer] == nil {
 			lists[consumer] = &ackList{}
 		}
@@ -118,7 +116,7 @@ func (l *ackList) ack(consumer pulsar.Consumer) {
 	ids := make([]pulsar.MessageID, len(l.acks))
 	for i, a := range l.acks {
 		ids[i] = a.object
-		if a.Source != nil {
+		if a.Object != nil {
 			ids[i] = ackID(&a.Ack)
 		}
 	}
