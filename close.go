@@ -107,6 +107,7 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 		return
 	}
 	c.polls.Store(true)
+	c.wakeUp() // a goroutine that waits does not poll yet
 	now := c.lock()
 	c.group.Leave(child)
 	switch {
@@ -127,7 +128,9 @@ func (c *Consumer) giveUpReceiving(err error) {
 	}
 	waitWhile(c.told.isBusy, time.Now().Add(patience)) // observers first get the failures of the other topics
 	c.end()
-	c.current().Close()
+	if inner := c.inner.consumer.Load(); inner != nil { // else begin closes it
+		(*inner).Close()
+	}
 	c.goroutines.leave()
 	if err != nil {
 		err = fmt.Errorf("%w", err) // without upstream's stack

@@ -43,14 +43,11 @@ type Consumer struct {
 	alarm   *time.Timer   // for group's next timer
 	alarmAt time.Duration // when alarm goes off
 	offered *offer        // the message that Chan offers; nil if none
-	waiting bool          // a goroutine waits for a message
-	waits   time.Duration // since when that goroutine waits
 	start   time.Time     // origin of group's time; set 1 ns early, so that now is never 0
 
 	isReady   atomic.Bool   // group has a message for Take
 	listening atomic.Bool   // group.Sent must be called: a connection or a partition was lost before
 	polls     atomic.Bool   // the inner consumer may have closed itself, which only its Receive shows
-	checks    atomic.Bool   // the goroutine that receives must call check
 	wake      chan struct{} // has an element if the goroutine that waits for a message must look for other work
 
 	turn    *turn // to read from upstream
@@ -96,6 +93,7 @@ func newConsumer(s *settings, publisher *publisher, log *attemptLog, options Opt
 	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Sent: c.sent, Active: c.active, Closed: c.childClosed,
 		Outer: c.outer})
 	c.alarm = time.AfterFunc(math.MaxInt64, c.alarmOver)
+	c.polls.Store(s.isWrapped || options.TopicsPattern != "")
 	c.observe(s.observers)
 	return c
 }
@@ -113,7 +111,9 @@ func (c *Consumer) abandon() {
 // begin begins to drive the inner consumer.
 func (c *Consumer) begin(inner pulsar.Consumer) {
 	c.inner.consumer.Store(&inner)
-	c.polls.Store(c.settings.isWrapped || c.options.TopicsPattern != "")
+	if c.isOver() { // giveUpReceiving may have had no consumer to close
+		inner.Close()
+	}
 	c.reader = upstream.NewReader(c.ended, inner, c.inner.ahead, c.receiveFailed)
 	context.AfterFunc(c.ended, func() {
 		c.wakeUp()

@@ -26,7 +26,7 @@ func (c *Consumer) unlockAndAct(now time.Duration) partition.Decisions {
 	if ready != c.isReady.Load() {
 		c.isReady.Store(ready)
 	}
-	if ready && c.waiting {
+	if ready && c.group.Waits() {
 		c.wakeUp()
 	}
 	c.unlock()
@@ -68,7 +68,7 @@ func (c *Consumer) setAlarm(now time.Duration) {
 	if !ok {
 		at = math.MaxInt64
 	}
-	if c.waiting {
+	if c.group.Waits() {
 		at = min(at, now+checkTime)
 	}
 	if at < c.alarmAt && c.ended.Err() == nil {
@@ -84,13 +84,10 @@ func (c *Consumer) alarmOver() {
 	if c.hooks.Reconnecting() == 0 { // under the lock: otherwise a connection could be lost in between
 		c.group.Connected()
 	}
-	quiet := time.Duration(0)
-	if c.waiting {
-		quiet = now - c.waits
-	}
+	isQuiet := c.group.WaitsFor(now) >= checkTime
 	c.unlockAndAct(now)
-	if quiet >= checkTime {
-		c.idle(quiet)
+	if isQuiet {
+		c.idle()
 	}
 }
 

@@ -214,10 +214,6 @@ func (c *Consumer) isVanished(err error) bool {
 	return c.options.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
 }
 
-func pulsarMessage(consumer pulsar.Consumer, msg pulsar.Message) pulsar.ConsumerMessage {
-	return pulsar.ConsumerMessage{Consumer: consumer, Message: msg}
-}
-
 // warn logs the doctor's findings about the options.
 func (p *preparation) warn() {
 	if p.settings.unchecked {

@@ -3,6 +3,7 @@ package redelivery
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -78,7 +79,6 @@ func (c *Consumer) read(ctx context.Context, d *partition.Delivery) (ok bool, er
 			return false, c.comeBack(ctx)
 		}
 		if ok = c.take(d); !ok {
-			c.check()
 			cm, has := c.reader.Next()
 			if !has {
 				if err := c.wait(ctx); err != nil {
@@ -173,29 +173,47 @@ func (c *Consumer) wait(ctx context.Context) error {
 		return nil
 	}
 	c.group.Wait(now)
-	c.waiting, c.waits = true, now
 	c.unlockAndAct(now)
-	var err error
-	select {
-	case cm, open := <-c.reader.Wait():
-		if open {
-			c.reader.Put(cm)
-		} else {
-			c.end()
-		}
-	case <-c.wake:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-c.ended.Done():
-		err = ErrClosed
-	}
+	err := c.await(ctx)
 	now = c.lock()
-	c.waiting = false
-	if err != nil {
-		c.group.Unwait(now)
-	}
+	c.group.Unwait(now)
 	c.unlockAndAct(now)
 	return err
+}
+
+// await is wait for a caller that has announced it to the group. If only a Receive of the inner consumer shows that it
+// has closed itself, await calls that once a second.
+func (c *Consumer) await(ctx context.Context) error {
+	for {
+		var quiet <-chan time.Time
+		if c.polls.Load() && c.reader.HasQueue() {
+			quiet = time.After(checkTime)
+		}
+		select {
+		case cm, open := <-c.reader.Wait():
+			if open {
+				c.reader.Put(cm)
+			} else {
+				c.end()
+			}
+			return nil
+		case <-quiet:
+			msg, closed := upstream.IsClosed(c.current())
+			if msg != nil {
+				c.reader.Put(pulsar.ConsumerMessage{Consumer: c.current(), Message: msg})
+				return nil
+			}
+			if closed {
+				c.end()
+			}
+		case <-c.wake:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.ended.Done():
+			return ErrClosed
+		}
+	}
 }
 
 // isUndecryptable reports whether a message is nacked because it could not be decrypted.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
-	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // Stats are the counters of a Consumer since it was made, and its current state.
@@ -101,13 +100,9 @@ func (b *blocked) ends() {
 	}
 }
 
-// idle checks whether the inner consumer or the broker has stopped. The alarm calls it once a second while a receiver
-// waits and nothing comes.
-func (c *Consumer) idle(time.Duration) {
-	if c.polls.Load() {
-		c.checks.Store(true)
-		c.wakeUp()
-	}
+// idle checks whether the broker has stopped sending. The alarm calls it once a second while a receiver waits and
+// nothing comes.
+func (c *Consumer) idle() {
 	if !c.settings.isShared {
 		return
 	}
@@ -126,19 +121,5 @@ func (c *Consumer) idle(time.Duration) {
 	}
 	if c.observer.Blocked != nil {
 		c.told.add(c, func() { c.observer.Blocked(Blocked{c, c.options.Subscription, n}) })
-	}
-}
-
-// check ends the Consumer if the inner consumer has closed itself. The caller holds the Consumer's turn.
-func (c *Consumer) check() {
-	if !c.checks.CompareAndSwap(true, false) || !c.reader.HasQueue() {
-		return
-	}
-	msg, closed := upstream.IsClosed(c.current())
-	switch {
-	case closed:
-		c.end()
-	case msg != nil:
-		c.reader.Put(pulsarMessage(c.current(), msg))
 	}
 }

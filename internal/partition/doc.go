@@ -76,7 +76,7 @@
 //	verb                      | calls
 //	--------------------------+------------------------------------------------------------------------------
 //	Receive                   | Take, else read upstream's channel and Arrive, until one of them delivers.
-//	                          | Wait before blocking; Unwait if the context ends first
+//	                          | Wait before blocking, and Unwait after it
 //	after a hand-over         | the ack-timeout policy for Delivery.Count, then StartTimeout
 //	Arrive returns AckAgain   | acknowledge Again in another goroutine; after an error another copy will come
 //	Ack, AckID                | BeginAck. Acknowledge: upstream's AckID of Object, or of the entry if Whole; EndAck;

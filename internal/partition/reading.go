@@ -42,13 +42,25 @@ func (g *Group) Wait(now time.Duration) {
 	}
 }
 
-// Unwait notes that the application waits no longer. Arrive calls Unwait, and so does a Take that succeeds.
+// Unwait notes that the application waits no longer, or does something else. Arrive calls Unwait, and so does a Take
+// that succeeds.
 func (g *Group) Unwait(now time.Duration) {
 	r := &g.reading
 	r.at(now)
 	if r.waits {
 		r.waits, r.last = false, now
 	}
+}
+
+// Waits reports whether the application waits for a message.
+func (g *Group) Waits() bool { return g.reading.waits }
+
+// WaitsFor returns how long the application has waited for a message; 0 if it does not wait.
+func (g *Group) WaitsFor(now time.Duration) time.Duration {
+	if !g.reading.waits {
+		return 0
+	}
+	return now - g.reading.began
 }
 
 // took notes that a message was taken from upstream.

@@ -160,3 +160,29 @@ func TestMessageRequestedBeforeGiveBackIsNotLate(t *testing.T) {
 	require.Less(t, time.Since(begin), 4*time.Second)
 	require.NoError(t, c.Ack(msg))
 }
+
+// After GiveBack all topics are read again, also one that gave up before.
+func TestConsumerGoesOnWhenATopicGivesUpAfterGiveBack(t *testing.T) {
+	t.Parallel()
+	var prepared pulsar.ConsumerOptions
+	c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		prepared = o
+		inner := testkit.NewFake()
+		inner.Prefetch(t, o.MessageChannel)
+		return inner, nil
+	}, pulsar.ConsumerOptions{Topics: []string{"a", "b"}, SubscriptionName: "s", Type: pulsar.Shared})
+	require.NoError(t, err)
+	defer c.Close()
+	givesUp := func() { prepared.Interceptors.OnConsumerClose(testkit.NewFake(), errors.New("gave up")) }
+	givesUp()
+	require.NoError(t, c.GiveBack())
+	testkit.ReceiveNothing(t, c, 100*time.Millisecond)
+	givesUp()
+	select {
+	case <-c.Done():
+		t.Fatal("the Consumer has ended, although one topic is open")
+	case <-time.After(100 * time.Millisecond):
+	}
+	givesUp()
+	<-c.Done()
+}

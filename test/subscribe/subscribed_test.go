@@ -3,6 +3,8 @@ package subscribe
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -55,4 +57,25 @@ func TestObserverSubscribedMayUseTheConsumer(t *testing.T) {
 		require.Error(t, err)
 		require.NoError(t, ctx.Err(), "Receive did not end when the last topic gave up")
 	})
+}
+
+func TestInnerConsumerThatClosesBeforeSubscribeReturns(t *testing.T) {
+	inner := testkit.NewFake()
+	var prepared pulsar.ConsumerOptions
+	closes := make(chan func(), 1)
+	closes <- func() { // other code closes the client while a finding of the doctor is logged
+		prepared.Interceptors.OnConsumerClose(inner, nil)
+		time.Sleep(20 * time.Millisecond)
+	}
+	c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		prepared = o
+		inner.Prefetch(t, o.MessageChannel)
+		return inner, nil
+	}, pulsar.ConsumerOptions{Topic: "non-persistent://public/default/t", SubscriptionName: "s", Type: pulsar.Shared},
+		redelivery.WithLogger(slog.New(callsBack{slog.NewTextHandler(io.Discard, nil), "", closes})))
+	require.NoError(t, err)
+	require.Empty(t, closes)
+	<-c.Done()
+	<-inner.Closed
+	c.Close()
 }

@@ -169,6 +169,8 @@ func (f *Fake) Receive(ctx context.Context) (pulsar.Message, error) {
 	select {
 	case <-f.Closed:
 		return nil, ErrFakeClosed
+	case cm := <-f.Channel: // even if ctx is done, as in pulsar-client-go
+		return cm.Message, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
