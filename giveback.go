@@ -20,8 +20,9 @@ type inner struct {
 	again    func() (pulsar.Consumer, error) // subscribes once more; nil if the options do not allow that
 	// subscribes to the main topic without the retry topic; nil if the options do not allow that
 	main          func() (pulsar.Consumer, error)
-	hasRetryTopic bool // consumer reads a retry topic too
-	ahead         int  // how many messages the reader takes together
+	hasRetryTopic bool  // consumer reads a retry topic too
+	ahead         int   // how many messages the reader takes together
+	children      int32 // open when it was subscribed
 
 	wanted  atomic.Int32 // calls of interrupt that wait for the turn; Receive gives it up for them
 	leaving atomic.Bool  // consumer is being closed, and another one will replace it
@@ -129,6 +130,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 		now := c.lock()
 		c.group.Lost(now) // before the broker sends anything
 		c.unlockAndAct(now)
+		c.open.Store(c.inner.children)
 		go func() {
 			consumer, err := c.inner.again()
 			if err == nil && !c.replace(consumer) {
