@@ -196,9 +196,15 @@ func (c *Consumer) ackCumulative(n name) error {
 	if err != nil {
 		return err
 	}
+	var settled []partition.Delivery
+	var note func(partition.Delivery)
+	if c.observer.Settled != nil {
+		note = func(d partition.Delivery) { settled = append(settled, d) }
+	}
 	now = c.lock()
-	err = c.group.SettleUpto(now, n.ID)
-	for _, d := range c.unlockAndAct(now).Settled {
+	err = c.group.SettleUpto(now, n.ID, note)
+	c.unlockAndAct(now)
+	for _, d := range settled {
 		c.acked(&n, nil, &d, began, nil)
 	}
 	return err

@@ -187,7 +187,7 @@ func (p *preparation) groupOptions() partition.Options {
 func (s *settings) groupOptions(p *publisher) partition.Options {
 	return partition.Options{Kind: partition.Shared, Stays: s.source != FromAuto, Drops: s.source == FromBroker,
 		MemoryLimit: s.memoryLimit, MaxDeliveries: p.maxDeliveries,
-		AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil || len(s.observers) > 0}
+		AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil}
 }
 
 // children returns how many topics the Consumer reads: the Consumer ends when all of them are closed. For a pattern it

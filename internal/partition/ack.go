@@ -234,8 +234,9 @@ func (g *Group) Upto(id ID) (d Delivery, again *Again, err error) {
 	return g.delivery(m), again, nil
 }
 
-// SettleUpto settles a message and all before it in its partition, after they were acknowledged cumulatively.
-func (g *Group) SettleUpto(now time.Duration, id ID) error {
+// SettleUpto settles a message and all before it in its partition, after they were acknowledged cumulatively. It calls
+// settled for each, unless settled is nil.
+func (g *Group) SettleUpto(now time.Duration, id ID, settled func(Delivery)) error {
 	p, err := g.partitionOf(id)
 	if p == nil {
 		return err
@@ -247,6 +248,9 @@ func (g *Group) SettleUpto(now time.Duration, id ID) error {
 		}
 		for m := range e.all {
 			if m.isOpen() && (at != to || id.Index < 0 || m.index <= id.Index) {
+				if settled != nil {
+					settled(g.delivery(m))
+				}
 				g.settle(now, m, false)
 			}
 		}

@@ -138,7 +138,7 @@ type Decisions struct {
 	Requests []Request  // to send to the broker
 	GiveUps  []Delivery // to publish as dead letters: their last delivery timed out; Nack them first, and then BeginAck
 	TimedOut []Delivery // for observers
-	Settled  []Delivery // for observers, if Options.Reports
+	Settled  []Delivery // for a log of attempts, if Options.Reports
 }
 
 func (d *Decisions) areNone() bool {

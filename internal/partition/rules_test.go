@@ -976,7 +976,7 @@ func TestCumulativeAckSettlesEarlierMessages(t *testing.T) {
 	_, again, err := f.Upto(at(1, 0))
 	require.NoError(t, err)
 	assert.Nil(t, again)
-	require.NoError(t, f.SettleUpto(f.now, at(1, 0)))
+	require.NoError(t, f.SettleUpto(f.now, at(1, 0), nil))
 	assert.Equal(t, 3, f.Stats().Held)
 }
 

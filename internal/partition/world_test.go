@@ -662,7 +662,7 @@ func (w *world) ackUpto(t, e, i int) {
 	if again != nil {
 		w.ackObject(again.Object.(*object), again.Whole, 0)
 	}
-	_ = w.g.SettleUpto(w.now, id)
+	_ = w.g.SettleUpto(w.now, id, nil)
 	for x, messages := range w.topics[t].messages[:e+1] {
 		for y, m := range messages {
 			if m.handed && (x < e || y <= i) {
