@@ -19,7 +19,7 @@ func (c *Consumer) lock() time.Duration {
 }
 
 // unlockAndAct lets timers go off, unlocks the group, and carries out its decisions.
-func (c *Consumer) unlockAndAct(now time.Duration) partition.Decisions {
+func (c *Consumer) unlockAndAct(now time.Duration) {
 	decisions := c.group.Due(now)
 	c.setAlarm(now)
 	ready := c.group.IsReady()
@@ -30,8 +30,9 @@ func (c *Consumer) unlockAndAct(now time.Duration) partition.Decisions {
 		c.wakeUp()
 	}
 	c.unlock()
-	c.carryOut(&decisions)
-	return decisions
+	if decisions != nil {
+		c.carryOut(decisions)
+	}
 }
 
 // unlock unlocks the group after a call that neither decides anything nor sets a timer.

@@ -257,6 +257,9 @@ func (p *process) nack(e, i int) {
 // settle runs the timers that are due, and carries out the machine's decisions.
 func (p *process) settle() {
 	d := p.group.Due(p.w.now())
+	if d == nil {
+		return
+	}
 	for _, r := range d.Requests {
 		p.pipe = append(p.pipe, command{request: true, entry: r.ID.(*object).of.entry})
 	}

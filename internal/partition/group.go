@@ -152,9 +152,9 @@ type Request struct {
 	ID     any // of the newest delivery of a message that is due
 }
 
-// Due runs the timers that are due at now, and returns the decisions since its last call. Call it after every call of
-// another method, and at the time that Next returns.
-func (g *Group) Due(now time.Duration) Decisions {
+// Due runs the timers that are due at now, and returns the decisions since its last call; nil if there are none. Call
+// it after every call of another method, and at the time that Next returns.
+func (g *Group) Due(now time.Duration) *Decisions {
 	g.reading.at(now)
 	for t := g.clock.Pop(now); t != nil; t = g.clock.Pop(now) {
 		switch {
@@ -169,11 +169,11 @@ func (g *Group) Due(now time.Duration) Decisions {
 		}
 	}
 	if g.out.areNone() {
-		return Decisions{}
+		return nil
 	}
 	out := g.out
 	g.out = Decisions{}
-	return out
+	return &out
 }
 
 // Next returns when Due has more to do; ok is false if nothing waits.

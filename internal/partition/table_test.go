@@ -40,6 +40,13 @@ func (g group) BeginAck(id ID) (a Ack, standing Standing, err error) {
 	return a, standing, err
 }
 
+func (g group) Due(now time.Duration) (d Decisions) {
+	if decided := g.Group.Due(now); decided != nil {
+		d = *decided
+	}
+	return d
+}
+
 var of0 = ID{"A", 1, 0, 0}
 
 func newFixture(o Options) *fixture {
