@@ -31,25 +31,25 @@ const (
 // is to be acknowledged again, again says how.
 func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict, again Again) {
 	p := g.partition(c.ID.Topic, c.Source)
-	at := c.ID.position()
+	at := c.ID.place()
 	g.took(now, p)
 	p.afterReset(c.Object)
-	p.readCopy(now, c.ID.place(), c.Object)
-	if previous := p.current; previous != nil && previous.at != at {
+	p.readCopy(now, at, c.Object)
+	if previous := p.current; previous != nil && previous.at != at.position {
 		p.current = nil
 		g.finishEntry(now, previous)
 	}
-	if p.entryAt(at) == nil && p.settled.hasEntry(at) {
-		g.noteSettled(now, p, at)
+	if p.entryAt(at.position) == nil && p.settled.hasEntry(at.position) {
+		g.noteSettled(now, p, at.position)
 		verdict, again = AckAgain, Again{p.source, p.topic, c.Object, c.Total > 1}
 	} else {
-		e := g.entry(p, at, c.Total)
+		e := g.entry(p, at.position, c.Total)
 		p.current = e
-		m := e.message(max(0, c.ID.Index))
+		m := e.message(at.index)
 		if g.o.Deaf {
 			g.hearCopy(now, m)
 		}
-		if p.drops(c.ID.place(), c.Object) {
+		if p.drops(at, c.Object) {
 			g.dropOld(now, m, c)
 			return Old, again
 		}
@@ -61,7 +61,7 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 		}
 	}
 	if g.o.rewinds() {
-		g.passes(now, p, c.ID.place()) // last, since the copy may answer the request
+		g.passes(now, p, at) // last, since the copy may answer the request
 	}
 	return verdict, again
 }

@@ -167,10 +167,13 @@ func (p *Partition) drops(at place, object any) bool {
 // isAfterGap reports whether a copy comes too soon. A copy that jumps back ends the gap: the broker has rewound.
 func (p *Partition) isAfterGap(at place, object any) bool {
 	x := &p.gap
-	if newer, sent := p.coming[at]; x.open && sent && p.isQueued(newer) {
+	if !x.open {
+		return false
+	}
+	if newer, sent := p.coming[at]; sent && p.isQueued(newer) {
 		return true // the broker sent this copy before it rewound
 	}
-	if !x.open || !x.first.before(at) || !x.last.before(at) {
+	if !x.first.before(at) || !x.last.before(at) {
 		*x = gap{}
 		return false
 	}
