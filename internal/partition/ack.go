@@ -180,9 +180,7 @@ func (g *Group) finishEntry(now time.Duration, e *entry) {
 		g.in[m.state]--
 	}
 	delete(p.entries, e.at)
-	if len(e.block) > len(g.spare) {
-		g.spare = e.block
-	}
+	g.spare = e
 }
 
 // noteSettled notes that an entry is settled, and that its acknowledgement is on its way.

@@ -70,11 +70,7 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 func (g *Group) entry(p *Partition, at position, total int32) *entry {
 	e := p.entryAt(at)
 	if e == nil {
-		e = &entry{partition: p, at: at}
-		e.messages = e.one[:1]
-		if total > 1 {
-			e.messages, e.block = make([]*message, total), g.block(int(total))
-		}
+		e = g.newEntry(p, at, max(1, int(total)))
 		p.entries[at] = e
 		if of, known := g.ledgers[at.ledger]; !known {
 			g.ledgers[at.ledger] = p

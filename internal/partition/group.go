@@ -58,8 +58,8 @@ type Group struct {
 	newsTurn   bool       // the last hand-over came from memory, so a new message is next
 	memory     int64      // bytes of the bodies that are kept
 	outcomes   outcomes
-	hands      uint64    // number of the newest hand-over that has one
-	spare      []message // storage that the next batch uses
+	hands      uint64 // number of the newest hand-over that has one
+	spare      *entry // the entry that left the table last, for newEntry
 
 	epoch     uint64        // grows with each connection or partition that may be lost
 	floor     uint64        // messages of an earlier epoch are stale, in all partitions

@@ -119,14 +119,20 @@ func (e *entry) message(index int32) *message {
 	return e.messages[index]
 }
 
-// block returns storage for the messages of a batch. If the storage of an entry that left the table is large enough,
-// block reuses it; the messages in it then have old contents.
-func (g *Group) block(total int) []message {
-	if block := g.spare; len(block) >= total {
-		g.spare = nil
-		return block[:total]
+// newEntry returns an entry for some messages. It reuses the entry that left the table last if that has the right size.
+// The messages in its storage then have old contents.
+func (g *Group) newEntry(p *Partition, at position, total int) *entry {
+	e := g.spare
+	if e == nil || cap(e.messages) < total || cap(e.messages) > 2*total {
+		e = &entry{}
+		if e.messages = e.one[:]; total > 1 {
+			e.messages, e.block = make([]*message, total), make([]message, total)
+		}
 	}
-	return make([]message, total)
+	g.spare = nil
+	clear(e.messages)
+	*e = entry{partition: p, at: at, messages: e.messages[:total], block: e.block}
+	return e
 }
 
 // all ranges over the messages that are known.
