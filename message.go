@@ -96,15 +96,17 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 	inner := unwrap(msg)
 	n.hand = partition.AnyHand
 	if m, ok := inner.(*redelivered); ok {
-		n.hand, n.own, n.topic = m.hand, msg == inner, topicOf(m)
+		n.hand, n.own, n.topic = m.hand, msg == inner, m.Topic()
 	} else if c.messages.Has(inner) {
-		n.hand, n.own, n.topic = 0, msg == inner, topicOf(inner)
+		n.hand, n.own, n.topic = 0, msg == inner, inner.Topic()
 	} else if topic := topicOf(msg); !topicname.IsPersistent(topic) {
 		n.topic = topic
 	}
 	n.object = msg.ID()
-	if err := upstream.CheckID(n.object); err != nil {
-		return n, err
+	if !n.own { // the Consumer's messages have good ids
+		if err := upstream.CheckID(n.object); err != nil {
+			return n, err
+		}
 	}
 	n.ID = idOf(n.topic, n.object)
 	return n, nil
