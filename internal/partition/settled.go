@@ -107,9 +107,8 @@ func (s *settledIDs) isSure(at position) bool {
 	return b != nil && b.Contains(uint64(at.entry))
 }
 
-// turn makes everything older. It forgets sure entries of the oldest ledgers beyond limit bytes, and reports whether it
-// did.
-func (s *settledIDs) turn(limit uint64) (forgot bool) {
+// turn makes everything older.
+func (s *settledIDs) turn() {
 	if s.generations[sure] == nil {
 		s.generations[sure] = map[int64]*roaring64.Bitmap{}
 	}
@@ -120,13 +119,26 @@ func (s *settledIDs) turn(limit uint64) (forgot bool) {
 		} else {
 			of[ledger].Or(b)
 		}
-		of[ledger].RunOptimize()
 	}
 	s.generations[older], s.generations[recent] = s.generations[recent], nil
-	bytes := uint64(0)
-	for _, ledger := range slices.Backward(slices.Sorted(maps.Keys(of))) {
-		if bytes += ledgerBytes + of[ledger].GetSizeInBytes(); bytes > limit {
-			delete(of, ledger)
+}
+
+// trim forgets ids of the oldest ledgers beyond limit bytes, and reports whether it did: sure ids, or ids of all
+// generations if from is recent.
+func (s *settledIDs) trim(from int, limit uint64) (forgot bool) {
+	bytes := map[int64]uint64{}
+	for _, of := range s.generations[from:] {
+		for ledger, b := range of {
+			b.RunOptimize()
+			bytes[ledger] += b.GetSizeInBytes()
+		}
+	}
+	total := uint64(0)
+	for _, ledger := range slices.Backward(slices.Sorted(maps.Keys(bytes))) {
+		if total += ledgerBytes + bytes[ledger]; total > limit {
+			for _, of := range s.generations[from:] {
+				delete(of, ledger)
+			}
 			forgot = true
 		}
 	}

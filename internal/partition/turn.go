@@ -6,19 +6,23 @@ import (
 )
 
 // turnSettled makes the settled ids of a partition older. After a loss, acknowledgements may be lost until the
-// application has taken everything that the broker had to send again. Before that, no id becomes surer.
+// application has taken everything that the broker had to send again. Before that, no id becomes surer. An application
+// that never waits for a whole second shows no such moment, so the oldest ids are forgotten nevertheless.
 func (g *Group) turnSettled(now time.Duration, p *Partition) {
 	g.reading.at(now)
+	trimmed := recent
 	switch {
 	case p.calm == g.epoch:
-		if p.settled.turn(settledBytes / uint64(len(g.partitions))) {
-			g.forgetLedgers(p)
-		}
+		p.settled.turn()
+		trimmed = sure
 	case p.sent == g.epoch && g.connected == g.epoch && g.reading.idleAt >= p.sentAt+idleTime:
 		p.requestDropped(now)
 		if len(p.coming) == 0 {
 			p.calm, p.reads, p.coming = g.epoch, g.epoch, nil
 		}
+	}
+	if p.settled.trim(trimmed, settledBytes/uint64(len(g.partitions))) {
+		g.forgetLedgers(p)
 	}
 	if !p.settled.isEmpty() || len(p.coming) > 0 {
 		g.clock.Set(&p.settled.timer, now+g.o.AckedAfter)
