@@ -141,6 +141,9 @@ func (t *turn) take(ctx context.Context, ended <-chan struct{}) (err error) {
 	return err
 }
 
+// tryTake takes the turn if no goroutine wants it.
+func (t *turn) tryTake() bool { return t.wanted.CompareAndSwap(0, 1) }
+
 func (t *turn) give() {
 	if t.wanted.Add(-1) > 0 {
 		t.free <- struct{}{}

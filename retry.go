@@ -241,12 +241,13 @@ func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (fini
 	ctx, note := publishing.With(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.cut, func() { cancel(ErrClosed) })
-	began := c.now()
+	began, stopReading := c.now(), c.readAhead()
 	wait := start(ctx, pulsar.ConsumerMessage{Consumer: a.Source.(pulsar.Consumer),
 		Message: identified{x.msg, a.Object.(pulsar.MessageID), x.count}})
 	publishing.Begun(ctx)
 	return func() error {
 		err := wait()
+		stopReading()
 		if stop(); err != nil && c.isOver() && !errors.Is(err, ErrClosed) {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}

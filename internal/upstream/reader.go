@@ -13,13 +13,15 @@ type Reader struct {
 	messages <-chan pulsar.ConsumerMessage
 	ahead    []pulsar.ConsumerMessage // taken together
 	next     int                      // the first of ahead that is still here
+	limit    int                      // how many messages are taken together
 	zero     *zeroQueue               // nil if the consumer has a queue
 }
 
 // NewReader returns a Reader that takes up to ahead messages together, until ended is done. For a zero-queue consumer,
 // failed gets the error of its Receive, or ErrUndecryptable.
 func NewReader(ended context.Context, consumer pulsar.Consumer, ahead int, failed func(error)) *Reader {
-	r := &Reader{messages: Chan(consumer), ahead: make([]pulsar.ConsumerMessage, 0, max(1, ahead))}
+	r := &Reader{messages: Chan(consumer), limit: max(1, ahead)}
+	r.ahead = make([]pulsar.ConsumerMessage, 0, r.limit)
 	if r.messages == nil {
 		r.zero = newZeroQueue(ended, consumer, failed)
 		r.messages = r.zero.messages
@@ -51,8 +53,11 @@ func (r *Reader) Next() (cm pulsar.ConsumerMessage, ok bool) {
 
 // fill takes all messages that are there, and reports whether there are any.
 func (r *Reader) fill() bool {
+	if cap(r.ahead) > r.limit { // after ReadAhead
+		r.ahead = make([]pulsar.ConsumerMessage, 0, r.limit)
+	}
 	r.ahead, r.next = r.ahead[:0], 0
-	for len(r.ahead) < cap(r.ahead) {
+	for len(r.ahead) < r.limit {
 		select {
 		case cm, open := <-r.messages:
 			if !open {
@@ -65,6 +70,22 @@ func (r *Reader) fill() bool {
 		}
 	}
 	return true
+}
+
+// ReadAhead takes the messages that are there and keeps them, limit at most, for Next. It does nothing for a zero-queue
+// consumer.
+func (r *Reader) ReadAhead(limit int) {
+	for r.zero == nil && len(r.ahead)-r.next < limit {
+		select {
+		case cm, open := <-r.messages:
+			if !open {
+				return
+			}
+			r.ahead = append(r.ahead, cm)
+		default:
+			return
+		}
+	}
 }
 
 // Wait returns a channel that yields the next message. Pass that message to Put. Call it when Next returned none.

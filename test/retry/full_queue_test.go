@@ -1,0 +1,72 @@
+package retry
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/test/testkit"
+)
+
+// pulsar-client-go permits the broker more messages than its queue holds each time a batch comes again without its
+// acknowledged messages. While the queue is full, it reads no answers of the broker.
+func TestMessageIsPublishedWhileTheQueueIsFull(t *testing.T) {
+	t.Parallel()
+	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"retry": func(c *redelivery.Consumer, msg pulsar.Message) error {
+			return c.ReconsumeLaterAfter(context.Background(), msg, time.Second, nil)
+		},
+		"dead letter": func(c *redelivery.Consumer, msg pulsar.Message) error {
+			return c.DeadLetter(context.Background(), msg, nil)
+		},
+	} {
+		for _, channel := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: ", Chan", false: ", Receive"}[channel], func(t *testing.T) {
+				t.Parallel()
+				b := testkit.NewBroker(t, pulsartest.WithBatchIndexAcknowledgment())
+				topic := b.NewTopic(0)
+				opts := b.RetryOptions(topic, 1000)
+				opts.ReceiverQueueSize, opts.EnableBatchIndexAcknowledgment = 1, true
+				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(0),
+					redelivery.WithRedeliveryFrom(redelivery.FromBroker))
+				next := func() pulsar.Message {
+					ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+					defer cancel()
+					msg, err := testkit.Take(ctx, c, channel)
+					require.NoError(t, err)
+					return msg
+				}
+				b.Send(topic, 50, true)
+				for range 49 {
+					require.NoError(t, c.Ack(next()))
+				}
+				last := next()
+				for range 3 {
+					time.Sleep(300 * time.Millisecond) // until the broker has the acknowledgements
+					c.Nack(last)
+					last = next()
+				}
+				producers, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL})
+				require.NoError(t, err)
+				defer producers.Close()
+				p, err := producers.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+				require.NoError(t, err)
+				for range 100 {
+					_, err = p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("more")})
+					require.NoError(t, err)
+				}
+				begin := time.Now()
+				require.NoError(t, publish(c, last))
+				require.Less(t, time.Since(begin), 10*time.Second)
+				for range 100 {
+					require.NoError(t, c.Ack(next()))
+				}
+			})
+		}
+	}
+}
