@@ -117,7 +117,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	}
 	givenUp := f.dead && !a.Exact() // a dead letter comes again if its acknowledgement was lost
 	switch {
-	case f.consumer == a.k && !givenUp && now.Before(f.due) && !a.MayFork() && !(a.Wide && f.twice) && !a.MayTimeOutUnseen():
+	case f.consumer == a.k && !givenUp && now.Before(f.due) && !a.MayFork() && !f.twice && !a.MayTimeOutUnseen():
 		a.wrongLocked("message %d is early by %v: %v", n, f.due.Sub(now), f)
 	case !f.settled.IsZero() && began.After(f.settled) && !a.Multiple() && !f.twice && !a.mayBeBuffered(f) && !a.MayFork():
 		a.wrongLocked("message %d comes %v after Ack, %d messages later, with count %d: %v", n, began.Sub(f.settled), a.takes-f.takes, count, f)

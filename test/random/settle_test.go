@@ -60,7 +60,7 @@ func (a *randomApp) settled(d *delivery, err error) {
 // settleLocked records that a message is settled. The caller holds mu.
 func (a *randomApp) settleLocked(f *fate) {
 	if f.settled.IsZero() {
-		f.settled, f.takes = time.Now(), a.takes
+		f.settled, f.takes, f.due = time.Now(), a.takes, time.Time{}
 	}
 }
 
