@@ -90,11 +90,12 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		c.calls.leave()
 		return nil
 	case standing == partition.Unknown:
-		if err = by(c.sourceOf(&a.Delivery), n.object); err == nil && n.object.BatchIdx() < 0 {
+		err = c.acknowledge(func() error { return by(c.sourceOf(&a.Delivery), n.object) })
+		if err == nil && n.object.BatchIdx() < 0 {
 			c.settleEntry(n.ID)
 		}
 	default:
-		err = by(c.sourceOf(&a.Delivery), ackID(&a))
+		err = c.acknowledge(func() error { return by(c.sourceOf(&a.Delivery), ackID(&a)) })
 		c.endAck(&a, err, outcome)
 	}
 	c.calls.leave()
@@ -188,10 +189,12 @@ func (c *Consumer) ackCumulative(n name) error {
 		id = d.Object.(pulsar.MessageID)
 	}
 	err = c.call(func() error {
-		if err := consumer.AckIDCumulative(id); err != nil || again == nil {
-			return err
-		}
-		return consumer.AckID(upstream.Whole(again.Object.(pulsar.MessageID)))
+		return c.acknowledge(func() error {
+			if err := consumer.AckIDCumulative(id); err != nil || again == nil {
+				return err
+			}
+			return consumer.AckID(upstream.Whole(again.Object.(pulsar.MessageID)))
+		})
 	})
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	}
 	began, lists := c.now(), c.ackLists(names, failed)
 	for consumer, list := range lists {
-		list.ack(consumer)
+		_ = c.acknowledge(func() error { list.ack(consumer); return nil })
 		for i := range list.acks {
 			a := &list.acks[i]
 			if a.err != nil {

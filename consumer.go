@@ -33,6 +33,7 @@ type Consumer struct {
 	attempts  *attemptLog // nil without WithAttemptLog
 	observer  observer
 	hooks     *upstream.Hooks
+	answered  bool // acknowledgements wait for the broker's answer: AckWithResponse
 	messages  upstream.Messages
 	inner     inner
 

@@ -12,6 +12,14 @@ const (
 	maxAhead = 10_000
 )
 
+// acknowledge calls f, which acknowledges messages.
+func (c *Consumer) acknowledge(f func() error) error {
+	if c.answered {
+		defer c.readAhead()()
+	}
+	return f()
+}
+
 // readAhead reads messages from the inner consumer while the caller waits for an answer of the broker that takes long,
 // until the returned function is called. pulsar-client-go reads nothing from a connection while the queue of one of its
 // consumers is full, not even the answer; and the application may take no message before it has that answer. The

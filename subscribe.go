@@ -75,6 +75,7 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 		return nil, err
 	}
 	c := newConsumer(s, p.publisher, log, optionsOf(s, p.publisher, opts.SubscriptionName, &p.opts), p.groupOptions())
+	c.answered = opts.AckWithResponse
 	c.inner.children = int32(p.children())
 	c.open.Store(c.inner.children)
 	if opts.MessageChannel != nil {

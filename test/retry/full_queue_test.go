@@ -15,9 +15,10 @@ import (
 
 // pulsar-client-go permits the broker more messages than its queue holds each time a batch comes again without its
 // acknowledged messages. While the queue is full, it reads no answers of the broker.
-func TestMessageIsPublishedWhileTheQueueIsFull(t *testing.T) {
+func TestMessageIsSettledWhileTheQueueIsFull(t *testing.T) {
 	t.Parallel()
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"acknowledgement with response": func(c *redelivery.Consumer, msg pulsar.Message) error { return c.Ack(msg) },
 		"retry": func(c *redelivery.Consumer, msg pulsar.Message) error {
 			return c.ReconsumeLaterAfter(context.Background(), msg, time.Second, nil)
 		},
@@ -32,6 +33,7 @@ func TestMessageIsPublishedWhileTheQueueIsFull(t *testing.T) {
 				topic := b.NewTopic(0)
 				opts := b.RetryOptions(topic, 1000)
 				opts.ReceiverQueueSize, opts.EnableBatchIndexAcknowledgment = 1, true
+				opts.AckWithResponse = name == "acknowledgement with response"
 				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(0),
 					redelivery.WithRedeliveryFrom(redelivery.FromBroker))
 				next := func() pulsar.Message {
