@@ -122,14 +122,14 @@ func (c *randomConfig) Exact() bool {
 	return !c.Multiple() && c.Unloads == 0 && c.Scene != sceneAway && c.Scene != sceneVanishes && !c.MayTimeOutUnseen()
 }
 
-// MayFork reports whether a message may be both in its topic and in the retry topic. There are three reasons. First,
-// another consumer gets the message too, because its acknowledgement was lost, waits for the rest of its batch, or is
-// on its way while another message of the batch is requested. Second, an answer of the broker is behind more messages
-// than the queue takes. Third, the application acknowledges a copy from its channel after another copy was published.
+// MayFork reports whether a message may be both in its topic and in the retry topic. There are two reasons. First,
+// another consumer gets the message too, because its ack timeout is over, or because its acknowledgement was lost, waits
+// for the rest of its batch, or is on its way while another message of the batch is requested. Second, the application
+// acknowledges a copy from its channel after another copy was published.
 func (c *randomConfig) MayFork() bool {
 	small := c.Queue > 0 && c.Queue < 10
-	return c.Retry && (c.MayTimeOutUnseen() || small && c.From == redelivery.FromBroker || c.Multiple() &&
-		(c.Unloads > 0 || c.Leaves || small || c.Scene == sceneAway || c.Batches && (!c.IndexAcks || c.From == redelivery.FromBroker || c.MemoryLimit >= 0)))
+	return c.Retry && (c.MayTimeOutUnseen() || c.Multiple() &&
+		(c.Timeout > 0 || c.Unloads > 0 || c.Leaves || small || c.Scene == sceneAway || c.Batches && (!c.IndexAcks || c.From == redelivery.FromBroker || c.MemoryLimit >= 0)))
 }
 
 func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
