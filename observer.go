@@ -245,7 +245,7 @@ func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e 
 		e.Due = c.start.Add(d.Due)
 	}
 	switch {
-	case d.Cause == partition.Nacked:
+	case d.Cause == partition.Nacked, d.Cause == partition.Snoozed:
 		e.Cause = CauseNack
 	case d.Cause == partition.TimedOut:
 		e.Cause = CauseTimeout

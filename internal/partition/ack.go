@@ -177,7 +177,6 @@ func (g *Group) finishEntry(now time.Duration, e *entry) {
 	g.stopRequest(e)
 	for m := range e.all {
 		p.in[m.state]--
-		g.in[m.state]--
 	}
 	delete(p.entries, e.at)
 	g.spare = e
@@ -272,6 +271,5 @@ func (g *Group) forgetMessage(m *message) {
 	e.messages[m.index] = nil
 	e.in[Unseen]--
 	e.partition.in[Unseen]--
-	g.in[Unseen]--
 	m.entry = nil
 }

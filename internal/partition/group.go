@@ -52,7 +52,6 @@ type Group struct {
 	partitions map[string]*Partition
 	latest     *Partition           // the partition that was looked up last
 	ledgers    map[int64]*Partition // the owner of each ledger; nil if several topics share it
-	in         [states]int          // number of messages in each state
 	clock      clock.Clock[timed]
 	ready      []*message // for Take, in the order in which they became ready; some may not be ready any more
 	newsTurn   bool       // the last hand-over came from memory, so a new message is next

@@ -50,7 +50,14 @@ type Stats struct {
 
 // Stats returns the current counts.
 func (g *Group) Stats() Stats {
-	return Stats{g.in[Held], g.in[Waiting], g.in[Ready], g.in[Asked], g.memory}
+	s := Stats{Bytes: g.memory}
+	for _, p := range g.partitions {
+		s.Held += p.in[Held]
+		s.Waiting += p.in[Waiting]
+		s.Ready += p.in[Ready]
+		s.Asked += p.in[Asked]
+	}
+	return s
 }
 
 // Oldest returns the waiting time of the message that has waited longest.
@@ -69,11 +76,12 @@ func (g *Group) Oldest(now time.Duration) (longest time.Duration) {
 // are about to arrive.
 func (g *Group) Unfinished() (settled, arriving int) {
 	for _, p := range g.partitions {
+		settled += p.in[Settled]
 		if e := p.current; e != nil && e.ack.settled > 0 {
 			arriving += int(e.ack.total) - int(e.in[Settled]+e.unsettled())
 		}
 	}
-	return g.in[Settled], arriving
+	return settled, arriving
 }
 
 // Unacknowledged returns how many messages are unacknowledged at the broker, in the partition that has most. All

@@ -59,10 +59,10 @@ func (g *Group) Hold(id ID, hand uint64, c *Copy) (fits bool) {
 // makeRoom drops bodies of waiting messages until needs bytes and an eighth of the limit are free. The eighth makes
 // calls rare.
 func (g *Group) makeRoom(needs int64) {
-	if g.in[Waiting] == 0 {
-		return
-	}
 	for _, p := range g.partitions {
+		if p.in[Waiting] == 0 {
+			continue
+		}
 		for m := range p.messages {
 			if g.memory+needs <= g.o.MemoryLimit*7/8 {
 				return

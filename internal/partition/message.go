@@ -44,8 +44,6 @@ type message struct {
 	cause     Cause // why it waits
 	delivered bool  // the application had it at least once
 	uncounted bool  // the next hand-over does not count
-	fromHere  bool  // it stays with this consumer: it was snoozed
-	timedOut  bool  // its ack timeout was over, and it was not handed out since
 	overdue   bool  // its timer went off while it was busy
 	queued    bool  // it is in Group.ready
 	undecided bool  // held by a transaction, which may be aborted
@@ -114,7 +112,6 @@ func (e *entry) message(index int32) *message {
 		e.messages[index] = m
 		e.in[Unseen]++
 		e.partition.in[Unseen]++
-		e.partition.group.in[Unseen]++
 	}
 	return e.messages[index]
 }
@@ -183,7 +180,5 @@ func (m *message) move(to State) {
 	p := e.partition
 	p.in[m.state]--
 	p.in[to]++
-	p.group.in[m.state]--
-	p.group.in[to]++
 	m.state = to
 }

@@ -39,11 +39,14 @@ func (g *Group) Nack(now time.Duration, f Failure) (Delivery, bool, error) {
 	}
 	d := g.delivery(m)
 	g.keep(m, &f.Copy)
-	m.uncounted, m.fromHere = f.Uncounted, f.Uncounted
+	m.uncounted = f.Uncounted
 	if !f.Uncounted {
 		g.noteFailure(now, m)
 	}
 	m.cause, m.note = Nacked, f.Note
+	if f.Uncounted {
+		m.cause = Snoozed
+	}
 	if g.o.Drops && !f.Uncounted {
 		g.drop(m)
 	}
@@ -125,7 +128,6 @@ func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
 	}
 	g.out.TimedOut = append(g.out.TimedOut, d)
 	g.noteFailure(now, m)
-	m.timedOut = true
 	if g.o.Drops {
 		g.drop(m)
 	}

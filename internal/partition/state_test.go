@@ -224,7 +224,7 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 			if m.undecided {
 				x.time(max(m.due, w.now))
 			}
-			x.bools(!m.isStale(), m.delivered, m.uncounted, m.fromHere, m.timedOut, m.overdue, m.queued, m.undecided, m.body != nil,
+			x.bools(!m.isStale(), m.delivered, m.uncounted, m.overdue, m.queued, m.undecided, m.body != nil,
 				m.hand == w.topics[t].messages[e][i].hand)
 			x.timer(&g.clock, &m.timer)
 			if m.firstFailed > 0 && g.o.Kind == KeyShared {

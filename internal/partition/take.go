@@ -34,7 +34,8 @@ type Cause uint8
 
 const (
 	NoCause  Cause = iota // the application did not give it back
-	Nacked                // or snoozed
+	Nacked
+	Snoozed
 	TimedOut              // its ack timeout was over
 )
 
@@ -70,7 +71,7 @@ func (g *Group) deliver(now time.Duration, m *message, body any, d *Delivery) {
 	}
 	cause, due, again := m.cause, m.due, m.delivered
 	m.since, m.had, m.due, m.cause, m.timeout = now, 0, 0, NoCause, 0
-	m.delivered, m.uncounted, m.fromHere, m.timedOut, m.overdue, m.undecided = true, false, false, false, false, false
+	m.delivered, m.uncounted, m.overdue, m.undecided = true, false, false, false
 	g.describe(m, d)
 	d.Body, d.Cause, d.Due, d.Again = body, cause, due, again
 }
@@ -163,7 +164,7 @@ func (m *message) fails() bool { return m.delivered && !m.uncounted }
 
 // isBetterElsewhere reports whether another consumer may do better with a due message.
 func (g *Group) isBetterElsewhere(now time.Duration, m *message) bool {
-	return m.timedOut || g.o.isLast(m.count+1) || g.outcomes.mostlyFail() ||
+	return m.cause == TimedOut || g.o.isLast(m.count+1) || g.outcomes.mostlyFail() ||
 		g.o.Kind == KeyShared && m.firstFailed > 0 && now-m.firstFailed >= readyKeyShared
 }
 
@@ -171,5 +172,5 @@ func (g *Group) isBetterElsewhere(now time.Duration, m *message) bool {
 // knows which of its messages are acknowledged.
 func (g *Group) canReturn(m *message) bool {
 	e := m.entry
-	return g.o.hasOthers() && !m.fromHere && !g.o.Stays && e.in[Held] == 0 && e.busy == 0 && (e.in[Settled] == 0 || g.o.IndexAcks == KeptIndexAcks)
+	return g.o.hasOthers() && m.cause != Snoozed && !g.o.Stays && e.in[Held] == 0 && e.busy == 0 && (e.in[Settled] == 0 || g.o.IndexAcks == KeptIndexAcks)
 }

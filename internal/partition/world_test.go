@@ -232,7 +232,7 @@ func (w *world) steps() (all []step) {
 		}
 		all = append(all, s)
 	}
-	if len(w.queue) > 0 || w.g.in[Ready] > 0 || !w.waits {
+	if len(w.queue) > 0 || w.g.Stats().Ready > 0 || !w.waits {
 		add(receive)
 	}
 	if len(w.pipe) > 0 {
