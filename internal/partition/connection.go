@@ -102,8 +102,8 @@ func (p *Partition) readCopy(now time.Duration, at place, object any) {
 
 // requestDropped requests the copies that are not in upstream's queue any more and were not read. Upstream drops
 // messages that a new connection brings before upstream is ready for them. The broker does not send these again by
-// itself.
-func (p *Partition) requestDropped(now time.Duration) {
+// itself. requestDropped reports whether it requested anything.
+func (p *Partition) requestDropped(now time.Duration) (asked bool) {
 	g := p.group
 	missing := gap{requested: true}
 	var object any
@@ -119,14 +119,18 @@ func (p *Partition) requestDropped(now time.Duration) {
 			object = c.object
 		case m != nil && m.state == Asked:
 			g.send(now, g.requestOf(m.entry))
+			asked = true
 		default:
 			p.sendAgain(c.object)
+			asked = true
 		}
 	}
 	if missing.open {
 		p.gap = missing
 		p.sendAgain(object)
+		asked = true
 	}
+	return asked
 }
 
 // dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker usually sends the

@@ -112,6 +112,8 @@
 //   - A message that upstream dropped while it reconnected is requested, and the broker counts that.
 //   - A copy that upstream received late from a lost connection, and dropped, looks like one of the new connection: its
 //     message counts as this consumer's for a second.
+//   - If two connections are lost in quick succession, and upstream drops copies of both, a consumer of an Exclusive or
+//     Failover subscription may hand out a message after a later one.
 //   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.
 //   - A lost acknowledgement looks like an operator's reset if another consumer took the message, kept it for some
 //     calm seconds, and left it behind during a further loss.

@@ -219,13 +219,13 @@ func kinds() []*kind {
 		{name: "two exclusive topics", options: room(exclusive, 1), topics: [][]int{{1, 1}, {1}}, window: 3, depth: 8},
 		{name: "failover", options: failover, topics: two, window: 4, others: true, depth: 8},
 		{name: "failover with batches", options: failover, topics: [][]int{{2}}, window: 5, others: true, depth: 8},
-		{name: "failover with a queue that is cleared", options: failover, topics: two, window: 4, others: true, clears: true, depth: 8},
+		{name: "failover with a queue that is cleared", options: failover, topics: two, window: 4, others: true, clears: true, depth: 8, deepest: 9},
 		{name: "shared", options: shared, topics: two, window: 3, others: true, depth: 8},
 		{name: "shared without memory", options: room(shared, 0), topics: two, window: 3, others: true, depth: 8},
 		{name: "shared with batches", options: shared, topics: batch, window: 5, others: true, depth: 8},
 		{name: "shared with batches and a queue that is cleared", options: shared, topics: batch, window: 4, clears: true, depth: 8},
 		{name: "shared with a queue that is cleared", options: shared, topics: two, window: 4, clears: true, depth: 7},
-		{name: "exclusive with a queue that is cleared", options: exclusive, topics: two, window: 4, clears: true, depth: 8},
+		{name: "exclusive with a queue that is cleared", options: exclusive, topics: two, window: 4, clears: true, depth: 8, deepest: 9},
 		{name: "shared with index acks", options: indexAcks(shared), broker: true, topics: [][]int{{3}}, window: 6, others: true, depth: 7},
 		{name: "shared with index acks at the client", options: indexAcks(shared), topics: [][]int{{2}}, window: 4, others: true, depth: 8},
 		{name: "shared with ack timeouts", options: shared, topics: two, window: 3, timeout: 2 * tick, depth: 8},
@@ -247,6 +247,9 @@ func TestExploration(t *testing.T) {
 		t.Run(strings.ReplaceAll(k.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
 			depth, began := exploretest.Depth(k.depth), time.Now()
+			if k.deepest > 0 {
+				depth = min(depth, k.deepest)
+			}
 			x := explore(k, depth)
 			if x.Found != nil {
 				t.Fatal(x)

@@ -33,10 +33,10 @@ type Delivery struct {
 type Cause uint8
 
 const (
-	NoCause  Cause = iota // the application did not give it back
+	NoCause Cause = iota // the application did not give it back
 	Nacked
 	Snoozed
-	TimedOut              // its ack timeout was over
+	TimedOut // its ack timeout was over
 )
 
 // delivery describes the newest hand-over of a message.

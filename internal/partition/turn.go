@@ -16,8 +16,9 @@ func (g *Group) turnSettled(now time.Duration, p *Partition) {
 		p.settled.turn()
 		trimmed = sure
 	case p.sent == g.epoch && g.connected == g.epoch && g.reading.idleAt >= p.sentAt+idleTime:
-		p.requestDropped(now)
-		if len(p.coming) == 0 {
+		if p.requestDropped(now) {
+			p.sent = 0 // acknowledgements are in doubt until the broker sends again
+		} else if len(p.coming) == 0 {
 			p.calm, p.reads, p.coming = g.epoch, g.epoch, nil
 		}
 	}

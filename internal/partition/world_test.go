@@ -22,6 +22,7 @@ type kind struct {
 	options   Options
 	topics    [][]int // messages of each entry of each topic
 	depth     int
+	deepest   int  // 0 for no limit: deeper histories show one of the windows that doc.go lists
 	ledgers   bool // topics share their ledgers, as a shadow topic and its source do
 	broker    bool // the broker has batch-index acknowledgement
 	window    int  // copies that upstream's queue has room for
