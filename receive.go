@@ -120,7 +120,6 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 		c.group.Sent(now, cp.ID, cp.Source, cp.Object)
 	}
 	verdict, again := c.group.Arrive(now, &cp, d)
-	isKept := verdict == partition.Noted && c.group.IsKept(cp.ID)
 	c.unlockAndAct(now)
 	c.blocked.ends()
 	switch verdict {
@@ -131,17 +130,12 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 		c.swallowed.Add(1)
 		c.ackAgain(again)
 		c.tell(c.observer.Swallowed, *cm)
-	case partition.Old:
+	case partition.Buffered:
+		c.buffered.Add(1)
+		c.tell(c.observer.Buffered, *cm)
+	case partition.Dropped:
 		c.dropped.Add(1)
 		c.tell(c.observer.Dropped, *cm)
-	case partition.Noted:
-		if isKept {
-			c.buffered.Add(1)
-			c.tell(c.observer.Buffered, *cm)
-		} else {
-			c.dropped.Add(1)
-			c.tell(c.observer.Dropped, *cm)
-		}
 	}
 	return false
 }

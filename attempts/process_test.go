@@ -104,7 +104,7 @@ func (p *process) receive() {
 		p.handedOver(d, o)
 	case partition.AckAgain:
 		p.acknowledge(again.Object.(*object), again.Whole)
-	case partition.Noted, partition.Old:
+	case partition.Buffered, partition.Dropped:
 	}
 }
 

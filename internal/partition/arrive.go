@@ -23,8 +23,10 @@ type Verdict uint8
 const (
 	Deliver  Verdict = iota // it goes to the application
 	AckAgain                // it is settled: acknowledge it again
-	Noted                   // the application has the message, or it waits: nothing to do
-	Old                     // it was sent before a loss, or before this consumer became active, and comes again
+	Buffered                // its message is here and its body is kept: nothing to do
+	// its message comes again: there is no room for the body, or the copy was sent before a loss, or before this
+	// consumer became active
+	Dropped
 )
 
 // Arrive takes a copy that the caller has read from upstream. If it is to be delivered, d describes the hand-over; if it
@@ -51,7 +53,7 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 		}
 		if p.drops(at, c.Object) {
 			g.dropOld(now, m, c)
-			return Old, again
+			return Dropped, again
 		}
 		g.learn(now, e, m)
 		e.ack.comes(m.index, p.reads)
@@ -139,7 +141,10 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 	case Settled:
 		return AckAgain
 	}
-	return Noted
+	if m.body == nil {
+		return Dropped
+	}
+	return Buffered
 }
 
 // count returns how often the message of a first copy was delivered. It subtracts excess: the requests that the broker

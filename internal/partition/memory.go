@@ -36,12 +36,6 @@ func (g *Group) drop(m *message) {
 	m.body, m.size = nil, 0
 }
 
-// IsKept reports whether the body of an unsettled message is kept.
-func (g *Group) IsKept(id ID) bool {
-	m, _ := g.find(id)
-	return m != nil && m.isOpen() && m.body != nil
-}
-
 // Hold keeps the body of a message that the application is going to have for long, and reports whether it fits into the
 // limit. To make room, bodies of waiting messages are dropped: the broker has them too.
 func (g *Group) Hold(id ID, hand uint64, c *Copy) (fits bool) {

@@ -72,7 +72,7 @@ func TestCountOfTheBrokerIsIgnoredForBatches(t *testing.T) {
 func TestMessageThatWasNeverDeliveredIsNotCounted(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Wait, c.Count = time.Minute, 3 })
-	assert.Equal(t, Noted, a.Verdict, "handed out before its wait was over")
+	assert.Equal(t, Buffered, a.Verdict, "handed out before its wait was over")
 	f.passes()
 	assert.Equal(t, time.Minute, f.now)
 	assert.EqualValues(t, 3, f.takes(t).Count)
@@ -678,7 +678,7 @@ func TestOldCopyIsDroppedIfItsMessageWasSentAgain(t *testing.T) {
 	old, newer := f.copy(of0, 1), f.copy(of0, 1)
 	f.Lost(f.now)
 	f.Sent(f.now, of0, "source", newer.Object)
-	assert.Equal(t, Old, f.Arrive(f.now, old).Verdict)
+	assert.Equal(t, Dropped, f.Arrive(f.now, old).Verdict)
 	assert.Equal(t, Deliver, f.Arrive(f.now, newer).Verdict)
 }
 
@@ -744,7 +744,7 @@ func TestCopyReadWhileInactiveIsDropped(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
 	f.arrivesAs(at(1, 0), 1, nil)
 	f.Activate(f.now, "A", "source", false)
-	assert.Equal(t, Old, f.Arrive(f.now, f.copy(of0, 1)).Verdict)
+	assert.Equal(t, Dropped, f.Arrive(f.now, f.copy(of0, 1)).Verdict)
 }
 
 func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
@@ -822,8 +822,8 @@ func TestRetryWhoseOldCopyWasDroppedIsNotEarly(t *testing.T) {
 	f.Lost(f.now)
 	f.Sent(f.now, of0, "source", newer.Object)
 	old.Wait, newer.Wait = time.Minute, time.Minute
-	assert.Equal(t, Old, f.Arrive(f.now, old).Verdict)
-	assert.Equal(t, Noted, f.Arrive(f.now, newer).Verdict)
+	assert.Equal(t, Dropped, f.Arrive(f.now, old).Verdict)
+	assert.Equal(t, Buffered, f.Arrive(f.now, newer).Verdict)
 	assert.Equal(t, Waiting, f.state())
 	f.now += time.Minute
 	f.due()

@@ -152,9 +152,9 @@ func TestTable(t *testing.T) {
 		want  any
 	}{
 		{shared, Unseen, "a copy arrives", arrives, Held, Deliver},
-		{shared, Held, "a copy arrives", arrives, Held, Noted},
-		{shared, Waiting, "a copy arrives", arrives, Waiting, Noted},
-		{shared, Ready, "a copy arrives", arrives, Ready, Noted},
+		{shared, Held, "a copy arrives", arrives, Held, Buffered},
+		{shared, Waiting, "a copy arrives", arrives, Waiting, Buffered},
+		{shared, Ready, "a copy arrives", arrives, Ready, Buffered},
 		{shared, Asked, "a copy arrives", arrives, Held, Deliver},
 		{shared, Settled, "a copy arrives", arrives, Settled, AckAgain},
 

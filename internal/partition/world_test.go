@@ -503,7 +503,7 @@ func (w *world) receive() {
 		w.handed(a.Delivery)
 	case AckAgain:
 		w.ackObject(a.Again.Object.(*object), a.Again.Whole, 0)
-	case Noted, Old:
+	case Buffered, Dropped:
 	}
 }
 
