@@ -12,7 +12,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
-	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/nack"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
@@ -51,7 +50,7 @@ type settings struct {
 
 // warn logs a warning about the options before there is a Consumer.
 func (s *settings) warn(msg string, attrs ...any) {
-	logs.Safe(s.logger).Warn("redelivery: "+msg, attrs...)
+	s.logger.Warn("redelivery: "+msg, attrs...)
 }
 
 // omitsCause reports whether the texts of the application's errors are kept out of dead letters and the log.
@@ -173,7 +172,7 @@ func (s *settings) wrapped(consumer pulsar.Consumer) error {
 	if s.source == FromBroker {
 		what = "nacked messages come late, by up to 4/3 of the consumer's NackRedeliveryDelay"
 	}
-	logs.Safe(s.logger).Info("redelivery: Wrap does not know the options of the consumer: "+what,
+	s.logger.Info("redelivery: Wrap does not know the options of the consumer: "+what,
 		"consumer", consumer.Name(), "subscription", consumer.Subscription())
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
@@ -80,7 +79,7 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 		host, _ := os.Hostname()
 		o.Name = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
-	o.Logger = logs.Safe(cmp.Or(o.Logger, slog.Default()))
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	l := newLog(client, o, SessionID(rand.Uint64()|1))
 	go l.run()
 	return l, nil

@@ -13,7 +13,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
@@ -98,7 +97,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("reconsume: Options.Decrypts is true without ProducerOptions.Encryption, want it with " +
 			"a key: retries and dead letters would be plain text")
 	}
-	o.Logger = logs.Safe(cmp.Or(o.Logger, slog.Default()))
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.warnOfShortName(o.RetryLetterTopic)
 	o.warnOfShortName(o.DeadLetterTopic)
 	o.RetryLetterTopic = topicname.In(o.Topic,
