@@ -82,7 +82,6 @@ func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, er
 		return nil, nil
 	}
 	name := topicname.In(topic, cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(topic), subscription)))
-	s.warnOfShortName("WithAttemptLog's topic", s.attempts.Topic, topic, beforeShortNames)
 	if err := checkNumber("WithAttemptLog's topic", name); err != nil {
 		return nil, err
 	}

@@ -189,10 +189,8 @@ func (p *preparation) publishRetries() error {
 		}
 	}
 	if opts.DLQ != nil {
-		s.warnOfShortName("ConsumerOptions.DLQ.DeadLetterTopic", opts.DLQ.DeadLetterTopic, o.Topic,
-			"as in pulsar-client-go, it is")
-		s.warnOfShortName("ConsumerOptions.DLQ.RetryLetterTopic", opts.DLQ.RetryLetterTopic, o.Topic,
-			"as in pulsar-client-go, it is")
+		s.warnOfShortName("ConsumerOptions.DLQ.DeadLetterTopic", opts.DLQ.DeadLetterTopic, o.Topic)
+		s.warnOfShortName("ConsumerOptions.DLQ.RetryLetterTopic", opts.DLQ.RetryLetterTopic, o.Topic)
 	}
 	retries := s.retries(*opts)
 	if retries {
@@ -219,8 +217,6 @@ func (p *preparation) publishRetries() error {
 func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
 	o.RetryLetterTopic = topicname.In(o.Topic, cmp.Or(policy.RetryTopic, topicname.Retry(o.Topic, o.Subscription)))
 	o.DeadLetterTopic = topicname.In(o.Topic, cmp.Or(policy.Topic, topicname.DeadLetter(o.Topic, o.Subscription)))
-	s.warnOfShortName("the dead letter topic", policy.Topic, o.Topic, beforeShortNames)
-	s.warnOfShortName("the retry topic", policy.RetryTopic, o.Topic, beforeShortNames)
 	if err := cmp.Or(checkPersistent(o.Topic), checkName("the dead letter topic", policy.Topic),
 		checkName("the retry topic", policy.RetryTopic),
 		checkNumber("the dead letter topic", o.DeadLetterTopic)); err != nil {

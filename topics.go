@@ -10,15 +10,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-const beforeShortNames = "in earlier versions it was"
-
-// warnOfShortName logs that a name without a namespace means, or once meant, a topic of public/default, though the
-// consumer's topic is in another namespace.
-func (s *settings) warnOfShortName(what, name, origin, rule string) {
+// warnOfShortName logs that a name without a namespace means a topic of public/default, as in pulsar-client-go, though
+// the consumer's topic is in another namespace.
+func (s *settings) warnOfShortName(what, name, origin string) {
 	if ours, public := topicname.In(origin, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
-		s.warn("a topic name has no namespace: "+rule+" of public/default; write the whole name", "option", what,
-			"name", name,
-			"topic_in_namespace", ours, "topic_in_public_default", public)
+		s.warn("a topic name has no namespace: as in pulsar-client-go, it is of public/default; write the whole name",
+			"option", what, "name", name, "topic_in_namespace", ours, "topic_in_public_default", public)
 	}
 }
 

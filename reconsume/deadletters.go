@@ -89,9 +89,8 @@ func (t *letterTopic) startWhole(ctx context.Context, msg *pulsar.ProducerMessag
 	}
 }
 
-// of returns the producers for a topic of DeadLetterTo. name is the name that DeadLetterTo got, and topic is the full
-// name. The error says why the letter of msg cannot go there.
-func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic, err error) {
+// of returns the producers for a topic of DeadLetterTo. The error says why the letter of msg cannot go there.
+func (d *deadLetters) of(topic string, msg pulsar.Message) (t *letterTopic, err error) {
 	switch want := cmp.Or(topicname.Want(topic), topicname.WantNumber(topic)); {
 	case topic == d.o.DeadLetterTopic:
 		return d.usual, nil
@@ -112,7 +111,6 @@ func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic
 		if d.others == nil {
 			d.others = map[string]*letterTopic{}
 		}
-		d.o.warnOfShortName(name)
 		t = d.open(topic)
 		d.others[topic] = t
 	}
@@ -144,7 +142,7 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	}
 	name := publishing.TopicOf(reason, usual)
 	topic := topicname.In(r.o.Topic, name)
-	t, err := r.deadLetters.of(name, topic, cm.Message)
+	t, err := r.deadLetters.of(topic, cm.Message)
 	instead := func(err error) {
 		r.o.Logger.Warn("reconsume: a dead letter goes to the usual topic: the topic of DeadLetterTo refuses it",
 			"topic", name, "usual", usual,

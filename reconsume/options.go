@@ -98,8 +98,6 @@ func (o Options) withDefaults() (Options, error) {
 			"a key: retries and dead letters would be plain text")
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	o.warnOfShortName(o.RetryLetterTopic)
-	o.warnOfShortName(o.DeadLetterTopic)
 	o.RetryLetterTopic = topicname.In(o.Topic,
 		cmp.Or(o.RetryLetterTopic, topicname.Retry(o.Topic, o.Subscription)))
 	o.DeadLetterTopic = topicname.In(o.Topic,
@@ -140,15 +138,6 @@ func (o Options) withDefaults() (Options, error) {
 // accessModes are the modes in which one producer at a time may publish to a topic.
 var accessModes = map[pulsar.ProducerAccessMode]string{pulsar.ProducerAccessModeExclusive: "Exclusive",
 	pulsar.ProducerAccessModeWaitForExclusive: "WaitForExclusive"}
-
-// warnOfShortName logs a warning if name has no namespace, and earlier versions took it for another topic: one in
-// public/default.
-func (o *Options) warnOfShortName(name string) {
-	if ours, public := topicname.In(o.Topic, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
-		o.Logger.Warn("reconsume: a topic name has no namespace: in earlier versions it was of public/default; "+
-			"write the whole name", "name", name, "topic_in_namespace", ours, "topic_in_public_default", public)
-	}
-}
 
 // retryProducer returns the options of one new producer. If the retry topic was deleted, the broker creates the
 // consumer's subscription together with the new topic. Without the subscription, the broker would delete messages that
