@@ -14,7 +14,7 @@
 // leaves out some faults.
 //
 // The column stuck counts messages that the broker did not send to a waiting consumer, but sent when another consumer
-// took its place. With plain consumers this happens as often. The column elsewhere counts early deliveries to a
+// took its place. With plain consumers this happens more often. The column elsewhere counts early deliveries to a
 // consumer that had not nacked the message: without a log of attempts it cannot know the delay, and the broker sends a
 // whole batch for one of its messages. The exit status is 1 if a trial fails or has findings other than stuck messages.
 package main
