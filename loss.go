@@ -76,7 +76,8 @@ func (c *Consumer) lose(topic string, why Loss) {
 // Reclaim returns nil if msg, which the application has, still belongs to this Consumer. It returns ErrNotInFlight if
 // the application no longer has the message, or if another consumer may have it since a loss (Delivery.Lost). After
 // ErrNotInFlight, do not begin to work on the message. After a loss, the Consumer asks the broker for the message: if
-// it still belongs to this Consumer, it is delivered again, with its count unchanged.
+// it still belongs to this Consumer, it is delivered again, with its count unchanged, or with that of msg if the
+// application wrapped it and counts its own attempts.
 //
 // To keep the order of a key, reclaim its oldest message first. If Reclaim returns ErrNotInFlight for it, reclaim the
 // later messages too.
@@ -94,9 +95,11 @@ func (c *Consumer) Reclaim(msg pulsar.Message) error {
 	case !c.loss.any.Load() || !topicname.IsPersistent(n.topic):
 		return nil
 	}
+	count := countOf(msg)
 	now := c.lock()
 	i, _, err := c.group.Find(n.ID, n.hand)
 	if i.Current && i.Stale && !i.Busy {
+		i.Count = max(i.Count, count)
 		c.group.GiveUpStale(now, i.Delivery)
 	}
 	c.unlockAndAct(now)

@@ -154,12 +154,13 @@ func (g *Group) RedeliverNow(now time.Duration) int {
 
 // GiveUpStale takes a stale message back from an application that does not want it while another consumer may have it.
 // If the message is still this consumer's, the broker sends it again: by itself or, if the lost connection was another
-// partition's, after a request.
+// partition's, after a request. Its count is then d.Count, if that is larger than the group's.
 func (g *Group) GiveUpStale(now time.Duration, d Delivery) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {
 		return
 	}
+	m.count = max(m.count, d.Count)
 	m.uncounted, m.cause, m.timeout = true, d.Cause, 0
 	g.clock.Stop(&m.timer)
 	g.drop(m)

@@ -84,6 +84,30 @@ func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 }
 
 // Reclaim refuses a message that is not upstream's and has no topic.
+// twiceTried is a message on which the application failed twice by itself, as a Worker with key order does.
+type twiceTried struct{ pulsar.Message }
+
+func (twiceTried) RedeliveryCount() uint32  { return 2 }
+func (m twiceTried) Unwrap() pulsar.Message { return m.Message }
+
+func TestReclaimedMessageKeepsTheCountOfItsWrapper(t *testing.T) {
+	t.Parallel()
+	b, l := testkit.NewBroker(t), &losses{}
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.KeyShared), l.observer())
+	b.Send(topic, 1, false)
+	msg := testkit.Receive(t, c)
+	next := c.NextLoss()
+	b.Unload(topic)
+	waittest.Next(t, next)
+	if c.Reclaim(twiceTried{msg}) == nil {
+		return // the message came again first
+	}
+	msg = testkit.Receive(t, c)
+	require.EqualValues(t, 2, c.RedeliveryCount(msg))
+	require.NoError(t, c.Ack(msg))
+}
+
 func TestReclaimOfForeignMessageIsRefused(t *testing.T) {
 	c, opts := testkit.SubscribeFakeWith(t, testkit.NewFake(), pulsar.ConsumerOptions{Type: pulsar.Shared})
 	opts.BackOffPolicyFunc() // a connection is lost
