@@ -57,31 +57,28 @@ func (r *Reader) fill() bool {
 		r.ahead = make([]pulsar.ConsumerMessage, 0, r.limit)
 	}
 	r.ahead, r.next = r.ahead[:0], 0
-	for len(r.ahead) < r.limit {
-		select {
-		case cm, open := <-r.messages:
-			if !open {
-				return len(r.ahead) > 0
-			}
-			r.ahead = append(r.ahead, cm)
-			r.zero.took()
-		default:
-			return len(r.ahead) > 0
-		}
-	}
-	return true
+	r.take(r.limit)
+	return len(r.ahead) > 0
 }
 
 // ReadAhead takes the messages that are there and keeps them, limit at most, for Next. It does nothing for a zero-queue
 // consumer.
 func (r *Reader) ReadAhead(limit int) {
-	for r.zero == nil && len(r.ahead)-r.next < limit {
+	if r.HasQueue() {
+		r.take(limit)
+	}
+}
+
+// take adds messages that are there to ahead, until limit messages are still here.
+func (r *Reader) take(limit int) {
+	for len(r.ahead)-r.next < limit {
 		select {
 		case cm, open := <-r.messages:
 			if !open {
 				return
 			}
 			r.ahead = append(r.ahead, cm)
+			r.zero.took()
 		default:
 			return
 		}
