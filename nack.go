@@ -1,6 +1,7 @@
 package redelivery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -137,10 +138,8 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	}
 	d := i.Delivery
 	if !known && msg != nil {
-		d.ID, d.Object, d.Source, d.Count = n.ID, n.object, c.current(), countOf(msg)
-		if n.topic == "" {
-			d.ID = idOf(topicOf(msg), n.object)
-		}
+		d.ID, d.Object = idOf(cmp.Or(n.topic, topicOf(msg)), n.object), n.object
+		d.Source, d.Count = c.current(), countOf(msg)
 	}
 	if d.Body == nil && msg != nil {
 		if body := c.received(msg); body != nil {

@@ -12,7 +12,7 @@ const (
 	maxAhead = 10_000
 )
 
-// acknowledge calls f, which acknowledges messages.
+// acknowledge calls f, which acknowledges messages. With AckWithResponse it reads ahead until the broker has answered.
 func (c *Consumer) acknowledge(f func() error) error {
 	if c.answered {
 		defer c.readAhead()()

@@ -42,8 +42,7 @@ func (g *Group) Wait(now time.Duration) {
 	}
 }
 
-// Unwait notes that the application waits no longer, or does something else. Arrive calls Unwait, and so does a Take
-// that succeeds.
+// Unwait notes that the application waits no longer. Arrive calls Unwait, and so does a Take that succeeds.
 func (g *Group) Unwait(now time.Duration) {
 	r := &g.reading
 	r.at(now)

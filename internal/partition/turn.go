@@ -10,11 +10,11 @@ import (
 // that never waits for a whole second shows no such moment, so the oldest ids are forgotten nevertheless.
 func (g *Group) turnSettled(now time.Duration, p *Partition) {
 	g.reading.at(now)
-	trimmed := recent
+	from := recent // the generations that may be trimmed
 	switch {
 	case p.calm == g.epoch:
 		p.settled.turn()
-		trimmed = sure
+		from = sure
 	case p.sent == g.epoch && g.connected == g.epoch && g.reading.idleAt >= p.sentAt+idleTime:
 		if p.requestDropped(now) {
 			p.sent = 0 // acknowledgements are in doubt until the broker sends again
@@ -22,7 +22,7 @@ func (g *Group) turnSettled(now time.Duration, p *Partition) {
 			p.calm, p.reads, p.coming = g.epoch, g.epoch, nil
 		}
 	}
-	if p.settled.trim(trimmed, settledBytes/uint64(len(g.partitions))) {
+	if p.settled.trim(from, settledBytes/uint64(len(g.partitions))) {
 		g.forgetLedgers(p)
 	}
 	if !p.settled.isEmpty() || len(p.coming) > 0 {
