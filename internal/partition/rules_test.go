@@ -767,6 +767,15 @@ func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
 	}
 }
 
+func TestStaleMessageThatIsGivenUpKeepsALargerCountOfTheApplication(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	d := f.arrives().Delivery
+	f.Lost(f.now)
+	d.Count = 3
+	f.GiveUpStale(f.now, d)
+	assert.EqualValues(t, 3, f.arrives().Count)
+}
+
 // The broker counts each request that it gets: two at a reconnection make the count too large.
 func TestMessageRequestedAroundALossIsRequestedOnce(t *testing.T) {
 	for name, lostFirst := range map[string]bool{"due before the loss": false, "due after it": true} {
