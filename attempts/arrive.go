@@ -1,7 +1,7 @@
 package attempts
 
 // Arrive is Find for a message that has come from the broker and that its consumer does not know. If the message may be
-// in another session's handler, its record is due when the Log will know whether that session lives or is lost.
+// in another session's handler, Due is the time by which the Log will know whether that session lives or is lost.
 func (l *Log) Arrive(k Key) (Record, bool) {
 	watches := l.watches.Load()
 	if !watches {
@@ -26,9 +26,8 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	return r.public(k), true
 }
 
-// Again is Find for a message that this session's consumer got before and is about to get again. The record is due as
-// Arrive says, except that the delay of a failure in this session does not count: this session's consumer knows that
-// delay better.
+// Again is Find for a message that this session's consumer got before and is about to get again. Due is as for Arrive,
+// but without the delay of a failure in this session: this session's consumer knows that delay better.
 func (l *Log) Again(k Key) (Record, bool) {
 	if l.known.Load() == 0 {
 		return Record{}, false
@@ -39,7 +38,7 @@ func (l *Log) Again(k Key) (Record, bool) {
 	if !ok {
 		return Record{}, false
 	}
-	if r.clock == l.id || r.clock == 0 { // 0: this session's record is not read back yet
+	if r.clock == l.id || r.clock == 0 { // 0: a record of this session, not read back yet
 		r.due = 0
 	}
 	if l.watches.Load() {
@@ -51,7 +50,7 @@ func (l *Log) Again(k Key) (Record, bool) {
 // delay postpones the due time of r if its message may be in another session's handler. The caller holds mu.
 func (l *Log) delay(r *record) {
 	if r.count == 0 && r.due <= r.written+1 {
-		// the record has no delay (a snoozed message has one), and its due time is by the writer's clock
+		// a message that was only begun has no delay, unlike a snoozed one: due is just when the record was written
 		r.due = 0
 	}
 	if r.begun == 0 {

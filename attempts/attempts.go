@@ -61,7 +61,7 @@ type Record struct {
 	Begun   SessionID // session that has the message in a handler, or had it when the session ended; 0 for none
 }
 
-// Session is a consumer that writes to a log, or did.
+// Session is a consumer that writes to a log, or has written to it.
 type Session struct {
 	ID    SessionID     // as in records
 	Name  string        // of its consumer

@@ -19,15 +19,15 @@ func TestClocksOfMachines(t *testing.T) {
 		change := []change{{Key: one, count: 1, delay: 5_000, session: 7}}
 		s.apply(read{frame: frame{session: 7, changes: change}, at: position{1, 1}, time: 100_000 + off, now: 101_000})
 		r, _ := s.find(one)
-		require.EqualValues(t, 105_000+off, r.due, "corrected though nothing is known of the writer's clock yet")
+		require.EqualValues(t, 105_000+off, r.due, "the due time was corrected before the writer's clock was known")
 		s.apply(read{frame: frame{session: 7}, at: position{1, 2}, time: 102_000 + off, now: 102_003, live: true})
 		r, _ = s.find(one)
 		require.EqualValues(t, 105_003, r.due, "the due time is not late by the 3 ms that the frame was under way")
 	}
 }
 
-// No message is early, however fast a frame is read, and whatever fractions of a millisecond there are between the
-// clocks of the writer, the broker and this machine.
+// No message is early, however fast a frame is read, and even if the clocks of the writer, the broker and this machine
+// differ by fractions of a millisecond.
 func TestMillisecondsMakeNothingEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		off := time.Duration(rapid.Int64Range(-1e9, 1e9).Draw(t, "off"))
@@ -82,8 +82,8 @@ func TestClockOfTheBroker(t *testing.T) {
 	}
 }
 
-// After a clock was set, messages may be early until the Log notices. It does after several frames in a row that seem
-// late; a single slow frame changes nothing.
+// After a clock was set, messages may be early until several frames in a row seem late: then the Log corrects its
+// records. A single slow frame changes nothing.
 func TestClockThatIsSet(t *testing.T) {
 	for name, behind := range map[string]read{
 		"the writer's was ahead":               {time: 112_000, now: 102_000},

@@ -74,11 +74,11 @@ func (l *Log) isOver() bool {
 // fail notes and reports that the topic could not be reached, read or written.
 func (l *Log) fail(err error) {
 	l.mu.Lock()
-	told := l.failure != nil
+	reported := l.failure != nil
 	l.failure = err
 	l.stats.Failures++
 	l.mu.Unlock()
-	if !told {
+	if !reported {
 		l.o.Logger.Warn("attempts: the log cannot be used; until it works again, counts and delays are those of "+
 			"this process alone", "topic", l.o.Topic,
 			"error", err)
@@ -93,7 +93,7 @@ type link struct {
 	topic    string
 	reader   pulsar.Reader
 	producer pulsar.Producer // nil if the Log is read only
-	underway chan struct{}   // full when too many frames wait for an answer
+	underway chan struct{}   // full while maxUnderway frames wait for an answer
 	trimming sync.WaitGroup
 	fail     context.CancelCauseFunc // ends the link
 }
@@ -158,7 +158,7 @@ func (l *Log) connect() (c *link, err error) {
 		p, err := l.client.CreateProducer(pulsar.ProducerOptions{Topic: c.topic, DisableBatching: true,
 			SendTimeout:             sendTimeout,
 			DisableBlockIfQueueFull: true, Properties: map[string]string{"session": l.id.String()}})
-		if err != nil { // and p is a typed nil
+		if err != nil { // then p is a typed nil, not nil
 			return c, fmt.Errorf("making a producer: %w", err)
 		}
 		c.producer = p
@@ -215,7 +215,7 @@ func (l *Log) beginning(topic string) (from pulsar.MessageID, r pulsar.Reader, e
 	r, err = l.client.CreateReader(pulsar.ReaderOptions{Topic: topic, SubscriptionName: l.readerName(),
 		StartMessageID: pulsar.LatestMessageID(), StartMessageIDInclusive: true,
 		ReceiverQueueSize: 1, Decryption: asItIs()})
-	if err != nil { // and r is a typed nil
+	if err != nil { // then r is a typed nil, not nil
 		return nil, nil, err
 	}
 	if !r.HasNext() {

@@ -15,7 +15,7 @@ func (l *Log) crash() {
 	l.once.Do(func() {
 		l.end()
 		<-l.ended
-		close(l.closing) // only now, or the writer may still write that the session ends
+		close(l.closing) // last: otherwise the writer might write that the session ends
 	})
 }
 
@@ -69,12 +69,12 @@ func TestCrashes(t *testing.T) {
 	require.Zero(t, c.Crashes(two), "a crash counts though b has written that it ended")
 }
 
-// careOf is the number of messages with which a session is careful at first.
-const careOf = int(carefulFirst / carefulEach)
+// carefulMessages is how many messages a session handles with care at first.
+const carefulMessages = int(carefulFirst / carefulEach)
 
-// handleMany makes a session handle more messages than it is careful with.
+// handleMany makes a session handle more messages than it handles with care.
 func handleMany(l *Log) {
-	for range 2 * careOf {
+	for range 2 * carefulMessages {
 		l.IsCareful(one)
 	}
 }
@@ -85,7 +85,7 @@ func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openAlive(t, client, topic, "a"), openAlive(t, client, topic, "b")
-	for range careOf {
+	for range carefulMessages {
 		require.True(t, a.IsCareful(one))
 	}
 	handleMany(a)
@@ -101,7 +101,7 @@ func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 		b.IsCareful(one)
 		return b.Stats().Lost == 1
 	})
-	for range careOf / 2 {
+	for range carefulMessages / 2 {
 		require.True(t, b.IsCareful(one), "not careful though a may have had the message")
 	}
 }

@@ -4,9 +4,9 @@ import "encoding/binary"
 
 // frame is one message of the log's topic. Its records are those of the session that wrote it, except for copies.
 //
-// Bytes: version, flags, session, number, checkpoint; if flagged, asOf, name, lease; a table of strings; a table of
-// sessions; if flagged, copied sessions; the changes. Numbers are varints, session IDs eight bytes. Ledger and entry of
-// a change are differences from the previous change. A record takes about ten bytes.
+// Its bytes are, in order: version, flags, session, number and checkpoint; asOf, name and lease, each if flagged; a
+// table of strings; a table of sessions; the copied sessions, if flagged; the changes. Numbers are varints, session IDs
+// eight bytes. Ledger and entry of a change are differences from the previous change. A record takes about ten bytes.
 type frame struct {
 	flags      flags
 	session    SessionID

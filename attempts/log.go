@@ -38,18 +38,18 @@ type Log struct {
 	ready   chan struct{} // closed when the log was read to its end the first time
 	wake    chan struct{} // wakes the writer
 
-	mu       sync.Mutex // guards the fields below
-	state    *state
-	own      changes
-	sessions watch
-	tidying  tidying
-	most     int    // the largest size of a map since fit replaced the maps
-	number   uint64 // of the last frame
-	begun    uint64 // number of the frame that begins the session
-	caughtUp bool
-	failure  error // of the last attempt to reach the topic; nil if it succeeded
-	stats    Stats
-	toldSlow int64 // when a lag of the log was last reported
+	mu           sync.Mutex // guards the fields below
+	state        *state
+	own          changes
+	sessions     watch
+	tidying      tidying
+	most         int    // the largest size of a map since fit replaced the maps
+	number       uint64 // of the last frame
+	begun        uint64 // number of the frame that begins the session
+	caughtUp     bool
+	failure      error // of the last attempt to reach the topic; nil if it succeeded
+	stats        Stats
+	reportedSlow int64 // when a lag of the log was last reported
 }
 
 // Stats are the state of a Log, and its counters since Open.
@@ -91,13 +91,13 @@ func newLog(client pulsar.Client, o Options, id SessionID) *Log {
 		closing: make(chan struct{}),
 		ended:   make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.own.of = map[place]*ownChange{}
-	l.sessions.mourned, l.sessions.live, l.sessions.followed = map[SessionID]bool{}, map[SessionID]bool{}, l.opened
+	l.sessions.foundLost, l.sessions.live, l.sessions.followed = map[SessionID]bool{}, map[SessionID]bool{}, l.opened
 	l.life, l.end = context.WithCancel(context.Background())
 	return l
 }
 
 // Ready waits until the log was read to its end. If ctx ends first, the error says why the log was not read yet. With
-// ReadOnly it waits longer, but not beyond ctx, if a session may be lost.
+// ReadOnly, and if a session may be lost, Ready waits longer, but not beyond ctx.
 func (l *Log) Ready(ctx context.Context) error {
 	select {
 	case <-l.ready:
@@ -119,8 +119,8 @@ func (l *Log) Ready(ctx context.Context) error {
 	}
 }
 
-// judge waits, if the Log is read only, until the Log knows of each session whether it lives. A session that seems to
-// be silent may only have a wrong clock: either the Log hears the session within its lease, or the session is lost.
+// judge waits, if the Log is read only, until the Log knows of each session whether it lives. A session that seems
+// silent may only have a wrong clock. Such a session is either heard within its lease, or lost.
 func (l *Log) judge(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

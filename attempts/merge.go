@@ -25,7 +25,7 @@ type record struct {
 // join merges two records of a message. The order does not matter:
 //   - counts only grow,
 //   - if the counts are equal, the later due time holds, and a cause replaces an empty one,
-//   - of the times when they were written, the later one holds,
+//   - the later of the two times of writing holds,
 //   - all other fields are those of one record: the one with the higher count; if the counts are equal, the one with
 //     more crashes; if these are equal too, the one of the later frame.
 func join(a, b record) record {

@@ -28,7 +28,7 @@ type ownChange struct {
 	removed bool
 	number  uint64        // of the frame that has the change; 0 if it was not sent
 	queued  bool          // in unsent
-	told    bool          // some change of the message was sent: the log may have a record
+	wasSent bool          // some change of the message was sent: the log may have a record
 	since   int64         // when the change was made
 	from    int64         // when it may be sent; 0 for at once
 	done    chan struct{} // closed when the change is written; nil if no caller waits
@@ -60,7 +60,7 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 // message costs nothing while the log cannot be written.
 func (c *changes) drop(p place) bool {
 	x := c.of[p]
-	if x == nil || x.told {
+	if x == nil || x.wasSent {
 		return false
 	}
 	x.written()
@@ -82,7 +82,7 @@ func (c *changes) next(p place) *ownChange {
 	return x
 }
 
-// vainTime is how long the removal of a settled message is sent again while it is not read back.
+// vainTime limits how long the removal of a settled message is sent again while it is not read back.
 const vainTime = time.Minute
 
 func (c *changes) send(p place, x *ownChange) {
@@ -108,8 +108,8 @@ func (c *changes) reset() {
 	*c = changes{of: map[place]*ownChange{}, resets: true}
 }
 
-// unread reports whether a change was not read back although it was made at the moment by or before. Changes that are
-// to be sent later do not count.
+// unread reports whether a change that was made at the time by, or earlier, is not read back yet. Changes that are to
+// be sent later do not count.
 func (c *changes) unread(by int64) bool {
 	for _, x := range c.of {
 		if x.from == 0 && x.since <= by {
@@ -155,7 +155,7 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 			}
 			continue
 		}
-		x.number, x.told = number, true
+		x.number, x.wasSent = number, true
 		places = append(places, p)
 	}
 	if len(c.unsent) > 0 {

@@ -212,7 +212,7 @@ func (p *process) settleAs(e, i int, outcome partition.Outcome) {
 			p.acknowledge(again.Object.(*object), again.Whole)
 		}
 	case standing == partition.Unknown:
-		w.fail("%d.%d is not known where the application has it", e, i)
+		w.fail("%d.%d is with the application, but the machine does not know it", e, i)
 	}
 	p.has[e][i] = held{settled: true}
 	w.entries[e].before[i].settled = true

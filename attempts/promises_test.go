@@ -69,7 +69,7 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 	case m.settled:
 		w.fail("%d.%d handed out by %d, which has settled it", e, i, p.number)
 	case m.has:
-		w.fail("%d.%d handed out by %d, where the application has it", e, i, p.number)
+		w.fail("%d.%d handed out by %d, whose application has it", e, i, p.number)
 	case now() < k.due:
 		w.fail("%d.%d handed out by process %d, %d ms before the end of a delay that it knows", e, i, p.number, k.due-now())
 	case d.Count < k.count:
@@ -84,10 +84,10 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 }
 
 // checkHandler checks that a message in a handler has crashed fewer processes than its limit. Two kinds of crashes do
-// not count. First, the crash of a process that was too busy to record the message before it handled it. Second, after
-// a lost connection two processes may have the message in a handler at the same time; a record names only one session,
-// so the crash of the other does not count. If a lost connection swallows the acknowledgement of a settled message, the
-// message is a new one for the log.
+// not count. First, the crash of a process that was too busy to record the message before the handler got it. Second,
+// after a lost connection two processes may have the message in a handler at the same time; a record names only one
+// session, so the crash of the other does not count. If a lost connection swallows the acknowledgement of a settled
+// message, the message is a new one for the log.
 func (p *process) checkHandler(e, i int) {
 	w := p.w
 	if b := w.entries[e].before[i]; !b.settled && b.crashes >= w.limit+w.busy+b.beside {
@@ -95,7 +95,8 @@ func (p *process) checkHandler(e, i int) {
 	}
 }
 
-// checkDead checks that a message that becomes a dead letter has crashed as many processes as it may.
+// checkDead checks that a message becomes a dead letter only after it has crashed as many processes as the limit
+// allows.
 func (p *process) checkDead(e, i int) {
 	if b := p.w.entries[e].before[i]; b.crashes+b.doubtful < p.w.limit {
 		p.w.fail("%d.%d is dead after it has crashed %d processes", e, i, b.crashes)
@@ -103,8 +104,8 @@ func (p *process) checkDead(e, i int) {
 }
 
 // complete continues a world fairly: processes run, frames are read, commands arrive, and the application settles the
-// messages that it gets. With a crash limit, the first message by turns crashes a process and fails. In the end, every
-// message must be acknowledged at the broker.
+// messages that it gets. With a crash limit, the first message alternately crashes a process and fails. In the end,
+// every message must be acknowledged at the broker.
 func (w *world) complete() {
 	fair := *w.kind
 	fair.lag = false
@@ -129,7 +130,7 @@ func (w *world) complete() {
 	}
 	for e, of := range w.entries {
 		if slices.Contains(of.acked, false) {
-			w.fail("in the end entry %d is stuck: %d has it", e, of.owner)
+			w.fail("in the end entry %d is stuck: process %d has it", e, of.owner)
 		}
 	}
 }

@@ -51,9 +51,9 @@ func (l *Log) take(r read) {
 		l.caughtUp = true
 	}
 	r.live = l.caughtUp
-	before := l.state.checkpoint
+	previous := l.state.checkpoint
 	l.state.apply(r)
-	if r.live && before.before(l.state.checkpoint) { // some session has tidied the log
+	if r.live && previous.before(l.state.checkpoint) { // some session has tidied the log
 		l.sweep(r.now)
 		l.fit()
 	}
@@ -62,7 +62,7 @@ func (l *Log) take(r read) {
 	}
 	if r.live {
 		if own {
-			l.sessions.follows(r.now)
+			l.sessions.readBack(r.now)
 		}
 		l.sessions.hears(r.session, r.has(ends))
 	}

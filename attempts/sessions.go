@@ -16,11 +16,11 @@ type watch struct {
 	followed int64 // since when the log is read as it is written, without a gap
 	echoed   int64 // when a frame of this session was last read back; 0 if none was
 
-	mourned map[SessionID]bool // sessions that were found lost, and not heard since
-	unsaid  []string           // names of lost sessions that are not logged yet
-	live    map[SessionID]bool // sessions heard since followed, neither ended nor lost
-	looked  int64              // when sessions were looked at the last time
-	spent   int64              // the session is careful while this time is past; each message moves it forward
+	foundLost map[SessionID]bool // sessions that were found lost, and not heard since
+	unsaid    []string           // names of lost sessions that are not logged yet
+	live      map[SessionID]bool // sessions heard since followed, neither ended nor lost
+	looked    int64              // when sessions were looked at the last time
+	spent     int64              // the session is careful while this time is past; each message moves it forward
 
 	newest  map[uint32]position // by topic, the newest entry that this consumer got
 	orphans map[place]bool      // unknown messages that came after newer ones: another session had them
@@ -28,7 +28,7 @@ type watch struct {
 
 const (
 	minLease    = 6 * time.Second
-	leaseOfEach = 60 * time.Millisecond // at least, times the sessions: a thousand would read only renewals
+	leaseOfEach = 60 * time.Millisecond // the least lease for each session: else many would only read renewals
 	renewals    = 3                     // within one lease
 	clockSlack  = time.Minute           // by which the clocks of machines may differ
 	maxOrphans  = 10000
@@ -37,9 +37,9 @@ const (
 	// messages, and with the first ones after another session was lost, since that one may have had them. With other
 	// messages it is careful as long as that costs little. Care is paid from a credit that grows with time.
 	carefulEach  = 10 * time.Millisecond  // cost of a message
-	carefulMore  = 100 * time.Microsecond // cost for each pair of sessions, if more: all read all frames
+	carefulMore  = 100 * time.Microsecond // the same for each pair of sessions, if that is more
 	carefulWait  = 10                     // a Begin costs this many times the time it takes
-	carefulFirst = 2 * time.Minute        // the largest credit, also the first one
+	carefulFirst = 2 * time.Minute        // the largest credit, and the credit at the beginning
 	carefulLast  = time.Second            // the largest debt from the number of messages
 	carefulMost  = time.Minute            // the largest debt from waiting for a slow log, for all handlers together
 	carefulLent  = carefulMost / 2        // the debt up to which messages of other sessions are still handled with care
@@ -61,9 +61,9 @@ func (l *Log) KeepAlive() {
 	l.notify()
 }
 
-// adds adds the state of the session to a frame, and returns when to write the state again; 0 if that is not
+// addState adds the state of the session to a frame, and returns when to write the state again; 0 if that is not
 // needed.
-func (w *watch) adds(f *frame, name string) (next int64) {
+func (w *watch) addState(f *frame, name string) (next int64) {
 	if w.begins {
 		f.flags |= begins
 		f.name = name
@@ -76,8 +76,8 @@ func (w *watch) adds(f *frame, name string) (next int64) {
 	return max(1, w.renewal)
 }
 
-// says notes that a frame with the state of the session is sent.
-func (w *watch) says(f *frame) {
+// stateSent notes that a frame with the state of the session was sent.
+func (w *watch) stateSent(f *frame) {
 	if f.has(begins) {
 		w.begins = false
 	}
@@ -86,9 +86,9 @@ func (w *watch) says(f *frame) {
 	}
 }
 
-// follows notes that a frame of this session was read back. If that took long, the log was away, and may still be away
+// readBack notes that a frame of this session was read back. If that took long, the log was away, and may still be away
 // for the other sessions.
-func (w *watch) follows(at int64) {
+func (w *watch) readBack(at int64) {
 	if w.echoed == 0 || w.isCutOff(at) {
 		w.followed = at
 		clear(w.live)
@@ -102,21 +102,21 @@ func (w *watch) isCutOff(at int64) bool { return w.lease > 0 && at-w.echoed > w.
 
 // hears notes that a session wrote just now, for the last time if it ends.
 func (w *watch) hears(id SessionID, ends bool) {
-	delete(w.mourned, id)
+	delete(w.foundLost, id)
 	w.live[id] = true
 	if ends {
 		delete(w.live, id)
 	}
 }
 
-// standing reports whether a session is lost, or whether that is doubtful. A session that was not heard since the time
-// followed may live, if its clock is wrong. The caller holds mu.
+// standing reports whether a session is lost, or whether that is doubtful. A session that was not heard since
+// watch.followed may live if its clock is wrong. The caller holds mu.
 func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	x, w := l.state.sessions[id], &l.sessions
 	switch {
 	case id == l.id:
 		return false, false
-	case x == nil || w.mourned[id]: // a session that the log does not name any more ended long ago
+	case x == nil || w.foundLost[id]: // a session that the log does not name any more ended long ago
 		return true, false
 	case x.ended || x.lease == 0:
 		return false, false
@@ -133,7 +133,7 @@ func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 // sweep forgets sessions that have written nothing for long. The caller holds mu.
 func (l *Log) sweep(at int64) {
 	l.state.sweep(at, l.o.Retention)
-	for _, known := range []map[SessionID]bool{l.sessions.mourned, l.sessions.live} {
+	for _, known := range []map[SessionID]bool{l.sessions.foundLost, l.sessions.live} {
 		maps.DeleteFunc(known, func(id SessionID, _ bool) bool { return l.state.sessions[id] == nil })
 	}
 }
@@ -146,11 +146,11 @@ func (l *Log) look(at int64) {
 	}
 	w.looked = at
 	for id, x := range l.state.sessions {
-		if w.mourned[id] || x.isGone(l.opened) {
+		if w.foundLost[id] || x.isGone(l.opened) {
 			continue
 		}
 		if lost, _ := l.standing(id, at); lost {
-			w.mourned[id] = true
+			w.foundLost[id] = true
 			delete(w.live, id)
 			w.spent = 0
 			l.stats.Lost++

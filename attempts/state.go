@@ -38,9 +38,9 @@ type session struct {
 
 // clock is the clock of another machine. It is learned from frames that are read as they are written.
 type clock struct {
-	shift   int64 // to add to its times for times of this machine's clock
+	shift   int64 // its times plus shift are times of this machine's clock
 	known   bool
-	later   int   // frames in a row that suggest that it was set back, or this machine's clock forward
+	later   int   // frames in a row that suggest that it was set back, or that this machine's clock was set forward
 	nearest int64 // the smallest difference of these frames
 }
 
@@ -117,7 +117,7 @@ func (s *state) apply(f read) {
 	}
 	if f.has(begins) {
 		x.name, x.ended = f.name, false
-		if x.begun == 0 { // not a session that is back after a lost connection
+		if x.begun == 0 { // after a lost connection a session keeps its first time
 			x.begun = written
 		}
 	}
@@ -182,7 +182,7 @@ func (s *state) copied(c sessionCopy, written int64) {
 
 const (
 	minShift = 5    // smallest change of a clock for which all records are changed
-	setShift = 1000 // a frame that is later by this was slow, or a clock was set
+	setShift = 1000 // a frame that seems this much later was slow, or a clock was set
 	setAfter = 8    // late frames in a row after which a clock was set
 )
 
@@ -224,7 +224,7 @@ func (s *state) adjust(f read, x *session) int64 {
 	return c.shift
 }
 
-// move adds the difference by to the times of each record for which of returns true.
+// move shifts the times of each record for which of returns true.
 func (s *state) move(by int64, of func(record) bool) {
 	for p, r := range s.records {
 		if of(r) {

@@ -39,7 +39,7 @@ func (t *tidying) begins(s *state, now int64, sessions int) (due bool, at int64)
 		t.at = 0
 		return false, 0
 	}
-	if t.at == 0 { // not all sessions at the same time
+	if t.at == 0 { // at random, so that not all sessions begin at the same time
 		t.at = now + rand.Int64N(1000+20*int64(sessions)) + 1
 	}
 	return t.at <= now, t.at
@@ -90,7 +90,7 @@ func (t *tidying) snapshot(s *state, f *frame, now int64, retention time.Duratio
 	return true
 }
 
-// tidied notes that a frame was sent, which may be the mark or the first one with the mark as its checkpoint.
+// tidied notes that a frame was sent. It may be the mark, or the first frame whose checkpoint is the mark.
 func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
 	l.mu.Lock()
 	t := &l.tidying
@@ -120,8 +120,8 @@ func (l *Log) trim(topic string, to position) {
 	}
 }
 
-// reconnected notes that the topic was away. It may have been deleted and be another one now: so one of the sessions
-// writes all records again.
+// reconnected notes that the topic was away. It may have been deleted and created again, so one of the sessions writes
+// all records again.
 func (l *Log) reconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

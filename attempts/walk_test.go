@@ -43,7 +43,7 @@ var skipped = map[string]bool{
 	"message.note": true, "message.firstFailed": true, "Group.lossAt": true, "Group.latest": true, "Group.spare": true,
 	"Group.outcomes": true, "entry.block": true, "reading.total": true, "entryAck.settledAt": true, "entryAck.settledIn": true,
 	"Log.client": true, "Log.o": true, "Log.opened": true, "Log.life": true, "Log.end": true, "Log.stats": true,
-	"Log.toldSlow": true, "Log.most": true, "Log.mu": true, "Log.once": true, "state.since": true,
+	"Log.reportedSlow": true, "Log.most": true, "Log.mu": true, "Log.once": true, "state.since": true,
 	"world.kind": true, "world.frames": true, "world.truths": true, "world.began": true, "process.w": true,
 }
 
@@ -199,8 +199,8 @@ func (x *walk) fields(v reflect.Value) {
 type fields struct {
 	all        []field
 	isPosition bool // of the log
-	slot       int  // of a timer, or −1
-	reading    int  // of a Group, or −1
+	slot       int  // index of a timer's field slot, or −1
+	reading    int  // index of a Group's field reading, or −1
 }
 
 type field struct {

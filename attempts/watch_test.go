@@ -17,7 +17,7 @@ func bare(t *testing.T) *Log {
 		state:   newState(),
 		closing: make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.own.of = map[place]*ownChange{}
-	l.sessions.mourned, l.sessions.live, l.sessions.followed = map[SessionID]bool{}, map[SessionID]bool{}, l.opened
+	l.sessions.foundLost, l.sessions.live, l.sessions.followed = map[SessionID]bool{}, map[SessionID]bool{}, l.opened
 	l.life, l.end = context.WithCancel(t.Context())
 	l.KeepAlive()
 	l.hear(frame{session: l.id, flags: begins | leases, lease: minLease.Milliseconds()})
@@ -107,7 +107,7 @@ func TestLogThatIsAwayLosesNoSession(t *testing.T) {
 	})
 }
 
-// A reader that starts again gets the last frame again, which is no sign that the log works: while the log can be
+// A reader that starts again gets the last frame again. That is no sign that the log works: while the log can be
 // reached but not written, no session is lost.
 func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

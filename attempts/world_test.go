@@ -145,7 +145,7 @@ func (p *process) publish() {
 		if f == nil {
 			return
 		}
-		p.log.sessions.says(f)
+		p.log.sessions.stateSent(f)
 		decoded, err := decode(f.encode())
 		if err != nil {
 			panic(err)

@@ -40,7 +40,7 @@ func (l *Log) write(life context.Context, c *link) error {
 		select {
 		case <-timer.C:
 		case <-l.wake:
-			if f != nil { // more changes are about to come
+			if f != nil { // changes come in quick succession: collect some for the next frame
 				pause(life, interval)
 			}
 		case <-l.closing:
@@ -74,7 +74,7 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 		n := time.Duration(len(l.sessions.live))
 		l.sessions.lease = max(minLease, n*leaseOfEach).Milliseconds()
 	}
-	renews := l.sessions.adds(f, l.o.Name)
+	renews := l.sessions.addState(f, l.o.Name)
 	if f.has(begins) {
 		l.begun = f.number
 	}
@@ -132,7 +132,7 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 		return life.Err()
 	}
 	l.mu.Lock()
-	l.sessions.says(f)
+	l.sessions.stateSent(f)
 	l.mu.Unlock()
 	began := time.Now()
 	publishing.SendAsync(life, c.producer, &pulsar.ProducerMessage{Payload: f.encode()},
@@ -145,7 +145,7 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 			}
 			l.sent(c, f, places, id)
 			if took := time.Since(began); took > slow {
-				l.isSlow(took)
+				l.reportSlow(took)
 			}
 		})
 	return nil
@@ -186,15 +186,15 @@ func (c *link) answered(life context.Context) error {
 // slow is how long a frame may take before that is reported.
 const slow = 2 * time.Second
 
-// isSlow logs and reports that the log lags, at most once a minute.
-func (l *Log) isSlow(took time.Duration) {
+// reportSlow logs and reports that the log lags, at most once a minute.
+func (l *Log) reportSlow(took time.Duration) {
 	l.mu.Lock()
-	tell := now()-l.toldSlow > time.Minute.Milliseconds()
-	if tell {
-		l.toldSlow = now()
+	report := now()-l.reportedSlow > time.Minute.Milliseconds()
+	if report {
+		l.reportedSlow = now()
 	}
 	l.mu.Unlock()
-	if !tell {
+	if !report {
 		return
 	}
 	l.o.Logger.Warn("attempts: writing the log is slow; other consumers learn late of this consumer's failures",
