@@ -18,7 +18,7 @@ import (
 // adds to errs and returns the zero value.
 type decoder struct {
 	factories map[string]Factory
-	policies  string // the names of the policies, for errors; set when all policies are read
+	policies  string // the names of all policies, for errors; "" until they are read
 	errs      []error
 }
 

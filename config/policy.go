@@ -130,7 +130,7 @@ func (d *decoder) typed(n *node, values map[string]*node) backoff.RedeliveryBack
 		if factory := d.factories[name]; factory != nil {
 			params := n.value().(map[string]any)
 			delete(params, "type")
-			return d.made(n, factory, params)
+			return d.custom(n, factory, params)
 		}
 		d.fail(values["type"], "one of %s", d.among(typeNames))
 		return nil
@@ -167,7 +167,7 @@ func (d *decoder) class(n *node, values map[string]*node) backoff.RedeliveryBack
 		if params != nil {
 			given = params.value().(map[string]any)
 		}
-		return d.made(n, factory, given)
+		return d.custom(n, factory, given)
 	}
 	if !slices.Contains(classNames, simpleName(name)) {
 		if name != "" {
@@ -205,8 +205,8 @@ func (d *decoder) params(n *node) *node {
 	return nil
 }
 
-// made makes a policy of a custom type.
-func (d *decoder) made(n *node, make Factory, params map[string]any) backoff.RedeliveryBackoff {
+// custom makes a policy of a custom type.
+func (d *decoder) custom(n *node, make Factory, params map[string]any) backoff.RedeliveryBackoff {
 	b, err := make(params)
 	if err != nil {
 		d.errs = append(d.errs, wrong(n.at, n.path(), "is wrong: %w", err))

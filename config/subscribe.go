@@ -36,7 +36,7 @@ func (c *Config) ConsumerOptions(
 		return opts, found.options(nil), nil
 	}
 	dlq := *opts.DLQ
-	if !opts.RetryEnable && found.ReconsumeBackoff == nil { // upstream ignores the topic, a DeadLetterPolicy refuses it
+	if !opts.RetryEnable && found.ReconsumeBackoff == nil { // upstream would ignore it, a DeadLetterPolicy refuses it
 		dlq.RetryLetterTopic = ""
 	}
 	options := found.options(&dlq)

@@ -108,7 +108,7 @@ func tabIndented(data []byte, line int) bool {
 	return bytes.ContainsRune(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t')
 }
 
-// grower makes a tree of a graph: it writes out every alias, within the limits.
+// grower turns the graph of a YAML document into a tree: it writes out every alias, within the limits.
 type grower struct {
 	at    place
 	nodes int
