@@ -15,7 +15,7 @@ import (
 // It does not report the answers to later messages either, although the broker publishes these messages. So messages
 // with a longer delay than any before have a producer of their own.
 const (
-	patience = 5 * time.Second        // time without an answer before the broker is asked whether it refused a message
+	patience = 5 * time.Second        // time without an answer, after which ask finds out whether it is a refusal
 	grace    = 100 * time.Millisecond // time for a producer to notice that its connection was lost
 	// A close that takes longer may have ended without an answer: upstream stops waiting after the client's
 	// OperationTimeout.

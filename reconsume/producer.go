@@ -29,7 +29,7 @@ type producer struct {
 
 	mu      sync.Mutex
 	made    *made          // nil if the next call must create one
-	pause   time.Duration  // after the last failed attempt; 0 after success
+	pause   time.Duration  // the pause after the last failed attempt; 0 after success
 	next    time.Time      // earliest time of the next attempt
 	refused error          // error of the last attempt; calls return it until next
 	work    sync.WaitGroup // creating and closing

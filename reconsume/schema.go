@@ -85,14 +85,14 @@ func same(a, b *pulsar.SchemaInfo) bool {
 	return ok && ok2 && x == y
 }
 
-// written begins to publish a message with the schema that its payload was written with. Upstream writes the version of
-// a schema only on batches, and puts no delayed message into a batch. So a retry with another version than the
-// consumer's has no delay at the broker: the consumer that gets the retry holds it back. A message that cannot be
+// startWithSchema begins to publish a message with the schema that its payload was written with. Upstream writes the
+// version of a schema only on batches, and puts no delayed message into a batch. So a retry with another version than
+// the consumer's has no delay at the broker: the consumer that gets the retry holds it back. A message that cannot be
 // published with its version is published without one, and has PropertyOriginSchemaVersion.
 //
 // KNOWN WINDOW: a message is also published without its version if the broker takes messages at that moment, but does
 // not return the schema.
-func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Message,
+func (r *Reconsumer) startWithSchema(ctx context.Context, start starter, from pulsar.Message,
 	msg *pulsar.ProducerMessage) (answer func() error) {
 	if r.o.Schema == nil && len(from.SchemaVersion()) > 0 { // nothing is published with a schema
 		msg.Properties[PropertyOriginSchemaVersion] = hex.EncodeToString(from.SchemaVersion())

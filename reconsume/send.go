@@ -110,7 +110,7 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 		return
 	}
 	sent := make(chan struct{})
-	go func() { // upstream asks the broker for the schema's version first, and heeds no context
+	go func() { // upstream first asks the broker for the schema's version, and ignores ctx
 		defer close(sent)
 		send()
 	}()
@@ -173,7 +173,7 @@ func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.Consu
 	if r.isAlone(msg) {
 		msg.DeliverAt = atOnce
 	}
-	answer := r.written(ctx, start, cm.Message, msg)
+	answer := r.startWithSchema(ctx, start, cm.Message, msg)
 	return func() error {
 		defer cancel()
 		if err := answer(); err != nil {

@@ -10,10 +10,9 @@ import (
 // small is a message size, in bytes, that every topic is assumed to allow.
 const small = 4 << 10
 
-// sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker gives no answer to a message
-// that exceeds the topic's maxMessageSize, and none to a message whose delay it refuses. So a message that is larger
-// than any before is published alone, by a producer that has nothing else under way: if the message has no answer, it
-// was refused.
+// sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker answers neither a message that
+// exceeds the topic's maxMessageSize, nor a message whose delay it refuses. So a message that is larger than any before
+// is published alone, by a producer that has nothing else under way: if the message has no answer, it was refused.
 //
 // KNOWN WINDOW: bytes are counted before compression. A message that is smaller than an earlier one, but compresses
 // worse, is not published alone. If the broker refuses such a message, the messages after it have no answer. The same
