@@ -74,7 +74,7 @@ func (v *visit) askBroker(exists bool) error {
 	case <-time.After(brokerPatience):
 		err = fmt.Errorf("no answer within %v", brokerPatience)
 	}
-	if err != nil && brokersWord.MatchString(err.Error()) {
+	if err != nil && brokerError.MatchString(err.Error()) {
 		if exists {
 			return err
 		}
@@ -84,6 +84,6 @@ func (v *visit) askBroker(exists bool) error {
 	return err
 }
 
-// brokersWord matches the name of an error that the broker answered with, such as AuthorizationError. All other errors
+// brokerError matches the name of an error that the broker answered with, such as AuthorizationError. All other errors
 // come from the connection.
-var brokersWord = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+var brokerError = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)

@@ -60,8 +60,8 @@ const (
 	runtime    = "brokers/configuration/runtime"
 )
 
-// If a topic lacks a setting, that of its namespace applies, or else that of the broker. The doctor finds the settings
-// of the namespace and the broker even if the broker has no topic policies.
+// If a topic lacks a setting, the setting of its namespace applies, or else the setting of the broker. The doctor finds
+// these two even if the broker has no topic policies.
 func TestWhereASettingIs(t *testing.T) {
 	limited := Setup{Policy: Policy{Nack: backoff.Fixed(time.Minute), MaxDeliveries: 3}}
 	for name, c := range map[string]struct {

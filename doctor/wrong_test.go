@@ -29,7 +29,7 @@ func (s *scene) newer() {
 	}
 }
 
-// in replaces each match of old by changed, in the broker's answers at paths that end in path.
+// in replaces each match of old by changed, in the broker's answers to requests for paths that end in path.
 func (s *scene) in(path, old, changed string) {
 	s.altered(func(r *http.Response, body []byte) []byte {
 		if strings.HasSuffix(r.Request.URL.Path, path) {
@@ -163,7 +163,7 @@ var matrix = map[string]wrong{
 	"dead after seconds": {"outage", Warning, func(s *scene) { s.setup.Worker.Pauses = false }},
 	"no jitter": {"jitter", Warning,
 		func(s *scene) { s.setup.Policy.Nack = backoff.Fixed(time.Minute); s.setup.Load.Instances = 10 }},
-	"a retry topic that nothing reaches": {"nack-retry-topic", Warning,
+	"no nack is long enough for the retry topic": {"nack-retry-topic", Warning,
 		func(s *scene) { s.setup.Policy.NackRetryTopic = time.Hour }},
 	"a slow handler": {"ack-timeout", Problem, func(s *scene) {
 		s.setup.Load.HandlerTime, s.setup.Consumer.ReceiverQueueSize = time.Minute, 1
@@ -182,7 +182,7 @@ var matrix = map[string]wrong{
 		s.setup.Load.Failing, s.setup.Policy.MemoryLimit = 1, 1<<10
 		s.busy()
 	}},
-	"more waits than the limit": {"unacked-limits", Problem, func(s *scene) {
+	"more messages wait than the limit allows": {"unacked-limits", Problem, func(s *scene) {
 		s.setup.Load.Failing, s.setup.Policy.MemoryLimit = 1, 1<<30
 		s.set("maxUnackedMessagesPerConsumer", 500)
 		s.busy()
@@ -286,7 +286,7 @@ var matrix = map[string]wrong{
 	"a terminated topic": {"producing", Problem,
 		func(s *scene) { s.rest("POST", admin.Topic(s.topic("-billing-DLQ"))+"/terminate", nil) }},
 	"a replay is due": {"deduplication", Warning, func(s *scene) { s.publish("-billing-DLQ", 10, false) }},
-	"one name for two": {"consumers", Warning, func(s *scene) {
+	"one name for two consumers": {"consumers", Warning, func(s *scene) {
 		s.subscribe("-n", pulsar.ConsumerOptions{Type: pulsar.Shared, Name: "same"}, true)
 		s.subscribe("-n", pulsar.ConsumerOptions{Type: pulsar.Shared, Name: "same"}, true)
 		s.setup.Topic = s.topic("-n")
@@ -301,7 +301,7 @@ var matrix = map[string]wrong{
 		s.publish("", 100, false)
 		s.unacked(10)
 	}},
-	"nothing is sent": {"stuck", Problem, func(s *scene) {
+	"the broker sends nothing": {"stuck", Problem, func(s *scene) {
 		s.set("subscriptionDispatchRate",
 			map[string]any{"dispatchThrottlingRateInMsg": 1, "dispatchThrottlingRateInByte": -1,
 				"ratePeriodInSecond": 1000})
@@ -309,7 +309,7 @@ var matrix = map[string]wrong{
 		s.publish("", 500, false)
 		s.unacked(0)
 	}},
-	"killed while it drains": {"drain", Warning,
+	"the process is killed while it drains": {"drain", Warning,
 		func(s *scene) { s.setup.Worker.DrainTimeout = time.Minute }},
 	"operations longer than the drain": {"drain", Warning,
 		func(s *scene) { s.setup.Consumer.OperationTimeout = time.Minute }},
