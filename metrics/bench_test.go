@@ -12,9 +12,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/metrics"
 )
 
-// perSeries is the number of series of a subscription without a Worker or a redelivery; a histogram counts as one.
-// The terms: settled, dead letters, redelivered with failures to settle, other failures, swallowed, dropped, losses,
-// attempts, gauges.
+// perSeries is the number of series of a subscription without a Worker or a redelivery; a histogram counts as one. The
+// terms of the sum are, in order: settled, dead letters, redelivered with failures to settle, other failures,
+// swallowed, dropped, losses, attempts, gauges.
 const perSeries = 7 + 5 + 7 + 2 + 1 + 1 + 3 + 7 + 12
 
 // BenchmarkConsumer measures the cost of metrics for a message.

@@ -6,8 +6,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state has the values of a subscription's gauges. They are sums over its Consumers in this process; only oldest and
-// the values of logs of attempts are the largest ones, since several Consumers may follow one log.
+// state has the values of a subscription's gauges. Most are sums over its Consumers in this process. oldest and the
+// values of logs of attempts are maxima instead, since several Consumers may follow one log.
 type state struct {
 	waiting, ready, buffered, oldest, blocked, unfinished float64
 	handlers, stuck, keyWaiting, paused, outage, full     float64 // of Workers

@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state has the values of a subscription's gauges. They are sums over its Consumers in this process; only oldest and
-// the values of logs of attempts are the largest ones, since several Consumers may follow one log.
+// state has the values of a subscription's gauges. Most are sums over its Consumers in this process. oldest and the
+// values of logs of attempts are maxima instead, since several Consumers may follow one log.
 type state struct {
 	waiting, ready, buffered, blocked, unfinished     int64
 	oldest                                            float64
