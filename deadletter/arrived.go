@@ -9,8 +9,8 @@ import (
 // maxArrived is the most that arrived counts, since counting takes time.
 const maxArrived = 10_000
 
-// arrived counts the letters that the filter chooses and that came too late for the run. It does not report errors:
-// letters that cannot be read are not counted.
+// arrived counts the letters that the filter chooses and that came too late for the run. It leaves out letters that it
+// cannot read, and reports no error.
 func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
 	for i, partition := range partitions {
 		if n >= maxArrived {

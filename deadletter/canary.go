@@ -13,9 +13,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// canary is the first letters of a replay, and their fate. A consumer that fails on a canary letter publishes a copy
-// with the same REPLAY_RUN to the retry topic or the dead letter topic, and only then acknowledges the letter. So the
-// canary has been processed when every message of this run is acknowledged and none is in the dead letter topic.
+// canary has the first letters of a replay, and what became of them. A consumer that fails on a canary letter publishes
+// a copy with the same REPLAY_RUN to the retry topic or the dead letter topic, and only then acknowledges the letter.
+// So the canary has been processed when every message of this run is acknowledged and none is in the dead letter topic.
 type canary struct {
 	tails   map[string]*tail             // of every partition that a copy can be in
 	open    map[string]map[position]bool // by partition, copies that are not acknowledged yet

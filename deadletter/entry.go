@@ -47,9 +47,9 @@ func (w *walk) entryOf(l *Letter) *entry {
 	return e
 }
 
-// closeEntry closes the last entry. All letters before p have come. The letters of the entry's batch that did not come
-// are acknowledged already, by index. The exception is a walk that ends in the middle of the batch: then the rest of
-// the batch is left.
+// closeEntry closes the last entry. All letters before p have come. Letters of the entry's batch that did not come are
+// acknowledged already, by index. But if p is in the middle of the batch, the walk ends there, and the rest of the
+// batch is left.
 func (w *walk) closeEntry(p position) {
 	if n := len(w.entries); n > 0 && !w.entries[n-1].closed {
 		e := w.entries[n-1]

@@ -101,7 +101,7 @@ func TestReplaysOfAMessageCount(t *testing.T) {
 			report, err := d.Replay(bg, o)
 			require.NoError(t, err)
 			require.Zero(t, report.Done)
-			require.Equal(t, "was replayed 3 times and more", report.Left[0].Why)
+			require.Equal(t, "was replayed 3 times or more", report.Left[0].Why)
 		})
 	}
 }

@@ -36,8 +36,8 @@ type ImportOptions struct {
 // between topics. If the topic has no subscription, the broker would delete the letters, so Import creates
 // Options.Subscription.
 //
-// Import stops at the first error. Without DryRun the error says how many lines were stored, so that the next Import
-// can skip them (ImportOptions.Skip). The Report does not say it.
+// Import stops at the first error. Without DryRun the error (not the Report) says how many lines were stored, so that
+// the next Import can skip them (ImportOptions.Skip).
 func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
 	if r == nil || o.Skip < 0 {
 		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or "+

@@ -28,8 +28,8 @@ func TestLetterThatCannotBeReplayedIsLeft(t *testing.T) {
 		send pulsar.ProducerOptions
 		o    deadletter.ReplayOptions
 	}{
-		"was replayed 3 times and more":                      {bad: func(m *pulsar.ProducerMessage) { m.Properties["REPLAY_COUNT"] = "3" }},
-		"was replayed 1 times and more":                      {bad: func(m *pulsar.ProducerMessage) { m.Properties["REPLAY_COUNT"] = "1" }, o: deadletter.ReplayOptions{MaxReplays: 1}},
+		"was replayed 3 times or more":                       {bad: func(m *pulsar.ProducerMessage) { m.Properties["REPLAY_COUNT"] = "3" }},
+		"was replayed 1 times or more":                       {bad: func(m *pulsar.ProducerMessage) { m.Properties["REPLAY_COUNT"] = "1" }, o: deadletter.ReplayOptions{MaxReplays: 1}},
 		"is encrypted: needs keys to decrypt and encrypt it": {send: pulsar.ProducerOptions{Encryption: encryption(t)}},
 		"does not say where it came from": {o: deadletter.ReplayOptions{ToOrigin: true},
 			bad: func(m *pulsar.ProducerMessage) { m.Properties = map[string]string{"number": "1"} }},

@@ -59,7 +59,7 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 		key.schema = l.Schema
 	}
 	key.batched = inBatches(l, schema)
-	if most > 0 && l.weight()+aside > most {
+	if most > 0 && l.weight()+overhead > most {
 		if key.batched || l.Size < 2 {
 			return nil, errTooLarge
 		}
@@ -99,8 +99,8 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	return r.publishers[key], nil
 }
 
-// aside bounds the bytes that upstream adds to a letter: names and properties.
-const aside = 1 << 10
+// overhead bounds the bytes that upstream adds to a letter: names and properties.
+const overhead = 1 << 10
 
 var errTooLarge = errors.New(tooLarge)
 

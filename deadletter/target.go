@@ -144,7 +144,7 @@ func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	names := r.target(topic).Subscriptions
 	switch {
 	case len(names) > 0 && !slices.Contains(names, l.Subscription):
-		return "", nil // none of names is created: it may be a reader's subscription, which does not last
+		return "", nil // the existing ones are not created again: they may be those of readers, which do not last
 	case l.Subscription == "":
 		return "", fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin "+
 			"API to ask", ErrNoSubscription, l.ID, topic)
@@ -159,7 +159,7 @@ func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left s
 	case !o.Filter.Match(l), o.Edit != nil && l.ID != o.Filter.IDs[0]: // a batch's ID edits no letter
 		return unchosen, nil, nil
 	case l.Replays >= o.MaxReplays:
-		return fmt.Sprintf("was replayed %d times and more", o.MaxReplays), nil, nil
+		return fmt.Sprintf("was replayed %d times or more", o.MaxReplays), nil, nil
 	case l.Encrypted && t.decrypts():
 		return unreadable, nil, nil
 	case l.Encrypted:

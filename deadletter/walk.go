@@ -114,7 +114,7 @@ func (w *walk) forward(ctx context.Context) error {
 					return err
 				}
 				if missing.Entry > 0 || missing.Ledger > 0 {
-					w.report.leave("never came: chunks without an end?", &Letter{ID: missing.id(w.src.index)})
+					w.report.leave("did not come: incomplete chunks?", &Letter{ID: missing.id(w.src.index)})
 				}
 			}
 			continue
