@@ -34,9 +34,9 @@ const (
 	dead   = origin + "-billing-DLQ"
 )
 
-// leaves are the goroutines that pulsar-client-go leaves behind in these tests, since a replay or a purge ends with an
-// unsubscribe.
-var leaves = map[string][]string{
+// leftGoroutines are the goroutines that pulsar-client-go leaves behind, by test: in these tests a replay or a purge
+// ends with an unsubscribe.
+var leftGoroutines = map[string][]string{
 	"TestPurgeExportsFirst":                 leaktest.Unsubscribed,
 	"TestEditedLetterIsReplayedAndExported": leaktest.Unsubscribed,
 	"TestReplayGoesOnWithoutAPage":          leaktest.Unsubscribed,
@@ -55,9 +55,9 @@ type site struct {
 	log     *logtest.Buffer
 }
 
-// newSite starts a site. The test fails if goroutines remain that the map leaves does not list for it.
+// newSite starts a site. The test fails if goroutines remain that leftGoroutines does not list for it.
 func newSite(t testing.TB, change func(*ui.Options)) *site {
-	leaktest.Check(t, leaves[t.Name()])
+	leaktest.Check(t, leftGoroutines[t.Name()])
 	s := &site{t: t, broker: pulsartest.NewServer(t), log: &logtest.Buffer{}}
 	var err error
 	s.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: s.broker.URL(), Logger: logtest.Client(t),

@@ -35,8 +35,9 @@ func (h *Handler) setup(topic, subscription string) doctor.Setup {
 	return s
 }
 
-// moved returns the names of the retry topic and the dead letter topic of a subscription. The topics need not exist.
-func (h *Handler) moved(topic, subscription string) (retry, dead string) {
+// companions returns the names of the retry topic and the dead letter topic of a subscription. The topics need not
+// exist.
+func (h *Handler) companions(topic, subscription string) (retry, dead string) {
 	s := h.setup(topic, subscription)
 	return topicname.In(topic, cmp.Or(s.RetryTopic, topicname.Retry(topic, subscription))),
 		topicname.In(topic, cmp.Or(s.DeadLetterTopic, topicname.DeadLetter(topic, subscription)))

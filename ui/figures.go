@@ -103,7 +103,7 @@ func (h *Handler) figures(ctx context.Context) (*figures, error) {
 	for _, topic := range work {
 		for name := range all[topic].Subscriptions {
 			if h.o.Subscription == "" || name == h.o.Subscription {
-				retry, letters := h.moved(topic, name)
+				retry, letters := h.companions(topic, name)
 				also = append(also, retry, letters)
 			}
 		}
@@ -116,7 +116,7 @@ func (h *Handler) figures(ctx context.Context) (*figures, error) {
 			if h.o.Subscription != "" && name != h.o.Subscription {
 				continue
 			}
-			retryTopic, deadTopic := h.moved(topic, name)
+			retryTopic, deadTopic := h.companions(topic, name)
 			sub := subscriptionFigures{Topic: topic, Name: name, Type: s.Type, Consumers: consumersOf(s.Consumers),
 				Backlog: s.MsgBacklog, Unacked: s.UnackedMessages,
 				Delayed: s.MsgDelayed, RateIn: all[topic].MsgRateIn, RateOut: s.MsgRateOut,

@@ -38,7 +38,7 @@ type letterIndex struct {
 	seen    int // letters that the current reading has read
 	got     *snapshot
 	err     error
-	spent   bool // the last replay was a test whose letter died again: this replay cannot be continued
+	spent   bool // the last replay was a test whose letter died again, so it cannot be continued
 }
 
 // snapshot is the result of one reading. It does not change.
