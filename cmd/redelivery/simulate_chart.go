@@ -25,8 +25,8 @@ func (s *simulation) write(w io.Writer, all []variant) {
 		fmt.Fprintln(w, line)
 	}
 	fmt.Fprint(w, `
-calls: in all, during the outage; a second, backlog, waiting: the highest value;
-recovered: when, after the outage, at most a second's messages are unsettled
+calls: the sum in the outage; a second, backlog, waiting: the highest values;
+recovered: time after the outage until at most a second's messages are unsettled
 `)
 	for _, v := range all {
 		fmt.Fprintf(w, "\n%s\n", v.Name)
