@@ -39,7 +39,7 @@ type message struct {
 	copies    map[int][]string // the copies of each retry, in the order in which they first came
 	moved     []*Line          // the reconsumed lines whose copies have not come again
 	received  []*Line          // the first line of each consumer that received it
-	came      int64            // since when it is due: the time of publishing, or the end of its delay
+	dueSince  int64            // the time of publishing, or the end of its delay
 	waits     bool             // it waits for a delivery
 	unsure    bool             // a call was refused, or no line says which retry a delivery was
 	stuck     bool             // a finding says that it is stuck
@@ -148,7 +148,7 @@ func (c *Checker) publish(m *message, l *Line) {
 		m.unsure = true
 		return
 	}
-	m.published, m.came, m.waits = l, l.At, m.delivered == nil
+	m.published, m.dueSince, m.waits = l, l.At, m.delivered == nil
 	if l.Key == "" {
 		return
 	}
@@ -167,7 +167,7 @@ func (c *Checker) fail(m *message, l *Line) {
 		m.reconsume(l)
 	}
 	m.failures = append(slices.DeleteFunc(m.failures, l.isBeside), l)
-	m.came, m.waits = l.At+l.Delay, true
+	m.dueSince, m.waits = l.At+l.Delay, true
 }
 
 func (c *Checker) settle(m *message, l *Line) {

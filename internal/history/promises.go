@@ -20,7 +20,7 @@ func (c *Checker) wait(m *message, now int64) time.Duration {
 	if !m.waits || m.done {
 		return 0
 	}
-	return micros(now - max(m.came, c.wake))
+	return micros(now - max(m.dueSince, c.wake))
 }
 
 // origin returns the line since which a message waits.

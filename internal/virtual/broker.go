@@ -27,7 +27,7 @@ type Broker struct {
 	// half as many. 0 means no limit.
 	MaxUnacked int
 
-	reconnects    sync.Mutex // held by Reconnect: consumers lose a connection only after they got it
+	reconnects    sync.Mutex // held by Reconnect, so that one reconnection ends before the next begins
 	reconnections int        // guarded by reconnects
 
 	mu        sync.Mutex

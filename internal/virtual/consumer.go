@@ -22,8 +22,8 @@ type consumer struct {
 	connecting chan struct{}
 
 	// Guarded by the broker's lock:
-	queue        []pulsar.ConsumerMessage
-	told, active bool // of Failover: the last notification
+	queue            []pulsar.ConsumerMessage
+	notified, active bool // of Failover: whether there was a notification, and the last one
 }
 
 // send delivers an entry. The caller holds the broker's lock.

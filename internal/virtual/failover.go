@@ -30,10 +30,10 @@ func (b *Broker) elected() {
 	var tell []func()
 	for i, c := range slices.Backward(b.consumers) {
 		active := i == 0
-		if c.opts.EventListener == nil || c.told && c.active == active {
+		if c.opts.EventListener == nil || c.notified && c.active == active {
 			continue
 		}
-		c.told, c.active = true, active
+		c.notified, c.active = true, active
 		for _, topic := range b.topics {
 			if active {
 				tell = append(tell, func() { c.opts.EventListener.BecameActive(c, topic, 0) })
