@@ -17,9 +17,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// whatDiffers has a test for each item of "What differs from the real broker", named by the item's first words. If a
+// differences has a test for each item of "What differs from the real broker", named by the item's first words. If a
 // test fails because this broker now behaves like the real one, remove the item.
-var whatDiffers = map[string]func(*testing.T){
+var differences = map[string]func(*testing.T){
 	"There is no TLS, authentication": func(t *testing.T) {
 		s := NewServer(t)
 		c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: logtest.Client(t),
@@ -136,10 +136,10 @@ func TestListedDifferencesFromTheRealBroker(t *testing.T) {
 	_, section, _ := strings.Cut(string(doc), "# What differs from the real broker\n")
 	section, _, _ = strings.Cut(section, "\n// # ")
 	lines := regexp.MustCompile(`(?m)^//   - (.*)$`).FindAllStringSubmatch(section, -1)
-	require.Len(t, lines, len(whatDiffers))
+	require.Len(t, lines, len(differences))
 	for _, line := range lines {
 		found := false
-		for words, test := range whatDiffers {
+		for words, test := range differences {
 			if strings.HasPrefix(line[1], words) {
 				found = true
 				t.Run(words, test)

@@ -56,7 +56,8 @@ func (s *subscription) dispatchShared() {
 		for _, c := range s.consumers {
 			permits += c.permits
 		}
-		if i := slices.IndexFunc(s.consumers, (*consumer).available); i >= 0 { // others below 0 lower the sum
+		// Permits below 0 lower the sum, but not the share of an available consumer.
+		if i := slices.IndexFunc(s.consumers, (*consumer).available); i >= 0 {
 			permits = max(permits, s.consumers[i].permits)
 		}
 		offsets := s.read(min(max(permits, 1), readBatch))
