@@ -1,5 +1,6 @@
-// Package attempts keeps a log of failed messages in a Pulsar topic, which outlives the process: how often each message
-// was delivered, until when it waits and why, and which messages crashed the processes that handled them.
+// Package attempts keeps a log of failed messages in a Pulsar topic, so that the log outlives the process. The log has
+// how often each message was delivered, why and until when it waits, and which messages crashed the processes that
+// handled them.
 //
 // redelivery.WithAttemptLog uses it. Programs need it only to look into a log or to forget a message. A [Log] is the
 // log of one subscription. All consumers of the subscription write to one topic. They read it to its end before they

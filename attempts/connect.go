@@ -117,7 +117,7 @@ func (l *Log) session() error {
 	}
 	l.mu.Lock()
 	l.sessions.begins = true
-	l.own.again(l.state.records)
+	l.own.requeue(l.state.records)
 	l.mu.Unlock()
 	life, end := context.WithCancelCause(l.life)
 	defer end(nil)

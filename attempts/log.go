@@ -194,7 +194,7 @@ func (l *Log) Find(k Key) (Record, bool) {
 func (l *Log) find(k Key) (record, bool) {
 	r, ok := l.state.find(k)
 	if n, has := l.state.numbers[k.Topic]; has {
-		if c := l.own.of[k.in(n)]; c != nil {
+		if c := l.own.of[k.placeIn(n)]; c != nil {
 			switch {
 			case c.removed:
 				return record{}, false

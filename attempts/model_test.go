@@ -84,9 +84,8 @@ func (m *modelLog) tidy(s *modelSession) {
 	}
 }
 
-// A session that reads the log from the checkpoint that the log's last frame names knows the same as if it had read the
-// whole log, no matter which sessions crash, or tidy at the same time. Counts only grow, and removed messages stay
-// removed.
+// The log's last frame names a checkpoint. A session that reads from there knows the same as a session that reads the
+// whole log, whichever sessions crash or tidy at the same time. Counts only grow, and removed messages stay removed.
 func TestModelOfTheLog(t *testing.T) {
 	for name, value := range map[string]string{"rapid.checks": "1000", "rapid.steps": "60"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {

@@ -167,10 +167,10 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	return places, next
 }
 
-// again queues all changes that were not read back: the topic may be another one now. Of the sent frames it keeps only
-// the oldest one's number and time, for lag. It forgets messages that were settled long ago and are not among
-// the known records, so that the changes do not grow while frames are sent but not read back.
-func (c *changes) again(known map[place]record) {
+// requeue queues again all changes that were not read back: the topic may be another one now. Of the sent frames it
+// keeps only the oldest one's number and time, for lag. It forgets messages that were settled long ago and are not
+// among the known records, so that the changes do not grow while frames are sent but not read back.
+func (c *changes) requeue(known map[place]record) {
 	long := now() - vainTime.Milliseconds()
 	maps.DeleteFunc(c.of, func(p place, x *ownChange) bool {
 		_, has := known[p]

@@ -21,7 +21,7 @@ func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 		number++
 		places, _ := c.gather(number, began, maxChanges, false)
 		require.Len(t, places, many)
-		c.again(nil)
+		c.requeue(nil)
 	}
 	kept := 0
 	for _, frame := range c.sent {
@@ -53,7 +53,7 @@ func TestSettledWhileFramesAreWrittenInVain(t *testing.T) {
 				c.remove(place{entry: n*many + i}, record{}, now()+settleDelay.Milliseconds())
 			}
 			time.Sleep(10 * time.Second)
-			c.again(known)
+			c.requeue(known)
 		}
 		require.LessOrEqual(t, len(c.of), 8*many)
 		require.LessOrEqual(t, len(c.unsent)+len(c.later), 16*many)

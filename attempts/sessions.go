@@ -46,9 +46,9 @@ const (
 	tooLate      = 5 * time.Second        // a lag after which the log counts as not answering
 )
 
-// KeepAlive makes this session write regularly that it is alive. If the others do not hear from it for its lease (six
-// seconds, or longer if there are many sessions), it is lost, and each message that Begin or Begun recorded as in a
-// handler counts one crash. Package worker calls it.
+// KeepAlive makes this session write regularly that it is alive. A session is lost if the others do not hear from it
+// for its lease: six seconds, or longer if there are many sessions. Then each message that Begin or Begun recorded as
+// in one of its handlers counts one crash. Package worker calls it.
 func (l *Log) KeepAlive() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

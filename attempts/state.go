@@ -57,12 +57,12 @@ func (s *state) place(k Key) place {
 		s.topics = append(s.topics, k.Topic)
 		s.numbers[k.Topic] = n
 	}
-	return k.in(n)
+	return k.placeIn(n)
 }
 
-// in returns the place of a key whose topic has the given number. Pulsar-client-go gives messages without a batch a
-// negative index.
-func (k Key) in(topic uint32) place { return place{k.Ledger, k.Entry, max(0, k.Index), topic} }
+// placeIn returns the place of a key whose topic has the given number here. Pulsar-client-go gives messages without a
+// batch a negative index.
+func (k Key) placeIn(topic uint32) place { return place{k.Ledger, k.Entry, max(0, k.Index), topic} }
 
 func (s *state) key(p place) Key { return Key{s.topics[p.topic], p.ledger, p.entry, p.index} }
 
@@ -72,7 +72,7 @@ func (s *state) find(k Key) (record, bool) {
 	if !ok {
 		return record{}, false
 	}
-	r, ok := s.records[k.in(n)]
+	r, ok := s.records[k.placeIn(n)]
 	return r, ok
 }
 
@@ -187,8 +187,8 @@ const (
 )
 
 // learn learns from a frame that was read as it was written. difference is the time of reading, by this machine's
-// clock, minus the time of writing. It includes the time that the frame was under way: the smallest difference is the
-// best one, and a larger one makes due times late, never early. learn returns by how much times of this clock move.
+// clock, minus the time of writing. It includes the time that the frame was under way, so the smallest difference is
+// the best one. A larger one makes due times late, never early. learn returns by how much times of this clock move.
 func (c *clock) learn(difference int64) (by int64) {
 	switch {
 	case !c.known || difference <= c.shift-minShift:

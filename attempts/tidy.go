@@ -126,6 +126,6 @@ func (l *Log) reconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tidying = tidying{forced: true, since: l.state.checkpoint}
-	l.own.again(l.state.records)
+	l.own.requeue(l.state.records)
 	l.notify()
 }
