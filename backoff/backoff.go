@@ -2,7 +2,8 @@
 //
 // A policy is a pure function of the redelivery count: 0 gives the delay before the first redelivery, 1 the delay
 // before the second, and so on. Policies keep no state and read no clock, so one value serves any number of consumers
-// and goroutines, for negative acknowledgements (PIP-106), ack timeouts (PIP-130) and the retry topic (PIP-94) alike.
+// and goroutines. It serves negative acknowledgements (PIP-106), ack timeouts (PIP-130) and the retry topic (PIP-94)
+// alike.
 //
 // Every policy of this package accepts any redelivery count: its delay is between 0 and the policy's maximum, and never
 // overflows. Only [WithJitter] may exceed the maximum, by its fraction.

@@ -1,6 +1,6 @@
-// Benchmarks makes several Pulsar clients do the same work with the same broker, each in a process of its own, and
-// reports how precise they are and how much CPU and memory they use: this library, pulsar-client-go by itself, the Java
-// client and the Python client.
+// Benchmarks makes four Pulsar clients do the same work with the same broker, each in a process of its own: this
+// library, pulsar-client-go by itself, the Java client and the Python client. It reports how precise they are, and how
+// much CPU and memory they use.
 //
 //	eval "$(../test/scripts/pulsar start)"
 //	go run . -quick
