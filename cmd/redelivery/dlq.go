@@ -165,7 +165,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	}
 	d.topic = topicname.Full(name)
 	_, decryption := d.encryption()
-	o := deadletter.Options{Topic: name, Subscription: d.own(), AnyTopic: d.anyTopic, Admin: deadletter.Admin(d.api),
+	o := deadletter.Options{Topic: name, Subscription: d.ownSub(), AnyTopic: d.anyTopic, Admin: deadletter.Admin(d.api),
 		Decryption: decryption}
 	d.letters, err = deadletter.Open(d.client, o)
 	if err != nil {
@@ -175,7 +175,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 		if err := d.adopt(ctx); err != nil {
 			return err
 		}
-		o.Subscription = d.own()
+		o.Subscription = d.ownSub()
 		if d.adopted {
 			d.letters, err = deadletter.Open(d.client, o)
 			if err != nil {
@@ -231,7 +231,7 @@ func (d *dlq) purge(ctx context.Context) error {
 		if err := d.planned("Would purge", plan); err != nil || d.asJSON {
 			return err
 		}
-		d.tellOthers(ctx, "-subscription %s purges these")
+		d.printOthers(ctx, "-subscription %s purges these")
 		return nil
 	}
 	o := deadletter.PurgeOptions{Filter: d.filter, Export: io.Discard}

@@ -22,7 +22,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	found, keeps, others := false, 0, []string(nil)
 	for _, s := range info.Subscriptions {
 		switch {
-		case s.Name != d.own():
+		case s.Name != d.ownSub():
 			others = append(others, clean(s.Name))
 		case s.Consumers > 0:
 			return fmt.Errorf("subscription %s of %s has %s, want none", s.Name, short(d.topic), consumers(s.Consumers))
@@ -32,12 +32,12 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	}
 	switch { // the same refusals as Unsubscribe, before the plan is shown
 	case !found:
-		return fmt.Errorf("%w: %s has no subscription %s", deadletter.ErrNotSubscribed, d.topic, d.own())
-	case !d.anyTopic && d.own() != defaultSubscription && !strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix):
+		return fmt.Errorf("%w: %s has no subscription %s", deadletter.ErrNotSubscribed, d.topic, d.ownSub())
+	case !d.anyTopic && d.ownSub() != defaultSubscription && !strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix):
 		return fmt.Errorf("%w: the name of %s does not end in %s, and subscription %s may be a service's",
-			deadletter.ErrNotDeadLetters, d.topic, pulsar.DlqTopicSuffix, d.own())
+			deadletter.ErrNotDeadLetters, d.topic, pulsar.DlqTopicSuffix, d.ownSub())
 	}
-	what := fmt.Sprintf("subscription %s, which keeps %s", clean(d.own()), entries(keeps))
+	what := fmt.Sprintf("subscription %s, which keeps %s", clean(d.ownSub()), entries(keeps))
 	if keeps > 0 && len(others) == 0 {
 		what += "; it is the topic's last one: the broker deletes these entries and later ones"
 	} else if keeps > 0 {
@@ -48,8 +48,8 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 		// Bytes, not the backlog: the broker also stores acknowledged letters, as long as another subscription
 		// needs them or their ledger exists.
 		what += "A later replay or purge"
-		if d.own() != defaultSubscription {
-			what += " with -subscription " + clean(d.own())
+		if d.ownSub() != defaultSubscription {
+			what += " with -subscription " + clean(d.ownSub())
 		}
 		what += " begins again with all stored letters, also those already replayed.\n"
 	}
@@ -85,7 +85,7 @@ func (d *dlq) imports(ctx context.Context) error {
 	o.Progress = p.show
 	report, err := d.letters.Import(ctx, file, o)
 	p.end()
-	return d.done("Imported", report, err)
+	return d.printResult("Imported", report, err)
 }
 
 // adopt sets the subscription to the one that dlqcommand.Adopt chooses.
@@ -111,22 +111,22 @@ func (d *dlq) adopt(ctx context.Context) error {
 	return nil
 }
 
-// tellAdopted prints which subscription was used, if it was adopted.
-func (d *dlq) tellAdopted() {
+// printAdopted prints the name of the subscription, if adopt chose it.
+func (d *dlq) printAdopted() {
 	if d.adopted {
-		fmt.Fprintf(d.stdout, "On subscription %s, which has no consumer.\n", clean(d.own()))
+		fmt.Fprintf(d.stdout, "On subscription %s, which has no consumer.\n", clean(d.ownSub()))
 	}
 }
 
-// tellOthers prints the other subscriptions that keep letters and have no consumer. Otherwise the user might not notice
-// that they are never emptied.
-func (d *dlq) tellOthers(ctx context.Context, advice string) {
+// printOthers prints the other subscriptions that have no consumer and keep letters. Otherwise the user might not
+// notice that they are never emptied.
+func (d *dlq) printOthers(ctx context.Context, advice string) {
 	info, err := topicNamed(ctx, d.api, d.topic)
 	if err != nil {
 		return // without the advice
 	}
 	for _, s := range info.Subscriptions {
-		if s.Name != d.own() && s.Backlog > 0 && s.Consumers == 0 {
+		if s.Name != d.ownSub() && s.Backlog > 0 && s.Consumers == 0 {
 			name := clean(s.Name)
 			fmt.Fprintf(d.stdout, "Subscription %s also keeps %s, unread: "+advice+".\n", name, entries(s.Backlog),
 				name)

@@ -67,7 +67,7 @@ func (d *dlq) checkTarget(topic string) error {
 		return nil
 	case target == topic:
 		return fmt.Errorf("-topic is %q, want another topic than the dead letters' own", d.target)
-	case target == topic+"-"+d.own() || strings.HasSuffix(target, pulsar.DlqTopicSuffix+"-"+defaultSubscription):
+	case target == topic+"-"+d.ownSub() || strings.HasSuffix(target, pulsar.DlqTopicSuffix+"-"+defaultSubscription):
 		return fmt.Errorf("-topic is %q, want a topic that is not a replay's journal", d.target)
 	}
 	return persistent("-topic", d.target)

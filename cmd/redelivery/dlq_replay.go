@@ -33,7 +33,7 @@ func (d *dlq) replay(ctx context.Context) error {
 			if err := errors.Join(d.planned("Would replay", plan), err); err != nil || d.asJSON {
 				return err
 			}
-			d.tellOthers(ctx, "-subscription %s replays these")
+			d.printOthers(ctx, "-subscription %s replays these")
 			return nil
 		}
 		if err := d.ask(ctx, plan); err != nil {
@@ -71,10 +71,10 @@ func elsewhere(r deadletter.Report, err error) error {
 
 // finished reports the result, and which other subscriptions still keep letters.
 func (d *dlq) finished(ctx context.Context, verb string, report deadletter.Report, err error) error {
-	if err := d.done(verb, report, err); err != nil || d.asJSON {
+	if err := d.printResult(verb, report, err); err != nil || d.asJSON {
 		return err
 	}
-	d.tellOthers(ctx, "purge -subscription %s empties it")
+	d.printOthers(ctx, "purge -subscription %s empties it")
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (d *dlq) planned(verb string, plan deadletter.Report) error {
 		return writeJSON(d.stdout, plan)
 	}
 	d.report(verb, plan)
-	d.tellAdopted()
+	d.printAdopted()
 	if plan.Creates != "" {
 		fmt.Fprintf(d.stdout, "Would create subscription %s, which then keeps all letters until they are "+
 			"acknowledged.\n", clean(plan.Creates))
@@ -133,8 +133,8 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 	return nil
 }
 
-// done reports the result, even if only a part was done.
-func (d *dlq) done(verb string, report deadletter.Report, err error) error {
+// printResult prints the result, even if only a part was done.
+func (d *dlq) printResult(verb string, report deadletter.Report, err error) error {
 	if err == nil {
 		err = d.unchosen(report)
 	}
@@ -143,7 +143,7 @@ func (d *dlq) done(verb string, report deadletter.Report, err error) error {
 	}
 	if report.Done > 0 || len(report.Left) > 0 || err == nil {
 		d.report(verb, report)
-		d.tellAdopted()
+		d.printAdopted()
 	}
 	return err
 }
@@ -210,7 +210,7 @@ func (d *dlq) progress(ctx context.Context, verb string) *progress {
 	p := &progress{w: d.stderr, verb: verb, terminal: terminal(d.stderr), begin: time.Now(), last: time.Now()}
 	if info, err := topicNamed(ctx, d.api, d.topic); err == nil {
 		for _, s := range info.Subscriptions {
-			if s.Name == d.own() {
+			if s.Name == d.ownSub() {
 				p.total = s.Backlog
 			}
 		}

@@ -57,8 +57,8 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 // defaultSubscription is the default of package deadletter.
 const defaultSubscription = dlqcommand.DefaultSubscription
 
-// own returns the subscription on which replay and purge acknowledge.
-func (d *dlq) own() string { return cmp.Or(d.subscription, defaultSubscription) }
+// ownSub returns the subscription on which replay and purge acknowledge.
+func (d *dlq) ownSub() string { return cmp.Or(d.subscription, defaultSubscription) }
 
 // scope prints which letters are counted.
 func (d *dlq) scope(ctx context.Context) error {
@@ -66,15 +66,15 @@ func (d *dlq) scope(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("Everything that is stored; subscription %s does not exist yet.", clean(d.own()))
+	text := fmt.Sprintf("Everything that is stored; subscription %s does not exist yet.", clean(d.ownSub()))
 	for _, s := range info.Subscriptions {
-		if s.Name == d.own() {
+		if s.Name == d.ownSub() {
 			text = fmt.Sprintf("Letters that subscription %s has not acknowledged.", clean(s.Name))
 		}
 	}
 	fmt.Fprintln(d.stdout, text)
 	for _, s := range info.Subscriptions {
-		if s.Name != d.own() && s.Backlog > 0 && s.Consumers == 0 {
+		if s.Name != d.ownSub() && s.Backlog > 0 && s.Consumers == 0 {
 			fmt.Fprintf(d.stdout, "Subscription %s keeps %s; -subscription %s shows these.\n", clean(s.Name),
 				entries(s.Backlog), clean(s.Name))
 		}

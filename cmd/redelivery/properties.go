@@ -8,8 +8,8 @@ import (
 	"unicode/utf16"
 )
 
-// readProperties reads a file as java.util.Properties does: a =, : or blank separates name and value, \ escapes a
-// character, and a line with \ at its end goes on in the next line.
+// readProperties reads a file as java.util.Properties does. The first =, : or blank separates name and value, \ escapes
+// a character, and a line that ends in \ continues in the next line.
 func readProperties(path string) (map[string]string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
