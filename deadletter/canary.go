@@ -89,7 +89,7 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 		}
 	}
 	if len(begun) > 0 {
-		r.j.later(record{Tails: begun})
+		r.j.enqueue(record{Tails: begun})
 	}
 	return nil
 }
@@ -102,12 +102,12 @@ func (r *replay) closeCanary() {
 	}
 }
 
-// sing waits until the canary is processed, or has died again, and notes the outcome.
-func (r *replay) sing(ctx context.Context) error {
+// awaitCanary waits until the canary is processed, or has died again, and notes the outcome.
+func (r *replay) awaitCanary(ctx context.Context) error {
 	if err := r.j.append(ctx, record{Sent: r.sent}); err != nil {
 		return err
 	}
-	switch err := r.listen(ctx); {
+	switch err := r.checkCanary(ctx); {
 	case err == nil:
 		return r.j.append(ctx, record{Sound: true})
 	case errors.Is(err, ErrPoison):
@@ -117,7 +117,7 @@ func (r *replay) sing(ctx context.Context) error {
 	}
 }
 
-func (r *replay) listen(ctx context.Context) error {
+func (r *replay) checkCanary(ctx context.Context) error {
 	c, begin := r.canary, time.Now()
 	for {
 		// Ask for acknowledgements first: a consumer acknowledges a letter only after its copy is stored.
@@ -153,7 +153,7 @@ func (r *replay) listen(ctx context.Context) error {
 			name := ""
 			for p := range open {
 				all := acks[partition]
-				if i := slices.IndexFunc(all, func(a cursor) bool { return !a.has(p) }); i >= 0 {
+				if i := slices.IndexFunc(all, func(a cursor) bool { return !a.includes(p) }); i >= 0 {
 					name = all[i].name
 				} else if len(all) > 0 {
 					delete(open, p)
@@ -161,7 +161,7 @@ func (r *replay) listen(ctx context.Context) error {
 			}
 			r.report.Waiting += len(open)
 			if len(open) > 0 {
-				r.report.WaitsFor = r.t.whom(ctx, partition, name)
+				r.report.WaitsFor = r.t.describeSubscription(ctx, partition, name)
 			}
 		}
 		if r.report.Waiting == 0 && c.seen+int(r.dropped.Load()) >= r.sent {
@@ -195,8 +195,9 @@ func (r *replay) nameOf(l *Letter) string {
 	return "of message " + l.OriginID
 }
 
-// whom describes the subscription that has to acknowledge messages of a partition, with its number of consumers.
-func (t *Topic) whom(ctx context.Context, partition, subscription string) string {
+// describeSubscription names the subscription that has to acknowledge messages of a partition, with its number of
+// consumers.
+func (t *Topic) describeSubscription(ctx context.Context, partition, subscription string) string {
 	topic := topicname.Base(partition)
 	who := fmt.Sprintf("subscription %s of %s", subscription, topic)
 	if subscription == "" {

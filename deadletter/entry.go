@@ -119,7 +119,7 @@ func (w *walk) flush(ctx context.Context) error {
 	w.entries = rest
 	if len(acks) == 0 {
 		w.report.Done += written
-		w.told()
+		w.showProgress()
 		return nil
 	}
 	if w.src.consumer == nil {
@@ -160,13 +160,13 @@ func (w *walk) acked(ctx context.Context, err error) error {
 		}
 	}
 	w.report.Done += a.written
-	w.told()
+	w.showProgress()
 	return nil
 }
 
-func (w *walk) told() {
-	if w.tell != nil {
-		w.tell(*w.report)
+func (w *walk) showProgress() {
+	if w.progress != nil {
+		w.progress(*w.report)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // guardLetters is how many messages of a topic guard reads to find a dead letter.
 const guardLetters = 100
 
-// guard refuses a topic that is not for dead letters, before anything is created: on such a topic the subscription of a
+// guard refuses a topic that is not for dead letters, before anything is created. On such a topic the subscription of a
 // replay or a purge would make the broker keep every later message. If the admin API says that the subscription does
 // not exist yet, guard returns its name, since the replay or purge will create it.
 func (t *Topic) guard(ctx context.Context) (creates string, err error) {

@@ -99,7 +99,7 @@ type importer struct {
 	bytes      int
 	open       map[int]int // bytes of each line that is not stored: under way or refused
 	over       chan stored
-	told       time.Time
+	shown      time.Time
 }
 
 // stored is the outcome of a line.
@@ -217,8 +217,8 @@ func (i *importer) settle(ctx context.Context, most int) error {
 			return ctx.Err()
 		}
 	}
-	if i.o.Progress != nil && time.Since(i.told) > flushEvery {
-		i.told = time.Now()
+	if i.o.Progress != nil && time.Since(i.shown) > flushEvery {
+		i.shown = time.Now()
 		i.o.Progress(i.report)
 	}
 	return nil

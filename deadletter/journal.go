@@ -148,9 +148,9 @@ func unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
 // isNeeded reports whether there is anything to remember: an unfinished run, or a batch that is only partly done.
 func (s *state) isNeeded() bool { return s.run != nil || len(s.done) > 0 }
 
-// later adds a record to the state. The next append or flush writes it to the journal. So a call that is refused before
-// that changes nothing in the journal.
-func (j *journal) later(r record) {
+// enqueue adds a record to the state. The next append or flush writes the record to the journal. A call that is refused
+// before that changes nothing in the journal.
+func (j *journal) enqueue(r record) {
 	j.apply(r)
 	p := &j.pending
 	p.Over, p.Run = cmp.Or(p.Over, r.Over), cmp.Or(r.Run, p.Run)
@@ -236,7 +236,7 @@ func (j *journal) forget(ctx context.Context) error {
 			return err
 		}
 		for name := range j.done {
-			if of, p := parseEntryName(name); of == i && acknowledged.has(p) {
+			if of, p := parseEntryName(name); of == i && acknowledged.includes(p) {
 				gone[name] = nil
 			}
 		}

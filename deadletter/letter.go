@@ -226,9 +226,9 @@ func (l *Letter) text() bool {
 	return ok
 }
 
-// is reports whether id is the letter's ID, or is the ID of the letter's batch (an ID without an index). Clients write
+// hasID reports whether id is the letter's ID, or the ID of the letter's batch (an ID without an index). Clients write
 // -1 for the partition of an unpartitioned topic.
-func (l *Letter) is(id string) bool {
+func (l *Letter) hasID(id string) bool {
 	if parts := strings.Split(id, ":"); len(parts) > 2 && parts[2] == "-1" {
 		parts[2] = "0"
 		id = strings.Join(parts, ":")
@@ -252,7 +252,7 @@ func (f Filter) Match(l *Letter) bool {
 	if !f.After.IsZero() && l.Died.Before(f.After) || !f.Before.IsZero() && !l.Died.Before(f.Before) {
 		return false
 	}
-	if len(f.IDs) > 0 && !slices.ContainsFunc(f.IDs, l.is) || len(f.Keys) > 0 && !slices.Contains(f.Keys, l.Key) {
+	if len(f.IDs) > 0 && !slices.ContainsFunc(f.IDs, l.hasID) || len(f.Keys) > 0 && !slices.Contains(f.Keys, l.Key) {
 		return false
 	}
 	for name, want := range f.Properties {

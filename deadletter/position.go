@@ -52,7 +52,7 @@ type acknowledged struct {
 // span is the entries after one position and up to another.
 type span struct{ after, to position }
 
-func (a *acknowledged) has(p position) bool {
+func (a *acknowledged) includes(p position) bool {
 	p = p.entry()
 	if !a.exists || !a.mark.before(p) {
 		return a.exists

@@ -176,7 +176,7 @@ func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	if n == 1 && partitions[0] == topic {
 		n = 0
 	}
-	r.j.later(record{Spread: map[string]int{topic: n}})
+	r.j.enqueue(record{Spread: map[string]int{topic: n}})
 	return n, nil
 }
 

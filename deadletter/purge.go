@@ -92,7 +92,7 @@ func (t *Topic) purge(ctx context.Context, o PurgeOptions, j *journal, partition
 		if err != nil {
 			return err
 		}
-		w := newWalk(j, report, steps{handle: handle, sync: sync, tell: o.Progress})
+		w := newWalk(j, report, steps{handle: handle, sync: sync, progress: o.Progress})
 		if err := w.through(ctx, t.source(i, partition, end, queue)); err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 	if err != nil {
 		return Letter{}, err
 	}
-	if done.has(p) {
+	if done.includes(p) {
 		return Letter{}, fmt.Errorf("%w: letter %s of %s was replayed or purged", ErrNoLetter, id, t.o.Topic)
 	}
 	var found Letter
@@ -62,7 +62,7 @@ func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 	}
 	err = tail.drain(ctx, func(msg pulsar.Message) error {
 		l := newLetter(t.o.Topic, partition, msg)
-		if l.ID == id && !replayed.has(l) {
+		if l.ID == id && !replayed.isDone(l) {
 			found = *l
 		}
 		if found.ID != "" || p.before(l.pos) {
@@ -75,7 +75,7 @@ func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 		return found, ignore(err, errEnough)
 	}
 	for l, err := range t.Peek(ctx, 0) {
-		if err != nil || l.is(id) {
+		if err != nil || l.hasID(id) {
 			return l, err
 		}
 	}
@@ -144,7 +144,7 @@ func (t *Topic) read(ctx context.Context, visit func(*Letter) bool) error {
 		}
 		err = tail.drain(ctx, func(msg pulsar.Message) error {
 			l := newLetter(t.o.Topic, i, msg)
-			if done.has(l.pos) || replayed.has(l) || visit(l) {
+			if done.includes(l.pos) || replayed.isDone(l) || visit(l) {
 				return nil
 			}
 			return errEnough

@@ -112,8 +112,8 @@ func (s *state) stays(l *Letter) string {
 	return ""
 }
 
-// has reports whether the journal has l as done. The batch of such a letter is not acknowledged as a whole.
-func (s *state) has(l *Letter) bool {
+// isDone reports whether the journal has l as done. The batch of such a letter is not acknowledged as a whole.
+func (s *state) isDone(l *Letter) bool {
 	return bit(s.done[entryName(l.partition, l.pos)], int(l.pos.Index))
 }
 

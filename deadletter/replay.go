@@ -157,7 +157,7 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	if old := r.j.run; old != nil {
 		first.Over = old.ID
 	}
-	r.j.later(first) // nothing is changed before there is a letter to publish
+	r.j.enqueue(first) // nothing is changed before there is a letter to publish
 	r.begun, r.report.Run = begun, begun.ID
 	return nil
 }
@@ -189,7 +189,7 @@ func (r *replay) nth(ctx context.Context, i int, partition string, end position,
 		if err != nil {
 			return at, n, err
 		}
-		if left == "" && !r.j.has(l) {
+		if left == "" && !r.j.isDone(l) {
 			at, n = l.pos, n-1
 		}
 	}
@@ -212,7 +212,7 @@ func (r *replay) partition(ctx context.Context, i int, partition string) error {
 	if err != nil {
 		return err
 	}
-	r.w = newWalk(r.j, &r.report, steps{handle: r.handle, pace: r.pace, tell: r.o.Progress})
+	r.w = newWalk(r.j, &r.report, steps{handle: r.handle, pace: r.pace, progress: r.o.Progress})
 	r.stay, r.leaves = nil, false
 	return r.w.through(ctx, r.source(i, partition, end, queue))
 }
@@ -220,10 +220,10 @@ func (r *replay) partition(ctx context.Context, i int, partition string) error {
 // pace is called before each letter, and returns how long the letter has to wait.
 func (r *replay) pace(ctx context.Context) (time.Duration, error) {
 	if r.o.Canary > 0 && r.sent >= r.o.Canary && !r.j.sound {
-		if err := r.w.rest(ctx); err != nil {
+		if err := r.w.prepareForPause(ctx); err != nil {
 			return 0, err
 		}
-		if err := r.sing(ctx); err != nil {
+		if err := r.awaitCanary(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -252,7 +252,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	}
 	r.leaves = false
 	if len(r.stay) > 0 {
-		r.j.later(record{Stay: map[string][]stay{partitionName(l.partition): r.stay}})
+		r.j.enqueue(record{Stay: map[string][]stay{partitionName(l.partition): r.stay}})
 		r.stay = nil
 	}
 	l.to = topic

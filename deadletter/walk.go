@@ -39,10 +39,10 @@ type walk struct {
 type steps struct {
 	// handle starts the work on a letter, and calls done, from any goroutine, when that work has ended. Or it returns
 	// why the letter is left.
-	handle func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
-	sync   func() error                                 // called before letters are acknowledged
-	pace   func(context.Context) (time.Duration, error) // called before each letter, returns how long it must wait
-	tell   func(Report)                                 // called after letters were acknowledged
+	handle   func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
+	sync     func() error                                 // called before letters are acknowledged
+	pace     func(context.Context) (time.Duration, error) // called before each letter, returns how long it must wait
+	progress func(Report)                                 // called after letters were acknowledged
 }
 
 func newWalk(j *journal, report *Report, s steps) *walk {
@@ -139,7 +139,7 @@ func (w *walk) begin(ctx context.Context, l *Letter) error {
 	e := w.entryOf(l)
 	e.seen++
 	w.report.Seen++
-	if w.j.has(l) {
+	if w.j.isDone(l) {
 		e.done = setBit(e.done, int(l.pos.Index))
 		return nil
 	}
@@ -163,8 +163,8 @@ func (w *walk) begin(ctx context.Context, l *Letter) error {
 	return w.settle(ctx, most)
 }
 
-// rest prepares for a pause: it waits until all letters are over and acknowledged, and closes the consumer.
-func (w *walk) rest(ctx context.Context) error {
+// prepareForPause waits until all letters are over and acknowledged, and closes the consumer.
+func (w *walk) prepareForPause(ctx context.Context) error {
 	err := errors.Join(w.settle(ctx, 0), w.flushAll(ctx))
 	w.src.close()
 	return err
