@@ -38,7 +38,7 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 			sub := part.Subscriptions[v.Subscription]
 			for _, c := range sub.Consumers {
 				found = worse(found, ok("all consumers take messages"))
-				if sub.left() > 0 && suspicious(sub, c) {
+				if sub.sendable() > 0 && suspicious(sub, c) {
 					suspects[name+" "+c.ConsumerName] = c
 				}
 			}
@@ -46,7 +46,7 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 		if len(suspects) == 0 {
 			continue
 		}
-		second, err := v.again(topic)
+		second, err := v.statsAgain(topic)
 		if err != nil {
 			return unknown(err)
 		}
@@ -54,7 +54,7 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 			sub := part.Subscriptions[v.Subscription]
 			for _, c := range sub.Consumers {
 				before, suspect := suspects[name+" "+c.ConsumerName]
-				if suspect && c.MsgOutCounter == before.MsgOutCounter && sub.left() > 0 && suspicious(sub, c) {
+				if suspect && c.MsgOutCounter == before.MsgOutCounter && sub.sendable() > 0 && suspicious(sub, c) {
 					switch sent, err := v.allSent(name); {
 					case err != nil:
 						found = worse(found, unknown(err))
@@ -89,5 +89,5 @@ func (v *visit) allSent(topic string) (bool, error) {
 	return slices.Compare(next[:], last[:]) > 0, err
 }
 
-// left returns how many messages the broker could send now.
-func (s subscription) left() int { return s.MsgBacklog - s.MsgDelayed - s.UnackedMessages }
+// sendable returns how many messages the broker could send now.
+func (s subscription) sendable() int { return s.MsgBacklog - s.MsgDelayed - s.UnackedMessages }

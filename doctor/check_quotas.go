@@ -24,7 +24,7 @@ var backlogQuotas = Check{
 					continue
 				}
 				status := Warning
-				if v.full(topic, all[kind]) {
+				if v.isNearlyFull(topic, all[kind]) {
 					status = Problem
 				}
 				found = worse(found, verdict{status, local(topic) + " has " + said})
@@ -34,8 +34,8 @@ var backlogQuotas = Check{
 	},
 }
 
-// full reports whether at least four fifths of a quota are used.
-func (v *visit) full(topic string, q quota) bool {
+// isNearlyFull reports whether at least four fifths of a quota are used.
+func (v *visit) isNearlyFull(topic string, q quota) bool {
 	s, err := v.stats(topic)
 	if err != nil {
 		return false

@@ -62,8 +62,8 @@ func (v *visit) stats(topic string) (*stats, error) {
 	return s, err
 }
 
-// again waits for Patience, and reads the statistics once more.
-func (v *visit) again(topic string) (*stats, error) {
+// statsAgain waits for Patience, and reads the statistics once more.
+func (v *visit) statsAgain(topic string) (*stats, error) {
 	select {
 	case <-time.After(v.Patience):
 	case <-v.ctx.Done():
