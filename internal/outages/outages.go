@@ -178,7 +178,7 @@ func Next[T any](waiting []T, probes func(T) int) (place int) {
 // row counts failures in a row. A success shows that the services that handlers need are up, however many messages
 // fail.
 type row struct {
-	window int  // an outage needs this many messages since the last one
+	window int  // an outage needs this many messages since the previous outage
 	need   int  // failures in a row that make an outage
 	seen   int  // messages since the last outage
 	failed int  // failures in a row

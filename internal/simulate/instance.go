@@ -37,8 +37,8 @@ func (i *instance) permits() bool {
 	return !i.away && !i.blocked && i.queue.len() < i.Queue
 }
 
-// has adds to the number of unacknowledged messages.
-func (i *instance) has(more int) {
+// addUnacked adds to the number of unacknowledged messages.
+func (i *instance) addUnacked(more int) {
 	i.unacked += more
 	i.together += more
 }
@@ -46,7 +46,7 @@ func (i *instance) has(more int) {
 // get receives a message that the broker sends. If the message has waited in this instance, it continues to wait.
 // Another instance does not know that the message waited, nor how often it failed.
 func (i *instance) get(m *message) {
-	i.has(1)
+	i.addUnacked(1)
 	switch {
 	case m.at != i.number:
 		m.at, m.count, m.due = i.number, max(m.known, m.counts[i.number]), 0
@@ -104,11 +104,11 @@ func (i *instance) finish(m *message, of kind) {
 	case of == succeeds:
 		i.settled(false)
 		i.handled++
-		i.has(-1)
+		i.addUnacked(-1)
 	default:
 		i.nack(m)
 	}
-	i.rest()
+	i.giveBack()
 	i.take()
 }
 
@@ -146,7 +146,7 @@ func (i *instance) nack(m *message) {
 	i.settled(true)
 	if i.MaxDeliveries > 0 && m.count+1 >= i.MaxDeliveries {
 		i.dead++
-		i.has(-1)
+		i.addUnacked(-1)
 		return
 	}
 	delay := i.bounded(i.Nack.Next(m.count))
@@ -154,7 +154,7 @@ func (i *instance) nack(m *message) {
 	m.kept = false
 	if i.RetryFrom > 0 && delay >= i.RetryFrom {
 		i.waiting++
-		i.has(-1) // the retry is another message
+		i.addUnacked(-1) // the retry is another message
 		i.retry = i.now
 		i.at(delay, retried, m, 0)
 		return
@@ -180,7 +180,7 @@ func (i *instance) back(m *message) {
 	i.waiting--
 	delete(i.waits, m)
 	if i.seemsBroken() || i.MaxDeliveries > 0 && m.count+1 >= i.MaxDeliveries {
-		i.has(-1)
+		i.addUnacked(-1)
 		m.known++
 		i.remember(m)
 		i.at(request, replayed, m, 0)

@@ -47,8 +47,8 @@ func (i *instance) nextTry() {
 	i.push(event{at: i.now + pause, kind: probes, of: i.number, era: i.era})
 }
 
-// rest gives all messages back to the broker if no handler runs and the pause is not short; see worker/giveback.go.
-func (i *instance) rest() {
+// giveBack gives all messages back to the broker if no handler runs and the pause is not short; see worker/giveback.go.
+func (i *instance) giveBack() {
 	if !i.isDown() || i.idle < i.Concurrency || i.looks > 0 || i.outage.Pause() < outages.ShortPause {
 		return
 	}
@@ -66,7 +66,7 @@ func (i *instance) rest() {
 	clear(i.waits)
 	i.queue, i.ready, i.aside = fifo{}, fifo{}, fifo{}
 	i.away = true
-	i.has(-i.unacked)
+	i.addUnacked(-i.unacked)
 	i.replay.sort()
 	i.work += i.replay.len()
 }

@@ -138,7 +138,7 @@ func (w *world) happen(e event) {
 			w.replay.push(e.msg)
 			break
 		}
-		i.has(1)
+		i.addUnacked(1)
 		e.msg.at = i.number
 		i.ready.push(e.msg)
 		i.take()

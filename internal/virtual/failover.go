@@ -27,7 +27,7 @@ func (b *Broker) Elect() {
 // elected notifies the consumers of a Failover subscription which of them is active, if that has changed.
 func (b *Broker) elected() {
 	b.mu.Lock()
-	var tell []func()
+	var notifications []func()
 	for i, c := range slices.Backward(b.consumers) {
 		active := i == 0
 		if c.opts.EventListener == nil || c.notified && c.active == active {
@@ -36,14 +36,14 @@ func (b *Broker) elected() {
 		c.notified, c.active = true, active
 		for _, topic := range b.topics {
 			if active {
-				tell = append(tell, func() { c.opts.EventListener.BecameActive(c, topic, 0) })
+				notifications = append(notifications, func() { c.opts.EventListener.BecameActive(c, topic, 0) })
 			} else {
-				tell = append(tell, func() { c.opts.EventListener.BecameInactive(c, topic, 0) })
+				notifications = append(notifications, func() { c.opts.EventListener.BecameInactive(c, topic, 0) })
 			}
 		}
 	}
 	b.mu.Unlock()
-	for _, f := range tell {
+	for _, f := range notifications {
 		f()
 	}
 }
