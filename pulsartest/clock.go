@@ -9,7 +9,7 @@ type clock struct {
 }
 
 // FastForward moves the server's clock forward by d, as if d had passed: delayed messages become due, delays of
-// Failover end, and stored messages are older (a consumer may start with the messages of the last seconds). When
+// Failover end, and stored messages are older, for consumers that start with the messages of the last seconds. When
 // FastForward returns, the messages that became due are on their way. The clocks of clients do not change: a
 // redelivery.Consumer keeps a message from the retry topic until the message is due by the client's clock.
 func (s *Server) FastForward(d time.Duration) {

@@ -92,9 +92,9 @@ func (c *cursor) ackIndexes(offset, n int, set []int64) int {
 	return count
 }
 
-// left returns how many messages of an entry of n messages are not acknowledged. If the entry is partly acknowledged,
-// set has a 1 bit for each unacknowledged message; otherwise set is nil.
-func (c *cursor) left(offset, n int) (count int, set []int64) {
+// remaining returns how many of an entry's n messages are not acknowledged. If the entry is partly acknowledged, set
+// has a 1 bit for each unacknowledged message; otherwise set is nil.
+func (c *cursor) remaining(offset, n int) (count int, set []int64) {
 	words, ok := c.partial[offset]
 	if !ok {
 		return n, nil

@@ -235,7 +235,7 @@ func (s *subscription) nextInTurn() *consumer {
 // deliver sends the unacknowledged messages of an entry to c.
 func (s *subscription) deliver(c *consumer, offset int) {
 	e := s.topic.log[offset]
-	n, set := s.cursor.left(offset, e.messages)
+	n, set := s.cursor.remaining(offset, e.messages)
 	count := uint32(0)
 	if s.individual() {
 		count = s.counts[offset]
