@@ -77,9 +77,9 @@ func (t *letterTopic) startWhole(ctx context.Context, msg *pulsar.ProducerMessag
 	case err != nil:
 		return failed(err)
 	case !tried:
-		return t.sizes.end(0, bytes, t.order.start(ctx, t.alone.of(msg), msg))
+		return t.sizes.end(0, bytes, t.order.start(ctx, t.alone.producerFor(msg), msg))
 	}
-	answered := t.order.start(ctx, t.of(msg), msg)
+	answered := t.order.start(ctx, t.producerFor(msg), msg)
 	return func() error {
 		err := answered()
 		if err != nil {
@@ -89,8 +89,8 @@ func (t *letterTopic) startWhole(ctx context.Context, msg *pulsar.ProducerMessag
 	}
 }
 
-// of returns the producers for a topic of DeadLetterTo. The error says why the letter of msg cannot go there.
-func (d *deadLetters) of(topic string, msg pulsar.Message) (t *letterTopic, err error) {
+// topicOf returns the producers for a topic of DeadLetterTo. The error says why the letter of msg cannot go there.
+func (d *deadLetters) topicOf(topic string, msg pulsar.Message) (t *letterTopic, err error) {
 	switch want := cmp.Or(topicname.Want(topic), topicname.WantNumber(topic)); {
 	case topic == d.o.DeadLetterTopic:
 		return d.usual, nil
@@ -142,7 +142,7 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	}
 	name := publishing.TopicOf(reason, usual)
 	topic := topicname.In(r.o.Topic, name)
-	t, err := r.deadLetters.of(topic, cm.Message)
+	t, err := r.deadLetters.topicOf(topic, cm.Message)
 	instead := func(err error) {
 		r.o.Logger.Warn("reconsume: a dead letter goes to the usual topic: the topic of DeadLetterTo refuses it",
 			"topic", name, "usual", usual,
@@ -187,7 +187,7 @@ func isFinal(err error) bool {
 	})
 }
 
-func (d *deadLetters) all() []outlet {
+func (d *deadLetters) outlets() []outlet {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := []outlet{d.usual.outlet, d.usual.alone}

@@ -88,10 +88,10 @@ func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessa
 	case err != nil:
 		return failed(err)
 	case !tried:
-		return r.sizes.end(delay, bytes, r.alone.of(msg).start(ctx, msg))
+		return r.sizes.end(delay, bytes, r.alone.producerFor(msg).start(ctx, msg))
 	}
 	if r.delays.begin(delay) {
-		answered := r.retries.of(msg).start(ctx, msg)
+		answered := r.retries.producerFor(msg).start(ctx, msg)
 		return func() error {
 			err := answered()
 			if err != nil {
@@ -101,7 +101,7 @@ func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessa
 			return err
 		}
 	}
-	answered := r.untried.of(msg).start(ctx, msg)
+	answered := r.untried.producerFor(msg).start(ctx, msg)
 	return func() error {
 		err := answered()
 		r.delays.end(delay, err == nil, isRefused(err))
@@ -162,8 +162,8 @@ func (v *verdict) failed(delay time.Duration) {
 	v.longest = max(v.longest, delay)
 }
 
-// of returns the error of a message that the client failed, once the verdict is known.
-func (v *verdict) of(ctx context.Context, delay time.Duration, err error) error {
+// errorOf returns the error of a message that the client failed, once the verdict is known.
+func (v *verdict) errorOf(ctx context.Context, delay time.Duration, err error) error {
 	if !v.asked.Load() {
 		return err
 	}

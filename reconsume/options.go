@@ -213,7 +213,7 @@ func bytesOf(msg *pulsar.ProducerMessage) int {
 	return n
 }
 
-func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
+func (t *outlet) producerFor(msg *pulsar.ProducerMessage) *producer {
 	if bytesOf(msg) > publishing.Large || len(msg.Payload) == 0 && msg.Payload != nil && !t.sealed {
 		return t.single
 	}

@@ -194,8 +194,9 @@ func (p *producer) replace(m *made) {
 	})
 }
 
-// close closes the producer, if there is one. p.closed has ended before, which ends all calls. close waits a while for
-// a producer that is being created: the client may be closed next, and the producer would keep its connection open.
+// close closes the producer, if there is one. The caller has ended p.closed before, which ends all calls. close waits a
+// while for a producer that is being created: the client may be closed next, and the producer would keep its connection
+// open.
 func (p *producer) close() {
 	p.mu.Lock()
 	m := p.made

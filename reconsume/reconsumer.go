@@ -161,7 +161,7 @@ func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, optio
 
 // settle publishes a retry, and waits for the outcome unless there is a callback.
 func (r *Reconsumer) settle(ctx context.Context, cm pulsar.ConsumerMessage, how retry) error {
-	wait := r.later(ctx, cm, how, r.startDelayed)
+	wait := r.publishRetry(ctx, cm, how, r.startDelayed)
 	if how.Callback == nil {
 		return wait()
 	}
@@ -240,8 +240,8 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.settle(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))
 }
 
-// later publishes a retry with start, or a dead letter if the message was reconsumed MaxDeliveries times.
-func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how retry,
+// publishRetry publishes a retry with start, or a dead letter if the message was reconsumed MaxDeliveries times.
+func (r *Reconsumer) publishRetry(ctx context.Context, cm pulsar.ConsumerMessage, how retry,
 	start starter) (wait func() error) {
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
@@ -267,7 +267,7 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 // it is ready. A second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()
-	for _, t := range append(r.deadLetters.all(), r.retries, r.untried, r.alone) {
+	for _, t := range append(r.deadLetters.outlets(), r.retries, r.untried, r.alone) {
 		t.usual.close()
 		t.single.close()
 	}

@@ -34,8 +34,8 @@ func newSchemas(own pulsar.Schema) *schemas {
 	return &schemas{own: own, known: map[string]*known{}}
 }
 
-// of returns the schema that a message was written with, or nil if it is the consumer's.
-func (s *schemas) of(ctx context.Context, msg pulsar.Message) (pulsar.Schema, error) {
+// find returns the schema that a message was written with, or nil if it is the consumer's.
+func (s *schemas) find(ctx context.Context, msg pulsar.Message) (pulsar.Schema, error) {
 	if s.own == nil || len(msg.SchemaVersion()) == 0 {
 		return nil, nil
 	}
@@ -97,7 +97,7 @@ func (r *Reconsumer) startWithSchema(ctx context.Context, start starter, from pu
 	if r.o.Schema == nil && len(from.SchemaVersion()) > 0 { // nothing is published with a schema
 		msg.Properties[PropertyOriginSchemaVersion] = hex.EncodeToString(from.SchemaVersion())
 	}
-	schema, err := r.schemas.of(ctx, from)
+	schema, err := r.schemas.find(ctx, from)
 	if err == nil && schema == nil || len(msg.Payload) == 0 {
 		return start(ctx, msg)
 	}

@@ -70,7 +70,7 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 		}
 		err := m.wait(ctx, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
 		if p.asks && errors.Is(err, pulsar.ErrProducerClosed) {
-			err = m.verdict.of(ctx, msg.DeliverAfter, err)
+			err = m.verdict.errorOf(ctx, msg.DeliverAfter, err)
 		}
 		if errors.Is(err, errNoAnswer) && (p.alone || time.Since(begin) > time.Second) {
 			p.replace(m)

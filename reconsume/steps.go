@@ -27,7 +27,7 @@ func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how pu
 	if how.Nacked || !s.held { // if the delay of a nacked message is refused, the message waits in the Consumer
 		start = s.r.startDelayed
 	}
-	return s.r.later(ctx, cm, how, start)
+	return s.r.publishRetry(ctx, cm, how, start)
 }
 
 func (s steps) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
