@@ -36,7 +36,7 @@ type job struct {
 	report deadletter.Report
 	ended  time.Time
 	err    error
-	shown  time.Time // when open pages were last told to refresh
+	shown  time.Time // when open pages were last refreshed
 }
 
 // begin runs a plan. It returns nil if the Handler is closed.
@@ -165,8 +165,9 @@ func (j *jobs) running() []jobView {
 	return j.views(func(v jobView) bool { return !v.Ended })
 }
 
-// of returns the newest job of a topic, if there is one. Older ones have ended: a topic has one running job at most.
-func (j *jobs) of(topic string) []jobView {
+// newestOf returns the newest job of a topic, if there is one. Older ones have ended: a topic has one running job at
+// most.
+func (j *jobs) newestOf(topic string) []jobView {
 	all := j.views(func(v jobView) bool { return v.Topic == topic })
 	return all[:min(1, len(all))]
 }

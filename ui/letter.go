@@ -54,7 +54,7 @@ func (h *Handler) letterPage(w http.ResponseWriter, r *http.Request) {
 		Cause: cause(l.Type, l.Reason), History: history(l),
 		Commands: []string{x.command("peek", "-id", l.ID, "-payload"),
 			x.command("replay", "-id", l.ID, "-canary", "1", "-yes")},
-		CanPurge: h.o.ExportDir != "", Jobs: h.jobs.of(x.topic)}
+		CanPurge: h.o.ExportDir != "", Jobs: h.jobs.newestOf(x.topic)}
 	for _, name := range slices.Sorted(maps.Keys(l.Properties)) {
 		value := l.Properties[name]
 		text := showLines(value[:min(len(value), maxValue)])

@@ -64,7 +64,7 @@ type lettersView struct {
 
 func (h *Handler) viewOf(r *http.Request, x *letterIndex) lettersView {
 	return lettersView{view: h.look(r.Context(), x), Topic: x.topic, Subscription: x.subscription, Adopted: x.adopted,
-		Jobs:     h.jobs.of(x.topic),
+		Jobs:     h.jobs.newestOf(x.topic),
 		CanPurge: h.o.ExportDir != ""}
 }
 
