@@ -50,13 +50,13 @@ func TestSIGTERM(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
 		defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
-		for lines, told := bufio.NewScanner(stdout), false; lines.Scan(); {
+		for lines, reported := bufio.NewScanner(stdout), false; lines.Scan(); {
 			var id int
 			if _, err := fmt.Sscanf(lines.Text(), "served %d", &id); err == nil {
 				served[id]++
 			}
-			if !told && until() {
-				told = true
+			if !reported && until() {
+				reported = true
 				require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 			}
 		}
