@@ -235,8 +235,8 @@ func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 		if opts.RetryEnable {
 			topics++
 		}
-		told := make(chan redelivery.Failed, topics+1)
-		c := b.Subscribe(opts, redelivery.WithObserver(redelivery.Observer{Failed: func(e redelivery.Failed) { told <- e }}))
+		failures := make(chan redelivery.Failed, topics+1)
+		c := b.Subscribe(opts, redelivery.WithObserver(redelivery.Observer{Failed: func(e redelivery.Failed) { failures <- e }}))
 		received := make(chan error, 2)
 		for range 2 {
 			go func() { _, err := c.Receive(context.Background()); received <- err }()
@@ -253,7 +253,7 @@ func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 		}
 		for range topics {
 			select {
-			case e := <-told:
+			case e := <-failures:
 				require.Equal(t, "receive", e.Operation)
 				require.Error(t, e.Err)
 			case <-time.After(testkit.Patience):

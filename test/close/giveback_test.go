@@ -120,11 +120,11 @@ func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	var log logtest.Buffer
-	var told []error
+	var failures []error
 	opts := b.Options("", pulsar.Shared)
 	opts.Topics = []string{b.NewTopic(0), b.NewTopic(0)}
 	c := b.Subscribe(opts, testkit.LogTo(&log),
-		redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) { told = append(told, f.Err) }}))
+		redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) { failures = append(failures, f.Err) }}))
 	require.NoError(t, c.GiveBack())
 	b.InProcess.SetHook(func(cmd pulsartest.Command) pulsartest.Verdict {
 		if cmd.Type == "SUBSCRIBE" {
@@ -139,8 +139,8 @@ func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	require.Contains(t, log.String(), "subscribing again failed")
 	require.Contains(t, log.String(), "AuthorizationError")
 	require.NotContains(t, log.String(), ".go:")
-	require.NotEmpty(t, told)
-	require.NotContains(t, fmt.Sprintf("%+v", told[0]), ".go:")
+	require.NotEmpty(t, failures)
+	require.NotContains(t, fmt.Sprintf("%+v", failures[0]), ".go:")
 }
 
 // A message that was requested before GiveBack comes in time afterwards, although the new inner consumer gets no answer

@@ -47,7 +47,7 @@ func (s slowToClose) Close() {
 }
 
 // Upstream's Seek hangs while another goroutine receives, and so does Close of a zero-queue consumer. So the Consumer's
-// Receive returns when Close begins.
+// Receive returns as soon as Close of the Consumer begins.
 func TestInnerConsumerClosesWithoutReceivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -77,8 +77,8 @@ func TestReceiveReturnsWhenInnerConsumerIsGone(t *testing.T) {
 	})
 }
 
-// To probe the inner consumer, the Consumer calls its Receive. That call may take a message whose topic the Consumer
-// does not know. So it does not probe a healthy inner consumer.
+// To probe the inner consumer, the Consumer calls Receive of the inner consumer. The call may return a message whose
+// topic the Consumer does not know. So the Consumer does not probe a healthy inner consumer.
 func TestHealthyInnerConsumerIsNotProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()

@@ -98,7 +98,7 @@ func (c *consumer) begin() error {
 // acknowledges the last message of each partition. The history records only delivered messages as settled: an
 // undelivered message that an acknowledgement covers counts as lost.
 func (c *consumer) cumulate() {
-	open := make([][]pulsar.Message, c.work.apart()) // of each partition
+	open := make([][]pulsar.Message, c.work.stride()) // of each partition
 	ack := func(partition int) {
 		if len(open[partition]) > 0 {
 			c.settle(c.AckCumulative, open[partition]...)
@@ -118,9 +118,9 @@ func (c *consumer) cumulate() {
 		n := number(msg.Payload())
 		c.deliver(msg, int(c.RedeliveryCount(msg)), false)
 		sleep(c.ctx, pace)
-		partition := n % c.work.apart()
+		partition := n % c.work.stride()
 		open[partition] = append(open[partition], msg)
-		if n/c.work.apart()%10 == 4 { // in the middle of a batch
+		if n/c.work.stride()%10 == 4 { // in the middle of a batch
 			ack(partition)
 		}
 	}

@@ -19,7 +19,7 @@ type fault struct {
 	also       [][]string // each of these sets of variants makes a further trial, if it fits
 	short      bool       // a trial takes a few seconds
 	needs      place      // the kind of broker
-	tells      bool       // the log of attempts must report a failure
+	logFails   bool       // the log of attempts must report a failure
 	make       func(context.Context, *trial) error
 }
 

@@ -29,12 +29,13 @@ var logFaults = []fault{
 		})},
 	{set: chaos, name: "log full",
 		what:  "the log's backlog quota, producer_exception, is exceeded for five seconds or more",
-		types: allTypes, work: logged, needs: killable, tells: true, make: func(ctx context.Context, t *trial) error {
+		types: allTypes, work: logged, needs: killable, logFails: true,
+		make: func(ctx context.Context, t *trial) error {
 			return overQuota(ctx, t, 500, "until the log fails", func(n counts) bool { return n.logFailures > 0 })
 		}},
 	{set: chaos, name: "log slow",
 		what:  "the log's data takes 1.5 s more, at 20 kB/s, until each message is delivered, and for at least 10 s",
-		types: allTypes, work: logged, tells: true, make: func(ctx context.Context, t *trial) error {
+		types: allTypes, work: logged, logFails: true, make: func(ctx context.Context, t *trial) error {
 			t.logProxy.Slow(1500*time.Millisecond, 20_000)
 			sleep(ctx, 10*time.Second)
 			err := t.until(ctx, "until all are delivered",
@@ -44,7 +45,7 @@ var logFaults = []fault{
 		}},
 	{set: chaos, name: "log not allowed",
 		what:  "for 10 s the consumer's role has no permission for the log's topic, which is unloaded",
-		types: allTypes, work: logged, needs: guarded, tells: true, make: func(ctx context.Context, t *trial) error {
+		types: allTypes, work: logged, needs: guarded, logFails: true, make: func(ctx context.Context, t *trial) error {
 			sleep(ctx, time.Second)
 			if err := t.log(ctx, "DELETE", "/permissions/"+role, nil); err != nil {
 				return err
@@ -117,7 +118,7 @@ func (t *trial) logIsBack(ctx context.Context) error {
 			return fmt.Errorf("the log has %d records of settled messages, and lags by %v", s.Records, s.Lag)
 		}
 	}
-	if n := t.progress().logFailures; t.fault.tells && n == 0 {
+	if n := t.progress().logFailures; t.fault.logFails && n == 0 {
 		return errors.New("the consumer did not report that the log failed")
 	}
 	return nil

@@ -15,8 +15,9 @@
 //
 // The column stuck counts messages that the broker did not send to a waiting consumer, but sent when another consumer
 // took its place. With plain consumers this happens more often. The column elsewhere counts early deliveries to a
-// consumer that had not nacked the message: without a log of attempts it cannot know the delay, and the broker sends a
-// whole batch for one of its messages. The exit status is 1 if a trial fails or has findings other than stuck messages.
+// consumer that had not nacked the message. Without a log of attempts such a consumer cannot know the delay, and the
+// broker sends a whole batch for one of its messages. The exit status is 1 if a trial fails or has findings other than
+// stuck messages.
 package main
 
 import (

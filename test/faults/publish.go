@@ -65,7 +65,7 @@ func (p *publisher) send(ctx context.Context, n int) error {
 		producer = p.ten
 	}
 	if p.work.Cumulative { // otherwise there is no order: messages overtake failed ones, and four goroutines receive
-		published.Key = fmt.Sprint("partition ", n%p.work.apart())
+		published.Key = fmt.Sprint("partition ", n%p.work.stride())
 	}
 	p.record.note(published)
 	producer.SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {

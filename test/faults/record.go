@@ -80,7 +80,7 @@ func (t *trial) settledBeside(partition int) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, settled := range r.settled {
-		if i, err := strconv.Atoi(name); err == nil && settled && i%t.work.apart() != partition {
+		if i, err := strconv.Atoi(name); err == nil && settled && i%t.work.stride() != partition {
 			n++
 		}
 	}

@@ -66,11 +66,11 @@ func (w work) partition(n int) int {
 	if w.App == byKey {
 		n %= keys
 	}
-	return n % w.apart()
+	return n % w.stride()
 }
 
-// apart is the difference between the numbers of successive messages of a partition.
-func (w work) apart() int { return max(1, w.Partitions) }
+// stride is the difference between the numbers of successive messages of a partition.
+func (w work) stride() int { return max(1, w.Partitions) }
 
 const (
 	subscription   = "chaos"

@@ -87,8 +87,8 @@ type topicStats struct {
 	}
 }
 
-// left records the backlog of subscription s.
-func (s *script) left(when string) {
+// recordBacklog records the backlog of subscription s.
+func (s *script) recordBacklog(when string) {
 	_, body := s.call(http.MethodGet, "stats", "")
 	var all topicStats
 	require.NoError(s.t, json.Unmarshal(body, &all))

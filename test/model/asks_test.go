@@ -18,7 +18,7 @@ func (p *modelPart) NackID(id pulsar.MessageID) {
 	if _, asked := p.requests[e]; asked || p.state == gone {
 		return
 	}
-	e.late = e.late || p.cons.lost.After(p.received) // until a message arrives, the lost connection may be this topic's
+	e.late = e.late || p.cons.lost.After(p.received) // until a message arrives, this topic may have lost its connection
 	isQueued := slices.ContainsFunc(p.queue, func(c *modelCopy) bool { return c.entry == e })
 	e.late = e.late || e.asked.Before(p.grabbed) && (isQueued || p.cons.isBuffered(e))
 	// Shortly after a connection is lost, the Consumer may request an entry although a copy of it is in the queue.

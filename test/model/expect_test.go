@@ -111,7 +111,7 @@ type modelOrigin struct {
 	most     uint32    // the broker's highest count
 	shared   bool      // another consumer got it before or after this copy was sent
 	another  bool      // another consumer has it, or has acknowledged it
-	told     time.Time // when the Consumer was notified that another may have it; zero if a copy has come since
+	notified time.Time // when the Consumer was notified that another may have it; zero if a copy has come since
 	givenUp  bool      // the Consumer may have given its request up
 	taken    time.Time
 	grabbed  time.Time
@@ -143,7 +143,7 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 		received = time.Now()
 	}
 	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && received.Before(p.doubt) {
-		o.told = p.doubt
+		o.notified = p.doubt
 	}
 	o.survived = c.epoch < p.epoch && p.state == live
 	return o
@@ -200,8 +200,8 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	r.checkCount(m, o, count)
 	if m.stand != modelFresh && o.another {
 		r.doubles++
-		if o.told.After(m.waits) && now.After(o.told) {
-			r.w.fail("%v is handed out although another consumer has it; the Consumer was notified %v ago", m, now.Sub(o.told))
+		if o.notified.After(m.waits) && now.After(o.notified) {
+			r.w.fail("%v is handed out although another consumer has it; the Consumer was notified %v ago", m, now.Sub(o.notified))
 		}
 	}
 	if m.msg != nil {

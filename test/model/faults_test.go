@@ -211,8 +211,8 @@ func (r *modelRun) end() {
 	if s := r.c.Stats(); s.Waiting != gone || s.BufferedBytes != 0 {
 		r.w.fail("all is settled, but Stats are %+v", s)
 	}
-	if told := int(r.told.Load()); r.cfg.Told && told != int(r.cons.reconnects.Load()) {
-		r.w.fail("BackOffPolicyFunc was called %d times, want %d", told, r.cons.reconnects.Load())
+	if calls := int(r.backOffCalls.Load()); r.cfg.OwnBackOff && calls != int(r.cons.reconnects.Load()) {
+		r.w.fail("BackOffPolicyFunc was called %d times, want %d", calls, r.cons.reconnects.Load())
 	}
 }
 

@@ -41,7 +41,7 @@ type modelConfig struct {
 	From            redelivery.Source
 	Resolution      time.Duration // 0 for the default
 	Batches         bool
-	Told            bool // the application has a BackOffPolicyFunc of its own
+	OwnBackOff      bool // the application has a BackOffPolicyFunc of its own
 
 	Chan           bool          // the application uses Chan
 	Pace           time.Duration // mean time between its steps
@@ -103,7 +103,7 @@ func newModelConfig(seed uint64) *modelConfig {
 		c.From = []redelivery.Source{redelivery.FromAuto, redelivery.FromMemory, redelivery.FromBroker}[rng.IntN(3)]
 		c.Resolution = []time.Duration{0, 0, 0, time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond}[rng.IntN(6)]
 	}
-	c.Told = often(30)
+	c.OwnBackOff = often(30)
 
 	c.Chan = often(35)
 	c.Pace = []time.Duration{100 * time.Microsecond, 5 * time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond,

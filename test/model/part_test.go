@@ -234,7 +234,7 @@ func (p *modelPart) dispatcher() {
 			if cap(to) == 0 {
 				head.received = time.Now()
 			}
-			p.left(head)
+			p.recordTaken(head)
 			if len(p.queue) > 0 && p.queue[0] == head {
 				p.queue = p.queue[1:]
 				p.flow(1)
@@ -247,8 +247,8 @@ func (p *modelPart) dispatcher() {
 	}
 }
 
-// left records that a copy left the queue. The caller holds mu.
-func (p *modelPart) left(c *modelCopy) {
+// recordTaken records that a copy left the queue. The caller holds mu.
+func (p *modelPart) recordTaken(c *modelCopy) {
 	c.taken, c.put = time.Now(), int(p.cons.puts.Add(1))
 	p.sub.took(c)
 }

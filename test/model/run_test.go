@@ -43,10 +43,10 @@ type modelRun struct {
 	again   int                       // redeliveries in a row
 	head    map[*modelPart]*modelCopy // the head of each queue at the last delivery
 
-	callbacks [4]atomic.Uint64 // calls of each kind
-	panics    atomic.Int32
-	told      atomic.Int32 // calls of BackOffPolicyFunc
-	steps     int
+	callbacks    [4]atomic.Uint64 // calls of each kind
+	panics       atomic.Int32
+	backOffCalls atomic.Int32 // calls of BackOffPolicyFunc
+	steps        int
 }
 
 // newModelRun returns a run whose Consumer is subscribed.
@@ -62,8 +62,8 @@ func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	if cfg.Topics == 1 { // the Consumer then knows that a lost connection is this topic's
 		opts.Topic = "persistent://public/default/model"
 	}
-	if cfg.Told {
-		opts.BackOffPolicyFunc = func() backoff.Policy { r.told.Add(1); return backoff.NewDefaultBackoff() }
+	if cfg.OwnBackOff {
+		opts.BackOffPolicyFunc = func() backoff.Policy { r.backOffCalls.Add(1); return backoff.NewDefaultBackoff() }
 	}
 	if cfg.Deep && cfg.Given >= 0 {
 		opts.MessageChannel = make(chan pulsar.ConsumerMessage, cfg.Given)

@@ -60,7 +60,7 @@ func (p *modelPart) stageAll() {
 		head := p.queue[0]
 		p.queue = p.queue[1:]
 		s.queue = append(s.queue, head)
-		p.left(head)
+		p.recordTaken(head)
 		p.flow(1)
 	}
 	select {

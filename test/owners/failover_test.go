@@ -49,8 +49,8 @@ func receives(f *testkit.Fake, opts pulsar.ConsumerOptions, n int64) {
 }
 
 // A Failover consumer joins, and the broker reports that it is inactive before Subscribe has returned. When the active
-// consumer leaves, the broker first sends the new messages. After the failover delay it reports the change, and sends
-// all unacknowledged messages. The application must get the oldest of these first.
+// consumer leaves, the broker first sends new messages to the second. After the failover delay it reports the change,
+// and sends all unacknowledged messages. The application must get the oldest of these first.
 func TestFailoverTakeoverBeginsWithTheOldest(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -73,7 +73,8 @@ func TestFailoverTakeoverBeginsWithTheOldest(t *testing.T) {
 	}
 }
 
-// During Subscribe, the broker reports that the consumer is inactive. The Consumer delivers nothing until it is active.
+// During Subscribe, the broker reports that the consumer is inactive. The Consumer then delivers nothing until the
+// broker reports that it is active.
 func TestInactiveNoticeDuringSubscribeIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()

@@ -17,8 +17,8 @@ import (
 
 // losses records the events of Observer.Lost.
 type losses struct {
-	mu   sync.Mutex
-	told []redelivery.Lost
+	mu     sync.Mutex
+	events []redelivery.Lost
 }
 
 func (l *losses) observer() redelivery.Option {
@@ -26,14 +26,14 @@ func (l *losses) observer() redelivery.Option {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		e.Consumer = nil
-		l.told = append(l.told, e)
+		l.events = append(l.events, e)
 	}})
 }
 
 func (l *losses) all() []redelivery.Lost {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]redelivery.Lost(nil), l.told...)
+	return append([]redelivery.Lost(nil), l.events...)
 }
 
 // isNow waits until Reclaim returns the wanted error.
@@ -76,14 +76,13 @@ func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 			c.Close()
 			waittest.Next(t, next)
 			require.ErrorIs(t, c.Reclaim(msg), redelivery.ErrClosed)
-			told := l.all() // Close may skip pending events
+			events := l.all() // Close may skip pending events
 			require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Why: redelivery.LostConsumer},
-				told[len(told)-1])
+				events[len(events)-1])
 		})
 	}
 }
 
-// Reclaim refuses a message that is not upstream's and has no topic.
 // twiceTried is a message on which the application failed twice by itself, as a Worker with key order does.
 type twiceTried struct{ pulsar.Message }
 
@@ -108,6 +107,7 @@ func TestReclaimedMessageKeepsTheCountOfItsWrapper(t *testing.T) {
 	require.NoError(t, c.Ack(msg))
 }
 
+// Reclaim refuses a message that is not upstream's and has no topic.
 func TestReclaimOfForeignMessageIsRefused(t *testing.T) {
 	c, opts := testkit.SubscribeFakeWith(t, testkit.NewFake(), pulsar.ConsumerOptions{Type: pulsar.Shared})
 	opts.BackOffPolicyFunc() // a connection is lost

@@ -54,8 +54,8 @@ func TestWaitingStatForgetsMessagesOfOtherConsumers(t *testing.T) {
 	consuming.Wait()
 }
 
-// Two consumers have a subscription when the topic is unloaded. A message of the first consumer is either still its
-// own, as Reclaim reports, or comes again to one of the two. Each message is handled once. The exceptions are a few
+// Two consumers have a subscription when the topic is unloaded. A message of the first consumer either still belongs to
+// it, as Reclaim reports, or comes again to one of the two. Each message is handled once. The exceptions are a few
 // messages that the first consumer requests right before the broker sends them again: a known window of
 // internal/partition.
 func TestReclaimedMessagesOfTwoConsumersComeToOne(t *testing.T) {

@@ -15,13 +15,13 @@ func (r *randomRun) isOverdue(f *fate) bool {
 
 // waitsFor asserts that due messages come.
 func (r *randomRun) waitsFor(ctx context.Context) {
-	for told := false; ctx.Err() == nil && !told; time.Sleep(100 * time.Millisecond) {
+	for reported := false; ctx.Err() == nil && !reported; time.Sleep(100 * time.Millisecond) {
 		r.mu.Lock()
 		for n, f := range r.fates {
 			if f.isOver() || !r.isOverdue(f) {
 				continue
 			}
-			told = true
+			reported = true
 			r.wrongLocked("message %d does not come: %v", n, f)
 		}
 		r.mu.Unlock()

@@ -149,11 +149,11 @@ func (r *randomRun) weigh(ctx context.Context, c *redelivery.Consumer, k int) {
 	if r.Chan {
 		limit += 16 << 10 // for the message that waits to enter the channel, with its batch
 	}
-	for told := false; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+	for reported := false; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		end := r.guard.begin("Stats")
 		s := c.Stats()
-		if end(); (s.BufferedBytes < 0 || s.BufferedBytes > limit || s.Waiting < 0) && !told {
-			told = true
+		if end(); (s.BufferedBytes < 0 || s.BufferedBytes > limit || s.Waiting < 0) && !reported {
+			reported = true
 			r.breaks("consumer %d keeps %d bytes, want 0 to %d: %+v", k, s.BufferedBytes, limit, s)
 		}
 	}

@@ -263,7 +263,7 @@ func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 		options = append(options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 	}
 	if r.Observed {
-		told := func(what string) func(redelivery.Event) {
+		note := func(what string) func(redelivery.Event) {
 			return func(e redelivery.Event) { r.note(k, what, e.Message, e.ID) }
 		}
 		options = append(options, redelivery.WithObserver(redelivery.Observer{
@@ -271,7 +271,7 @@ func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 			Settled: func(e redelivery.Settled) {
 				r.note(k, fmt.Sprint("settled ", e.Outcome, e.Delay, e.Err), e.Message, e.ID)
 			},
-			Buffered: told("buffered"), Dropped: told("dropped"), Swallowed: told("swallowed"), Asked: told("asked"),
+			Buffered: note("buffered"), Dropped: note("dropped"), Swallowed: note("swallowed"), Asked: note("asked"),
 		}))
 	}
 	switch {

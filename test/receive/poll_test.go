@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// After Wrap, the Consumer calls Receive of the inner consumer once a second to see whether that is closed. The call
-// may return a message, as here.
+// After Wrap, the Consumer calls Receive of the inner consumer once a second to see whether the inner consumer is
+// closed. The call may return a message, as here.
 func TestMessagesThatComeWithThePollAreAllDelivered(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		const rounds, burst = 200, 5

@@ -54,12 +54,12 @@ func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 	}
 	c.Close()
 
-	told := java(topic, "retry", 6)
+	printed := java(topic, "retry", 6)
 	for i := range 6 {
 		if i < 3 {
-			said(told, i, "1", topic, "null")
+			said(printed, i, "1", topic, "null")
 		} else {
-			said(told, i, "null", "null", "null")
+			said(printed, i, "null", "null", "null")
 		}
 	}
 
@@ -83,13 +83,13 @@ func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 	b.Settles(topic, 0)
 	b.Settles(testkit.RetryTopic(topic), 0)
 	c.Close()
-	told = java(testkit.DeadLetterTopic(topic), "read", 6)
+	printed = java(testkit.DeadLetterTopic(topic), "read", 6)
 	for i := range 6 {
 		times := "1"
 		if i < 3 {
 			times = "2"
 		}
-		said(told, i, times, topic, fmt.Sprintf("out of %d", i))
+		said(printed, i, times, topic, fmt.Sprintf("out of %d", i))
 	}
 
 	topic = b.NewTopic(0)

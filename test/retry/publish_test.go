@@ -217,7 +217,7 @@ func TestUnansweredPublishesAreBounded(t *testing.T) {
 	go func() { _, _ = c.Receive(t.Context()) }() // Receive requests messages not in memory
 	seen := map[string]bool{}
 	for len(seen) < n {
-		seen[string(testkit.Next(t, out, time.Minute).Payload())] = true // requests are repeated every few seconds
+		seen[string(testkit.Next(t, out, time.Minute).Payload())] = true // requests are repeated only every few seconds
 	}
 	b.Settles(topic, 0)
 }

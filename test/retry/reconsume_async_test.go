@@ -193,16 +193,16 @@ func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 		"closes": func(t *testing.T, f *farBroker) {
 			c, inner, msgs := far(t, f, 10)
 			var outcomes [10]error
-			var told sync.WaitGroup
-			told.Add(10)
+			var callbacks sync.WaitGroup
+			callbacks.Add(10)
 			for i, msg := range msgs {
 				require.NoError(t, after(context.Background(), c, msg, func(err error) {
 					c.Close()
 					outcomes[i] = err
-					told.Done()
+					callbacks.Done()
 				}))
 			}
-			told.Wait()
+			callbacks.Wait()
 			require.Equal(t, [10]error{}, outcomes, "Close did not wait for calls under way")
 			require.Len(t, inner.Acks(), 10)
 		},

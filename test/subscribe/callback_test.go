@@ -47,11 +47,11 @@ func TestAckInInterceptorReturns(t *testing.T) {
 		testkit.Each(t, map[string]bool{name: false, name + " with response": true}, func(t *testing.T, response bool) {
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
-			var told atomic.Int32
+			var calls atomic.Int32
 			opts := b.Options(topic, pulsar.Shared)
 			opts.RetryEnable, opts.AckWithResponse = true, response
 			opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{acked: func(c pulsar.Consumer, ids []pulsar.MessageID) {
-				if told.Add(1) == 1 {
+				if calls.Add(1) == 1 {
 					assert.NoError(t, c.AckID(ids[0]))
 					assert.NoError(t, c.AckIDList(ids))
 				}
@@ -60,7 +60,7 @@ func TestAckInInterceptorReturns(t *testing.T) {
 			b.Send(topic, 1, false)
 			msg := testkit.Receive(t, c)
 			testkit.Returns(t, func() error { return settle(c, msg) })
-			require.NotZero(t, told.Load(), "the method returned before the interceptor was called")
+			require.NotZero(t, calls.Load(), "the method returned before the interceptor was called")
 			b.Settles(topic, 0)
 		})
 	}
@@ -71,11 +71,11 @@ func TestAckInInterceptorOfChunksReturns(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
-	var told sync.Map
+	var seen sync.Map
 	var msg pulsar.Message
 	opts := b.Options(topic, pulsar.Shared)
 	opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{acked: func(c pulsar.Consumer, ids []pulsar.MessageID) {
-		if _, before := told.LoadOrStore(ids[0].String(), true); !before {
+		if _, before := seen.LoadOrStore(ids[0].String(), true); !before {
 			assert.NoError(t, c.AckID(ids[0]))
 			assert.NoError(t, c.Ack(msg))
 		}

@@ -23,18 +23,20 @@ type calledOnce struct {
 	called atomic.Bool
 }
 
-func (x *calledOnce) is(method string, c pulsar.Consumer) {
+func (x *calledOnce) onCall(method string, c pulsar.Consumer) {
 	if method == x.in && !x.called.Swap(true) {
 		x.call(c)
 	}
 }
 
-func (x *calledOnce) BeforeConsume(cm pulsar.ConsumerMessage)             { x.is("BeforeConsume", cm.Consumer) }
-func (x *calledOnce) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID) { x.is("OnAcknowledge", c) }
-func (x *calledOnce) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID) {
-	x.is("OnNegativeAcksSend", c)
+func (x *calledOnce) BeforeConsume(cm pulsar.ConsumerMessage) { x.onCall("BeforeConsume", cm.Consumer) }
+func (x *calledOnce) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID) {
+	x.onCall("OnAcknowledge", c)
 }
-func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.is("OnConsumerClose", c) }
+func (x *calledOnce) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID) {
+	x.onCall("OnNegativeAcksSend", c)
+}
+func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.onCall("OnConsumerClose", c) }
 
 // OnAcknowledge, OnNegativeAcksSend and OnConsumerClose of an interceptor get the Consumer, and may close it.
 // BeforeConsume must not close it, as with a plain consumer: Close of pulsar-client-go waits for the goroutines that

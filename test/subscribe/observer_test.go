@@ -18,15 +18,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// told records the events of an Observer. Any number of goroutines may use it.
-type told struct {
+// observed records the events of an Observer. Any number of goroutines may use it.
+type observed struct {
 	mu        sync.Mutex
 	events    []string
 	delivered []redelivery.Delivered
 	settled   []redelivery.Settled
 }
 
-func (x *told) note(format string, args ...any) {
+func (x *observed) note(format string, args ...any) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.events = append(x.events, fmt.Sprintf(format, args...))
@@ -34,7 +34,7 @@ func (x *told) note(format string, args ...any) {
 
 // observer returns an Observer that records all events except requests: the broker may answer a request before the
 // request is reported.
-func (x *told) observer() redelivery.Observer {
+func (x *observed) observer() redelivery.Observer {
 	event := func(what string) func(redelivery.Event) {
 		return func(redelivery.Event) { x.note("%s", what) }
 	}
@@ -63,8 +63,8 @@ func (x *told) observer() redelivery.Observer {
 	}
 }
 
-// are waits until the Observer has got the wanted events, in any order: several goroutines report events.
-func (x *told) are(t testing.TB, want ...string) {
+// await waits until the Observer has got the wanted events, in any order: several goroutines report events.
+func (x *observed) await(t testing.TB, want ...string) {
 	t.Helper()
 	assert.EventuallyWithT(t, func(t *assert.CollectT) {
 		x.mu.Lock()
@@ -172,7 +172,7 @@ func TestObserverSeesEachOutcome(t *testing.T) {
 			if c.change != nil {
 				c.change(&opts)
 			}
-			var x told
+			var x observed
 			delay := 20 * time.Millisecond
 			if name == "failures" {
 				delay = time.Hour
@@ -193,7 +193,7 @@ func TestObserverSeesEachOutcome(t *testing.T) {
 			for range early {
 				c.want = append(c.want, "buffered")
 			}
-			x.are(t, c.want...)
+			x.await(t, c.want...)
 			for _, e := range x.delivered {
 				assert.Equal(t, consumer, e.Consumer)
 				assert.Contains(t, e.Topic, topic)
@@ -214,7 +214,7 @@ func TestObserverSeesEachOutcome(t *testing.T) {
 
 // In virtual time the times of events are exact.
 func TestObserverTimesAreExact(t *testing.T) {
-	var x told
+	var x observed
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		msg := testkit.Receive(t, c)
@@ -252,19 +252,19 @@ func durations(settled []redelivery.Settled) (all []time.Duration) {
 
 // The first delivery to this consumer has a count above 0: the broker has sent the message to another consumer before.
 func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
-	var x told
+	var x observed
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Queue <- pulsar.ConsumerMessage{Consumer: inner,
 			Message: testkit.Message{MessageID: pulsar.NewMessageID(1, 1, 0, 0), Count: 2}}
 		require.NoError(t, c.Ack(testkit.Receive(t, c)))
-		x.are(t, "delivered 2 reconnect", "acked after 3")
+		x.await(t, "delivered 2 reconnect", "acked after 3")
 		assert.True(t, x.delivered[0].Due.IsZero())
 	}, redelivery.WithObserver(x.observer()))
 }
 
 // Messages may wait in the channel of Chan. Durations of a message begin when the application takes it.
 func TestObserverTimesStartWhenTakenFromChan(t *testing.T) {
-	var x told
+	var x observed
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		messages := c.Chan()
 		inner.DeliverBatch(1, 3)
@@ -278,7 +278,7 @@ func TestObserverTimesStartWhenTakenFromChan(t *testing.T) {
 		cm = <-messages
 		synctest.Wait()
 		require.NoError(t, c.Ack(cm.Message))
-		x.are(t, "delivered 0 ", "nacked after 1", "delivered 1 nack", "acked after 2")
+		x.await(t, "delivered 0 ", "nacked after 1", "delivered 1 nack", "acked after 2")
 		assert.Equal(t, []time.Duration{time.Second, 0}, durations(x.settled))
 		assert.Equal(t, 3*time.Second, x.delivered[1].Lateness)
 	}, redelivery.WithObserver(x.observer()), redelivery.WithRedeliveryFrom(redelivery.FromMemory))

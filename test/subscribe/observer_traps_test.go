@@ -25,7 +25,7 @@ import (
 
 // After a failed acknowledgement the application still has the message.
 func TestObserverSeesFailedAck(t *testing.T) {
-	var x told
+	var x observed
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.FailAcks(errors.New("no"))
 		inner.Deliver(1)
@@ -33,7 +33,7 @@ func TestObserverSeesFailedAck(t *testing.T) {
 		require.Error(t, c.Ack(msg))
 		inner.FailAcks(nil)
 		require.NoError(t, c.Ack(msg))
-		x.are(t, "delivered 0 ", "acked after 1 failed", "acked after 1")
+		x.await(t, "delivered 0 ", "acked after 1 failed", "acked after 1")
 	}, redelivery.WithObserver(x.observer()))
 }
 
@@ -157,7 +157,7 @@ func TestObserverSeesCopiesAndRequests(t *testing.T) {
 		"dropped":  {0, []string{"delivered 0 ", "nacked after 1", "dropped", "acked after 1", "swallowed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var x told
+			var x observed
 			var asked atomic.Int32
 			testkit.WrapFake(t, func(t *testing.T, c2 *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 				inner.Deliver(1)
@@ -169,7 +169,7 @@ func TestObserverSeesCopiesAndRequests(t *testing.T) {
 				inner.Deliver(1)
 				testkit.ReceiveNothing(t, c2, time.Second)
 				synctest.Wait()
-				x.are(t, c.want...)
+				x.await(t, c.want...)
 				inner.Deliver(2)
 				require.NoError(t, c2.NackWithDelay(testkit.Receive(t, c2), time.Second))
 				time.Sleep(2 * time.Second)

@@ -94,10 +94,10 @@ func TestOnConsumerCloseMayCallTheConsumer(t *testing.T) {
 			b := testkit.NewBroker(t)
 			opts := b.Options(b.NewTopic(0), pulsar.Shared)
 			opts.Interceptors = pulsar.ConsumerInterceptors{closing{call: call}}
-			var told atomic.Int32
+			var calls atomic.Int32
 			c := b.Subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}),
 				redelivery.WithObserver(redelivery.Observer{
-					Closed: func(*redelivery.Consumer) { told.Add(1) },
+					Closed: func(*redelivery.Consumer) { calls.Add(1) },
 				}))
 			testkit.Returns(t, func() error {
 				defer func() { _ = recover() }()
@@ -105,7 +105,7 @@ func TestOnConsumerCloseMayCallTheConsumer(t *testing.T) {
 				return nil
 			})
 			testkit.Returns(t, func() error { c.Close(); return nil })
-			require.EqualValues(t, 1, told.Load())
+			require.EqualValues(t, 1, calls.Load())
 			testkit.Returns(t, func() error {
 				_, err := c.Receive(context.Background())
 				require.Error(t, err)

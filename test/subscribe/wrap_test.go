@@ -257,8 +257,8 @@ func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// If no other consumer can get the messages of a lost connection, the inner consumer's channel has a larger buffer: a
-// sixteenth of the receiver queue, but at least 10 and at most 64.
+// If no other consumer can get the messages of a lost connection, the inner consumer's channel has a larger buffer. Its
+// size is a sixteenth of the receiver queue, but at least 10 and at most 64.
 func TestBufferOfInnerConsumerFitsItsQueue(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

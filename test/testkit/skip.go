@@ -11,8 +11,8 @@ func HasRealBroker() bool {
 	return os.Getenv("PULSAR_URL") != "" && os.Getenv("PULSAR_ADMIN_URL") != ""
 }
 
-// NeedsRealBroker skips a test that needs a feature which the in-process broker lacks. The test runs only if
-// HasRealBroker is true.
+// NeedsRealBroker skips a test that needs a feature which the broker in process lacks. The test runs only if
+// HasRealBroker returns true.
 func NeedsRealBroker(t testing.TB, what string) {
 	t.Helper()
 	if !HasRealBroker() {
