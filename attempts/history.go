@@ -16,10 +16,9 @@ type Event struct {
 	Settled bool   // the message was settled or forgotten; Count is 0, Cause is "", and Due is Written
 }
 
-// History reads the topic of a log, and returns the events of each message for whose key of returns true, the oldest
-// first. The broker deletes the oldest part of a long log, so the first events may be missing. A topic that does
-// not exist may be created.
-func History(ctx context.Context, client pulsar.Client, topic string, of func(Key) bool) (all []Event, err error) {
+// History reads the topic of a log, and returns the events of all wanted messages, the oldest first. The broker deletes
+// the oldest part of a long log, so the first events may be missing. A topic that does not exist may be created.
+func History(ctx context.Context, client pulsar.Client, topic string, wanted func(Key) bool) (all []Event, err error) {
 	r, err := client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID(),
 		Decryption: asItIs()})
 	if err != nil {
@@ -44,7 +43,7 @@ func History(ctx context.Context, client pulsar.Client, topic string, of func(Ke
 		}
 		written := readAt(time.Now(), f, msg).time
 		for _, c := range f.changes {
-			if !of(c.Key) || f.has(copies) && isKnown(all, c) {
+			if !wanted(c.Key) || f.has(copies) && isKnown(all, c) {
 				continue
 			}
 			all = append(all, Event{Settled: c.removed, Record: Record{c.Key, c.count, c.crashes,

@@ -16,11 +16,11 @@ type watch struct {
 	followed int64 // since when the log is read as it is written, without a gap
 	echoed   int64 // when a frame of this session was last read back; 0 if none was
 
-	foundLost map[SessionID]bool // sessions that were found lost, and not heard since
-	unsaid    []string           // names of lost sessions that are not logged yet
-	live      map[SessionID]bool // sessions heard since followed, neither ended nor lost
-	looked    int64              // when sessions were looked at the last time
-	spent     int64              // the session is careful while this time is past; each message moves it forward
+	foundLost  map[SessionID]bool // sessions that were found lost, and not heard since
+	unreported []string           // names of lost sessions that are not logged yet
+	live       map[SessionID]bool // sessions heard since followed, neither ended nor lost
+	looked     int64              // when sessions were looked at the last time
+	spent      int64              // the session is careful while this time is past; each message moves it forward
 
 	newest  map[uint32]position // by topic, the newest entry that this consumer got
 	orphans map[place]bool      // unknown messages that came after newer ones: another session had them
@@ -28,7 +28,7 @@ type watch struct {
 
 const (
 	minLease    = 6 * time.Second
-	leaseOfEach = 60 * time.Millisecond // the least lease for each session: else many would only read renewals
+	leaseOfEach = 60 * time.Millisecond // times the number of sessions, the least lease: limits the renewals to read
 	renewals    = 3                     // within one lease
 	clockSlack  = time.Minute           // by which the clocks of machines may differ
 	maxOrphans  = 10000
@@ -37,7 +37,7 @@ const (
 	// messages, and with the first ones after another session was lost, since that one may have had them. With other
 	// messages it is careful as long as that costs little. Care is paid from a credit that grows with time.
 	carefulEach  = 10 * time.Millisecond  // cost of a message
-	carefulMore  = 100 * time.Microsecond // the same for each pair of sessions, if that is more
+	carefulMore  = 100 * time.Microsecond // with n sessions a message costs n² times this, if that is more
 	carefulWait  = 10                     // a Begin costs this many times the time it takes
 	carefulFirst = 2 * time.Minute        // the largest credit, and the credit at the beginning
 	carefulLast  = time.Second            // the largest debt from the number of messages
@@ -154,7 +154,7 @@ func (l *Log) look(at int64) {
 			delete(w.live, id)
 			w.spent = 0
 			l.stats.Lost++
-			w.unsaid = append(w.unsaid, x.name)
+			w.unreported = append(w.unreported, x.name)
 		}
 	}
 }
@@ -189,8 +189,8 @@ func (l *Log) crashes(r record) uint32 {
 // that is handled: it counts them.
 func (l *Log) IsCareful(k Key) bool {
 	l.mu.Lock()
-	careful, lost := l.isCareful(k), l.sessions.unsaid
-	l.sessions.unsaid = nil
+	careful, lost := l.isCareful(k), l.sessions.unreported
+	l.sessions.unreported = nil
 	l.mu.Unlock()
 	for _, name := range lost {
 		l.o.Logger.Warn("attempts: a consumer crashed or cannot reach the log; for a while, messages are recorded "+
@@ -213,7 +213,7 @@ func (l *Log) isCareful(k Key) bool {
 	return careful && l.failure == nil && l.own.lag(at) <= tooLate
 }
 
-// spend takes credit, until the debt is as large as given.
+// spend uses up credit. It makes no debt that is larger than the given one.
 func (w *watch) spend(credit time.Duration, at int64, debt time.Duration) {
 	w.spent = max(w.spent, min(w.spent+credit.Milliseconds(), at+debt.Milliseconds()))
 }
