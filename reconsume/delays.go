@@ -125,12 +125,12 @@ func (r *Reconsumer) startHeld(ctx context.Context, msg *pulsar.ProducerMessage)
 
 // verdict holds whether the broker refused unanswered messages of a producer.
 type verdict struct {
-	asked   atomic.Bool   // the producer is being closed
-	known   chan struct{} // closed when refused is final
-	refused bool          // the broker refused the message with the longest delay
-	mu      sync.Mutex
-	longest time.Duration // the longest delay among the messages that the client failed
-	shaken  atomic.Int64  // time of the last attempt to reconnect, in nanoseconds since 1970
+	asked       atomic.Bool   // the producer is being closed
+	known       chan struct{} // closed when refused is final
+	refused     bool          // the broker refused the message with the longest delay
+	mu          sync.Mutex
+	longest     time.Duration // the longest delay among the messages that the client failed
+	lastAttempt atomic.Int64  // time of the last attempt to reconnect, in nanoseconds since 1970
 }
 
 // watch returns a policy that notes when the producer reconnects.
@@ -139,7 +139,7 @@ func (v *verdict) watch(of func() backoff.Policy) func() backoff.Policy {
 		of = backoff.NewDefaultBackoff
 	}
 	return func() backoff.Policy {
-		v.shaken.Store(time.Now().UnixNano())
+		v.lastAttempt.Store(time.Now().UnixNano())
 		return watched{of(), v}
 	}
 }
@@ -151,7 +151,7 @@ type watched struct {
 
 func (w watched) Next() time.Duration {
 	d := w.Policy.Next()
-	w.v.shaken.Store(time.Now().Add(d).UnixNano())
+	w.v.lastAttempt.Store(time.Now().Add(d).UnixNano())
 	return d
 }
 
@@ -185,7 +185,7 @@ func (v *verdict) errorOf(ctx context.Context, delay time.Duration, err error) e
 
 // ask closes a producer to find out whether the broker refused a message that has no answer. The broker answers the
 // close after all messages that it accepted. Then the client fails the others: their callbacks get an error. The client
-// also fails messages in two other cases: if the connection is lost, which the next producer notices, and if the close
+// also fails messages in two other cases: if the connection is lost (the next producer notices that), and if the close
 // has no answer in time, for example because the broker cannot store messages.
 func (p *producer) ask(m *made) {
 	p.mu.Lock()
@@ -193,8 +193,8 @@ func (p *producer) ask(m *made) {
 	if p.made != m || p.closed.Err() != nil {
 		return
 	}
-	if wait := patience - time.Since(time.Unix(0, m.verdict.shaken.Load())); wait > 0 {
-		// the client has published unanswered messages again since it reconnected
+	if wait := patience - time.Since(time.Unix(0, m.verdict.lastAttempt.Load())); wait > 0 {
+		// since it reconnected, the client has published unanswered messages again
 		time.AfterFunc(wait, func() { p.ask(m) })
 		return
 	}
@@ -209,11 +209,11 @@ func (p *producer) ask(m *made) {
 			return
 		}
 		defer next.calls.Done()
-		before := next.verdict.shaken.Load()
+		before := next.verdict.lastAttempt.Load()
 		began := time.Now()
 		m.Close()
 		answered := time.Since(began) < prompt
 		time.Sleep(grace)
-		m.verdict.refused = answered && next.verdict.shaken.Load() == before
+		m.verdict.refused = answered && next.verdict.lastAttempt.Load() == before
 	})
 }
