@@ -20,7 +20,7 @@ func (t *Topic) planReplay(ctx context.Context, o ReplayOptions) (report Report,
 			return report, err
 		}
 		report.Seen++
-		left, _, err := t.refuse(ctx, &o, &l)
+		left, _, err := t.check(ctx, &o, &l)
 		var topic string
 		if err == nil && left == "" {
 			topic, left, err = t.topicFor(ctx, &o, &l, &report)

@@ -185,7 +185,7 @@ func (r *replay) nth(ctx context.Context, i int, partition string, end position,
 			}
 			continue
 		}
-		left, _, err := r.t.refuse(ctx, &r.o, l)
+		left, _, err := r.t.check(ctx, &r.o, l)
 		if err != nil {
 			return at, n, err
 		}
@@ -231,7 +231,7 @@ func (r *replay) pace(ctx context.Context) (time.Duration, error) {
 }
 
 func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left string, err error) {
-	left, schema, err := r.t.refuse(ctx, &r.o, l)
+	left, schema, err := r.t.check(ctx, &r.o, l)
 	if err != nil || left == unchosen {
 		return left, err
 	}

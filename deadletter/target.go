@@ -152,8 +152,8 @@ func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	return l.Subscription, nil
 }
 
-// refuse returns why a letter is left, or else the schema that it is published with.
-func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left string, schema pulsar.Schema,
+// check returns why a letter is left, or else the schema that it is published with.
+func (t *Topic) check(ctx context.Context, o *ReplayOptions, l *Letter) (left string, schema pulsar.Schema,
 	err error) {
 	switch {
 	case !o.Filter.Match(l), o.Edit != nil && l.ID != o.Filter.IDs[0]: // a batch's ID edits no letter

@@ -97,7 +97,7 @@ func (d *dlq) hint(err error) error {
 func interrupted(verb string, fresh bool, err error) error {
 	said := []string{"interrupted"}
 	switch {
-	case verb == "replay" && fresh: // another replay with -new would publish the canary and messages under way again
+	case verb == "replay" && fresh: // -new would publish the canary and the messages under way a second time
 		said = append(said, "the same command without -new goes on from here")
 	case verb == "replay" || verb == "purge":
 		said = append(said, "the same command goes on from here")
