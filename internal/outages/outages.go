@@ -47,7 +47,7 @@ const (
 	Unclear // a permanent error or a snooze, which says nothing about an outage
 )
 
-// Attempt is one call of a handler with the message K.
+// Attempt is one call of a handler. K is the type of its message.
 type Attempt[K comparable] struct {
 	Message K
 	Result  Result

@@ -5,7 +5,7 @@ import "github.com/pulsar-redelivery/redelivery/internal/outages"
 // downtime is the state of an instance in an outage; see worker/outage.go.
 type downtime struct {
 	outage outages.Outage[*message]
-	era    int  // outages until now
+	era    int  // number of outages that began
 	aside  fifo // messages that are kept, but not tried now
 	away   bool // all messages are given back until the pause is over
 
@@ -30,9 +30,9 @@ func (i *instance) report(m *message, failed, probe bool) (keep bool) {
 		return false
 	case began:
 		i.era++
-		i.nextTry()
+		i.scheduleTry()
 	case probe:
-		i.nextTry()
+		i.scheduleTry()
 	}
 	return failed && i.outage.Keeps(m)
 }
@@ -40,8 +40,8 @@ func (i *instance) report(m *message, failed, probe bool) (keep bool) {
 // isDown reports whether the instance has noticed an outage.
 func (i *instance) isDown() bool { return i.outage.State() != outages.Closed }
 
-// nextTry begins the pause before the next try.
-func (i *instance) nextTry() {
+// scheduleTry begins the pause before the next try.
+func (i *instance) scheduleTry() {
 	i.looks = 0
 	pause := i.outage.Wait(i.bounded(i.Pause.Next(i.outage.Tries())))
 	i.push(event{at: i.now + pause, kind: probes, of: i.number, era: i.era})
@@ -71,8 +71,8 @@ func (i *instance) giveBack() {
 	i.work += i.replay.len()
 }
 
-// probe begins a try: the broker sends messages to the instance again.
-func (i *instance) probe(era int) {
+// beginTry lets the broker send messages to the instance again.
+func (i *instance) beginTry(era int) {
 	if era == i.era && i.isDown() {
 		i.away, i.patient, i.looks = false, true, i.outage.Looks()
 		i.outage.Try()
@@ -80,8 +80,8 @@ func (i *instance) probe(era int) {
 	}
 }
 
-// looked ends the wait for more messages, and tries one of those that came.
-func (i *instance) looked(era int) {
+// endWait ends the wait for more messages, and tries one of those that came.
+func (i *instance) endWait(era int) {
 	if era == i.era && i.isDown() {
 		i.patient = false
 		i.look()

@@ -145,9 +145,9 @@ func (w *world) happen(e event) {
 	case replayed:
 		w.replay.push(e.msg)
 	case probes:
-		w.instances[e.of].probe(e.era)
+		w.instances[e.of].beginTry(e.era)
 	case looked:
-		w.instances[e.of].looked(e.era)
+		w.instances[e.of].endWait(e.era)
 	}
 	w.dispatch()
 }
