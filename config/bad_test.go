@@ -280,8 +280,8 @@ func TestHostileInput(t *testing.T) {
 		"a megabyte as key":    {"policies: {" + strings.Repeat("x", 1<<20-100) + ": 1}", "is 1, want a map"},
 		"one key 40,000 times": {"policies: {" + strings.Repeat("x,", 40_000) + "}", "is there twice"},
 		"a long key of a list": {"? " + strings.Repeat("a", 60_000) + "\n: [" + strings.Repeat("0,", 20_000) + "0]\n", "is an unknown key"},
-		"of deep lists":        {"policies: {" + strings.Repeat("a", 30_000) + ": {type: a, b: [" + strings.Repeat("[[0]],", 20_000) + "0]}}", "…\".type is \"a\""},
-		"of many keys":         {"policies: {" + strings.Repeat("a", 60_000) + ": {" + manyKeys(20_000) + "}}", "has no type"},
+		"one of deep lists":    {"policies: {" + strings.Repeat("a", 30_000) + ": {type: a, b: [" + strings.Repeat("[[0]],", 20_000) + "0]}}", "…\".type is \"a\""},
+		"one of many keys":     {"policies: {" + strings.Repeat("a", 60_000) + ": {" + manyKeys(20_000) + "}}", "has no type"},
 		"wrong references":     {manyReferences(15_000), "want the name of a policy (k0, k1, k10, k100, k1000, k10000, k10001, k10002, k10003, k10004, and 14990 more)"},
 		"40,000 policies":      {"policies: {" + manyKeys(40_000) + "}", "has no type"},
 	} {
