@@ -43,7 +43,7 @@ func (v *visit) askAdmin() error {
 	err := v.get("brokers/version", &version)
 	var refused *admin.Error
 	switch {
-	case err != nil && (!errors.As(err, &refused) || refused.Status == http.StatusNotFound && !refused.Reasoned()):
+	case err != nil && (!errors.As(err, &refused) || refused.Status == http.StatusNotFound && !refused.HasReason()):
 		return err
 	case version != "" && (version[0] < '0' || version[0] > '9'):
 		return fmt.Errorf("it does not answer with a version, but with %.40q", version)

@@ -57,7 +57,7 @@ var errNoNamespace = errors.New("there is no namespace")
 func (v *visit) namespace(topic string) (n namespace, err error) {
 	err = v.get("namespaces/"+namespaceOf(topic), &n)
 	var refused *admin.Error
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Reasoned() {
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.HasReason() {
 		// the answer is the broker's, not that of a proxy in between
 		err = fmt.Errorf("%w %s", errNoNamespace, namespaceOf(topic))
 	}

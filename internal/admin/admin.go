@@ -36,10 +36,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.reason())
 }
 
-// Reasoned reports whether the text has the form of Pulsar's errors.
-func (e *Error) Reasoned() bool { return e.given() != "" }
+// HasReason reports whether the text has the form of Pulsar's errors.
+func (e *Error) HasReason() bool { return e.jsonReason() != "" }
 
-func (e *Error) given() string {
+func (e *Error) jsonReason() string {
 	var answer struct{ Reason string }
 	_ = json.Unmarshal([]byte(e.Text), &answer) // other texts have no reason
 	return answer.Reason
@@ -48,7 +48,7 @@ func (e *Error) given() string {
 // reason returns the broker's message in one line, without the stack trace of an internal error.
 func (e *Error) reason() string {
 	text := e.Text
-	if given := e.given(); given != "" {
+	if given := e.jsonReason(); given != "" {
 		text, _, _ = strings.Cut(given, "Stacktrace:")
 	}
 	text = strings.Join(strings.Fields(text), " ")
