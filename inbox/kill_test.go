@@ -29,14 +29,14 @@ import (
 )
 
 var (
-	kills      = flag.Int("kills", 4, "how often TestKills kills the process of a consumer")
-	databases  = flag.Int("database-kills", 0, "how often TestKills kills the database, with the program of -postgres")
-	postgres   = flag.String("postgres", "../test/scripts/postgres", "the program that kills and resumes the database")
-	messages   = flag.Int("messages", 3000, "how many messages TestKills publishes")
-	instances  = flag.Int("instances", 2, "how many processes consume at the same time")
-	withoutBox = flag.Bool("without-inbox", false, "count the effects of a handler without an Inbox")
-	limit      = flag.Duration("kills-limit", 20*time.Minute, "how long TestKills may take")
-	batches    = flag.Bool("batches", false, "handle batches of up to 100 messages")
+	kills         = flag.Int("kills", 4, "how often TestKills kills the process of a consumer")
+	databaseKills = flag.Int("database-kills", 0, "how often TestKills kills the database with -postgres")
+	postgres      = flag.String("postgres", "../test/scripts/postgres", "the program to kill and resume the database")
+	messages      = flag.Int("messages", 3000, "how many messages TestKills publishes")
+	instances     = flag.Int("instances", 2, "how many processes consume at the same time")
+	withoutBox    = flag.Bool("without-inbox", false, "count the effects of a handler without an Inbox")
+	limit         = flag.Duration("kills-limit", 20*time.Minute, "how long TestKills may take")
+	batches       = flag.Bool("batches", false, "handle batches of up to 100 messages")
 )
 
 const consumerProcess = "INBOX_CONSUMER_OF" // names the topic
@@ -193,10 +193,10 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	letters, err := deadletter.Open(client,
 		deadletter.Options{Topic: topic + "-transfers-DLQ", Admin: deadletter.Admin{URL: admin}})
 	require.NoError(t, err)
-	processAt, databaseAt := points(*kills), points(*databases)
+	processAt, databaseAt := points(*kills), points(*databaseKills)
 	last := time.Now()
 	have, killed, lost, replayed := 0, 0, 0, 0
-	for began := time.Now(); have < *messages || killed < *kills || lost < *databases; {
+	for began := time.Now(); have < *messages || killed < *kills || lost < *databaseKills; {
 		require.Less(t, time.Since(began), *limit, "%d of %d messages have their effects", have, *messages)
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 		for _, c := range consumers {
@@ -216,7 +216,7 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 			require.NoError(t, c.start())
 			killed++
 		}
-		if lost < *databases && have >= databaseAt[lost] {
+		if lost < *databaseKills && have >= databaseAt[lost] {
 			for _, verb := range []string{"kill", "resume"} {
 				out, err := exec.CommandContext(t.Context(), *postgres, verb).CombinedOutput()
 				require.NoError(t, err, string(out))
