@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// old makes a Log read a frame that was written some time ago by the writer's clock.
-func (l *Log) old(f frame, ago time.Duration) {
+// takeOld makes a Log read a frame that was written some time ago by the writer's clock.
+func (l *Log) takeOld(f frame, ago time.Duration) {
 	l.take(read{frame: f, at: position{1, l.state.last.entry + 1}, time: now() - ago.Milliseconds(), now: now()})
 }
 
@@ -21,10 +21,10 @@ func TestReadOnlyLogKnowsWhoIsLost(t *testing.T) {
 		l.o.ReadOnly, l.sessions.lease, l.caughtUp = true, 0, false
 		lease := minLease.Milliseconds()
 		const crashed, behind, alive = SessionID(2), SessionID(3), SessionID(4)
-		l.old(frame{session: crashed, flags: begins | leases, lease: lease,
+		l.takeOld(frame{session: crashed, flags: begins | leases, lease: lease,
 			changes: []change{{Key: one, session: crashed, begun: crashed}}}, minLease+time.Second)
-		l.old(frame{session: behind, flags: begins | leases, lease: lease}, 30*time.Second)
-		l.old(frame{session: alive, flags: begins | leases, lease: lease}, time.Second)
+		l.takeOld(frame{session: behind, flags: begins | leases, lease: lease}, 30*time.Second)
+		l.takeOld(frame{session: alive, flags: begins | leases, lease: lease}, time.Second)
 		go func() {
 			for range 10 {
 				time.Sleep(2 * time.Second)

@@ -34,7 +34,7 @@ func TestPagesWithManyLettersAndWaitingMessages(t *testing.T) {
 	for i := range entries {
 		entries[i] = int64(i + 1)
 	}
-	s.failures(entries...)
+	s.logFailures(entries...)
 	before := heap()
 	pages := map[string]string{"": "Dead letters", groupsOf(dead): "50,000 letters",
 		"group?topic=" + url.QueryEscape(dead): "50,000 letters", "letters": "orders-billing-DLQ",

@@ -22,8 +22,8 @@ import (
 
 var waitingOf = "waiting?" + url.Values{"topic": {origin}, "subscription": {"billing"}}.Encode()
 
-// failures writes a log of attempts in which the messages with these entries failed.
-func (s *site) failures(entries ...int64) *attempts.Log {
+// logFailures writes a log of attempts in which the messages with these entries failed.
+func (s *site) logFailures(entries ...int64) *attempts.Log {
 	log, err := attempts.Open(s.client, attempts.Options{Topic: attempts.Topic(origin, "billing"),
 		Logger: logtest.Logger(s.t)})
 	require.NoError(s.t, err)
@@ -41,7 +41,7 @@ func keyOf(entry int64) attempts.Key { return attempts.Key{Topic: origin, Ledger
 func TestTickedMessagesAreForgotten(t *testing.T) {
 	s := newSite(t, nil)
 	s.subscribe(origin, "billing")
-	log := s.failures(5, 6, 7)
+	log := s.logFailures(5, 6, 7)
 	body := s.await(waitingOf, "3 failed messages")
 	require.Contains(t, body, "no such warehouse")
 	form := url.Values{"topic": {origin}, "subscription": {"billing"}, "action": {"forget"},
@@ -68,7 +68,7 @@ func TestTickedMessagesAreForgotten(t *testing.T) {
 func TestForgetOfUnknownSubscriptionChangesNothing(t *testing.T) {
 	s := newSite(t, nil)
 	s.subscribe(origin, "billing")
-	log := s.failures(5)
+	log := s.logFailures(5)
 	s.await(waitingOf, "1 failed message")
 	for _, of := range []url.Values{{"topic": {origin}, "subscription": {"other"}},
 		{"topic": {dead}, "subscription": {"billing"}}, {}} {
