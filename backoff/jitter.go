@@ -16,8 +16,8 @@ type jitter struct {
 //
 //	Next(n) = uniform in b.Next(n) · (1 ± fraction)
 //
-// The fraction is between 0 (no jitter) and 1 (from 0 to twice the delay). Options refuse any other fraction; Next clamps
-// it. A delay may exceed b's maximum by up to the fraction.
+// The fraction is between 0 (no jitter) and 1 (from 0 to twice the delay). Options refuse any other fraction; Next
+// clamps it. A delay may exceed b's maximum by up to the fraction.
 func WithJitter(b RedeliveryBackoff, fraction float64) RedeliveryBackoff { return jitter{b, fraction} }
 
 func (j jitter) Next(redeliveryCount uint32) time.Duration {
