@@ -41,7 +41,7 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 		p.current = nil
 		g.finishEntry(now, previous)
 	}
-	if p.entryAt(at.position) == nil && p.settled.hasEntry(at.position) {
+	if p.isComplete(at.position) {
 		g.noteSettled(now, p, at.position)
 		verdict, again = AckAgain, Again{p.source, p.topic, c.Object, c.Total > 1}
 	} else {
@@ -66,6 +66,15 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 		g.passes(now, p, at) // last, since the copy may answer the request
 	}
 	return verdict, again
+}
+
+// isComplete reports whether all messages of an entry are settled. While a call under way settles one of them too, the
+// entry is still in the table.
+func (p *Partition) isComplete(at position) bool {
+	if e := p.entryAt(at); e != nil {
+		return e.ack.isComplete()
+	}
+	return p.settled.hasEntry(at)
 }
 
 // entry returns the entry at a position, and makes it if it is not in the table.

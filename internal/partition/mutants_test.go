@@ -18,7 +18,7 @@ var withMutants = flag.Bool("mutants", false, "remove each rule of the machine i
 // mutants are the rules of the machine, each with the code that replaces it.
 var mutants = []struct{ rule, file, with, without string }{
 	{"a copy of a held message is not handed out", "arrive.go", "	case Held, Waiting, Ready:\n", "	case Held, Waiting, Ready:\n		g.deliver(now, m, c.Body, d)\n		return Deliver\n"},
-	{"a copy of a settled entry is not handed out", "arrive.go", "if p.entryAt(at.position) == nil && p.settled.hasEntry(at.position) {", "if false {"},
+	{"a copy of a settled entry is not handed out", "arrive.go", "if p.isComplete(at.position) {", "if false {"},
 	{"a copy of a settled message of a batch is not handed out", "ack.go", "		p.settled.addPart(e.at, e.settledIndexes())\n", ""},
 	{"a copy of a settled entry is acknowledged whole", "arrive.go", "c.Object, c.Total > 1}\n", "c.Object, false}\n"},
 	{"the newest delivery is acknowledged", "arrive.go", "		m.id, m.epoch = c.Object, p.reads\n", "		if m.id == nil {\n			m.id = c.Object\n		}\n		m.epoch = p.reads\n"},
