@@ -52,6 +52,7 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 			g.hearCopy(now, m)
 		}
 		if p.drops(at, c.Object) {
+			e.ack.again = true
 			g.dropOld(now, m, c)
 			return Dropped, again
 		}
