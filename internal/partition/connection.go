@@ -1,6 +1,9 @@
 package partition
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Lost notes that a connection may be lost. Upstream does not say which one. So, where there may be other consumers,
 // the messages of all partitions are stale: a waiting one is requested when it is due, unless a newer copy comes
@@ -60,14 +63,15 @@ func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 	p := g.partition(id.Topic, source)
 	if p.sent != g.epoch {
 		p.sent, p.sentAt = g.epoch, now
-		p.coming = map[place]coming{}
+		p.coming = map[place][]coming{}
 		g.clock.Set(&p.settled.timer, now+g.o.AckedAfter)
 	}
 	if p.calm == g.epoch {
 		return
 	}
 	p.sending++
-	p.coming[id.place()] = coming{object, p.sending, now}
+	at := id.place()
+	p.coming[at] = append(p.coming[at], coming{object, p.sending, now})
 	if p.settled.isSure(id.position()) {
 		p.resets.add(object, g.epoch)
 	}
@@ -78,8 +82,8 @@ func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 // not report that. The clearing shows in two ways: a later copy was read, or the application waited for a while and got
 // nothing.
 func (p *Partition) isComing(at place) bool {
-	c, sent := p.coming[at]
-	return sent && p.sent == p.group.epoch && p.group.o.hasOthers() && p.isQueued(c)
+	copies := p.coming[at]
+	return len(copies) > 0 && p.sent == p.group.epoch && p.group.o.hasOthers() && p.isQueued(copies[len(copies)-1])
 }
 
 func (p *Partition) isQueued(c coming) bool {
@@ -88,13 +92,16 @@ func (p *Partition) isQueued(c coming) bool {
 
 // readCopy notes that a copy was read.
 func (p *Partition) readCopy(now time.Duration, at place, object any) {
-	c, known := p.coming[at]
-	if !known || c.object != object {
+	copies := p.coming[at]
+	i := slices.IndexFunc(copies, func(c coming) bool { return c.object == object })
+	if i < 0 {
 		return
 	}
-	passed := c.number > p.read+1
-	p.reads, p.read = p.sent, max(p.read, c.number)
-	delete(p.coming, at)
+	passed := copies[i].number > p.read+1
+	p.reads, p.read = p.sent, max(p.read, copies[i].number)
+	if p.coming[at] = copies[i+1:]; i+1 == len(copies) {
+		delete(p.coming, at)
+	}
 	if passed {
 		p.requestDropped(now)
 	}
@@ -107,13 +114,18 @@ func (p *Partition) requestDropped(now time.Duration) (asked bool) {
 	g := p.group
 	missing := gap{requested: true}
 	var object any
-	for at, c := range p.coming {
+	for at, copies := range p.coming {
+		c := copies[len(copies)-1]
+		if g.o.rewinds() { // later messages come too soon, even if a newer copy is in the queue
+			c = copies[0]
+		}
 		if p.isQueued(c) {
 			continue
 		}
 		delete(p.coming, at)
 		switch m := p.known(at); {
-		case m != nil && m.isOpen() && m.state != Asked: // it is here, or it is requested when it is due
+		case m != nil && m.isOpen() && m.state != Asked && !m.undecided:
+			// it is here, or it is requested when it is due
 		case g.o.rewinds():
 			missing.widen(at)
 			object = c.object
@@ -137,9 +149,12 @@ func (p *Partition) requestDropped(now time.Duration) (asked bool) {
 // copy again, after older messages. It does not send the copy again if it began to send before the listener reported
 // this consumer active. So the message is awaited, and requested if it does not come.
 func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
-	if m.state == Unseen {
+	switch p := m.entry.partition; {
+	case m.state == Unseen:
 		m.id, m.count = c.Object, c.count(0)
 		g.expect(now, m)
+	case m.undecided && !p.isComing(m.place()): // perhaps the transaction was aborted
+		p.sendAgain(c.Object)
 	}
 }
 
@@ -158,14 +173,16 @@ func (x *gap) widen(at place) {
 	}
 }
 
-// drops reports whether a copy has to be dropped, and notes the gap that it leaves.
-func (p *Partition) drops(at place, object any) bool {
+// drops reports whether a copy has to be dropped, and notes the gap that it leaves. In a gap, the copy of a message that
+// a transaction has is not dropped: the transaction was aborted, and perhaps the broker sends nothing else.
+func (p *Partition) drops(m *message, object any) bool {
+	at := m.place()
 	if p.reads < p.active { // perhaps the broker does not send it again by itself
 		p.gap.widen(at)
 		p.gap.last = at
 		return true
 	}
-	return p.isComing(at) || p.isAfterGap(at, object)
+	return p.isComing(at) || p.isAfterGap(at, object) && !m.undecided
 }
 
 // isAfterGap reports whether a copy comes too soon. A copy that jumps back ends the gap: the broker has rewound.
@@ -173,9 +190,6 @@ func (p *Partition) isAfterGap(at place, object any) bool {
 	x := &p.gap
 	if !x.open {
 		return false
-	}
-	if newer, sent := p.coming[at]; sent && p.isQueued(newer) {
-		return true // the broker sent this copy before it rewound
 	}
 	if !x.first.before(at) || !x.last.before(at) {
 		*x = gap{}

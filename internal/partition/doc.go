@@ -112,11 +112,11 @@
 //   - A message that upstream dropped while it reconnected is requested, and the broker counts that.
 //   - A copy that upstream received late from a lost connection, and dropped, looks like one of the new connection: its
 //     message counts as this consumer's for a second.
-//   - If two connections are lost in quick succession, and upstream drops copies of both, a consumer of an Exclusive or
-//     Failover subscription may hand out a message after a later one.
+//   - If the first answer to a request takes long, a second request brings another copy. If the message is requested
+//     once more while that copy is in upstream's queue, it may be handed out here and go to another consumer too.
 //   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.
-//   - A lost acknowledgement looks like an operator's reset if another consumer took the message, kept it for some
-//     calm seconds, and left it behind during a further loss.
+//   - A lost acknowledgement looks like an operator's reset if the broker did not send the message again for some calm
+//     seconds (another consumer had it, say), and sends it after a further loss.
 //   - An operator's reset does not bring back three kinds of messages: those acknowledged in the last seconds, those
 //     acknowledged after a loss and before the broker sent a message of their partition again, and settled messages of
 //     a batch that is not settled whole. After Wrap a reset brings back no message.

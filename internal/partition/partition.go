@@ -19,14 +19,14 @@ type Partition struct {
 	last    place   // of the copy that came last
 	top     place   // of the furthest copy that ever came
 
-	floor   uint64           // messages of an earlier epoch are stale
-	active  uint64           // copies of an earlier epoch are dropped: the broker sent them before this consumer became active
-	reads   uint64           // epoch in which the broker sent the copies that are read now
-	coming  map[place]coming // copies that the broker sent in epoch sent and that are not read yet; nil once calm
-	sending uint64           // number of the copy that the broker sent last
-	read    uint64           // number of the copy of coming that was read last
-	gap     gap              // where the broker rewinds: copies that were dropped
-	resets  marks            // where the broker sent messages again though it surely has their acknowledgements
+	floor   uint64             // messages of an earlier epoch are stale
+	active  uint64             // copies of an earlier epoch are dropped: the broker sent them before this consumer became active
+	reads   uint64             // epoch in which the broker sent the copies that are read now
+	coming  map[place][]coming // copies that the broker sent in epoch sent and that are not read yet; nil once calm
+	sending uint64             // number of the copy that the broker sent last
+	read    uint64             // number of the copy of coming that was read last
+	gap     gap                // where the broker rewinds: copies that were dropped
+	resets  marks              // where the broker sent messages again though it surely has their acknowledgements
 
 	sent    uint64        // the newest epoch in which the broker sent something
 	sentAt  time.Duration // when the broker first sent something in epoch sent

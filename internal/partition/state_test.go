@@ -52,7 +52,7 @@ func (x *encoder) object(v any) {
 		x.int(int64(o.of.topic))
 		x.int(int64(o.of.entry))
 		x.bools(o.of.left...)
-		x.bools(o.of.forgotten, o.of.requested)
+		x.bools(o.of.forgotten, o.of.requested, o.of.stale)
 	}
 	x.int(int64(o.index))
 	x.int(int64(o.count))
@@ -99,7 +99,7 @@ func (w *world) hash(x *encoder) uint64 {
 }
 
 func (x *encoder) seen(m *seen) {
-	x.bools(m.has, m.handed, m.settled, m.may, m.must, m.acks, m.snoozed, m.pending, m.hasOld, m.theirs, m.doubtful)
+	x.bools(m.has, m.handed, m.settled, m.may, m.must, m.acks, m.snoozed, m.pending, m.hasOld, m.theirs, m.doubtful, m.offered)
 	x.time(max(m.notUntil, x.now))
 	x.time(max(m.deadline, x.now))
 	if m.settled {
@@ -174,11 +174,12 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 		for i := range messages {
 			at := w.id(t, e, i).place()
 			x.bools(p.isComing(at))
-			if c, known := p.coming[at]; known {
+			for _, c := range p.coming[at] {
 				x.object(c.object)
 				x.since(c.at)
 				x.int(max(-1, int64(c.number)-int64(p.read)))
 			}
+			x.int(-1)
 		}
 	}
 	x.bools(p.sent < p.active, p.sent >= max(p.floor, g.floor), p.resets.epoch == g.epoch)
