@@ -25,7 +25,10 @@ func explore(k *kind, depth int) *exploretest.Exploration[step] {
 // acknowledged at the broker.
 func (w *world) complete() {
 	w.kind = &kind{name: w.name, options: w.options, topics: w.kind.topics, ledgers: w.ledgers, broker: w.broker, window: 1 << 20,
-		publishes: w.publishes, chunks: w.chunks}
+		publishes: w.publishes, chunks: w.chunks, held: w.held, deaf: w.deaf}
+	if w.offer != nil {
+		w.takeOffer()
+	}
 	for t, topic := range w.topics {
 		if topic.inactive {
 			w.activate(t)
@@ -159,7 +162,7 @@ func (w *world) check() {
 			if kept > 0 {
 				memory += e.buffer
 			}
-			if states != e.in || kept != e.kept || states[Settled] != e.ack.settled {
+			if states != e.in || kept != e.kept || states[Settled] != e.ack.settled && !e.ack.isComplete() {
 				w.fail("%v counts %v %d %d, has %v %d", at, e.in, e.kept, e.ack.settled, states, kept)
 			}
 		}
@@ -206,6 +209,8 @@ func kinds() []*kind {
 	one, two, three, batch := [][]int{{1}}, [][]int{{1, 1}}, [][]int{{1, 1, 1}}, [][]int{{2, 1}}
 	deadLetters := shared
 	deadLetters.MaxDeliveries = 2
+	deaf := shared
+	deaf.Deaf = true
 	return []*kind{
 		{name: "exclusive", options: exclusive, topics: three, window: 4, depth: 8},
 		{name: "exclusive without memory", options: room(exclusive, 0), topics: three, window: 4, depth: 8},
@@ -214,18 +219,25 @@ func kinds() []*kind {
 		{name: "exclusive with cumulative acks", options: exclusive, topics: batch, window: 5, upto: true, depth: 7},
 		{name: "exclusive with ack timeouts", options: exclusive, topics: two, window: 3, timeout: 2 * tick, depth: 8},
 		{name: "exclusive with responses", options: exclusive, topics: two, window: 3, responses: true, depth: 8},
-		{name: "exclusive with an operator", options: exclusive, topics: two, window: 3, resets: true, depth: 9},
+		{name: "exclusive with an operator", options: exclusive, topics: two, window: 3, resets: true, depth: 9, deepest: 12},
 		{name: "exclusive with transactions", options: exclusive, topics: two, window: 3, txn: true, depth: 8},
+		{name: "exclusive with transactions and a queue that is cleared", options: exclusive, topics: two, window: 4, txn: true, clears: true, depth: 10, deepest: 11},
+		{name: "exclusive with batches and a queue that is cleared", options: room(exclusive, 1), topics: batch, window: 5, clears: true, depth: 8},
 		{name: "two exclusive topics", options: room(exclusive, 1), topics: [][]int{{1, 1}, {1}}, window: 3, depth: 8},
 		{name: "failover", options: failover, topics: two, window: 4, others: true, depth: 8},
 		{name: "failover with batches", options: failover, topics: [][]int{{2}}, window: 5, others: true, depth: 8},
-		{name: "failover with a queue that is cleared", options: failover, topics: two, window: 4, others: true, clears: true, depth: 8, deepest: 9},
-		{name: "shared", options: shared, topics: two, window: 3, others: true, depth: 8},
-		{name: "shared without memory", options: room(shared, 0), topics: two, window: 3, others: true, depth: 8},
+		{name: "failover with a queue that is cleared", options: failover, topics: two, window: 4, others: true, clears: true, depth: 8},
+		{name: "failover with transactions", options: failover, topics: two, window: 4, others: true, txn: true, depth: 8},
+		{name: "failover with transactions and a queue that is cleared", options: failover, topics: two, window: 4, others: true, txn: true, clears: true,
+			depth: 8},
+		{name: "shared with transactions", options: room(shared, 1), topics: two, window: 4, others: true, txn: true, snoozes: true, depth: 8},
+		{name: "failover with batches and a queue that is cleared", options: failover, topics: batch, window: 5, others: true, clears: true, depth: 8},
+		{name: "shared", options: shared, topics: two, window: 3, others: true, depth: 8, deepest: 11},
+		{name: "shared without memory", options: room(shared, 0), topics: two, window: 3, others: true, depth: 8, deepest: 11},
 		{name: "shared with batches", options: shared, topics: batch, window: 5, others: true, depth: 8},
 		{name: "shared with batches and a queue that is cleared", options: shared, topics: batch, window: 4, clears: true, depth: 8},
 		{name: "shared with a queue that is cleared", options: shared, topics: two, window: 4, clears: true, depth: 7},
-		{name: "exclusive with a queue that is cleared", options: exclusive, topics: two, window: 4, clears: true, depth: 8, deepest: 9},
+		{name: "exclusive with a queue that is cleared", options: exclusive, topics: two, window: 4, clears: true, depth: 10, deepest: 11},
 		{name: "shared with index acks", options: indexAcks(shared), broker: true, topics: [][]int{{3}}, window: 6, others: true, depth: 7},
 		{name: "shared with index acks at the client", options: indexAcks(shared), topics: [][]int{{2}}, window: 4, others: true, depth: 8},
 		{name: "shared with ack timeouts", options: shared, topics: two, window: 3, timeout: 2 * tick, depth: 8},
@@ -234,10 +246,43 @@ func kinds() []*kind {
 		{name: "shared with responses and no memory", options: room(shared, 0), topics: one, window: 2, responses: true, depth: 10},
 		{name: "shared with chunks that are published", options: shared, topics: one, window: 2, others: true, responses: true, publishes: true,
 			chunks: true, depth: 9},
+		{name: "shared with transactions and a queue that is cleared", options: shared, topics: two, window: 4, txn: true, clears: true, depth: 8},
+		{name: "shared with a TTL", options: shared, topics: two, window: 4, others: true, expires: true, depth: 8},
+		{name: "exclusive with a TTL", options: exclusive, topics: two, window: 4, expires: true, depth: 8},
+		{name: "exclusive with a TTL and a queue that is cleared", options: exclusive, topics: two, window: 4, expires: true, clears: true, depth: 8},
+		{name: "failover with a TTL", options: room(failover, 1), topics: two, window: 4, others: true, expires: true, depth: 8},
 		{name: "shared with an operator", options: shared, topics: batch, window: 4, resets: true, depth: 9},
 		{name: "shared with snoozes", options: shared, topics: one, window: 2, others: true, snoozes: true, depth: 9},
 		{name: "two shared topics", options: shared, topics: [][]int{{1}, {1}}, window: 3, others: true, depth: 8},
 		{name: "a shadow topic", options: shared, topics: [][]int{{1}, {1}}, window: 3, ledgers: true, byID: true, depth: 7},
+		{name: "shared with a channel", options: shared, topics: two, window: 3, others: true, channel: true, depth: 8},
+		{name: "exclusive with a channel", options: exclusive, topics: two, window: 3, channel: true, upto: true, depth: 8},
+		{name: "exclusive with a channel and no memory", options: room(exclusive, 0), topics: two, window: 3, channel: true, responses: true, depth: 8},
+		{name: "failover with a channel", options: failover, topics: two, window: 4, others: true, channel: true, timeout: 2 * tick, depth: 8},
+		{name: "shared with reclaimed messages", options: shared, topics: batch, window: 4, others: true, reclaims: true, depth: 7},
+		{name: "failover with reclaimed messages", options: failover, topics: two, window: 4, others: true, reclaims: true, responses: true, depth: 8},
+		{name: "key-shared with reclaimed messages and a queue that is cleared", options: of(KeyShared), topics: two, window: 4, reclaims: true, clears: true,
+			depth: 7},
+		{name: "shared with reclaimed messages and ack timeouts", options: deadLetters, topics: two, window: 4, others: true, reclaims: true, snoozes: true,
+			timeout: 2 * tick, depth: 7},
+		{name: "shared that gives back", options: shared, topics: two, window: 4, others: true, givesBack: true, atOnce: true, depth: 8},
+		{name: "shared with batches that gives back", options: shared, topics: batch, window: 4, others: true, givesBack: true, depth: 7},
+		{name: "key-shared that gives back without memory", options: room(of(KeyShared), 0), topics: two, window: 4, others: true, givesBack: true,
+			timeout: 2 * tick, depth: 8},
+		{name: "shared that gives back on a channel", options: room(shared, 1), topics: two, window: 4, others: true, givesBack: true, channel: true, depth: 8},
+		{name: "shared with whole acks and a queue that is cleared", options: shared, topics: batch, window: 5, whole: true, clears: true, depth: 7},
+		{name: "shared with whole acks", options: shared, topics: batch, window: 5, others: true, whole: true, depth: 8},
+		{name: "shared with index acks and whole acks", options: indexAcks(shared), broker: true, topics: batch, window: 5, others: true, whole: true, depth: 7},
+		{name: "exclusive with whole acks", options: exclusive, topics: batch, window: 5, whole: true, responses: true, depth: 7},
+		{name: "shared with retries", options: shared, topics: two, window: 3, others: true, held: true, depth: 8},
+		{name: "shared with retries and no memory", options: room(shared, 0), topics: two, window: 3, others: true, held: true, atOnce: true, depth: 8},
+		{name: "exclusive with retries", options: room(exclusive, 1), topics: two, window: 3, held: true, depth: 8},
+		{name: "wrapped shared", options: deaf, topics: batch, window: 5, others: true, deaf: true, depth: 8},
+		{name: "shared with batches of retries", options: room(shared, 2), topics: batch, window: 5, others: true, held: true, responses: true, depth: 7},
+		{name: "failover with retries", options: failover, topics: two, window: 4, others: true, held: true, snoozes: true, depth: 7},
+		{name: "wrapped shared without memory", options: room(deaf, 0), topics: two, window: 5, others: true, deaf: true, responses: true, depth: 8},
+		{name: "wrapped shared on a channel", options: deaf, topics: two, window: 5, others: true, deaf: true, channel: true, timeout: 2 * tick, depth: 8},
+		{name: "wrapped exclusive", options: deaf, topics: two, window: 4, deaf: true, depth: 8},
 		{name: "key-shared", options: of(KeyShared), topics: two, window: 3, others: true, depth: 7},
 	}
 }

@@ -767,6 +767,20 @@ func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
 	}
 }
 
+func TestWithdrawnMessageStaysBeforeLaterOnes(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	for n := range int64(2) {
+		f.arrivesAs(at(n, 0), 1, nil)
+		f.Nack(f.now, Failure{ID: at(n, 0), Hand: AnyHand})
+	}
+	f.due()
+	d, _ := f.Take(f.now, false)
+	require.Equal(t, at(0, 0), d.ID)
+	f.PutBack(f.now, d)
+	d, _ = f.Take(f.now, false)
+	require.Equal(t, at(0, 0), d.ID)
+}
+
 func TestStaleMessageThatIsGivenUpKeepsALargerCountOfTheApplication(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	d := f.arrives().Delivery

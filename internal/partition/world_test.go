@@ -12,8 +12,9 @@ import (
 // another consumer, an operator, and time.
 
 const (
-	tick      = time.Second
-	nackDelay = tick
+	tick       = time.Second
+	nackDelay  = tick
+	retryDelay = 2 * tick
 )
 
 // kind is one such world.
@@ -36,6 +37,14 @@ type kind struct {
 	timeout   time.Duration
 	clears    bool // upstream's queue is cleared when a connection is lost
 	publishes bool // the application publishes a message elsewhere, and acknowledges it after that
+	channel   bool // each message is offered on a channel, and may be withdrawn before the application takes it
+	reclaims  bool // the application returns messages that another consumer may have
+	givesBack bool // the application gives everything back, and subscribes again
+	atOnce    bool // the application makes all waiting messages due
+	whole     bool // the application acknowledges whole batches by id
+	expires   bool // the broker deletes messages that are older than the TTL
+	held      bool // messages are retries, which the broker sends before they are due
+	deaf      bool // nothing reports lost connections and copies that are sent, as after Wrap
 	chunks    bool // messages are in chunks: upstream forgets a delivery that it requests, and ignores acknowledgements of it
 }
 
@@ -102,6 +111,7 @@ type seen struct {
 	theirs   bool // another consumer acknowledged it
 	doubtful bool // it had been requested when the broker sent it last, and the broker may send it elsewhere too
 	hasOld   bool
+	offered  bool // on the channel
 }
 
 type worldTopic struct {
@@ -123,7 +133,8 @@ type world struct {
 	last   place // of the newest message that was handed out first
 	reset  bool
 	waits  bool
-	lost   bool // a connection was lost
+	lost   bool      // a connection was lost
+	offer  *Delivery // on the channel; nil if none
 }
 
 type worldOp struct {
@@ -145,6 +156,9 @@ func newWorld(k *kind) *world {
 			messages := make([]*seen, size)
 			for i := range messages {
 				messages[i] = &seen{}
+				if k.held {
+					messages[i].notUntil = retryDelay
+				}
 			}
 			t.messages = append(t.messages, messages)
 		}
@@ -207,11 +221,19 @@ const (
 	deactivate
 	activate
 	activateLate // the broker begins to send before it reports the active consumer
+	takeOffer
+	withdraw
+	reclaim
+	giveBack
+	redeliverNow
+	ackWhole
+	expire
 	events
 )
 
 var eventNames = [events]string{"receive", "send", "flush", "pass", "ack", "nack", "nackOld", "snooze", "ackUpto", "begin", "endDone", "endFailed",
-	"beginTxn", "abort", "lose", "loseAll", "late", "swallow", "otherTakes", "otherAcks", "otherDies", "moveCursor", "deactivate", "activate", "activateLate"}
+	"beginTxn", "abort", "lose", "loseAll", "late", "swallow", "otherTakes", "otherAcks", "otherDies", "moveCursor", "deactivate", "activate", "activateLate",
+	"takeOffer", "withdraw", "reclaim", "giveBack", "redeliverNow", "ackWhole", "expire"}
 
 func (s step) String() string {
 	return fmt.Sprintf("%s %c%d.%d", eventNames[s.event], 'A'+s.topic, s.entry, s.index)
@@ -233,7 +255,7 @@ func (w *world) steps() (all []step) {
 		}
 		all = append(all, s)
 	}
-	if len(w.queue) > 0 || w.g.Stats().Ready > 0 || !w.waits {
+	if w.offer == nil && (len(w.queue) > 0 || w.g.Stats().Ready > 0 || !w.waits) {
 		add(receive)
 	}
 	if len(w.pipe) > 0 {
@@ -280,6 +302,7 @@ func (w *world) steps() (all []step) {
 		}
 		w.applicationSteps(t, add)
 	}
+	w.rareSteps(add)
 	for i, op := range w.ops {
 		if !op.inPipe {
 			add(endDone, 0, 0, i)
@@ -410,8 +433,12 @@ func (w *world) do(s step) {
 		w.send(t, w.next(t))
 		w.topics[t].inactive = false
 		w.g.Activate(w.now, topicName(t), t, true)
+	default:
+		w.doRare(s)
 	}
+	w.withdrawStale()
 	w.act(w.g.Due(w.now))
+	w.withdrawStale()
 }
 
 // act carries out the machine's decisions.
@@ -422,6 +449,7 @@ func (w *world) act(d Decisions) {
 			continue
 		}
 		o.of.forgotten = w.chunks
+		w.requested(o.of)
 		w.pipe = append(w.pipe, command{request: true, topic: o.of.topic, entry: o.of.entry})
 	}
 	for _, given := range d.GiveUps {
@@ -443,6 +471,19 @@ func (w *world) act(d Decisions) {
 			w.fail("timed out early")
 		}
 		w.timesOut(m)
+	}
+}
+
+// requested marks the copies of an entry in the queue: once the entry is requested, another consumer may get it. The
+// machine knows these copies only after a loss.
+func (w *world) requested(s *sending) {
+	if p := w.g.partitions[topicName(s.topic)]; p.calm != w.g.epoch {
+		return
+	}
+	for _, o := range w.queue {
+		if o.of.topic == s.topic && o.of.entry == s.entry {
+			o.of.stale = true
+		}
 	}
 }
 
@@ -469,7 +510,9 @@ func (w *world) send(t, e int) {
 		w.topics[t].messages[e][i].doubtful = s.requested
 		o := &object{s, i, entry.count}
 		w.queue = append(w.queue, o)
-		w.g.Sent(w.now, w.id(t, e, i), t, o)
+		if !w.deaf {
+			w.g.Sent(w.now, w.id(t, e, i), t, o)
+		}
 	}
 }
 
@@ -491,10 +534,14 @@ func (w *world) receive() {
 	t, e := o.of.topic, o.of.entry
 	m := w.topics[t].messages[e][o.index]
 	m.broker = max(m.broker, o.count)
-	a := w.g.Arrive(w.now, Copy{ID: w.id(t, e, o.index), Source: t, Object: o, Body: o, Total: int32(len(o.of.left)), Count: o.count, Size: 1})
+	c := Copy{ID: w.id(t, e, o.index), Source: t, Object: o, Body: o, Total: int32(len(o.of.left)), Count: o.count, Size: 1}
+	if w.held {
+		c.Wait = retryDelay - w.now
+	}
+	a := w.g.Arrive(w.now, c)
 	switch a.Verdict {
 	case Deliver:
-		if !o.of.stale && !w.options.rewinds() && w.topics[t].entries[e].owner == theirs {
+		if !o.of.stale && !w.options.rewinds() && !w.deaf && w.topics[t].entries[e].owner == theirs {
 			w.fail("%v handed out after it was requested: another consumer has it", a.ID)
 		}
 		if m.late = !m.handed || m.settled; m.late {
@@ -518,9 +565,9 @@ func (w *world) handed(d Delivery) {
 		w.fail("%v handed out while it is acknowledged", d.ID)
 	case w.now < m.notUntil:
 		w.fail("%v handed out %v early", d.ID, m.notUntil-w.now)
-	case m.has:
+	case m.has, m.offered:
 		w.fail("%v handed out twice", d.ID)
-	case d.FromMemory && !m.doubtful && (m.theirs || w.topics[t].entries[e].owner == theirs):
+	case d.FromMemory && !w.deaf && !m.doubtful && (m.theirs || w.topics[t].entries[e].owner == theirs):
 		w.fail("%v handed out from memory, and another consumer has it", d.ID)
 	}
 	least, most := uint32(0), m.broker // the broker counts requests that no hand-over followed
@@ -549,6 +596,11 @@ func (w *world) handed(d Delivery) {
 	old := *m
 	*m = seen{has: true, handed: true, may: false, count: d.Count, broker: m.broker, hand: d.Hand, theirs: m.theirs, doubtful: m.doubtful, hasOld: old.hasOld,
 		oldHand: old.oldHand}
+	if w.channel {
+		m.has, m.handed, m.offered = false, old.handed, true
+		w.offer = &d
+		return
+	}
 	if w.timeout > 0 {
 		w.g.StartTimeout(w.now, d.ID, d.Hand, w.timeout)
 		m.deadline = w.now + w.timeout
@@ -678,6 +730,9 @@ func (w *world) beginTxn(t, e, i int) {
 	a, _, _ := w.g.BeginAck(w.id(t, e, i))
 	w.g.EndAck(w.now, &a, Undecided)
 	m.pending, m.has, m.deadline = true, false, 0
+	for _, o := range w.queue { // such a copy looks like the abort of the transaction
+		o.of.stale = o.of.stale || o.of.topic == t && o.of.entry == e
+	}
 }
 
 // flush delivers all commands to the broker.
@@ -740,7 +795,9 @@ func (w *world) lose(t int, all bool) {
 	for _, o := range w.queue {
 		o.of.stale = true
 	}
-	w.g.Lost(w.now)
+	if !w.deaf {
+		w.g.Lost(w.now)
+	}
 }
 
 // takeBack takes back everything that this consumer has not acknowledged.
