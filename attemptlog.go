@@ -76,19 +76,25 @@ type attemptLog struct {
 	outer atomic.Pointer[Consumer] // nil until the Consumer is made
 }
 
-// openLog opens and reads the log of attempts of a subscription. It returns nil without WithAttemptLog.
-func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, error) {
-	if s.attempts == nil || topic == "" || subscription == "" { // client.Subscribe returns the error
+// openLog opens and reads the log of attempts. It returns nil without WithAttemptLog.
+func (p *preparation) openLog() (*attemptLog, error) {
+	s, origin, subscription := p.settings, originOf(p.opts), p.opts.SubscriptionName
+	if s.attempts == nil || !s.isWrapped && (origin == "" || subscription == "") { // client.Subscribe returns the error
 		return nil, nil
 	}
-	name := topicname.In(topic, cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(topic), subscription)))
-	if err := checkNumber("WithAttemptLog's topic", name); err != nil {
+	name := topicname.In(origin, cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(origin), subscription)))
+	if err := cmp.Or(p.checkFirst("WithAttemptLog", s.attempts.Topic), checkNumber("WithAttemptLog's topic", name),
+		checkUnread(p.opts, name, "log of attempts", "WithAttemptLog's topic")); err != nil {
 		return nil, err
+	}
+	if base := topicname.Base(name); base == p.publisher.retryTopic || base == p.publisher.deadLetterTopic {
+		// consumers would take records for messages
+		return nil, invalid("WithAttemptLog's topic", name, "another one than those of retries and dead letters")
 	}
 	a := &attemptLog{}
 	log, err := attempts.Open(s.client, attempts.Options{
 		Topic:     name,
-		Name:      consumer,
+		Name:      p.opts.Name,
 		Retention: s.attempts.Retention,
 		Logger:    s.logger,
 		Failed:    a.failed,
@@ -104,55 +110,6 @@ func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, er
 		return nil, fmt.Errorf("redelivery: WithAttemptLog: %w", err)
 	}
 	return a, nil
-}
-
-// openLog opens the log of attempts of a consumer before it is subscribed.
-func (p *preparation) openLog() (*attemptLog, error) {
-	topic, s := originOf(p.opts), p.settings
-	if s.attempts != nil {
-		name := topicname.In(topic, cmp.Or(s.attempts.Topic,
-			attempts.Topic(topicname.Full(topic), p.opts.SubscriptionName)))
-		if err := checkUnread(p.opts, name, "log of attempts", "WithAttemptLog's topic"); err != nil {
-			return nil, err
-		}
-		dead := ""
-		if p.publisher.own != nil {
-			dead = p.publisher.own.DeadLetterTopic()
-		}
-		if base := topicname.Base(name); base == p.publisher.retryTopic || base == dead {
-			// consumers would take records for messages
-			return nil, invalid("WithAttemptLog's topic", name, "another one than those of retries and dead letters")
-		}
-	}
-	return openLog(s, topic, p.opts.SubscriptionName, p.opts.Name)
-}
-
-// logOf opens the log of attempts for a consumer given to Wrap.
-func logOf(s *settings, consumer pulsar.Consumer) (*attemptLog, error) {
-	if s.attempts == nil {
-		return nil, nil
-	}
-	topic := s.attempts.Topic
-	if named := topic != ""; !named || topicname.IsShort(topic) {
-		topic = ""
-		ids, err := consumer.GetLastMessageIDs() // the one public way to its topics
-		if err != nil {
-			return nil, fmt.Errorf("redelivery: asking for the topics of the wrapped consumer: %w", err)
-		}
-		for _, id := range ids {
-			base := topicname.Base(topicname.Full(id.Topic()))
-			switch {
-			case strings.HasSuffix(base, "-"+consumer.Subscription()+pulsar.RetryTopicSuffix):
-			case named && topic != "":
-			case topic != "" && topic != base:
-				return nil, invalid("the wrapped consumer", "of "+topic+" and "+base,
-					"Topic in WithAttemptLog for several topics")
-			default:
-				topic = base
-			}
-		}
-	}
-	return openLog(s, topic, consumer.Subscription(), consumer.Name())
 }
 
 func (a *attemptLog) close() {
@@ -256,7 +213,7 @@ func (c *Consumer) causeOf(reason error) (cause string) {
 			cause = publishing.TypeName(reason)
 		}
 	}()
-	if c.settings.omitsCause() {
+	if c.settings.limits.OmitCause {
 		return publishing.TypeName(reason)
 	}
 	return reason.Error()

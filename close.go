@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -118,6 +119,11 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 		c.told.add(c, func() { c.fail("receive", "staying connected to one of the topics", err) })
 	}
 	c.unlockInside(now)
+}
+
+// isVanished reports whether a topic of a pattern was deleted.
+func (c *Consumer) isVanished(err error) bool {
+	return c.options.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
 }
 
 // giveUpReceiving ends the Consumer after its inner consumer has closed itself. err is nil if other code closed the

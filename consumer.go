@@ -78,11 +78,17 @@ type Consumer struct {
 	swallowed, failures, buffered, dropped, redelivered, late atomic.Uint64
 }
 
-// newConsumer returns a Consumer that has no inner consumer yet. Its hooks may be called before begin sets the inner
-// consumer.
-func newConsumer(s *settings, publisher *publisher, log *attemptLog, options Options, o partition.Options) *Consumer {
+// newConsumer opens the log of attempts, and returns a Consumer that has no inner consumer yet. Its hooks may be called
+// before begin sets the inner consumer.
+func newConsumer(p *preparation) (*Consumer, error) {
+	log, err := p.openLog()
+	if err != nil {
+		p.publisher.close()
+		return nil, err
+	}
 	c := &Consumer{
-		settings: s, publisher: publisher, attempts: log, options: options, group: partition.New(o),
+		settings: p.settings, publisher: p.publisher, attempts: log, options: p.effective(),
+		answered: p.opts.AckWithResponse, group: partition.New(p.groupOptions()),
 		start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
 		wake: make(chan struct{}, 1), turn: newTurn(), pause: newPause(),
 		calls: newGate(), goroutines: newGate(), closed: make(chan struct{}),
@@ -94,9 +100,12 @@ func newConsumer(s *settings, publisher *publisher, log *attemptLog, options Opt
 	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Sent: c.sent, Active: c.active, Closed: c.childClosed,
 		Outer: c.outer})
 	c.alarm = time.AfterFunc(math.MaxInt64, c.alarmOver)
-	c.polls.Store(s.isWrapped || options.TopicsPattern != "")
-	c.observe(s.observers)
-	return c
+	c.inner.children = int32(p.children())
+	_, c.inner.ahead = p.buffer()
+	c.open.Store(c.inner.children)
+	c.polls.Store(p.settings.isWrapped || p.opts.TopicsPattern != "")
+	c.observe(p.settings.observers)
+	return c, nil
 }
 
 // abandon releases a Consumer for which subscribing failed.

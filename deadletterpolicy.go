@@ -122,19 +122,6 @@ func (p *DeadLetterPolicy) checkDiscard() error {
 	return nil
 }
 
-// checkTTL returns an error if there is a ttl and no dead letters.
-func (s *settings) checkTTL(opts pulsar.ConsumerOptions) error {
-	switch policy, ok := s.limits(opts); {
-	case s.ttl == 0:
-		return nil
-	case policy.Discard:
-		return invalid("WithDeadBeforeTTL", s.ttl, "none with DeadLetterPolicy.Discard")
-	case !ok && s.reconsumer == nil:
-		return invalid("WithDeadBeforeTTL", s.ttl, "WithDeadLetterPolicy, ConsumerOptions.DLQ or WithReconsumer too")
-	}
-	return nil
-}
-
 // outlivesTTL reports whether the broker may delete a message before a delay is over.
 func (s *settings) outlivesTTL(msg pulsar.Message, delay time.Duration) bool {
 	return s.ttl > 0 && msg != nil && publishing.OutlivesTTL(msg.PublishTime(), s.ttl, delay)

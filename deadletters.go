@@ -9,66 +9,8 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
-
-// publisher publishes retries and dead letters.
-type publisher struct {
-	publishing.Publisher                       // nil without retries and dead letters
-	own                  *reconsume.Reconsumer // Close closes it; nil if it is the caller's
-	// full name of the retry topic, whose messages may come early; "" if there is none
-	retryTopic    string
-	maxDeliveries uint32 // after which a message is a dead letter; 0 for no limit
-}
-
-// newPublisher returns a publisher that uses the Reconsumer of WithReconsumer, if there is one.
-func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
-	p := &publisher{maxDeliveries: policy.MaxDeliveries}
-	if s.reconsumer != nil {
-		p.Publisher, p.retryTopic = s.reconsumer.Publisher(false), topicname.Full(s.reconsumer.RetryTopic())
-	}
-	if policy.Discard {
-		p.discards(policy)
-	}
-	return p
-}
-
-// subscribed returns the retry topic that the Consumer subscribes to by itself, or "".
-func (p *publisher) subscribed() string {
-	if p.own == nil {
-		return ""
-	}
-	return p.retryTopic
-}
-
-// noRetryTopic returns an error if there is no retry topic.
-func (p *publisher) noRetryTopic() error {
-	if p.retryTopic == "" {
-		return ErrNoRetryTopic
-	}
-	return nil
-}
-
-// noDeadLetterTopic returns an error if there is no dead letter topic.
-func (p *publisher) noDeadLetterTopic() error {
-	if p.Publisher == nil {
-		return noDeadLetterTopic{}
-	}
-	return nil
-}
-
-// isRetry reports whether a message came from the retry topic.
-func (p *publisher) isRetry(msg pulsar.Message) bool {
-	return p.retryTopic != "" && publishing.IsFrom(p.retryTopic, msg)
-}
-
-func (p *publisher) close() {
-	if p.own != nil {
-		p.own.Close()
-	}
-}
 
 // givenUp is the note of a message that becomes a dead letter, with the reason that the application gave.
 type givenUp struct{ reason error }
@@ -163,47 +105,3 @@ func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 // maxUnderway limits the publications that no caller waits for and that the broker has not answered. Upstream's
 // producer has the same limit by default.
 const maxUnderway = 1000
-
-// discarder acknowledges messages that would become dead letters: DeadLetterPolicy.Discard. The embedded Publisher
-// publishes retries.
-type discarder struct {
-	publishing.Publisher // nil without a retry topic
-	maxReconsumes        uint32
-	isRetry              func(pulsar.Message) bool
-}
-
-func (d *discarder) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
-	publishing.Of(ctx).DeadLetter("", reason)
-	return func() error { return cm.Consumer.AckID(cm.ID()) }
-}
-
-func (d *discarder) StartLater(ctx context.Context, cm pulsar.ConsumerMessage,
-	how publishing.Retry) (wait func() error) {
-	n := uint32(0)
-	if d.isRetry(cm.Message) {
-		n = publishing.ReconsumeTimes(cm.Properties())
-	}
-	if n < d.maxReconsumes || how.Nacked { // nacks have a limit of their own
-		return d.Publisher.StartLater(ctx, cm, how)
-	}
-	why := how.Cause
-	if why == nil {
-		why = fmt.Errorf("reconsumed %d times", n)
-	}
-	publishing.Of(ctx).For(publishing.MaxDeliveries)
-	return d.StartDeadLetter(ctx, cm, why)
-}
-
-// discards makes p acknowledge messages that would become dead letters.
-func (p *publisher) discards(policy DeadLetterPolicy) {
-	p.Publisher = &discarder{p.Publisher, policy.MaxReconsumes, p.isRetry}
-}
-
-// publishesBy makes r publish retries and dead letters. With Discard, a discarder in front of r acknowledges messages
-// that would become dead letters; both have the limit MaxReconsumes.
-func (p *publisher) publishesBy(r *reconsume.Reconsumer, policy DeadLetterPolicy, retries bool) {
-	p.Publisher, p.own = r.Publisher(retries), r
-	if policy.Discard {
-		p.discards(policy)
-	}
-}

@@ -43,6 +43,11 @@ func (noDeadLetterTopic) Error() string {
 
 func (noDeadLetterTopic) Unwrap() error { return ErrNoRetryTopic }
 
+// both returns an error for two options that exclude each other.
+func both(one, other string) error {
+	return fmt.Errorf("%w: %s and %s are both set, want one of them", ErrInvalidOption, one, other)
+}
+
 // invalid returns an error that names an option, its value, and the allowed ones.
 func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: %s is %v, want %s", ErrInvalidOption, option, value, want)

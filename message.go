@@ -3,10 +3,12 @@ package redelivery
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
@@ -146,3 +148,22 @@ func isTracked(msg pulsar.Message) bool { return topicname.IsPersistent(msg.Topi
 func foreign(id pulsar.MessageID) error {
 	return fmt.Errorf("redelivery: message id %v is a %T, want the id of a message of pulsar-client-go", id, id)
 }
+
+// retry has the properties of a message from the retry topic.
+type retry struct {
+	count uint32        // redeliveries before it was published
+	wait  time.Duration // how long the Consumer holds it back: the broker may end its delay early
+}
+
+func retryOf(msg pulsar.Message) retry {
+	r := retry{count: publishing.RedeliveryCount(msg)}
+	if delay, ok := publishing.DelayTime(msg); ok {
+		const rounded = time.Millisecond // the publish time is rounded down by up to this
+		// the publisher's clock may be ahead
+		r.wait = min(delay, maxDelay) + rounded - max(0, time.Since(msg.PublishTime()))
+	}
+	return r
+}
+
+// maxDelay can be added to a time without overflow.
+const maxDelay = 100 * 365 * 24 * time.Hour

@@ -1,21 +1,23 @@
 package redelivery
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/doctor"
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
+	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// preparation describes a consumer before it is subscribed.
+// preparation describes a consumer before it is subscribed or wrapped.
 type preparation struct {
-	opts      pulsar.ConsumerOptions // as the caller wrote them, except EnableBatchIndexAcknowledgment
+	opts      pulsar.ConsumerOptions // the caller's, but with EnableBatchIndexAcknowledgment; or what Wrap knows
 	settings  *settings
 	publisher *publisher
 	// how long acknowledgements may wait on Failover and Key_Shared, where a new owner handles a message again if its
@@ -25,7 +27,7 @@ type preparation struct {
 
 // prepare completes settings with the caller's options, and opens the publisher.
 func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
-	if err := s.complete(&opts); err != nil {
+	if err := s.complete(opts); err != nil {
 		return nil, err
 	}
 	p := &preparation{opts: opts, settings: s}
@@ -36,6 +38,67 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 	s.nacksUndecryptable = upstream.NacksUndecryptable(opts)
 	s.isShared = delays(opts.Type)
 	return p, p.open()
+}
+
+// prepareWrapped completes settings for a consumer whose options are not known, and opens the publisher.
+func prepareWrapped(consumer pulsar.Consumer, s *settings) (*preparation, error) {
+	s.isWrapped = true
+	p := &preparation{settings: s, opts: pulsar.ConsumerOptions{Name: consumer.Name(),
+		SubscriptionName: consumer.Subscription(), EnableZeroQueueConsumer: upstream.Chan(consumer) == nil,
+		Type: pulsar.Shared}} // the safe assumption: another consumer may get a message
+	retryTopic, err := p.readTopics(consumer)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.complete(p.opts); err != nil {
+		return nil, err
+	}
+	s.limits.RetryTopic = cmp.Or(s.limits.RetryTopic, retryTopic)
+	what := "nacked messages wait in memory; those that do not fit the memory limit come late, by up to 4/3 of the " +
+		"consumer's NackRedeliveryDelay"
+	if s.source == FromBroker {
+		what = "nacked messages come late, by up to 4/3 of the consumer's NackRedeliveryDelay"
+	}
+	s.logger.Info("redelivery: Wrap does not know the options of the consumer: "+what,
+		"consumer", p.opts.Name, "subscription", p.opts.SubscriptionName)
+	return p, p.openPublisher()
+}
+
+// readTopics asks a wrapped consumer for its topics, unless they matter for nothing, and returns its retry topic.
+func (p *preparation) readTopics(consumer pulsar.Consumer) (retryTopic string, err error) {
+	s := p.settings
+	isNamed := s.attempts == nil || s.attempts.Topic != "" && !topicname.IsShort(s.attempts.Topic)
+	if s.client == nil || s.reconsumer != nil && isNamed {
+		return "", nil
+	}
+	ids, err := consumer.GetLastMessageIDs() // the one public way to its topics
+	if err != nil {
+		return "", fmt.Errorf("redelivery: asking for the topics of the wrapped consumer: %w", err)
+	}
+	for _, id := range ids {
+		topic := topicname.Base(topicname.Full(id.Topic()))
+		isRetry := strings.HasSuffix(topic, "-"+p.opts.SubscriptionName+pulsar.RetryTopicSuffix)
+		if d := s.deadLetters; d != nil && d.RetryTopic != "" {
+			isRetry = topic == topicname.In(topic, d.RetryTopic)
+		}
+		switch {
+		case isRetry:
+			p.opts.RetryEnable, retryTopic = true, topic
+		case !slices.Contains(p.opts.Topics, topic):
+			p.opts.Topics = append(p.opts.Topics, topic)
+		}
+	}
+	return retryTopic, nil
+}
+
+// checkFirst refuses a wrapped consumer of several topics, which does not say which one is the first, if an option
+// names no topic.
+func (p *preparation) checkFirst(option, topic string) error {
+	if topics := p.opts.Topics; p.settings.isWrapped && topic == "" && len(topics) > 1 {
+		return invalid("the wrapped consumer", "of "+strings.Join(topics, " and "),
+			"Topic in "+option+" for several topics")
+	}
+	return nil
 }
 
 // gainsByIndexAcks reports whether batch-index acknowledgement does no harm. If acknowledgements are not grouped, each
@@ -60,7 +123,7 @@ func (p *preparation) open() error {
 		partitions = n
 	}
 	p.setResolution(partitions)
-	return p.publishRetries()
+	return p.openPublisher()
 }
 
 // acksSoon reports whether acknowledgements are sent sooner than by pulsar-client-go's default. The number of
@@ -126,9 +189,9 @@ const (
 
 // buffer returns the capacity of the private channel, and how many messages are read from it together.
 func (p *preparation) buffer() (channel, ahead int) {
-	queue := defaultQueue
-	if n := p.opts.ReceiverQueueSize; n > 0 {
-		queue = n
+	queue := p.queue()
+	if p.settings.isWrapped {
+		return 0, smallBuffer // the application made the channel
 	}
 	if p.settings.isShared {
 		ahead = min(smallBuffer/2, queue/16)
@@ -136,6 +199,14 @@ func (p *preparation) buffer() (channel, ahead int) {
 	}
 	channel = min(max(smallBuffer, queue/16), largeBuffer)
 	return channel, min(channel, queue/16)
+}
+
+// queue returns the effective ReceiverQueueSize.
+func (p *preparation) queue() int {
+	if n := p.opts.ReceiverQueueSize; n > 0 {
+		return n
+	}
+	return defaultQueue
 }
 
 // plan says how to subscribe.
@@ -148,7 +219,10 @@ func (p *preparation) plan() upstream.Plan {
 
 // groupOptions describes the subscription to the group.
 func (p *preparation) groupOptions() partition.Options {
-	o := p.settings.groupOptions(p.publisher)
+	s := p.settings
+	o := partition.Options{Stays: s.source != FromAuto, Drops: s.source == FromBroker, MemoryLimit: s.memoryLimit,
+		MaxDeliveries: p.publisher.maxDeliveries, AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil,
+		RequestTime: upstream.Tick(s.resolution)}
 	switch p.opts.Type {
 	case pulsar.Exclusive:
 		o.Kind = partition.Exclusive
@@ -161,12 +235,11 @@ func (p *preparation) groupOptions() partition.Options {
 	}
 	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
 	switch {
-	case p.settings.keepsIndexAcks:
+	case s.keepsIndexAcks:
 		o.IndexAcks = partition.KeptIndexAcks
-	case p.settings.addsIndexAcks:
+	case s.addsIndexAcks:
 		o.IndexAcks = partition.SentIndexAcks
 	}
-	o.RequestTime = upstream.Tick(p.settings.resolution)
 	switch g := p.opts.AckGroupingOptions; {
 	case g == nil:
 	case g.MaxTime > 0:
@@ -179,22 +252,18 @@ func (p *preparation) groupOptions() partition.Options {
 		// Receive asked for
 		o.MemoryLimit = 0
 	}
+	if s.isWrapped {
+		o.Stays = true                                      // messages that go back to the broker come late
+		o.Deaf, o.RequestTime = true, nack.DefaultDelay*4/3 // assumes the default NackRedeliveryDelay
+	}
 	return o
-}
-
-// groupOptions returns the options that are the same for each subscription. After Wrap the type is unknown. Shared is
-// the safe assumption: the group expects that another consumer may get a message.
-func (s *settings) groupOptions(p *publisher) partition.Options {
-	return partition.Options{Kind: partition.Shared, Stays: s.source != FromAuto, Drops: s.source == FromBroker,
-		MemoryLimit: s.memoryLimit, MaxDeliveries: p.maxDeliveries,
-		AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil}
 }
 
 // children returns how many topics the Consumer reads: the Consumer ends when all of them are closed. For a pattern it
 // returns manyTopics, since other topics may come.
 func (p *preparation) children() int {
 	topics := topicsOf(p.opts)
-	if len(topics) == 0 { // a pattern, or subscribe adds them
+	if len(topics) == 0 || p.settings.isWrapped { // a pattern, or subscribe adds them
 		return manyTopics
 	}
 	distinct := map[string]bool{}
@@ -208,72 +277,3 @@ func (p *preparation) children() int {
 }
 
 const manyTopics = 1 << 30
-
-// isVanished reports whether a topic of a pattern was deleted.
-func (c *Consumer) isVanished(err error) bool {
-	return c.options.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
-}
-
-// warn logs the doctor's findings about the options.
-func (p *preparation) warn() {
-	if p.settings.unchecked {
-		return
-	}
-	p.warnOfOrder()
-	p.warnOfAutoScaling()
-	told := map[string]bool{}
-	for _, topic := range append(topicsOf(p.opts), p.opts.TopicsPattern) {
-		if topic == "" {
-			continue
-		}
-		for _, f := range doctor.ExamineOptions(p.setup(topic)) {
-			if f.Status < doctor.Warning || told[f.Found] {
-				continue
-			}
-			told[f.Found] = true
-			p.settings.warn(f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeName(p.opts.Type),
-				"subscription", p.opts.SubscriptionName)
-		}
-	}
-}
-
-// warnOfAutoScaling warns that upstream reserves more of the client's memory limit than it releases: for each message
-// of a batch upstream also reserves the bytes of all earlier messages of the batch.
-func (p *preparation) warnOfAutoScaling() {
-	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
-		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit forever, "+
-			"and then no retry or dead letter can be published: leave it out",
-			"type", typeName(p.opts.Type), "subscription", p.opts.SubscriptionName)
-	}
-}
-
-// setup describes a consumer of a topic to the doctor.
-func (p *preparation) setup(topic string) doctor.Setup {
-	s, opts := p.settings, p.opts
-	limits, ok := s.limits(opts)
-	d := doctor.Setup{
-		Topic:        topic,
-		Subscription: opts.SubscriptionName,
-		Type:         typeName(opts.Type),
-		RetryTopic:   p.publisher.retryTopic,
-		Policy: doctor.Policy{Nack: s.nackBackoff, NackRetryTopic: s.retryFrom, AckTimeout: s.timeout,
-			AckTimeoutBackoff: s.timeoutBackoff,
-			Reconsume:         s.reconsumeBackoff, MaxDeliveries: limits.MaxDeliveries,
-			MaxReconsumes: limits.MaxReconsumes,
-			MemoryLimit:   s.memoryLimit},
-		InitialSubscriptionName: limits.InitialSubscriptionName,
-		Consumer: doctor.Consumer{ReceiverQueueSize: opts.ReceiverQueueSize,
-			BatchIndexAcknowledgment: &opts.EnableBatchIndexAcknowledgment},
-	}
-	for _, limit := range []*uint32{&d.Policy.MaxDeliveries, &d.Policy.MaxReconsumes} {
-		if *limit == reconsume.Unlimited {
-			*limit = 0
-		}
-	}
-	// RetryEnable alone makes dead letters too, as in upstream, but deserves no warning
-	asked := opts.DLQ != nil || s.deadLetters != nil && !s.deadLetters.Discard
-	if own := p.publisher.own; ok && own != nil && asked && s.reconsumer == nil {
-		d.DeadLetterTopic = own.DeadLetterTopic()
-	}
-	return d
-}

@@ -1,6 +1,7 @@
 package redelivery
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/nack"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -40,12 +43,14 @@ type settings struct {
 	withoutIndexAcks bool        // WithoutBatchIndexAcks
 	attempts         *AttemptLog // nil for none
 
-	// Set by prepare and Wrap:
-	addsIndexAcks      bool // prepare has switched EnableBatchIndexAcknowledgment on
-	keepsIndexAcks     bool // the caller says that the broker keeps batch-index acknowledgements
-	nacksUndecryptable bool // messages that cannot be decrypted are nacked
-	isShared           bool // the subscription is Shared or Key_Shared
-	isWrapped          bool // by Wrap
+	// Set by complete, prepare and prepareWrapped:
+	limits             DeadLetterPolicy // what the options add up to; MaxReconsumes is 0 if there are no dead letters
+	retries            bool             // the consumer has a retry topic of its own
+	addsIndexAcks      bool             // prepare has switched EnableBatchIndexAcknowledgment on
+	keepsIndexAcks     bool             // the caller says that the broker keeps batch-index acknowledgements
+	nacksUndecryptable bool             // messages that cannot be decrypted are nacked
+	isShared           bool             // the subscription is Shared or Key_Shared
+	isWrapped          bool             // by Wrap
 }
 
 // warn logs a warning about the options before there is a Consumer.
@@ -53,16 +58,13 @@ func (s *settings) warn(msg string, attrs ...any) {
 	s.logger.Warn("redelivery: "+msg, attrs...)
 }
 
-// omitsCause reports whether the texts of the application's errors are kept out of dead letters and the log.
-func (s *settings) omitsCause() bool { return s.deadLetters != nil && s.deadLetters.OmitCause }
-
 // setNackBackoff sets the policy of nacks; by is the name of the option.
 func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error {
 	if err := policies.Validate(b); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInvalidOption, by, err)
 	}
 	if s.nackBy != "" && s.nackBy != by {
-		return fmt.Errorf("%w: %s and %s are both set, want one of them", ErrInvalidOption, s.nackBy, by)
+		return both(s.nackBy, by)
 	}
 	s.nackBackoff, s.nackBy = b, by
 	return nil
@@ -70,22 +72,6 @@ func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error 
 
 // adopt takes over the fields of pulsar.ConsumerOptions about redelivery.
 func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
-	if err := s.checkRetries(opts); err != nil {
-		return err
-	}
-	if opts.EnableZeroQueueConsumer && opts.MaxReconnectToBroker != nil {
-		return invalid("ConsumerOptions.MaxReconnectToBroker", *opts.MaxReconnectToBroker,
-			"nil with EnableZeroQueueConsumer: upstream's Receive would not return when the consumer gives up")
-	}
-	if d := opts.Decryption; opts.EnableZeroQueueConsumer && d != nil &&
-		d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume {
-		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",
-			"another with EnableZeroQueueConsumer: upstream panics on messages that it cannot decrypt")
-	}
-	if s.attempts != nil && opts.SubscriptionMode == pulsar.NonDurable {
-		return invalid("ConsumerOptions.SubscriptionMode", "NonDurable",
-			"Durable with WithAttemptLog: the broker forgets a subscription that is NonDurable")
-	}
 	delay := opts.NackRedeliveryDelay
 	if want := durations.Wanted(delay, true); want != "" {
 		return invalid("ConsumerOptions.NackRedeliveryDelay", delay, want)
@@ -106,40 +92,17 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// complete checks the options, and adopts opts, which is nil after Wrap.
-func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
-	if s.reconsumer != nil && s.reconsumeBackoff != nil {
-		return fmt.Errorf("%w: WithReconsumer and WithReconsumeBackoff are both set, want one of them",
-			ErrInvalidOption)
+// complete checks the options, and adopts opts.
+func (s *settings) complete(opts pulsar.ConsumerOptions) error {
+	s.limits = s.limitsOf(opts)
+	// RetryEnable of a zero-queue consumer is left to upstream, which refuses it
+	s.retries = s.reconsumer == nil &&
+		(opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.reconsumeBackoff != nil && !s.isWrapped)
+	if err := cmp.Or(s.checkDeadLetters(opts), s.checkReconsumer(opts), s.checkRetries(opts),
+		s.checkOthers(opts)); err != nil {
+		return err
 	}
-	if s.client == nil && s.reconsumer == nil {
-		switch {
-		case s.reconsumeBackoff != nil:
-			return invalid("WithReconsumeBackoff", "set", withClient)
-		case s.deadLetters != nil && !s.deadLetters.Discard:
-			return invalid("WithDeadLetterPolicy", "set", withClient)
-		}
-	}
-	if d := s.deadLetters; d != nil && d.MaxDeliveries == 0 && d.MaxReconsumes == 0 && s.reconsumer == nil &&
-		s.reconsumeBackoff == nil {
-		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them; "+
-			"if only DeadLetter and worker.Permanent make dead letters, reconsume.Unlimited",
-			ErrInvalidOption)
-	}
-	if s.attempts != nil && s.client == nil {
-		return invalid("WithAttemptLog", "set", "WithClient too")
-	}
-	if s.reconsumer != nil && s.deadLetters != nil && s.deadLetters.Discard {
-		return invalid("DeadLetterPolicy.Discard", true, "false with WithReconsumer")
-	}
-	known := pulsar.ConsumerOptions{}
-	if opts != nil {
-		known = *opts
-		if err := s.adopt(known); err != nil {
-			return err
-		}
-	}
-	if err := s.checkTTL(known); err != nil {
+	if err := s.adopt(opts); err != nil {
 		return err
 	}
 	if s.nackBackoff == nil {
@@ -147,33 +110,128 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	}
 	if s.timeout > 0 {
 		s.ackTimeout = acktimeout.Backoff(s.timeout, s.timeoutBackoff)
-	} else if s.timeoutBackoff != nil && !s.timeoutGiven {
-		return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff is set, want WithAckTimeout too", ErrInvalidOption)
 	}
 	return nil
 }
 
-// wrapped completes the settings for Wrap, and logs how late messages of consumer may come.
-func (s *settings) wrapped(consumer pulsar.Consumer) error {
-	if err := s.complete(nil); err != nil {
-		return err
+// limitsOf returns the dead letter policy that s and opts add up to. As in upstream, RetryEnable includes dead letters.
+func (s *settings) limitsOf(opts pulsar.ConsumerOptions) (p DeadLetterPolicy) {
+	switch {
+	case s.deadLetters != nil:
+		p = *s.deadLetters
+		p.MaxReconsumes = cmp.Or(p.MaxReconsumes, p.MaxDeliveries, reconsume.Unlimited)
+	case opts.DLQ != nil:
+		p = DeadLetterPolicyOf(*opts.DLQ)
+	case s.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
+		p.MaxReconsumes = reconsume.Unlimited
+	case s.isWrapped && s.client != nil && s.reconsumer == nil:
+		p.MaxReconsumes = publishing.MaxReconsumes
+	case !s.isWrapped && opts.RetryEnable:
+		p.MaxDeliveries, p.MaxReconsumes = publishing.MaxReconsumes, publishing.MaxReconsumes
 	}
-	s.isWrapped = true
-	if s.resolution != 0 {
+	return p
+}
+
+// checkDeadLetters refuses options about dead letters that do not go together, or that nothing can publish for.
+func (s *settings) checkDeadLetters(opts pulsar.ConsumerOptions) error {
+	d, publishes := s.deadLetters, s.client != nil || s.reconsumer != nil
+	switch {
+	case opts.DLQ != nil && opts.DLQ.MaxDeliveries == 0:
+		return invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
+	case opts.DLQ != nil && d != nil:
+		return both("ConsumerOptions.DLQ", "WithDeadLetterPolicy")
+	case !publishes && s.reconsumeBackoff != nil:
+		return invalid("WithReconsumeBackoff", "set", withClient)
+	case !publishes && d != nil && !d.Discard:
+		return invalid("WithDeadLetterPolicy", "set", withClient)
+	case !publishes && s.retries:
+		return invalid("ConsumerOptions.RetryEnable", true, withClient)
+	case !publishes && opts.DLQ != nil:
+		return invalid("ConsumerOptions.DLQ", "set", withClient)
+	case d != nil && d.MaxDeliveries == 0 && d.MaxReconsumes == 0 && s.reconsumer == nil && s.reconsumeBackoff == nil:
+		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them; "+
+			"if only DeadLetter and worker.Permanent make dead letters, reconsume.Unlimited",
+			ErrInvalidOption)
+	case s.ttl > 0 && s.limits.Discard:
+		return invalid("WithDeadBeforeTTL", s.ttl, "none with DeadLetterPolicy.Discard")
+	case s.ttl > 0 && s.limits.MaxReconsumes == 0 && s.reconsumer == nil:
+		return invalid("WithDeadBeforeTTL", s.ttl, "WithDeadLetterPolicy, ConsumerOptions.DLQ or WithReconsumer too")
+	}
+	return nil
+}
+
+// checkReconsumer refuses options that contradict WithReconsumer.
+func (s *settings) checkReconsumer(opts pulsar.ConsumerOptions) error {
+	switch {
+	case s.reconsumer == nil:
+		return nil
+	case s.reconsumeBackoff != nil:
+		return both("WithReconsumer", "WithReconsumeBackoff")
+	case s.limits.Discard:
+		return invalid("DeadLetterPolicy.Discard", true, "false with WithReconsumer")
+	case s.isWrapped: // the topics' namespace is not known
+		return nil
+	}
+	for field, topics := range map[string][2]string{
+		"dead letter": {s.limits.Topic, s.reconsumer.DeadLetterTopic()},
+		"retry":       {s.limits.RetryTopic, s.reconsumer.RetryTopic()},
+	} {
+		if topics[0] != "" && topicname.In(originOf(opts), topics[0]) != topics[1] {
+			return invalid("the "+field+" topic", topics[0], "the "+topics[1]+" of WithReconsumer")
+		}
+	}
+	return nil
+}
+
+// checkRetries refuses options about retries that do not fit the consumer.
+func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
+	needed := !s.retries && s.reconsumer == nil // if an option is about retries
+	switch {
+	case s.retries && opts.EnableZeroQueueConsumer:
+		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
+	case needed && s.isWrapped && (s.reconsumeBackoff != nil || s.deadLetters.needsRetries()):
+		return invalid("the wrapped consumer", "not subscribed to its retry topic",
+			"RetryEnable in its options, or SubscribeWith, for "+
+				"WithReconsumeBackoff and for a DeadLetterPolicy with RetryTopic, or with MaxReconsumes and no "+
+				"MaxDeliveries")
+	case needed && s.deadLetters.needsRetries():
+		return fmt.Errorf("%w: WithDeadLetterPolicy has RetryTopic, or MaxReconsumes without MaxDeliveries, want "+
+			"RetryEnable or "+
+			"WithReconsumeBackoff too", ErrInvalidOption)
+	case needed && s.retryFrom > 0:
+		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too",
+			ErrInvalidOption)
+	case !delays(opts.Type) && (s.reconsumeBackoff != nil || s.retryFrom > 0):
+		return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff "+
+			"and WithNackRetryTopic: the broker delays on no other")
+	}
+	return nil
+}
+
+// withClient is the remedy where there is no client to publish with.
+const withClient = "WithClient or WithReconsumer too"
+
+// checkOthers refuses options that do not go together, except those about dead letters and retries.
+func (s *settings) checkOthers(opts pulsar.ConsumerOptions) error {
+	zeroQueue, d := opts.EnableZeroQueueConsumer, opts.Decryption
+	switch {
+	case s.timeoutBackoff != nil && !s.timeoutGiven:
+		return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff is set, want WithAckTimeout too", ErrInvalidOption)
+	case s.attempts != nil && s.client == nil:
+		return invalid("WithAttemptLog", "set", "WithClient too")
+	case s.attempts != nil && opts.SubscriptionMode == pulsar.NonDurable:
+		return invalid("ConsumerOptions.SubscriptionMode", "NonDurable",
+			"Durable with WithAttemptLog: the broker forgets a subscription that is NonDurable")
+	case s.isWrapped && s.resolution != 0:
 		return invalid("WithRedeliveryResolution", s.resolution,
 			"none with Wrap, which cannot change how often a consumer asks the broker")
+	case zeroQueue && opts.MaxReconnectToBroker != nil:
+		return invalid("ConsumerOptions.MaxReconnectToBroker", *opts.MaxReconnectToBroker,
+			"nil with EnableZeroQueueConsumer: upstream's Receive would not return when the consumer gives up")
+	case zeroQueue && d != nil && d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume:
+		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",
+			"another with EnableZeroQueueConsumer: upstream panics on messages that it cannot decrypt")
 	}
-	if s.retryFrom > 0 && s.reconsumer == nil && s.reconsumeBackoff == nil {
-		return fmt.Errorf("%w: WithNackRetryTopic is set, want WithReconsumeBackoff or WithReconsumer too",
-			ErrInvalidOption)
-	}
-	what := "nacked messages wait in memory; those that do not fit the memory limit come late, by up to 4/3 of the " +
-		"consumer's NackRedeliveryDelay"
-	if s.source == FromBroker {
-		what = "nacked messages come late, by up to 4/3 of the consumer's NackRedeliveryDelay"
-	}
-	s.logger.Info("redelivery: Wrap does not know the options of the consumer: "+what,
-		"consumer", consumer.Name(), "subscription", consumer.Subscription())
 	return nil
 }
 
@@ -215,37 +273,24 @@ func (c *Consumer) Options() Options {
 	return o
 }
 
-// optionsOf returns the effective options; opts is nil after Wrap.
-func optionsOf(s *settings, x *publisher, subscription string, opts *pulsar.ConsumerOptions) Options {
-	known := opts != nil
-	if !known {
-		opts = &pulsar.ConsumerOptions{}
-	}
-	limits, _ := s.limits(*opts)
-	o := Options{Topics: slices.Clone(topicsOf(*opts)), TopicsPattern: opts.TopicsPattern, Subscription: subscription,
-		Nack:           s.nackBackoff,
+// effective returns the effective options.
+func (p *preparation) effective() Options {
+	s, limits := p.settings, p.settings.limits
+	o := Options{Subscription: p.opts.SubscriptionName, Nack: s.nackBackoff,
 		NackRetryTopic: s.retryFrom, AckTimeout: s.timeout, AckTimeoutBackoff: s.timeoutBackoff,
 		Reconsume:     s.reconsumeBackoff,
-		MaxDeliveries: limits.MaxDeliveries, MaxReconsumes: limits.MaxReconsumes, RetryTopic: x.retryTopic,
-		InitialSubscriptionName: limits.InitialSubscriptionName, OmitCause: s.omitsCause(), DeadBeforeTTL: s.ttl,
+		MaxDeliveries: limits.MaxDeliveries, MaxReconsumes: limits.MaxReconsumes,
+		RetryTopic: p.publisher.retryTopic, DeadLetterTopic: p.publisher.deadLetterTopic,
+		InitialSubscriptionName: limits.InitialSubscriptionName, OmitCause: limits.OmitCause, DeadBeforeTTL: s.ttl,
 		Source: s.source, MemoryLimit: s.memoryLimit, AttemptLog: s.attempts != nil}
-	if known {
-		o.Type, o.BatchIndexAcknowledgment = typeName(opts.Type), opts.EnableBatchIndexAcknowledgment
-		o.ReceiverQueueSize = defaultQueue
-		if opts.ReceiverQueueSize > 0 {
-			o.ReceiverQueueSize = opts.ReceiverQueueSize
-		}
-	}
-	switch {
-	case x.own != nil:
-		o.DeadLetterTopic = x.own.DeadLetterTopic()
-	case s.reconsumer != nil:
-		o.DeadLetterTopic = s.reconsumer.DeadLetterTopic()
-	}
 	for _, limit := range []*uint32{&o.MaxDeliveries, &o.MaxReconsumes} {
 		if *limit == reconsume.Unlimited {
 			*limit = 0
 		}
+	}
+	if !s.isWrapped {
+		o.Topics, o.TopicsPattern, o.Type = slices.Clone(topicsOf(p.opts)), p.opts.TopicsPattern, typeName(p.opts.Type)
+		o.ReceiverQueueSize, o.BatchIndexAcknowledgment = p.queue(), p.opts.EnableBatchIndexAcknowledgment
 	}
 	return o
 }

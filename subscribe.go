@@ -10,7 +10,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
-	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
 // Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options, the policy is that
@@ -69,15 +68,10 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 	if err != nil {
 		return nil, err
 	}
-	log, err := p.openLog()
+	c, err := newConsumer(p)
 	if err != nil {
-		p.publisher.close()
 		return nil, err
 	}
-	c := newConsumer(s, p.publisher, log, optionsOf(s, p.publisher, opts.SubscriptionName, &p.opts), p.groupOptions())
-	c.answered = opts.AckWithResponse
-	c.inner.children = int32(p.children())
-	c.open.Store(c.inner.children)
 	if opts.MessageChannel != nil {
 		c.channel.messages, c.channel.given = opts.MessageChannel, true
 	}
@@ -90,7 +84,6 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 		c.abandon()
 		return nil, err
 	}
-	_, c.inner.ahead = p.buffer()
 	c.inner.hasRetryTopic = p.publisher.subscribed() != ""
 	c.subscribesAgain(with, prepared, inner.Name(), opts)
 	p.warn()
@@ -190,30 +183,17 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 			"one of client.Subscribe: two Consumers would delay a message twice")
 	}
 	s, err := newSettings(nil, options)
-	if err == nil {
-		err = s.wrapped(consumer)
-	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := publisherOf(s, consumer)
+	p, err := prepareWrapped(consumer, s)
 	if err != nil {
 		return nil, err
 	}
-	log, err := logOf(s, consumer)
+	c, err := newConsumer(p)
 	if err != nil {
-		p.close()
 		return nil, err
 	}
-	o := s.groupOptions(p)
-	o.Stays = true                                      // messages that go back to the broker come late
-	o.Deaf, o.RequestTime = true, nack.DefaultDelay*4/3 // assumes the default NackRedeliveryDelay
-	if upstream.Chan(consumer) == nil {
-		o.MemoryLimit = 0
-	}
-	c := newConsumer(s, p, log, optionsOf(s, p, consumer.Subscription(), nil), o)
-	c.open.Store(manyTopics)
-	c.inner.ahead = smallBuffer
 	c.begin(consumer)
 	return c, nil
 }

@@ -7,17 +7,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
-
-// warnOfShortName logs that a name without a namespace means a topic of public/default, as in pulsar-client-go, though
-// the consumer's topic is in another namespace.
-func (s *settings) warnOfShortName(what, name, origin string) {
-	if ours, public := topicname.In(origin, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
-		s.warn("a topic name has no namespace: as in pulsar-client-go, it is of public/default; write the whole name",
-			"option", what, "name", name, "topic_in_namespace", ours, "topic_in_public_default", public)
-	}
-}
 
 // originOf returns the topic that the default retry and dead letter topics are named after: the first one. For a
 // pattern it is the namespace and a slash, as in upstream.
@@ -47,7 +37,7 @@ func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
 func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 	for _, of := range topicsOf(opts) {
 		if topicname.Same(of, topic) {
-			return invalid(what, topic, "another one than ConsumerOptions.Topic")
+			return invalid(what, topic, "another one than the consumer's")
 		}
 	}
 	return nil
@@ -55,15 +45,15 @@ func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 
 // legacyTopics sets the topics of policy to those of early clients, named after the subscription alone, if these exist
 // and are partitioned. Upstream does the same.
-func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, o reconsume.Options) {
-	base := topicname.Full(topicname.Base(o.Topic))
+func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, origin, subscription string) {
+	base := topicname.Full(topicname.Base(origin))
 	namespace := base[:strings.LastIndex(base, "/")+1]
 	for suffix, topic := range map[string]*string{pulsar.RetryTopicSuffix: &policy.RetryTopic,
 		pulsar.DlqTopicSuffix: &policy.Topic} {
 		if *topic != "" {
 			continue
 		}
-		legacy := namespace + o.Subscription + suffix
+		legacy := namespace + subscription + suffix
 		partitions, err := client.TopicPartitions(legacy)
 		if err == nil && len(partitions) > 0 && partitions[0] != legacy {
 			*topic = legacy
@@ -81,9 +71,11 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 
 // checkPersistent refuses a non-persistent topic: the broker could not redeliver a message whose retry or dead letter
 // cannot be published.
-func checkPersistent(topic string) error {
-	if !topicname.IsPersistent(topic) {
-		return invalid("the topic", topic, "a persistent one with dead letters and retries")
+func checkPersistent(topics []string) error {
+	for _, topic := range topics {
+		if !topicname.IsPersistent(topic) {
+			return invalid("the topic", topic, "a persistent one with dead letters and retries")
+		}
 	}
 	return nil
 }
@@ -102,4 +94,20 @@ func checkNumber(what, topic string) error {
 		return invalid(what, topic, want)
 	}
 	return nil
+}
+
+// delays reports whether the broker delays messages on subscriptions of a type.
+func delays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == pulsar.KeyShared }
+
+func typeName(t pulsar.SubscriptionType) string {
+	switch t {
+	case pulsar.Exclusive:
+		return "Exclusive"
+	case pulsar.Failover:
+		return "Failover"
+	case pulsar.Shared:
+		return "Shared"
+	default:
+		return "Key_Shared"
+	}
 }

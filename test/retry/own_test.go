@@ -41,7 +41,7 @@ func TestOwnTopicInAnyFormIsRefused(t *testing.T) {
 		_, err = redelivery.Wrap(plain, redelivery.WithClient(b.Client),
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3, Topic: name}))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-		require.ErrorContains(t, err, "the dead letter topic is "+name)
+		require.ErrorContains(t, err, "the dead letter topic is "+topicname.Full(name))
 		plain.Close()
 	}
 }

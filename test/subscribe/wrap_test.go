@@ -188,7 +188,8 @@ func TestWrapWithClientPublishesRetries(t *testing.T) {
 		opts.RetryEnable = true
 		inner, err := b.Client.Subscribe(opts)
 		require.NoError(t, err)
-		c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client))
+		c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.Client),
+			redelivery.WithNackRetryTopic(time.Hour))
 		require.NoError(t, err)
 		defer c.Close()
 		b.Send(opts.Topic, 1, false)

@@ -1,0 +1,164 @@
+package redelivery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// openPublisher makes the publisher, and chooses the topics of retries and dead letters. A Reconsumer creates no producer
+// yet.
+func (p *preparation) openPublisher() error {
+	opts, s, policy, origin := p.opts, p.settings, p.settings.limits, originOf(p.opts)
+	p.publisher = newPublisher(s, s.reconsumer)
+	switch {
+	case s.reconsumer != nil: // its retry topic may be one that the consumer reads
+		return checkUnread(opts, s.reconsumer.DeadLetterTopic(), "dead letter topic", "the dead letter topic")
+	case policy.MaxReconsumes == 0, policy.Discard && !s.retries:
+		return nil
+	case !s.isWrapped && (origin == "" || opts.SubscriptionName == ""):
+		return nil // client.Subscribe returns the error
+	}
+	if err := cmp.Or(checkPersistent(topicsOf(opts)), checkName("the dead letter topic", policy.Topic),
+		checkName("the retry topic", policy.RetryTopic), p.checkFirst("WithDeadLetterPolicy", policy.Topic)); err != nil {
+		return err
+	}
+	if opts.DLQ != nil {
+		s.warnOfShortName("ConsumerOptions.DLQ.DeadLetterTopic", opts.DLQ.DeadLetterTopic, origin)
+		s.warnOfShortName("ConsumerOptions.DLQ.RetryLetterTopic", opts.DLQ.RetryLetterTopic, origin)
+	}
+	if s.retries && !s.isWrapped {
+		legacyTopics(s.client, &policy, origin, opts.SubscriptionName)
+	}
+	r, err := reconsume.New(s.client, reconsume.Options{
+		Topic:                       origin,
+		Subscription:                opts.SubscriptionName,
+		NonDurable:                  opts.SubscriptionMode == pulsar.NonDurable,
+		ConsumerName:                opts.Name,
+		RetryLetterTopic:            policy.RetryTopic,
+		DeadLetterTopic:             policy.Topic,
+		MaxDeliveries:               policy.MaxReconsumes,
+		Backoff:                     s.reconsumeBackoff,
+		ProducerOptions:             policy.ProducerOptions,
+		DeadLetterTopicProducerName: policy.ProducerName,
+		InitialSubscriptionName:     policy.InitialSubscriptionName,
+		Schema:                      opts.Schema,
+		Decrypts:                    opts.Decryption != nil,
+		OmitCause:                   policy.OmitCause,
+		Logger:                      s.logger,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidOption, err)
+	}
+	dead := r.DeadLetterTopic()
+	if err := cmp.Or(checkNumber("the dead letter topic", dead),
+		checkUnread(opts, dead, "dead letter topic", "the dead letter topic"),
+		checkTopics(opts, r.RetryTopic(), "the retry topic")); err != nil {
+		return err
+	}
+	if s.retries && dead == r.RetryTopic() {
+		return invalid("the dead letter topic", dead, "another one than the retry topic")
+	}
+	p.publisher = newPublisher(s, r)
+	return nil
+}
+
+// publisher publishes retries and dead letters.
+type publisher struct {
+	publishing.Publisher                       // nil without retries and dead letters
+	own                  *reconsume.Reconsumer // Close closes it; nil if it is the caller's
+	deadLetterTopic      string                // "" if there is none
+	// full name of the retry topic, whose messages may come early; "" if there is none
+	retryTopic    string
+	maxDeliveries uint32 // after which a message is a dead letter; 0 for no limit
+}
+
+// newPublisher returns a publisher that uses a Reconsumer, or nil for none. With Discard, a discarder in front of it
+// acknowledges messages that would become dead letters; both have the limit MaxReconsumes.
+func newPublisher(s *settings, r *reconsume.Reconsumer) *publisher {
+	p := &publisher{maxDeliveries: s.limits.MaxDeliveries}
+	if r != nil {
+		p.Publisher, p.deadLetterTopic = r.Publisher(s.retries), r.DeadLetterTopic()
+		if s.retries || r == s.reconsumer {
+			p.retryTopic = topicname.Full(r.RetryTopic())
+		}
+		if r != s.reconsumer {
+			p.own = r
+		}
+	}
+	if s.limits.Discard {
+		p.Publisher = &discarder{p.Publisher, s.limits.MaxReconsumes, p.isRetry}
+	}
+	return p
+}
+
+// subscribed returns the retry topic that the Consumer subscribes to by itself, or "".
+func (p *publisher) subscribed() string {
+	if p.own == nil {
+		return ""
+	}
+	return p.retryTopic
+}
+
+// noRetryTopic returns an error if there is no retry topic.
+func (p *publisher) noRetryTopic() error {
+	if p.retryTopic == "" {
+		return ErrNoRetryTopic
+	}
+	return nil
+}
+
+// noDeadLetterTopic returns an error if there is no dead letter topic.
+func (p *publisher) noDeadLetterTopic() error {
+	if p.Publisher == nil {
+		return noDeadLetterTopic{}
+	}
+	return nil
+}
+
+// isRetry reports whether a message came from the retry topic.
+func (p *publisher) isRetry(msg pulsar.Message) bool {
+	return p.retryTopic != "" && publishing.IsFrom(p.retryTopic, msg)
+}
+
+func (p *publisher) close() {
+	if p.own != nil {
+		p.own.Close()
+	}
+}
+
+// discarder acknowledges messages that would become dead letters: DeadLetterPolicy.Discard. The embedded Publisher
+// publishes retries.
+type discarder struct {
+	publishing.Publisher // nil without a retry topic
+	maxReconsumes        uint32
+	isRetry              func(pulsar.Message) bool
+}
+
+func (d *discarder) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
+	publishing.Of(ctx).DeadLetter("", reason)
+	return func() error { return cm.Consumer.AckID(cm.ID()) }
+}
+
+func (d *discarder) StartLater(ctx context.Context, cm pulsar.ConsumerMessage,
+	how publishing.Retry) (wait func() error) {
+	n := uint32(0)
+	if d.isRetry(cm.Message) {
+		n = publishing.ReconsumeTimes(cm.Properties())
+	}
+	if n < d.maxReconsumes || how.Nacked { // nacks have a limit of their own
+		return d.Publisher.StartLater(ctx, cm, how)
+	}
+	why := how.Cause
+	if why == nil {
+		why = fmt.Errorf("reconsumed %d times", n)
+	}
+	publishing.Of(ctx).For(publishing.MaxDeliveries)
+	return d.StartDeadLetter(ctx, cm, why)
+}

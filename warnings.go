@@ -1,0 +1,81 @@
+package redelivery
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/pulsar-redelivery/redelivery/doctor"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+)
+
+// warn logs the doctor's findings about the options.
+func (p *preparation) warn() {
+	if p.settings.unchecked {
+		return
+	}
+	p.warnOfOrder()
+	p.warnOfAutoScaling()
+	told := map[string]bool{}
+	for _, topic := range append(topicsOf(p.opts), p.opts.TopicsPattern) {
+		if topic == "" {
+			continue
+		}
+		for _, f := range doctor.ExamineOptions(p.setup(topic)) {
+			if f.Status < doctor.Warning || told[f.Found] {
+				continue
+			}
+			told[f.Found] = true
+			p.settings.warn(f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeName(p.opts.Type),
+				"subscription", p.opts.SubscriptionName)
+		}
+	}
+}
+
+// warnOfAutoScaling warns that upstream reserves more of the client's memory limit than it releases: for each message
+// of a batch upstream also reserves the bytes of all earlier messages of the batch.
+func (p *preparation) warnOfAutoScaling() {
+	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
+		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit forever, "+
+			"and then no retry or dead letter can be published: leave it out",
+			"type", typeName(p.opts.Type), "subscription", p.opts.SubscriptionName)
+	}
+}
+
+// setup describes a consumer of a topic to the doctor.
+func (p *preparation) setup(topic string) doctor.Setup {
+	o := p.effective()
+	d := doctor.Setup{Topic: topic, Subscription: o.Subscription, Type: o.Type, RetryTopic: o.RetryTopic,
+		Policy: doctor.Policy{Nack: o.Nack, NackRetryTopic: o.NackRetryTopic, AckTimeout: o.AckTimeout,
+			AckTimeoutBackoff: o.AckTimeoutBackoff,
+			Reconsume:         o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes},
+		InitialSubscriptionName: o.InitialSubscriptionName}
+	// RetryEnable alone makes dead letters too, as in upstream, but deserves no warning
+	if s := p.settings; s.reconsumer == nil && !s.limits.Discard && (p.opts.DLQ != nil || s.deadLetters != nil) {
+		d.DeadLetterTopic = o.DeadLetterTopic
+	}
+	return d
+}
+
+// warnOfOrder warns if a Java consumer of the same topics would use another retry topic.
+func (p *preparation) warnOfOrder() {
+	s, opts, topics := p.settings, p.opts, topicsOf(p.opts)
+	if !s.retries || s.limits.RetryTopic != "" || len(topics) < 2 {
+		return
+	}
+	base := func(topic string) string { return topicname.Base(topicname.Full(topic)) }
+	first := slices.MinFunc(topics, func(a, b string) int { return cmp.Compare(base(a), base(b)) })
+	if base(first) != base(topics[0]) {
+		s.warn("the retry topic is named after the first topic in the list; a Java consumer names it after "+first+
+			", the first in alphabetical order, and would not find these retries: list that topic first, or set the "+
+			"retry topic", "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
+	}
+}
+
+// warnOfShortName logs that a name without a namespace means a topic of public/default, as in pulsar-client-go, though
+// the consumer's topic is in another namespace.
+func (s *settings) warnOfShortName(what, name, origin string) {
+	if ours, public := topicname.In(origin, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
+		s.warn("a topic name has no namespace: as in pulsar-client-go, it is of public/default; write the whole name",
+			"option", what, "name", name, "topic_in_namespace", ours, "topic_in_public_default", public)
+	}
+}
