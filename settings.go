@@ -227,10 +227,10 @@ func (s *settings) checkOthers(opts pulsar.ConsumerOptions) error {
 			"none with Wrap, which cannot change how often a consumer asks the broker")
 	case zeroQueue && opts.MaxReconnectToBroker != nil:
 		return invalid("ConsumerOptions.MaxReconnectToBroker", *opts.MaxReconnectToBroker,
-			"nil with EnableZeroQueueConsumer: upstream's Receive would not return when the consumer gives up")
+			"nil with EnableZeroQueueConsumer: pulsar-client-go's Receive would not return when the consumer gives up")
 	case zeroQueue && d != nil && d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume:
 		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",
-			"another with EnableZeroQueueConsumer: upstream panics on messages that it cannot decrypt")
+			"another with EnableZeroQueueConsumer: pulsar-client-go panics on messages that it cannot decrypt")
 	}
 	return nil
 }
