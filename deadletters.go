@@ -9,7 +9,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // givenUp is the note of a message that becomes a dead letter, with the reason that the application gave.
@@ -34,72 +33,69 @@ func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason erro
 	if why == nil {
 		why = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
 	}
-	x := leaver{id: d.ID, hand: d.Hand, count: max(1, deliveries) - 1, attempts: deliveries}
-	if c.givesBack(d, &x, partition.Failure{Delay: delay, Uncounted: !had, Note: givenUp{reason}}) && had {
-		c.noteFailure(&d, delay, nacking{reason: why})
-	}
-	c.leaveAside(x, "dead letter", func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-		publishing.Of(ctx).For(because)
-		return c.publisher.StartDeadLetter(ctx, cm, why)
-	})
-}
-
-// moveToRetryTopic publishes a nacked or snoozed message to the retry topic.
-func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, snoozed bool) {
-	until := time.Now().Add(delay)
-	x := leaver{id: d.ID, hand: d.Hand, count: d.Count, attempts: d.Count + 1}
-	if c.givesBack(d, &x, partition.Failure{Delay: delay, Uncounted: snoozed}) && !snoozed {
-		c.noteFailure(&d, delay, nacking{})
-	}
-	c.leaveAside(x, "moving a nacked message to the retry topic",
+	d.Count = max(1, deliveries) - 1
+	c.leaveLater(d, partition.Failure{Delay: delay, Uncounted: !had, Note: givenUp{reason}}, why, "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return c.publisher.StartLater(ctx, cm,
-				publishing.Retry{Delay: time.Until(until), Nacked: true, Snoozed: snoozed})
+			publishing.Of(ctx).For(because)
+			return c.publisher.StartDeadLetter(ctx, cm, why)
 		})
 }
 
-// givesBack nacks a message that is about to be published elsewhere, so that it comes back if the publication fails.
-// had is false if the application no longer had the message.
-func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failure) (had bool) {
-	f.ID, f.Hand = d.ID, d.Hand
-	if body, ok := d.Body.(pulsar.Message); ok {
-		x.msg, f.Copy.Body = body, body
-		f.Copy.Size, f.Copy.Buffer = upstream.Weigh(body)
-	}
-	now := c.lock()
-	_, had, _ = c.group.Nack(now, f)
-	c.unlockAndAct(now)
-	if !had {
-		x.msg = nil
-	}
-	return had
+// moveToRetryTopic publishes a nacked or snoozed message to the retry topic.
+func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, how nacking) {
+	until := time.Now().Add(delay)
+	c.leaveLater(d, partition.Failure{Delay: delay, Uncounted: how.snoozed}, how.reason,
+		"moving a nacked message to the retry topic",
+		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+			return c.publisher.StartLater(ctx, cm,
+				publishing.Retry{Delay: time.Until(until), Nacked: true, Snoozed: how.snoozed})
+		})
 }
 
-// leaveAside publishes a waiting message elsewhere, on a goroutine of the Consumer, unless the message is delivered
-// again first. Messages are published in the order of the calls, and no more than maxUnderway wait for the broker's
-// answer.
-func (c *Consumer) leaveAside(x leaver, what string, start publication) {
-	if x.msg == nil { // nothing to publish: the broker sends the message when it is due
+// leaveLater nacks a message, so that it waits here until it is published elsewhere, on a goroutine of the Consumer. If
+// it cannot be published, it comes back. If it comes back before its turn, it is not published. Messages are published
+// in the order of the calls.
+func (c *Consumer) leaveLater(d partition.Delivery, f partition.Failure, reason error, what string, start publication) {
+	f.ID, f.Hand, f.Copy = d.ID, d.Hand, copyOf(d.Body.(pulsar.Message))
+	now := c.lock()
+	_, had, _ := c.group.Nack(now, f)
+	c.unlockAndAct(now)
+	if !had { // the application no longer has it
 		return
 	}
+	if !f.Uncounted {
+		c.noteFailure(&d, f.Delay, nacking{reason: reason})
+	}
 	c.letters.add(c, func() {
-		select {
-		case c.room <- struct{}{}:
-		case <-c.cut.Done():
-			return
-		}
-		finish, err := c.leave(c.cut, x, start)
-		if err != nil {
-			<-c.room
-			return
-		}
-		go func() {
-			err := finish()
-			if <-c.room; err != nil && !c.isOver() {
-				c.report(what, err, "message", x.msg.ID())
+		_ = c.leaveBehind(c.cut, d, start, func(err error) {
+			if err != nil && !c.isOver() {
+				c.report(what, err, "message", d.Object)
 			}
-		}()
+		})
 	})
+}
+
+// leaveBehind is leave for callers that do not wait: done gets the outcome, on a goroutine of its own, unless
+// leaveBehind returns an error. It waits until fewer than maxUnderway publications are under way.
+func (c *Consumer) leaveBehind(ctx context.Context, d partition.Delivery, start publication, done func(error)) error {
+	select {
+	case c.room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ended.Done():
+		return ErrClosed
+	}
+	finish, err := c.leave(ctx, d, start)
+	if err != nil {
+		<-c.room
+		return err
+	}
+	go func() {
+		err := finish()
+		<-c.room // before done, which may reconsume
+		done(err)
+	}()
+	return nil
 }
 
 // maxUnderway limits the publications that no caller waits for and that the broker has not answered. Upstream's

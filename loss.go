@@ -7,9 +7,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
-	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // Lost reports that messages that the application has may belong to another consumer by now. Delivery.Lost says whether
@@ -129,8 +127,7 @@ func (c *Consumer) Keep(msg pulsar.Message) (fits bool, err error) {
 	if body == nil {
 		return true, nil
 	}
-	cp := partition.Copy{Body: body}
-	cp.Size, cp.Buffer = upstream.Weigh(body)
+	cp := copyOf(body)
 	now := c.lock()
 	fits = c.group.Hold(n.ID, n.hand, &cp)
 	c.unlockAndAct(now)

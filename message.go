@@ -142,6 +142,13 @@ func countOf(msg pulsar.Message) (count uint32) {
 	return msg.RedeliveryCount()
 }
 
+// copyOf returns a message for the group to keep.
+func copyOf(body pulsar.Message) (cp partition.Copy) {
+	cp.Body = body
+	cp.Size, cp.Buffer = upstream.Weigh(body)
+	return cp
+}
+
 // isTracked reports whether a message can be redelivered. The broker keeps no message of a non-persistent topic.
 func isTracked(msg pulsar.Message) bool { return topicname.IsPersistent(msg.Topic()) }
 

@@ -139,7 +139,7 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	d := i.Delivery
 	if !known && msg != nil {
 		d.ID, d.Object = idOf(cmp.Or(n.topic, topicOf(msg)), n.object), n.object
-		d.Source, d.Count = c.current(), countOf(msg)
+		d.Count = countOf(msg)
 	}
 	if d.Body == nil && msg != nil {
 		if body := c.received(msg); body != nil {
@@ -166,19 +166,16 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 		return nil
 	}
 	if from := c.settings.retryFrom; msg != nil && body != nil && known && from > 0 && delay >= from {
-		c.moveToRetryTopic(d, delay, how.snoozed)
+		c.moveToRetryTopic(d, delay, how)
 		return nil
 	}
 	f := partition.Failure{ID: n.ID, Hand: n.hand, Delay: delay, Uncounted: how.snoozed}
-	if !known {
-		f.Copy = partition.Copy{ID: d.ID, Source: d.Source, Object: n.object, Total: n.object.BatchSize(), Count: d.Count}
-		if msg == nil {
-			f.Copy.Source = c.current()
-		}
-	}
 	if body != nil {
-		f.Copy.Body = body
-		f.Copy.Size, f.Copy.Buffer = upstream.Weigh(body)
+		f.Copy = copyOf(body)
+	}
+	if !known {
+		f.Copy.ID, f.Copy.Source, f.Copy.Object = d.ID, c.current(), n.object
+		f.Copy.Total, f.Copy.Count = n.object.BatchSize(), d.Count
 	}
 	now := c.lock()
 	d, had, err := c.group.Nack(now, f)

@@ -102,12 +102,11 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	noTopic := c.publisher.noRetryTopic()
-	x, err := c.leaving(ctx, msg, noTopic)
+	d, err := c.leaving(ctx, msg, c.publisher.noRetryTopic())
 	if err != nil {
 		return err
 	}
-	how, err := policy(x.msg) // before settling begins: a policy may call the Consumer
+	how, err := policy(d.Body.(pulsar.Message)) // before settling begins: a policy may call the Consumer
 	if err != nil {
 		return err
 	}
@@ -119,27 +118,10 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 	start := func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 		return c.publisher.StartLater(ctx, cm, how)
 	}
-	if how.Callback == nil {
-		return finished(c.leave(ctx, x, start))
+	if how.Callback != nil {
+		return c.leaveBehind(ctx, d, start, how.Callback)
 	}
-	select {
-	case c.room <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.ended.Done():
-		return ErrClosed
-	}
-	finish, err := c.leave(ctx, x, start)
-	if err != nil {
-		<-c.room
-		return err
-	}
-	go func() {
-		err := finish()
-		<-c.room // before the callback, which may reconsume
-		how.Callback(err)
-	}()
-	return nil
+	return finished(c.leave(ctx, d, start))
 }
 
 // finished waits for the outcome of leave.
@@ -156,11 +138,11 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	x, err := c.leaving(ctx, msg, c.publisher.noDeadLetterTopic())
+	d, err := c.leaving(ctx, msg, c.publisher.noDeadLetterTopic())
 	if err != nil {
 		return err
 	}
-	return finished(c.leave(ctx, x, func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+	return finished(c.leave(ctx, d, func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 		return c.publisher.StartDeadLetter(ctx, cm, reason)
 	}))
 }
@@ -171,79 +153,72 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 // handler or classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
-// leaver is a message on its way to another topic.
-type leaver struct {
-	id       partition.ID
-	hand     uint64 // number of the hand-over; partition.AnyHand if unknown
-	msg      pulsar.Message
-	count    uint32 // the redelivery count of the published copy
-	attempts uint32 // how often the application had it
-}
-
-// leaving describes a message that the application wants to publish elsewhere, or returns why it cannot.
-func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic error) (x leaver, err error) {
+// leaving describes a message that the application wants to publish elsewhere, with its body and with the redelivery
+// count for the copy, or returns why it cannot.
+func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic error) (d partition.Delivery, err error) {
 	if ctx.Err() != nil {
-		return x, ctx.Err()
+		return d, ctx.Err()
 	}
 	n, err := c.nameOf(msg)
 	switch {
 	case err != nil:
-		return x, err
+		return d, err
 	case noTopic != nil:
-		return x, noTopic
+		return d, noTopic
 	case c.isOver():
-		return x, ErrClosed
+		return d, ErrClosed
 	}
 	now := c.lock()
 	i, known, err := c.group.Find(n.ID, n.hand)
 	c.unlockAndAct(now)
 	switch {
 	case err != nil:
-		return x, err
+		return d, err
 	case !known, i.Busy, n.hand != partition.AnyHand && n.hand != i.Hand:
-		return x, fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
+		return d, fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
 	}
-	x = leaver{id: i.ID, hand: i.Hand, count: i.Count, attempts: i.Count + 1}
+	d = i.Delivery
 	if !n.own {
-		x.count = max(x.count, countOf(msg))
+		d.Count = max(d.Count, countOf(msg))
 	}
-	x.msg, _ = i.Body.(pulsar.Message)
-	if x.msg == nil {
-		x.msg = c.received(msg)
+	if d.Body == nil {
+		body := c.received(msg)
+		if body == nil {
+			return d, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in "+
+				"memory: pass the message that Receive returned, or add a method Unwrap() pulsar.Message", msg)
+		}
+		d.Body = body
 	}
-	if x.msg == nil {
-		return x, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in "+
-			"memory: pass the message that Receive returned, or add a method Unwrap() pulsar.Message", msg)
-	}
-	return x, nil
+	return d, nil
 }
 
 // publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.
 type publication func(context.Context, pulsar.ConsumerMessage) (wait func() error)
 
-// leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. If err is nil, the
-// caller must call finish, which waits for the outcome.
-func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (finish func() error, err error) {
+// leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. The copy has the
+// body and count of d. If err is nil, the caller must call finish, which waits for the outcome.
+func (c *Consumer) leave(ctx context.Context, d partition.Delivery, start publication) (finish func() error, err error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
 	now := c.lock()
-	i, known, _ := c.group.Find(x.id, x.hand)
-	if !known || i.Busy || i.Hand != x.hand {
+	i, known, _ := c.group.Find(d.ID, d.Hand)
+	if !known || i.Busy || i.Hand != d.Hand {
 		c.unlockAndAct(now)
 		c.calls.leave()
-		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, x.msg.ID())
+		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, d.Object)
 	}
 	var a partition.Ack
-	_, _ = c.group.BeginAck(x.id, &a)
+	_, _ = c.group.BeginAck(d.ID, &a)
 	c.unlockAndAct(now)
 	a.Whole = false
 	ctx, note := publishing.With(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.cut, func() { cancel(ErrClosed) })
 	began, stopReading := c.now(), c.readAhead()
+	msg := d.Body.(pulsar.Message)
 	wait := start(ctx, pulsar.ConsumerMessage{Consumer: a.Source.(pulsar.Consumer),
-		Message: identified{x.msg, a.Object.(pulsar.MessageID), x.count}})
+		Message: identified{msg, a.Object.(pulsar.MessageID), d.Count}})
 	publishing.Begun(ctx)
 	return func() error {
 		err := wait()
@@ -254,15 +229,16 @@ func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (fini
 		cancel(nil)
 		c.endAck(&a, err, partition.Moved)
 		c.calls.leave()
-		c.published(&a.Delivery, x, note, began, err)
+		c.published(&a.Delivery, &d, note, began, err)
 		return err
 	}, nil
 }
 
-// published reports that a message was published elsewhere, or could not be.
-func (c *Consumer) published(d *partition.Delivery, x leaver, note *publishing.Note, began time.Duration, err error) {
-	e := c.settledEvent(d, x.msg, Reconsumed, began)
-	e.Attempts, e.Delay, e.Err, e.Took = x.attempts, note.Delay, err, c.now()-began
+// published reports that a message d was published elsewhere with the body and count of as, or could not be.
+func (c *Consumer) published(d, as *partition.Delivery, note *publishing.Note, began time.Duration, err error) {
+	e := c.settledEvent(d, as.Body.(pulsar.Message), Reconsumed, began)
+	e.Attempts = min(e.Attempts, as.Count+1) // giveUp does not count a delivery that never reached the application
+	e.Delay, e.Err, e.Took = note.Delay, err, c.now()-began
 	if note.Topic != "" {
 		e.To = topicname.Full(note.Topic)
 	}
