@@ -220,7 +220,7 @@ func (c *Consumer) acked(n *name, msg pulsar.Message, d *partition.Delivery, beg
 		return
 	}
 	if d.Object == nil {
-		if topicname.IsPersistent(n.topic) {
+		if topicname.IsPersistent(n.Topic) {
 			return
 		}
 		d = &partition.Delivery{ID: n.ID, Object: n.object}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // Delivery describes a message that the application has. For a message that is settled or waits, the fields are as
@@ -46,7 +45,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	now := c.lock()
 	i, known, _ := c.group.Find(n.ID, n.hand)
 	kept := c.group.IndexAcks() == partition.KeptIndexAcks
-	settled := !known && topicname.IsPersistent(n.topic) && c.group.IsSettled(n.ID)
+	settled := !known && c.group.IsSettled(n.ID)
 	c.unlockAndAct(now)
 	if !known || !n.own {
 		i.Count = max(i.Count, countOf(msg))

@@ -90,7 +90,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) error {
 		return err
 	case c.isOver():
 		return ErrClosed
-	case !c.loss.any.Load() || !topicname.IsPersistent(n.topic):
+	case !c.loss.any.Load() || !topicname.IsPersistent(n.Topic):
 		return nil
 	}
 	count := countOf(msg)

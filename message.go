@@ -72,13 +72,13 @@ func (c *Consumer) received(msg pulsar.Message) pulsar.Message {
 	return nil
 }
 
-// name identifies a message of the application.
+// name identifies a message of the application. Its Topic is "" if unknown, as for a bare id and for a wrapper without
+// Unwrap.
 type name struct {
 	partition.ID
 	hand   uint64 // partition.AnyHand for a bare id, and for a wrapper without Unwrap
 	object pulsar.MessageID
-	own    bool   // the application did not wrap it
-	topic  string // "" if unknown, as for a bare id and for a wrapper without Unwrap
+	own    bool // the application did not wrap it
 }
 
 // nameOf returns the name of a message. The topic of a wrapper without Unwrap is used only if it is non-persistent,
@@ -95,14 +95,14 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 			err = fmt.Errorf("redelivery: message is an empty %T, want one that was received", msg)
 		}
 	}()
-	inner := unwrap(msg)
+	inner, topic := unwrap(msg), ""
 	n.hand = partition.AnyHand
 	if m, ok := inner.(*redelivered); ok {
-		n.hand, n.own, n.topic = m.hand, msg == inner, m.Topic()
+		n.hand, n.own, topic = m.hand, msg == inner, m.Topic()
 	} else if c.messages.Has(inner) {
-		n.hand, n.own, n.topic = 0, msg == inner, inner.Topic()
-	} else if topic := topicOf(msg); !topicname.IsPersistent(topic) {
-		n.topic = topic
+		n.hand, n.own, topic = 0, msg == inner, inner.Topic()
+	} else if other := topicOf(msg); !topicname.IsPersistent(other) {
+		topic = other
 	}
 	n.object = msg.ID()
 	if !n.own { // the Consumer's messages have good ids
@@ -110,7 +110,7 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 			return n, err
 		}
 	}
-	n.ID = idOf(n.topic, n.object)
+	n.ID = idOf(topic, n.object)
 	return n, nil
 }
 

@@ -119,7 +119,7 @@ func (c *Consumer) nackMessage(msg pulsar.Message, how nacking) error {
 // nack lets a message wait here, or moves it to the dead letter topic or the retry topic. msg is nil if only its id is
 // known.
 func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
-	if !topicname.IsPersistent(n.topic) {
+	if !topicname.IsPersistent(n.Topic) {
 		return nil
 	}
 	now := c.lock()
@@ -138,7 +138,7 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	}
 	d := i.Delivery
 	if !known && msg != nil {
-		d.ID, d.Object = idOf(cmp.Or(n.topic, topicOf(msg)), n.object), n.object
+		d.ID, d.Object = idOf(cmp.Or(n.Topic, topicOf(msg)), n.object), n.object
 		d.Count = countOf(msg)
 	}
 	if d.Body == nil && msg != nil {
@@ -227,7 +227,7 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 	switch {
 	case err != nil:
 		return err
-	case c.settings.ackTimeout == nil || !topicname.IsPersistent(n.topic):
+	case c.settings.ackTimeout == nil || !topicname.IsPersistent(n.Topic):
 		return nil
 	case c.isOver():
 		return ErrClosed
