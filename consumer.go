@@ -46,10 +46,9 @@ type Consumer struct {
 	offered *offer        // the message that Chan offers; nil if none
 	start   time.Time     // origin of group's time; set 1 ns early, so that now is never 0
 
-	isReady   atomic.Bool   // group has a message for Take
-	listening atomic.Bool   // group.Sent must be called: a connection or a partition was lost before
-	polls     atomic.Bool   // the inner consumer may have closed itself, which only its Receive shows
-	wake      chan struct{} // has an element if the goroutine that waits for a message must look for other work
+	isReady atomic.Bool   // group has a message for Take
+	polls   atomic.Bool   // the inner consumer may have closed itself, which only its Receive shows
+	wake    chan struct{} // has an element if the goroutine that waits for a message must look for other work
 
 	turn    *turn // to read from upstream
 	reader  *upstream.Reader

@@ -86,7 +86,7 @@ func (c *Consumer) goAway() error {
 	c.hooks.Forget()
 	c.reader.Forget()
 	now := c.lock()
-	c.listening.Store(true)
+	c.loss.any.Store(true)
 	c.group.GiveBack(now)
 	c.unlockAndAct(now)
 	c.emptyChannel()

@@ -131,7 +131,7 @@ func (c *Consumer) request(r partition.Request) {
 // lost handles the loss of a connection.
 func (c *Consumer) lost() {
 	now := c.lock()
-	c.listening.Store(true)
+	c.loss.any.Store(true)
 	c.group.Lost(now)
 	c.unlockInside(now)
 	c.lose("", LostConnection)
@@ -139,7 +139,7 @@ func (c *Consumer) lost() {
 
 // sent handles a message that the broker sends.
 func (c *Consumer) sent(cm pulsar.ConsumerMessage) {
-	if !c.listening.Load() || !isTracked(cm.Message) {
+	if !c.loss.any.Load() || !isTracked(cm.Message) {
 		return
 	}
 	now := c.lock()
@@ -150,7 +150,7 @@ func (c *Consumer) sent(cm pulsar.ConsumerMessage) {
 // active handles a change of the active consumer of a Failover partition.
 func (c *Consumer) active(child any, topic string, active bool) {
 	now := c.lock()
-	c.listening.Store(true)
+	c.loss.any.Store(true)
 	c.group.Activate(now, topic, child, active)
 	c.unlockInside(now)
 	if !active {

@@ -33,9 +33,9 @@ const (
 	LostConsumer   Loss = "consumer"  // the Consumer was closed, or gave up
 )
 
-// loss lets callers of NextLoss wait.
+// loss remembers that there was a loss, and lets callers of NextLoss wait.
 type loss struct {
-	any  atomic.Bool // there was a loss
+	any  atomic.Bool // a connection, a partition or the inner consumer was lost: group.Sent must be called
 	all  sync.Once   // reports LostConsumer
 	mu   sync.Mutex
 	next chan struct{} // closed at the next loss; nil if no caller waits for it
@@ -54,7 +54,6 @@ func (c *Consumer) NextLoss() <-chan struct{} {
 
 // lose reports that messages of a topic ("" for any topic) may belong to another consumer by now.
 func (c *Consumer) lose(topic string, why Loss) {
-	c.loss.any.Store(true)
 	c.loss.mu.Lock()
 	if c.loss.next != nil {
 		close(c.loss.next)
