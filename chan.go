@@ -137,36 +137,33 @@ func (c *Consumer) emptyChannel() {
 	if !c.channel.given {
 		return
 	}
-	var others []pulsar.ConsumerMessage
 	for range len(c.channel.messages) {
 		select {
 		case cm := <-c.channel.messages:
 			if cm.Consumer != c {
-				others = append(others, cm)
+				c.putBack(cm)
 			}
 		default:
 		}
 	}
-	for i, cm := range others {
-		select {
-		case c.channel.messages <- cm:
-		default: // other consumers have filled it, and the application may be waiting for this call
-			go c.putBack(others[i:])
-			return
-		}
-	}
 }
 
-// putBack puts messages of other consumers back as soon as there is room, until those consumers are closed.
-func (c *Consumer) putBack(others []pulsar.ConsumerMessage) {
-	for _, cm := range others {
-		closed := c.ended.Done()
-		if other, ok := cm.Consumer.(*Consumer); ok {
-			closed = other.ended.Done()
-		}
+// putBack puts a message of another consumer back, unless that consumer is closed. If other consumers have filled the
+// channel, it does not wait for room: the application may be waiting for the call that empties the channel.
+func (c *Consumer) putBack(cm pulsar.ConsumerMessage) {
+	select {
+	case c.channel.messages <- cm:
+		return
+	default:
+	}
+	closed := c.ended.Done()
+	if other, ok := cm.Consumer.(*Consumer); ok {
+		closed = other.ended.Done()
+	}
+	go func() {
 		select {
 		case c.channel.messages <- cm:
 		case <-closed:
 		}
-	}
+	}()
 }
