@@ -64,7 +64,7 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 				err = fmt.Errorf("redelivery: AckWithTxn: %v", v)
 			}
 		}()
-		return consumer.AckWithTxn(identified{msg, id, countOf(msg)}, txn)
+		return consumer.AckWithTxn(identified{msg, id, orZero(msg.RedeliveryCount)}, txn)
 	})
 }
 

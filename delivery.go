@@ -48,14 +48,15 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	settled := !known && c.group.IsSettled(n.ID)
 	c.unlockAndAct(now)
 	if !known || !n.own {
-		i.Count = max(i.Count, countOf(msg))
+		i.Count = max(i.Count, orZero(msg.RedeliveryCount))
 	}
+	attempts, counted, published := c.publisher.before(msg)
 	d := Delivery{
-		Attempt:         c.publisher.attempt(msg, i.Count),
+		Attempt:         uint32(min(uint64(attempts)+uint64(i.Count-min(i.Count, counted))+1, math.MaxUint32)),
 		RedeliveryCount: i.Count,
 		Last:            c.isLast(i.Count),
 		NackDelay:       max(0, c.nackDelay(i.Count)),
-		FirstPublished:  c.publisher.firstPublished(msg),
+		FirstPublished:  published,
 		Lost:            i.Current && i.Stale,
 		Begun:           i.Begun && !kept,
 		Settled:         settled,
@@ -67,26 +68,15 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	return d, nil
 }
 
-// attempt returns the number of a delivery over all retries. A message from the retry topic had attempts before. If a
-// method of msg panics, as methods of the application's own message types may, msg counts as no retry.
-func (p *publisher) attempt(msg pulsar.Message, count uint32) (n uint32) {
-	n = uint32(min(uint64(count)+1, math.MaxUint32))
+// before returns how often a message from the retry topic was delivered before it was published there, how many of these
+// deliveries its redelivery count includes, and when its original was published. For any other message it returns the
+// publish time; zero if a method of msg panics.
+func (p *publisher) before(msg pulsar.Message) (attempts, counted uint32, published time.Time) {
 	defer func() { _ = recover() }()
 	if p.isRetry(msg) {
-		count -= min(count, publishing.RedeliveryCount(msg))
-		n = uint32(min(uint64(publishing.Attempts(msg))+uint64(count)+1, math.MaxUint32))
+		return publishing.Attempts(msg), publishing.RedeliveryCount(msg), publishing.FirstPublished(msg)
 	}
-	return n
-}
-
-// firstPublished returns when a message, or the original of a retry, was first published; zero if a method of msg
-// panics.
-func (p *publisher) firstPublished(msg pulsar.Message) (at time.Time) {
-	defer func() { _ = recover() }()
-	if p.isRetry(msg) {
-		return publishing.FirstPublished(msg)
-	}
-	return msg.PublishTime()
+	return 0, 0, msg.PublishTime()
 }
 
 // RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, the
@@ -106,5 +96,5 @@ func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	if known {
 		return i.Count
 	}
-	return countOf(msg) // the message is settled or unknown
+	return orZero(msg.RedeliveryCount) // the message is settled or unknown
 }

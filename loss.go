@@ -92,7 +92,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) error {
 	case !c.loss.any.Load() || !topicname.IsPersistent(n.Topic):
 		return nil
 	}
-	count := countOf(msg)
+	count := orZero(msg.RedeliveryCount)
 	now := c.lock()
 	i, _, err := c.group.Find(n.ID, n.hand)
 	if i.Current && i.Stale && !i.Busy {

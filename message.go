@@ -101,7 +101,7 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 		n.hand, n.own, topic = m.hand, msg == inner, m.Topic()
 	} else if c.messages.Has(inner) {
 		n.hand, n.own, topic = 0, msg == inner, inner.Topic()
-	} else if other := topicOf(msg); !topicname.IsPersistent(other) {
+	} else if other := orZero(msg.Topic); !topicname.IsPersistent(other) {
 		topic = other
 	}
 	n.object = msg.ID()
@@ -130,16 +130,11 @@ func idOf(topic string, id pulsar.MessageID) partition.ID {
 	return partition.ID{Topic: topic, Ledger: id.LedgerID(), Entry: id.EntryID(), Index: index}
 }
 
-// topicOf returns the topic of a message, or "" if its method panics.
-func topicOf(msg pulsar.Message) (topic string) {
+// orZero returns the result of a method of a message. It returns zero if the method panics: a message of the
+// application's own may embed nil.
+func orZero[T any](method func() T) (result T) {
 	defer func() { _ = recover() }()
-	return msg.Topic()
-}
-
-// countOf returns the redelivery count of a message, or 0 if its method panics.
-func countOf(msg pulsar.Message) (count uint32) {
-	defer func() { _ = recover() }()
-	return msg.RedeliveryCount()
+	return method()
 }
 
 // copyOf returns a message for the group to keep.

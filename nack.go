@@ -138,8 +138,8 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	}
 	d := i.Delivery
 	if !known && msg != nil {
-		d.ID, d.Object = idOf(cmp.Or(n.Topic, topicOf(msg)), n.object), n.object
-		d.Count = countOf(msg)
+		d.ID, d.Object = idOf(cmp.Or(n.Topic, orZero(msg.Topic)), n.object), n.object
+		d.Count = orZero(msg.RedeliveryCount)
 	}
 	if d.Body == nil && msg != nil {
 		if body := c.received(msg); body != nil {

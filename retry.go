@@ -179,7 +179,7 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 	}
 	d = i.Delivery
 	if !n.own {
-		d.Count = max(d.Count, countOf(msg))
+		d.Count = max(d.Count, orZero(msg.RedeliveryCount))
 	}
 	if d.Body == nil {
 		body := c.received(msg)
