@@ -77,7 +77,7 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		return err
 	}
 	var began time.Duration
-	if c.observer.timed {
+	if !c.observer.Untimed {
 		began = c.now()
 	}
 	var a partition.Ack
@@ -227,7 +227,7 @@ func (c *Consumer) acked(n *name, msg pulsar.Message, d *partition.Delivery, beg
 	}
 	e := c.settledEvent(d, msg, Acked, began)
 	e.Err = err
-	if c.observer.timed {
+	if !c.observer.Untimed {
 		e.Took = c.now() - began
 	}
 	c.observer.Settled(e)

@@ -31,7 +31,7 @@ type Consumer struct {
 	options   Options
 	publisher *publisher  // of retries and dead letters
 	attempts  *attemptLog // nil without WithAttemptLog
-	observer  observer
+	observer  Observer    // calls the functions of all observers
 	hooks     *upstream.Hooks
 	answered  bool // acknowledgements wait for the broker's answer: AckWithResponse
 	messages  upstream.Messages

@@ -147,22 +147,13 @@ type Failed struct {
 	Err          error     // the failure
 }
 
-// observer has the functions of all observers.
-type observer struct {
-	Observer
-	any   bool
-	timed bool // an observer wants to know for how long the application has messages
-}
-
 // observe combines all observers.
 func (c *Consumer) observe(observers []Observer) {
 	if c.settings.logger.Enabled(context.Background(), slog.LevelDebug) {
 		observers = append(observers, c.decisions())
 	}
-	x := &c.observer
-	x.any = len(observers) > 0
-	x.timed = slices.ContainsFunc(observers, func(o Observer) bool { return !o.Untimed && o.Settled != nil })
-	x.Observer = Observer{
+	c.observer = Observer{
+		Untimed:    !slices.ContainsFunc(observers, func(o Observer) bool { return !o.Untimed && o.Settled != nil }),
 		Subscribed: all(observers, func(o Observer) func(*Consumer) { return o.Subscribed }),
 		Closed:     all(observers, func(o Observer) func(*Consumer) { return o.Closed }),
 		Delivered:  all(observers, func(o Observer) func(Delivered) { return o.Delivered }),
@@ -270,7 +261,7 @@ func (c *Consumer) settledEvent(d *partition.Delivery, msg pulsar.Message, outco
 	id, _ := d.Object.(pulsar.MessageID)
 	e := Settled{Event: c.event(d.ID.Topic, id, msg), Outcome: outcome, Attempts: d.Count + 1}
 	switch {
-	case !c.observer.timed:
+	case c.observer.Untimed:
 	case d.Had > 0:
 		e.Duration = d.Had
 	case d.Since > 0:

@@ -75,7 +75,7 @@ func (c *Consumer) Stats() Stats {
 	if s.IndexAcks != IndexAcksKept {
 		s.Unfinished, s.Arriving = c.group.Unfinished()
 	}
-	if c.observer.any {
+	if len(c.settings.observers) > 0 {
 		s.OldestWaiting = c.group.Oldest(now)
 	}
 	c.unlockAndAct(now)
