@@ -62,7 +62,7 @@ type Delivered struct {
 	Event
 	Count    uint32        // the redelivery count; policies get this count
 	Cause    Cause         // why it came again; "" for a first delivery
-	Due      time.Time     // when it was due; zero if the Consumer did not wait for it
+	Due      time.Time     // when it was due, or came after RedeliverNow; zero if the Consumer did not wait for it
 	Lateness time.Duration // how long after Due it came
 }
 
@@ -249,7 +249,11 @@ func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e 
 		e.Cause = CauseReconnect
 	}
 	if !e.Due.IsZero() {
-		e.Lateness = time.Since(e.Due)
+		now := time.Now()
+		if e.Due.After(now) { // RedeliverNow ended its delay
+			e.Due = now
+		}
+		e.Lateness = now.Sub(e.Due)
 	}
 	return e
 }

@@ -243,6 +243,20 @@ func TestObserverTimesAreExact(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()), redelivery.WithRedeliveryFrom(redelivery.FromMemory), redelivery.WithAckTimeout(10*time.Second))
 }
 
+// RedeliverNow ends the delay of a message, so the message is not early.
+func TestMessageIsNotEarlyAfterRedeliverNow(t *testing.T) {
+	var x told
+	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
+		inner.Deliver(1)
+		require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), time.Hour))
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, c.RedeliverNow())
+		require.NoError(t, c.Ack(testkit.Receive(t, c)))
+		assert.Zero(t, x.delivered[1].Lateness)
+		assert.True(t, time.Now().Equal(x.delivered[1].Due))
+	}, redelivery.WithObserver(x.observer()), redelivery.WithRedeliveryFrom(redelivery.FromMemory))
+}
+
 func durations(settled []redelivery.Settled) (all []time.Duration) {
 	for _, e := range settled {
 		all = append(all, e.Duration)
