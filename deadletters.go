@@ -35,9 +35,9 @@ func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason erro
 	}
 	d.Count = max(1, deliveries) - 1
 	c.leaveLater(d, partition.Failure{Delay: delay, Uncounted: !had, Note: givenUp{reason}}, why, "dead letter",
-		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			publishing.Of(ctx).For(because)
-			return c.publisher.StartDeadLetter(ctx, cm, why)
+		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
+			note.Reason = because
+			return c.publisher.StartDeadLetter(ctx, cm, why, note)
 		})
 }
 
@@ -46,9 +46,9 @@ func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, h
 	until := time.Now().Add(delay)
 	c.leaveLater(d, partition.Failure{Delay: delay, Uncounted: how.snoozed}, how.reason,
 		"moving a nacked message to the retry topic",
-		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
 			return c.publisher.StartLater(ctx, cm,
-				publishing.Retry{Delay: time.Until(until), Nacked: true, Snoozed: how.snoozed})
+				publishing.Retry{Delay: time.Until(until), Nacked: true, Snoozed: how.snoozed}, note)
 		})
 }
 

@@ -141,24 +141,25 @@ type discarder struct {
 	isRetry              func(pulsar.Message) bool
 }
 
-func (d *discarder) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
-	publishing.Of(ctx).DeadLetter("", reason)
+func (d *discarder) StartDeadLetter(_ context.Context, cm pulsar.ConsumerMessage, why error,
+	note *publishing.Note) (wait func() error) {
+	note.Dead, note.Why = true, why
 	return func() error { return cm.Consumer.AckID(cm.ID()) }
 }
 
 func (d *discarder) StartLater(ctx context.Context, cm pulsar.ConsumerMessage,
-	how publishing.Retry) (wait func() error) {
+	how publishing.Retry, note *publishing.Note) (wait func() error) {
 	n := uint32(0)
 	if d.isRetry(cm.Message) {
 		n = publishing.ReconsumeTimes(cm.Properties())
 	}
 	if n < d.maxReconsumes || how.Nacked { // nacks have a limit of their own
-		return d.Publisher.StartLater(ctx, cm, how)
+		return d.Publisher.StartLater(ctx, cm, how, note)
 	}
 	why := how.Cause
 	if why == nil {
 		why = fmt.Errorf("reconsumed %d times", n)
 	}
-	publishing.Of(ctx).For(publishing.MaxDeliveries)
-	return d.StartDeadLetter(ctx, cm, why)
+	note.Reason = publishing.MaxDeliveries
+	return d.StartDeadLetter(ctx, cm, why, note)
 }

@@ -115,8 +115,8 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 			option(&how)
 		}
 	}
-	start := func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-		return c.publisher.StartLater(ctx, cm, how)
+	start := func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
+		return c.publisher.StartLater(ctx, cm, how, note)
 	}
 	if how.Callback != nil {
 		return c.leaveBehind(ctx, d, start, how.Callback)
@@ -142,9 +142,10 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 	if err != nil {
 		return err
 	}
-	return finished(c.leave(ctx, d, func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-		return c.publisher.StartDeadLetter(ctx, cm, reason)
-	}))
+	return finished(c.leave(ctx, d,
+		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
+			return c.publisher.StartDeadLetter(ctx, cm, reason, note)
+		}))
 }
 
 // DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the Consumer's dead
@@ -193,7 +194,7 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 }
 
 // publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.
-type publication func(context.Context, pulsar.ConsumerMessage) (wait func() error)
+type publication func(context.Context, pulsar.ConsumerMessage, *publishing.Note) (wait func() error)
 
 // leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. The copy has the
 // body and count of d. If err is nil, the caller must call finish, which waits for the outcome.
@@ -212,13 +213,13 @@ func (c *Consumer) leave(ctx context.Context, d partition.Delivery, start public
 	_, _ = c.group.BeginAck(d.ID, &a)
 	c.unlockAndAct(now)
 	a.Whole = false
-	ctx, note := publishing.With(ctx)
+	note := publishing.NewNote(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.cut, func() { cancel(ErrClosed) })
 	began, stopReading := c.now(), c.readAhead()
 	msg := d.Body.(pulsar.Message)
 	wait := start(ctx, pulsar.ConsumerMessage{Consumer: a.Source.(pulsar.Consumer),
-		Message: identified{msg, a.Object.(pulsar.MessageID), d.Count}})
+		Message: identified{msg, a.Object.(pulsar.MessageID), d.Count}}, note)
 	publishing.Begun(ctx)
 	return func() error {
 		err := wait()

@@ -24,7 +24,7 @@ func BenchmarkPublish(b *testing.B) {
 		{"pulsar-client-go", upstreamDeadLetters},
 		{"dead letters", func(b *testing.B, br *broker) time.Duration {
 			return pipelined(b, br, func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-				return r.Publisher(false).StartDeadLetter(bg, cm, nil)
+				return r.Publisher(false).StartDeadLetter(bg, cm, nil, &publishing.Note{})
 			})
 		}},
 		{"dead letters of callers", func(b *testing.B, br *broker) time.Duration {
@@ -34,7 +34,7 @@ func BenchmarkPublish(b *testing.B) {
 		}},
 		{"moves", func(b *testing.B, br *broker) time.Duration {
 			return pipelined(b, br, func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-				return r.Publisher(false).StartLater(bg, cm, publishing.Retry{Delay: time.Minute, Nacked: true})
+				return r.Publisher(false).StartLater(bg, cm, publishing.Retry{Delay: time.Minute, Nacked: true}, &publishing.Note{})
 			})
 		}},
 	} {

@@ -205,10 +205,10 @@ func TestOrder(t *testing.T) {
 	const n = 2000
 	for name, start := range map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) func() error{
 		"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-			return r.Publisher(false).StartDeadLetter(bg, cm, nil)
+			return r.Publisher(false).StartDeadLetter(bg, cm, nil, &publishing.Note{})
 		},
 		"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-			return r.Publisher(false).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true})
+			return r.Publisher(false).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true}, &publishing.Note{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,21 +121,22 @@ func (d *deadLetters) topicOf(topic string, msg pulsar.Message) (t *letterTopic,
 // DeadLetterTo. Then it acknowledges the message. If the message came from Options.DeadLetterTopic, DeadLetter returns
 // an error.
 func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
-	return r.deadLetter(ctx, cm, reason)()
+	return r.deadLetter(ctx, cm, reason, &publishing.Note{})()
 }
 
 // deadLetter begins a DeadLetter.
-func (r *Reconsumer) deadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
+func (r *Reconsumer) deadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error,
+	note *publishing.Note) (wait func() error) {
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
 	}
-	return r.startDeadLetter(ctx, cm, reason, r.o.deadLetterProperties(cm.Message, nil, reason))
+	return r.startDeadLetter(ctx, cm, reason, note, r.o.deadLetterProperties(cm.Message, nil, reason))
 }
 
 // startDeadLetter begins to publish a dead letter with a reason and properties.
 func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error,
-	props map[string]string) (wait func() error) {
-	usual, note := r.o.DeadLetterTopic, publishing.Of(ctx)
+	note *publishing.Note, props map[string]string) (wait func() error) {
+	usual := r.o.DeadLetterTopic
 	if topicname.Same(usual, cm.Topic()) {
 		return failed(fmt.Errorf("reconsume: the dead letter topic is %s, want another one than the message's own: "+
 			"the letter would come again and again", usual))
@@ -143,22 +144,21 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	name := publishing.TopicOf(reason, usual)
 	topic := topicname.In(r.o.Topic, name)
 	t, err := r.deadLetters.topicOf(topic, cm.Message)
+	note.Topic, note.Dead, note.Why = topic, true, reason
 	instead := func(err error) {
 		r.o.Logger.Warn("reconsume: a dead letter goes to the usual topic: the topic of DeadLetterTo refuses it",
 			"topic", name, "usual", usual,
 			"message", cm.ID(), "error", err)
 		props[PropertyDeadLetterTopic] = name
-		note.DeadLetter(usual, reason)
+		note.Topic = usual
 	}
 	switch {
 	case err != nil:
 		instead(err)
 		return r.publish(ctx, r.deadLetters.usual.start, cm, props, 0)
 	case t == r.deadLetters.usual:
-		note.DeadLetter(usual, reason)
 		return r.publish(ctx, t.start, cm, props, 0)
 	}
-	note.DeadLetter(topic, reason)
 	return r.publish(ctx, func(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 		answered := t.start(ctx, msg)
 		return func() error {

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -38,7 +39,7 @@ func TestOrderOfEmptyAndLargeDeadLetters(t *testing.T) {
 		b.send(nil, &pulsar.ProducerMessage{Payload: payload, Key: "key",
 			Properties: map[string]string{"number": fmt.Sprint(i)}})
 		want = append(want, fmt.Sprint(i))
-		waits = append(waits, r.Publisher(false).StartDeadLetter(in(time.Minute), b.receive(c), errors.New("bad")))
+		waits = append(waits, r.Publisher(false).StartDeadLetter(in(time.Minute), b.receive(c), errors.New("bad"), &publishing.Note{}))
 	}
 	for _, wait := range waits {
 		require.NoError(t, wait())

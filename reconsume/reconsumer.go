@@ -161,7 +161,7 @@ func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, optio
 
 // settle publishes a retry, and waits for the outcome unless there is a callback.
 func (r *Reconsumer) settle(ctx context.Context, cm pulsar.ConsumerMessage, how retry) error {
-	wait := r.publishRetry(ctx, cm, how, r.startDelayed)
+	wait := r.publishRetry(ctx, cm, how, &publishing.Note{}, r.startDelayed)
 	if how.Callback == nil {
 		return wait()
 	}
@@ -241,7 +241,7 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 }
 
 // publishRetry publishes a retry with start, or a dead letter if the message was reconsumed MaxDeliveries times.
-func (r *Reconsumer) publishRetry(ctx context.Context, cm pulsar.ConsumerMessage, how retry,
+func (r *Reconsumer) publishRetry(ctx context.Context, cm pulsar.ConsumerMessage, how retry, note *publishing.Note,
 	start starter) (wait func() error) {
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
@@ -254,12 +254,12 @@ func (r *Reconsumer) publishRetry(ctx context.Context, cm pulsar.ConsumerMessage
 				r.o.setCause(props, why)
 			}
 		}
-		publishing.Of(ctx).For(publishing.MaxDeliveries)
+		note.Reason = publishing.MaxDeliveries
 		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
-		return r.startDeadLetter(ctx, cm, why, props)
+		return r.startDeadLetter(ctx, cm, why, note, props)
 	}
 	how.Delay = min(max(0, how.Delay), maxDelay)
-	publishing.Of(ctx).Retry(r.o.RetryLetterTopic, how.Delay)
+	note.Topic, note.Delay = r.o.RetryLetterTopic, how.Delay
 	return r.publish(ctx, start, cm, r.o.retryProperties(cm.Message, how), how.Delay)
 }
 

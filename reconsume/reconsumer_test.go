@@ -249,7 +249,7 @@ func all(*pulsar.ProducerMessage) bool { return true }
 func TestNackedRetryCarriesTheRedeliveryCount(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: retried("NACK_COUNT", "1:3")}}
-		require.NoError(t, r.Publisher(false).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true})())
+		require.NoError(t, r.Publisher(false).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true}, &publishing.Note{})())
 		require.NoError(t, r.Later(bg, cm))
 		require.EqualValues(t, 8, publishing.RedeliveryCount(message{props: c.sent[retries][0].Properties}))
 		require.Zero(t, publishing.RedeliveryCount(message{props: c.sent[retries][1].Properties}))

@@ -22,14 +22,16 @@ func (s steps) Policy(msg pulsar.Message) (publishing.Retry, error) { return s.r
 
 func (s steps) Level(level int) (publishing.Retry, error) { return s.r.level(level) }
 
-func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how publishing.Retry) (wait func() error) {
+func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how publishing.Retry,
+	note *publishing.Note) (wait func() error) {
 	start := s.r.startHeld
 	if how.Nacked || !s.held { // if the delay of a nacked message is refused, the message waits in the Consumer
 		start = s.r.startDelayed
 	}
-	return s.r.publishRetry(ctx, cm, how, start)
+	return s.r.publishRetry(ctx, cm, how, note, start)
 }
 
-func (s steps) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
-	return s.r.deadLetter(ctx, cm, reason)
+func (s steps) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, why error,
+	note *publishing.Note) (wait func() error) {
+	return s.r.deadLetter(ctx, cm, why, note)
 }

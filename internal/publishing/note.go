@@ -17,33 +17,21 @@ const (
 	TTL           = "ttl"
 )
 
-// Note is written by the goroutine that publishes, and read after it has published. Methods of a nil Note do nothing.
+// Note says where a retry or a dead letter goes, and why. The goroutine that publishes writes it; it is read afterwards.
 type Note struct {
-	Topic  string        // topic that the message was published to
+	Topic  string        // topic that the message was published to; "" if it was discarded
 	Delay  time.Duration // of a retry
 	Dead   bool          // the message was a dead letter
 	Reason string        // of a dead letter
 	Why    error         // error of a dead letter
 }
 
-type noteKey struct{}
-
-// With returns a context with a Note for one message. The Note's reason is that of Because, or Explicit.
-func With(ctx context.Context) (context.Context, *Note) {
-	n := &Note{Reason: Explicit}
+// NewNote returns a Note for one message. Its reason is that of Because, or Explicit.
+func NewNote(ctx context.Context) *Note {
 	if reason, ok := ctx.Value(reasonKey{}).(string); ok {
-		n.Reason = reason
+		return &Note{Reason: reason}
 	}
-	return context.WithValue(ctx, noteKey{}, n), n
-}
-
-// Of returns the context's Note, or nil.
-func Of(ctx context.Context) *Note {
-	if ctx == nil {
-		return nil
-	}
-	n, _ := ctx.Value(noteKey{}).(*Note)
-	return n
+	return &Note{Reason: Explicit}
 }
 
 type reasonKey struct{}
@@ -65,27 +53,5 @@ func WhenBegun(ctx context.Context, begun func()) context.Context {
 func Begun(ctx context.Context) {
 	if begun, ok := ctx.Value(begunKey{}).(func()); ok {
 		begun()
-	}
-}
-
-// For sets the reason of a dead letter, and returns n.
-func (n *Note) For(reason string) *Note {
-	if n != nil {
-		n.Reason = reason
-	}
-	return n
-}
-
-// Retry notes that a message goes to a retry topic.
-func (n *Note) Retry(topic string, delay time.Duration) {
-	if n != nil {
-		n.Topic, n.Delay = topic, delay
-	}
-}
-
-// DeadLetter notes that a message goes to a dead letter topic; topic is "" if the message is discarded.
-func (n *Note) DeadLetter(topic string, why error) {
-	if n != nil {
-		n.Topic, n.Dead, n.Why = topic, true, why
 	}
 }

@@ -14,12 +14,12 @@ type Publisher interface {
 	// Level returns how to reconsume a message with a delay level.
 	Level(level int) (Retry, error)
 	// StartLater begins to publish a retry, or a dead letter after too many retries. wait and the order are as in
-	// StartDeadLetter. StartLater does not call how.Callback: the caller does.
-	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry) (wait func() error)
+	// StartDeadLetter. StartLater does not call how.Callback: the caller does. Both fill in note.
+	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry, note *Note) (wait func() error)
 	// StartDeadLetter begins to publish a dead letter. It blocks until a producer has room for the message, and returns
 	// wait. The caller must call wait, which does the rest. Messages are published in the order of the calls of
 	// StartDeadLetter, not of wait.
-	StartDeadLetter(context.Context, pulsar.ConsumerMessage, error) (wait func() error)
+	StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, why error, note *Note) (wait func() error)
 }
 
 // MaxReconsumes is the default limit of how often a message is reconsumed, as in all clients.
