@@ -54,7 +54,7 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 	if txn == nil {
 		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
 	}
-	if size := n.object.BatchSize(); c.settings.addsIndexAcks && size > 1 {
+	if size := n.object.BatchSize(); c.settings.indexAcks == partition.SentIndexAcks && size > 1 {
 		return fmt.Errorf("redelivery: AckWithTxn: message %v is of a batch of %d, want WithoutBatchIndexAcks or a "+
 			"client with EnableTransaction", n.object, size)
 	}

@@ -31,9 +31,11 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 		return nil, err
 	}
 	p := &preparation{opts: opts, settings: s}
-	s.keepsIndexAcks = opts.EnableBatchIndexAcknowledgment // the caller says that the broker keeps them
-	if !s.keepsIndexAcks && !s.withoutIndexAcks && gainsByIndexAcks(opts) && !upstream.HasTransactions(s.client) {
-		p.opts.EnableBatchIndexAcknowledgment, s.addsIndexAcks = true, true
+	switch {
+	case opts.EnableBatchIndexAcknowledgment: // the caller says that the broker keeps them
+		s.indexAcks = partition.KeptIndexAcks
+	case !s.withoutIndexAcks && gainsByIndexAcks(opts) && !upstream.HasTransactions(s.client):
+		p.opts.EnableBatchIndexAcknowledgment, s.indexAcks = true, partition.SentIndexAcks
 	}
 	s.nacksUndecryptable = upstream.NacksUndecryptable(opts)
 	s.isShared = delays(opts.Type)
@@ -222,7 +224,7 @@ func (p *preparation) groupOptions() partition.Options {
 	s := p.settings
 	o := partition.Options{Stays: s.source != FromAuto, Drops: s.source == FromBroker, MemoryLimit: s.memoryLimit,
 		MaxDeliveries: p.publisher.maxDeliveries, AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil,
-		RequestTime: upstream.Tick(s.resolution)}
+		RequestTime: upstream.Tick(s.resolution), IndexAcks: s.indexAcks}
 	switch p.opts.Type {
 	case pulsar.Exclusive:
 		o.Kind = partition.Exclusive
@@ -234,12 +236,6 @@ func (p *preparation) groupOptions() partition.Options {
 		o.Kind = partition.KeyShared
 	}
 	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
-	switch {
-	case s.keepsIndexAcks:
-		o.IndexAcks = partition.KeptIndexAcks
-	case s.addsIndexAcks:
-		o.IndexAcks = partition.SentIndexAcks
-	}
 	switch g := p.opts.AckGroupingOptions; {
 	case g == nil:
 	case g.MaxTime > 0:

@@ -13,6 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
@@ -44,13 +45,12 @@ type settings struct {
 	attempts         *AttemptLog // nil for none
 
 	// Set by complete, prepare and prepareWrapped:
-	limits             DeadLetterPolicy // what the options add up to; MaxReconsumes is 0 if there are no dead letters
-	retries            bool             // the consumer has a retry topic of its own
-	addsIndexAcks      bool             // prepare has switched EnableBatchIndexAcknowledgment on
-	keepsIndexAcks     bool             // the caller says that the broker keeps batch-index acknowledgements
-	nacksUndecryptable bool             // messages that cannot be decrypted are nacked
-	isShared           bool             // the subscription is Shared or Key_Shared
-	isWrapped          bool             // by Wrap
+	limits             DeadLetterPolicy    // what the options add up to; MaxReconsumes is 0 if there are no dead letters
+	retries            bool                // the consumer has a retry topic of its own
+	indexAcks          partition.IndexAcks // SentIndexAcks if prepare switched EnableBatchIndexAcknowledgment on
+	nacksUndecryptable bool                // messages that cannot be decrypted are nacked
+	isShared           bool                // the subscription is Shared or Key_Shared
+	isWrapped          bool                // by Wrap
 }
 
 // warn logs a warning about the options before there is a Consumer.
