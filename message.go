@@ -151,20 +151,15 @@ func foreign(id pulsar.MessageID) error {
 	return fmt.Errorf("redelivery: message id %v is a %T, want the id of a message of pulsar-client-go", id, id)
 }
 
-// retry has the properties of a message from the retry topic.
-type retry struct {
-	count uint32        // redeliveries before it was published
-	wait  time.Duration // how long the Consumer holds it back: the broker may end its delay early
-}
-
-func retryOf(msg pulsar.Message) retry {
-	r := retry{count: publishing.RedeliveryCount(msg)}
-	if delay, ok := publishing.DelayTime(msg); ok {
-		const rounded = time.Millisecond // the publish time is rounded down by up to this
-		// the publisher's clock may be ahead
-		r.wait = min(delay, maxDelay) + rounded - max(0, time.Since(msg.PublishTime()))
+// waitOf returns how long a message from the retry topic is held back: the broker may end its delay early.
+func waitOf(retry pulsar.Message) time.Duration {
+	delay, ok := publishing.DelayTime(retry)
+	if !ok {
+		return 0
 	}
-	return r
+	const rounded = time.Millisecond // the publish time is rounded down by up to this
+	// the publisher's clock may be ahead
+	return min(delay, maxDelay) + rounded - max(0, time.Since(retry.PublishTime()))
 }
 
 // maxDelay can be added to a time without overflow.

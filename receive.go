@@ -8,6 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
@@ -150,9 +151,8 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)
 	}
 	if c.publisher.isRetry(cm.Message) {
-		of := retryOf(cm.Message)
-		cp.Count += min(of.count, ^cp.Count)
-		cp.Wait = of.wait
+		cp.Count += min(publishing.RedeliveryCount(cm.Message), ^cp.Count)
+		cp.Wait = waitOf(cm.Message)
 	}
 	if c.attempts != nil {
 		c.attempts.recall(cm.Message, cp)
