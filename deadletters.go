@@ -9,7 +9,141 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
+
+// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. A zero
+// field means its default.
+type DeadLetterPolicy struct {
+	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a
+	// dead letter. If a nack moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still
+	// count; after a ReconsumeLater the count begins again. Set MaxDeliveries or MaxReconsumes; with
+	// WithReconsumeBackoff or WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no limit: only
+	// DeadLetter and worker.Permanent then make dead letters.
+	MaxDeliveries uint32
+	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method
+	// publishes a dead letter. It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or,
+	// if that is 0, no limit.
+	MaxReconsumes uint32
+
+	// Topic is where dead letters go. A name without a namespace, such as orders-DLQ, gets the namespace of the
+	// consumer's first topic. Default: <topic>-<subscription>-DLQ, where <topic> is the first topic without
+	// -partition-N.
+	Topic string
+	// RetryTopic is where retries go. A name without a namespace is completed as in Topic. RetryTopic needs RetryEnable
+	// or WithReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
+	RetryTopic string
+	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the
+	// first dead letter, so that none is deleted unread. The subscription keeps the dead letters until a consumer
+	// acknowledges them there or removes the subscription; package deadletter replays and purges through another
+	// subscription. Default: none, and a warning.
+	InitialSubscriptionName string
+	// ProducerName is the name of the dead letter producer. Only one producer at a time may have the name: the producer
+	// of a second replica adds a suffix, and a warning is logged. Default: a name made of the topic, the subscription
+	// and random letters.
+	ProducerName string
+	// ProducerOptions are for the producers of both topics; see reconsume.Options. If pulsar.ConsumerOptions has
+	// Decryption, they need Encryption; a message that was not decrypted (ConsumerCryptoFailureActionConsume) is not
+	// published, and the call returns an error. Default: LZ4 compression.
+	ProducerOptions pulsar.ProducerOptions
+	// OmitCause leaves the error's text out of retries and dead letters (EXCEPTION_MESSAGE), and out of the log.
+	// Default: false.
+	OmitCause bool
+	// Discard acknowledges each message that would become a dead letter, also after a call of DeadLetter, and publishes
+	// nothing: the message is gone. Each discarded message is logged at Warn and reported as Discarded. Discard needs
+	// MaxDeliveries or MaxReconsumes, and excludes Topic, InitialSubscriptionName, ProducerName and WithReconsumer;
+	// DeadLetterTo has no effect. Default: false.
+	Discard bool
+}
+
+// DeadLetterPolicyOf returns a DeadLetterPolicy with the meaning of d, the DLQ of pulsar.ConsumerOptions. Use it to add
+// fields that DLQ lacks. As in pulsar-client-go, a topic name without a namespace in d is in public/default; the
+// DeadLetterPolicy has the full name.
+func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
+	p := DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
+		RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
+		ProducerName: d.DeadLetterTopicProducerName, ProducerOptions: d.ProducerOptions}
+	for _, topic := range []*string{&p.Topic, &p.RetryTopic} {
+		if *topic != "" {
+			*topic = topicname.Full(*topic)
+		}
+	}
+	return p
+}
+
+// needsRetries reports whether a field is set that has no effect without a retry topic.
+func (p *DeadLetterPolicy) needsRetries() bool {
+	return p != nil && (p.RetryTopic != "" || p.MaxReconsumes > 0 && p.MaxDeliveries == 0)
+}
+
+// WithDeadLetterPolicy (default: DLQ of pulsar.ConsumerOptions) publishes a message to the dead letter topic when it
+// was delivered or reconsumed too often. The option replaces DLQ, which has one limit for deliveries and reconsumes;
+// giving both is an error. The option needs a client: that of Subscribe or WithClient. Together with WithReconsumer
+// only MaxDeliveries has an effect, and Topic, if set, must be the Reconsumer's.
+func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
+	return func(s *settings) error {
+		s.deadLetters = &policy
+		return policy.checkDiscard()
+	}
+}
+
+// WithDeadBeforeTTL (default: none) makes a message a dead letter before the time to live of its namespace (messageTTL)
+// lets the broker delete it. A nack or a Snooze makes the dead letter at once if, at the end of its delay, the message
+// would be older than ttl minus a margin: a tenth of ttl, but at most a minute. The dead letter has the reason
+// ReasonTTL. Set ttl to the TTL of the namespace or the topic; it must be at least a second. The option needs dead
+// letters, without DeadLetterPolicy.Discard. The age of a retry counts from its publication to the retry topic, as at
+// the broker.
+//
+// It does not apply to a message that does not fit the memory limit, nor to one that the application keeps for longer
+// than ttl.
+func WithDeadBeforeTTL(ttl time.Duration) Option {
+	return func(s *settings) error {
+		if ttl < time.Second {
+			return invalid("WithDeadBeforeTTL", ttl, "1s or more")
+		}
+		s.ttl = ttl
+		return nil
+	}
+}
+
+// checkDiscard returns an error for fields that Discard excludes.
+func (p *DeadLetterPolicy) checkDiscard() error {
+	if !p.Discard {
+		return nil
+	}
+	for field, value := range map[string]string{
+		"Topic": p.Topic, "InitialSubscriptionName": p.InitialSubscriptionName, "ProducerName": p.ProducerName,
+	} {
+		if value != "" {
+			return invalid("DeadLetterPolicy."+field, value, `"" with Discard, which publishes no dead letter`)
+		}
+	}
+	if p.MaxDeliveries == 0 && p.MaxReconsumes == 0 {
+		return invalid("DeadLetterPolicy.MaxDeliveries", 0, "1 or more with Discard")
+	}
+	return nil
+}
+
+// outlivesTTL reports whether the broker may delete a message before a delay is over.
+func (s *settings) outlivesTTL(msg pulsar.Message, delay time.Duration) bool {
+	return s.ttl > 0 && msg != nil && publishing.OutlivesTTL(msg.PublishTime(), s.ttl, delay)
+}
+
+// ttlError is the reason of a dead letter whose message would have expired while it waited.
+type ttlError struct {
+	delay, ttl time.Duration
+	reason     error // of the nack; nil if there is none
+}
+
+func (e *ttlError) Error() string {
+	text := fmt.Sprintf("a delay of %v ends after the TTL of %v", e.delay, e.ttl)
+	if e.reason != nil {
+		text += ": " + e.reason.Error()
+	}
+	return text
+}
+
+func (e *ttlError) Unwrap() error { return e.reason }
 
 // givenUp is the note of a message that becomes a dead letter, with the reason that the application gave.
 type givenUp struct{ reason error }
