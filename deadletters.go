@@ -201,7 +201,7 @@ func (c *Consumer) leaveLater(d partition.Delivery, f partition.Failure, reason 
 		c.noteFailure(&d, f.Delay, nacking{reason: reason})
 	}
 	c.letters.add(c, func() {
-		_ = c.leaveBehind(c.cut, d, start, func(err error) {
+		_ = c.leaveBehind(c.cut, leaver{d, d.Count}, start, func(err error) {
 			if err != nil && !c.isOver() {
 				c.report(what, err, "message", d.Object)
 			}
@@ -211,7 +211,7 @@ func (c *Consumer) leaveLater(d partition.Delivery, f partition.Failure, reason 
 
 // leaveBehind is leave for callers that do not wait: done gets the outcome, on a goroutine of its own, unless
 // leaveBehind returns an error. It waits until fewer than maxUnderway publications are under way.
-func (c *Consumer) leaveBehind(ctx context.Context, d partition.Delivery, start publication, done func(error)) error {
+func (c *Consumer) leaveBehind(ctx context.Context, x leaver, start publication, done func(error)) error {
 	select {
 	case c.room <- struct{}{}:
 	case <-ctx.Done():
@@ -219,7 +219,7 @@ func (c *Consumer) leaveBehind(ctx context.Context, d partition.Delivery, start 
 	case <-c.ended.Done():
 		return ErrClosed
 	}
-	finish, err := c.leave(ctx, d, start)
+	finish, err := c.leave(ctx, x, start)
 	if err != nil {
 		<-c.room
 		return err

@@ -102,11 +102,11 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	d, err := c.leaving(ctx, msg, c.publisher.noRetryTopic())
+	x, err := c.leaving(ctx, msg, c.publisher.noRetryTopic())
 	if err != nil {
 		return err
 	}
-	how, err := policy(d.Body.(pulsar.Message)) // before settling begins: a policy may call the Consumer
+	how, err := policy(x.Body.(pulsar.Message)) // before settling begins: a policy may call the Consumer
 	if err != nil {
 		return err
 	}
@@ -119,9 +119,9 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 		return c.publisher.StartLater(ctx, cm, how, note)
 	}
 	if how.Callback != nil {
-		return c.leaveBehind(ctx, d, start, how.Callback)
+		return c.leaveBehind(ctx, x, start, how.Callback)
 	}
-	return finished(c.leave(ctx, d, start))
+	return finished(c.leave(ctx, x, start))
 }
 
 // finished waits for the outcome of leave.
@@ -138,11 +138,11 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	d, err := c.leaving(ctx, msg, c.publisher.noDeadLetterTopic())
+	x, err := c.leaving(ctx, msg, c.publisher.noDeadLetterTopic())
 	if err != nil {
 		return err
 	}
-	return finished(c.leave(ctx, d,
+	return finished(c.leave(ctx, x,
 		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
 			return c.publisher.StartDeadLetter(ctx, cm, reason, note)
 		}))
@@ -154,72 +154,77 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 // handler or classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
-// leaving describes a message that the application wants to publish elsewhere, with its body and with the redelivery
-// count for the copy, or returns why it cannot.
-func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic error) (d partition.Delivery, err error) {
+// leaver is a message that leaves for another topic, as it was delivered, with its body.
+type leaver struct {
+	partition.Delivery
+	copied uint32 // the redelivery count of the published copy
+}
+
+// leaving describes a message that the application wants to publish elsewhere, or returns why it cannot.
+func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic error) (x leaver, err error) {
 	if ctx.Err() != nil {
-		return d, ctx.Err()
+		return x, ctx.Err()
 	}
 	n, err := c.nameOf(msg)
 	switch {
 	case err != nil:
-		return d, err
+		return x, err
 	case noTopic != nil:
-		return d, noTopic
+		return x, noTopic
 	case c.isOver():
-		return d, ErrClosed
+		return x, ErrClosed
 	}
 	now := c.lock()
 	i, known, err := c.group.Find(n.ID, n.hand)
 	c.unlockAndAct(now)
 	switch {
 	case err != nil:
-		return d, err
+		return x, err
 	case !known, i.Busy, n.hand != partition.AnyHand && n.hand != i.Hand:
-		return d, fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
+		return x, fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
 	}
-	d = i.Delivery
-	if !n.own {
-		d.Count = max(d.Count, orZero(msg.RedeliveryCount))
+	x = leaver{i.Delivery, i.Count}
+	if !n.own { // the application may count its own attempts
+		x.copied = max(x.copied, orZero(msg.RedeliveryCount))
 	}
-	if d.Body == nil {
+	if x.Body == nil {
 		body := c.received(msg)
 		if body == nil {
-			return d, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in "+
+			return x, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in "+
 				"memory: pass the message that Receive returned, or add a method Unwrap() pulsar.Message", msg)
 		}
-		d.Body = body
+		x.Body = body
 	}
-	return d, nil
+	return x, nil
 }
 
 // publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.
 type publication func(context.Context, pulsar.ConsumerMessage, *publishing.Note) (wait func() error)
 
-// leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. The copy has the
-// body and count of d. If err is nil, the caller must call finish, which waits for the outcome.
-func (c *Consumer) leave(ctx context.Context, d partition.Delivery, start publication) (finish func() error, err error) {
+// leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. If err is nil, the
+// caller must call finish, which waits for the outcome.
+func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (finish func() error, err error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
 	now := c.lock()
-	i, known, _ := c.group.Find(d.ID, d.Hand)
-	if !known || i.Busy || i.Hand != d.Hand {
+	i, known, _ := c.group.Find(x.ID, x.Hand)
+	if !known || i.Busy || i.Hand != x.Hand {
 		c.unlockAndAct(now)
 		c.calls.leave()
-		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, d.Object)
+		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, x.Object)
 	}
 	var a partition.Ack
-	_, _ = c.group.BeginAck(d.ID, &a)
+	_, _ = c.group.BeginAck(x.ID, &a)
 	c.unlockAndAct(now)
 	a.Whole = false
 	note := publishing.NewNote(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.cut, func() { cancel(ErrClosed) })
 	began, stopReading := c.now(), c.readAhead()
-	msg := d.Body.(pulsar.Message)
+	msg := x.Body.(pulsar.Message)
 	wait := start(ctx, pulsar.ConsumerMessage{Consumer: a.Source.(pulsar.Consumer),
-		Message: identified{msg, a.Object.(pulsar.MessageID), d.Count}}, note)
+		Message: identified{msg, a.Object.(pulsar.MessageID), x.copied}}, note)
 	publishing.Begun(ctx)
 	return func() error {
 		err := wait()
@@ -230,15 +235,16 @@ func (c *Consumer) leave(ctx context.Context, d partition.Delivery, start public
 		cancel(nil)
 		c.endAck(&a, err, partition.Moved)
 		c.calls.leave()
-		c.published(&a.Delivery, &d, note, began, err)
+		a.Count = x.Count
+		c.published(&a.Delivery, msg, note, began, err)
 		return err
 	}, nil
 }
 
-// published reports that a message d was published elsewhere with the body and count of as, or could not be.
-func (c *Consumer) published(d, as *partition.Delivery, note *publishing.Note, began time.Duration, err error) {
-	e := c.settledEvent(d, as.Body.(pulsar.Message), Reconsumed, began)
-	e.Attempts = min(e.Attempts, as.Count+1) // giveUp does not count a delivery that never reached the application
+// published reports that a message was published elsewhere, or could not be.
+func (c *Consumer) published(d *partition.Delivery, msg pulsar.Message, note *publishing.Note, began time.Duration,
+	err error) {
+	e := c.settledEvent(d, msg, Reconsumed, began)
 	e.Delay, e.Err, e.Took = note.Delay, err, c.now()-began
 	if note.Topic != "" {
 		e.To = topicname.Full(note.Topic)
