@@ -68,9 +68,9 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	return d, nil
 }
 
-// before returns how often a message from the retry topic was delivered before it was published there, how many of these
-// deliveries its redelivery count includes, and when its original was published. For any other message it returns the
-// publish time; zero if a method of msg panics.
+// before returns how often a message from the retry topic was delivered before it was published there, how many of
+// these deliveries its redelivery count includes, and when its original was published. For any other message it returns
+// the publish time; zero if a method of msg panics.
 func (p *publisher) before(msg pulsar.Message) (attempts, counted uint32, published time.Time) {
 	defer func() { _ = recover() }()
 	if p.isRetry(msg) {

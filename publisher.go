@@ -12,8 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// openPublisher makes the publisher, and chooses the topics of retries and dead letters. A Reconsumer creates no producer
-// yet.
+// openPublisher makes the publisher, and chooses the topics of retries and dead letters. It creates no producer.
 func (p *preparation) openPublisher() error {
 	opts, s, policy, origin := p.opts, p.settings, p.settings.limits, originOf(p.opts)
 	p.publisher = newPublisher(s, s.reconsumer)
@@ -25,8 +24,8 @@ func (p *preparation) openPublisher() error {
 	case !s.isWrapped && (origin == "" || opts.SubscriptionName == ""):
 		return nil // client.Subscribe returns the error
 	}
-	if err := cmp.Or(checkPersistent(topicsOf(opts)), checkName("the dead letter topic", policy.Topic),
-		checkName("the retry topic", policy.RetryTopic), p.checkFirst("WithDeadLetterPolicy", policy.Topic)); err != nil {
+	if err := cmp.Or(checkPersistent(topicsOf(opts)), p.checkFirst("WithDeadLetterPolicy", policy.Topic),
+		checkName("the dead letter topic", policy.Topic), checkName("the retry topic", policy.RetryTopic)); err != nil {
 		return err
 	}
 	if opts.DLQ != nil {

@@ -45,7 +45,7 @@ type settings struct {
 	attempts         *AttemptLog // nil for none
 
 	// Set by complete, prepare and prepareWrapped:
-	limits             DeadLetterPolicy    // what the options add up to; MaxReconsumes is 0 if there are no dead letters
+	limits             DeadLetterPolicy    // of all options together; MaxReconsumes is 0 without dead letters
 	retries            bool                // the consumer has a retry topic of its own
 	indexAcks          partition.IndexAcks // SentIndexAcks if prepare switched EnableBatchIndexAcknowledgment on
 	nacksUndecryptable bool                // messages that cannot be decrypted are nacked

@@ -17,7 +17,8 @@ const (
 	TTL           = "ttl"
 )
 
-// Note says where a retry or a dead letter goes, and why. The goroutine that publishes writes it; it is read afterwards.
+// Note says where a retry or a dead letter goes, and why. The goroutine that publishes writes it; others read it
+// afterwards.
 type Note struct {
 	Topic  string        // topic that the message was published to; "" if it was discarded
 	Delay  time.Duration // of a retry
