@@ -245,7 +245,7 @@ func TestObserverTimesAreExact(t *testing.T) {
 
 // RedeliverNow ends the delay of a message, so the message is not early.
 func TestMessageIsNotEarlyAfterRedeliverNow(t *testing.T) {
-	var x told
+	var x observed
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), time.Hour))
