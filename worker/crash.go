@@ -210,6 +210,15 @@ func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled fun
 	}, nil
 }
 
+// ended notes that messages are not in a handler any more, although they are not settled: they will be handled again.
+func (c *crashes) ended(tasks []task, outcomes []outcome) {
+	for i := range tasks {
+		if outcomes[i].verb == hold {
+			c.log.Ended(attempts.KeyOf(tasks[i].msg))
+		}
+	}
+}
+
 func (c *crashes) inTime(write func(context.Context, attempts.Key) error, key attempts.Key) error {
 	ctx, cancel := context.WithTimeout(c.lasting, beginTime)
 	defer cancel()

@@ -72,9 +72,8 @@ func (r *run) stuck() []error {
 			if r.timeout == 0 || r.now()-s.since < r.overdue() { // else slot.warn has logged it
 				r.logStuck(s.name, about(s.tasks[0].counted()))
 			}
-			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: "+
-				"%v, handled for %v",
-				patience, s.names(), r.now()-s.since))
+			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v",
+				patience, s.names()))
 		case settling:
 			errs = append(errs, fmt.Errorf("worker: handled, but not settled yet: %v", s.names()))
 		default: // idle

@@ -34,7 +34,7 @@ func (s *slot) takeToFinish() error {
 	if !s.finishBatches || s.pauser.isAsked() || s.outage.isOn() {
 		return errNothingToFinish
 	}
-	return s.takeSome(s.working)
+	return s.takeBatch(s.working, s.nextToFinish)
 }
 
 // nextToFinish takes a message of a batch that was begun.

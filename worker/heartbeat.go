@@ -48,6 +48,31 @@ func (w *Worker) renew(t *task) error {
 	return err
 }
 
+// renewAll begins to renew the ack timeouts of the slot's messages.
+func (s *slot) renewAll() {
+	for i := range s.tasks {
+		_ = s.renew(&s.tasks[i]) // settling will return this error, too
+	}
+}
+
+// setAckTimeout renews the ack timeout of t, whose handler is called at since. With WithTimeout it renews it until the
+// handler's timeout. Without WithTimeout, it ends the heartbeat of a message that waited, and renews its ack timeout
+// once more.
+func (s *slot) setAckTimeout(t *task, since time.Duration) {
+	switch {
+	case s.timeout > 0:
+		until := s.began.Add(since).Add(s.timeout)
+		if t.beat != nil {
+			t.beat.endAt(until)
+		} else {
+			t.beat = s.heartbeat(t.msg, until)
+		}
+	case t.beat != nil: // the message waited; the handler gets its whole ack timeout
+		t.beat.stop()
+		_ = s.consumer.InProgress(t.msg) // settling will return this error, too
+	}
+}
+
 func (h *heartbeat) beat() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,11 +15,6 @@ import (
 // next lets the slot hold the messages to be handled next, and returns how many of them the handler gets. It returns 0
 // if there are none yet, and an error if no more will come.
 func (s *slot) next() (n int, err error) {
-	defer func() {
-		if n == 0 {
-			s.endProbe() // no message is tried after all
-		}
-	}()
 	if err = s.fill(); err != nil || len(s.tasks) == 0 {
 		return 0, err
 	}
@@ -27,8 +22,10 @@ func (s *slot) next() (n int, err error) {
 	if s.portion > 0 {
 		n = min(n, s.portion)
 	}
-	if err = s.waitForRate(n); err != nil {
-		return 0, err
+	if s.limiter != nil {
+		if err = s.waitForRate(n); err != nil {
+			return 0, err
+		}
 	}
 	if s.crashes != nil {
 		n = s.crashes.share(s.tasks[:n])
@@ -38,26 +35,28 @@ func (s *slot) next() (n int, err error) {
 			return 0, err
 		}
 	}
-	n, err = s.dropLost(n)
-	if n == 0 && s.returned != nil {
-		s.returned()
+	if s.hasWaited() {
+		n, err = s.dropLost(n)
+		if n == 0 && s.returned != nil {
+			s.returned()
+		}
 	}
 	return n, err
 }
 
 // fill gives the slot messages: those it still has, one to try in an outage, or new ones. It may return with none.
-func (s *slot) fill() error {
-	if len(s.tasks) == 0 && s.outage.isOn() {
+func (s *slot) fill() (err error) {
+	switch {
+	case len(s.tasks) == 0 && s.outage.isOn():
 		return s.takeProbe()
-	}
-	if s.putAside() {
+	case s.putAside():
 		return nil // with no messages: loop checks whether the slot has lost its place
-	}
-	var err error
-	if len(s.tasks) > 0 {
+	case len(s.tasks) > 0:
 		err = s.waitToGoOn()
-	} else {
+	case s.limiter != nil:
 		err = s.takeLimited()
+	default:
+		err = s.take()
 	}
 	if err == nil {
 		s.putAside()
@@ -74,7 +73,7 @@ func (s *slot) putAside() bool {
 	if !s.outage.putAside(s.tasks) {
 		return false
 	}
-	s.hold()
+	s.holdAll(nil)
 	return true
 }
 
@@ -93,9 +92,6 @@ func (s *slot) waitToGoOn() error {
 // hold messages while they wait for the limiter. In a drain a slot that waits for its turn takes messages of begun
 // batches without the turn.
 func (s *slot) takeLimited() error {
-	if s.limiter == nil {
-		return s.take()
-	}
 	if !s.limiting.tryLock() {
 		rested := s.resting()
 		err := s.limiting.lockOr(s.taking)
@@ -111,6 +107,9 @@ func (s *slot) takeLimited() error {
 	return s.waitForRate(len(s.tasks))
 }
 
+// receiver takes a message. Its error says that none came before ctx was done, or that no more will come.
+type receiver func(ctx context.Context) (task, error)
+
 // take takes the messages that a slot handles next. In an outage it takes none. Its error says that no more will come.
 func (s *slot) take() error {
 	for {
@@ -123,7 +122,7 @@ func (s *slot) take() error {
 				return s.holdUnlessClosed(tasks)
 			}
 		}
-		switch err := s.takeSome(open); {
+		switch err := s.takeBatch(open, s.receive); {
 		case err == nil:
 			return nil
 		case open.Err() == nil:
@@ -133,26 +132,7 @@ func (s *slot) take() error {
 	}
 }
 
-// takeSome takes a message, or a batch of them.
-func (s *slot) takeSome(ctx context.Context) error {
-	if s.batch != (Batch{}) {
-		return s.collect(ctx)
-	}
-	t, err := s.takeOne(ctx)
-	if err == nil {
-		s.hold(t)
-	}
-	return err
-}
-
-// takeOne takes a message. In a drain it takes only messages of producers' batches that were begun.
-func (s *slot) takeOne(ctx context.Context) (task, error) {
-	if s.taking.Err() != nil {
-		return s.nextToFinish(ctx)
-	}
-	return s.receive(ctx)
-}
-
+// receive takes a message from the Consumer, or with key order one that may be handled now.
 func (r *run) receive(ctx context.Context) (task, error) {
 	if r.lanes != nil {
 		return r.lanes.next(ctx)
@@ -168,13 +148,25 @@ func (r *run) receive(ctx context.Context) (task, error) {
 // takingTime is how long a slot takes messages that are there already, even if MaxWait is shorter.
 const takingTime = 10 * time.Millisecond
 
+// takeBatch takes a batch of messages, of which a Handler's has one. receive takes a message.
+func (s *slot) takeBatch(ctx context.Context, receive receiver) error {
+	if s.batch.MaxMessages > 1 {
+		return s.collect(ctx, receive)
+	}
+	t, err := receive(ctx)
+	if err == nil {
+		s.hold(t)
+	}
+	return err
+}
+
 // collect takes a batch. Only one slot at a time collects, or every slot might wait with a partly filled batch.
-func (s *slot) collect(ctx context.Context) error {
+func (s *slot) collect(ctx context.Context, receive receiver) error {
 	if err := s.collecting.lockOr(ctx); err != nil {
 		return err
 	}
 	defer s.collecting.unlock()
-	t, err := s.takeOne(ctx)
+	t, err := receive(ctx)
 	if err != nil {
 		return err
 	}
@@ -193,20 +185,20 @@ func (s *slot) collect(ctx context.Context) error {
 		if len(batch) >= s.batch.MaxMessages || bytes >= s.batch.MaxBytes {
 			break
 		}
-		t, err = s.takeOne(inTime)
+		t, err = receive(inTime)
 		if err != nil && time.Since(began) < takingTime {
-			t, err = s.takeAtOnce(ctx)
+			t, err = atOnce(ctx, receive)
 		}
 	}
-	s.hold(batch...)
+	s.holdAll(batch)
 	return nil
 }
 
-// takeAtOnce takes a message if one is there.
-func (s *slot) takeAtOnce(ctx context.Context) (task, error) {
+// atOnce takes a message if one is there.
+func atOnce(ctx context.Context, receive receiver) (task, error) {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // if ctx were done, the Consumer would not look
 	defer cancel()
-	return s.takeOne(ctx)
+	return receive(ctx)
 }
 
 // holdUnlessClosed gives the slot messages that were kept, or leaves them to the broker if the Consumer is closed.
@@ -218,7 +210,7 @@ func (s *slot) holdUnlessClosed(tasks []task) error {
 		s.leaveAll(tasks, untried)
 		return err
 	}
-	s.hold(tasks...)
+	s.holdAll(tasks)
 	return nil
 }
 
@@ -249,8 +241,14 @@ const untried = "the Run ends before its next try"
 func (r *run) leaveAll(tasks []task, why string) {
 	for _, t := range tasks {
 		r.leave(t, why, nil)
-		r.forget(t)
+		r.forget(&t)
 	}
+}
+
+// leaveOwn leaves the slot's messages to the broker.
+func (s *slot) leaveOwn(why string) {
+	s.leaveAll(s.tasks, why)
+	s.holdAll(nil)
 }
 
 // sleep waits for a while. If ctx is done first, it returns the error of ctx.

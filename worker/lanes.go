@@ -138,7 +138,7 @@ func (l *lanes) isHeld(t task) bool {
 	if l.consumer.InProgress(t.msg) == nil {
 		return true
 	}
-	l.forget(t)
+	l.forget(&t)
 	return false
 }
 
@@ -150,7 +150,7 @@ func (l *lanes) keep(t task, o outcome) {
 	}
 	if err != nil {
 		l.leave(t, "it failed, and could not wait for its next try", err)
-		l.forget(t)
+		l.forget(&t)
 		return
 	}
 	if o.verb == nack {

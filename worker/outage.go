@@ -213,6 +213,6 @@ func (o *outage) gaveBack() {
 	o.aside = nil
 	o.mu.Unlock()
 	for _, t := range aside {
-		o.forget(t)
+		o.forget(&t)
 	}
 }

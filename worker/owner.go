@@ -84,12 +84,14 @@ func (l *lanes) dropLost(of *lane) {
 	l.notifyRoom()
 }
 
+// hasWaited reports whether the slot's messages may have waited since they were taken.
+func (s *slot) hasWaited() bool {
+	return s.tasks[0].waited || s.batch.MaxMessages > 1 || s.limiter != nil || s.crashes != nil
+}
+
 // dropLost drops the lost messages among the slot's first n messages, and returns how many of the n are left. If the
 // Consumer is closed, it leaves all messages of the slot to the broker, and returns an error.
 func (s *slot) dropLost(n int) (left int, err error) {
-	if !s.tasks[0].waited && s.batch == (Batch{}) && s.limiter == nil && s.crashes == nil {
-		return n, nil
-	}
 	if err := s.ifClosed(s.tasks[0]); err != nil {
 		s.leaveOwn(untried)
 		return 0, err
@@ -97,7 +99,7 @@ func (s *slot) dropLost(n int) (left int, err error) {
 	rest := s.tasks[n:]
 	own := slices.DeleteFunc(s.tasks[:n], s.isLost)
 	if len(own) < n {
-		s.hold(append(own, rest...)...)
+		s.holdAll(append(own, rest...))
 	}
 	if len(s.tasks) == 0 {
 		s.portion = 0

@@ -228,7 +228,7 @@ func (o *outage) shed() bool {
 	}
 	tasks, pause := o.takeFailed()
 	for _, t := range tasks {
-		o.forget(t)
+		o.forget(&t)
 		_ = o.consumer.Snooze(t.msg, pause) // after an error the broker delivers it again
 	}
 	return true

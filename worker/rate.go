@@ -31,9 +31,6 @@ func WithRateLimit(limiter *rate.Limiter) Option {
 // waitForRate waits until a handler may have the first n messages of the slot. If the Run ends before that, waitForRate
 // leaves all messages of the slot to the broker, and returns an error.
 func (s *slot) waitForRate(n int) error {
-	if s.limiter == nil {
-		return nil
-	}
 	unpaid := 0
 	for i := range s.tasks[:n] {
 		if t := &s.tasks[i]; !t.paid {

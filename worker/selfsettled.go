@@ -14,14 +14,11 @@ type selfSettled struct {
 	loss   <-chan struct{} // closed by the first loss since New
 }
 
-// A slot's messages are checked after each of its first firstLooks calls, and then after one call in looksEvery: a
-// check costs as much as a tenth of an acknowledgement.
-const firstLooks, looksEvery = 100, 64
-
 // warnOfSelfSettled logs, once, that the handler has settled one of its messages, which the Worker is about to settle.
+// end calls it for samples only: it costs as much as a tenth of an acknowledgement.
 func (s *slot) warnOfSelfSettled(tasks []task) {
 	x := &s.Worker.selfSettled
-	if x.warned.Load() || s.turns > firstLooks && s.turns%looksEvery > 0 {
+	if x.warned.Load() {
 		return
 	}
 	for _, t := range tasks {

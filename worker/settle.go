@@ -24,27 +24,27 @@ const ackTimeout = time.Minute
 const maxLetters = 100
 
 // settle carries out an outcome.
-func (r *run) settle(ctx context.Context, t task, o outcome) {
+func (r *run) settle(ctx context.Context, t *task, o *outcome) {
 	if o.fails() || o.verb == dead && o.because == publishing.MaxDeliveries {
 		r.counts.failed.Add(1)
 	}
 	if o.verb == dead {
-		o.verb = r.deadLetter(ctx, &t, o)
-		r.countLetter(o)
+		o.verb = r.deadLetter(ctx, t, *o)
+		r.countLetter(*o)
 	}
 	switch o.verb {
 	case ack:
-		if r.ack(&t, o.since) {
+		if r.ack(t, o.since) {
 			r.succeeded()
 		}
 	case acked:
 		r.succeeded()
 	case nack, again, snooze:
-		if r.tryAgain(ctx, &t, o) {
+		if r.tryAgain(ctx, t, *o) {
 			return
 		}
 	case leave:
-		r.leave(t, "the handler failed after the drain timeout", o.err)
+		r.leave(*t, "the handler failed after the drain timeout", o.err)
 	default: // done
 	}
 	r.forget(t)
@@ -57,7 +57,7 @@ func (r *run) succeeded() {
 
 // forget ends a task and frees its lane. When the Run ends, it does not free the lane: the message may be left to the
 // broker, and later messages of its key must not overtake it.
-func (r *run) forget(t task) {
+func (r *run) forget(t *task) {
 	t.beat.stop()
 	if t.lane != nil && !r.ending() {
 		r.lanes.done(t.msg)
@@ -207,11 +207,11 @@ func (r *run) settleAll(tasks []task, outcomes []outcome) {
 			letters.Go(func() {
 				defer func() { <-free }()
 				defer begins()
-				r.settle(publishing.WhenBegun(r.lasting, begins), tasks[i], o)
+				r.settle(publishing.WhenBegun(r.lasting, begins), &tasks[i], &outcomes[i])
 			})
 			<-begun.Done()
 		default:
-			r.settle(r.lasting, tasks[i], o)
+			r.settle(r.lasting, &tasks[i], &outcomes[i])
 		}
 	}
 }

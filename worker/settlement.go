@@ -14,14 +14,14 @@ import (
 
 // outcome is how a message is settled.
 type outcome struct {
-	verb    verb
-	delay   time.Duration  // of again and snooze
 	err     error          // the handler's; nil for ack
 	because string         // of dead: the reason for publishing
-	or      verb           // in place of dead, if no dead letter can be published
+	delay   time.Duration  // of again and snooze
 	since   time.Time      // of ack: when acknowledging it together with its batch failed; zero if it did not
 	pause   *pauseForError // the handler's PauseFor; nil for none
-	away    bool           // its delay is longer than the pause of an outage, so it is nacked, and others are tried
+	verb    verb
+	or      verb // in place of dead, if no dead letter can be published
+	away    bool // its delay is longer than the pause of an outage, so it is nacked, and others are tried
 }
 
 type verb uint8

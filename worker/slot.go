@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
 // slot is one of the places where messages are handled at the same time. It takes messages, calls the handler, and
@@ -14,7 +12,6 @@ import (
 type slot struct {
 	*run
 	name     string // of its goroutine, as stacks show it
-	turns    int    // how often the handler was called
 	portion  int    // how many messages of a halved batch the handler gets next; 0 for all
 	errs     []error
 	outcomes []outcome
@@ -27,7 +24,8 @@ type slot struct {
 	tasks    []task     // messages that the slot holds; a slot that takes a redelivery of a task sets the task's newer
 	called   int        // how many of tasks, the first ones, the handler has or had
 	stage    stage
-	since    time.Duration           // when the handler was called, by run.now
+	calls    int                     // of the handler until now, with the one under way
+	since    time.Duration           // when the handler was called, by run.now; only with a timeout, or if isTimed
 	endCall  context.CancelCauseFunc // ends the handler's context; nil without WithCancelLost
 	replaced bool                    // another slot has its place, since its handler did not return; losePlace sets it
 }
@@ -48,6 +46,7 @@ func (s *slot) loop() {
 	defer func() {
 		if s.stage == handling { // the handler called runtime.Goexit
 			s.alive.Go(func() {
+				s.fail(errExited)
 				s.end()
 				s.loop()
 			})
@@ -55,6 +54,9 @@ func (s *slot) loop() {
 	}()
 	for !s.leaves() {
 		n, err := s.next()
+		if n == 0 {
+			s.endProbe() // no message is tried after all
+		}
 		if err != nil {
 			return
 		}
@@ -63,13 +65,21 @@ func (s *slot) loop() {
 			s.end()
 		}
 	}
+	s.remove(s)
 }
 
-// hold replaces the messages that the slot holds.
-func (s *slot) hold(tasks ...task) {
+// hold gives the slot a message.
+func (s *slot) hold(t task) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.tasks = append(s.tasks[:0], t)
+	s.mu.Unlock()
+}
+
+// holdAll replaces the messages that the slot holds.
+func (s *slot) holdAll(tasks []task) {
+	s.mu.Lock()
 	s.tasks = append(s.tasks[:0], tasks...)
+	s.mu.Unlock()
 }
 
 // call calls the handler with the first n messages.
@@ -77,10 +87,10 @@ func (s *slot) call(n int) {
 	tasks := s.begin(n)
 	ctx := s.working
 	if s.timeout > 0 {
-		since := s.since
+		call := s.calls
 		withTimeout, cancel := context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)
 		defer cancel()
-		defer time.AfterFunc(s.overdue(), func() { s.warn(since) }).Stop()
+		defer time.AfterFunc(s.overdue(), func() { s.warn(call) }).Stop()
 		ctx = withTimeout
 	}
 	if s.cancelLost {
@@ -93,49 +103,48 @@ func (s *slot) call(n int) {
 	s.notifyHandling(tasks)
 	if n == 1 && s.crashes.givesUp(tasks[0].msg) { // a suspect is handled alone
 		s.counts.crashed.Add(1)
-		s.errs[0] = s.crashes.limit(tasks[0].msg)
+		s.fail(s.crashes.limit(tasks[0].msg))
 		return
 	}
 	s.whole = s.handle(ctx, tasks, s.errs)
 }
 
+// fail makes err the result for all messages that the handler has.
+func (s *slot) fail(err error) {
+	for i := range s.errs {
+		s.errs[i] = err
+	}
+	s.whole = true
+}
+
 // begin notes that the handler has the first n messages, and returns them. Until the handler has returned, only msg and
 // tries of these tasks are read without mu.
 func (s *slot) begin(n int) []task {
-	since := s.now()
-	s.setAckTimeouts(s.tasks[:n], since)
-	s.errs, s.whole = s.errs[:0], true
-	for range n {
-		s.errs = append(s.errs, errExited)
+	s.errs = slices.Grow(s.errs[:0], n)[:n]
+	var since time.Duration
+	if s.timeout > 0 || s.isTimed(s.calls+1) {
+		since = s.now()
+	}
+	tasks := s.tasks[:n]
+	for i := range tasks {
+		tasks[i].paid = false
+		s.setAckTimeout(&tasks[i], since)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.called, s.stage, s.since = n, handling, since
-	for i := range s.tasks[:n] {
-		s.tasks[i].paid = false
-	}
-	return s.tasks[:n]
+	s.calls++
+	s.mu.Unlock()
+	return tasks
 }
 
-// setAckTimeouts renews the ack timeouts of tasks, whose handler is called at since. With WithTimeout it renews them
-// until the handler's timeout. Without WithTimeout, it ends the heartbeats of messages that waited, and renews their
-// ack timeouts once more.
-func (s *slot) setAckTimeouts(tasks []task, since time.Duration) {
-	var until time.Time
-	if s.timeout > 0 {
-		until = s.began.Add(since).Add(s.timeout)
-	}
-	for i := range tasks {
-		switch t := &tasks[i]; {
-		case s.timeout > 0 && t.beat == nil:
-			t.beat = s.heartbeat(t.msg, until)
-		case s.timeout > 0:
-			t.beat.endAt(until)
-		case t.beat != nil: // the message waited; the handler gets its whole ack timeout
-			t.beat.stop()
-			_ = s.consumer.InProgress(t.msg) // settling will return this error, too
-		}
-	}
+// isSample reports whether to examine a call of the slot's handler more closely than the others, for which that would
+// cost too much: the first call, and then one in 64.
+func isSample(call int) bool { return call%64 == 1 }
+
+// isTimed reports whether to measure how long a call of the handler takes: for observers, and now and then for the
+// pace.
+func (s *slot) isTimed(call int) bool {
+	return len(s.observers.handled) > 0 || s.finishBatches && isSample(call)
 }
 
 // end settles the handler's messages, or keeps them for another call.
@@ -144,7 +153,9 @@ func (s *slot) end() {
 	if s.returned != nil {
 		s.returned() // before the messages are settled
 	}
-	s.warnOfSelfSettled(tasks)
+	if isSample(s.calls) {
+		s.warnOfSelfSettled(tasks)
+	}
 	took := s.measure(len(tasks))
 	s.readAll()
 	s.notifyHandled(tasks, s.outcomes, took)
@@ -153,7 +164,7 @@ func (s *slot) end() {
 	case len(tasks) > 1:
 		s.settleAll(tasks, s.outcomes)
 	case s.outcomes[0].verb != hold:
-		s.settle(s.lasting, tasks[0], s.outcomes[0])
+		s.settle(s.lasting, &tasks[0], &s.outcomes[0])
 	}
 	s.release()
 }
@@ -162,19 +173,18 @@ func (s *slot) end() {
 // handler had it, takeBack returns the newest delivery.
 func (s *slot) takeBack() []task {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.stage = settling
 	for i := range s.tasks {
 		s.tasks[i].takeNewer()
 	}
-	return s.tasks[:s.called]
+	tasks := s.tasks[:s.called]
+	s.mu.Unlock()
+	return tasks
 }
 
-// measure returns how long the handler took. Reading a clock costs more than all else that a slot does, so measure
-// reads it only for observers, and now and then for the pace.
+// measure returns how long the handler took, if the call is timed.
 func (s *slot) measure(n int) (took time.Duration) {
-	s.turns++
-	if len(s.observers.handled) > 0 || s.finishBatches && s.turns%16 == 1 {
+	if s.isTimed(s.calls) {
 		took = s.now() - s.since
 		s.paced(took, n)
 	}
@@ -262,36 +272,22 @@ func (s *slot) mayHalve(tasks []task) bool {
 
 // release keeps messages that will be handled again, and those that were not handled yet.
 func (s *slot) release() {
-	for i, o := range s.outcomes {
-		if o.verb == hold && s.crashes != nil {
-			s.crashes.log.Ended(attempts.KeyOf(s.tasks[i].msg))
-		}
+	if s.crashes != nil {
+		s.crashes.ended(s.tasks[:s.called], s.outcomes)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	kept := s.tasks[:0]
-	for i, t := range s.tasks {
+	kept := 0
+	for i := range s.tasks {
 		if i >= s.called || s.outcomes[i].verb == hold {
-			t.waited = true
-			kept = append(kept, t)
+			s.tasks[kept] = s.tasks[i]
+			s.tasks[kept].waited = true
+			kept++
 		}
 	}
-	clear(s.tasks[len(kept):])
-	s.tasks, s.called, s.stage = kept, 0, waiting
-	if len(kept) == 0 {
+	clear(s.tasks[kept:])
+	s.tasks, s.called, s.stage = s.tasks[:kept], 0, waiting
+	s.mu.Unlock()
+	if kept == 0 {
 		s.portion = 0
-	}
-}
-
-// leaveOwn leaves the slot's messages to the broker.
-func (s *slot) leaveOwn(why string) {
-	s.leaveAll(s.tasks, why)
-	s.hold()
-}
-
-// renewAll begins to renew the ack timeouts of the slot's messages.
-func (s *slot) renewAll() {
-	for i := range s.tasks {
-		_ = s.renew(&s.tasks[i]) // settling will return this error, too
 	}
 }

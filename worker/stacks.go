@@ -68,10 +68,10 @@ func stackOf(name string) string {
 	}
 }
 
-// warn logs that a handler is stuck, if the handler that was called at since is still at work.
-func (s *slot) warn(since time.Duration) {
+// warn logs that a handler is stuck, if it has not returned from a call.
+func (s *slot) warn(call int) {
 	s.mu.Lock()
-	if s.stage != handling || s.since != since {
+	if s.stage != handling || s.calls != call {
 		s.mu.Unlock()
 		return
 	}
@@ -79,7 +79,7 @@ func (s *slot) warn(since time.Duration) {
 	name := s.name
 	s.mu.Unlock()
 	s.logStuck(name, attrs)
-	time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
+	time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(call) })
 }
 
 // logStuck logs that a handler is stuck. Only the first line in a minute has the stack, since stackOf stops the program

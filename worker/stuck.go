@@ -87,7 +87,8 @@ func (r *run) startNackOfStuck(t task) { r.alive.Go(func() { r.nackOfStuck(t) })
 // becomes a dead letter in the end.
 func (r *run) nackOfStuck(t task) {
 	t.lane = nil // the lane belongs to the delivery that the handler has
-	r.settle(r.lasting, t, outcome{verb: nack, err: errHangs}.decide(attempt{last: t.isLast(r.consumer)}))
+	o := outcome{verb: nack, err: errHangs}.decide(attempt{last: t.isLast(r.consumer)})
+	r.settle(r.lasting, &t, &o)
 }
 
 // find returns the index of a message in the slot's tasks. It returns -1 if the message is not there, or if the handler
@@ -130,8 +131,8 @@ func (s *slot) keepNewer(t task) bool {
 	// With a timeout the stuck limit counts from the end of the context, even if a reconnection brings the message
 	// sooner.
 	if first && s.timeout == 0 {
-		since := s.since
-		time.AfterFunc(s.stuckLimit, func() { s.losePlace(since) })
+		call := s.calls
+		time.AfterFunc(s.stuckLimit, func() { s.losePlace(call) })
 	}
 	if before := s.tasks[i].newer; before != nil {
 		before.beat.stop()
@@ -140,10 +141,10 @@ func (s *slot) keepNewer(t task) bool {
 	return true
 }
 
-// losePlace gives the slot's place to another slot, if the handler that was called at since has not returned.
-func (s *slot) losePlace(since time.Duration) {
+// losePlace gives the slot's place to another slot, if the handler has not returned from a call.
+func (s *slot) losePlace(call int) {
 	s.mu.Lock()
-	if s.stage != handling || s.since != since || s.replaced || s.taking.Err() != nil {
+	if s.stage != handling || s.calls != call || s.replaced || s.taking.Err() != nil {
 		s.mu.Unlock()
 		return
 	}
@@ -197,14 +198,15 @@ func (r *run) replaceBy(next *slot) {
 
 // leaves reports whether the slot ends: another slot has its place, and it holds no messages any more.
 func (s *slot) leaves() bool {
-	leaves := s.replaced && len(s.tasks) == 0 // no lock: a place is lost only while the handler is at work
-	if leaves {
-		s.run.mu.Lock()
-		s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == s })
-		s.run.mu.Unlock()
-		s.giveBackAtRest() // the other slots may rest, and have waited for this slot's handler
-	}
-	return leaves
+	return s.replaced && len(s.tasks) == 0 // no lock: a place is lost only while the handler is at work
+}
+
+// remove takes a slot that has ended out of the slots.
+func (r *run) remove(s *slot) {
+	r.mu.Lock()
+	r.slots = slices.DeleteFunc(r.slots, func(other *slot) bool { return other == s })
+	r.mu.Unlock()
+	r.giveBackAtRest() // the other slots may rest, and have waited for this slot's handler
 }
 
 // endOnLoss ends contexts of handlers whose messages are lost.
@@ -233,7 +235,7 @@ func (s *slot) endIfLost() {
 	for i := range s.tasks {
 		msgs = append(msgs, s.tasks[i].msg)
 	}
-	since, end := s.since, s.endCall
+	call, end := s.calls, s.endCall
 	s.mu.Unlock()
 	for _, msg := range msgs {
 		if d, err := s.consumer.Delivery(msg); err == nil && !d.Lost {
@@ -242,7 +244,7 @@ func (s *slot) endIfLost() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.endCall != nil && s.since == since {
+	if s.endCall != nil && s.calls == call {
 		end(ErrLost)
 	}
 }

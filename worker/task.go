@@ -13,12 +13,12 @@ type task struct {
 	msg     pulsar.Message
 	beat    *heartbeat // nil for none
 	lane    *lane      // of its key; nil without key order, and without a key
+	newer   *task      // a redelivery that arrived while the handler had this delivery; nil for none
 	retries uint32     // local retries of this delivery
 	tries   uint32     // attempts that the Consumer has not counted, since the message was not nacked after them
 	failed  bool       // it failed in this Worker, and was not nacked
 	waited  bool       // it had to wait: in an outage, or in a slot that handled other messages
 	paid    bool       // the rate limit's token for its next call was taken
-	newer   *task      // a redelivery that arrived while the handler had this delivery; nil for none
 	gone    bool       // it is settled without waiting for its handler, which is stuck
 }
 

@@ -14,7 +14,7 @@ type Worker struct {
 	consumer *redelivery.Consumer
 	// calls the handler, puts its results into errs, and reports whether one error is for all messages
 	handle  func(context.Context, []task, []error) (whole bool)
-	batch   Batch // zero for a Handler
+	batch   Batch // of one message for a Handler
 	pauser  pauser
 	counts  counts
 	repeats repeats
@@ -60,7 +60,8 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 	if err := s.needsLog(consumer); err != nil {
 		return nil, err
 	}
-	w := &Worker{settings: s, consumer: consumer, selfSettled: selfSettled{loss: consumer.NextLoss()}}
+	w := &Worker{settings: s, consumer: consumer, batch: Batch{MaxMessages: 1},
+		selfSettled: selfSettled{loss: consumer.NextLoss()}}
 	w.repeats.other = func(more int) {
 		w.logger.Warn("worker: more failures of other kinds", append(w.who(), "failures", more)...)
 	}
