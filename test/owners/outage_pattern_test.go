@@ -22,6 +22,7 @@ func TestPatternOutlivesDeletedPartitionedTopic(t *testing.T) {
 			vanishes := b.NewTopic(3)
 			stays := vanishes + "-stays"
 			b.Admin("PUT", stays, "", nil, nil)
+			b.AwaitListed(stays)
 			opts := b.Options("", testkit.SubscriptionTypes[kind])
 			opts.TopicsPattern = vanishes + ".*"
 			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
@@ -56,6 +57,7 @@ func TestPatternOutlivesBusyTopic(t *testing.T) {
 			stays := l.NewTopic(0)
 			taken := stays + "-taken"
 			l.Admin("PUT", taken, "", nil, nil)
+			l.AwaitListed(taken)
 			opts := l.Options("", pulsar.Exclusive)
 			if name == "topics" {
 				opts.Topics = []string{taken, stays}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,6 +67,18 @@ func (b *Broker) NewTopic(partitions int) string {
 		b.Admin("PUT", name, "", nil, nil)
 	}
 	return name
+}
+
+// AwaitListed waits until the real broker lists a new topic, so that the consumer of a pattern finds it.
+func (b *Broker) AwaitListed(topic string) {
+	if b.InProcess != nil {
+		return
+	}
+	require.Eventually(b.T, func() bool {
+		var topics []string
+		b.Admin("GET", "persistent/public/default", "", nil, &topics)
+		return slices.Contains(topics, topic)
+	}, 10*time.Second, 20*time.Millisecond)
 }
 
 // Admin calls the admin API for a topic, or for "namespaces/…", and asserts that the call succeeds. It decodes the
