@@ -51,7 +51,7 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 		if g.o.Deaf {
 			g.hearCopy(now, m)
 		}
-		if p.drops(m, c.Object) {
+		if p.drops(at, c.Object) {
 			e.ack.again = true
 			g.dropOld(now, m, c)
 			return Dropped, again

@@ -173,16 +173,14 @@ func (x *gap) widen(at place) {
 	}
 }
 
-// drops reports whether a copy has to be dropped, and notes the gap that it leaves. In a gap, the copy of a message that
-// a transaction has is not dropped: the transaction was aborted, and perhaps the broker sends nothing else.
-func (p *Partition) drops(m *message, object any) bool {
-	at := m.place()
+// drops reports whether a copy has to be dropped, and notes the gap that it leaves.
+func (p *Partition) drops(at place, object any) bool {
 	if p.reads < p.active { // perhaps the broker does not send it again by itself
 		p.gap.widen(at)
 		p.gap.last = at
 		return true
 	}
-	return p.isComing(at) || p.isAfterGap(at, object) && !m.undecided
+	return p.isComing(at) || p.isAfterGap(at, object)
 }
 
 // isAfterGap reports whether a copy comes too soon. A copy that jumps back ends the gap: the broker has rewound.

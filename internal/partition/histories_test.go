@@ -18,7 +18,7 @@ var histories = []struct{ name, world, steps string }{
 		"lose swallow send receive lose swallow send flush send receive"},
 	{"a dropped copy leaves a gap though the broker sent its message again", "failover with a queue that is cleared",
 		"deactivate activate receive receive pass lose swallow send flush send receive"},
-	{"a copy in a gap ends a transaction", "exclusive with transactions and a queue that is cleared",
+	{"a message whose transaction is aborted is not stuck in a gap", "exclusive with transactions and a queue that is cleared",
 		"send receive send receive receive lose late ack:A0.0 pass beginTxn:A1.0"},
 }
 

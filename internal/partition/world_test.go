@@ -731,7 +731,9 @@ func (w *world) beginTxn(t, e, i int) {
 	w.g.EndAck(w.now, &a, Undecided)
 	m.pending, m.has, m.deadline = true, false, 0
 	for _, o := range w.queue { // such a copy looks like the abort of the transaction
-		o.of.stale = o.of.stale || o.of.topic == t && o.of.entry == e
+		if o.of.topic == t && o.of.entry == e {
+			o.of.stale, m.doubtful = true, true
+		}
 	}
 }
 
