@@ -146,6 +146,31 @@ func (c *crashes) share(tasks []task) int {
 	}
 }
 
+// admit waits until a handler may have the slot's first n messages, and returns how many of them are not lost by then.
+// If some are lost, it admits the others once more: the record of a lost message would make its new consumer wait.
+func (s *slot) admit(n int) (left int, err error) {
+	for {
+		n = s.crashes.share(s.tasks[:n])
+		keys := keysOf(s.tasks[:n])
+		s.returned, err = s.crashes.admit(s.tasks[:n])
+		if err != nil {
+			s.leaveOwn(untried)
+			return 0, err
+		}
+		if left, err = s.dropLost(n); left == n {
+			return n, nil
+		}
+		s.returned()
+		for _, k := range keys {
+			s.crashes.log.Ended(k)
+		}
+		if left == 0 {
+			return 0, err
+		}
+		n = left
+	}
+}
+
 // admit waits until tasks may be handled, and returns a function to call when their handler has returned. It returns an
 // error if the handlers' contexts end first.
 func (c *crashes) admit(tasks []task) (handled func(), err error) {
@@ -155,11 +180,9 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	if c.givesUp(tasks[0].msg) {
 		return func() {}, nil
 	}
-	keys := make([]attempts.Key, len(tasks))
-	careful := c.isSuspect(tasks[0])
-	for i, t := range tasks {
-		keys[i] = attempts.KeyOf(t.msg)
-		careful = c.log.IsCareful(keys[i]) || careful
+	keys, careful := keysOf(tasks), c.isSuspect(tasks[0])
+	for _, k := range keys {
+		careful = c.log.IsCareful(k) || careful
 	}
 	if careful {
 		return c.admitCarefully(tasks, keys)
@@ -217,6 +240,13 @@ func (c *crashes) ended(tasks []task, outcomes []outcome) {
 			c.log.Ended(attempts.KeyOf(tasks[i].msg))
 		}
 	}
+}
+
+func keysOf(tasks []task) (keys []attempts.Key) {
+	for _, t := range tasks {
+		keys = append(keys, attempts.KeyOf(t.msg))
+	}
+	return keys
 }
 
 func (c *crashes) inTime(write func(context.Context, attempts.Key) error, key attempts.Key) error {

@@ -28,20 +28,12 @@ func (s *slot) next() (n int, err error) {
 		}
 	}
 	if s.crashes != nil {
-		n = s.crashes.share(s.tasks[:n])
-		s.returned, err = s.crashes.admit(s.tasks[:n])
-		if err != nil {
-			s.leaveOwn(untried)
-			return 0, err
-		}
+		return s.admit(n)
 	}
 	if s.hasWaited() {
-		n, err = s.dropLost(n)
-		if n == 0 && s.returned != nil {
-			s.returned()
-		}
+		return s.dropLost(n)
 	}
-	return n, err
+	return n, nil
 }
 
 // fill gives the slot messages: those it still has, one to try in an outage, or new ones. It may return with none.

@@ -86,7 +86,7 @@ func (l *lanes) dropLost(of *lane) {
 
 // hasWaited reports whether the slot's messages may have waited since they were taken.
 func (s *slot) hasWaited() bool {
-	return s.tasks[0].waited || s.batch.MaxMessages > 1 || s.limiter != nil || s.crashes != nil
+	return s.tasks[0].waited || s.batch.MaxMessages > 1 || s.limiter != nil
 }
 
 // dropLost drops the lost messages among the slot's first n messages, and returns how many of the n are left. If the
