@@ -199,7 +199,11 @@ func (l *Log) find(k Key) (record, bool) {
 			case c.removed:
 				return record{}, false
 			case ok:
-				return join(c.record, r), true // the first argument wins where nothing shows which record is later
+				own := c.record
+				if r.session == l.id { // r is an earlier change, read back after own was made
+					own.at = r.at // of records with one position, the first argument wins
+				}
+				return join(own, r), true
 			}
 			return c.record, true
 		}

@@ -1,6 +1,7 @@
 package attempts
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,4 +60,35 @@ func TestSettledWhileFramesAreWrittenInVain(t *testing.T) {
 		require.LessOrEqual(t, len(c.unsent)+len(c.later), 16*many)
 		require.True(t, c.of[read].removed)
 	})
+}
+
+// A change that is not read back yet is newer than all frames that were read, also those that were written after the
+// record that it changed.
+func TestChangeIsNewerThanFramesReadBeforeIt(t *testing.T) {
+	l := newLog(nil, Options{Topic: "log", Retention: defaultRetention, Logger: slog.New(slog.DiscardHandler)}, 7)
+	k, frames := Key{Topic: "orders", Ledger: 1}, int64(0)
+	take := func(f *frame) {
+		frames++
+		l.take(read{frame: *f, at: position{ledger: 1, entry: frames}, time: now(), now: now()})
+	}
+	next := func() *frame {
+		f, _, _ := l.next(false)
+		require.NotNil(t, f)
+		return f
+	}
+	begun := func() SessionID {
+		r, _ := l.Find(k)
+		return r.Begun
+	}
+	l.Begun(k)
+	take(next())
+	l.Ended(k)
+	ended := next()
+	l.Begun(k)
+	take(ended)
+	require.Equal(t, SessionID(7), begun())
+	l.Ended(k)
+	require.Zero(t, begun())
+	take(next())
+	require.Zero(t, begun())
 }
