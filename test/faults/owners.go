@@ -12,12 +12,18 @@ import (
 // turning is the work of Workers that join and leave while messages are published.
 var turning = work{App: byKey, Ordered: true, Min: 200 * time.Millisecond, Processes: 2}
 
+// sharing is the same on Shared: keys have no order there.
+var sharing = work{App: byKey, Min: 200 * time.Millisecond, Processes: 2}
+
 var ownerFaults = []fault{
 	{set: owners, name: "owners change",
 		what:  "200 messages a second of 50 keys; Workers join and leave, and topics are unloaded, at random",
 		types: []pulsar.SubscriptionType{pulsar.Failover, pulsar.KeyShared}, work: turning, short: true,
 		make: changeOwners,
 		also: [][]string{{"any order"}, {"partitions"}, {"partitions", "any order"}}},
+	{set: owners, name: "sharers change",
+		what:  "the same on Shared, where keys have no owner",
+		types: only, work: sharing, short: true, make: changeOwners, also: [][]string{{"partitions"}}},
 }
 
 func changeOwners(ctx context.Context, t *trial) error {
