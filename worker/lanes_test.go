@@ -218,6 +218,30 @@ func TestKeyOrderOfASlowHandler(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
+// After the Consumer was closed, no message overtakes an earlier one of its key that failed.
+func TestKeyOrderHoldsAfterTheConsumerIsClosed(t *testing.T) {
+	virtually(t, ofKind(pulsar.KeyShared), func(t *rig) {
+		calls := newCalls()
+		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			switch n := calls.note(msg); {
+			case msg.Key() == "b": // the other slot takes no messages
+				time.Sleep(20 * time.Second)
+				return nil
+			case n == 2: // a2 waits
+				time.Sleep(10 * time.Second)
+				t.consumer.Close()
+			}
+			return errTest
+		}, worker.WithConcurrency(2), worker.WithKeyOrder())
+		t.publishKeyed("a1", "a2")
+		t.sleep(65 * time.Second)
+		t.publishKeyed("b1")
+		t.sleep(time.Hour)
+		require.ErrorContains(t, stop(), "the consumer is lost")
+		require.Equal(t, []string{"a1", "a1", "b1"}, calls.what)
+	})
+}
+
 // Messages that wait for their key are dropped when another consumer has them. Slots get no message until all are
 // dropped, so the time for dropping must grow only linearly with the number of messages.
 func TestManyMessagesOfAKeyAreLost(t *testing.T) {
