@@ -26,7 +26,8 @@ var (
 
 // randomFixed are the seeds of runs that are made each time. None takes long, and together they cover nine tenths of
 // all pairs of settings.
-var randomFixed = []uint64{55, 75, 114, 158, 208, 214, 237, 244, 253, 311, 348, 363}
+var randomFixed = []uint64{55, 75, 114, 158, 208, 214, 237, 244, 253, 311, 348, 363,
+	randomNarrow + 261, randomNarrow + 2351}
 
 // Workers with random options join, handle messages and leave, at a broker that unloads their topics. Each message
 // succeeds or becomes a dead letter; none comes back early to the Consumer that failed on it; none is handled again
@@ -131,6 +132,19 @@ func (r *randomRun) happens(present []*employee) []*employee {
 			e.starts()
 			present = append(present, e)
 		})
+	}
+	if r.Ends != "" {
+		events = append(events, func() {
+			if len(present) > 0 {
+				present[0].loses()
+				e := r.subscribes()
+				e.starts()
+				present = append(present[1:], e)
+			}
+		})
+	}
+	if r.DueNow {
+		events = append(events, func() { r.dueNow(present) })
 	}
 	if r.Outage {
 		events = append(events, func() { r.down.Store(true); time.Sleep(ms(500 + r.rng.IntN(1500))); r.down.Store(false) })

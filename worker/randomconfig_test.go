@@ -39,7 +39,12 @@ type randomConfig struct {
 	MemoryLimit                  int64
 	Log, Debug                   bool
 	From                         redelivery.Source
+
+	randomWide
 }
+
+// Runs with seeds of randomNarrow or more are wide.
+const randomNarrow = 1 << 40
 
 const (
 	workerPauses   = "the Worker pauses" // and its Consumer gives back; only a Worker may call GiveBack: see New
@@ -63,7 +68,7 @@ func sometimes[E any](rng *rand.Rand, percent int, of ...E) (e E) {
 }
 
 func newRandomConfig(seed uint64) *randomConfig {
-	rng := rand.New(rand.NewPCG(seed, 1))
+	rng := rand.New(rand.NewPCG(seed%randomNarrow, 1))
 	c := &randomConfig{
 		Seed: seed, Kind: oneOf(rng, pulsar.Exclusive, pulsar.Failover, pulsar.Shared, pulsar.Shared, pulsar.KeyShared, pulsar.KeyShared),
 		Topics: 1 + sometimes(rng, 25, 1), Partitions: sometimes(rng, 40, 1, 2, 3), Messages: 20 + rng.IntN(60), Keys: sometimes(rng, 60, 1, 5, 20),
@@ -103,20 +108,27 @@ func newRandomConfig(seed uint64) *randomConfig {
 	if c.Response { // an answer may be lost in an unload, or wait behind a full queue: docs/reliability.md
 		c.Queue, c.Unloads = 0, 0
 	}
+	if seed >= randomNarrow {
+		c.widen()
+	}
 	return c
 }
 
 // Letters reports whether there is a dead letter topic.
-func (c *randomConfig) Letters() bool { return c.MaxDeliveries > 0 || c.Retry }
+func (c *randomConfig) Letters() bool {
+	return c.MaxDeliveries > 0 || c.Retry || c.MaxAge > 0 || c.Crash > 0
+}
 
 // Single reports whether one Consumer has the subscription, on connections that last.
 func (c *randomConfig) Single() bool {
-	return c.Workers == 1 && !c.Joins && !c.Leaves && c.Unloads == 0
+	return c.Workers == 1 && !c.Joins && !c.Leaves && c.Unloads == 0 && c.Ends == ""
 }
 
 // MayTimeOut reports whether a message may be delivered again while its handler is at work, even with WithTimeout if
 // the machine is slow.
-func (c *randomConfig) MayTimeOut() bool { return c.AckTimeout > 0 && c.AckTimeout < longAckTimeout }
+func (c *randomConfig) MayTimeOut() bool {
+	return c.AckTimeout > 0 && (c.AckTimeout < longAckTimeout || c.Hang > 0)
+}
 
 // Exact reports whether no event can make a message come twice.
 func (c *randomConfig) Exact() bool { return c.Single() && !c.MayTimeOut() }
@@ -127,8 +139,9 @@ func (c *randomConfig) MayFork() bool { return c.RetryFrom > 0 && !c.Exact() }
 
 // Ordered reports whether a message of a key is handled only after all earlier ones are settled.
 func (c *randomConfig) Ordered() bool {
-	owned := c.Workers == 1 && !c.Joins || c.Kind == pulsar.KeyShared
-	return c.KeyOrder && owned && c.Unloads == 0 && !c.MayTimeOut()
+	owned := c.Workers == 1 && !c.Joins && c.Ends == "" || c.Kind == pulsar.KeyShared
+	// With a crash limit, a message that another consumer's handler had waits, and later ones of its key overtake it.
+	return c.KeyOrder && owned && c.Unloads == 0 && !c.MayTimeOut() && (c.Crash == 0 || c.Single())
 }
 
 // nackDelay is the delay of the Consumer's policy.
@@ -154,6 +167,9 @@ func (c *randomConfig) consumer(k int, client pulsar.Client, logger *slog.Logger
 	// docs/reliability.md.
 	add(c.Queue > 0 && c.Queue < 10, redelivery.WithClient(client))
 	add(c.Log, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	if c.Wide {
+		options = append(options, c.wideConsumer(&o)...)
+	}
 	return o, options
 }
 
@@ -167,6 +183,9 @@ func (c *randomConfig) worker() []worker.Option {
 	add(c.Policy, worker.WithPolicy(policyFor))
 	add(c.CancelLost, worker.WithCancelLost())
 	add(c.Timeout > 0, worker.WithTimeout(c.Timeout))
+	if c.Wide {
+		options = append(options, c.wideWorker()...)
+	}
 	return options
 }
 

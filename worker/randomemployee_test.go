@@ -21,13 +21,16 @@ type employee struct {
 	k      int
 	c      *redelivery.Consumer
 	w      *worker.Worker
+	client pulsar.Client
 	lanes  map[string]int // how many messages of a key handlers have
 	cancel context.CancelFunc
 	ended  chan error
+
+	metrics *observed // nil unless the run is wide
 }
 
 func (r *randomRun) subscribes() *employee {
-	e := &employee{randomRun: r, k: len(r.all), lanes: map[string]int{}, ended: make(chan error, 1)}
+	e := &employee{randomRun: r, k: len(r.all), client: r.client, lanes: map[string]int{}, ended: make(chan error, 1)}
 	logger := quiet
 	if r.Debug { // the Consumer logs the outcome of each message
 		logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -37,16 +40,24 @@ func (r *randomRun) subscribes() *employee {
 	if r.Topics > 1 {
 		opts.Topic, opts.Topics = "", r.topics
 	}
+	workerOptions := r.worker()
+	if r.Wide {
+		observe, observeWorker := e.observe()
+		options, workerOptions = append(options, observe), append(workerOptions, observeWorker)
+	}
+	if r.Ends == clientCloses {
+		e.client = r.newClient()
+	}
 	var err error
 	for began := time.Now(); e.c == nil && time.Since(began) < 30*time.Second; { // a busy broker may not answer in time
-		e.c, err = redelivery.Subscribe(r.client, opts, options...)
+		e.c, err = redelivery.Subscribe(e.client, opts, options...)
 	}
 	require.NoError(r, err)
 	r.Cleanup(e.c.Close)
 	if r.Batch.MaxMessages > 0 {
-		e.w, err = worker.NewBatch(e.c, e.handle, r.Batch, r.worker()...)
+		e.w, err = worker.NewBatch(e.c, e.handle, r.Batch, workerOptions...)
 	} else {
-		e.w, err = worker.New(e.c, func(ctx context.Context, msg pulsar.Message) error { return e.handle(ctx, []pulsar.Message{msg}) }, r.worker()...)
+		e.w, err = worker.New(e.c, func(ctx context.Context, msg pulsar.Message) error { return e.handle(ctx, []pulsar.Message{msg}) }, workerOptions...)
 	}
 	require.NoError(r, err)
 	r.mu.Lock()
@@ -67,7 +78,7 @@ func (e *employee) leaves() {
 	e.cancel()
 	select {
 	case err := <-e.ended:
-		if err != nil {
+		if err != nil && !e.isStuck(err) {
 			e.breaks("Run of Worker %d returns %v", e.k, err)
 		}
 	case <-time.After(e.Drain + 5*time.Second + 3*time.Second):
@@ -80,6 +91,7 @@ func (e *employee) leaves() {
 	case <-time.After(10 * time.Second):
 		e.breaks("Close of Consumer %d does not return", e.k)
 	}
+	e.checkMetrics()
 }
 
 // interrupted pauses the Worker, or its Consumer, for a while.
@@ -104,6 +116,7 @@ type called struct {
 	end   error
 	count uint32
 	heeds bool // it fails if its context ends
+	hung  bool // the call does not return for a while
 }
 
 // handle ends the call as the fate of each message says; one message may fail its whole batch.
@@ -113,6 +126,9 @@ func (e *employee) handle(ctx context.Context, msgs []pulsar.Message) error {
 	for _, msg := range msgs {
 		m := e.begins(msg)
 		all, d = append(all, m), max(d, m.slow)
+		if m.hung {
+			time.Sleep(hangTime)
+		}
 	}
 	select {
 	case <-time.After(d):
@@ -145,7 +161,7 @@ func (e *employee) begins(msg pulsar.Message) *called {
 	}
 	if isEarly := f.worker == e.k && now.Before(f.due); !isEarly {
 		f.early = 0
-	} else if f.early++; f.early > e.Local && !e.MayFork() && !e.MayTimeOut() { // its ack timeout may have been over before it failed
+	} else if f.early++; f.early > e.localRetries() && !e.MayFork() && !e.MayTimeOut() { // its ack timeout may have been over before it failed
 		e.breaks("early by %v: %v", f.due.Sub(now), f)
 	}
 	switch {
@@ -167,7 +183,9 @@ func (e *employee) begins(msg pulsar.Message) *called {
 	f.busy[e.k] = true
 	f.calls++
 	f.worker, f.due, f.dead, f.mayBeDead = e.k, time.Time{}, false, false
-	return &called{f, lane, f.end(e.down.Load() && rand.IntN(20) > 0), msg.RedeliveryCount(), f.calls%2 == 0}
+	hung := f.hangs
+	f.hangs = false
+	return &called{f, lane, f.end(e.down.Load() && rand.IntN(20) > 0), msg.RedeliveryCount(), f.calls%2 == 0, hung}
 }
 
 // over notes how a call ends. together says that one error failed a whole batch. The messages may then be handled again
@@ -182,6 +200,7 @@ func (e *employee) over(all []*called, together bool) {
 			end = errWhole
 		}
 		f.note("%d: %v", e.k, end)
+		e.count(f, end)
 		e.lanes[m.lane]--
 		delete(f.busy, e.k)
 		if d, told := e.delay(f, end, m.count); told && !together && f.worker == e.k { // else another Worker has it
@@ -193,6 +212,6 @@ func (e *employee) over(all []*called, together bool) {
 		isLast := end != nil && !worker.IsSnooze(end) && e.MaxDeliveries > 0 && m.count+1 >= e.MaxDeliveries
 		f.succeeded = f.succeeded || end == nil
 		f.dead = errors.Is(end, f.permanent) || isLast && !together && e.Local == 0 && e.Window == 0 // else it may be tried again at once
-		f.mayBeDead = f.dead || isLast
+		f.mayBeDead = f.dead || isLast || end != nil && e.MaxAge > 0
 	}
 }

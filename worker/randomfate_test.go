@@ -39,6 +39,8 @@ type fate struct {
 	after     time.Duration // delay of a Snooze and of retry
 	retry     error         // a RetryAfter with the delay after
 	permanent error
+	pause     error // a PauseFor of a quarter of after
+	hangs     bool  // the next call does not return for a while
 	key       string
 	before    []*fate // the earlier messages of its key, in order
 
@@ -82,6 +84,9 @@ func (r *randomRun) newFate() *fate {
 	if r.MaxDeliveries > 0 && r.rng.IntN(12) == 0 { // it fails more often than it is delivered
 		f.ends = append(f.ends, slices.Repeat([]error{errTest}, 1000)...)
 	}
+	if r.Wide {
+		r.widenFate(f)
+	}
 	return f
 }
 
@@ -115,6 +120,8 @@ func (c *randomConfig) delay(f *fate, end error, count uint32) (d time.Duration,
 	switch {
 	case end == nil, errors.Is(end, f.permanent):
 		return 0, false
+	case c.Wide && errors.Is(end, f.pause):
+		return f.after / 4, true
 	case worker.IsSnooze(end):
 		return f.after, true
 	case errors.Is(end, f.retry):

@@ -21,7 +21,7 @@ func (r *randomRun) watch(ctx context.Context) {
 		quiet, all := time.Since(r.last), r.all
 		r.mu.Unlock()
 		for _, e := range all {
-			if c, w := e.c.Stats(), e.w.Stats(); c.BufferedBytes < 0 || c.BufferedBytes > limit || c.Waiting < 0 || w.InFlight < 0 || w.Waiting < 0 || w.Stuck > 0 {
+			if c, w := e.c.Stats(), e.w.Stats(); c.BufferedBytes < 0 || c.BufferedBytes > limit || c.Waiting < 0 || w.InFlight < 0 || w.Waiting < 0 || w.Stuck > r.Hang {
 				r.breaks("Stats outside of their limits: Worker %d has %+v, its Consumer %+v, with a memory limit of %d",
 					e.k, w, c, limit)
 			}
