@@ -38,7 +38,7 @@ func (l *Log) Again(k Key) (Record, bool) {
 	if !ok {
 		return Record{}, false
 	}
-	if r.clock == l.id || r.clock == 0 { // 0: a record of this session, not read back yet
+	if r.session == l.id {
 		r.due = 0
 	}
 	if l.watches.Load() {

@@ -14,7 +14,7 @@ type record struct {
 	at      position // of the frame that has the record
 	due     int64
 	written int64
-	session SessionID
+	session SessionID // session that wrote the due time
 	clock   SessionID // session by whose clock due and written are; for a copy this is the session that copied
 	begun   SessionID
 	cause   string
@@ -24,7 +24,7 @@ type record struct {
 
 // join merges two records of a message. The order does not matter:
 //   - counts only grow,
-//   - if the counts are equal, the later due time holds, and a cause replaces an empty one,
+//   - if the counts are equal, the later due time holds, with its session, and a cause replaces an empty one,
 //   - the later of the two times of writing holds,
 //   - all other fields are those of one record: the one with the higher count; if the counts are equal, the one with
 //     more crashes; if these are equal too, the one of the later frame.
@@ -34,7 +34,7 @@ func join(a, b record) record {
 	}
 	if a.count == b.count {
 		if a.due < b.due {
-			a.due, a.clock = b.due, b.clock
+			a.due, a.session, a.clock = b.due, b.session, b.clock
 		}
 		if a.cause == "" {
 			a.cause = b.cause
