@@ -73,9 +73,9 @@ func TestSessionsShareRecords(t *testing.T) {
 	await(t, func() bool { return a.Stats().Records+b.Stats().Records+c.Stats().Records == 0 })
 }
 
-// A session records a failure of a message that another session has settled. A record written before the removal does
-// not bring the message back. A record written after the removal stays until the retention is over, without harm: the
-// message is not delivered again.
+// A session records a failure of a message that another session has settled. The acknowledgement may be lost, so the
+// record stays until the retention is over. If the broker got the acknowledgement, the record does no harm: the message
+// is not delivered again.
 func TestSettledWhileARecordIsUnderWay(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -92,9 +92,8 @@ func TestSettledWhileARecordIsUnderWay(t *testing.T) {
 	})
 	_, ok := b.Find(one)
 	require.False(t, ok, "found though it is settled here")
-	await(t, func() bool { return a.Stats().Records+b.Stats().Records == 0 })
-	a.Failed(one, 3, time.Minute, "")
-	await(t, func() bool { return b.Stats().Records == 1 && a.Stats().Lag == 0 })
+	await(t, func() bool { r, ok := b.Find(one); return ok && r.Count == 2 }) // after the time of the removal
+	require.Equal(t, 1, a.Stats().Records)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.state.sweep(now()+(defaultRetention+2*time.Minute).Milliseconds(), defaultRetention)

@@ -92,3 +92,23 @@ func TestChangeIsNewerThanFramesReadBeforeIt(t *testing.T) {
 	take(next())
 	require.Zero(t, begun())
 }
+
+// The acknowledgement of a settled message is lost with its connection, and another session fails on the message. The
+// removal that this session was about to write would delete the other session's delay.
+func TestFailureElsewhereOutlivesALostAcknowledgement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		l.hear(frame{session: 2, changes: []change{{Key: one, count: 1, session: 2}}})
+		l.Settled(one)
+		l.hear(frame{session: 2, changes: []change{{Key: one, count: 2, delay: 10_000, session: 2}}})
+		l.hear(frame{session: 3, changes: []change{{Key: two, count: 1, session: 3}}})
+		l.Settled(two)
+		time.Sleep(settleDelay)
+		f, _, _ := l.next(false)
+		require.Len(t, f.changes, 1, "want the removal of the other message alone")
+		require.Equal(t, two, f.changes[0].Key)
+		r, ok := l.Find(one)
+		require.True(t, ok)
+		require.EqualValues(t, 2, r.Count)
+	})
+}

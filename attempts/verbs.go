@@ -71,7 +71,8 @@ func (l *Log) leaves(k Key, waits bool) (done <-chan struct{}) {
 }
 
 // Settled records that a message is settled, which removes it from the log. The Log writes the removal after three
-// seconds, when the acknowledgement has surely reached the broker: until then the message may be delivered again.
+// seconds, when the acknowledgement has surely reached the broker: until then the message may be delivered again. If
+// another session fails on the message by then, the acknowledgement was lost, and the record stays.
 func (l *Log) Settled(k Key) {
 	if l.known.Load() == 0 || l.o.ReadOnly {
 		return

@@ -85,6 +85,12 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 	places, more := l.own.gather(f.number, at, maxChanges, closing)
 	for _, p := range places {
 		x := l.own.of[p]
+		if x.removed && x.from > 0 && l.state.records[p].count > x.count {
+			// another session failed on the message since it was settled here: the acknowledgement was lost
+			x.written()
+			delete(l.own.of, p)
+			continue
+		}
 		c := change{Key: l.state.key(p), removed: x.removed, session: l.id}
 		if !x.removed {
 			c.count, c.crashes, c.begun, c.cause = x.count, x.crashes, x.begun, x.cause
