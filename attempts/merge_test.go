@@ -58,3 +58,18 @@ func TestOvertakenCopiesBringNothingBack(t *testing.T) {
 	at(6, frame{session: 1, flags: copies, asOf: position{1, 2}, changes: []change{{Key: one, count: 1}}})
 	require.Empty(t, s.records)
 }
+
+// While the log is away for a session, another session removes a record and tidies the log, and the broker deletes the
+// removal. The session that was away must not copy the record into the log again.
+func TestSessionThatMissedARemovalForgetsTheRecord(t *testing.T) {
+	s := newState()
+	at := func(entry int64, f frame) { s.apply(read{frame: f, at: position{1, entry}}) }
+	at(1, frame{changes: []change{{Key: one, count: 1}, {Key: two, count: 1}}})
+	// the removal of one and the mark were deleted
+	at(4, frame{session: 1, flags: copies, asOf: position{1, 3}, changes: []change{{Key: two, count: 1}}})
+	at(5, frame{session: 1, checkpoint: position{1, 3}})
+	_, ok := s.find(one)
+	require.False(t, ok)
+	_, ok = s.find(two)
+	require.True(t, ok)
+}

@@ -158,6 +158,8 @@ func (s *state) apply(f read) {
 	if s.checkpoint.before(f.checkpoint) && f.checkpoint.before(f.at) {
 		s.checkpoint, s.since = f.checkpoint, 0
 		maps.DeleteFunc(s.removed, func(_ place, at position) bool { return at.before(f.checkpoint) })
+		// not copied: removed in a frame that this session missed, since the broker deleted it while the log was away
+		maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.at.before(f.checkpoint) })
 	}
 }
 
