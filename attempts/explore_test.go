@@ -36,11 +36,14 @@ const (
 	start
 	takeOver
 	unload
+	rareEvents // the events below are in rareverbs_test.go
 )
 
 func (s step) String() string {
 	return fmt.Sprintf("%s %d: %d.%d", [...]string{"pass", "lease", "receive", "send", "handle", "ack", "nack", "publish",
-		"follow", "lose", "crash", "start", "take over", "unload"}[s.event], s.process, s.entry, s.index)
+		"follow", "lose", "crash", "start", "take over", "unload", "", "tidy", "cut", "mend", "lose frame", "close",
+		"start unread", "ack waiting", "ack upto", "ack whole", "snooze", "give back", "reclaim", "redeliver now", "seek",
+	}[s.event], s.process, s.entry, s.index)
 }
 
 // steps returns all events that can happen now.
@@ -59,9 +62,12 @@ func (w *world) steps() (all []step) {
 			all = append(all, p.steps(uint8(n))...)
 		}
 	}
-	for n, p := range w.processes {
+	for n, p := range w.processes[:w.most()] {
 		if p == nil && (running == 0 || w.options.Kind != partition.Exclusive) {
 			all = append(all, step{event: start, process: uint8(n)})
+			if w.may(startUnread) {
+				all = append(all, step{event: startUnread, process: uint8(n)})
+			}
 		}
 	}
 	return all
@@ -77,8 +83,8 @@ func (p *process) steps(n uint8) (all []step) {
 	passive := w.options.Kind == partition.Failover && w.active != p.number
 	add(len(p.queue) > 0 || p.group.IsReady() || !p.waits, step{event: receive})
 	add(w.next() >= 0 && len(p.queue) < 3 && !passive, step{event: send})
-	add(w.lag && len(p.log.own.unsent) > 0, step{event: publish})
-	add(w.lag && p.read < len(w.frames), step{event: follow})
+	add(w.lag && !p.cut && len(p.log.own.unsent) > 0, step{event: publish})
+	add(w.lag && !p.cut && p.read < len(w.frames), step{event: follow})
 	add(w.lost < w.losses && !passive, step{event: lose})
 	add(w.crashed < w.crashes, step{event: crash})
 	add(w.overtaken < w.takeover && passive, step{event: takeOver})
@@ -96,6 +102,7 @@ func (p *process) steps(n uint8) (all []step) {
 			}
 		}
 	}
+	p.rareSteps(add)
 	return all
 }
 
@@ -136,6 +143,8 @@ func (w *world) do(s step) {
 	case unload:
 		w.unloaded++
 		w.unload()
+	default:
+		w.doRare(s)
 	}
 	w.everyone((*process).settle)
 	if !w.lag {
@@ -162,8 +171,12 @@ func kinds() []*kind {
 	noMemory := shared
 	noMemory.MemoryLimit = 0
 	short := time.Second - 10*time.Millisecond
-	delays := [2]time.Duration{short, 2*time.Second + short}
+	delays := [3]time.Duration{short, 2*time.Second + short, short}
 	both := []step{{event: send}, {event: receive}, {event: lose}, {event: send, process: 1}, {event: receive, process: 1}}
+	swallowed := []step{{event: send}, {event: receive}, {event: nack}, {event: pass}, {event: receive}, {event: ack}, {event: lose},
+		{event: pass}, {event: send, process: 1}, {event: receive, process: 1}}
+	away := []step{{event: send}, {event: receive}, {event: nack}, {event: cut, process: 1}, {event: pass}, {event: receive}, {event: ack},
+		{event: pass}, {event: pass}, {event: pass}}
 	return []*kind{
 		{name: "shared", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 1, depth: 6},
 		{name: "shared with a late log", options: shared, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 2, crashes: 1, depth: 6},
@@ -181,6 +194,31 @@ func kinds() []*kind {
 		{name: "crashes, both processes have received the message", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, crashes: 2, limit: 1, depth: 5, prefix: both},
 		{name: "crashes of the active process", options: failover, batches: []int{1, 1}, delays: delays, first: 2, crashes: 2, takeover: 1, limit: 1, depth: 5},
 		{name: "crashes", options: shared, batches: []int{1, 1}, delays: delays, first: 2, crashes: 2, limit: 2, depth: 5},
+		{name: "tidied log", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 1, crashes: 1, depth: 5, rare: map[event]int{tidy: 2}},
+		{name: "tidied late log", options: shared, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 1, crashes: 1, depth: 4, prefix: both, rare: map[event]int{tidy: 1}},
+		{name: "lost acks", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 1, crashes: 1, depth: 6, prefix: swallowed},
+		{name: "RedeliverNow and a tidied log", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 2, depth: 4, prefix: both, rare: map[event]int{tidy: 1, redeliverNow: 1}},
+		{name: "the log is away", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 1, crashes: 1, depth: 5, rare: map[event]int{cut: 2}},
+		{name: "lost frames", options: shared, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 1, depth: 6, rare: map[event]int{loseFrame: 1}},
+		{name: "closed processes", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 1, depth: 5, rare: map[event]int{quit: 2, startUnread: 1, snooze: 1}},
+		{name: "cumulative acks", options: exclusive, batches: []int{1, 1}, delays: delays, first: 1, losses: 1, depth: 6, rare: map[event]int{ackUpto: 1, quit: 1, ackWaiting: 1, snooze: 1}},
+		{name: "cumulative acks on failover", options: failover, batches: []int{1, 1}, delays: delays, first: 2, losses: 1, takeover: 1, depth: 5, rare: map[event]int{ackUpto: 1, quit: 1, cut: 1, ackWaiting: 1}},
+		{name: "whole batches", options: shared, batches: []int{2}, delays: delays, first: 2, losses: 1, depth: 5, rare: map[event]int{ackWhole: 1, ackWaiting: 1, snooze: 1}},
+		{name: "GiveBack, Reclaim and RedeliverNow", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 1, depth: 5, rare: map[event]int{giveBack: 1, reclaim: 1, redeliverNow: 1}},
+		{name: "ack timeouts", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 1, timeout: 2 * tick, depth: 5, rare: map[event]int{ackWaiting: 1, snooze: 1}},
+		{name: "three processes", options: shared, batches: []int{1}, delays: delays, first: 2, third: true, losses: 2, crashes: 1, depth: 4, prefix: both},
+		{name: "Seek", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 1, depth: 4, rare: map[event]int{seek: 1}},
+		{name: "crashes while the log is away", options: shared, batches: []int{1}, delays: delays, first: 2, crashes: 1, limit: 1, depth: 4, rare: map[event]int{cut: 1}},
+		{name: "crashes and a tidied log", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 1, crashes: 2, limit: 2, depth: 4, prefix: both, rare: map[event]int{tidy: 1}},
+		{name: "crashes, GiveBack and Close", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 1, crashes: 1, limit: 1, depth: 4, rare: map[event]int{giveBack: 1, quit: 1, snooze: 1, reclaim: 1}},
+		{name: "crashes of three processes", options: shared, batches: []int{1}, delays: delays, first: 2, third: true, losses: 1, crashes: 2, limit: 1, depth: 4, prefix: both},
+		{name: "tidied while the log is away", options: shared, batches: []int{1}, delays: delays, first: 2, depth: 4, prefix: away, rare: map[event]int{cut: 1, tidy: 1}},
+		{name: "Seek with a late log", options: shared, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 1, depth: 5, rare: map[event]int{seek: 1, loseFrame: 1}},
+		{name: "Seek while the log is away", options: shared, batches: []int{1}, delays: delays, first: 2, losses: 1, depth: 4, rare: map[event]int{seek: 1, cut: 1, tidy: 1}},
+		{name: "crashes of batches", options: shared, batches: []int{2}, delays: delays, first: 2, losses: 1, crashes: 1, limit: 1, depth: 4},
+		{name: "crashes on failover while the log is away", options: failover, batches: []int{1}, delays: delays, first: 2, crashes: 1, takeover: 1, limit: 1, depth: 4, rare: map[event]int{cut: 1}},
+		{name: "crashes before the log is read", options: shared, batches: []int{1}, delays: delays, first: 2, crashes: 2, limit: 1, depth: 4, rare: map[event]int{startUnread: 1}},
+		{name: "lost frames and a tidied log", options: shared, batches: []int{1}, delays: delays, first: 2, lag: true, losses: 1, depth: 5, prefix: both, rare: map[event]int{loseFrame: 1, tidy: 1}},
 		{name: "crashes of busy processes", options: shared, batches: []int{1}, delays: delays, first: 2, crashes: 3, limit: 1, busy: 2, depth: 6},
 	}
 }

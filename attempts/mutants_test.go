@@ -17,7 +17,11 @@ var withMutants = flag.Bool("mutants", false, "remove each rule in turn, and see
 var mutants = []struct{ rule, file, with, without, says string }{
 	{"a copy waits as long as the log says", "../internal/partition/arrive.go", "		if c.Wait <= 0 {", "		if true {", "before the end of a delay"},
 	{"of the same count the later due time holds", "merge.go", "if a.due < b.due {", "if false {", "before the end of a delay"},
-	{"a delay of another session counts for a message that was here", "arrive.go", "if r.clock == l.id || r.clock == 0 {", "if true {", "before the end of a delay"},
+	{"a delay of another session counts for a message that was here", "arrive.go", "if r.session == l.id {", "if true {", "before the end of a delay"},
+	{"the session of the later due time holds", "merge.go", "a.due, a.session, a.clock = b.due, b.session, b.clock", "a.due, a.clock = b.due, b.clock", "before the end of a delay"},
+	{"a copied record is still of the session that wrote it", "state.go", "session: c.session, clock: f.session,", "session: f.session, clock: f.session,", "has no effect"},
+	{"a failure elsewhere outlives a lost acknowledgement", "write.go", "if x.removed && x.from > 0 && l.state.records[p].count > x.count {", "if false {", "before the end of a delay"},
+	{"a session that missed frames forgets the records that were not copied", "state.go", "		maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.at.before(f.checkpoint) })\n", "", "has the record of settled message"},
 	{"a hand-over is taken back", "../internal/partition/nack.go", "		g.wait(now, m, add(now, wait))\n	}\n	return wait <= 0", "	}\n	return true", "before the end of a delay"},
 	{"a record has the delay", "verbs.go", "at + max(0, min(delay, maxDelay)).Milliseconds() + 1", "at + 1", "before the end of a delay"},
 	{"the higher count holds", "merge.go", "	if a.isBefore(b) {", "	if b.isBefore(a) {", "which knows"},

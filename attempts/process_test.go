@@ -9,18 +9,21 @@ import (
 
 // process is a consumer of the world. It uses the machine and the Log as a redelivery.Consumer and a Worker do.
 type process struct {
-	w      *world
-	number int
-	start  time.Duration
-	log    *Log
-	group  *partition.Group
-	queue  []*object // upstream's
-	pipe   []command // commands on their way to the broker
-	waits  bool      // the application waits for a message
-	read   int       // frames of the log
-	has    [][]held  // messages that the application has, or had
-	known  [][]known // failures that the log has, as far as it was read
-	own    [][]known // failures here that were not read back
+	w       *world
+	number  int
+	start   time.Duration
+	log     *Log
+	group   *partition.Group
+	queue   []*object // upstream's
+	pipe    []command // commands on their way to the broker
+	waits   bool      // the application waits for a message
+	read    int       // frames of the log
+	has     [][]held  // messages that the application has, or had
+	known   [][]known // failures that the log has, as far as it was read
+	own     [][]known // failures here that were not read back
+	removal [][]known // of messages that were settled here
+	hurried [][]bool  // RedeliverNow ended the delay, which was that of a failure here
+	cut     bool      // the log cannot be reached
 }
 
 // held is a message as an application knows it.
@@ -29,6 +32,7 @@ type held struct {
 	handled bool // in a handler
 	alone   bool // it crashed other processes: no other such message is handled at the same time
 	settled bool // its Ack returned nil
+	had     bool // the application has, or had, the message
 	crossed bool // a request crossed its newest copy, as in sending
 	hand    uint64
 	count   uint32
@@ -132,7 +136,11 @@ func (p *process) stands(d *partition.Delivery) bool {
 	if r.Count <= d.Count && wait <= 0 {
 		return true
 	}
-	return p.group.Recall(p.w.now(), d, r.Count, wait)
+	stands := p.group.Recall(p.w.now(), d, r.Count, wait)
+	if e, i := int(d.ID.Entry), int(d.ID.Index); !stands && r.Begun == 0 && p.hurried[e][i] {
+		p.w.fail("RedeliverNow of process %d has no effect on %d.%d", p.number, e, i)
+	}
+	return stands
 }
 
 // handedOver checks a hand-over, and begins to handle the message if that is allowed now.
@@ -143,7 +151,10 @@ func (p *process) handedOver(d partition.Delivery, o *object) {
 	e, i := int(d.ID.Entry), int(d.ID.Index)
 	p.checkHandOver(d, o)
 	p.w.entries[e].before[i].deliveries++
-	p.has[e][i] = held{has: true, hand: d.Hand, count: d.Count, crossed: p.has[e][i].crossed}
+	p.has[e][i] = held{has: true, had: true, hand: d.Hand, count: d.Count, crossed: p.has[e][i].crossed}
+	if w := p.w; w.timeout > 0 {
+		p.group.StartTimeout(w.now(), d.ID, d.Hand, w.timeout)
+	}
 	if p.w.limit > 0 && p.mayHandle(e, i) {
 		p.handle(e, i)
 	}
@@ -171,7 +182,13 @@ func (p *process) handle(e, i int) {
 		p.settleAs(e, i, partition.Moved)
 		return
 	}
-	if other := w.processes[1-p.number]; other != nil && other.has[e][i].handled {
+	for _, other := range w.processes {
+		if other != nil && other != p && other.has[e][i].handled {
+			w.entries[e].before[i].beside++
+			break
+		}
+	}
+	if p.cut { // it does not wait until the log knows whether the message crashed another process
 		w.entries[e].before[i].beside++
 	}
 	m.alone = p.log.Crashes(k) > 0
@@ -214,9 +231,7 @@ func (p *process) settleAs(e, i int, outcome partition.Outcome) {
 	case standing == partition.Unknown:
 		w.fail("%d.%d is with the application, but the machine does not know it", e, i)
 	}
-	p.has[e][i] = held{settled: true}
-	w.entries[e].before[i].settled = true
-	p.own[e][i] = known{}
+	p.settled(e, i)
 	p.settle()
 }
 
@@ -229,8 +244,11 @@ func (p *process) acknowledge(o *object, whole bool) {
 }
 
 // nack imitates Consumer.Nack.
-func (p *process) nack(e, i int) {
-	w, m, id, key := p.w, p.has[e][i], p.w.id(e, i), p.w.key(e, i)
+func (p *process) nack(e, i int) { p.fail(e, i, false) }
+
+// fail imitates Consumer.Nack and Consumer.Snooze.
+func (p *process) fail(e, i int, snoozed bool) {
+	w, m, id := p.w, p.has[e][i], p.w.id(e, i)
 	p.leave(e, i)
 	info, ok, _ := p.group.Find(id, m.hand)
 	if !ok || !info.Current {
@@ -238,20 +256,31 @@ func (p *process) nack(e, i int) {
 		return
 	}
 	delay := w.delays[p.number]
-	d, had, err := p.group.Nack(w.now(), partition.Failure{ID: id, Hand: m.hand, Delay: delay})
+	d, had, err := p.group.Nack(w.now(), partition.Failure{ID: id, Hand: m.hand, Delay: delay, Uncounted: snoozed})
 	if !had || err != nil {
 		w.fail("a nack of %d.%d had no effect: %v", e, i, err)
 	}
-	p.fails(e, i, now()+delay.Milliseconds())
-	p.has[e][i] = held{hand: m.hand, count: m.count, crossed: m.crossed}
+	p.noteFailure(d, delay, snoozed)
+	p.settle()
+}
+
+// noteFailure is Consumer.noteFailure.
+func (p *process) noteFailure(d partition.Delivery, delay time.Duration, snoozed bool) {
+	e, i := int(d.ID.Entry), int(d.ID.Index)
+	key, m := p.w.key(e, i), &p.has[e][i]
+	p.fails(e, i, now()+delay.Milliseconds(), snoozed)
+	p.hurried[e][i] = false
+	*m = held{had: true, hand: m.hand, count: m.count, crossed: m.crossed}
 	if r, ok := p.log.Find(key); ok {
 		d.Count = max(d.Count, r.Count)
 	}
-	p.log.Failed(key, d.Count+1, delay, "")
-	if p.group.IsSettled(id) {
+	if !snoozed {
+		d.Count++
+	}
+	p.log.Failed(key, d.Count, delay, "")
+	if p.group.IsSettled(d.ID) {
 		p.log.Settled(key)
 	}
-	p.settle()
 }
 
 // settle runs the timers that are due, and carries out the machine's decisions.
@@ -262,6 +291,10 @@ func (p *process) settle() {
 	}
 	for _, r := range d.Requests {
 		p.pipe = append(p.pipe, command{request: true, entry: r.ID.(*object).of.entry})
+	}
+	for _, d := range d.TimedOut {
+		p.leave(int(d.ID.Entry), int(d.ID.Index))
+		p.noteFailure(d, 0, false)
 	}
 	for _, s := range d.Settled {
 		p.log.Settled(p.w.key(int(s.ID.Entry), int(s.ID.Index)))

@@ -10,6 +10,9 @@ import (
 type known struct {
 	count uint32
 	due   int64
+	// For the removal of a settled message: how many frames the process had read when it settled the message. The
+	// removal is not about later failures in other processes with a higher count: the acknowledgement was lost.
+	read int
 }
 
 func (k *known) add(other known) {
@@ -24,8 +27,15 @@ func (k *known) add(other known) {
 // failures of the message, or a later due time.
 func (p *process) truths(f *frame) (all []known) {
 	for _, c := range f.changes {
-		k := known{c.count, now() + c.delay}
-		k.add(p.own[c.Entry][c.Index])
+		k := known{count: c.count, due: now() + c.delay}
+		switch {
+		case c.removed:
+			k = p.removal[c.Entry][c.Index]
+		case f.has(copies):
+			k = p.known[c.Entry][c.Index]
+		default:
+			k.add(p.own[c.Entry][c.Index])
+		}
 		all = append(all, k)
 	}
 	return all
@@ -33,17 +43,46 @@ func (p *process) truths(f *frame) (all []known) {
 
 // learn notes the facts in a frame, with code that is independent of package attempts.
 func (p *process) learn(r read, truths []known) {
+	if r.has(resets) {
+		for e := range p.known {
+			clear(p.known[e])
+		}
+	}
 	for n, c := range r.changes {
 		e, i := int(c.Entry), int(c.Index)
 		if c.removed {
-			p.known[e][i] = known{}
+			p.known[e][i] = p.w.failuresAfter(c.Key, truths[n], r.session, p.read)
 			continue
 		}
+		if r.has(copies) && p.w.isRemoved(c.Key, r.asOf, p.read) {
+			continue
+		}
+		p.hurried[e][i] = p.hurried[e][i] && (r.has(copies) || r.session == p.log.id)
 		p.known[e][i].add(truths[n])
 		if own := &p.own[e][i]; r.session == p.log.id && truths[n].count >= own.count {
 			*own = known{}
 		}
 	}
+}
+
+// isRemoved reports whether a message was removed from the log after a mark, and before the frame with the number n.
+func (w *world) isRemoved(k Key, mark position, n int) bool {
+	return slices.ContainsFunc(w.frames[mark.entry:n], func(r read) bool {
+		return r.has(resets) || slices.ContainsFunc(r.changes, func(c change) bool { return c.removed && c.Key == k })
+	})
+}
+
+// failuresAfter returns the facts in the frames between a settlement and the frame with the number n.
+func (w *world) failuresAfter(k Key, settled known, by SessionID, n int) (after known) {
+	for i, r := range w.frames[settled.read:n] {
+		for j, c := range r.changes {
+			fact := w.truths[settled.read+i][j]
+			if c.Key == k && !c.removed && r.session != by && fact.count > settled.count {
+				after.add(fact)
+			}
+		}
+	}
+	return after
 }
 
 // knows returns the facts that a process knows about a message's failures.
@@ -53,14 +92,20 @@ func (p *process) knows(e, i int) known {
 	return k
 }
 
-// fails notes a failure in this process.
-func (p *process) fails(e, i int, due int64) {
-	p.own[e][i] = known{max(p.has[e][i].count, p.knows(e, i).count) + 1, due}
+// fails notes a failure in this process, or, if the message was snoozed, only its delay.
+func (p *process) fails(e, i int, due int64, snoozed bool) {
+	count := max(p.has[e][i].count, p.knows(e, i).count)
+	if !snoozed {
+		count++
+	}
+	p.own[e][i] = known{count: count, due: due}
+	b := &p.w.entries[e].before[i]
+	b.stays = b.stays || b.settled
 }
 
 // checkHandOver checks the promises for each hand-over. o is the copy, or nil for one from memory. Copies that upstream
 // had before a lost connection are handed out, and so are copies that a request crossed: package partition documents
-// both as known windows.
+// both as known windows. RedeliverNow also ends the delays of other processes that end before that of the message here.
 func (p *process) checkHandOver(d partition.Delivery, o *object) {
 	w, e, i := p.w, int(d.ID.Entry), int(d.ID.Index)
 	m, k, of := p.has[e][i], p.knows(e, i), w.entries[e]
@@ -70,7 +115,7 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 		w.fail("%d.%d handed out by %d, which has settled it", e, i, p.number)
 	case m.has:
 		w.fail("%d.%d handed out by %d, whose application has it", e, i, p.number)
-	case now() < k.due:
+	case now()+1 < k.due && w.used[redeliverNow] == 0:
 		w.fail("%d.%d handed out by process %d, %d ms before the end of a delay that it knows", e, i, p.number, k.due-now())
 	case d.Count < k.count:
 		w.fail("%d.%d handed out with count %d by process %d, which knows count %d", e, i, d.Count, p.number, k.count)
@@ -78,7 +123,7 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 		w.fail("%d.%d handed out by %d with count %d after %d deliveries", e, i, p.number, d.Count, b.deliveries)
 	case w.options.Kind == partition.Failover && w.active != p.number:
 		w.fail("%d.%d handed out by %d, which is not active", e, i, p.number)
-	case (o == nil || !o.of.stale) && !m.crossed && of.owner == 1-p.number:
+	case (o == nil || !o.of.stale) && !m.crossed && of.owner != nobody && of.owner != p.number:
 		w.fail("%d.%d handed out by %d, and the broker has sent it to the other", e, i, p.number)
 	}
 }
@@ -87,10 +132,10 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 // not count. First, the crash of a process that was too busy to record the message before the handler got it. Second,
 // after a lost connection two processes may have the message in a handler at the same time; a record names only one
 // session, so the crash of the other does not count. If a lost connection swallows the acknowledgement of a settled
-// message, the message is a new one for the log.
+// message, the message is a new one for the log. A process that cannot reach the log knows of no crash.
 func (p *process) checkHandler(e, i int) {
 	w := p.w
-	if b := w.entries[e].before[i]; !b.settled && b.crashes >= w.limit+w.busy+b.beside {
+	if b := w.entries[e].before[i]; !p.cut && !b.settled && b.crashes >= w.limit+w.busy+b.beside {
 		w.fail("%d.%d is handled after it has crashed %d processes", e, i, b.crashes)
 	}
 }
@@ -110,7 +155,8 @@ func (w *world) complete() {
 	fair := *w.kind
 	fair.lag = false
 	w.kind = &fair
-	if w.processes[0] == nil && w.processes[1] == nil {
+	w.everyone((*process).mend)
+	if w.processes == [3]*process{} {
 		w.start(0)
 	}
 	for turn := range 150 {
@@ -123,7 +169,11 @@ func (w *world) complete() {
 			w.everyone((*process).follow)
 			p.work()
 		})
-		if w.fault != "" || w.isComplete() {
+		if w.fault != "" {
+			return
+		}
+		if w.isComplete() {
+			w.checkLog()
 			return
 		}
 		w.pass()
@@ -137,12 +187,12 @@ func (w *world) complete() {
 
 // sendTo returns the process that the broker sends to.
 func (w *world) sendTo(turn int) *process {
-	n := turn % 2
+	n := turn % w.most()
 	if w.options.Kind == partition.Failover {
 		n = w.active
 	}
-	if w.processes[n] == nil {
-		n = 1 - n
+	for w.processes[n] == nil {
+		n = (n + 1) % w.most()
 	}
 	return w.processes[n]
 }

@@ -59,7 +59,9 @@ func (x *walk) hash(w *world) uint64 {
 	x.b, x.now, x.at = x.b[:0], w.now(), now()
 	x.met, x.ranks = map[uintptr]int{}, map[string][]growing{}
 	x.value(reflect.ValueOf(w).Elem(), "")
-	x.value(reflect.ValueOf(w.view()), "")
+	view, frames := w.view()
+	x.value(reflect.ValueOf(view), "")
+	x.value(reflect.ValueOf(frames), "")
 	for _, p := range w.processes {
 		if p != nil {
 			x.value(reflect.ValueOf(w.frames[p.read:]), "")

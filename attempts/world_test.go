@@ -20,7 +20,7 @@ type kind struct {
 	name     string
 	options  partition.Options
 	batches  []int            // messages of each entry
-	delays   [2]time.Duration // of the processes' nacks
+	delays   [3]time.Duration // of the processes' nacks
 	prefix   []step           // with which all histories begin
 	depth    int
 	first    int  // processes that run at first
@@ -31,6 +31,9 @@ type kind struct {
 	takeover int // how often a Failover partition may change hands without a crash
 	limit    int // of crashes; 0 for no Worker
 	busy     int // processes that are too busy to record a message before they handle it
+	third    bool
+	timeout  time.Duration // of the acknowledgement; 0 for none
+	rare     map[event]int // how often rare events may happen
 }
 
 const nobody = -1
@@ -50,6 +53,7 @@ type past struct {
 	crashes    int    // of processes that had it in a handler
 	doubtful   int    // of processes that had just settled it, or failed on it
 	settled    bool   // by a process, whose acknowledgement may be lost
+	stays      bool   // in the log until the retention ends: a process failed on it that did not know that it was settled
 	beside     int    // handlers that got it while another process had it in a handler
 }
 
@@ -59,14 +63,17 @@ type world struct {
 	entries   []*entry
 	frames    []read
 	truths    [][]known   // the facts that each frame's changes should have
-	processes [2]*process // nil for one that does not run
+	processes [3]*process // nil for one that does not run
 	active    int         // of a Failover subscription
 	sessions  SessionID   // number of sessions that began
 	lost      int
 	unloaded  int
 	crashed   int
 	overtaken int
-	reader    *state // of all frames
+	used      [lastEvent]int8 // how often each rare event happened
+	trimmed   position        // up to which the broker has deleted the log
+	unwritten bool            // a process was closed that could not write its changes
+	reader    *state          // of all frames
 	fault     string
 }
 
@@ -94,8 +101,34 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// view returns the state of the log that a process reads when it starts now.
-func (w *world) view() *state { return w.reader }
+// view returns the state of the log that a process reads when it starts now, and the frames that decide what later
+// processes read.
+func (w *world) view() (*state, []read) {
+	if w.rare[tidy]+w.rare[cut]+w.rare[loseFrame]+w.rare[startUnread] == 0 {
+		return w.reader, nil
+	}
+	s, from := newState(), w.checkpoint()
+	for _, r := range w.frames[from:] {
+		s.apply(r)
+	}
+	return s, w.frames[from:]
+}
+
+// checkpoint returns how many frames a process skips that starts now.
+func (w *world) checkpoint() int {
+	if len(w.frames) == 0 {
+		return 0
+	}
+	return int(max(w.frames[len(w.frames)-1].checkpoint.entry, w.trimmed.entry))
+}
+
+// most is how many processes may run at once.
+func (w *world) most() int {
+	if w.third {
+		return 3
+	}
+	return 2
+}
 
 func (w *world) everyone(do func(*process)) {
 	for _, p := range w.processes {
@@ -111,10 +144,14 @@ func (w *world) rewinds() bool {
 }
 
 // start starts a process: its log is read before it subscribes.
-func (w *world) start(number int) *process {
+func (w *world) start(number int) *process { return w.begin(number, false) }
+
+// begin starts a process. If it is cut off, it begins without the log.
+func (w *world) begin(number int, cut bool) *process {
 	w.sessions++
 	o := Options{Topic: "log", Name: fmt.Sprint(number), Retention: defaultRetention, Logger: slog.New(slog.DiscardHandler)}
-	p := &process{w: w, number: number, log: newLog(nil, o, w.sessions), start: w.now(), waits: true}
+	p := &process{w: w, number: number, log: newLog(nil, o, w.sessions), start: w.now(), waits: true, cut: cut}
+	p.read = w.checkpoint()
 	p.log.sessions.begins = true
 	if w.limit > 0 {
 		p.log.KeepAlive()
@@ -126,8 +163,12 @@ func (w *world) start(number int) *process {
 		p.has = append(p.has, make([]held, size))
 		p.known = append(p.known, make([]known, size))
 		p.own = append(p.own, make([]known, size))
+		p.removal = append(p.removal, make([]known, size))
+		p.hurried = append(p.hurried, make([]bool, size))
 	}
-	w.processes[number] = p
+	if w.processes[number] = p; cut {
+		p.log.failure = errCut
+	}
 	p.publish()
 	p.follow()
 	if w.options.Kind == partition.Failover && (w.active == number || w.processes[w.active] == nil) {
@@ -140,28 +181,36 @@ func (w *world) start(number int) *process {
 
 // publish writes a process's changes to the log, as Log.write does.
 func (p *process) publish() {
-	for {
+	for !p.cut {
 		f, places, _ := p.log.next(false)
 		if f == nil {
 			return
 		}
-		p.log.sessions.stateSent(f)
-		decoded, err := decode(f.encode())
-		if err != nil {
-			panic(err)
-		}
-		w := p.w
-		r := read{frame: decoded, at: position{1, int64(len(w.frames)) + 1}, time: now(), now: now()}
-		w.frames = append(w.frames, r)
-		w.truths = append(w.truths, p.truths(f))
-		w.reader.apply(r)
-		p.log.sent(&link{}, f, places, r.at.id())
+		p.write(f, places)
 	}
+}
+
+// write writes a frame.
+func (p *process) write(f *frame, places []place) {
+	p.log.sessions.stateSent(f)
+	decoded, err := decode(f.encode())
+	if err != nil {
+		panic(err)
+	}
+	w := p.w
+	r := read{frame: decoded, at: position{1, int64(len(w.frames)) + 1}, time: now(), now: now()}
+	w.frames = append(w.frames, r)
+	w.truths = append(w.truths, p.truths(f))
+	w.reader.apply(r)
+	if t := &p.log.tidying; t.mark != (position{}) && f.checkpoint == t.mark { // as Log.tidied, without a broker
+		w.trimmed, *t = t.mark, tidying{}
+	}
+	p.log.sent(&link{}, f, places, r.at.id())
 }
 
 // follow reads the log to its end.
 func (p *process) follow() {
-	for ; p.read < len(p.w.frames); p.read++ {
+	for ; !p.cut && p.read < len(p.w.frames); p.read++ {
 		r := p.w.frames[p.read]
 		r.now = now() + 2
 		p.log.take(r)
@@ -213,7 +262,7 @@ func (w *world) crash(p *process) {
 		for i, m := range messages {
 			b := &w.entries[e].before[i]
 			switch r, _ := w.reader.find(w.key(e, i)); {
-			case m.handled:
+			case m.handled && (r.begun == p.log.id || w.rare[cut]+w.rare[startUnread] == 0):
 				b.crashes++
 			case r.begun == p.log.id:
 				b.doubtful++
@@ -222,8 +271,16 @@ func (w *world) crash(p *process) {
 	}
 	w.takeBack(p.number)
 	w.processes[p.number] = nil
-	if other := w.processes[1-p.number]; w.options.Kind == partition.Failover && w.active == p.number && other != nil {
-		w.activate(other.number)
+	w.vacant(p)
+}
+
+// vacant makes another process the active one of a Failover subscription, if the active one has ended.
+func (w *world) vacant(p *process) {
+	for _, other := range w.processes {
+		if w.options.Kind == partition.Failover && w.active == p.number && other != nil {
+			w.activate(other.number)
+			return
+		}
 	}
 }
 
