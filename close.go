@@ -126,16 +126,19 @@ func (c *Consumer) isVanished(err error) bool {
 	return c.options.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
 }
 
-// giveUpReceiving ends the Consumer after its inner consumer has closed itself. err is nil if other code closed the
-// inner consumer or its client.
+// giveUpReceiving ends the Consumer after its inner consumer has closed itself, or when the client is closed. err is
+// nil if other code closed the inner consumer or its client.
 func (c *Consumer) giveUpReceiving(err error) {
 	if !c.goroutines.enter() {
 		return
 	}
 	waitWhile(c.told.isBusy, time.Now().Add(patience)) // observers first get the failures of the other topics
 	c.end()
-	if inner := c.inner.consumer.Load(); inner != nil { // else begin closes it
-		(*inner).Close()
+	c.inner.mu.Lock() // replace sets no consumer after this
+	inner := c.inner.consumer.Load()
+	c.inner.mu.Unlock()
+	if inner != nil { // else begin closes it
+		c.closeInner(*inner)
 	}
 	c.goroutines.leave()
 	if err != nil {

@@ -131,6 +131,9 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 			c.loss.all.Do(func() { c.lose("", LostConsumer) })
 		}
 	})
+	if c.inner.again != nil { // after GiveBack the client may have no inner consumer to close
+		context.AfterFunc(c.ended, upstream.OnClientClose(inner, func() { go c.giveUpReceiving(nil) }))
+	}
 	if c.attempts != nil {
 		c.attempts.outer.Store(c)
 	}

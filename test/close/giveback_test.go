@@ -186,3 +186,61 @@ func TestConsumerGoesOnWhenATopicGivesUpAfterGiveBack(t *testing.T) {
 	givesUp()
 	<-c.Done()
 }
+
+// If the client is closed after GiveBack, no inner consumer hears of that. The client itself does not refuse to
+// subscribe again.
+func TestCloseOfClientAfterGiveBackEndsTheConsumer(t *testing.T) {
+	t.Parallel()
+	closeClient := func(_ *testkit.Broker, _ *redelivery.Consumer, client pulsar.Client) { client.Close() }
+	for name, ends := range map[string]func(*testkit.Broker, *redelivery.Consumer, pulsar.Client){
+		"before the next Receive": closeClient,
+		"after it has subscribed": func(_ *testkit.Broker, c *redelivery.Consumer, client pulsar.Client) {
+			testkit.ReceiveNothing(t, c, 500*time.Millisecond)
+			client.Close()
+		},
+		"while it subscribes": func(b *testkit.Broker, c *redelivery.Consumer, client pulsar.Client) {
+			subscribing := make(chan struct{}, 1)
+			b.InProcess.SetHook(func(cmd pulsartest.Command) pulsartest.Verdict {
+				if cmd.Type != "SUBSCRIBE" {
+					return pulsartest.Pass
+				}
+				select {
+				case subscribing <- struct{}{}:
+				default:
+				}
+				return pulsartest.Pass.After(300 * time.Millisecond)
+			})
+			testkit.ReceiveNothing(t, c, 50*time.Millisecond)
+			<-subscribing
+			client.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+			for _, topics := range []int{1, 2} {
+				client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t)})
+				require.NoError(t, err)
+				opts := b.Options("", pulsar.Shared)
+				for range topics {
+					opts.Topics = append(opts.Topics, b.NewTopic(0))
+				}
+				var attempts sync.WaitGroup
+				subscribe := func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+					attempts.Add(1)
+					defer attempts.Done()
+					return client.Subscribe(o)
+				}
+				c, err := redelivery.SubscribeWith(subscribe, opts)
+				require.NoError(t, err)
+				defer attempts.Wait()
+				defer c.Close()
+				require.NoError(t, c.GiveBack())
+				ends(b, c, client)
+				_, err = testkit.ReceiveWithin(c, 5*time.Second)
+				require.ErrorContains(t, err, "ConsumerClosed", "the Consumer of %d topics goes on", topics)
+				<-c.Done()
+			}
+		})
+	}
+}
