@@ -116,6 +116,10 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 	var cp partition.Copy
 	c.describe(cm, &cp)
 	now := c.lock()
+	if c.isOver() { // Close may have emptied the group
+		c.unlock()
+		return false
+	}
 	if c.loss.any.Load() && cm.GetEncryptionContext() != nil {
 		// upstream calls no interceptor for a message that it cannot decrypt
 		c.group.Sent(now, cp.ID, cp.Source, cp.Object)
