@@ -627,6 +627,8 @@ func TestOperatorsResetDiffersFromALostAck(t *testing.T) {
 		{"acknowledged in doubt, the partition is away", []func(*fixture){settles(at(1, 0)), lost, readsOldCopy, acks(settled), calm, lost, sends(settled)}, Settled},
 		{"acknowledged in doubt, a copy of the lost connection is read late", []func(*fixture){settles(at(1, 0)), readsOldCopy, lost,
 			func(f *fixture) { f.Sent(f.now, other, "source", "late") }, acks(settled), away, lost, sends(settled)}, Settled},
+		{"acknowledged in doubt, another message of the lost connection comes late", []func(*fixture){settles(at(1, 0)), readsOldCopy, lost,
+			sends(other), acks(settled), away, lost, sends(settled)}, Settled},
 		{"acknowledged in doubt, its own copy of the lost connection is read late, and dropped", []func(*fixture){settles(settled), lost,
 			func(f *fixture) { f.Sent(f.now, settled, "source", "late") }, calm, calm, lost, sends(settled)}, Settled},
 		{"acknowledged in doubt, the queue is never empty", []func(*fixture){settles(settled), lost, sends(other), func(f *fixture) {
