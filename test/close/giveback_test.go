@@ -225,15 +225,18 @@ func TestCloseOfClientAfterGiveBackEndsTheConsumer(t *testing.T) {
 				for range topics {
 					opts.Topics = append(opts.Topics, b.NewTopic(0))
 				}
-				var attempts sync.WaitGroup
+				var attempts sync.RWMutex // held for reading while one is under way
 				subscribe := func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-					attempts.Add(1)
-					defer attempts.Done()
+					attempts.RLock()
+					defer attempts.RUnlock()
 					return client.Subscribe(o)
 				}
 				c, err := redelivery.SubscribeWith(subscribe, opts)
 				require.NoError(t, err)
-				defer attempts.Wait()
+				defer func() {
+					attempts.Lock()
+					attempts.Unlock() //nolint:staticcheck // only waits for the attempts
+				}()
 				defer c.Close()
 				require.NoError(t, c.GiveBack())
 				ends(b, c, client)
