@@ -75,9 +75,9 @@ compared: ## run four clients under the same faults, and write docs/compared.md 
 	eval "$$(test/scripts/pulsar start)" && cd test/compared && go run . && go run . -page ../../docs/compared.md
 
 # DEEPER is how many steps explore plays beyond those of CI. Each step makes it take three times as long.
-DEEPER ?= 4
+DEEPER ?= 3
 .PHONY: explore
-explore: ## play every short history of the machine, and of two machines with a log of attempts; remove each rule in turn (40 minutes)
+explore: ## play every short history of the machine, and of two machines with a log of attempts; remove each rule in turn (an hour)
 	go test ./internal/partition -run Exploration -deeper $(DEEPER) -count 1 -timeout 2h -v
 	go test ./attempts -run Exploration -deeper 2 -count 1 -timeout 2h -v
 	go test ./internal/partition -run Mutants -mutants -count 1 -timeout 2h -v

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 )
 
-var withMutants = flag.Bool("mutants", false, "remove each rule of the machine in turn, and check that a test fails (10 minutes)")
+var withMutants = flag.Bool("mutants", false, "remove each rule of the machine in turn, and check that a test fails (20 minutes)")
 
 // mutants are the rules of the machine, each with the code that replaces it.
 var mutants = []struct{ rule, file, with, without string }{
