@@ -138,9 +138,9 @@ release-check: $(GORELEASE) ## say which version the API needs next; BASE is the
 	$(GORELEASE) $(if $(BASE),-base=$(BASE),-base=none -version=v0.1.0)
 
 .PHONY: benchstat
-benchstat: $(BENCHSTAT) ## compare the cost of queue and Consumer with docs/benchmarks.txt
+benchstat: $(BENCHSTAT) ## compare the cost of the machine and the Consumer with docs/benchmarks.txt
 	@mkdir -p .bench
-	go test -run '^$$' -bench 'Consumer$$|PutRemove/waiting=50000' -benchmem -benchtime 100000x -count 6 \
+	go test -run '^$$' -bench 'Consumer$$|^BenchmarkAck$$|Nack$$' -benchmem -benchtime 100000x -count 6 \
 		./test/ack ./internal/partition > .bench/new.txt
 	$(BENCHSTAT) docs/benchmarks.txt .bench/new.txt
 
