@@ -153,16 +153,16 @@ func (w *world) do(s step) {
 	}
 }
 
-func explore(k *kind, depth int) *exploretest.Exploration[step] {
+func worldOf(k *kind) exploretest.World[*world, step] {
 	var x walk
-	return exploretest.Explore(exploretest.World[*world, step]{
+	return exploretest.World[*world, step]{
 		New:      func() *world { return newWorld(k) },
 		Steps:    (*world).steps,
 		Do:       (*world).do,
 		Check:    func(w *world) string { return w.fault },
 		Complete: func(w *world) string { w.complete(); return w.fault },
 		Hash:     x.hash,
-	}, k.prefix, depth)
+	}
 }
 
 func kinds() []*kind {
@@ -230,7 +230,7 @@ func TestExplorationOfTwoProcesses(t *testing.T) {
 		t.Run(strings.ReplaceAll(k.name, " ", "-"), func(t *testing.T) {
 			depth, began := exploretest.Depth(k.depth), time.Now()
 			synctest.Test(t, func(t *testing.T) {
-				x := explore(k, depth)
+				x := exploretest.Explore(worldOf(k), k.prefix, depth)
 				if x.Found != nil {
 					t.Error(x)
 				}

@@ -65,6 +65,24 @@ func Explore[W, S any](w World[W, S], prefix []S, depth int) *Exploration[S] {
 	return &Exploration[S]{States: len(met)}
 }
 
+// Replay plays prefix and the named steps, and then completes the world. The names are separated by ", "; each is the
+// text of a step that is possible by then. Replay returns the promise that is broken, or "".
+func Replay[W, S any](w World[W, S], prefix []S, names string) (fault string) {
+	x := w.play(prefix)
+	for name := range strings.SplitSeq(names, ", ") {
+		steps := w.Steps(x)
+		i := slices.IndexFunc(steps, func(s S) bool { return fmt.Sprint(s) == name })
+		if i < 0 {
+			return "the step is not possible: " + name
+		}
+		w.Do(x, steps[i])
+		if fault = w.Check(x); fault != "" {
+			return fault
+		}
+	}
+	return w.Complete(x)
+}
+
 func (w *World[W, S]) play(path []S) W {
 	x := w.New()
 	for _, s := range path {

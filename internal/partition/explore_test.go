@@ -8,16 +8,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 )
 
-func explore(k *kind, depth int) *exploretest.Exploration[step] {
+func worldOf(k *kind) exploretest.World[*world, step] {
 	x := encoder{sendings: map[*sending]int{}}
-	return exploretest.Explore(exploretest.World[*world, step]{
+	return exploretest.World[*world, step]{
 		New:      func() *world { return newWorld(k) },
 		Steps:    (*world).steps,
 		Do:       (*world).do,
 		Check:    func(w *world) string { w.check(); return w.fault },
 		Complete: func(w *world) string { w.complete(); return w.fault },
 		Hash:     func(w *world) uint64 { return w.hash(&x) },
-	}, nil, depth)
+	}
 }
 
 // complete continues a world fairly until nothing is in doubt: the other consumer leaves, every call returns, the
@@ -295,7 +295,7 @@ func TestExploration(t *testing.T) {
 			if k.deepest > 0 {
 				depth = min(depth, k.deepest)
 			}
-			x := explore(k, depth)
+			x := exploretest.Explore(worldOf(k), nil, depth)
 			if x.Found != nil {
 				t.Fatal(x)
 			}

@@ -479,13 +479,18 @@ func TestRequestedMessageTakesNoMemory(t *testing.T) {
 	assert.Equal(t, Stats{Asked: 1}, f.Stats())
 }
 
-func TestNewAndRedeliveredMessagesAlternate(t *testing.T) {
-	f := newFixture(Options{Kind: Exclusive})
-	for n := range int64(3) {
-		f.arrivesAs(at(n, 0), 1, nil)
-		f.Nack(f.now, Failure{ID: at(n, 0), Hand: AnyHand})
+// makesReady makes the first n entries ready, in their order.
+func (f *fixture) makesReady(n int64) {
+	for e := range n {
+		f.arrivesAs(at(e, 0), 1, nil)
+		f.Nack(f.now, Failure{ID: at(e, 0), Hand: AnyHand})
 	}
 	f.due()
+}
+
+func TestNewAndRedeliveredMessagesAlternate(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	f.makesReady(3)
 	var turns []bool
 	for range 4 {
 		_, ok := f.Take(f.now, true)
@@ -771,11 +776,7 @@ func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
 
 func TestWithdrawnMessageStaysBeforeLaterOnes(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive})
-	for n := range int64(2) {
-		f.arrivesAs(at(n, 0), 1, nil)
-		f.Nack(f.now, Failure{ID: at(n, 0), Hand: AnyHand})
-	}
-	f.due()
+	f.makesReady(2)
 	d, _ := f.Take(f.now, false)
 	require.Equal(t, at(0, 0), d.ID)
 	f.PutBack(f.now, d)
