@@ -96,7 +96,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) error {
 	now := c.lock()
 	i, _, err := c.group.Find(n.ID, n.hand)
 	if i.Current && i.Stale && !i.Busy {
-		i.Count = max(i.Count, count)
+		i.Count = count // GiveUpStale takes the larger one
 		c.group.GiveUpStale(now, i.Delivery)
 	}
 	c.unlockAndAct(now)

@@ -81,7 +81,7 @@ func (m *Metrics) delivered(e redelivery.Delivered) {
 	s := m.series(e.Event)
 	m.redelivered.WithLabelValues(s.labels(string(e.Cause))...).Inc()
 	if !e.Due.IsZero() {
-		m.lateness.WithLabelValues(s.labels(string(e.Cause))...).Observe(max(0, e.Lateness.Seconds()))
+		m.lateness.WithLabelValues(s.labels(string(e.Cause))...).Observe(e.Lateness.Seconds())
 	}
 }
 
