@@ -17,7 +17,7 @@ import (
 
 // preparation describes a consumer before it is subscribed or wrapped.
 type preparation struct {
-	opts      pulsar.ConsumerOptions // the caller's, but with EnableBatchIndexAcknowledgment; or what Wrap knows
+	opts      pulsar.ConsumerOptions // the caller's, with EnableBatchIndexAcknowledgment; of Wrap, the known fields
 	settings  *settings
 	publisher *publisher
 	// how long acknowledgements may wait on Failover and Key_Shared, where a new owner handles a message again if its

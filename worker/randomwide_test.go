@@ -75,7 +75,7 @@ func (c *randomConfig) wideWorker() []worker.Option {
 	return options
 }
 
-// widenFate adds to the plan for a message what only wide runs have.
+// widenFate adds the features of wide runs to the plan for a message.
 func (r *randomRun) widenFate(f *fate) {
 	f.pause = worker.PauseFor(f.after/4, errTest)
 	if r.PauseFor && r.rng.IntN(10) == 0 {
@@ -131,7 +131,7 @@ func (r *randomRun) dueNow(present []*employee) {
 	forget()
 }
 
-// observed has the metrics of an employee, and what they must be.
+// observed has the metrics of an employee and their expected values.
 type observed struct {
 	*prometheus.Registry
 	calls map[redelivery.Outcome]int // messages of handlers' calls, by the outcome that they asked for
@@ -181,7 +181,7 @@ func (o *observed) value(name, value string) (sum int) {
 	return sum
 }
 
-// checkMetrics asserts that the metrics of an employee who has left are as the calls of its handler were.
+// checkMetrics asserts that the metrics of an employee who has left agree with the calls of its handler.
 func (e *employee) checkMetrics() {
 	if e.metrics == nil || e.Failed() || e.Hang > 0 {
 		return
