@@ -37,9 +37,9 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	}
 	began, lists := c.now(), c.ackLists(names, failed)
 	for consumer, list := range lists {
-		_ = c.acknowledge(func() error { list.ack(consumer); return nil })
-		for i := range list.acks {
-			a := &list.acks[i]
+		_ = c.acknowledge(func() error { c.ackList(list, consumer); return nil })
+		for i := range list {
+			a := &list[i]
 			if a.err != nil {
 				failed[a.object] = a.err
 			}
@@ -53,8 +53,8 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	}
 	c.calls.leave()
 	for _, list := range lists {
-		for i := range list.acks {
-			if a := &list.acks[i]; !a.Late {
+		for i := range list {
+			if a := &list[i]; !a.Late {
 				c.acked(&a.name, nil, &a.Delivery, began, a.err)
 			}
 		}
@@ -77,19 +77,17 @@ func (e ackOnClosed) Error() string {
 
 func (e ackOnClosed) Unwrap() error { return e.error }
 
-// ackList has those messages of a call of AckIDList that one consumer of pulsar-client-go acknowledges.
-type ackList struct{ acks []listedAck }
-
+// listedAck is one message of a call of AckIDList.
 type listedAck struct {
 	name
 	partition.Ack // without an Object if the group does not know the message
 	err           error
 }
 
-// ackLists begins to settle messages, and makes a list for each consumer that acknowledges some of them. It puts the
-// errors of refused ids into failed.
-func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Consumer]*ackList {
-	lists := map[pulsar.Consumer]*ackList{}
+// ackLists begins to settle messages, and makes a list for each consumer of pulsar-client-go that acknowledges some of
+// them. It puts the errors of refused ids into failed.
+func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Consumer][]listedAck {
+	lists := map[pulsar.Consumer][]listedAck{}
 	c.mu.Lock()
 	for _, n := range names {
 		var a partition.Ack
@@ -102,31 +100,37 @@ func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Con
 			continue
 		}
 		consumer := c.sourceOf(&a.Delivery)
-		if lists[consumer] == nil {
-			lists[consumer] = &ackList{}
-		}
-		lists[consumer].acks = append(lists[consumer].acks, listedAck{n, a, nil})
+		lists[consumer] = append(lists[consumer], listedAck{n, a, nil})
 	}
 	c.unlock()
 	return lists
 }
 
-// ack acknowledges all messages of a list.
-func (l *ackList) ack(consumer pulsar.Consumer) {
-	ids := make([]pulsar.MessageID, len(l.acks))
-	for i, a := range l.acks {
-		ids[i] = a.object
-		if a.Object != nil {
-			ids[i] = ackID(&a.Ack)
+// ackList acknowledges the messages of a list. AckIDList of pulsar-client-go reports every failure only if it waits for the
+// broker's answers, and only for ids that it knows. Otherwise it does the same as AckID for each message, and hides the
+// errors. After Wrap the Consumer does not know whether it waits.
+func (c *Consumer) ackList(list []listedAck, consumer pulsar.Consumer) {
+	var ids []pulsar.MessageID
+	var together []*listedAck
+	for i := range list {
+		switch a := &list[i]; {
+		case a.Object == nil:
+			a.err = consumer.AckID(a.object)
+		case c.answered || c.settings.isWrapped:
+			ids, together = append(ids, ackID(&a.Ack)), append(together, a)
+		default:
+			a.err = consumer.AckID(ackID(&a.Ack))
 		}
+	}
+	if len(ids) == 0 {
+		return
 	}
 	err := consumer.AckIDList(ids)
 	var some pulsar.AckError
 	isSome := errors.As(err, &some)
-	for i, id := range ids {
-		l.acks[i].err = err
-		if isSome {
-			l.acks[i].err = some[id]
+	for i, a := range together {
+		if a.err = err; isSome {
+			a.err = some[ids[i]]
 		}
 	}
 }

@@ -36,13 +36,11 @@ func TestAckOfEachMessageOfABatchReachesUpstream(t *testing.T) {
 	}
 	for i, ack := range acks {
 		inner.FailAcks(errors.New("refused"))
-		if i != 2 { // the fake's AckIDList returns no errors
-			require.EqualError(t, ack(), "refused")
-			d, err := c.Delivery(msgs[i])
-			require.NoError(t, err)
-			require.NotZero(t, d.NackDelay)
-			require.EqualValues(t, i, c.Stats().Unfinished)
-		}
+		require.ErrorContains(t, ack(), "refused")
+		d, err := c.Delivery(msgs[i])
+		require.NoError(t, err)
+		require.NotZero(t, d.NackDelay)
+		require.EqualValues(t, i, c.Stats().Unfinished)
 		inner.FailAcks(nil)
 		outcomes = nil
 		require.NoError(t, ack())

@@ -2,6 +2,7 @@ package ack
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -276,6 +277,40 @@ func TestEqualIDsOfTwoTopicsAreTwoMessages(t *testing.T) {
 				}
 				testkit.ReceiveNothing(t, c, time.Minute)
 			})
+		})
+	}
+}
+
+// AckIDList of pulsar-client-go returns nil if it does not find the consumer of an id, or if that consumer is closed and
+// AckWithResponse is off.
+func TestAckIDListReportsEachMessageThatWasNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	for _, answered := range []bool{false, true} {
+		t.Run(fmt.Sprint("AckWithResponse=", answered), func(t *testing.T) {
+			t.Parallel()
+			b := testkit.NewBroker(t)
+			one, other := b.NewTopic(0), b.NewTopic(0)
+			opts := b.Options("", pulsar.Shared)
+			opts.Topics, opts.AckWithResponse = []string{one, other}, answered
+			c := b.Subscribe(opts)
+			b.Send(one, 2, false)
+			first, second := testkit.Receive(t, c), testkit.Receive(t, c)
+			unknown, err := pulsar.DeserializeMessageID(first.ID().Serialize())
+			require.NoError(t, err)
+			require.NoError(t, c.Ack(first))
+			foreign := pulsar.NewMessageID(1<<40, 1, -1, 0)
+			var failed pulsar.AckError
+			require.ErrorAs(t, c.AckIDList([]pulsar.MessageID{unknown, foreign}), &failed)
+			require.Len(t, failed, 1)
+			require.Error(t, failed[foreign])
+
+			require.NoError(t, c.GiveBack())
+			require.Error(t, c.Ack(second))
+			require.ErrorAs(t, c.AckIDList([]pulsar.MessageID{first.ID(), second.ID()}), &failed)
+			require.Error(t, failed[second.ID()])
+			msg := testkit.Receive(t, c)
+			require.Equal(t, second.ID().Serialize(), msg.ID().Serialize())
+			require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()}))
 		})
 	}
 }
