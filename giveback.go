@@ -77,13 +77,14 @@ func (c *Consumer) goAway() error {
 	c.attempts.flush() // otherwise the next consumer would not know the delays
 	c.hooks.Flush()
 	end := time.Now().Add(patience) // as long as Close waits
-	waitWhile(func() bool { return c.letters.isBusy() || !c.calls.isQuiet() }, end)
+	waitWhile(func() bool { return c.letters.isBusy() || c.acks.isBusy() || !c.calls.isQuiet() }, end)
 	c.inner.leaving.Store(true)
 	defer c.inner.leaving.Store(false)
 	waitWhile(func() bool { return !c.calls.isQuiet() }, end) // for calls that began before leaving was set
 	c.inner.away = true
 	upstream.Close(c.current())
 	c.hooks.Forget()
+	c.acks.clear()
 	c.reader.Forget()
 	now := c.lock()
 	c.loss.any.Store(true)
@@ -100,7 +101,8 @@ func waitWhile(busy func() bool, end time.Time) {
 	}
 }
 
-// comeBack subscribes again after GiveBack, and waits for a while if subscribing fails. The caller has the turn.
+// comeBack subscribes again after GiveBack. If that fails, comeBack waits for a while, unless another call wants the
+// turn. The caller has the turn.
 func (c *Consumer) comeBack(ctx context.Context) error {
 	err := c.resubscribe(ctx)
 	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ctx.Err()) {
@@ -111,14 +113,18 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 	timer := time.NewTimer(backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.tries))
 	defer timer.Stop()
 	c.inner.tries++
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.ended.Done():
-		return ErrClosed
+	for c.inner.wanted.Load() == 0 {
+		select {
+		case <-timer.C:
+			return nil
+		case <-c.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.ended.Done():
+			return ErrClosed
+		}
 	}
+	return nil
 }
 
 // resubscribe subscribes again. The caller has the turn. An attempt may take as long as the client's OperationTimeout.

@@ -1,11 +1,13 @@
 package close
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -141,6 +143,38 @@ func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	require.NotContains(t, log.String(), ".go:")
 	require.NotEmpty(t, failures)
 	require.NotContains(t, fmt.Sprintf("%+v", failures[0]), ".go:")
+}
+
+// While subscribing again fails, Receive pauses for up to 30 seconds between two attempts. Calls that want the Consumer
+// meanwhile do not wait for that.
+func TestGiveBackWhileSubscribingAgainFailsReturnsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			if attempts++; attempts > 1 {
+				return nil, errors.New("not allowed")
+			}
+			inner := testkit.NewFake()
+			inner.Prefetch(t, o.MessageChannel)
+			return inner, nil
+		}, pulsar.ConsumerOptions{Topic: "a", SubscriptionName: "s", Type: pulsar.Shared})
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.GiveBack())
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() { _, _ = c.Receive(ctx) }()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		tried := attempts
+		require.Less(t, tried, 30)
+		began := time.Now()
+		require.NoError(t, c.GiveBack())
+		require.Zero(t, time.Since(began))
+		synctest.Wait()
+		require.LessOrEqual(t, attempts, tried+1)
+	})
 }
 
 // A message that was requested before GiveBack comes in time afterwards, although the new inner consumer gets no answer
