@@ -151,7 +151,7 @@ func (c *Consumer) ackAgain(a partition.Again) {
 	}
 	c.acks.add(c, func() {
 		err := c.call(func() error { return a.Source.(pulsar.Consumer).AckID(id) })
-		if err != nil && !c.isOver() {
+		if err != nil && !c.isOver() && !errors.Is(err, errGivingBack) {
 			c.fail("ack", "acknowledging a settled message again", err, "topic", a.Topic, "message", id)
 		}
 	})

@@ -85,6 +85,7 @@ func (q *queue) run(c *Consumer) {
 			return
 		}
 		do := q.todo[0]
+		q.todo[0] = nil
 		q.todo = q.todo[1:]
 		q.mu.Unlock()
 		if !c.outside(do) {
