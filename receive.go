@@ -120,10 +120,6 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 		c.unlock()
 		return false
 	}
-	if c.loss.any.Load() && cm.GetEncryptionContext() != nil {
-		// upstream calls no interceptor for a message that it cannot decrypt
-		c.group.Sent(now, cp.ID, cp.Source, cp.Object)
-	}
 	verdict, again := c.group.Arrive(now, &cp, d)
 	c.unlockAndAct(now)
 	c.blocked.ends()
@@ -150,6 +146,7 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 	id := cm.ID()
 	cp.ID, cp.Source, cp.Object = idOf(cm.Topic(), id), cm.Consumer, id
 	cp.Total, cp.Count = id.BatchSize(), cm.RedeliveryCount()
+	cp.Unannounced = cm.GetEncryptionContext() != nil // upstream calls no interceptor for it
 	if !c.isUndecryptable(cm.Message) { // an undecryptable one is not kept: when it comes again, it may be decrypted
 		cp.Body = cm.Message
 		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)

@@ -116,10 +116,11 @@ func (g *Group) resume(now time.Duration, m *message) {
 	switch {
 	case m.state == Ready:
 		g.makeReady(now, m)
-	case m.state == Asked && m.overdue:
-		r := g.requestOf(m.entry)
-		r.open = false
-		g.send(now, r)
+	case m.state == Asked:
+		if r := g.requestOf(m.entry); m.overdue || !r.open {
+			r.open = false
+			g.send(now, r)
+		}
 	case m.overdue:
 		g.clock.Set(&m.timer, now)
 	}

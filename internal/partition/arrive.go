@@ -15,6 +15,9 @@ type Copy struct {
 	Wait   time.Duration
 	Size   int64 // bytes that the message takes by itself
 	Buffer int64 // bytes of the buffer that it shares with others of its batch
+	// Sent was not called for it. It counts as sent now, if no other copy is in upstream's queue, and else as sent with
+	// the copy that was read before it.
+	Unannounced bool
 }
 
 // Verdict says what the caller does with a copy.
@@ -35,6 +38,9 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 	p := g.partition(c.ID.Topic, c.Source)
 	at := c.ID.place()
 	g.took(now, p)
+	if c.Unannounced && len(p.coming) == 0 {
+		g.Sent(now, c.ID, c.Source, c.Object)
+	}
 	p.afterReset(c.Object)
 	p.readCopy(now, at, c.Object)
 	if previous := p.current; previous != nil && previous.at != at.position {
@@ -42,7 +48,10 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 		g.finishEntry(now, previous)
 	}
 	if p.isComplete(at.position) {
-		g.noteSettled(now, p, at.position)
+		if p.entryAt(at.position) == nil { // else finishEntry notes it
+			p.settled.remove(at.position)
+			g.noteSettled(now, p, at.position)
+		}
 		verdict, again = AckAgain, Again{p.source, p.topic, c.Object, c.Total > 1}
 	} else {
 		e := g.entry(p, at.position, c.Total)
@@ -123,20 +132,23 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 		}
 		g.wait(now, m, add(now, c.Wait))
 	case Asked:
-		m.excess += g.requestOf(m.entry).excess(m.delivered)
+		r := g.requestOf(m.entry)
+		m.excess += r.excess(m.delivered)
 		m.counts(c)
-		if m.busy == 0 {
-			g.keep(m, c)
-			// A retry that is not due, or a message on which another consumer failed.
-			if c.Wait > 0 && (!m.delivered || c.Tries > m.count+1) {
-				g.wait(now, m, add(now, c.Wait))
-				break
-			}
-			g.deliver(now, m, c.Body, d)
-			g.requestOf(m.entry).comes()
-			return Deliver
+		if m.busy > 0 {
+			m.overdue = true // requested again if it is not settled
+			break
 		}
-		m.overdue = true // requested again if it is not settled
+		g.keep(m, c)
+		// A retry that is not due, or a message on which another consumer failed.
+		if c.Wait > 0 && (!m.delivered || c.Tries > m.count+1) {
+			g.wait(now, m, add(now, c.Wait))
+			r.comes()
+			break
+		}
+		g.deliver(now, m, c.Body, d)
+		r.comes()
+		return Deliver
 	case Held, Waiting, Ready:
 		m.counts(c)
 		g.keep(m, c)

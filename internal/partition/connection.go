@@ -50,6 +50,9 @@ func (g *Group) Activate(now time.Duration, topic string, source any, active boo
 	}
 }
 
+// isInactive reports whether another consumer of a Failover subscription is the topic's active one.
+func (p *Partition) isInactive() bool { return p.active > 0 && p.floor == p.active }
+
 // isStale reports whether the newest delivery of a message may be another consumer's by now: it is of an earlier epoch
 // than the partition's floor, and no newer copy of it is in upstream's queue.
 func (m *message) isStale() bool {
@@ -150,6 +153,8 @@ func (p *Partition) requestDropped(now time.Duration) (asked bool) {
 // this consumer active. So the message is awaited, and requested if it does not come.
 func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 	switch p := m.entry.partition; {
+	case m.state == Unseen && p.isInactive(): // the active consumer gets it
+		g.forget(now, m)
 	case m.state == Unseen:
 		m.id, m.count = c.Object, c.count(0)
 		g.expect(now, m)

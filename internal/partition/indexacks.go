@@ -22,7 +22,7 @@ func (g *Group) learn(now time.Duration, e *entry, m *message) {
 	if g.o.IndexAcks == NoIndexAcks {
 		return
 	}
-	continues := a.came && m.index > a.last && a.epoch == g.epoch
+	continues := a.came && m.index > a.last && a.epoch == e.partition.reads
 	first := int32(0)
 	if continues {
 		first = a.last + 1

@@ -10,7 +10,7 @@ type Info struct {
 	Current bool          // the hand-over is the newest one, and the application has the message
 	Stale   bool          // another consumer may have it
 	At      time.Duration // when its ack timeout or its delay is over; 0 if neither runs
-	Begun   bool          // it is of a batch
+	Begun   bool          // other messages of its batch are settled
 }
 
 // Find describes a message; ok is false if it is settled or was never delivered.
@@ -21,7 +21,7 @@ func (g *Group) Find(id ID, hand uint64) (i Info, ok bool, err error) {
 	}
 	i = Info{Delivery: g.delivery(m), State: m.state, Stale: m.isStale()}
 	i.Busy, i.Current = m.busy > 0, m.isWith(hand)
-	i.Begun = len(m.entry.messages) > 1
+	i.Begun = m.entry.ack.settled > 0
 	if m.timer.IsSet() && (m.state == Held || m.state == Waiting) {
 		i.At = m.timer.At()
 	}

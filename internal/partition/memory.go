@@ -3,17 +3,21 @@ package partition
 // keep keeps the body of a copy for a hand-over from memory, if there is room. The payloads of a batch are slices of
 // one buffer, which stays in memory as long as one of them does, and counts once.
 func (g *Group) keep(m *message, c *Copy) {
-	if m.body != nil || c.Body == nil {
+	if c.Body == nil {
+		return
+	}
+	if m.body != nil {
+		m.body = c.Body // all messages of a batch are to keep one buffer in memory, the newest
 		return
 	}
 	e, needs := m.entry, c.Size
-	if e.kept == 0 {
+	if e.buffer == 0 {
 		needs += c.Buffer
 	}
 	if g.memory+needs > g.o.MemoryLimit {
 		return
 	}
-	if e.kept == 0 {
+	if e.buffer == 0 {
 		e.buffer = c.Buffer
 	}
 	e.kept++
@@ -51,8 +55,11 @@ func (g *Group) Hold(id ID, hand uint64, c *Copy) (fits bool) {
 }
 
 // makeRoom drops bodies of waiting messages until needs bytes and an eighth of the limit are free. The eighth makes
-// calls rare.
+// calls rare. If needs is more than that leaves, makeRoom drops nothing.
 func (g *Group) makeRoom(needs int64) {
+	if needs > g.o.MemoryLimit*7/8 {
+		return
+	}
 	for _, p := range g.partitions {
 		if p.in[Waiting] == 0 {
 			continue

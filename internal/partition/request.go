@@ -72,6 +72,7 @@ func (g *Group) ask(now time.Duration, m *message) {
 // expect makes a message wait for the copy that the broker is about to send by itself. If none comes, it is requested.
 func (g *Group) expect(now time.Duration, m *message) {
 	m.move(Asked)
+	m.waits = now
 	g.await(now, g.requestOf(m.entry))
 }
 
@@ -145,7 +146,7 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 // isAnswering reports whether the broker gets requests and answers them: all partitions have a connection, and on
 // Failover this consumer is the partition's active one.
 func (p *Partition) isAnswering() bool {
-	return p.group.connected == p.group.epoch && (p.active == 0 || p.floor < p.active)
+	return p.group.connected == p.group.epoch && !p.isInactive()
 }
 
 // isUnsent reports whether an entry was not requested, because the broker is expected to send it by itself.

@@ -19,7 +19,7 @@ type settledIDs struct {
 	timer       timer // of the next turn
 
 	parts map[position]indexSet // settled messages of entries that came in part; never sure
-	order []position            // of parts, oldest first; may name entries that are gone
+	order []position            // of parts, oldest first
 }
 
 const (
@@ -48,22 +48,26 @@ func (s indexSet) with(index int32) indexSet {
 	return s
 }
 
-// add notes that all messages of an entry are settled, and acknowledged now.
-func (s *settledIDs) add(at position) {
-	delete(s.parts, at)
-	for _, of := range s.generations[older:] {
+// remove forgets an entry.
+func (s *settledIDs) remove(at position) {
+	for _, of := range s.generations {
 		if b := of[at.ledger]; b != nil {
 			b.Remove(uint64(at.entry))
 		}
 	}
+}
+
+// add notes that all messages of an entry, which no generation has, are settled, and acknowledged now.
+func (s *settledIDs) add(at position) {
 	if s.generations[recent] == nil {
 		s.generations[recent] = map[int64]*roaring64.Bitmap{}
 	}
-	of := s.generations[recent]
-	if of[at.ledger] == nil {
-		of[at.ledger] = roaring64.New()
+	b := s.generations[recent][at.ledger]
+	if b == nil {
+		b = roaring64.New()
+		s.generations[recent][at.ledger] = b
 	}
-	of[at.ledger].Add(uint64(at.entry))
+	b.Add(uint64(at.entry))
 }
 
 // addPart notes that some messages of an entry are settled and the others did not come.
@@ -81,14 +85,17 @@ func (s *settledIDs) addPart(at position, indexes indexSet) {
 
 // takePart removes an entry from parts, since more of it comes, and returns its settled messages.
 func (s *settledIDs) takePart(at position) indexSet {
-	indexes := s.parts[at]
-	delete(s.parts, at)
+	indexes, ok := s.parts[at]
+	if ok {
+		delete(s.parts, at)
+		s.order = slices.DeleteFunc(s.order, func(other position) bool { return other == at })
+	}
 	return indexes
 }
 
 // has reports whether a message that is not in the table is settled.
 func (s *settledIDs) has(at position, index int32) bool {
-	return s.hasEntry(at) || s.parts[at].has(max(0, index))
+	return s.hasEntry(at) || index >= 0 && s.parts[at].has(index)
 }
 
 // hasEntry reports whether all messages of an entry are settled.

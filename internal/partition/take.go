@@ -72,6 +72,7 @@ func (g *Group) deliver(now time.Duration, m *message, body any, d *Delivery) {
 	cause, due, again := m.cause, m.due, m.delivered
 	m.since, m.had, m.due, m.cause, m.timeout = now, 0, 0, NoCause, 0
 	m.delivered, m.uncounted, m.overdue, m.undecided = true, false, false, false
+	g.newsTurn = false
 	g.describe(m, d)
 	d.Body, d.Cause, d.Due, d.Again = body, cause, due, again
 }
@@ -104,10 +105,9 @@ func (g *Group) Take(now time.Duration, isNew bool, d *Delivery) (ok bool) {
 		case m.isStale():
 			g.ask(now, m)
 		default:
-			g.newsTurn = true
 			g.Unwait(now)
 			g.deliver(now, m, m.body, d)
-			d.FromMemory = true
+			g.newsTurn, d.FromMemory = true, true
 			return true
 		}
 	}

@@ -1,0 +1,163 @@
+package partition
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDueMessageComesAtOnceIfANewOneWasHandedOutSinceTheLast(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	f.reach(Ready)
+	f.takes(t)
+	f.arrivesAs(at(1, 0), 1, nil)
+	f.nack()
+	f.passes()
+	d, ok := f.Take(f.now, true)
+	require.True(t, ok, "another new message goes first")
+	assert.Equal(t, of0, d.ID)
+}
+
+func TestCopyDroppedWhileInactiveIsNotAwaited(t *testing.T) {
+	f := newFixture(Options{Kind: Failover})
+	f.Activate(f.now, "A", "source", true)
+	c := f.copy(of0, 1)
+	f.Sent(f.now, of0, "source", c.Object)
+	f.Activate(f.now, "A", "source", false)
+	require.Equal(t, Dropped, f.Arrive(f.now, c).Verdict)
+	assert.Equal(t, Stats{}, f.Stats())
+	assert.Zero(t, f.Len())
+	f.Activate(f.now, "A", "source", true)
+	assert.Equal(t, Deliver, f.arrives().Verdict)
+}
+
+func TestAwaitedMessageWaitsSinceItWasGivenUp(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.now = time.Hour
+	d := f.arrives().Delivery
+	f.Lost(f.now)
+	f.GiveUpStale(f.now, d)
+	f.now += time.Second
+	assert.Equal(t, time.Second, f.Oldest(f.now))
+}
+
+func TestBatchIsBegunOnceAMessageIsSettled(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrivesAs(at(0, 0), 2, nil)
+	f.arrivesAs(at(0, 1), 2, nil)
+	i, _, _ := f.Find(at(0, 1), AnyHand)
+	assert.False(t, i.Begun)
+	f.settles(t, at(0, 0))
+	i, _, _ = f.Find(at(0, 1), AnyHand)
+	assert.True(t, i.Begun)
+}
+
+func TestBatchIsNotSettledByItsFirstMessage(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrivesAs(at(0, 0), 2, nil)
+	f.settles(t, at(0, 0))
+	f.arrivesAs(at(1, 0), 1, nil)
+	require.Zero(t, f.partitions["A"].entries[position{1, 0}], "the batch is still in the table")
+	assert.True(t, f.IsSettled(at(0, 0)))
+	assert.False(t, f.IsSettled(at(0, -1)))
+}
+
+func TestRequestEndsThoughTheAnswerHasToWait(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Asked)
+	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Tries, c.Wait = 9, time.Minute })
+	require.Equal(t, Buffered, a.Verdict)
+	require.Equal(t, Waiting, f.state())
+	assert.False(t, f.partitions["A"].entries[of0.position()].request.open)
+}
+
+func TestMessageThatIsBusyUntilItsRequestIsGivenUpIsRequestedAgain(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Asked)
+	f.Connected()
+	a, _, _ := f.BeginAck(of0)
+	f.Wait(f.now)
+	for range 2 * inVain {
+		f.passes()
+	}
+	f.Unwait(f.now)
+	f.requests = 0
+	f.EndAck(f.now, &a, Failed)
+	f.due()
+	assert.Equal(t, 1, f.requests)
+}
+
+// Each copy of a batch has a buffer of its own. All messages that are kept keep the newest one.
+func TestNewestBufferOfABatchIsKept(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	for i := range int32(2) {
+		f.arrivesAs(at(0, i), 2, nil)
+		f.Nack(f.now, Failure{ID: at(0, i), Hand: AnyHand, Delay: time.Minute})
+	}
+	for i := range int32(2) {
+		f.arrivesAs(at(0, i), 2, func(c *Copy) { c.Body = "newer" })
+	}
+	assert.EqualValues(t, 2, f.Stats().Bytes)
+	f.passes()
+	assert.Equal(t, "newer", f.takes(t).Body)
+}
+
+func TestMessageThatCanNeverFitDropsNoOther(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive, MemoryLimit: 100})
+	f.reach(Waiting)
+	a := f.arrivesAs(at(1, 0), 1, func(c *Copy) { c.Size = 90 })
+	c := f.copy(at(1, 0), 1)
+	c.Size = 90
+	require.Equal(t, Deliver, a.Verdict)
+	m, _ := f.find(at(1, 0))
+	f.drop(m)
+	c.Size = 110
+	assert.False(t, f.Hold(at(1, 0), AnyHand, &c))
+	assert.EqualValues(t, 1, f.Stats().Bytes)
+}
+
+func TestPartThatCameAgainIsListedOnce(t *testing.T) {
+	var s settledIDs
+	for range 2 {
+		s.addPart(position{1, 1}, indexSet{1})
+		s.takePart(position{1, 1})
+		s.addPart(position{1, 2}, indexSet{1})
+		s.takePart(position{1, 2})
+	}
+	s.addPart(position{1, 1}, indexSet{1})
+	assert.Equal(t, []position{{1, 1}}, s.order)
+}
+
+// Upstream does not announce a message that it cannot decrypt.
+func TestUnannouncedCopyLeavesTheOthersInTheQueue(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrivesAs(at(0, 0), 1, nil)
+	f.Lost(f.now)
+	f.Connected()
+	var queue []Copy
+	for e := int64(1); e < 4; e++ {
+		c := f.copy(at(e, 0), 1)
+		f.Sent(f.now, c.ID, "source", c.Object)
+		queue = append(queue, c)
+	}
+	unannounced := f.copy(at(9, 0), 1)
+	unannounced.Unannounced = true
+	for _, c := range append([]Copy{unannounced}, queue...) {
+		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
+	}
+	f.due()
+	assert.Zero(t, f.requests, "messages in the queue were requested")
+	assert.Equal(t, 5, f.Stats().Held)
+}
+
+func TestUnannouncedCopiesAloneAreHandedOutAfterActivation(t *testing.T) {
+	f := newFixture(Options{Kind: Failover})
+	f.Activate(f.now, "A", "source", true)
+	for e := range int64(3) {
+		c := f.copy(at(e, 0), 1)
+		c.Unannounced = true
+		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
+	}
+}
