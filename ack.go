@@ -23,7 +23,7 @@ func (c *Consumer) Ack(msg pulsar.Message) error {
 	return c.ack(n, msg, partition.Done, pulsar.Consumer.AckID)
 }
 
-// AckID is Ack by message id.
+// AckID acknowledges a message by its id, as Ack does.
 func (c *Consumer) AckID(id pulsar.MessageID) error {
 	n, err := nameOfID(id)
 	if err != nil {
@@ -68,10 +68,10 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 	})
 }
 
-// ackBy acknowledges a message with a consumer of pulsar-client-go.
+// ackBy is a way to acknowledge a message with a consumer of pulsar-client-go.
 type ackBy func(pulsar.Consumer, pulsar.MessageID) error
 
-// ack takes a message out of redelivery by acknowledging its newest delivery.
+// ack acknowledges the newest delivery of a message. The message is not redelivered then.
 func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by ackBy) error {
 	if err := c.enter(); err != nil {
 		return err
@@ -105,8 +105,8 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 	return err
 }
 
-// sourceOf returns the consumer that acknowledges a delivery: that of its topic, if the topic is known. A consumer of
-// several topics does not find the topic of a chunked message by its id.
+// sourceOf returns the consumer that acknowledges a delivery: the one of its topic, if the topic is known. The inner
+// consumer cannot find the topic of a chunked message by its id if it has several topics.
 func (c *Consumer) sourceOf(d *partition.Delivery) pulsar.Consumer {
 	if source, ok := d.Source.(pulsar.Consumer); ok {
 		return source
@@ -129,7 +129,7 @@ func ackID(a *partition.Ack) pulsar.MessageID {
 	return upstream.Whole(a.Object.(pulsar.MessageID))
 }
 
-// endAck reports to the group how the acknowledgement that BeginAck began has ended.
+// endAck reports the outcome of an acknowledgement to the group.
 func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome) {
 	if err != nil {
 		outcome = partition.Failed
@@ -143,16 +143,16 @@ func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome
 }
 
 // ackAgain acknowledges another delivery of a settled message, in a goroutine of the Consumer. If the acknowledgement
-// fails, the broker sends the message once more.
+// fails, the broker sends the message again later.
 func (c *Consumer) ackAgain(a partition.Again) {
 	id := a.Object.(pulsar.MessageID)
 	if a.Whole {
 		id = upstream.Whole(id)
 	}
-	c.acks.add(c, func() {
+	c.acksAgain.add(c, func() {
 		err := c.call(func() error { return a.Source.(pulsar.Consumer).AckID(id) })
 		if err != nil && !c.isOver() && !errors.Is(err, errGivingBack) {
-			c.fail("ack", "acknowledging a settled message again", err, "topic", a.Topic, "message", id)
+			c.reportFailure("ack", "acknowledging a settled message again", err, "topic", a.Topic, "message", id)
 		}
 	})
 }
@@ -167,7 +167,7 @@ func (c *Consumer) AckCumulative(msg pulsar.Message) error {
 	return c.ackCumulative(n)
 }
 
-// AckIDCumulative is AckCumulative by message id.
+// AckIDCumulative acknowledges by message id, as AckCumulative does.
 func (c *Consumer) AckIDCumulative(id pulsar.MessageID) error {
 	n, err := nameOfID(id)
 	if err != nil {

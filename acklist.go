@@ -116,7 +116,7 @@ func (c *Consumer) ackList(list []listedAck, consumer pulsar.Consumer) {
 		switch a := &list[i]; {
 		case a.Object == nil:
 			a.err = consumer.AckID(a.object)
-		case c.answered || c.settings.isWrapped:
+		case c.awaitsAnswers || c.settings.isWrapped:
 			ids, together = append(ids, ackID(&a.Ack)), append(together, a)
 		default:
 			a.err = consumer.AckID(ackID(&a.Ack))
@@ -126,11 +126,11 @@ func (c *Consumer) ackList(list []listedAck, consumer pulsar.Consumer) {
 		return
 	}
 	err := consumer.AckIDList(ids)
-	var some pulsar.AckError
-	isSome := errors.As(err, &some)
+	var errs pulsar.AckError
+	hasErrs := errors.As(err, &errs)
 	for i, a := range together {
-		if a.err = err; isSome {
-			a.err = some[ids[i]]
+		if a.err = err; hasErrs {
+			a.err = errs[ids[i]]
 		}
 	}
 }

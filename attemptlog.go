@@ -132,7 +132,7 @@ func (a *attemptLog) failed(err error) {
 	if c := a.outer.Load(); c != nil {
 		c.failures.Add(1)
 		if c.observer.Failed != nil {
-			c.told.add(c, func() { c.observer.Failed(Failed{c, c.options.Subscription, "attempt log", err}) })
+			c.observerCalls.add(c, func() { c.observer.Failed(Failed{c, c.options.Subscription, "attempt log", err}) })
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (a *attemptLog) recall(msg pulsar.Message, cp *partition.Copy) {
 	}
 }
 
-// count raises d.Count to the log's count of the message: another consumer may have written a higher count.
+// count raises d.Count to the log's count of the message, since another consumer may have written a higher count.
 func (a *attemptLog) count(d *partition.Delivery) {
 	if a == nil || d.ID.Topic == "" {
 		return
@@ -155,10 +155,10 @@ func (a *attemptLog) count(d *partition.Delivery) {
 	}
 }
 
-// stands reports whether a message is handed out again now. Otherwise the message waits, because another consumer has
-// failed on it since, or may be handling it.
-func (c *Consumer) stands(d *partition.Delivery) bool {
-	if c.attempts == nil || !d.Again && !d.FromMemory { // for a new copy, recall has read the log
+// isStillDue reports whether a message may be handed out again now. Otherwise the message waits, because another
+// consumer has failed on it since, or may be handling it.
+func (c *Consumer) isStillDue(d *partition.Delivery) bool {
+	if c.attempts == nil || !d.Again && !d.FromMemory { // recall has read the log for a new copy
 		return true
 	}
 	r, ok := c.attempts.Again(keyOf(d.ID))
@@ -173,23 +173,23 @@ func (c *Consumer) stands(d *partition.Delivery) bool {
 		return true
 	}
 	now := c.lock()
-	stands := c.group.Recall(now, d, r.Count, wait)
+	stillDue := c.group.Recall(now, d, r.Count, wait)
 	c.unlockAndAct(now)
-	return stands
+	return stillDue
 }
 
 func keyOf(id partition.ID) attempts.Key {
 	return attempts.Key{Topic: id.Topic, Ledger: id.Ledger, Entry: id.Entry, Index: max(0, id.Index)}
 }
 
-// noteFailure writes to the log that the application failed on a message, and removes the record if the message was
+// logFailure writes to the log that the application failed on a message, and removes the record if the message was
 // settled in the meantime.
-func (c *Consumer) noteFailure(d *partition.Delivery, delay time.Duration, how nacking) {
+func (c *Consumer) logFailure(d *partition.Delivery, delay time.Duration, how nacking) {
 	if c.attempts == nil {
 		return
 	}
 	failed := *d
-	c.attempts.count(&failed) // or a failure that another consumer logged would hide this one
+	c.attempts.count(&failed) // otherwise a failure that another consumer logged would hide this one
 	if !how.snoozed {
 		failed.Count += min(1, ^failed.Count)
 	}

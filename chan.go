@@ -45,12 +45,12 @@ func (c *Consumer) feed() {
 	}
 }
 
-// offer is a message that Chan offers. It is withdrawn if the message is settled, or forgotten, before the application
+// offer is a message that Chan offers. It is withdrawn if the message is settled or forgotten before the application
 // takes it.
 type offer struct {
 	id        partition.ID
-	hand      uint64
-	withdrawn chan struct{}
+	hand      uint64        // number of the hand-over
+	withdrawn chan struct{} // closed when the offer is withdrawn
 	over      chan struct{} // closed when the offer has ended
 }
 
@@ -148,8 +148,8 @@ func (c *Consumer) emptyChannel() {
 	}
 }
 
-// putBack puts a message of another consumer back, unless that consumer is closed. If other consumers have filled the
-// channel, it does not wait for room: the application may be waiting for the call that empties the channel.
+// putBack puts a message of another consumer back into the channel. If the channel is full, a goroutine waits for room
+// until that consumer is closed: the application may be waiting for the call that empties the channel.
 func (c *Consumer) putBack(cm pulsar.ConsumerMessage) {
 	select {
 	case c.channel.messages <- cm:

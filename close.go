@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// patience is how long Close waits for calls of the inner consumer: many round trips, but a small part of the two
-// seconds that Close may take.
+// patience is how long Close waits for calls under way to end. It is time enough for many round trips, and short for a
+// program that is shutting down.
 const patience = 500 * time.Millisecond
 
 // Done returns a channel that is closed when the Consumer is closed or gives up. The Consumer gives up when
@@ -29,16 +29,16 @@ func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 // pulsar-client-go takes as long as the client's OperationTimeout, and so does this one.
 //
 // When Close returns, the Consumer's goroutines have ended, except one that runs a callback (a callback may call Close)
-// and one that waits for pulsar-client-go to create a producer. A second call waits until the Consumer is closed. While
-// an interceptor runs, Close waits for a second at most, since the interceptor may be its caller; the inner consumer is
-// closed when the interceptor has returned.
+// and one that waits for pulsar-client-go to create a producer. A second call waits until the first has closed the
+// Consumer. While an interceptor runs, neither call waits longer than a second for it, since the interceptor may be the
+// caller. The inner consumer is then closed later, when the interceptor has returned.
 func (c *Consumer) Close() {
 	if !c.closing.CompareAndSwap(false, true) {
 		c.awaitClosed(context.Background())
 		return
 	}
 	c.shut()
-	c.loss.all.Do(func() { c.lose("", LostConsumer) })
+	c.loss.all.Do(func() { c.reportLoss("", LostConsumer) })
 	if c.observer.Closed != nil {
 		c.observer.Closed(c)
 	}
@@ -51,8 +51,8 @@ func (c *Consumer) shut() {
 	c.goroutines.shut()
 	c.end()
 	c.alarm.Stop()
-	c.calls.wait(patience) // otherwise a message that is being published is not acknowledged, and comes twice
-	c.endCut()
+	c.calls.wait(patience) // otherwise a message that is being published would not be acknowledged, and come twice
+	c.endPublishing()
 	c.publisher.close()
 	c.calls.wait(patience)
 	c.hooks.Flush()
@@ -60,7 +60,7 @@ func (c *Consumer) shut() {
 	inner := c.current()
 	c.inner.mu.Unlock()
 	c.closeInner(inner)
-	c.attempts.close() // now that acknowledgements have surely reached the broker
+	c.attempts.close() // after the acknowledgements, which have reached the broker by now
 	c.goroutines.wait(0)
 	c.mu.Lock()
 	c.group.Forget()
@@ -68,9 +68,9 @@ func (c *Consumer) shut() {
 }
 
 // closeInner closes the inner consumer. pulsar-client-go's Close waits for the interceptors, and a running interceptor
-// may have called Close. So while one runs, closeInner waits for a second at most.
+// may have called Close of the Consumer. So while an interceptor runs, closeInner waits for a second at most.
 func (c *Consumer) closeInner(inner pulsar.Consumer) {
-	if !c.hooks.IsTelling() {
+	if !c.hooks.InterceptorRuns() {
 		upstream.Close(inner)
 		return
 	}
@@ -85,11 +85,12 @@ func (c *Consumer) closeInner(inner pulsar.Consumer) {
 	}
 }
 
-// awaitClosed waits until another call of Close has ended, or until ctx is done. That call may wait for an interceptor
-// that calls awaitClosed: so while an interceptor runs, awaitClosed waits for a second at most.
+// awaitClosed waits until another call of Close has ended, or until ctx is done. The other call may itself be waiting
+// for an interceptor, and this call may come from that interceptor. So while an interceptor runs, awaitClosed waits for
+// a second at most.
 func (c *Consumer) awaitClosed(ctx context.Context) {
 	var enough <-chan time.Time
-	if c.hooks.IsTelling() {
+	if c.hooks.InterceptorRuns() {
 		enough = time.After(time.Second)
 	}
 	select {
@@ -104,25 +105,25 @@ func (c *Consumer) isOver() bool { return c.ended.Err() != nil }
 
 // childClosed handles the end of a topic's consumer. The Consumer ends with the last topic.
 func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
-	if c.inner.leaving.Load() || c.isOver() {
+	if c.inner.beingClosed.Load() || c.isOver() {
 		return
 	}
-	c.polls.Store(true)
-	c.wakeUp() // a goroutine that waits does not poll yet
+	c.mustPoll.Store(true)
+	c.wakeUp() // so that a goroutine that waits in await begins to poll
 	now := c.lock()
 	c.group.Leave(child)
 	switch {
-	case c.isVanished(err):
-	case c.open.Add(-1) == 0:
+	case c.isDeletedTopic(err):
+	case c.openTopics.Add(-1) == 0:
 		go c.giveUpReceiving(err)
-	case err != nil: // added under the lock, or the last topic might end the Consumer first
-		c.told.add(c, func() { c.fail("receive", "staying connected to one of the topics", err) })
+	case err != nil: // under the lock: otherwise the last topic could end the Consumer before this failure is reported
+		c.observerCalls.add(c, func() { c.reportFailure("receive", "staying connected to one of the topics", err) })
 	}
 	c.unlockInside(now)
 }
 
-// isVanished reports whether a topic of a pattern was deleted.
-func (c *Consumer) isVanished(err error) bool {
+// isDeletedTopic reports whether err means that a topic of the pattern was deleted.
+func (c *Consumer) isDeletedTopic(err error) bool {
 	return c.options.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
 }
 
@@ -132,18 +133,18 @@ func (c *Consumer) giveUpReceiving(err error) {
 	if !c.goroutines.enter() {
 		return
 	}
-	waitWhile(c.told.isBusy, time.Now().Add(patience)) // observers first get the failures of the other topics
+	waitWhile(c.observerCalls.isBusy, time.Now().Add(patience)) // observers first get the failures of the other topics
 	c.end()
-	c.inner.mu.Lock() // replace sets no consumer after this
+	c.inner.mu.Lock() // from now on replace (giveback.go) sets no other consumer, since the Consumer is over
 	inner := c.inner.consumer.Load()
 	c.inner.mu.Unlock()
-	if inner != nil { // else begin closes it
+	if inner != nil { // otherwise begin (consumer.go) closes it
 		c.closeInner(*inner)
 	}
 	c.goroutines.leave()
 	if err != nil {
-		err = fmt.Errorf("%w", err) // without upstream's stack
-		c.report("staying connected", err)
+		err = fmt.Errorf("%w", err) // so that %+v does not print the stack that upstream's error has
+		c.logFailed("staying connected", err)
 		if c.observer.Failed != nil {
 			c.observer.Failed(Failed{c, c.options.Subscription, "receive", err})
 		}
@@ -153,7 +154,7 @@ func (c *Consumer) giveUpReceiving(err error) {
 // receiveFailed handles an error from Receive of a zero-queue inner consumer.
 func (c *Consumer) receiveFailed(err error) {
 	if errors.Is(err, upstream.ErrUndecryptable) {
-		c.fail("receive", "receiving", err)
+		c.reportFailure("receive", "receiving", err)
 	} else {
 		c.end()
 	}
@@ -166,7 +167,7 @@ func (c *Consumer) enter() error {
 	if !c.calls.enter() {
 		return ErrClosed
 	}
-	if c.inner.leaving.Load() {
+	if c.inner.beingClosed.Load() {
 		c.calls.leave()
 		return errGivingBack
 	}
@@ -184,8 +185,9 @@ func (c *Consumer) call(f func() error) error {
 	return f()
 }
 
-// untilClosed is call, but also returns when the Consumer is closed or gives up: with several topics, pulsar-client-go
-// calls their consumers one after the other, and waits forever for a consumer that is already closed.
+// untilClosed does what call does, but does not wait for f once the Consumer is closed or gives up: with several
+// topics, pulsar-client-go calls their consumers one after the other, and waits forever for a consumer that is already
+// closed.
 func (c *Consumer) untilClosed(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- c.call(f) }()

@@ -33,22 +33,23 @@ type Consumer struct {
 	attempts  *attemptLog // nil without WithAttemptLog
 	observer  Observer    // calls the functions of all observers
 	hooks     *upstream.Hooks
-	answered  bool // acknowledgements wait for the broker's answer: AckWithResponse
 	messages  upstream.Messages
 	inner     inner
 
-	// group decides the next state of each message; package partition says how the methods call it. mu guards group,
-	// and is not held while other code is called.
+	awaitsAnswers bool // acknowledgements wait for the broker's answer: AckWithResponse
+
+	// group decides the next state of each message; the comment of package partition says how to call it. mu guards
+	// group, and is not held while other code is called.
 	mu      sync.Mutex
 	group   *partition.Group
 	alarm   *time.Timer   // for group's next timer
-	alarmAt time.Duration // when alarm goes off
+	alarmAt time.Duration // when alarm goes off, in group's time
 	offered *offer        // the message that Chan offers; nil if none
-	start   time.Time     // origin of group's time; set 1 ns early, so that now is never 0
+	start   time.Time     // zero of group's time; 1 ns early, so that now never returns 0
 
-	isReady atomic.Bool   // group has a message for Take
-	polls   atomic.Bool   // the inner consumer may have closed itself, which only its Receive shows
-	wake    chan struct{} // has an element if the goroutine that waits for a message must look for other work
+	isReady  atomic.Bool   // group has a message for Take
+	mustPoll atomic.Bool   // the inner consumer may have closed itself, which only its Receive shows
+	wake     chan struct{} // has an element if the goroutine that waits for a message must look for other work
 
 	turn    *turn // to read from upstream
 	reader  *upstream.Reader
@@ -57,28 +58,28 @@ type Consumer struct {
 	loss    loss
 	blocked blocked
 
-	calls      *gate // calls of the inner consumer
-	goroutines *gate // goroutines of the Consumer
-	ended      context.Context
-	end        context.CancelFunc // called when Close begins, or when the inner consumer has closed itself
-	cut        context.Context    // done when Close gives up publications under way
-	endCut     context.CancelFunc
-	closing    atomic.Bool
-	closed     chan struct{} // Close is over
-	open       atomic.Int32  // topics whose consumers are not closed; about manyTopics if their number is unknown
+	calls         *gate              // calls of the inner consumer
+	goroutines    *gate              // goroutines of the Consumer
+	ended         context.Context    // done when Close begins, or when the inner consumer has closed itself
+	end           context.CancelFunc // ends ended
+	publishing    context.Context    // done when Close no longer waits for publications
+	endPublishing context.CancelFunc // ends publishing
+	closing       atomic.Bool        // Close was called
+	closed        chan struct{}      // closed when Close is over
+	openTopics    atomic.Int32       // topics whose consumers are open; about manyTopics if their number is unknown
 
-	acks    queue         // acknowledgements of copies of settled messages
-	told    queue         // calls of observers that the reporting goroutine must not wait for
-	letters queue         // publications without a waiting caller: dead letters and nacked messages for the retry topic
-	room    chan struct{} // has an element for each publication under way
+	acksAgain     queue         // acknowledgements of copies of settled messages
+	observerCalls queue         // calls of observers that the reporting goroutine must not wait for
+	letters       queue         // publications without a waiting caller: dead letters, and nacks for the retry topic
+	underway      chan struct{} // has an element for each publication without a waiting caller
 
 	limitExceeded sync.Once // for warnOfLimit
 
 	swallowed, failures, buffered, dropped, redelivered, late atomic.Uint64
 }
 
-// newConsumer opens the log of attempts, and returns a Consumer that has no inner consumer yet. Its hooks may be called
-// before begin sets the inner consumer.
+// newConsumer opens the log of attempts, and returns a Consumer that has no inner consumer yet. Upstream may call the
+// hooks before begin sets the inner consumer.
 func newConsumer(p *preparation) (*Consumer, error) {
 	log, err := p.openLog()
 	if err != nil {
@@ -87,31 +88,31 @@ func newConsumer(p *preparation) (*Consumer, error) {
 	}
 	c := &Consumer{
 		settings: p.settings, publisher: p.publisher, attempts: log, options: p.effective(),
-		answered: p.opts.AckWithResponse, group: partition.New(p.groupOptions()),
+		awaitsAnswers: p.opts.AckWithResponse, group: partition.New(p.groupOptions()),
 		start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
 		wake: make(chan struct{}, 1), turn: newTurn(), pause: newPause(),
 		calls: newGate(), goroutines: newGate(), closed: make(chan struct{}),
-		room: make(chan struct{}, maxUnderway),
+		underway: make(chan struct{}, maxUnderway),
 	}
 	c.ended, c.end = context.WithCancel(context.Background())
-	c.cut, c.endCut = context.WithCancel(context.Background())
+	c.publishing, c.endPublishing = context.WithCancel(context.Background())
 	c.channel.messages = make(chan pulsar.ConsumerMessage)
 	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Sent: c.sent, Active: c.active, Closed: c.childClosed,
 		Outer: c.outer})
 	c.alarm = time.AfterFunc(math.MaxInt64, c.alarmOver)
 	c.inner.children = int32(p.children())
 	_, c.inner.ahead = p.buffer()
-	c.open.Store(c.inner.children)
-	c.polls.Store(p.settings.isWrapped || p.opts.TopicsPattern != "")
+	c.openTopics.Store(c.inner.children)
+	c.mustPoll.Store(p.settings.isWrapped || p.opts.TopicsPattern != "")
 	c.observe(p.settings.observers)
 	return c, nil
 }
 
-// abandon releases a Consumer for which subscribing failed.
+// abandon releases the resources of a Consumer whose subscribing failed.
 func (c *Consumer) abandon() {
 	c.closing.Store(true)
 	c.end()
-	c.endCut()
+	c.endPublishing()
 	c.alarm.Stop()
 	c.publisher.close()
 	c.attempts.close()
@@ -120,18 +121,18 @@ func (c *Consumer) abandon() {
 // begin begins to drive the inner consumer.
 func (c *Consumer) begin(inner pulsar.Consumer) {
 	c.inner.consumer.Store(&inner)
-	if c.isOver() { // giveUpReceiving may have had no consumer to close
+	if c.isOver() { // giveUpReceiving had no consumer to close
 		inner.Close()
 	}
 	c.reader = upstream.NewReader(c.ended, inner, c.inner.ahead, c.receiveFailed)
 	context.AfterFunc(c.ended, func() {
 		c.wakeUp()
-		if !c.closing.Load() { // it gave up; else Close reports the loss
-			c.endCut()
-			c.loss.all.Do(func() { c.lose("", LostConsumer) })
+		if !c.closing.Load() { // the Consumer gave up; otherwise Close reports the loss
+			c.endPublishing()
+			c.loss.all.Do(func() { c.reportLoss("", LostConsumer) })
 		}
 	})
-	if c.inner.again != nil { // after GiveBack the client may have no inner consumer to close
+	if c.inner.subscribeAgain != nil { // after GiveBack the client may have no inner consumer to close
 		context.AfterFunc(c.ended, upstream.OnClientClose(inner, func() { go c.giveUpReceiving(nil) }))
 	}
 	if c.attempts != nil {
@@ -154,13 +155,13 @@ func (c *Consumer) outer(inner pulsar.Consumer) pulsar.Consumer {
 	return c
 }
 
-// current returns the inner consumer; after GiveBack it is closed.
+// current returns the inner consumer. After GiveBack that is closed.
 func (c *Consumer) current() pulsar.Consumer { return *c.inner.consumer.Load() }
 
 // Name returns the name of the consumer.
 func (c *Consumer) Name() string { return c.current().Name() }
 
-// consumerName is Name, and "" before Subscribe has returned.
+// consumerName returns Name, or "" if Subscribe has not returned yet.
 func (c *Consumer) consumerName() string {
 	if inner := c.inner.consumer.Load(); inner != nil {
 		return (*inner).Name()
@@ -177,23 +178,23 @@ func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	return c.current().GetLastMessageIDs()
 }
 
-// fail logs, counts and reports an error that no method can return. The parameter what begins the log line; operation
-// is for observers.
-func (c *Consumer) fail(operation, what string, err error, attrs ...any) {
-	err = fmt.Errorf("%w", err) // without upstream's stack
-	c.report(what, err, attrs...)
+// reportFailure logs and counts an error that no method can return, and reports it to observers. The log line is what
+// and the word failed; operation is for observers.
+func (c *Consumer) reportFailure(operation, what string, err error, attrs ...any) {
+	err = fmt.Errorf("%w", err) // so that %+v does not print the stack that upstream's error has
+	c.logFailed(what, err, attrs...)
 	if c.observer.Failed != nil {
-		c.told.add(c, func() { c.observer.Failed(Failed{c, c.options.Subscription, operation, err}) })
+		c.observerCalls.add(c, func() { c.observer.Failed(Failed{c, c.options.Subscription, operation, err}) })
 	}
 }
 
-// report is fail for an error that observers already know.
-func (c *Consumer) report(what string, err error, attrs ...any) {
+// logFailed logs and counts an error that observers already know.
+func (c *Consumer) logFailed(what string, err error, attrs ...any) {
 	c.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
 	c.failures.Add(1)
 }
 
-// log logs what happened to the consumer.
+// log logs a line with the names of the consumer and the subscription.
 func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
 	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
 		append(attrs, "consumer", c.consumerName(), "subscription", c.options.Subscription)...)

@@ -129,14 +129,14 @@ func (s *settings) outlivesTTL(msg pulsar.Message, delay time.Duration) bool {
 	return s.ttl > 0 && msg != nil && publishing.OutlivesTTL(msg.PublishTime(), s.ttl, delay)
 }
 
-// ttlError is the reason of a dead letter whose message would have expired while it waited.
+// ttlError is the reason of a dead letter whose message could have expired while it waited.
 type ttlError struct {
 	delay, ttl time.Duration
-	reason     error // of the nack; nil if there is none
+	reason     error // why the message failed; nil if unknown
 }
 
 func (e *ttlError) Error() string {
-	text := fmt.Sprintf("a delay of %v ends after the TTL of %v", e.delay, e.ttl)
+	text := fmt.Sprintf("the message may expire before its delay of %v is over (TTL %v)", e.delay, e.ttl)
 	if e.reason != nil {
 		text += ": " + e.reason.Error()
 	}
@@ -145,19 +145,19 @@ func (e *ttlError) Error() string {
 
 func (e *ttlError) Unwrap() error { return e.reason }
 
-// givenUp is the note of a message that becomes a dead letter, with the reason that the application gave.
-type givenUp struct{ reason error }
+// giveUpNote is the Note of a message that becomes a dead letter: the reason that the application gave.
+type giveUpNote struct{ reason error }
 
-// giveUp publishes a message as a dead letter. Until the dead letter is published, the message waits here as after any
-// nack. If it cannot be published, the message comes back and is given up again. had says that the application had the
-// message, so that this delivery counts.
+// giveUp publishes a message as a dead letter. Until the dead letter is published, the message waits as after any nack.
+// If the dead letter cannot be published, the message comes back, and is given up again. had says that the application
+// had the message: then this delivery counts.
 func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason error, had bool) {
 	deliveries := d.Count
 	if had {
 		deliveries++
-	} else if before, ok := d.Note.(givenUp); ok { // it was given up before, and not published in time
-		reason = before.reason
-		delay = max(delay, time.Second) // or publishing that fails at once would be repeated without a pause
+	} else if note, ok := d.Note.(giveUpNote); ok { // an earlier call gave it up, and could not publish it
+		reason = note.reason
+		delay = max(delay, time.Second) // otherwise a publication that fails at once would be repeated without a pause
 	}
 	because := publishing.MaxDeliveries
 	if _, ok := reason.(*ttlError); ok { //nolint:errorlint // as nackAs made it
@@ -168,7 +168,7 @@ func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason erro
 		why = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
 	}
 	d.Count = max(1, deliveries) - 1
-	c.leaveLater(d, partition.Failure{Delay: delay, Uncounted: !had, Note: givenUp{reason}}, why, "dead letter",
+	c.nackAndMove(d, partition.Failure{Delay: delay, Uncounted: !had, Note: giveUpNote{reason}}, why, "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
 			note.Reason = because
 			return c.publisher.StartDeadLetter(ctx, cm, why, note)
@@ -178,7 +178,7 @@ func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason erro
 // moveToRetryTopic publishes a nacked or snoozed message to the retry topic.
 func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, how nacking) {
 	until := time.Now().Add(delay)
-	c.leaveLater(d, partition.Failure{Delay: delay, Uncounted: how.snoozed}, how.reason,
+	c.nackAndMove(d, partition.Failure{Delay: delay, Uncounted: how.snoozed}, how.reason,
 		"moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
 			return c.publisher.StartLater(ctx, cm,
@@ -186,10 +186,11 @@ func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, h
 		})
 }
 
-// leaveLater nacks a message, so that it waits here until it is published elsewhere, on a goroutine of the Consumer. If
-// it cannot be published, it comes back. If it comes back before its turn, it is not published. Messages are published
-// in the order of the calls.
-func (c *Consumer) leaveLater(d partition.Delivery, f partition.Failure, reason error, what string, start publication) {
+// nackAndMove nacks a message and publishes it to another topic, on a goroutine of the Consumer, in the order of the
+// calls. The message waits meanwhile. If it cannot be published, it comes back after f.Delay. If f.Delay is over before
+// the publication begins, the message also comes back, and is not published.
+func (c *Consumer) nackAndMove(d partition.Delivery, f partition.Failure, reason error, what string,
+	start publication) {
 	f.ID, f.Hand, f.Copy = d.ID, d.Hand, copyOf(d.Body.(pulsar.Message))
 	now := c.lock()
 	_, had, _ := c.group.Nack(now, f)
@@ -198,35 +199,35 @@ func (c *Consumer) leaveLater(d partition.Delivery, f partition.Failure, reason 
 		return
 	}
 	if !f.Uncounted {
-		c.noteFailure(&d, f.Delay, nacking{reason: reason})
+		c.logFailure(&d, f.Delay, nacking{reason: reason})
 	}
 	c.letters.add(c, func() {
-		_ = c.leaveBehind(c.cut, leaver{d, d.Count}, start, func(err error) {
+		_ = c.moveAsync(c.publishing, outgoing{d, d.Count}, start, func(err error) {
 			if err != nil && !c.isOver() {
-				c.report(what, err, "message", d.Object)
+				c.logFailed(what, err, "message", d.Object)
 			}
 		})
 	})
 }
 
-// leaveBehind is leave for callers that do not wait: done gets the outcome, on a goroutine of its own, unless
-// leaveBehind returns an error. It waits until fewer than maxUnderway publications are under way.
-func (c *Consumer) leaveBehind(ctx context.Context, x leaver, start publication, done func(error)) error {
+// moveAsync does what beginMove does, for a caller that does not wait: unless moveAsync returns an error, a goroutine
+// calls done with the outcome. moveAsync waits until fewer than maxUnderway publications are under way.
+func (c *Consumer) moveAsync(ctx context.Context, x outgoing, start publication, done func(error)) error {
 	select {
-	case c.room <- struct{}{}:
+	case c.underway <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.ended.Done():
 		return ErrClosed
 	}
-	finish, err := c.leave(ctx, x, start)
+	finish, err := c.beginMove(ctx, x, start)
 	if err != nil {
-		<-c.room
+		<-c.underway
 		return err
 	}
 	go func() {
 		err := finish()
-		<-c.room // before done, which may reconsume
+		<-c.underway // before done, which may reconsume
 		done(err)
 	}()
 	return nil

@@ -13,19 +13,19 @@ import (
 // Delivery describes a message that the application has. For a message that is settled or waits, the fields are as
 // they would be if the application had it now, and AckDeadline is zero.
 type Delivery struct {
-	Attempt         uint32        // number of this attempt, from 1, counted over all retries
+	Attempt         uint32        // number of this attempt, from 1, over all retries
 	RedeliveryCount uint32        // how often it was delivered before; policies get this count
 	Last            bool          // no delivery is left: a nack makes it a dead letter
 	NackDelay       time.Duration // how long Nack would delay it
 	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
-	// when it was published; for a retry from the retry topic, when its original message was
+	// when the message was published; for a retry, when its original message was published
 	FirstPublished time.Time
 	// another consumer may have it, see Observer.Lost; false again once the broker has sent it again
 	Lost bool
-	// its batch has settled messages, which come again after a restart if this one is not settled too; see
+	// its batch has settled messages, which come again after a restart unless this one is settled too; see
 	// Stats.Unfinished
 	Begun bool
-	// it was acknowledged or published elsewhere; false once the Consumer has forgotten it
+	// it was acknowledged or published to another topic; false once the Consumer has forgotten it
 	Settled bool
 	Waiting bool // it was nacked or timed out, and comes back
 }
@@ -47,10 +47,10 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	kept := c.group.IndexAcks() == partition.KeptIndexAcks
 	settled := !known && c.group.IsSettled(n.ID)
 	c.unlockAndAct(now)
-	if !known || !n.own {
+	if !known || !n.unwrapped {
 		i.Count = max(i.Count, orZero(msg.RedeliveryCount))
 	}
-	attempts, counted, published := c.publisher.before(msg)
+	attempts, counted, published := c.publisher.beforeRetry(msg)
 	d := Delivery{
 		Attempt:         uint32(min(uint64(attempts)+uint64(i.Count-min(i.Count, counted))+1, math.MaxUint32)),
 		RedeliveryCount: i.Count,
@@ -68,10 +68,10 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	return d, nil
 }
 
-// before returns how often a message from the retry topic was delivered before it was published there, how many of
-// these deliveries its redelivery count includes, and when its original was published. For any other message it returns
-// the publish time; zero if a method of msg panics.
-func (p *publisher) before(msg pulsar.Message) (attempts, counted uint32, published time.Time) {
+// beforeRetry returns three facts about a message from the retry topic: how often it was delivered before it was
+// published there, how many of these deliveries its redelivery count includes, and when its original message was
+// published. For any other message it returns 0, 0 and the publish time; zero if a method of msg panics.
+func (p *publisher) beforeRetry(msg pulsar.Message) (attempts, counted uint32, published time.Time) {
 	defer func() { _ = recover() }()
 	if p.isRetry(msg) {
 		return publishing.Attempts(msg), publishing.RedeliveryCount(msg), publishing.FirstPublished(msg)
@@ -87,7 +87,7 @@ func (p *publisher) before(msg pulsar.Message) (attempts, counted uint32, publis
 func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	n, err := c.nameOf(msg)
 	if err != nil {
-		c.fail("count", "reading a redelivery count", err)
+		c.reportFailure("count", "reading a redelivery count", err)
 		return 0
 	}
 	now := c.lock()

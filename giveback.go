@@ -17,21 +17,22 @@ import (
 // inner is the inner consumer. GiveBack closes it, and the next Receive subscribes another one in its place.
 type inner struct {
 	consumer atomic.Pointer[pulsar.Consumer]
-	again    func() (pulsar.Consumer, error) // subscribes once more; nil if the options do not allow that
+	// subscribes another inner consumer; nil if the options do not allow that
+	subscribeAgain func() (pulsar.Consumer, error)
 	// subscribes to the main topic without the retry topic; nil if the options do not allow that
-	main          func() (pulsar.Consumer, error)
+	subscribeMain func() (pulsar.Consumer, error)
 	hasRetryTopic bool  // consumer reads a retry topic too
 	ahead         int   // how many messages the reader takes together
-	children      int32 // open when it was subscribed
+	children      int32 // number of topics that consumer reads
 
-	wanted  atomic.Int32 // calls of interrupt that wait for the turn; Receive gives it up for them
-	leaving atomic.Bool  // consumer is being closed, and another one will replace it
+	interrupts  atomic.Int32 // calls of interrupt that wait for the turn; Receive gives up the turn for them
+	beingClosed atomic.Bool  // consumer is being closed, and another one will replace it
 
 	// The turn guards these:
-	away    bool         // consumer was closed, and is not replaced yet
-	back    <-chan error // gets the outcome of an attempt to subscribe again; nil if none is under way
-	tries   uint32       // failed attempts to subscribe again
-	deleted bool         // the subscription was deleted
+	isDetached  bool         // consumer was closed, and is not replaced yet
+	subscribing <-chan error // gets the outcome of an attempt to subscribe again; nil if no attempt is under way
+	failedTries uint32       // failed attempts to subscribe again
+	deleted     bool         // the subscription was deleted
 
 	mu sync.Mutex // held while consumer is replaced
 }
@@ -50,7 +51,7 @@ type inner struct {
 // Shared or Key_Shared subscription that Unsubscribe has not deleted, and a receiver queue; otherwise it returns an
 // error that satisfies errors.Is with errors.ErrUnsupported. It returns ErrClosed after Close.
 func (c *Consumer) GiveBack() error {
-	if c.inner.again == nil || !c.settings.isShared {
+	if c.inner.subscribeAgain == nil || !c.settings.isShared {
 		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, "+
 			"and a queue", errors.ErrUnsupported)
 	}
@@ -61,30 +62,30 @@ func (c *Consumer) GiveBack() error {
 	if c.inner.deleted {
 		return fmt.Errorf("redelivery: GiveBack: %w: the subscription was deleted", errors.ErrUnsupported)
 	}
-	return c.goAway()
+	return c.detach()
 }
 
-// goAway closes the inner consumer. The caller has the turn.
-func (c *Consumer) goAway() error {
-	if c.inner.back != nil { // an attempt to subscribe is under way
+// detach closes the inner consumer, so that the broker gets all messages back. The caller has the turn.
+func (c *Consumer) detach() error {
+	if c.inner.subscribing != nil { // an attempt to subscribe is under way
 		if _ = c.resubscribe(c.ended); c.isOver() {
 			return ErrClosed
 		}
 	}
-	if c.inner.away {
+	if c.inner.isDetached {
 		return nil
 	}
-	c.attempts.flush() // otherwise the next consumer would not know the delays
+	c.attempts.flush() // otherwise the consumer that gets the messages would not know their delays
 	c.hooks.Flush()
 	end := time.Now().Add(patience) // as long as Close waits
-	waitWhile(func() bool { return c.letters.isBusy() || c.acks.isBusy() || !c.calls.isQuiet() }, end)
-	c.inner.leaving.Store(true)
-	defer c.inner.leaving.Store(false)
-	waitWhile(func() bool { return !c.calls.isQuiet() }, end) // for calls that began before leaving was set
-	c.inner.away = true
+	waitWhile(func() bool { return c.letters.isBusy() || c.acksAgain.isBusy() || !c.calls.isQuiet() }, end)
+	c.inner.beingClosed.Store(true)
+	defer c.inner.beingClosed.Store(false)
+	waitWhile(func() bool { return !c.calls.isQuiet() }, end) // for calls that began before beingClosed was set
+	c.inner.isDetached = true
 	upstream.Close(c.current())
 	c.hooks.Forget()
-	c.acks.clear()
+	c.acksAgain.clear()
 	c.reader.Forget()
 	now := c.lock()
 	c.loss.any.Store(true)
@@ -101,19 +102,19 @@ func waitWhile(busy func() bool, end time.Time) {
 	}
 }
 
-// comeBack subscribes again after GiveBack. If that fails, comeBack waits for a while, unless another call wants the
-// turn. The caller has the turn.
-func (c *Consumer) comeBack(ctx context.Context) error {
+// resubscribeOrPause subscribes again after GiveBack. If that fails, it waits for a while, unless another call wants
+// the turn. The caller has the turn.
+func (c *Consumer) resubscribeOrPause(ctx context.Context) error {
 	err := c.resubscribe(ctx)
 	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ctx.Err()) {
 		return err
 	}
 	// queued, since the logger may call a method that takes the turn
-	c.told.add(c, func() { c.fail("receive", "subscribing again", err) })
-	timer := time.NewTimer(backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.tries))
+	c.observerCalls.add(c, func() { c.reportFailure("receive", "subscribing again", err) })
+	timer := time.NewTimer(backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.failedTries))
 	defer timer.Stop()
-	c.inner.tries++
-	for c.inner.wanted.Load() == 0 {
+	c.inner.failedTries++
+	for c.inner.interrupts.Load() == 0 {
 		select {
 		case <-timer.C:
 			return nil
@@ -128,32 +129,32 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 }
 
 // resubscribe subscribes again. The caller has the turn. An attempt may take as long as the client's OperationTimeout.
-// If ctx ends first, resubscribe returns, the attempt continues, and the next caller gets its outcome.
+// If ctx ends first, resubscribe returns and the attempt continues. The next call gets the outcome.
 func (c *Consumer) resubscribe(ctx context.Context) error {
-	if c.inner.back == nil {
-		back := make(chan error, 1)
-		c.inner.back = back
+	if c.inner.subscribing == nil {
+		outcome := make(chan error, 1)
+		c.inner.subscribing = outcome
 		now := c.lock()
 		c.group.Lost(now) // before the broker sends anything
 		c.unlockAndAct(now)
-		c.open.Store(c.inner.children)
+		c.openTopics.Store(c.inner.children)
 		go func() {
-			consumer, err := c.inner.again()
+			consumer, err := c.inner.subscribeAgain()
 			if err == nil && !c.replace(consumer) {
 				upstream.Close(consumer)
 				err = ErrClosed
 			}
-			back <- err
+			outcome <- err
 		}()
 	}
 	select {
-	case err := <-c.inner.back:
-		c.inner.back = nil
+	case err := <-c.inner.subscribing:
+		c.inner.subscribing = nil
 		if err != nil {
 			return err
 		}
 		c.reader = upstream.NewReader(c.ended, c.current(), c.inner.ahead, c.receiveFailed)
-		c.inner.away, c.inner.tries = false, 0
+		c.inner.isDetached, c.inner.failedTries = false, 0
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -162,7 +163,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 	}
 }
 
-// replace sets the inner consumer. It returns false if the Consumer was closed first.
+// replace sets the inner consumer. It returns false if the Consumer is over.
 func (c *Consumer) replace(consumer pulsar.Consumer) bool {
 	c.inner.mu.Lock()
 	defer c.inner.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// gate counts calls under way, so that Close can refuse further ones and wait for the rest.
+// gate counts calls under way, so that Close can refuse further calls and wait for the others.
 type gate struct {
-	n         atomic.Int64  // calls under way, plus isShut once it is shut
-	idle      chan struct{} // closed when it is shut and nothing is under way
+	n         atomic.Int64  // calls under way, plus isShut once the gate is shut
+	idle      chan struct{} // closed when the gate is shut and no call is under way
 	closeIdle sync.Once
 }
 
@@ -20,7 +20,7 @@ const isShut = math.MinInt64
 
 func newGate() *gate { return &gate{idle: make(chan struct{})} }
 
-// enter begins a call, and reports false if the gate is shut. After true, leave must follow.
+// enter begins a call. It returns false if the gate is shut. After true, leave must follow.
 func (g *gate) enter() bool {
 	if g.n.Add(1) > 0 {
 		return true
@@ -31,7 +31,7 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.add(-1) }
 
-// shut makes enter report false from now on. Call it once.
+// shut makes enter return false from now on. Call it once.
 func (g *gate) shut() { g.add(isShut) }
 
 func (g *gate) add(n int64) {
@@ -40,13 +40,13 @@ func (g *gate) add(n int64) {
 	}
 }
 
-// wait returns when no call is under way, or after patience; a patience of 0 means no limit. The gate must be shut.
-func (g *gate) wait(patience time.Duration) {
-	if patience == 0 {
+// wait returns when no call is under way, or after limit; a limit of 0 means none. The gate must be shut.
+func (g *gate) wait(limit time.Duration) {
+	if limit == 0 {
 		<-g.idle
 		return
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-g.idle:
@@ -54,17 +54,18 @@ func (g *gate) wait(patience time.Duration) {
 	}
 }
 
+// isQuiet reports whether no call is under way.
 func (g *gate) isQuiet() bool { return g.n.Load()&math.MaxInt64 == 0 }
 
-// queue calls functions one after the other, on a goroutine that runs while there are functions.
+// queue calls functions one after the other, on a goroutine that runs while there are functions to call.
 type queue struct {
 	mu      sync.Mutex
 	todo    []func()
 	running bool
 }
 
-// add lets the queue call do, unless the Consumer is closed first. do may call any method of the Consumer; a Close does
-// not wait for do.
+// add lets the queue call do, unless the Consumer is closed first. do may call any method of the Consumer, Close
+// included: Close does not wait for do.
 func (q *queue) add(c *Consumer, do func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,7 +95,7 @@ func (q *queue) run(c *Consumer) {
 	}
 }
 
-// clear forgets functions that have not been called.
+// clear forgets the functions that have not been called yet.
 func (q *queue) clear() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -108,14 +109,14 @@ func (q *queue) isBusy() bool {
 }
 
 // outside calls code of the application in a goroutine of the Consumer. The code may call Close, so Close does not wait
-// for it. outside reports false if the Consumer was closed: then the goroutine must end at once.
+// for the code. outside returns false if the Consumer was closed: then the goroutine must end at once.
 func (c *Consumer) outside(call func()) bool {
 	c.goroutines.leave()
 	call()
 	return c.goroutines.enter()
 }
 
-// turn belongs to one goroutine at a time, in the order in which they ask for it.
+// turn is a lock that a goroutine can stop waiting for. Only the goroutine that has the turn reads from upstream.
 type turn struct {
 	wanted atomic.Int32  // goroutines that hold the turn or wait for it
 	free   chan struct{} // passes the turn to a goroutine that waits
@@ -136,7 +137,7 @@ func (t *turn) take(ctx context.Context, ended <-chan struct{}) (err error) {
 	case <-ended:
 		err = ErrClosed
 	}
-	if t.wanted.Add(-1) == 0 { // the turn was passed to this goroutine while it gave up
+	if t.wanted.Add(-1) == 0 { // the turn was passed to this goroutine while it stopped waiting
 		<-t.free
 	}
 	return err
@@ -160,17 +161,17 @@ const (
 
 // acknowledge calls f, which acknowledges messages. With AckWithResponse it reads ahead until the broker has answered.
 func (c *Consumer) acknowledge(f func() error) error {
-	if c.answered {
+	if c.awaitsAnswers {
 		defer c.readAhead()()
 	}
 	return f()
 }
 
-// readAhead reads messages from the inner consumer while the caller waits for an answer of the broker that takes long,
-// until the returned function is called. pulsar-client-go reads nothing from a connection while the queue of one of its
-// consumers is full, not even the answer; and the application may take no message before it has that answer. The
-// broker sends more messages than the queue holds after a batch has come again without its acknowledged messages:
-// pulsar-client-go then permits it as many messages as were left out.
+// readAhead is for a caller that waits for an answer of the broker. If the answer takes longer than answerTime,
+// readAhead reads messages from the inner consumer until stop is called. pulsar-client-go reads nothing from a
+// connection while the queue of one of its consumers is full, not even the answer; and the application may take no
+// message before it has that answer. The queue becomes full when a batch has come again without its acknowledged
+// messages: pulsar-client-go then permits the broker to send as many messages more as were left out.
 func (c *Consumer) readAhead() (stop func()) {
 	answered := make(chan struct{})
 	late := time.AfterFunc(answerTime, func() {
@@ -181,7 +182,7 @@ func (c *Consumer) readAhead() (stop func()) {
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			if c.turn.tryTake() { // else another goroutine receives
+			if c.turn.tryTake() { // otherwise another goroutine receives
 				c.reader.ReadAhead(maxAhead)
 				c.turn.give()
 			}

@@ -11,21 +11,21 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Goroutines take the turn. Some give up waiting while the turn is passed to them.
+// Goroutines take the turn. Some stop waiting at the moment at which the turn is passed to them.
 func TestOneGoroutineAtATimeHasTheTurn(t *testing.T) {
 	turn := newTurn()
-	var having, had atomic.Int32
+	var holders, taken atomic.Int32
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 2000 {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(20))*time.Microsecond)
 				if turn.take(ctx, nil) == nil {
-					if having.Add(1) > 1 {
+					if holders.Add(1) > 1 {
 						t.Error("two goroutines have the turn")
 					}
-					had.Add(1)
-					having.Add(-1)
+					taken.Add(1)
+					holders.Add(-1)
 					turn.give()
 				}
 				cancel()
@@ -33,7 +33,7 @@ func TestOneGoroutineAtATimeHasTheTurn(t *testing.T) {
 		})
 	}
 	all.Wait()
-	assert.Positive(t, had.Load())
+	assert.Positive(t, taken.Load())
 	assert.Zero(t, turn.wanted.Load())
 	assert.Empty(t, turn.free)
 }

@@ -12,13 +12,13 @@ import (
 // now returns the time as the group counts it.
 func (c *Consumer) now() time.Duration { return time.Since(c.start) }
 
-// lock locks the group and returns the time. unlockAndAct must follow.
+// lock locks the group and returns the time. One of the unlock methods must follow.
 func (c *Consumer) lock() time.Duration {
 	c.mu.Lock()
 	return c.now()
 }
 
-// unlockAndAct lets timers go off, unlocks the group, and carries out its decisions.
+// unlockAndAct lets the due timers go off, unlocks the group, and carries out its decisions.
 func (c *Consumer) unlockAndAct(now time.Duration) {
 	decisions := c.group.Due(now)
 	c.setAlarm(now)
@@ -26,7 +26,7 @@ func (c *Consumer) unlockAndAct(now time.Duration) {
 	if ready != c.isReady.Load() {
 		c.isReady.Store(ready)
 	}
-	if ready && c.group.Waits() {
+	if ready && c.group.IsReceiverWaiting() {
 		c.wakeUp()
 	}
 	c.unlock()
@@ -35,7 +35,7 @@ func (c *Consumer) unlockAndAct(now time.Duration) {
 	}
 }
 
-// unlock unlocks the group after a call that neither decides anything nor sets a timer.
+// unlock unlocks the group after calls that neither decide anything nor set a timer.
 func (c *Consumer) unlock() {
 	var over chan struct{}
 	if c.offered != nil && c.offered.withdraw(c.group) {
@@ -58,7 +58,7 @@ func (c *Consumer) unlockInside(now time.Duration) {
 func (c *Consumer) wakeUp() {
 	select {
 	case c.wake <- struct{}{}:
-	default: // a wake-up is pending
+	default: // the goroutine will be woken already
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *Consumer) setAlarm(now time.Duration) {
 	if !ok {
 		at = math.MaxInt64
 	}
-	if c.group.Waits() {
+	if c.group.IsReceiverWaiting() {
 		at = min(at, now+checkTime)
 	}
 	if at < c.alarmAt && c.ended.Err() == nil {
@@ -85,14 +85,14 @@ func (c *Consumer) alarmOver() {
 	if c.hooks.Reconnecting() == 0 { // under the lock: otherwise a connection could be lost in between
 		c.group.Connected()
 	}
-	isQuiet := c.group.WaitsFor(now) >= checkTime
+	isQuiet := c.group.ReceiverWaitTime(now) >= checkTime
 	c.unlockAndAct(now)
 	if isQuiet {
-		c.idle()
+		c.checkBlocked()
 	}
 }
 
-// checkTime is how often a Consumer that waits for a message checks whether the broker, or the inner consumer, has
+// checkTime is how often a Consumer that waits for a message checks whether the broker or the inner consumer has
 // stopped.
 const checkTime = time.Second
 
@@ -114,7 +114,7 @@ func (c *Consumer) carryOut(d *partition.Decisions) {
 	}
 }
 
-// request asks the broker to send an entry again. The inner consumer sends requests with its next tick.
+// request asks the broker to send an entry again. The inner consumer sends the request with its next tick.
 func (c *Consumer) request(r partition.Request) {
 	if !c.calls.enter() { // a request to a closed consumer can hang
 		return
@@ -124,7 +124,7 @@ func (c *Consumer) request(r partition.Request) {
 	c.hooks.Asked()
 	r.Source.(pulsar.Consumer).NackID(id)
 	if c.observer.Asked != nil {
-		c.told.add(c, func() { c.observer.Asked(c.event(r.Topic, id, nil)) })
+		c.observerCalls.add(c, func() { c.observer.Asked(c.event(r.Topic, id, nil)) })
 	}
 }
 
@@ -134,7 +134,7 @@ func (c *Consumer) lost() {
 	c.loss.any.Store(true)
 	c.group.Lost(now)
 	c.unlockInside(now)
-	c.lose("", LostConnection)
+	c.reportLoss("", LostConnection)
 }
 
 // sent handles a message that the broker sends.
@@ -154,6 +154,6 @@ func (c *Consumer) active(child any, topic string, active bool) {
 	c.group.Activate(now, topic, child, active)
 	c.unlockInside(now)
 	if !active {
-		c.lose(topic, LostPartition)
+		c.reportLoss(topic, LostPartition)
 	}
 }

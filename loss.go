@@ -35,7 +35,7 @@ const (
 
 // loss remembers that there was a loss, and lets callers of NextLoss wait.
 type loss struct {
-	any  atomic.Bool // a connection, a partition or the inner consumer was lost: group.Sent must be called
+	any  atomic.Bool // a connection, a partition or the inner consumer was lost: since then group.Sent must be called
 	all  sync.Once   // reports LostConsumer
 	mu   sync.Mutex
 	next chan struct{} // closed at the next loss; nil if no caller waits for it
@@ -52,8 +52,8 @@ func (c *Consumer) NextLoss() <-chan struct{} {
 	return c.loss.next
 }
 
-// lose reports that messages of a topic ("" for any topic) may belong to another consumer by now.
-func (c *Consumer) lose(topic string, why Loss) {
+// reportLoss reports that messages of a topic ("" for any topic) may belong to another consumer by now.
+func (c *Consumer) reportLoss(topic string, why Loss) {
 	c.loss.mu.Lock()
 	if c.loss.next != nil {
 		close(c.loss.next)
@@ -66,7 +66,7 @@ func (c *Consumer) lose(topic string, why Loss) {
 	case why == LostConsumer: // the Consumer's goroutines have ended
 		c.observer.Lost(e)
 	default:
-		c.told.add(c, func() { c.observer.Lost(e) })
+		c.observerCalls.add(c, func() { c.observer.Lost(e) })
 	}
 }
 

@@ -42,7 +42,7 @@ func wrap(d *partition.Delivery) pulsar.Message {
 	return &redelivered{msg, d.Count, d.Hand}
 }
 
-// unwrap returns the message inside the application's wrappers, as far as these have a method Unwrap.
+// unwrap removes the application's wrappers, as far as these have a method Unwrap.
 func unwrap(msg pulsar.Message) pulsar.Message {
 	for range maxWrappers {
 		switch m := msg.(type) {
@@ -72,13 +72,13 @@ func (c *Consumer) received(msg pulsar.Message) pulsar.Message {
 	return nil
 }
 
-// name identifies a message of the application. Its Topic is "" if unknown, as for a bare id and for a wrapper without
-// Unwrap.
+// name identifies a message in a call of the application. Topic is "" if unknown, as for a bare id and for a wrapper
+// without Unwrap.
 type name struct {
 	partition.ID
-	hand   uint64 // partition.AnyHand for a bare id, and for a wrapper without Unwrap
-	object pulsar.MessageID
-	own    bool // the application did not wrap it
+	hand      uint64 // partition.AnyHand for a bare id, and for a wrapper without Unwrap
+	object    pulsar.MessageID
+	unwrapped bool // the application did not wrap it
 }
 
 // nameOf returns the name of a message. The topic of a wrapper without Unwrap is used only if it is non-persistent,
@@ -98,14 +98,14 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 	inner, topic := unwrap(msg), ""
 	n.hand = partition.AnyHand
 	if m, ok := inner.(*redelivered); ok {
-		n.hand, n.own, topic = m.hand, msg == inner, m.Topic()
+		n.hand, n.unwrapped, topic = m.hand, msg == inner, m.Topic()
 	} else if c.messages.Has(inner) {
-		n.hand, n.own, topic = 0, msg == inner, inner.Topic()
+		n.hand, n.unwrapped, topic = 0, msg == inner, inner.Topic()
 	} else if other := orZero(msg.Topic); !topicname.IsPersistent(other) {
 		topic = other
 	}
 	n.object = msg.ID()
-	if !n.own { // the Consumer's messages have good ids
+	if !n.unwrapped { // the Consumer's own messages have valid ids
 		if err := upstream.CheckID(n.object); err != nil {
 			return n, err
 		}
@@ -157,9 +157,9 @@ func waitOf(retry pulsar.Message) time.Duration {
 	if !ok {
 		return 0
 	}
-	const rounded = time.Millisecond // the publish time is rounded down by up to this
-	// the publisher's clock may be ahead
-	return min(delay, maxDelay) + rounded - max(0, time.Since(retry.PublishTime()))
+	const rounding = time.Millisecond // the publish time is rounded down by up to a millisecond
+	// the publisher's clock may be ahead of this one
+	return min(delay, maxDelay) + rounding - max(0, time.Since(retry.PublishTime()))
 }
 
 // maxDelay can be added to a time without overflow.

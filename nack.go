@@ -15,14 +15,14 @@ import (
 )
 
 // How a nack works: Nack and its variants end in nackAs, which asks the policy for the delay (nackDelay). The message
-//   - becomes a dead letter, if this was its last delivery, or if it would expire before its delay is over
-//     (deadletters.go),
-//   - goes to the retry topic, if its delay is at least that of WithNackRetryTopic (retry.go),
+//   - becomes a dead letter (giveUp), if this was its last delivery, or if it would expire before its delay is over,
+//   - goes to the retry topic (moveToRetryTopic), if its delay is at least that of WithNackRetryTopic,
 //   - or waits in the group: partition.Group.Nack.
 //
-// When the delay is over, the alarm calls unlockAndAct (group.go). Group.Due either makes the message ready, so that
-// Receive gets it from Group.Take (receive.go), or asks the broker for it (Consumer.request), so that it comes through
-// Group.Arrive.
+// When the delay is over, the alarm calls alarmOver (group.go), which calls Group.Due in unlockAndAct. Group.delayOver
+// (internal/partition/due.go) makes the message ready, so that Receive gets it from Group.Take. It requests the message
+// from the broker instead if the body was not kept, the message is stale, or another consumer may do better. Then the
+// message comes through Group.Arrive.
 
 // Nack redelivers a message that the application could not process, after the delay that the nack policy gives for
 // its redelivery count (PIP-106). On the last delivery by MaxDeliveries (WithDeadLetterPolicy, or DLQ) the message
@@ -66,11 +66,11 @@ func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 	return c.nackMessage(msg, nacking{delay: &delay, snoozed: true})
 }
 
-// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. The id of a whole batch has
-// the BatchIdx -1, and nacks all messages of the batch that the application has. An id that this Consumer did not
-// deliver, or has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the
-// broker when it is due. If it has no delivery left, it becomes a dead letter at that time: only then does the Consumer
-// have the payload.
+// NackID nacks a message by its id, as Nack does. Unlike NackID of pulsar-client-go, it follows the policy. The id of a
+// whole batch has the BatchIdx -1, and nacks all messages of the batch that the application has. An id that this
+// Consumer did not deliver, or has settled, starts at redelivery count 0. A message that did not fit the memory limit
+// comes from the broker when it is due. If it has no delivery left, it becomes a dead letter then, since only then does
+// the Consumer have the payload.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	n, err := nameOfID(id)
 	if err != nil {
@@ -97,15 +97,15 @@ func (c *Consumer) NackID(id pulsar.MessageID) {
 // message again in any case.
 func (c *Consumer) failNack(err error) {
 	if err != nil && !errors.Is(err, ErrClosed) {
-		c.fail("nack", "nack", err)
+		c.reportFailure("nack", "nack", err)
 	}
 }
 
 // nacking says how a message is nacked.
 type nacking struct {
 	delay   *time.Duration // nil for the policy's
-	reason  error          // of a dead letter; nil for its default
-	snoozed bool           // nothing failed
+	reason  error          // why the message failed; nil if unknown
+	snoozed bool           // this delivery does not count
 }
 
 func (c *Consumer) nackMessage(msg pulsar.Message, how nacking) error {
@@ -116,8 +116,8 @@ func (c *Consumer) nackMessage(msg pulsar.Message, how nacking) error {
 	return c.nack(n, msg, how)
 }
 
-// nack lets a message wait here, or moves it to the dead letter topic or the retry topic. msg is nil if only its id is
-// known.
+// nack lets a message wait in the group, or publishes it to the dead letter topic or the retry topic. msg is nil if
+// only its id is known.
 func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	if !topicname.IsPersistent(n.Topic) {
 		return nil
@@ -131,7 +131,7 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 		return err
 	case c.isOver():
 		return ErrClosed
-	case known && !i.Current, settled && n.own: // of an earlier delivery, or of a settled message
+	case known && !i.Current, settled && n.unwrapped: // a nack of an earlier delivery, or of a settled message
 		return nil
 	case !known && (!upstream.IsMessageID(n.object) || max(n.object.BatchIdx(), n.object.BatchSize()) > largestBatch):
 		return foreign(n.object)
@@ -153,7 +153,8 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 // nackAs nacks a message; d is its delivery, and known says that the group has it.
 func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, known bool, how nacking) error {
 	body, _ := d.Body.(pulsar.Message)
-	if !how.snoozed && known && body != nil && c.isLast(d.Count) {
+	canMove := known && body != nil // publishing the message needs its body
+	if canMove && !how.snoozed && c.isLast(d.Count) {
 		c.giveUp(d, c.nackDelay(d.Count), how.reason, true)
 		return nil
 	}
@@ -161,11 +162,11 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	if how.delay != nil {
 		delay = *how.delay
 	}
-	if body != nil && known && c.settings.outlivesTTL(body, delay) {
+	if canMove && c.settings.outlivesTTL(body, delay) {
 		c.giveUp(d, min(delay, time.Minute), &ttlError{delay, c.settings.ttl, how.reason}, true)
 		return nil
 	}
-	if from := c.settings.retryFrom; msg != nil && body != nil && known && from > 0 && delay >= from {
+	if from := c.settings.retryFrom; canMove && msg != nil && from > 0 && delay >= from {
 		c.moveToRetryTopic(d, delay, how)
 		return nil
 	}
@@ -178,42 +179,42 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 		f.Copy.Total, f.Copy.Count = n.object.BatchSize(), d.Count
 	}
 	now := c.lock()
-	d, had, err := c.group.Nack(now, f)
-	i, waits, _ := c.group.Find(f.ID, partition.AnyHand)
+	nacked, had, err := c.group.Nack(now, f)
+	i, isOpen, _ := c.group.Find(f.ID, partition.AnyHand)
 	c.unlockAndAct(now)
 	switch {
 	case err != nil:
 		return err
-	case !had && !known && !waits: // upstream may know the message, and the group does not
+	case !had && !known && !isOpen: // the group does not know the message, but upstream may
 		c.nackLater(n.object, delay)
 	case had:
-		if msg != nil && i.Body == nil {
-			c.warnOfLimit(d.ID.Topic, n.object)
+		if msg != nil && i.Body == nil { // the group did not keep the body
+			c.warnOfLimit(nacked.ID.Topic, n.object)
 		}
-		c.noteFailure(&d, delay, how)
-		c.nacked(d, msg, delay, how)
+		c.logFailure(&nacked, delay, how)
+		c.nacked(nacked, msg, delay, how)
 	}
 	return nil
 }
 
-// largestBatch exceeds the number of messages in any batch. The id of an unknown message with a larger index or batch
-// size is refused, since the group makes room for the whole batch.
+// largestBatch is larger than any batch. The id of an unknown message with a larger index or batch size is refused,
+// since the group would make room for so many messages.
 const largestBatch = 1 << 16
 
-// nackLater requests, after the delay, a message that the group does not know. Upstream may know it.
+// nackLater requests a message after the delay. The group does not know the message, but upstream may.
 func (c *Consumer) nackLater(id pulsar.MessageID, delay time.Duration) {
 	time.AfterFunc(max(0, delay), func() {
 		c.request(partition.Request{Source: c.current(), ID: id})
 	})
 }
 
-// warnOfLimit logs, once, that a nacked message does not fit the memory limit of a wrapped consumer, and comes late.
+// warnOfLimit logs once that a nacked message of a wrapped consumer does not fit the memory limit, and comes late.
 func (c *Consumer) warnOfLimit(topic string, id pulsar.MessageID) {
 	if c.settings.isWrapped && c.settings.source != FromBroker {
 		c.limitExceeded.Do(func() {
 			c.log(slog.LevelWarn, "a nacked message does not fit the memory limit, and comes late, by up to 4/3 of "+
-				"the wrapped consumer's "+
-				"NackRedeliveryDelay: raise WithMemoryLimit, or use SubscribeWith", "topic", topic, "message", id)
+				"the wrapped consumer's NackRedeliveryDelay: raise WithMemoryLimit, or use SubscribeWith",
+				"topic", topic, "message", id)
 		})
 	}
 }
@@ -256,12 +257,12 @@ func (c *Consumer) RedeliverNow() (n int) {
 	return n
 }
 
-// timedOut records and reports that the ack timeout of a message is over.
+// timedOut logs a failure for a message whose ack timeout is over, and reports it to observers.
 func (c *Consumer) timedOut(d partition.Delivery) {
-	c.noteFailure(&d, 0, nacking{reason: errTimedOut})
+	c.logFailure(&d, 0, nacking{reason: errTimedOut})
 	if c.observer.Settled != nil {
 		e := c.settledEvent(&d, nil, TimedOut, c.now())
-		c.told.add(c, func() { c.observer.Settled(e) })
+		c.observerCalls.add(c, func() { c.observer.Settled(e) })
 	}
 }
 
@@ -284,8 +285,7 @@ func (c *Consumer) nacked(d partition.Delivery, msg pulsar.Message, delay time.D
 // nackDelay returns the nack policy's delay for a redelivery count.
 func (c *Consumer) nackDelay(count uint32) time.Duration { return c.settings.nackBackoff.Next(count) }
 
-// isLast reports whether a delivery with a redelivery count is the last.
+// isLast reports whether the delivery with a redelivery count is a message's last one.
 func (c *Consumer) isLast(count uint32) bool {
-	limit := c.publisher.maxDeliveries
-	return limit > 0 && uint64(count)+1 >= uint64(limit)
+	return partition.IsLast(count, c.publisher.maxDeliveries)
 }

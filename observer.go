@@ -62,7 +62,7 @@ type Delivered struct {
 	Event
 	Count    uint32        // the redelivery count; policies get this count
 	Cause    Cause         // why it came again; "" for a first delivery
-	Due      time.Time     // when it was due, or came after RedeliverNow; zero if the Consumer did not wait for it
+	Due      time.Time     // when it was due; after RedeliverNow, when it came; zero if it did not wait here
 	Lateness time.Duration // how long after Due it came
 }
 
@@ -147,7 +147,7 @@ type Failed struct {
 	Err          error     // the failure
 }
 
-// observe combines all observers.
+// observe sets c.observer, which calls all observers.
 func (c *Consumer) observe(observers []Observer) {
 	if c.settings.logger.Enabled(context.Background(), slog.LevelDebug) {
 		observers = append(observers, c.decisions())
@@ -190,7 +190,7 @@ func (c *Consumer) decisions() Observer {
 	}
 }
 
-// all combines one function of each observer into one function, or returns nil if no observer sets it.
+// all combines one function of each observer into one function. It returns nil if no observer sets that function.
 func all[E any](observers []Observer, of func(Observer) func(E)) func(E) {
 	var functions []func(E)
 	for _, o := range observers {
@@ -213,10 +213,10 @@ func (c *Consumer) event(topic string, id pulsar.MessageID, msg pulsar.Message) 
 	return Event{c, topic, c.options.Subscription, id, msg}
 }
 
-// tell calls a function of observers, if there is one, about a message that the application does not get.
-func (c *Consumer) tell(observe func(Event), cm pulsar.ConsumerMessage) {
+// observeCopy calls a function of observers, if it is set, for a copy that the application does not get.
+func (c *Consumer) observeCopy(observe func(Event), cm pulsar.ConsumerMessage) {
 	if observe != nil {
-		c.told.add(c, func() { observe(c.event(cm.Topic(), cm.ID(), cm.Message)) })
+		c.observerCalls.add(c, func() { observe(c.event(cm.Topic(), cm.ID(), cm.Message)) })
 	}
 }
 
@@ -228,7 +228,7 @@ func (c *Consumer) countRedelivered(d *partition.Delivery) {
 	}
 }
 
-// deliveredEvent reports a message that the application has now, and why the message came.
+// deliveredEvent returns the event of a message that the application has just got, with the reason why it came.
 func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e Delivered) {
 	body := d.Body.(pulsar.Message)
 	e.Event, e.Count = c.event(body.Topic(), msg.ID(), msg), d.Count
@@ -258,18 +258,18 @@ func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e 
 	return e
 }
 
-// settledEvent returns an event about a message that the application had until the given time. The caller sets the
-// fields that only some outcomes have.
+// settledEvent returns the event of a message that the application had until the given time. The caller sets the fields
+// that only some outcomes have.
 func (c *Consumer) settledEvent(d *partition.Delivery, msg pulsar.Message, outcome Outcome,
 	until time.Duration) Settled {
 	id, _ := d.Object.(pulsar.MessageID)
 	e := Settled{Event: c.event(d.ID.Topic, id, msg), Outcome: outcome, Attempts: d.Count + 1}
 	switch {
 	case c.observer.Untimed:
-	case d.Had > 0:
-		e.Duration = d.Had
-	case d.Since > 0:
-		e.Duration = max(0, until-d.Since) // the application may have taken the message after until
+	case d.HeldFor > 0:
+		e.Duration = d.HeldFor
+	case d.HeldSince > 0:
+		e.Duration = max(0, until-d.HeldSince) // the application may have taken the message after until
 	}
 	return e
 }

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// pause keeps messages from the application.
+// pause is the state that Pause and Resume set.
 type pause struct {
 	on      atomic.Bool
 	mu      sync.Mutex
@@ -17,7 +17,7 @@ func newPause() *pause { return &pause{changed: make(chan struct{})} }
 
 func (p *pause) isOn() bool { return p.on.Load() }
 
-// state returns whether there is a pause, and a channel that is closed when that changes.
+// state reports whether there is a pause, and returns a channel that is closed when that changes.
 func (p *pause) state() (on bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

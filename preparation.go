@@ -17,7 +17,7 @@ import (
 
 // preparation describes a consumer before it is subscribed or wrapped.
 type preparation struct {
-	opts      pulsar.ConsumerOptions // the caller's, with EnableBatchIndexAcknowledgment; of Wrap, the known fields
+	opts      pulsar.ConsumerOptions // the caller's, with EnableBatchIndexAcknowledgment; after Wrap, the known fields
 	settings  *settings
 	publisher *publisher
 	// how long acknowledgements may wait on Failover and Key_Shared, where a new owner handles a message again if its
@@ -66,14 +66,14 @@ func prepareWrapped(consumer pulsar.Consumer, s *settings) (*preparation, error)
 	return p, p.openPublisher()
 }
 
-// readTopics asks a wrapped consumer for its topics, unless they matter for nothing, and returns its retry topic.
+// readTopics asks a wrapped consumer for its topics, if an option needs them, and returns its retry topic.
 func (p *preparation) readTopics(consumer pulsar.Consumer) (retryTopic string, err error) {
 	s := p.settings
 	isNamed := s.attempts == nil || s.attempts.Topic != "" && !topicname.IsShort(s.attempts.Topic)
 	if s.client == nil || s.reconsumer != nil && isNamed {
 		return "", nil
 	}
-	ids, err := consumer.GetLastMessageIDs() // the one public way to its topics
+	ids, err := consumer.GetLastMessageIDs() // no other public method shows its topics
 	if err != nil {
 		return "", fmt.Errorf("redelivery: asking for the topics of the wrapped consumer: %w", err)
 	}
@@ -93,8 +93,8 @@ func (p *preparation) readTopics(consumer pulsar.Consumer) (retryTopic string, e
 	return retryTopic, nil
 }
 
-// checkFirst refuses a wrapped consumer of several topics, which does not say which one is the first, if an option
-// names no topic.
+// checkFirst refuses a wrapped consumer of several topics if an option names no topic: nothing shows which topic is the
+// first.
 func (p *preparation) checkFirst(option, topic string) error {
 	if topics := p.opts.Topics; p.settings.isWrapped && topic == "" && len(topics) > 1 {
 		return invalid("the wrapped consumer", "of "+strings.Join(topics, " and "),
@@ -103,11 +103,12 @@ func (p *preparation) checkFirst(option, topic string) error {
 	return nil
 }
 
-// gainsByIndexAcks reports whether batch-index acknowledgement does no harm. If acknowledgements are not grouped, each
-// is a command of its own: batches of 1,000 cost seven times as much CPU, and with AckWithResponse thirty times, since
-// each message waits for the broker. On Exclusive and Failover a cumulative acknowledgement inside a batch would not
-// leave the same messages unacknowledged as in plain pulsar-client-go: a test of pulsar-client-go then waits forever. A
-// zero-queue consumer under load stops answering: its Close takes 30 s.
+// gainsByIndexAcks reports whether Subscribe may switch batch-index acknowledgement on: it would do harm in three
+// cases. If acknowledgements are not grouped, each is a command of its own: batches of 1,000 cost seven times as much
+// CPU, and with AckWithResponse thirty times, since each message waits for the broker. On Exclusive and Failover a
+// cumulative acknowledgement inside a batch would not leave the same messages unacknowledged as in plain
+// pulsar-client-go: a test of pulsar-client-go then waits forever. A zero-queue consumer under load stops answering:
+// its Close takes 30 s.
 func gainsByIndexAcks(opts pulsar.ConsumerOptions) bool {
 	grouped := !opts.AckWithResponse && (opts.AckGroupingOptions == nil || opts.AckGroupingOptions.MaxSize > 1)
 	return delays(opts.Type) && grouped && !opts.EnableZeroQueueConsumer
@@ -117,7 +118,7 @@ func gainsByIndexAcks(opts pulsar.ConsumerOptions) bool {
 // publisher.
 func (p *preparation) open() error {
 	partitions := 0 // unknown
-	if client := p.settings.client; client != nil && (p.settings.resolution == 0 || p.acksSoon()) {
+	if client := p.settings.client; client != nil && (p.settings.resolution == 0 || p.shortensAckTime()) {
 		n, err := p.partitions(client)
 		if err != nil {
 			return err
@@ -128,9 +129,9 @@ func (p *preparation) open() error {
 	return p.openPublisher()
 }
 
-// acksSoon reports whether acknowledgements are sent sooner than by pulsar-client-go's default. The number of
+// shortensAckTime reports whether acknowledgements are sent sooner than by pulsar-client-go's default. The number of
 // partitions says how soon.
-func (p *preparation) acksSoon() bool {
+func (p *preparation) shortensAckTime() bool {
 	return p.opts.AckGroupingOptions == nil && (p.opts.Type == pulsar.Failover || p.opts.Type == pulsar.KeyShared)
 }
 
@@ -142,7 +143,7 @@ func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
 	for _, topic := range topicsOf(p.opts) {
 		partitions, err := client.TopicPartitions(topic)
 		if err != nil {
-			return 0, refused(err, p.opts, topic)
+			return 0, subscribeError(err, p.opts, topic)
 		}
 		n += len(partitions)
 	}
@@ -150,12 +151,11 @@ func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
 }
 
 // setResolution sets ackTime and, unless an option has set it, the resolution. Both grow with the number of partitions,
-// since each partition costs a ticker. Where all messages wait in memory, requests are rare: there the resolution is
-// slow.
+// since each partition costs a ticker. If all messages wait in memory, requests are rare, and the resolution is slow.
 func (p *preparation) setResolution(partitions int) {
 	s, n := p.settings, time.Duration(partitions)
 	fast := min(maxResolution, max(fastResolution, n*fastResolution/20))
-	if partitions > 0 && p.acksSoon() {
+	if partitions > 0 && p.shortensAckTime() {
 		p.ackTime = min(defaultAckTime, fast)
 	}
 	switch {
@@ -176,7 +176,7 @@ const (
 
 	defaultQueue   = 1000                   // upstream's ReceiverQueueSize
 	defaultAckTime = 100 * time.Millisecond // upstream's AckGroupingOptions.MaxTime
-	ackSlack       = 2 * time.Second        // added to AckedAfter: the machine may be busy, or the connection dead
+	ackSlack       = 2 * time.Second        // added to AckedAfter: the computer may be busy, or the connection dead
 	longestAckTime = 24 * time.Hour
 )
 

@@ -71,11 +71,11 @@ func (p *preparation) openPublisher() error {
 // publisher publishes retries and dead letters.
 type publisher struct {
 	publishing.Publisher                       // nil without retries and dead letters
-	own                  *reconsume.Reconsumer // Close closes it; nil if it is the caller's
+	owned                *reconsume.Reconsumer // Close closes it; nil if the Reconsumer is the caller's
 	deadLetterTopic      string                // "" if there is none
 	// full name of the retry topic, whose messages may come early; "" if there is none
 	retryTopic    string
-	maxDeliveries uint32 // after which a message is a dead letter; 0 for no limit
+	maxDeliveries uint32 // number of deliveries after which a message is a dead letter; 0 for no limit
 }
 
 // newPublisher returns a publisher that uses a Reconsumer, or nil for none. With Discard, a discarder in front of it
@@ -88,7 +88,7 @@ func newPublisher(s *settings, r *reconsume.Reconsumer) *publisher {
 			p.retryTopic = topicname.Full(r.RetryTopic())
 		}
 		if r != s.reconsumer {
-			p.own = r
+			p.owned = r
 		}
 	}
 	if s.limits.Discard {
@@ -97,9 +97,9 @@ func newPublisher(s *settings, r *reconsume.Reconsumer) *publisher {
 	return p
 }
 
-// subscribed returns the retry topic that the Consumer subscribes to by itself, or "".
+// subscribed returns the retry topic that the Consumer subscribes to by itself, or "" for none.
 func (p *publisher) subscribed() string {
-	if p.own == nil {
+	if p.owned == nil {
 		return ""
 	}
 	return p.retryTopic
@@ -127,8 +127,8 @@ func (p *publisher) isRetry(msg pulsar.Message) bool {
 }
 
 func (p *publisher) close() {
-	if p.own != nil {
-		p.own.Close()
+	if p.owned != nil {
+		p.owned.Close()
 	}
 }
 

@@ -31,7 +31,7 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	return msg, nil
 }
 
-// handedOver starts the ack timeout of a message that the application has now, and notifies observers.
+// handedOver starts the ack timeout of a message that the application has just got, and notifies observers.
 func (c *Consumer) handedOver(d *partition.Delivery, msg pulsar.Message) {
 	if d.Count > 0 && d.Cause != partition.NoCause {
 		c.countRedelivered(d)
@@ -47,7 +47,7 @@ func (c *Consumer) handedOver(d *partition.Delivery, msg pulsar.Message) {
 	}
 }
 
-// next takes the next message for the application, and describes it in d; d.Body is not nil then.
+// next waits for the next message for the application, and describes it in d. If it returns nil, d.Body is set.
 func (c *Consumer) next(ctx context.Context, d *partition.Delivery) error {
 	if ctx.Err() != nil && ctx != c.ended {
 		return ctx.Err()
@@ -67,17 +67,17 @@ func (c *Consumer) next(ctx context.Context, d *partition.Delivery) error {
 	}
 }
 
-// read is next for a caller that has the turn. It returns false and no error if another call wants the turn, or after
-// Pause.
+// read does what next does, for a caller that has the turn. It returns false and no error if another call wants the
+// turn, or after Pause.
 func (c *Consumer) read(ctx context.Context, d *partition.Delivery) (ok bool, err error) {
 	for {
 		switch {
 		case c.isOver():
 			return false, ErrClosed
-		case c.pause.isOn() || c.inner.wanted.Load() > 0:
+		case c.pause.isOn() || c.inner.interrupts.Load() > 0:
 			return false, nil
-		case c.inner.away:
-			return false, c.comeBack(ctx)
+		case c.inner.isDetached:
+			return false, c.resubscribeOrPause(ctx)
 		}
 		if ok = c.take(d); !ok {
 			cm, has := c.reader.Next()
@@ -89,13 +89,13 @@ func (c *Consumer) read(ctx context.Context, d *partition.Delivery) (ok bool, er
 			}
 			ok = c.arrive(&cm, d)
 		}
-		if ok && c.stands(d) && !c.refuses(d) {
+		if ok && c.isStillDue(d) && !c.refuses(d) {
 			return true, nil
 		}
 	}
 }
 
-// take takes the next message that is here and due.
+// take takes the next due message from the group, if there is one.
 func (c *Consumer) take(d *partition.Delivery) (ok bool) {
 	if !c.isReady.Load() {
 		return false
@@ -106,7 +106,7 @@ func (c *Consumer) take(d *partition.Delivery) (ok bool) {
 	return ok
 }
 
-// arrive takes a message from upstream. ok is false if the message does not go to the application.
+// arrive passes a message from upstream to the group. ok reports whether the message goes to the application.
 func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok bool) {
 	if !isTracked(cm.Message) {
 		*d = partition.Delivery{Source: cm.Consumer, Body: cm.Message, Count: cm.RedeliveryCount()}
@@ -116,13 +116,13 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 	var cp partition.Copy
 	c.describe(cm, &cp)
 	now := c.lock()
-	if c.isOver() { // Close may have emptied the group
+	if c.isOver() { // Close may have emptied the group already
 		c.unlock()
 		return false
 	}
 	verdict, again := c.group.Arrive(now, &cp, d)
 	c.unlockAndAct(now)
-	c.blocked.ends()
+	c.blocked.clear()
 	switch verdict {
 	case partition.Deliver:
 		d.Body = cm.Message
@@ -130,13 +130,13 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 	case partition.AckAgain:
 		c.swallowed.Add(1)
 		c.ackAgain(again)
-		c.tell(c.observer.Swallowed, *cm)
+		c.observeCopy(c.observer.Swallowed, *cm)
 	case partition.Buffered:
 		c.buffered.Add(1)
-		c.tell(c.observer.Buffered, *cm)
+		c.observeCopy(c.observer.Buffered, *cm)
 	case partition.Dropped:
 		c.dropped.Add(1)
-		c.tell(c.observer.Dropped, *cm)
+		c.observeCopy(c.observer.Dropped, *cm)
 	}
 	return false
 }
@@ -147,7 +147,8 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 	cp.ID, cp.Source, cp.Object = idOf(cm.Topic(), id), cm.Consumer, id
 	cp.Total, cp.Count = id.BatchSize(), cm.RedeliveryCount()
 	cp.Unannounced = cm.GetEncryptionContext() != nil // upstream calls no interceptor for it
-	if !c.isUndecryptable(cm.Message) { // an undecryptable one is not kept: when it comes again, it may be decrypted
+	// the body of an undecryptable message is not kept: it may be decrypted later
+	if !c.isUndecryptable(cm.Message) {
 		cp.Body = cm.Message
 		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)
 	}
@@ -167,21 +168,21 @@ func (c *Consumer) wait(ctx context.Context) error {
 		c.unlockAndAct(now)
 		return nil
 	}
-	c.group.Wait(now)
+	c.group.ReceiverWaits(now)
 	c.unlockAndAct(now)
 	err := c.await(ctx)
 	now = c.lock()
-	c.group.Unwait(now)
+	c.group.ReceiverContinues(now)
 	c.unlockAndAct(now)
 	return err
 }
 
-// await is wait for a caller that has announced it to the group. If only a Receive of the inner consumer shows that it
-// has closed itself, await calls that once a second.
+// await does what wait does, after the group was notified. If only Receive of the inner consumer shows that the inner
+// consumer has closed itself, await calls it once a second.
 func (c *Consumer) await(ctx context.Context) error {
 	for {
 		var quiet <-chan time.Time
-		if c.polls.Load() && c.reader.HasQueue() {
+		if c.mustPoll.Load() && c.reader.HasQueue() {
 			quiet = time.After(checkTime)
 		}
 		select {
@@ -211,14 +212,14 @@ func (c *Consumer) await(ctx context.Context) error {
 	}
 }
 
-// isUndecryptable reports whether a message is nacked because it could not be decrypted.
+// isUndecryptable reports whether a message has to be nacked because it could not be decrypted.
 func (c *Consumer) isUndecryptable(msg pulsar.Message) bool {
 	return c.settings.nacksUndecryptable && msg.GetEncryptionContext() != nil
 }
 
 // refuses reports whether a message must not go to the application. It nacks a message that cannot be decrypted, and
-// gives up one that was delivered too often. The broker's count of a batch includes failures of its other messages, so
-// a message of a batch is refused for its count only after a delivery here.
+// gives up one that was delivered too often. The broker's count of a batch includes failures of other messages of the
+// batch, so a message of a batch is given up only after this Consumer has delivered it.
 func (c *Consumer) refuses(d *partition.Delivery) bool {
 	msg := d.Body.(pulsar.Message)
 	undecryptable, limit := c.isUndecryptable(msg), c.publisher.maxDeliveries
@@ -241,8 +242,8 @@ func (c *Consumer) refuses(d *partition.Delivery) bool {
 	return true
 }
 
-// receiveError waits after ErrClosed until the inner consumer is closed, and returns that consumer's own error. An
-// earlier call of its Receive would take messages away from a seek, which then hangs, and would keep a zero-queue
+// receiveError returns err or, for ErrClosed, the error of the inner consumer's Receive. First it waits until the inner
+// consumer is closed: an earlier call of Receive would take messages that a seek waits for, and would keep a zero-queue
 // consumer from closing.
 func (c *Consumer) receiveError(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrClosed) {

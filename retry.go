@@ -42,8 +42,7 @@ func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallb
 // ErrNotInFlight nothing was published. If ctx ends or the Consumer is closed during the call, the message may or may
 // not have been published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, options ...ReconsumeOption) error {
-	return c.later(ctx, msg, func(received pulsar.Message) (publishing.Retry,
-		error) {
+	return c.later(ctx, msg, func(received pulsar.Message) (publishing.Retry, error) {
 		return c.publisher.Policy(received)
 	}, options)
 }
@@ -63,7 +62,7 @@ func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, 
 	return c.later(ctx, msg, after(publishing.Retry{Delay: delay, Properties: properties}), options)
 }
 
-// after returns a way to reconsume that does not depend on the message.
+// after returns a function that returns how for every message.
 func after(how publishing.Retry) func(pulsar.Message) (publishing.Retry, error) {
 	return func(pulsar.Message) (publishing.Retry, error) { return how, nil }
 }
@@ -83,30 +82,30 @@ func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, proper
 	err := c.later(context.Background(), msg,
 		after(publishing.Retry{Delay: delay, Properties: properties, Callback: func(err error) {
 			if err != nil {
-				c.report(what, err) // observers know already
+				c.logFailed(what, err) // observers know it already
 				c.Nack(msg)
 			}
 		}}), nil)
 	if err == nil {
 		return
 	}
-	c.fail("reconsume", what, err)
+	c.reportFailure("reconsume", what, err)
 	if _, foreign := c.nameOf(msg); foreign == nil {
 		c.Nack(msg)
 	}
 }
 
-// later settles a message by publishing it to the retry topic, or to the dead letter topic after too many retries.
+// later publishes a message to the retry topic, or to the dead letter topic after too many retries, and settles it.
 func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pulsar.Message) (publishing.Retry, error),
 	options []ReconsumeOption) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	x, err := c.leaving(ctx, msg, c.publisher.noRetryTopic())
+	x, err := c.outgoingOf(ctx, msg, c.publisher.noRetryTopic())
 	if err != nil {
 		return err
 	}
-	how, err := policy(x.Body.(pulsar.Message)) // before settling begins: a policy may call the Consumer
+	how, err := policy(x.Body.(pulsar.Message)) // before settling begins, since a policy may call the Consumer
 	if err != nil {
 		return err
 	}
@@ -119,13 +118,13 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 		return c.publisher.StartLater(ctx, cm, how, note)
 	}
 	if how.Callback != nil {
-		return c.leaveBehind(ctx, x, start, how.Callback)
+		return c.moveAsync(ctx, x, start, how.Callback)
 	}
-	return finished(c.leave(ctx, x, start))
+	return awaitMove(c.beginMove(ctx, x, start))
 }
 
-// finished waits for the outcome of leave.
-func finished(finish func() error, err error) error {
+// awaitMove waits for the outcome of beginMove, whose results it gets.
+func awaitMove(finish func() error, err error) error {
 	if err != nil {
 		return err
 	}
@@ -138,11 +137,11 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	x, err := c.leaving(ctx, msg, c.publisher.noDeadLetterTopic())
+	x, err := c.outgoingOf(ctx, msg, c.publisher.noDeadLetterTopic())
 	if err != nil {
 		return err
 	}
-	return finished(c.leave(ctx, x,
+	return awaitMove(c.beginMove(ctx, x,
 		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
 			return c.publisher.StartDeadLetter(ctx, cm, reason, note)
 		}))
@@ -154,14 +153,15 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 // handler or classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
-// leaver is a message that leaves for another topic, as it was delivered, with its body.
-type leaver struct {
+// outgoing is a message that leaves for another topic, as it was delivered, with its body.
+type outgoing struct {
 	partition.Delivery
-	copied uint32 // the redelivery count of the published copy
+	copyCount uint32 // redelivery count of the published copy
 }
 
-// leaving describes a message that the application wants to publish elsewhere, or returns why it cannot.
-func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic error) (x leaver, err error) {
+// outgoingOf describes a message that the application wants to publish to another topic. The error says why it cannot.
+// noTopic is the error if there is no such topic.
+func (c *Consumer) outgoingOf(ctx context.Context, msg pulsar.Message, noTopic error) (x outgoing, err error) {
 	if ctx.Err() != nil {
 		return x, ctx.Err()
 	}
@@ -183,9 +183,9 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 	case !known, i.Busy, n.hand != partition.AnyHand && n.hand != i.Hand:
 		return x, fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
 	}
-	x = leaver{i.Delivery, i.Count}
-	if !n.own { // the application may count its own attempts
-		x.copied = max(x.copied, orZero(msg.RedeliveryCount))
+	x = outgoing{i.Delivery, i.Count}
+	if !n.unwrapped { // the application may count its own attempts
+		x.copyCount = max(x.copyCount, orZero(msg.RedeliveryCount))
 	}
 	if x.Body == nil {
 		body := c.received(msg)
@@ -198,12 +198,12 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 	return x, nil
 }
 
-// publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.
+// publication begins to publish a message. wait waits for the broker's answer, and then acknowledges the message.
 type publication func(context.Context, pulsar.ConsumerMessage, *publishing.Note) (wait func() error)
 
-// leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. If err is nil, the
-// caller must call finish, which waits for the outcome.
-func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (finish func() error, err error) {
+// beginMove begins to settle a message by publishing it to another topic and acknowledging its newest delivery. If err
+// is nil, the caller must call finish, which waits for the outcome.
+func (c *Consumer) beginMove(ctx context.Context, x outgoing, start publication) (finish func() error, err error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -220,11 +220,11 @@ func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (fini
 	a.Whole = false
 	note := publishing.NewNote(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.cut, func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(c.publishing, func() { cancel(ErrClosed) })
 	began, stopReading := c.now(), c.readAhead()
 	msg := x.Body.(pulsar.Message)
 	wait := start(ctx, pulsar.ConsumerMessage{Consumer: a.Source.(pulsar.Consumer),
-		Message: identified{msg, a.Object.(pulsar.MessageID), x.copied}}, note)
+		Message: identified{msg, a.Object.(pulsar.MessageID), x.copyCount}}, note)
 	publishing.Begun(ctx)
 	return func() error {
 		err := wait()
@@ -241,7 +241,7 @@ func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (fini
 	}, nil
 }
 
-// published reports that a message was published elsewhere, or could not be.
+// published reports that a message was published to another topic, or could not be.
 func (c *Consumer) published(d *partition.Delivery, msg pulsar.Message, note *publishing.Note, began time.Duration,
 	err error) {
 	e := c.settledEvent(d, msg, Reconsumed, began)

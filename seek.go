@@ -60,7 +60,7 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	if !c.inner.hasRetryTopic {
 		return c.withReaderStopped(func() error { return how(c.current()) })
 	}
-	if c.inner.main == nil {
+	if c.inner.subscribeMain == nil {
 		return fmt.Errorf("redelivery: Seek with a retry topic: %w: want Subscribe, one topic, and a durable "+
 			"subscription", errors.ErrUnsupported)
 	}
@@ -71,11 +71,11 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	if c.inner.deleted {
 		return fmt.Errorf("redelivery: Seek: %w: the subscription was deleted", errors.ErrUnsupported)
 	}
-	if err := c.goAway(); err != nil {
+	if err := c.detach(); err != nil {
 		return err
 	}
 	err := c.untilClosed(func() error {
-		main, err := c.inner.main()
+		main, err := c.inner.subscribeMain()
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 		return ErrClosed
 	case again != nil: // the next Receive tries again
 		// queued, since the logger may call a method that takes the turn
-		c.told.add(c, func() { c.fail("receive", "subscribing again", again) })
+		c.observerCalls.add(c, func() { c.reportFailure("receive", "subscribing again", again) })
 	}
 	return err
 }
@@ -104,7 +104,7 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 		return err
 	}
 	defer c.turn.give()
-	if c.inner.away {
+	if c.inner.isDetached {
 		if err := c.resubscribe(c.ended); c.isOver() {
 			return ErrClosed
 		} else if err != nil {
@@ -120,8 +120,8 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 
 // interrupt takes the turn from the goroutine that waits for a message.
 func (c *Consumer) interrupt() error {
-	c.inner.wanted.Add(1)
-	defer c.inner.wanted.Add(-1)
+	c.inner.interrupts.Add(1)
+	defer c.inner.interrupts.Add(-1)
 	c.wakeUp()
 	if err := c.turn.take(c.ended, c.ended.Done()); err != nil || c.isOver() {
 		if err == nil {
@@ -135,7 +135,7 @@ func (c *Consumer) interrupt() error {
 
 // forget forgets the messages received before.
 func (c *Consumer) forget() {
-	c.acks.clear()
+	c.acksAgain.clear()
 	c.letters.clear()
 	c.reader.Forget()
 	now := c.lock()

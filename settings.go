@@ -21,9 +21,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// settings are the combined options of a Consumer.
+// settings are the options of a Consumer, combined.
 type settings struct {
-	nackBackoff      backoff.RedeliveryBackoff // setNackBackoff sets it
+	nackBackoff      backoff.RedeliveryBackoff // set by setNackBackoff
 	nackBy           string                    // the option that set nackBackoff
 	timeout          time.Duration
 	timeoutGiven     bool // WithAckTimeout was given; it may be 0
@@ -114,7 +114,7 @@ func (s *settings) complete(opts pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// limitsOf returns the dead letter policy that s and opts add up to. As in upstream, RetryEnable includes dead letters.
+// limitsOf combines the options about dead letters in s and opts. As in upstream, RetryEnable includes dead letters.
 func (s *settings) limitsOf(opts pulsar.ConsumerOptions) (p DeadLetterPolicy) {
 	switch {
 	case s.deadLetters != nil:
@@ -132,7 +132,7 @@ func (s *settings) limitsOf(opts pulsar.ConsumerOptions) (p DeadLetterPolicy) {
 	return p
 }
 
-// checkDeadLetters refuses options about dead letters that do not go together, or that nothing can publish for.
+// checkDeadLetters refuses options about dead letters that exclude each other, or that lack a client to publish with.
 func (s *settings) checkDeadLetters(opts pulsar.ConsumerOptions) error {
 	d, publishes := s.deadLetters, s.client != nil || s.reconsumer != nil
 	switch {
@@ -172,12 +172,12 @@ func (s *settings) checkReconsumer(opts pulsar.ConsumerOptions) error {
 	case s.isWrapped: // the topics' namespace is not known
 		return nil
 	}
-	for field, topics := range map[string][2]string{
+	for kind, topics := range map[string][2]string{ // the topic of the options, that of the Reconsumer
 		"dead letter": {s.limits.Topic, s.reconsumer.DeadLetterTopic()},
 		"retry":       {s.limits.RetryTopic, s.reconsumer.RetryTopic()},
 	} {
 		if topics[0] != "" && topicname.In(originOf(opts), topics[0]) != topics[1] {
-			return invalid("the "+field+" topic", topics[0], "the "+topics[1]+" of WithReconsumer")
+			return invalid("the "+kind+" topic", topics[0], "the "+topics[1]+" of WithReconsumer")
 		}
 	}
 	return nil
@@ -185,20 +185,20 @@ func (s *settings) checkReconsumer(opts pulsar.ConsumerOptions) error {
 
 // checkRetries refuses options about retries that do not fit the consumer.
 func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
-	needed := !s.retries && s.reconsumer == nil // if an option is about retries
+	noRetryTopic := !s.retries && s.reconsumer == nil
 	switch {
 	case s.retries && opts.EnableZeroQueueConsumer:
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
-	case needed && s.isWrapped && (s.reconsumeBackoff != nil || s.deadLetters.needsRetries()):
+	case noRetryTopic && s.isWrapped && (s.reconsumeBackoff != nil || s.deadLetters.needsRetries()):
 		return invalid("the wrapped consumer", "not subscribed to its retry topic",
 			"RetryEnable in its options, or SubscribeWith, for "+
 				"WithReconsumeBackoff and for a DeadLetterPolicy with RetryTopic, or with MaxReconsumes and no "+
 				"MaxDeliveries")
-	case needed && s.deadLetters.needsRetries():
+	case noRetryTopic && s.deadLetters.needsRetries():
 		return fmt.Errorf("%w: WithDeadLetterPolicy has RetryTopic, or MaxReconsumes without MaxDeliveries, want "+
 			"RetryEnable or "+
 			"WithReconsumeBackoff too", ErrInvalidOption)
-	case needed && s.retryFrom > 0:
+	case noRetryTopic && s.retryFrom > 0:
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too",
 			ErrInvalidOption)
 	case !delays(opts.Type) && (s.reconsumeBackoff != nil || s.retryFrom > 0):
@@ -208,7 +208,7 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// withClient is the remedy where there is no client to publish with.
+// withClient is the remedy if there is no client to publish with.
 const withClient = "WithClient or WithReconsumer too"
 
 // checkOthers refuses options that do not go together, except those about dead letters and retries.

@@ -89,20 +89,20 @@ type blocked struct {
 	logged atomic.Int64 // when it was last logged, in the group's time; 0 for never
 }
 
-// nearLimit is close to where the broker stops sending on Shared and Key_Shared: 50,000 unacknowledged messages for
-// each consumer of a partition, by default (maxUnackedMessagesPerConsumer).
+// nearLimit is close to the number of unacknowledged messages at which the broker stops sending on Shared and
+// Key_Shared: by default 50,000 for each consumer of a partition (maxUnackedMessagesPerConsumer).
 const nearLimit = 45_000
 
-// ends clears the state: a message came.
-func (b *blocked) ends() {
+// clear notes that a message came.
+func (b *blocked) clear() {
 	if b.on.Load() {
 		b.on.Store(false)
 	}
 }
 
-// idle checks whether the broker has stopped sending. The alarm calls it once a second while a receiver waits and
-// nothing comes.
-func (c *Consumer) idle() {
+// checkBlocked checks whether the broker has stopped sending. The alarm calls it once a second while a receiver waits
+// and no message comes.
+func (c *Consumer) checkBlocked() {
 	if !c.settings.isShared {
 		return
 	}
@@ -115,11 +115,11 @@ func (c *Consumer) idle() {
 	if last := time.Duration(c.blocked.logged.Load()); last == 0 || now-last >= time.Minute {
 		c.blocked.logged.Store(int64(now))
 		c.log(slog.LevelWarn, "the broker may have stopped sending, because many messages are unacknowledged. "+
-			"Waiting messages are among them; "+
-			"without batch-index acknowledgement, so is every message of a batch while one of them waits",
+			"Waiting messages are among them; without batch-index acknowledgement, so is every message of a batch "+
+			"while one of them waits",
 			"unacknowledged", n)
 	}
 	if c.observer.Blocked != nil {
-		c.told.add(c, func() { c.observer.Blocked(Blocked{c, c.options.Subscription, n}) })
+		c.observerCalls.add(c, func() { c.observer.Blocked(Blocked{c, c.options.Subscription, n}) })
 	}
 }

@@ -29,7 +29,7 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 	}
 	subscribe := func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 		inner, err := client.Subscribe(prepared)
-		return inner, refused(err, opts, append(topicsOf(opts), opts.TopicsPattern)...)
+		return inner, subscribeError(err, opts, append(topicsOf(opts), opts.TopicsPattern)...)
 	}
 	return subscribed(client, subscribe, opts, options)
 }
@@ -56,10 +56,10 @@ func SubscribeWith(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, erro
 	return subscribed(nil, subscribe, opts, options)
 }
 
-// subscribed calls with, and makes a Consumer of the result. client publishes, unless an option names another client.
-func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
-	opts pulsar.ConsumerOptions,
-	options []Option) (*Consumer, error) {
+// subscribed calls subscribe, and makes a Consumer of the result. client publishes, unless an option names another
+// client.
+func subscribed(client pulsar.Client, subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
+	opts pulsar.ConsumerOptions, options []Option) (*Consumer, error) {
 	s, err := newSettings(client, options)
 	if err != nil {
 		return nil, err
@@ -76,53 +76,53 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 		c.channel.messages, c.channel.given = opts.MessageChannel, true
 	}
 	prepared := c.hooks.Options(p.opts, p.plan())
-	inner, err := with(prepared)
+	inner, err := subscribe(prepared)
 	if err == nil {
-		err = isOf(inner, prepared)
+		err = checkSubscribed(inner, prepared)
 	}
 	if err != nil {
 		c.abandon()
 		return nil, err
 	}
 	c.inner.hasRetryTopic = p.publisher.subscribed() != ""
-	c.subscribesAgain(with, prepared, inner.Name(), opts)
+	c.setSubscribers(subscribe, prepared, inner.Name(), opts)
 	p.warn()
 	c.begin(inner)
 	return c, nil
 }
 
-// subscribesAgain sets the functions by which GiveBack and Seek subscribe again, if the options allow that.
-func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
-	prepared pulsar.ConsumerOptions, name string,
-	opts pulsar.ConsumerOptions) {
+// setSubscribers sets the functions with which GiveBack and Seek subscribe again, if the options allow that.
+func (c *Consumer) setSubscribers(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
+	prepared pulsar.ConsumerOptions, name string, opts pulsar.ConsumerOptions) {
 	if opts.SubscriptionMode != pulsar.Durable || opts.EnableZeroQueueConsumer {
 		return
 	}
 	prepared.Name = name
-	c.inner.again = func() (pulsar.Consumer, error) {
+	c.inner.subscribeAgain = func() (pulsar.Consumer, error) {
 		// the closed consumer may still write to its own channel
 		prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel))
-		inner, err := with(prepared)
+		inner, err := subscribe(prepared)
 		if err == nil {
-			err = isOf(inner, prepared)
+			err = checkSubscribed(inner, prepared)
 		}
 		return inner, err
 	}
 	if topics := topicsOf(opts); len(topics) == 1 {
-		c.inner.main = func() (pulsar.Consumer, error) {
+		c.inner.subscribeMain = func() (pulsar.Consumer, error) {
 			main := opts
 			main.Topic, main.Topics, main.RetryEnable, main.DLQ = topics[0], nil, false, nil
 			main.MessageChannel, main.Interceptors, main.EventListener = nil, nil, nil
 			main.ReceiverQueueSize = 1
-			main.StartMessageIDInclusive = true // else a reconnection acknowledges the message that Seek names
-			return with(main)
+			main.StartMessageIDInclusive = true // otherwise a reconnection acknowledges the message that Seek names
+			return subscribe(main)
 		}
 	}
 }
 
-// refused adds the topics and the subscription to an error of upstream's, which says no more than "TopicNotFound" or
-// "ConsumerBusy". A *pulsar.Error is about the options; refused returns it unchanged, since programs assert its type.
-func refused(err error, opts pulsar.ConsumerOptions, topics ...string) error {
+// subscribeError adds the topics and the subscription to an error of upstream's, which says no more than
+// "TopicNotFound" or "ConsumerBusy". A *pulsar.Error is about the options; subscribeError returns it unchanged, since
+// programs assert its type.
+func subscribeError(err error, opts pulsar.ConsumerOptions, topics ...string) error {
 	if _, ofOptions := err.(*pulsar.Error); ofOptions || err == nil { //nolint:errorlint // a wrapped one says more
 		return err
 	}
@@ -135,8 +135,8 @@ func refused(err error, opts pulsar.ConsumerOptions, topics ...string) error {
 	return fmt.Errorf("redelivery: subscribing %q to %s: %w", opts.SubscriptionName, names, err)
 }
 
-// isOf returns an error, and closes the consumer, if it was not subscribed with opts.
-func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
+// checkSubscribed closes a consumer that was not subscribed with opts, and returns an error.
+func checkSubscribed(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 	const want = "a consumer that was subscribed with the given options"
 	switch c := consumer.(type) {
 	case nil:

@@ -9,8 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// originOf returns the topic that the default retry and dead letter topics are named after: the first one. For a
-// pattern it is the namespace and a slash, as in upstream.
+// originOf returns the topic that the default retry and dead letter topics are named after: the first topic. For a
+// pattern it returns the namespace and a slash, as upstream does.
 func originOf(opts pulsar.ConsumerOptions) string {
 	if opts.TopicsPattern == "" {
 		return append(topicsOf(opts), "")[0]
@@ -20,7 +20,7 @@ func originOf(opts pulsar.ConsumerOptions) string {
 	return topicname.Persistent + strings.Join(namespace[:len(namespace)-1], "")
 }
 
-// checkUnread is checkTopics, and also refuses a pattern that matches the topic.
+// checkUnread does what checkTopics does, and also refuses a pattern that matches the topic.
 func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
 	if pattern := opts.TopicsPattern; pattern != "" {
 		// unanchored, as in upstream
@@ -88,7 +88,7 @@ func checkName(what, topic string) error {
 	return nil
 }
 
-// checkNumber refuses a name, made from a topic and a subscription, that pulsar-client-go cannot parse.
+// checkNumber refuses a name that was made of a topic and a subscription, and that pulsar-client-go cannot parse.
 func checkNumber(what, topic string) error {
 	if want := topicname.WantNumber(topic); want != "" {
 		return invalid(what, topic, want)

@@ -15,16 +15,16 @@ func (p *preparation) warn() {
 	}
 	p.warnOfOrder()
 	p.warnOfAutoScaling()
-	told := map[string]bool{}
+	logged := map[string]bool{}
 	for _, topic := range append(topicsOf(p.opts), p.opts.TopicsPattern) {
 		if topic == "" {
 			continue
 		}
 		for _, f := range doctor.ExamineOptions(p.setup(topic)) {
-			if f.Status < doctor.Warning || told[f.Found] {
+			if f.Status < doctor.Warning || logged[f.Found] {
 				continue
 			}
-			told[f.Found] = true
+			logged[f.Found] = true
 			p.settings.warn(f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeName(p.opts.Type),
 				"subscription", p.opts.SubscriptionName)
 		}

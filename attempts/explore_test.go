@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// step is one event: which process it happens in, and which message it concerns, if any.
+// step is one event, with its process and its message, if it has these.
 type step struct {
 	event   event
 	process uint8
@@ -46,7 +46,7 @@ func (s step) String() string {
 	}[s.event], s.process, s.entry, s.index)
 }
 
-// steps returns all events that can happen now.
+// steps returns the events that are possible now.
 func (w *world) steps() (all []step) {
 	all = append(all, step{event: pass})
 	if w.limit > 0 {
@@ -83,15 +83,15 @@ func (p *process) steps(n uint8) (all []step) {
 	passive := w.options.Kind == partition.Failover && w.active != p.number
 	add(len(p.queue) > 0 || p.group.IsReady() || !p.waits, step{event: receive})
 	add(w.next() >= 0 && len(p.queue) < 3 && !passive, step{event: send})
-	add(w.lag && !p.cut && len(p.log.own.unsent) > 0, step{event: publish})
-	add(w.lag && !p.cut && p.read < len(w.frames), step{event: follow})
+	add(w.lag && !p.cutOff && len(p.log.own.unsent) > 0, step{event: publish})
+	add(w.lag && !p.cutOff && p.framesRead < len(w.frames), step{event: follow})
 	add(w.lost < w.losses && !passive, step{event: lose})
 	add(w.crashed < w.crashes, step{event: crash})
 	add(w.overtaken < w.takeover && passive, step{event: takeOver})
-	for e, messages := range p.has {
+	for e, messages := range p.messages {
 		for i, m := range messages {
 			at := step{entry: uint8(e), index: uint8(i)}
-			if waits := w.limit > 0 && !m.handled; m.has && waits {
+			if m.has && w.limit > 0 && !m.inHandler {
 				at.event = handle
 				add(p.mayHandle(e, i), at)
 			} else if m.has {
@@ -146,7 +146,7 @@ func (w *world) do(s step) {
 	default:
 		w.doRare(s)
 	}
-	w.everyone((*process).settle)
+	w.everyone((*process).act)
 	if !w.lag {
 		w.everyone((*process).publish)
 		w.everyone((*process).follow)
@@ -223,7 +223,8 @@ func kinds() []*kind {
 	}
 }
 
-// The worlds run one after another: virtual time advances only while the goroutine that moves it has a processor.
+// TestExplorationOfTwoProcesses plays its worlds one after another: virtual time advances only while the goroutine that
+// moves it has a processor.
 func TestExplorationOfTwoProcesses(t *testing.T) {
 	t.Parallel() // the other tests wait for a broker
 	for _, k := range kinds() {

@@ -12,8 +12,8 @@ import (
 
 var withMutants = flag.Bool("mutants", false, "remove each rule in turn, and see that the exploration notices it (10 minutes)")
 
-// mutants are rules that the promises of two processes need, with the code that breaks each rule and the words with
-// which the exploration then fails.
+// mutants are rules that the promises need if there are two processes. Each has the code that breaks the rule, and
+// words with which the exploration then fails.
 var mutants = []struct{ rule, file, with, without, says string }{
 	{"a copy waits as long as the log says", "../internal/partition/arrive.go", "		if c.Wait <= 0 {", "		if true {", "before the end of a delay"},
 	{"of the same count the later due time holds", "merge.go", "if a.due < b.due {", "if false {", "before the end of a delay"},
@@ -22,7 +22,7 @@ var mutants = []struct{ rule, file, with, without, says string }{
 	{"a copied record is still of the session that wrote it", "state.go", "session: c.session, clock: f.session,", "session: f.session, clock: f.session,", "has no effect"},
 	{"a failure elsewhere outlives a lost acknowledgement", "write.go", "if x.removed && x.from > 0 && l.state.records[p].count > x.count {", "if false {", "before the end of a delay"},
 	{"a session that missed frames forgets the records that were not copied", "state.go", "		maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.at.before(f.checkpoint) })\n", "", "has the record of settled message"},
-	{"a hand-over is taken back", "../internal/partition/nack.go", "		g.wait(now, m, add(now, wait))\n	}\n	return wait <= 0", "	}\n	return true", "before the end of a delay"},
+	{"a hand-over is taken back", "../internal/partition/nack.go", "		g.waitUntil(now, m, add(now, wait))\n	}\n	return wait <= 0", "	}\n	return true", "before the end of a delay"},
 	{"a record has the delay", "verbs.go", "at + max(0, min(delay, maxDelay)).Milliseconds() + 1", "at + 1", "before the end of a delay"},
 	{"the higher count holds", "merge.go", "	if a.isBefore(b) {", "	if b.isBefore(a) {", "which knows"},
 	{"a copy has the count of the log", "../internal/partition/arrive.go", "	return max(c.Count-min(c.Count, excess), c.Tries)", "	return c.Count - min(c.Count, excess)", "which knows"},
@@ -33,7 +33,7 @@ var mutants = []struct{ rule, file, with, without, says string }{
 	{"a message waits until its session lives or is lost", "arrive.go", "		r.due = max(r.due, since+x.lease+1)\n", "		_, _ = x, since\n", "is handled after"},
 	{"a session that is heard lives", "state.go", "now-x.heard > x.lease }", "now-x.heard > x.lease/9 }", "is dead after"},
 	{"a settled message is not handed out", "../internal/partition/arrive.go", "if p.isComplete(at.position) {", "if false {", "which has settled it"},
-	{"a request is repeated", "../internal/partition/request.go", "r.partition.sendAgain(first.id)\n	g.clock.Set(&r.timer, now+r.pause())\n", "r.partition.sendAgain(first.id)\n", "is stuck"},
+	{"a request is repeated", "../internal/partition/request.go", "r.partition.addRequest(first.id)\n	g.clock.Set(&r.timer, now+r.pause())\n", "r.partition.addRequest(first.id)\n", "is stuck"},
 	{"a stale message is not handed out from memory", "../internal/partition/connection.go", "	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())\n", "	_ = p\n	return false\n", "to the other"},
 	{"a passive consumer hands out nothing from memory", "../internal/partition/connection.go", "		p.floor = g.epoch\n", "", "not active"},
 }

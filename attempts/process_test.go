@@ -7,44 +7,44 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// process is a consumer of the world. It uses the machine and the Log as a redelivery.Consumer and a Worker do.
+// process is a consumer of the world. It uses a Group and a Log as a redelivery.Consumer and a Worker do.
 type process struct {
-	w       *world
-	number  int
-	start   time.Duration
-	log     *Log
-	group   *partition.Group
-	queue   []*object // upstream's
-	pipe    []command // commands on their way to the broker
-	waits   bool      // the application waits for a message
-	read    int       // frames of the log
-	has     [][]held  // messages that the application has, or had
-	known   [][]known // failures that the log has, as far as it was read
-	own     [][]known // failures here that were not read back
-	removal [][]known // of messages that were settled here
-	hurried [][]bool  // RedeliverNow ended the delay, which was that of a failure here
-	cut     bool      // the log cannot be reached
+	w          *world
+	number     int
+	start      time.Duration
+	log        *Log
+	group      *partition.Group
+	queue      []*object // upstream's queue
+	pipe       []command // commands on their way to the broker
+	waits      bool      // the application waits for a message
+	framesRead int       // how many frames of the log it has read
+	messages   [][]held  // what the application knows of each message
+	known      [][]known // failures in the frames that it has read
+	unread     [][]known // failures here whose frames it has not read back
+	removedAt  [][]known // what it knew of a message's failures when it settled the message
+	hurried    [][]bool  // RedeliverNow ended the delay, and the delay came from a failure in this process
+	cutOff     bool      // the log cannot be reached
 }
 
 // held is a message as an application knows it.
 type held struct {
-	has     bool // the application works on it
-	handled bool // in a handler
-	alone   bool // it crashed other processes: no other such message is handled at the same time
-	settled bool // its Ack returned nil
-	had     bool // the application has, or had, the message
-	crossed bool // a request crossed its newest copy, as in sending
-	hand    uint64
-	count   uint32
+	has       bool // the application works on it
+	inHandler bool
+	alone     bool // it crashed other processes: no other such message is handled at the same time
+	settled   bool // its Ack returned nil
+	had       bool // the application has, or had, the message
+	crossed   bool // sending.crossed of its newest copy
+	hand      uint64
+	count     uint32
 }
 
 // sending is one delivery of an entry. Upstream counts which of its messages are acknowledged.
 type sending struct {
-	entry int
-	left  []bool
-	stale bool // the connection was lost since
-	// a request was on its way when the broker sent the entry: this sending looks like the answer, but the request then
-	// makes the broker take the entry back
+	entry   int
+	unacked []bool // messages that are not acknowledged yet
+	stale   bool   // the connection was lost since
+	// A request was still on its way when the broker sent the entry. The process takes this sending for the answer.
+	// Then the request arrives, and the broker takes the entry back.
 	crossed bool
 }
 
@@ -67,11 +67,11 @@ func (p *process) send() {
 	n := w.next()
 	e := w.entries[n]
 	e.owner = p.number
-	if p.waits { // the application takes the message now
+	if p.waits { // the application gets the message
 		p.waits = false
-		p.group.Unwait(w.now())
+		p.group.ReceiverContinues(w.now())
 	}
-	s := &sending{entry: n, left: slices.Repeat([]bool{true}, len(e.acked))}
+	s := &sending{entry: n, unacked: slices.Repeat([]bool{true}, len(e.acked))}
 	s.crossed = slices.Contains(p.pipe, command{request: true, entry: n})
 	for i := range e.acked {
 		o := &object{s, i, e.count}
@@ -91,17 +91,17 @@ func (p *process) receive() {
 	}
 	if len(p.queue) == 0 {
 		p.waits = true
-		p.group.Wait(w.now())
+		p.group.ReceiverWaits(w.now())
 		return
 	}
 	p.waits = false
 	o := p.queue[0]
 	p.queue = p.queue[1:]
 	e := o.of.entry
-	cp := partition.Copy{ID: w.id(e, o.index), Source: p, Object: o, Body: o, Total: int32(len(o.of.left)),
+	cp := partition.Copy{ID: w.id(e, o.index), Source: p, Object: o, Body: o, Total: int32(len(o.of.unacked)),
 		Count: o.count, Size: 1}
 	p.recall(w.key(e, o.index), &cp)
-	p.has[e][o.index].crossed = o.of.crossed
+	p.messages[e][o.index].crossed = o.of.crossed
 	switch verdict, again := p.group.Arrive(w.now(), &cp, &d); verdict {
 	case partition.Deliver:
 		d.Body = o
@@ -112,7 +112,7 @@ func (p *process) receive() {
 	}
 }
 
-// recall is Consumer.recall.
+// recall imitates attemptLog.recall.
 func (p *process) recall(k Key, cp *partition.Copy) {
 	if r, ok := p.log.Arrive(k); ok {
 		cp.Tries = r.Count
@@ -120,8 +120,8 @@ func (p *process) recall(k Key, cp *partition.Copy) {
 	}
 }
 
-// stands is Consumer.stands.
-func (p *process) stands(d *partition.Delivery) bool {
+// isStillDue imitates Consumer.isStillDue.
+func (p *process) isStillDue(d *partition.Delivery) bool {
 	if !d.Again && !d.FromMemory {
 		return true
 	}
@@ -136,22 +136,22 @@ func (p *process) stands(d *partition.Delivery) bool {
 	if r.Count <= d.Count && wait <= 0 {
 		return true
 	}
-	stands := p.group.Recall(p.w.now(), d, r.Count, wait)
-	if e, i := int(d.ID.Entry), int(d.ID.Index); !stands && r.Begun == 0 && p.hurried[e][i] {
+	stillDue := p.group.Recall(p.w.now(), d, r.Count, wait)
+	if e, i := int(d.ID.Entry), int(d.ID.Index); !stillDue && r.Begun == 0 && p.hurried[e][i] {
 		p.w.fail("RedeliverNow of process %d has no effect on %d.%d", p.number, e, i)
 	}
-	return stands
+	return stillDue
 }
 
-// handedOver checks a hand-over, and begins to handle the message if that is allowed now.
+// handedOver checks a hand-over, and handles the message if there is a Worker and a handler may get the message now.
 func (p *process) handedOver(d partition.Delivery, o *object) {
-	if !p.stands(&d) {
+	if !p.isStillDue(&d) {
 		return
 	}
 	e, i := int(d.ID.Entry), int(d.ID.Index)
 	p.checkHandOver(d, o)
-	p.w.entries[e].before[i].deliveries++
-	p.has[e][i] = held{has: true, had: true, hand: d.Hand, count: d.Count, crossed: p.has[e][i].crossed}
+	p.w.entries[e].pasts[i].deliveries++
+	p.messages[e][i] = held{has: true, had: true, hand: d.Hand, count: d.Count, crossed: p.messages[e][i].crossed}
 	if w := p.w; w.timeout > 0 {
 		p.group.StartTimeout(w.now(), d.ID, d.Hand, w.timeout)
 	}
@@ -166,8 +166,8 @@ func (p *process) mayHandle(e, i int) bool {
 	if p.log.Crashes(p.w.key(e, i)) == 0 {
 		return true
 	}
-	for _, messages := range p.has {
-		if slices.ContainsFunc(messages, func(m held) bool { return m.handled && m.alone }) {
+	for _, messages := range p.messages {
+		if slices.ContainsFunc(messages, func(m held) bool { return m.inHandler && m.alone }) {
 			return false
 		}
 	}
@@ -176,43 +176,43 @@ func (p *process) mayHandle(e, i int) bool {
 
 // handle imitates a Worker that gets a message, until its handler is called.
 func (p *process) handle(e, i int) {
-	w, k, m := p.w, p.w.key(e, i), &p.has[e][i]
+	w, k, m := p.w, p.w.key(e, i), &p.messages[e][i]
 	if int(p.log.Crashes(k)) >= w.limit {
 		p.checkDead(e, i)
 		p.settleAs(e, i, partition.Moved)
 		return
 	}
 	for _, other := range w.processes {
-		if other != nil && other != p && other.has[e][i].handled {
-			w.entries[e].before[i].beside++
+		if other != nil && other != p && other.messages[e][i].inHandler {
+			w.entries[e].pasts[i].sharedHandlers++
 			break
 		}
 	}
-	if p.cut { // it does not wait until the log knows whether the message crashed another process
-		w.entries[e].before[i].beside++
+	if p.cutOff { // a process that is cut off handles the message without waiting to learn whether it crashed another one
+		w.entries[e].pasts[i].sharedHandlers++
 	}
 	m.alone = p.log.Crashes(k) > 0
 	if p.log.IsCareful(k) || m.alone {
 		p.log.Begun(k)
 		p.publish()
 	}
-	m.handled = true
+	m.inHandler = true
 	p.checkHandler(e, i)
 }
 
-// leave ends the call of a handler.
-func (p *process) leave(e, i int) {
-	m := &p.has[e][i]
-	if m.alone && m.handled {
+// endHandler ends the call of a handler, if there is one.
+func (p *process) endHandler(e, i int) {
+	m := &p.messages[e][i]
+	if m.alone && m.inHandler {
 		p.log.Ended(p.w.key(e, i))
 		p.publish()
 	}
-	m.handled, m.alone = false, false
+	m.inHandler, m.alone = false, false
 }
 
 // ack imitates Consumer.Ack.
 func (p *process) ack(e, i int) {
-	p.leave(e, i)
+	p.endHandler(e, i)
 	p.settleAs(e, i, partition.Done)
 }
 
@@ -229,30 +229,30 @@ func (p *process) settleAs(e, i int, outcome partition.Outcome) {
 			p.acknowledge(again.Object.(*object), again.Whole)
 		}
 	case standing == partition.Unknown:
-		w.fail("%d.%d is with the application, but the machine does not know it", e, i)
+		w.fail("the application has %d.%d, but the Group does not know it", e, i)
 	}
 	p.settled(e, i)
-	p.settle()
+	p.act()
 }
 
 // acknowledge imitates upstream: it acknowledges an entry when all messages of one delivery are acknowledged.
 func (p *process) acknowledge(o *object, whole bool) {
-	o.of.left[o.index] = false
-	if whole || !slices.Contains(o.of.left, true) {
+	o.of.unacked[o.index] = false
+	if whole || !slices.Contains(o.of.unacked, true) {
 		p.pipe = append(p.pipe, command{entry: o.of.entry})
 	}
 }
 
 // nack imitates Consumer.Nack.
-func (p *process) nack(e, i int) { p.fail(e, i, false) }
+func (p *process) nack(e, i int) { p.nackOrSnooze(e, i, false) }
 
-// fail imitates Consumer.Nack and Consumer.Snooze.
-func (p *process) fail(e, i int, snoozed bool) {
-	w, m, id := p.w, p.has[e][i], p.w.id(e, i)
-	p.leave(e, i)
+// nackOrSnooze imitates Consumer.Nack or, if snoozed is set, Consumer.Snooze.
+func (p *process) nackOrSnooze(e, i int, snoozed bool) {
+	w, m, id := p.w, p.messages[e][i], p.w.id(e, i)
+	p.endHandler(e, i)
 	info, ok, _ := p.group.Find(id, m.hand)
 	if !ok || !info.Current {
-		w.fail("a nack of %d.%d is stale", e, i)
+		w.fail("the application nacks %d.%d, but the Group says that the application does not have it", e, i)
 		return
 	}
 	delay := w.delays[p.number]
@@ -260,15 +260,15 @@ func (p *process) fail(e, i int, snoozed bool) {
 	if !had || err != nil {
 		w.fail("a nack of %d.%d had no effect: %v", e, i, err)
 	}
-	p.noteFailure(d, delay, snoozed)
-	p.settle()
+	p.logFailure(d, delay, snoozed)
+	p.act()
 }
 
-// noteFailure is Consumer.noteFailure.
-func (p *process) noteFailure(d partition.Delivery, delay time.Duration, snoozed bool) {
+// logFailure imitates Consumer.logFailure.
+func (p *process) logFailure(d partition.Delivery, delay time.Duration, snoozed bool) {
 	e, i := int(d.ID.Entry), int(d.ID.Index)
-	key, m := p.w.key(e, i), &p.has[e][i]
-	p.fails(e, i, now()+delay.Milliseconds(), snoozed)
+	key, m := p.w.key(e, i), &p.messages[e][i]
+	p.noteOwn(e, i, now()+delay.Milliseconds(), snoozed)
 	p.hurried[e][i] = false
 	*m = held{had: true, hand: m.hand, count: m.count, crossed: m.crossed}
 	if r, ok := p.log.Find(key); ok {
@@ -283,8 +283,8 @@ func (p *process) noteFailure(d partition.Delivery, delay time.Duration, snoozed
 	}
 }
 
-// settle runs the timers that are due, and carries out the machine's decisions.
-func (p *process) settle() {
+// act runs the timers that are due, and carries out the Group's decisions.
+func (p *process) act() {
 	d := p.group.Due(p.w.now())
 	if d == nil {
 		return
@@ -293,15 +293,15 @@ func (p *process) settle() {
 		p.pipe = append(p.pipe, command{request: true, entry: r.ID.(*object).of.entry})
 	}
 	for _, d := range d.TimedOut {
-		p.leave(int(d.ID.Entry), int(d.ID.Index))
-		p.noteFailure(d, 0, false)
+		p.endHandler(int(d.ID.Entry), int(d.ID.Index))
+		p.logFailure(d, 0, false)
 	}
 	for _, s := range d.Settled {
 		p.log.Settled(p.w.key(int(s.ID.Entry), int(s.ID.Index)))
 	}
 }
 
-// flush makes the broker take the commands that a process has sent.
+// flush lets the broker carry out the commands that a process has sent.
 func (p *process) flush() {
 	w := p.w
 	for _, c := range p.pipe {
@@ -313,13 +313,14 @@ func (p *process) flush() {
 			}
 			e.owner = nobody
 		case w.options.Kind == partition.Failover && w.active != p.number:
+			// the broker ignores a request of an inactive consumer
 		case w.rewinds():
 			w.takeBack(p.number)
 		case e.owner == p.number:
 			e.owner = nobody
 			e.count++
-			for i := range e.before {
-				e.before[i].requests++
+			for i := range e.pasts {
+				e.pasts[i].requests++
 			}
 		}
 	}

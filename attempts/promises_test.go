@@ -10,8 +10,8 @@ import (
 type known struct {
 	count uint32
 	due   int64
-	// For the removal of a settled message: how many frames the process had read when it settled the message. The
-	// removal is not about later failures in other processes with a higher count: the acknowledgement was lost.
+	// For the removal of a settled message: how many frames the process had read when it settled the message. A later
+	// failure in another process, with a higher count, survives the removal: the acknowledgement was lost.
 	read int
 }
 
@@ -23,18 +23,18 @@ func (k *known) add(other known) {
 	}
 }
 
-// truths returns the facts that the changes of a frame should have: their own ones, unless this process has seen more
-// failures of the message, or a later due time.
+// truths returns the facts that the changes of a frame should have. If this process knows more failures of a message,
+// or a later due time, these count instead.
 func (p *process) truths(f *frame) (all []known) {
 	for _, c := range f.changes {
 		k := known{count: c.count, due: now() + c.delay}
 		switch {
 		case c.removed:
-			k = p.removal[c.Entry][c.Index]
+			k = p.removedAt[c.Entry][c.Index]
 		case f.has(copies):
 			k = p.known[c.Entry][c.Index]
 		default:
-			k.add(p.own[c.Entry][c.Index])
+			k.add(p.unread[c.Entry][c.Index])
 		}
 		all = append(all, k)
 	}
@@ -51,15 +51,15 @@ func (p *process) learn(r read, truths []known) {
 	for n, c := range r.changes {
 		e, i := int(c.Entry), int(c.Index)
 		if c.removed {
-			p.known[e][i] = p.w.failuresAfter(c.Key, truths[n], r.session, p.read)
+			p.known[e][i] = p.w.failuresAfter(c.Key, truths[n], r.session, p.framesRead)
 			continue
 		}
-		if r.has(copies) && p.w.isRemoved(c.Key, r.asOf, p.read) {
+		if r.has(copies) && p.w.isRemoved(c.Key, r.asOf, p.framesRead) {
 			continue
 		}
 		p.hurried[e][i] = p.hurried[e][i] && (r.has(copies) || r.session == p.log.id)
 		p.known[e][i].add(truths[n])
-		if own := &p.own[e][i]; r.session == p.log.id && truths[n].count >= own.count {
+		if own := &p.unread[e][i]; r.session == p.log.id && truths[n].count >= own.count {
 			*own = known{}
 		}
 	}
@@ -88,28 +88,29 @@ func (w *world) failuresAfter(k Key, settled known, by SessionID, n int) (after 
 // knows returns the facts that a process knows about a message's failures.
 func (p *process) knows(e, i int) known {
 	k := p.known[e][i]
-	k.add(p.own[e][i])
+	k.add(p.unread[e][i])
 	return k
 }
 
-// fails notes a failure in this process, or, if the message was snoozed, only its delay.
-func (p *process) fails(e, i int, due int64, snoozed bool) {
-	count := max(p.has[e][i].count, p.knows(e, i).count)
+// noteOwn notes a failure in this process or, if the message was snoozed, only its delay.
+func (p *process) noteOwn(e, i int, due int64, snoozed bool) {
+	count := max(p.messages[e][i].count, p.knows(e, i).count)
 	if !snoozed {
 		count++
 	}
-	p.own[e][i] = known{count: count, due: due}
-	b := &p.w.entries[e].before[i]
+	p.unread[e][i] = known{count: count, due: due}
+	b := &p.w.entries[e].pasts[i]
 	b.stays = b.stays || b.settled
 }
 
-// checkHandOver checks the promises for each hand-over. o is the copy, or nil for one from memory. Copies that upstream
-// had before a lost connection are handed out, and so are copies that a request crossed: package partition documents
-// both as known windows. RedeliverNow also ends the delays of other processes that end before that of the message here.
+// checkHandOver checks the promises for a hand-over. o is the copy, or nil for a hand-over from memory. Two kinds of
+// copies may be handed out although another process has the message: copies that upstream had before a lost connection,
+// and copies that a request crossed. The comment of package partition lists both as known windows. After a
+// RedeliverNow, early hand-overs are not checked.
 func (p *process) checkHandOver(d partition.Delivery, o *object) {
 	w, e, i := p.w, int(d.ID.Entry), int(d.ID.Index)
-	m, k, of := p.has[e][i], p.knows(e, i), w.entries[e]
-	b := of.before[i]
+	m, k, of := p.messages[e][i], p.knows(e, i), w.entries[e]
+	b := of.pasts[i]
 	switch {
 	case m.settled:
 		w.fail("%d.%d handed out by %d, which has settled it", e, i, p.number)
@@ -128,14 +129,14 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 	}
 }
 
-// checkHandler checks that a message in a handler has crashed fewer processes than its limit. Two kinds of crashes do
-// not count. First, the crash of a process that was too busy to record the message before the handler got it. Second,
-// after a lost connection two processes may have the message in a handler at the same time; a record names only one
-// session, so the crash of the other does not count. If a lost connection swallows the acknowledgement of a settled
-// message, the message is a new one for the log. A process that cannot reach the log knows of no crash.
+// checkHandler checks that a message in a handler has crashed fewer processes than the limit. The log misses two kinds
+// of crashes. First, a process may be too busy to record the message before the handler gets it. Second, after a lost
+// connection two processes may have the message in a handler at the same time; a record names only one session, so the
+// log misses the crash of the other. Two messages are not checked: one that was settled, whose acknowledgement was
+// lost, is a new message for the log; and a process that cannot reach the log knows of no crash.
 func (p *process) checkHandler(e, i int) {
 	w := p.w
-	if b := w.entries[e].before[i]; !p.cut && !b.settled && b.crashes >= w.limit+w.busy+b.beside {
+	if b := w.entries[e].pasts[i]; !p.cutOff && !b.settled && b.crashes >= w.limit+w.busy+b.sharedHandlers {
 		w.fail("%d.%d is handled after it has crashed %d processes", e, i, b.crashes)
 	}
 }
@@ -143,14 +144,14 @@ func (p *process) checkHandler(e, i int) {
 // checkDead checks that a message becomes a dead letter only after it has crashed as many processes as the limit
 // allows.
 func (p *process) checkDead(e, i int) {
-	if b := p.w.entries[e].before[i]; b.crashes+b.doubtful < p.w.limit {
+	if b := p.w.entries[e].pasts[i]; b.crashes+b.doubtful < p.w.limit {
 		p.w.fail("%d.%d is dead after it has crashed %d processes", e, i, b.crashes)
 	}
 }
 
-// complete continues a world fairly: processes run, frames are read, commands arrive, and the application settles the
-// messages that it gets. With a crash limit, the first message alternately crashes a process and fails. In the end,
-// every message must be acknowledged at the broker.
+// complete continues a world until all messages are settled: processes run and read all frames, commands reach the
+// broker, and the application settles the messages that it gets. With a crash limit, the first message alternately
+// crashes a process and fails. In the end, every message must be acknowledged at the broker.
 func (w *world) complete() {
 	fair := *w.kind
 	fair.lag = false
@@ -185,7 +186,7 @@ func (w *world) complete() {
 	}
 }
 
-// sendTo returns the process that the broker sends to.
+// sendTo returns the process to which the broker sends in this turn.
 func (w *world) sendTo(turn int) *process {
 	n := turn % w.most()
 	if w.options.Kind == partition.Failover {
@@ -197,21 +198,21 @@ func (w *world) sendTo(turn int) *process {
 	return w.processes[n]
 }
 
-// work makes an application take and settle all messages that there are.
+// work lets the application take and settle all messages that are there.
 func (p *process) work() {
 	for range 20 {
 		idle := len(p.queue) == 0 && !p.group.IsReady()
 		p.receive()
-		p.settle()
-		for e, messages := range p.has {
+		p.act()
+		for e, messages := range p.messages {
 			for i := range messages {
 				m := &messages[i]
-				if m.has && p.w.limit > 0 && !m.handled && p.mayHandle(e, i) {
+				if m.has && p.w.limit > 0 && !m.inHandler && p.mayHandle(e, i) {
 					p.handle(e, i)
 				}
 				switch {
-				case !m.has || p.w.limit > 0 && !m.handled:
-				case p.w.limit > 0 && e == 0 && i == 0 && p.w.entries[0].before[0].deliveries%2 == 0:
+				case !m.has || p.w.limit > 0 && !m.inHandler:
+				case p.w.limit > 0 && e == 0 && i == 0 && p.w.entries[0].pasts[0].deliveries%2 == 0:
 					p.nack(e, i)
 				case p.w.limit > 0 && e == 0 && i == 0:
 					p.w.crash(p)

@@ -8,15 +8,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// The rarer events. A kind of world says how often each may happen. An event of the log concerns one process: it tidies
-// the log, cannot reach it and reaches it again, or loses a frame with its connection.
+// The rarer events. kind.rare says how often each may happen.
 const (
-	tidy event = rareEvents + 1 + iota
-	cut
-	mend
-	loseFrame
-	quit
-	startUnread
+	tidy        event = rareEvents + 1 + iota // a process tidies the log
+	cut                                       // a process can no longer reach the log
+	mend                                      // the process reaches the log again
+	loseFrame                                 // a process loses a frame with its connection to the log
+	quit                                      // a process closes
+	startUnread                               // a process starts without having read the log
 	ackWaiting
 	ackUpto
 	ackWhole
@@ -37,27 +36,27 @@ func (p *process) rareSteps(add func(bool, step)) {
 	if len(w.rare) == 0 {
 		return
 	}
-	has := slices.ContainsFunc(p.has, func(all []held) bool {
+	holds := slices.ContainsFunc(p.messages, func(all []held) bool {
 		return slices.ContainsFunc(all, func(m held) bool { return m.has })
 	})
 	add(w.may(tidy) && !l.tidying.forced && l.tidying.number == 0 && l.tidying.mark == position{}, step{event: tidy})
-	add(w.may(cut) && !p.cut, step{event: cut})
-	add(p.cut, step{event: mend})
-	add(w.may(loseFrame) && !p.cut && len(l.own.unsent) > 0, step{event: loseFrame})
+	add(w.may(cut) && !p.cutOff, step{event: cut})
+	add(p.cutOff, step{event: mend})
+	add(w.may(loseFrame) && !p.cutOff && len(l.own.unsent) > 0, step{event: loseFrame})
 	add(w.may(quit), step{event: quit})
-	add(w.may(giveBack) && !has, step{event: giveBack})
+	add(w.may(giveBack) && !holds, step{event: giveBack})
 	add(w.may(redeliverNow) && p.group.Stats().Waiting > 0, step{event: redeliverNow})
 	add(w.may(seek), step{event: seek})
-	for e, messages := range p.has {
+	for e, messages := range p.messages {
 		for i, m := range messages {
 			at := func(of event) step { return step{event: of, entry: uint8(e), index: uint8(i)} }
 			info, open, _ := p.group.Find(w.id(e, i), partition.AnyHand)
-			handled := m.has && (w.limit == 0 || m.handled)
+			handled := m.has && (w.limit == 0 || m.inHandler)
 			add(w.may(ackWaiting) && !m.has && m.had && open, at(ackWaiting))
 			add(w.may(ackUpto) && handled, at(ackUpto))
 			add(w.may(ackWhole) && handled && len(messages) > 1, at(ackWhole))
 			add(w.may(snooze) && handled, at(snooze))
-			add(w.may(reclaim) && m.has && !m.handled && info.Stale, at(reclaim))
+			add(w.may(reclaim) && m.has && !m.inHandler && info.Stale, at(reclaim))
 		}
 	}
 }
@@ -69,7 +68,7 @@ func (w *world) doRare(s step) {
 	case tidy:
 		p.log.tidying = tidying{forced: true, since: p.log.state.checkpoint, at: 1}
 	case cut:
-		p.isCut()
+		p.loseLog()
 	case mend:
 		w.used[mend] = 0
 		p.mend()
@@ -77,7 +76,7 @@ func (w *world) doRare(s step) {
 		f, _, _ := p.log.next(false)
 		p.log.sessions.stateSent(f)
 		p.log.notSent(f)
-		p.isCut()
+		p.loseLog()
 	case quit:
 		p.quit()
 	case startUnread:
@@ -89,13 +88,13 @@ func (w *world) doRare(s step) {
 	case ackWhole:
 		p.ackWhole(e)
 	case snooze:
-		p.fail(e, i, true)
+		p.nackOrSnooze(e, i, true)
 	case giveBack:
 		p.giveBack()
 	case reclaim:
-		info, _, _ := p.group.Find(w.id(e, i), p.has[e][i].hand)
+		info, _, _ := p.group.Find(w.id(e, i), p.messages[e][i].hand)
 		p.group.GiveUpStale(w.now(), info.Delivery)
-		p.has[e][i].has = false
+		p.messages[e][i].has = false
 	case redeliverNow:
 		p.group.RedeliverNow(w.now())
 		for e := range p.hurried {
@@ -111,29 +110,29 @@ func (w *world) doRare(s step) {
 
 var errCut = errors.New("the log cannot be reached")
 
-// isCut notes that a process cannot reach the log.
-func (p *process) isCut() {
-	p.cut, p.log.failure = true, errCut
-	for e, messages := range p.has { // a crash may count, since the session cannot write that it lives
+// loseLog notes that a process can no longer reach the log.
+func (p *process) loseLog() {
+	p.cutOff, p.log.failure = true, errCut
+	for e, messages := range p.messages { // the session cannot renew its lease, so a crash may be counted
 		for i := range messages {
 			if r, _ := p.w.reader.find(p.w.key(e, i)); r.begun == p.log.id {
-				p.w.entries[e].before[i].doubtful++
+				p.w.entries[e].pasts[i].doubtful++
 			}
 		}
 	}
 }
 
-// mend lets a process reach the log again. It imitates Log.session: the next link begins where the last one ended.
+// mend lets a process reach the log again. Like Log.session, it begins to read where the previous link ended.
 func (p *process) mend() {
-	if !p.cut {
+	if !p.cutOff {
 		return
 	}
 	w, l := p.w, p.log
-	p.cut = false
+	p.cutOff = false
 	if l.state.last == (position{}) {
-		p.read = w.checkpoint()
+		p.framesRead = w.checkpoint()
 	} else {
-		p.read = max(p.read, int(w.trimmed.entry))
+		p.framesRead = max(p.framesRead, int(w.trimmed.entry))
 		l.reconnected()
 		l.tidying.at = 1 // not at random
 	}
@@ -146,8 +145,8 @@ func (p *process) quit() {
 	w := p.w
 	p.flush()
 	w.takeBack(p.number)
-	w.unwritten = w.unwritten || p.cut
-	for !p.cut {
+	w.unwritten = w.unwritten || p.cutOff
+	for !p.cutOff {
 		f, places, _ := p.log.next(true)
 		p.write(f, places)
 		if f.has(ends) {
@@ -155,16 +154,16 @@ func (p *process) quit() {
 		}
 	}
 	w.processes[p.number] = nil
-	w.vacant(p)
+	w.replaceActive(p)
 }
 
 // ackUpto imitates Consumer.AckCumulative.
 func (p *process) ackUpto(e, i int) {
 	w, id := p.w, p.w.id(e, i)
-	p.leave(e, i)
+	p.endHandler(e, i)
 	d, again, _ := p.group.Upto(id)
 	through := e - 1
-	if o := d.Object.(*object); i == len(o.of.left)-1 || again != nil {
+	if o := d.Object.(*object); i == len(o.of.unacked)-1 || again != nil {
 		through = e
 	}
 	for x := range through + 1 {
@@ -172,13 +171,13 @@ func (p *process) ackUpto(e, i int) {
 	}
 	_ = p.group.SettleUpto(w.now(), id, nil)
 	for x := range e + 1 {
-		for y := range p.has[x] {
+		for y := range p.messages[x] {
 			if p.group.IsSettled(w.id(x, y)) {
 				p.settled(x, y)
 			}
 		}
 	}
-	p.settle()
+	p.act()
 }
 
 // ackWhole imitates Consumer.AckID of the id of a batch.
@@ -187,22 +186,22 @@ func (p *process) ackWhole(e int) {
 	id.Index = -1
 	p.pipe = append(p.pipe, command{entry: e})
 	_ = p.group.SettleEntry(p.w.now(), id)
-	for i := range p.has[e] {
-		p.leave(e, i)
+	for i := range p.messages[e] {
+		p.endHandler(e, i)
 		p.settled(e, i)
 	}
-	p.settle()
+	p.act()
 }
 
 // settled notes that a process has settled a message.
 func (p *process) settled(e, i int) {
-	p.has[e][i] = held{settled: true}
-	b := &p.w.entries[e].before[i]
+	p.messages[e][i] = held{settled: true}
+	b := &p.w.entries[e].pasts[i]
 	b.settled = true
-	p.removal[e][i] = known{count: p.knows(e, i).count, read: p.read}
-	p.own[e][i] = known{}
-	b.stays = b.stays || p.read < len(p.w.frames)
-	p.w.everyone(func(other *process) { b.stays = b.stays || other.own[e][i] != known{} })
+	p.removedAt[e][i] = known{count: p.knows(e, i).count, read: p.framesRead}
+	p.unread[e][i] = known{}
+	b.stays = b.stays || p.framesRead < len(p.w.frames)
+	p.w.everyone(func(other *process) { b.stays = b.stays || other.unread[e][i] != known{} })
 }
 
 // giveBack imitates Consumer.GiveBack and the next Receive, which subscribes again.
@@ -214,7 +213,7 @@ func (p *process) giveBack() {
 	w.takeBack(p.number)
 	p.queue = nil
 	p.group.GiveBack(w.now())
-	p.settle()
+	p.act()
 	p.group.Lost(w.now())
 }
 
@@ -228,14 +227,14 @@ func (w *world) seek(p *process) {
 	p.queue = nil
 	p.group.Forget()
 	p.log.Reset()
-	for e := range p.has {
-		clear(p.has[e])
-		clear(p.own[e])
+	for e := range p.messages {
+		clear(p.messages[e])
+		clear(p.unread[e])
 		clear(p.known[e])
 		clear(p.hurried[e])
 	}
 	w.everyone(func(p *process) {
-		for _, messages := range p.has {
+		for _, messages := range p.messages {
 			for i := range messages {
 				messages[i].settled = false
 			}
@@ -243,8 +242,8 @@ func (w *world) seek(p *process) {
 	})
 }
 
-// checkLog checks that the log has nothing about messages that are all settled, once the removals are written. The
-// removals of a crashed process are missing, and those of one that was closed while the log was away.
+// checkLog checks that the log has no records once all messages are settled and the removals are written. It checks
+// nothing if a process crashed, or was closed while it could not reach the log: then its removals are missing.
 func (w *world) checkLog() {
 	if w.crashed > 0 || w.limit > 0 || w.unwritten {
 		return
@@ -265,7 +264,7 @@ func (w *world) checkLog() {
 
 func (w *world) checkRecords(s *state, of string) {
 	for p, r := range s.records {
-		if !w.entries[p.entry].before[p.index].stays {
+		if !w.entries[p.entry].pasts[p.index].stays {
 			w.fail("%s has the record of settled message %d.%d, count %d", of, p.entry, p.index, r.count)
 		}
 	}

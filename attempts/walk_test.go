@@ -11,35 +11,36 @@ import (
 	"time"
 )
 
-// walk writes a world as bytes: worlds with equal bytes have equal futures. Pointers are numbered in the order in which
-// they are met. Times count relative to now. For positions in the log, epochs and other numbers that only grow, only
-// their order counts.
+// walk writes a world as bytes. Worlds with equal bytes have equal futures. Pointers are numbered in the order in which
+// walk meets them. Times are relative to now. Of positions in the log, epochs and other numbers that only grow, walk
+// writes the order alone.
 type walk struct {
 	b     []byte
-	now   time.Duration // of the machines
-	at    int64         // of the logs
-	total int64         // for how long the application of the group has been reading
-	met   map[uintptr]int
-	ranks map[string][]growing
+	now   time.Duration        // time of the Groups
+	at    int64                // time of the Logs
+	total int64                // reading.total of the present Group
+	met   map[uintptr]int      // numbers of the pointers
+	ranks map[string][]growing // numbers that only grow, by name
 }
 
-// growing is a number that only grows: only its order among the numbers with the same name counts.
+// growing is a number that only grows. Only its order among the numbers with the same name counts.
 type growing struct{ high, low int64 }
 
 func (a growing) compare(b growing) int {
 	return cmp.Or(cmp.Compare(a.high, b.high), cmp.Compare(a.low, b.low))
 }
 
-// grows has the fields whose numbers only grow, each with the name of the numbers to which it is compared.
+// grows has the fields whose numbers only grow, each with the name of the numbers that it is compared with.
 var grows = map[string]string{
 	"order": "order", "number": "number", "begun": "number",
-	"epoch": "epoch", "floor": "epoch", "active": "epoch", "reads": "epoch", "sent": "epoch", "calm": "epoch",
+	"epoch": "epoch", "floor": "epoch", "activeEpoch": "epoch", "readEpoch": "epoch", "sentEpoch": "epoch",
+	"calmEpoch": "epoch",
 }
 
 // skipped are fields that do not affect the future of the worlds: values for observers, storage, and values that matter
 // only after 18 failures.
 var skipped = map[string]bool{
-	"message.since": true, "message.had": true, "message.waits": true, "message.due": true, "message.cause": true,
+	"message.heldSince": true, "message.heldFor": true, "message.waitsSince": true, "message.due": true, "message.cause": true,
 	"message.note": true, "message.firstFailed": true, "Group.lossAt": true, "Group.latest": true, "Group.spare": true,
 	"Group.outcomes": true, "entry.block": true, "reading.total": true, "entryAck.settledAt": true, "entryAck.settledIn": true,
 	"Log.client": true, "Log.o": true, "Log.opened": true, "Log.life": true, "Log.end": true, "Log.stats": true,
@@ -64,7 +65,7 @@ func (x *walk) hash(w *world) uint64 {
 	x.value(reflect.ValueOf(frames), "")
 	for _, p := range w.processes {
 		if p != nil {
-			x.value(reflect.ValueOf(w.frames[p.read:]), "")
+			x.value(reflect.ValueOf(w.frames[p.framesRead:]), "")
 		}
 	}
 	for _, name := range []string{"order", "number", "epoch", "position"} {
@@ -126,7 +127,7 @@ func (x *walk) number(v reflect.Value, name string) {
 	n := v.Int()
 	switch {
 	case n == 0:
-	case name == "mark" || name == "silence":
+	case name == "readingWhenSent" || name == "readingWhenCopyCame":
 		n -= x.total
 	case v.Type() == reflect.TypeFor[time.Duration]() && name != "timeout":
 		n = max(n-int64(x.now), -int64(longAgo))<<1 | 1

@@ -19,42 +19,42 @@ const tick = time.Second
 type kind struct {
 	name     string
 	options  partition.Options
-	batches  []int            // messages of each entry
-	delays   [3]time.Duration // of the processes' nacks
-	prefix   []step           // with which all histories begin
-	depth    int
-	first    int  // processes that run at first
-	lag      bool // a process reads the log late
-	losses   int  // connections that may be lost
-	unloads  int  // of the topic: all connections and the broker's counts are lost
-	crashes  int
-	takeover int // how often a Failover partition may change hands without a crash
-	limit    int // of crashes; 0 for no Worker
-	busy     int // processes that are too busy to record a message before they handle it
-	third    bool
-	timeout  time.Duration // of the acknowledgement; 0 for none
-	rare     map[event]int // how often rare events may happen
+	batches  []int            // number of messages in each entry
+	delays   [3]time.Duration // delay of the nacks of each process
+	prefix   []step           // steps with which all histories begin
+	depth    int              // steps that the exploration plays
+	first    int              // number of processes that run at first
+	lag      bool             // a process reads the log late
+	losses   int              // connections that may be lost
+	unloads  int              // unloads of the topic: all connections and the broker's counts are lost
+	crashes  int              // processes that may crash
+	takeover int              // how often a Failover partition may change hands without a crash
+	limit    int              // the crash limit; 0 for no Worker
+	busy     int              // processes that are too busy to record a message before they handle it
+	third    bool             // three processes may run
+	timeout  time.Duration    // the ack timeout; 0 for none
+	rare     map[event]int    // how often rare events may happen
 }
 
 const nobody = -1
 
 // entry is an entry of the topic, as the broker knows it.
 type entry struct {
-	acked  []bool
-	owner  int // the process that it was sent to
-	count  uint32
-	before []past
+	acked []bool
+	owner int // the process that the broker sent it to
+	count uint32
+	pasts []past // by index
 }
 
 // past is the history of a message, in all processes.
 type past struct {
-	deliveries uint32 // hand-overs
-	requests   uint32 // requests that the broker counted
-	crashes    int    // of processes that had it in a handler
-	doubtful   int    // of processes that had just settled it, or failed on it
-	settled    bool   // by a process, whose acknowledgement may be lost
-	stays      bool   // in the log until the retention ends: a process failed on it that did not know that it was settled
-	beside     int    // handlers that got it while another process had it in a handler
+	deliveries     uint32 // hand-overs
+	requests       uint32 // requests that the broker counted
+	crashes        int    // crashes of processes that had it in a handler
+	doubtful       int    // crashes of processes that had just settled it, or failed on it
+	settled        bool   // a process settled it; the acknowledgement may be lost
+	stays          bool   // its record stays in the log: a process failed on it without knowing that it was settled
+	sharedHandlers int    // handlers that got it while another process had it in a handler
 }
 
 type world struct {
@@ -62,26 +62,26 @@ type world struct {
 	began     time.Time
 	entries   []*entry
 	frames    []read
-	truths    [][]known   // the facts that each frame's changes should have
-	processes [3]*process // nil for one that does not run
-	active    int         // of a Failover subscription
-	sessions  SessionID   // number of sessions that began
-	lost      int
-	unloaded  int
-	crashed   int
-	overtaken int
+	truths    [][]known       // the facts that each frame's changes should have
+	processes [3]*process     // nil for one that does not run
+	active    int             // the active process of a Failover subscription
+	sessions  SessionID       // number of sessions that began
+	lost      int             // connections that were lost
+	unloaded  int             // unloads that happened
+	crashed   int             // processes that crashed
+	overtaken int             // changes of the active process without a crash
 	used      [lastEvent]int8 // how often each rare event happened
-	trimmed   position        // up to which the broker has deleted the log
+	trimmed   position        // the broker has deleted the log up to this position
 	unwritten bool            // a process was closed that could not write its changes
-	reader    *state          // of all frames
-	fault     string
+	reader    *state          // the state after all frames
+	fault     string          // the first promise that was broken; "" for none
 }
 
-// newWorld returns a world in which the processes have read the log, and nothing was sent.
+// newWorld returns a world in which the processes have read the log, and the broker has sent no message.
 func newWorld(k *kind) *world {
 	w := &world{kind: k, began: time.Now(), reader: newState()}
 	for _, size := range k.batches {
-		w.entries = append(w.entries, &entry{acked: make([]bool, size), owner: nobody, before: make([]past, size)})
+		w.entries = append(w.entries, &entry{acked: make([]bool, size), owner: nobody, pasts: make([]past, size)})
 	}
 	for i := range k.first {
 		w.start(i)
@@ -101,8 +101,8 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// view returns the state of the log that a process reads when it starts now, and the frames that decide what later
-// processes read.
+// view returns the state of the log that a process reads if it starts now, and the frames on which the state of later
+// processes depends.
 func (w *world) view() (*state, []read) {
 	if w.rare[tidy]+w.rare[cut]+w.rare[loseFrame]+w.rare[startUnread] == 0 {
 		return w.reader, nil
@@ -114,7 +114,7 @@ func (w *world) view() (*state, []read) {
 	return s, w.frames[from:]
 }
 
-// checkpoint returns how many frames a process skips that starts now.
+// checkpoint returns how many frames a process skips if it starts now.
 func (w *world) checkpoint() int {
 	if len(w.frames) == 0 {
 		return 0
@@ -130,6 +130,7 @@ func (w *world) most() int {
 	return 2
 }
 
+// everyone calls do with each process that runs.
 func (w *world) everyone(do func(*process)) {
 	for _, p := range w.processes {
 		if p != nil {
@@ -150,8 +151,8 @@ func (w *world) start(number int) *process { return w.begin(number, false) }
 func (w *world) begin(number int, cut bool) *process {
 	w.sessions++
 	o := Options{Topic: "log", Name: fmt.Sprint(number), Retention: defaultRetention, Logger: slog.New(slog.DiscardHandler)}
-	p := &process{w: w, number: number, log: newLog(nil, o, w.sessions), start: w.now(), waits: true, cut: cut}
-	p.read = w.checkpoint()
+	p := &process{w: w, number: number, log: newLog(nil, o, w.sessions), start: w.now(), waits: true, cutOff: cut}
+	p.framesRead = w.checkpoint()
 	p.log.sessions.begins = true
 	if w.limit > 0 {
 		p.log.KeepAlive()
@@ -160,10 +161,10 @@ func (w *world) begin(number int, cut bool) *process {
 	options.AckedAfter, options.Reports = tick, true
 	p.group = partition.New(options)
 	for _, size := range w.batches {
-		p.has = append(p.has, make([]held, size))
+		p.messages = append(p.messages, make([]held, size))
 		p.known = append(p.known, make([]known, size))
-		p.own = append(p.own, make([]known, size))
-		p.removal = append(p.removal, make([]known, size))
+		p.unread = append(p.unread, make([]known, size))
+		p.removedAt = append(p.removedAt, make([]known, size))
 		p.hurried = append(p.hurried, make([]bool, size))
 	}
 	if w.processes[number] = p; cut {
@@ -175,13 +176,13 @@ func (w *world) begin(number int, cut bool) *process {
 		w.activate(number)
 	}
 	p.waits = false
-	p.settle()
+	p.act()
 	return p
 }
 
 // publish writes a process's changes to the log, as Log.write does.
 func (p *process) publish() {
-	for !p.cut {
+	for !p.cutOff {
 		f, places, _ := p.log.next(false)
 		if f == nil {
 			return
@@ -210,11 +211,11 @@ func (p *process) write(f *frame, places []place) {
 
 // follow reads the log to its end.
 func (p *process) follow() {
-	for ; !p.cut && p.read < len(p.w.frames); p.read++ {
-		r := p.w.frames[p.read]
+	for ; !p.cutOff && p.framesRead < len(p.w.frames); p.framesRead++ {
+		r := p.w.frames[p.framesRead]
 		r.now = now() + 2
 		p.log.take(r)
-		p.learn(r, p.w.truths[p.read])
+		p.learn(r, p.w.truths[p.framesRead])
 	}
 }
 
@@ -225,7 +226,7 @@ func (w *world) next() int {
 	})
 }
 
-// takeBack makes the broker take back everything that a process has not acknowledged.
+// takeBack lets the broker take back everything that a process has not acknowledged.
 func (w *world) takeBack(number int) {
 	for _, e := range w.entries {
 		if e.owner == number {
@@ -234,7 +235,7 @@ func (w *world) takeBack(number int) {
 	}
 }
 
-// pass lets time pass. All sent commands arrive at the broker.
+// pass lets time pass. All commands reach the broker.
 func (w *world) pass() {
 	w.everyone((*process).flush)
 	w.everyone((*process).publish)
@@ -243,7 +244,7 @@ func (w *world) pass() {
 		w.everyone((*process).publish) // renewals of leases
 		w.everyone((*process).follow)
 	}
-	w.everyone((*process).settle)
+	w.everyone((*process).act)
 }
 
 // lose breaks the connection of a process.
@@ -256,13 +257,13 @@ func (w *world) lose(p *process) {
 	p.group.Lost(w.now())
 }
 
-// crash ends a process: nothing of it is left.
+// crash ends a process without closing it.
 func (w *world) crash(p *process) {
-	for e, messages := range p.has {
+	for e, messages := range p.messages {
 		for i, m := range messages {
-			b := &w.entries[e].before[i]
+			b := &w.entries[e].pasts[i]
 			switch r, _ := w.reader.find(w.key(e, i)); {
-			case m.handled && (r.begun == p.log.id || w.rare[cut]+w.rare[startUnread] == 0):
+			case m.inHandler && (r.begun == p.log.id || w.rare[cut]+w.rare[startUnread] == 0):
 				b.crashes++
 			case r.begun == p.log.id:
 				b.doubtful++
@@ -271,11 +272,11 @@ func (w *world) crash(p *process) {
 	}
 	w.takeBack(p.number)
 	w.processes[p.number] = nil
-	w.vacant(p)
+	w.replaceActive(p)
 }
 
-// vacant makes another process the active one of a Failover subscription, if the active one has ended.
-func (w *world) vacant(p *process) {
+// replaceActive makes another process the active one of a Failover subscription, if the process that ended was active.
+func (w *world) replaceActive(p *process) {
 	for _, other := range w.processes {
 		if w.options.Kind == partition.Failover && w.active == p.number && other != nil {
 			w.activate(other.number)

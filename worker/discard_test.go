@@ -121,7 +121,7 @@ func TestSnoozeThatEndsAfterTheTTLMakesADeadLetter(t *testing.T) {
 		t.publish("long", "short")
 		t.sleep(time.Minute)
 		require.Len(t, t.letters(), 1)
-		require.Equal(t, "long: a delay of 59m1s ends after the TTL of 1h0m0s", t.letters()[0])
+		require.Equal(t, "long: the message may expire before its delay of 59m1s is over (TTL 1h0m0s)", t.letters()[0])
 		require.Equal(t, 1, t.consumer.Stats().Waiting)
 		require.NoError(t, stop())
 	}, redelivery.WithDeadBeforeTTL(time.Hour))

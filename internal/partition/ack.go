@@ -32,8 +32,8 @@ func (m *message) again(object any) Again {
 	return Again{p.source, p.topic, object, a.isComplete() && a.needsWhole()}
 }
 
-// BeginAck begins to settle a message. If it returns Acknowledge, a describes the message, which is not handed out
-// until EndAck. If it returns Unknown, only a.Source is set, if the partition is known.
+// BeginAck begins to settle a message. If it returns Acknowledge, a describes the message, and the message is not
+// handed out before EndAck. If it returns Unknown, only a.Source is set, if the partition is known.
 func (g *Group) BeginAck(id ID, a *Ack) (Standing, error) {
 	m, err := g.find(id)
 	if err != nil {
@@ -65,12 +65,12 @@ type Outcome uint8
 
 const (
 	Done      Outcome = iota // upstream took it
-	Moved                    // upstream took it, after the message was published elsewhere: the application failed on it
+	Moved                    // as Done, after the message was published elsewhere: the application failed on it
 	Failed                   // upstream did not take it, and the message keeps its state
 	Undecided                // a transaction decides: if it is aborted, the broker sends the message again
 )
 
-// EndAck reports how the acknowledgement of BeginAck ended. If again is not nil, the caller acknowledges it as well: a
+// EndAck reports how the acknowledgement of BeginAck ended. If again is not nil, the caller acknowledges that, too: a
 // newer delivery of the entry came during the call.
 func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again) {
 	m := a.message
@@ -88,7 +88,7 @@ func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again
 	case Failed:
 		g.resume(now, m)
 	case Undecided:
-		g.undecided(now, m)
+		g.holdUndecided(now, m)
 	case Done, Moved:
 		return g.settleAs(now, m, a.Whole, outcome == Moved)
 	}
@@ -96,8 +96,8 @@ func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again
 }
 
 // settleAs settles a message; whole says whether its acknowledgement named the whole entry. A requested message that
-// came during the acknowledgement is acknowledged again: upstream ignores acknowledgements of a chunked message's
-// delivery once it has requested the message.
+// came during the acknowledgement is acknowledged again: upstream ignores the acknowledgement of a chunked message
+// after a request for it.
 func (g *Group) settleAs(now time.Duration, m *message, whole, failed bool) (again *Again) {
 	e, cameAgain := m.entry, m.state == Asked && m.overdue
 	g.settle(now, m, failed)
@@ -119,7 +119,7 @@ func (g *Group) resume(now time.Duration, m *message) {
 	case m.state == Asked:
 		if r := g.requestOf(m.entry); m.overdue || !r.open {
 			r.open = false
-			g.send(now, r)
+			g.sendRequest(now, r)
 		}
 	case m.overdue:
 		g.clock.Set(&m.timer, now)
@@ -127,20 +127,20 @@ func (g *Group) resume(now time.Duration, m *message) {
 	m.overdue = false
 }
 
-// undecidedTime is how long a transaction may take. After it, the message is forgotten: in all likelihood the
-// transaction was committed.
+// undecidedTime is how long a transaction may take. Then its messages are forgotten: in all likelihood the transaction
+// was committed.
 const undecidedTime = time.Hour
 
-// undecided notes that a transaction decides about a message. The message stays in the table for undecidedTime, so that
-// its redelivery count goes on after an abort.
-func (g *Group) undecided(now time.Duration, m *message) {
+// holdUndecided notes that a transaction decides about a message. The message stays in the table for undecidedTime, so
+// that its redelivery count goes on after an abort.
+func (g *Group) holdUndecided(now time.Duration, m *message) {
 	g.drop(m)
 	m.move(Held)
 	m.undecided = true
 	g.clock.Set(&m.timer, now+undecidedTime)
 }
 
-// settle notes that a message is acknowledged. The caller finishes its entry.
+// settle notes that a message is acknowledged. The caller calls finishEntry.
 func (g *Group) settle(now time.Duration, m *message, failed bool) {
 	if m.state == Held {
 		g.outcomes.add(failed)
@@ -158,7 +158,7 @@ func (g *Group) settle(now time.Duration, m *message, failed bool) {
 	a.settledAt, a.settledIn = now, g.epoch
 }
 
-// finishEntry takes an entry out of the table if all its messages that came are settled.
+// finishEntry removes an entry from the table if all its messages that came are settled.
 func (g *Group) finishEntry(now time.Duration, e *entry) {
 	p := e.partition
 	if e.unsettled() > 0 || e.busy > 0 {
@@ -209,8 +209,8 @@ func (g *Group) SettleEntry(now time.Duration, id ID) error {
 	return nil
 }
 
-// Upto returns the delivery to acknowledge cumulatively. Of a message that is not in the table, only Source is set, if
-// the partition is known. If the Again is not nil, the caller acknowledges it after the delivery: the message completes
+// Upto returns the delivery to acknowledge cumulatively. For a message that is not in the table, only Source is set, if
+// the partition is known. If again is not nil, the caller acknowledges that after the delivery: the message completes
 // an entry that came more than once.
 func (g *Group) Upto(id ID) (d Delivery, again *Again, err error) {
 	m, err := g.find(id)
@@ -232,7 +232,7 @@ func (g *Group) Upto(id ID) (d Delivery, again *Again, err error) {
 	return g.delivery(m), again, nil
 }
 
-// SettleUpto settles a message and all before it in its partition, after they were acknowledged cumulatively. It calls
+// SettleUpto settles a message and all earlier ones of its partition, after a cumulative acknowledgement. It calls
 // settled for each, unless settled is nil.
 func (g *Group) SettleUpto(now time.Duration, id ID, settled func(Delivery)) error {
 	p, err := g.partitionOf(id)
@@ -257,7 +257,7 @@ func (g *Group) SettleUpto(now time.Duration, id ID, settled func(Delivery)) err
 	return nil
 }
 
-// forget makes a message unseen again.
+// forget makes a message unseen.
 func (g *Group) forget(now time.Duration, m *message) {
 	e := m.entry
 	g.forgetMessage(m)

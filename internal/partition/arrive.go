@@ -11,7 +11,7 @@ type Copy struct {
 	Total  int32  // messages of the entry; 0 or 1 for a single one
 	Count  uint32 // how often it was delivered before, according to the broker
 	Tries  uint32 // how often it was delivered before, according to a log of attempts; 0 if the log does not know it
-	// how long it must not be handed out; after the first delivery, ignored unless Tries show another failure
+	// how long the message must not be handed out; ignored after its first delivery, unless Tries shows another failure
 	Wait   time.Duration
 	Size   int64 // bytes that the message takes by itself
 	Buffer int64 // bytes of the buffer that it shares with others of its batch
@@ -24,16 +24,16 @@ type Copy struct {
 type Verdict uint8
 
 const (
-	Deliver  Verdict = iota // it goes to the application
-	AckAgain                // it is settled: acknowledge it again
-	Buffered                // its message is here and its body is kept: nothing to do
-	// its message comes again: there is no room for the body, or the copy was sent before a loss, or before this
-	// consumer became active
+	Deliver  Verdict = iota // the message goes to the application
+	AckAgain                // the message is settled: acknowledge it again
+	Buffered                // the Group has the message and keeps the body: nothing to do
+	// the copy is not used, and the message comes again: there is no room for the body, or the broker sent the copy
+	// before a loss, or before this consumer became active
 	Dropped
 )
 
-// Arrive takes a copy that the caller has read from upstream. If it is to be delivered, d describes the hand-over; if it
-// is to be acknowledged again, again says how.
+// Arrive takes a copy that the caller has read from upstream. After Deliver, d describes the hand-over. After AckAgain,
+// again describes the acknowledgement to repeat.
 func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict, again Again) {
 	p := g.partition(c.ID.Topic, c.Source)
 	at := c.ID.place()
@@ -66,20 +66,20 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 			return Dropped, again
 		}
 		g.learn(now, e, m)
-		e.ack.comes(m.index, p.reads)
-		m.id, m.epoch = c.Object, p.reads
+		e.ack.copyCame(m.index, p.readEpoch)
+		m.id, m.epoch = c.Object, p.readEpoch
 		if verdict = g.arrive(now, m, c, d); verdict == AckAgain {
 			again = m.again(m.id)
 		}
 	}
 	if g.o.rewinds() {
-		g.passes(now, p, at) // last, since the copy may answer the request
+		g.followAnswer(now, p, at) // last, since the copy may answer the request
 	}
 	return verdict, again
 }
 
-// isComplete reports whether all messages of an entry are settled. While a call under way settles one of them too, the
-// entry is still in the table.
+// isComplete reports whether all messages of an entry are settled. The entry may still be in the table: while another
+// call settles one of its messages, too.
 func (p *Partition) isComplete(at position) bool {
 	if e := p.entryAt(at); e != nil {
 		return e.ack.isComplete()
@@ -87,7 +87,7 @@ func (p *Partition) isComplete(at position) bool {
 	return p.settled.hasEntry(at)
 }
 
-// entry returns the entry at a position, and makes it if it is not in the table.
+// entry returns the entry at a position. It makes the entry if it is not in the table.
 func (g *Group) entry(p *Partition, at position, total int32) *entry {
 	e := p.entryAt(at)
 	if e == nil {
@@ -111,16 +111,16 @@ func (g *Group) entry(p *Partition, at position, total int32) *entry {
 }
 
 // hearCopy infers connections from a copy, for a caller that does not call Lost (Options.Deaf). The copy shows that its
-// partition is connected. If the copy was not requested, and its message already came over the last known connection,
-// the connection is a new one.
+// partition is connected. If nothing requested the copy, and its message already came over the last known connection,
+// there is a new connection.
 func (g *Group) hearCopy(now time.Duration, m *message) {
 	if m.isOpen() && m.state != Asked && m.epoch == g.epoch && !g.requestOf(m.entry).open {
 		g.Lost(now)
 	}
-	m.entry.partition.sent, m.entry.partition.reads = g.epoch, g.epoch
+	m.entry.partition.sentEpoch, m.entry.partition.readEpoch = g.epoch, g.epoch
 }
 
-// arrive takes a copy of a message.
+// arrive handles a copy of a message in each state.
 func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verdict {
 	switch m.state {
 	case Unseen:
@@ -130,11 +130,11 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 			g.deliver(now, m, c.Body, d)
 			return Deliver
 		}
-		g.wait(now, m, add(now, c.Wait))
+		g.waitUntil(now, m, add(now, c.Wait))
 	case Asked:
 		r := g.requestOf(m.entry)
 		m.excess += r.excess(m.delivered)
-		m.counts(c)
+		m.takeCount(c)
 		if m.busy > 0 {
 			m.overdue = true // requested again if it is not settled
 			break
@@ -142,20 +142,20 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 		g.keep(m, c)
 		// A retry that is not due, or a message on which another consumer failed.
 		if c.Wait > 0 && (!m.delivered || c.Tries > m.count+1) {
-			g.wait(now, m, add(now, c.Wait))
-			r.comes()
+			g.waitUntil(now, m, add(now, c.Wait))
+			r.messageCame()
 			break
 		}
 		g.deliver(now, m, c.Body, d)
-		r.comes()
+		r.messageCame()
 		return Deliver
 	case Held, Waiting, Ready:
-		m.counts(c)
+		m.takeCount(c)
 		g.keep(m, c)
 		switch {
 		case !m.undecided || m.busy > 0:
 		case now < m.due: // the transaction was aborted, and the delay goes on
-			g.wait(now, m, m.due)
+			g.waitUntil(now, m, m.due)
 		default:
 			g.deliver(now, m, c.Body, d)
 			return Deliver
@@ -169,9 +169,9 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 	return Buffered
 }
 
-// count returns how often the message of a first copy was delivered. It subtracts excess: the requests that the broker
-// counted although no hand-over followed them. For a batch it prefers the log of attempts, since the broker counts the
-// failures of the whole batch.
+// count returns how often a message was delivered before, according to its copy. It subtracts excess: the requests that
+// the broker counted although no hand-over followed them. For a batch it prefers the log of attempts, since the broker
+// counts the failures of the whole batch.
 func (c *Copy) count(excess uint32) uint32 {
 	if c.Tries > 0 && c.Total > 1 {
 		return c.Tries
@@ -179,14 +179,14 @@ func (c *Copy) count(excess uint32) uint32 {
 	return max(c.Count-min(c.Count, excess), c.Tries)
 }
 
-// counts takes over a larger count: that of a log of attempts, or that of the broker, which counts entries.
-func (m *message) counts(c *Copy) {
+// takeCount adopts a larger count of a copy: that of a log of attempts or, for an entry of one message, the broker's.
+func (m *message) takeCount(c *Copy) {
 	if !m.delivered {
 		m.count = max(m.count, c.count(m.excess))
 		return
 	}
-	m.broker = max(m.broker, c.Tries)
+	m.brokerCount = max(m.brokerCount, c.Tries)
 	if !m.entry.isBatch() {
-		m.broker = max(m.broker, c.count(m.excess))
+		m.brokerCount = max(m.brokerCount, c.count(m.excess))
 	}
 }

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Lost notes that a connection may be lost. Upstream does not say which one. So, where there may be other consumers,
-// the messages of all partitions are stale: a waiting one is requested when it is due, unless a newer copy comes
-// first. Requests that were sent are not repeated: if the connection swallowed one, the broker sends everything again
-// by itself.
+// Lost notes that a connection may be lost. Upstream does not say which one. So, if there may be other consumers, the
+// messages of all partitions are stale: a waiting one is requested when it is due, unless a newer copy comes first.
+// Lost repeats no request: if one was lost with the connection, the broker sends everything again by itself.
 func (g *Group) Lost(now time.Duration) {
 	g.beginEpoch(now)
 	if g.o.hasOthers() {
@@ -23,17 +22,17 @@ func (g *Group) beginEpoch(now time.Duration) {
 
 // Connected notes that all partitions have a connection. A copy that arrives in the new epoch does not prove that:
 // upstream may read one late from the lost connection.
-func (g *Group) Connected() { g.connected = g.epoch }
+func (g *Group) Connected() { g.connectedEpoch = g.epoch }
 
 // GiveBack notes that the broker is about to send everything again, to any consumer. Messages that the application has
-// are delivered again, unless a call settles them; their present delivery does not count.
+// are handed out again, unless a call settles them; their present hand-over does not count.
 func (g *Group) GiveBack(now time.Duration) {
 	g.Lost(now)
 	for _, p := range g.partitions {
 		for m := range p.messages {
 			if m.state == Held && m.busy == 0 && !m.undecided {
 				m.uncounted = true
-				g.wait(now, m, now)
+				g.waitUntil(now, m, now)
 			}
 		}
 	}
@@ -44,53 +43,54 @@ func (g *Group) GiveBack(now time.Duration) {
 func (g *Group) Activate(now time.Duration, topic string, source any, active bool) {
 	p := g.partition(topic, source)
 	g.beginEpoch(now)
-	p.active, p.gap = g.epoch, gap{}
+	p.activeEpoch, p.gap = g.epoch, gap{}
 	if !active {
 		p.floor = g.epoch
 	}
 }
 
 // isInactive reports whether another consumer of a Failover subscription is the topic's active one.
-func (p *Partition) isInactive() bool { return p.active > 0 && p.floor == p.active }
+func (p *Partition) isInactive() bool { return p.activeEpoch > 0 && p.floor == p.activeEpoch }
 
-// isStale reports whether the newest delivery of a message may be another consumer's by now: it is of an earlier epoch
-// than the partition's floor, and no newer copy of it is in upstream's queue.
+// isStale reports whether another consumer may have a message by now: the newest delivery is of an epoch before the
+// partition's floor, and upstream's queue has no newer copy.
 func (m *message) isStale() bool {
 	p := m.entry.partition
 	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())
 }
 
-// Sent notes that the broker sent a message. It is called before the message can be read: Arrive of this message
+// Sent notes that the broker sent a message. The caller calls it before the message can be read: Arrive of this message
 // follows later, and Arrive of earlier ones may still follow.
 func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 	p := g.partition(id.Topic, source)
-	if p.sent != g.epoch {
-		p.sent, p.sentAt = g.epoch, now
+	if p.sentEpoch != g.epoch {
+		p.sentEpoch, p.sentAt = g.epoch, now
 		p.coming = map[place][]coming{}
 		g.clock.Set(&p.settled.timer, now+g.o.AckedAfter)
 	}
-	if p.calm == g.epoch {
+	if p.calmEpoch == g.epoch {
 		return
 	}
-	p.sending++
+	p.lastSent++
 	at := id.place()
-	p.coming[at] = append(p.coming[at], coming{object, p.sending, now})
+	p.coming[at] = append(p.coming[at], coming{object, p.lastSent, now})
 	if p.settled.isSure(id.position()) {
 		p.resets.add(object, g.epoch)
 	}
 }
 
-// isComing reports whether upstream's queue has a copy of a message, sent by the broker after the last loss. It is
-// false where no other consumer can have the message. Upstream clears its queue when it is connected again, and does
-// not report that. The clearing shows in two ways: a later copy was read, or the application waited for a while and got
-// nothing.
+// isComing reports whether upstream's queue has a copy of a message that the broker sent after the last loss. If no
+// other consumer can have the message, isComing returns false. Upstream clears its queue when it is connected again,
+// and does not report that. Two things show that a copy was cleared: a later copy was read, or the application waited
+// for a while and got nothing.
 func (p *Partition) isComing(at place) bool {
 	copies := p.coming[at]
-	return len(copies) > 0 && p.sent == p.group.epoch && p.group.o.hasOthers() && p.isQueued(copies[len(copies)-1])
+	return len(copies) > 0 && p.sentEpoch == p.group.epoch && p.group.o.hasOthers() && p.isQueued(copies[len(copies)-1])
 }
 
+// isQueued reports whether a copy may still be in upstream's queue.
 func (p *Partition) isQueued(c coming) bool {
-	return c.number > p.read && p.group.reading.idleAt < c.at+idleTime
+	return c.number > p.lastRead && p.group.reading.idleAt < c.at+idleTime
 }
 
 // readCopy notes that a copy was read.
@@ -100,8 +100,8 @@ func (p *Partition) readCopy(now time.Duration, at place, object any) {
 	if i < 0 {
 		return
 	}
-	passed := copies[i].number > p.read+1
-	p.reads, p.read = p.sent, max(p.read, copies[i].number)
+	passed := copies[i].number > p.lastRead+1
+	p.readEpoch, p.lastRead = p.sentEpoch, max(p.lastRead, copies[i].number)
 	if p.coming[at] = copies[i+1:]; i+1 == len(copies) {
 		delete(p.coming, at)
 	}
@@ -110,8 +110,8 @@ func (p *Partition) readCopy(now time.Duration, at place, object any) {
 	}
 }
 
-// requestDropped requests the copies that are not in upstream's queue any more and were not read. Upstream drops
-// messages that a new connection brings before upstream is ready for them. The broker does not send these again by
+// requestDropped requests the messages whose copies were not read and are no longer in upstream's queue. Upstream drops
+// messages that a new connection brings before upstream is ready for them, and the broker does not send these again by
 // itself. requestDropped reports whether it requested anything.
 func (p *Partition) requestDropped(now time.Duration) (asked bool) {
 	g := p.group
@@ -119,7 +119,7 @@ func (p *Partition) requestDropped(now time.Duration) (asked bool) {
 	var object any
 	for at, copies := range p.coming {
 		c := copies[len(copies)-1]
-		if g.o.rewinds() { // later messages come too soon, even if a newer copy is in the queue
+		if g.o.rewinds() { // even if a newer copy is in the queue, later messages come too soon
 			c = copies[0]
 		}
 		if p.isQueued(c) {
@@ -128,29 +128,29 @@ func (p *Partition) requestDropped(now time.Duration) (asked bool) {
 		delete(p.coming, at)
 		switch m := p.known(at); {
 		case m != nil && m.isOpen() && m.state != Asked && !m.undecided:
-			// it is here, or it is requested when it is due
+			// the Group has the message, or requests it when it is due
 		case g.o.rewinds():
 			missing.widen(at)
 			object = c.object
 		case m != nil && m.state == Asked:
-			g.send(now, g.requestOf(m.entry))
+			g.sendRequest(now, g.requestOf(m.entry))
 			asked = true
 		default:
-			p.sendAgain(c.object)
+			p.addRequest(c.object)
 			asked = true
 		}
 	}
 	if missing.open {
 		p.gap = missing
-		p.sendAgain(object)
+		p.addRequest(object)
 		asked = true
 	}
 	return asked
 }
 
-// dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker usually sends the
-// copy again, after older messages. It does not send the copy again if it began to send before the listener reported
-// this consumer active. So the message is awaited, and requested if it does not come.
+// dropOld drops a copy that the broker sent before a loss, or before this consumer became active. The broker usually
+// sends the message again, after older ones. It does not if it began to send before the listener reported that this
+// consumer is active. So the message is awaited, and requested if it does not come.
 func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 	switch p := m.entry.partition; {
 	case m.state == Unseen && p.isInactive(): // the active consumer gets it
@@ -158,20 +158,21 @@ func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 	case m.state == Unseen:
 		m.id, m.count = c.Object, c.count(0)
 		g.expect(now, m)
-	case m.undecided && !p.isComing(m.place()): // perhaps the transaction was aborted
-		p.sendAgain(c.Object)
+	case m.undecided && !p.isComing(m.place()): // the transaction may have been aborted
+		p.addRequest(c.Object)
 	}
 }
 
-// gap is where copies are missing. Copies after the gap come too soon, and are dropped until the broker rewinds.
+// gap is the range of copies that are missing. Copies after the gap come too soon, and are dropped until the broker
+// rewinds.
 type gap struct {
 	open      bool
-	requested bool  // the broker is going to rewind
+	requested bool  // the broker was asked to rewind
 	first     place // of the first missing copy
 	last      place // of the last dropped copy
 }
 
-// widen notes that a copy is missing.
+// widen extends the gap to a copy that is missing.
 func (x *gap) widen(at place) {
 	if !x.open || at.before(x.first) {
 		x.open, x.first = true, at
@@ -180,7 +181,7 @@ func (x *gap) widen(at place) {
 
 // drops reports whether a copy has to be dropped, and notes the gap that it leaves.
 func (p *Partition) drops(at place, object any) bool {
-	if p.reads < p.active { // perhaps the broker does not send it again by itself
+	if p.readEpoch < p.activeEpoch { // the broker may not send it again by itself
 		p.gap.widen(at)
 		p.gap.last = at
 		return true
@@ -201,14 +202,14 @@ func (p *Partition) isAfterGap(at place, object any) bool {
 	x.last = at
 	if !x.requested {
 		x.requested = true
-		p.sendAgain(object)
+		p.addRequest(object)
 	}
 	return true
 }
 
-// afterReset forgets the sure ids if object, a message that is being read, marks an operator's reset: the broker sent
-// it again, although it surely had the acknowledgement of the message. Ids that are not sure stay: their messages may
-// have been acknowledged after the reset.
+// afterReset forgets the sure ids if object, the id of a message that is being read, marks an operator's reset: the
+// broker sent that message again, although it surely had the acknowledgement. Ids that are not sure stay: their
+// messages may have been acknowledged after the reset.
 func (p *Partition) afterReset(object any) {
 	if p.resets.reached(object) {
 		p.resets = marks{}

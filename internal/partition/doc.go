@@ -18,8 +18,8 @@
 // row for each cell; TestExploration plays all histories of some steps in small worlds; TestMutants removes each
 // rule in turn and expects a failing test.
 //
-// Read message.go first, then arrive.go, nack.go, take.go and ack.go: they have the events. Then read connection.go,
-// request.go and settled.go: they do what the sections below describe.
+// Read message.go first. Then read arrive.go, nack.go, acktimeout.go, due.go, take.go and ack.go: they have the events.
+// The sections below describe connection.go, request.go and settled.go.
 //
 // # Epochs
 //
@@ -27,17 +27,17 @@
 // sent to another consumer since. So each loss begins a new epoch, and a message has the epoch of its newest delivery.
 // A message of an epoch before the last loss is stale: another consumer may have it. A stale message is never handed
 // out from memory; it is requested when it is due. It is fresh again as soon as the broker sends a copy of it in the
-// new epoch. A copy has the epoch in which the broker sent it, not that in which it is read. An old copy is dropped if
-// a newer copy of the same message is in upstream's queue. On Exclusive, and where the broker forgets the subscription
-// with its connection, no other consumer can have a message, and nothing is stale. On Failover, [Group.Activate] begins
-// an epoch for its partition.
+// new epoch. A copy has the epoch in which the broker sent it, not the one in which it is read. An old copy is dropped
+// if a newer copy of the same message is in upstream's queue. On Exclusive, and where the broker forgets the
+// subscription with its connection, no other consumer can have a message, and nothing is stale. On Failover,
+// [Group.Activate] begins an epoch for its partition.
 //
 // # Requests
 //
 // A due message that is not in memory is requested. On Shared and Key_Shared a request is for an entry, and ends when
 // the last message that waits for it has come. On Exclusive and Failover the broker rewinds: it answers every request
-// with everything that is not acknowledged. So a partition has one request under way. Its answer begins where copies
-// jump back, and ends at the furthest message that ever came.
+// with everything that is not acknowledged. So a partition has one request under way. The answer begins with a copy
+// that is not after the previous one, and ends with the furthest message that ever came.
 //
 // A request is repeated, with growing pauses, when the application has been reading and the partition was silent. Time
 // that the application spends on a message does not count: the answer may be in upstream's queue. After ten requests in
@@ -54,9 +54,9 @@
 // # Settled messages
 //
 // A settled entry leaves the table, and its id goes into a bitmap. Every copy of it is acknowledged again. Ids outlive
-// lost connections, since upstream's queue may hold copies. An id becomes sure after some calm time: the broker has its
-// acknowledgement. If the broker sends a sure id over a new connection, an operator has moved the cursor back. When
-// that very message is read, all older copies have been read, and the sure ids are forgotten.
+// lost connections, since upstream's queue may have copies. An id becomes sure after some calm time: by then the broker
+// has the acknowledgement. If the broker sends a sure id over a new connection, an operator has moved the cursor back.
+// When that very message is read, all older copies have been read, and the sure ids are forgotten.
 //
 // Upstream counts the acknowledged messages of a batch for each delivery separately, and acknowledges the entry when
 // one count is full. So the acknowledgement that completes a batch names the whole entry if the entry came more than
@@ -76,7 +76,7 @@
 //	verb                      | calls
 //	--------------------------+------------------------------------------------------------------------------
 //	Receive                   | Take, else read upstream's channel and Arrive, until one of them delivers.
-//	                          | Wait before blocking, and Unwait after it
+//	                          | ReceiverWaits before blocking, and ReceiverContinues after it
 //	after a hand-over         | the ack-timeout policy for Delivery.Count, then StartTimeout
 //	Arrive returns AckAgain   | acknowledge Again in another goroutine; after an error another copy will come
 //	Ack, AckID                | BeginAck. Acknowledge: upstream's AckID of Object, or of the entry if Whole; EndAck;
@@ -96,15 +96,15 @@
 //	GiveBack                  | close upstream's consumer, GiveBack; Lost before the next one is subscribed
 //	Seek                      | upstream's Seek, Forget
 //
-// Upstream's side calls [Group.Lost] at the start of each reconnection; [Group.Sent] for each message, in the goroutine
-// that receives it, before the message can be read; Activate from the listener; Gone when a topic vanishes.
+// Callbacks from upstream call [Group.Lost] at the start of each reconnection; [Group.Sent] for each message, in the
+// goroutine that receives it, before the message can be read; Activate from the listener; Leave when a topic vanishes.
 //
 // # Known windows
 //
 // These are deliberately left open. They cost a duplicate or a count, never a message:
 //
-//   - After a lost connection on Shared, copies in upstream's queue are handed out, though the broker may have sent
-//     the messages to another consumer. A copy is only dropped if the broker has sent its message here again by then.
+//   - After a lost connection on Shared, copies in upstream's queue are handed out, though the broker may have sent the
+//     messages to another consumer. A copy is dropped only if the broker has sent its message here again by then.
 //   - After a lost connection on Shared, waiting messages of partitions that kept their connection are requested, too,
 //     and the broker counts that.
 //   - A message that is requested while the broker sends it again by itself, after a lost connection on Shared, may be
@@ -115,14 +115,14 @@
 //   - If the first answer to a request takes long, a second request brings another copy. If the message is requested
 //     once more while that copy is in upstream's queue, it may be handed out here and go to another consumer too.
 //   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.
-//   - A lost acknowledgement looks like an operator's reset if the broker did not send the message again for some calm
-//     seconds (another consumer had it, say), and sends it after a further loss.
+//   - A lost acknowledgement looks like an operator's reset if the broker does not send the message again for some calm
+//     seconds, for instance because another consumer has it, and sends it after a further loss.
 //   - An operator's reset does not bring back three kinds of messages: those acknowledged in the last seconds, those
 //     acknowledged after a loss and before the broker sent a message of their partition again, and settled messages of
 //     a batch that is not settled whole. After Wrap a reset brings back no message.
 //   - A copy that was sent before a transaction began looks like the abort of the transaction.
 //
-// One more window is upstream's own: it counts a message of a batch as acknowledged although the acknowledging call
-// failed. Once the other messages of the batch are acknowledged, the broker forgets this one, too. The message still
-// waits here, but does not outlive the process.
+// Upstream has one more window: it counts a message of a batch as acknowledged although the acknowledging call failed.
+// Once the other messages of the batch are acknowledged, the broker forgets this one, too. The message still waits
+// here, but does not outlive the process.
 package partition

@@ -20,12 +20,12 @@ func worldOf(k *kind) exploretest.World[*world, step] {
 	}
 }
 
-// complete continues a world fairly until nothing is in doubt: the other consumer leaves, every call returns, the
-// application settles each message that it gets, and each command arrives. Then every message has to be settled, and
+// complete continues a world until nothing is in doubt: the other consumer closes, every call returns, the application
+// settles each message that it gets, and each command reaches the broker. Then every message must be settled, and
 // acknowledged at the broker.
 func (w *world) complete() {
-	w.kind = &kind{name: w.name, options: w.options, topics: w.kind.topics, ledgers: w.ledgers, broker: w.broker, window: 1 << 20,
-		publishes: w.publishes, chunks: w.chunks, held: w.held, deaf: w.deaf}
+	w.kind = &kind{name: w.name, options: w.options, topics: w.kind.topics, sharedLedgers: w.sharedLedgers, brokerIndexAcks: w.brokerIndexAcks, window: 1 << 20,
+		publishes: w.publishes, chunks: w.chunks, retries: w.retries, deaf: w.deaf}
 	if w.offer != nil {
 		w.takeOffer()
 	}
@@ -36,8 +36,8 @@ func (w *world) complete() {
 		w.otherDies(t)
 		for i, messages := range topic.messages {
 			for _, m := range messages {
-				if m.pending {
-					m.pending = false
+				if m.inTxn {
+					m.inTxn = false
 					topic.entries[i].owner = nobody
 				}
 			}
@@ -59,7 +59,7 @@ func (w *world) complete() {
 			}
 			for e, messages := range topic.messages {
 				for i, m := range messages {
-					if m.has {
+					if m.held {
 						w.begin(t, e, i)
 						w.end(len(w.ops)-1, Done)
 					}
@@ -97,7 +97,7 @@ func (w *world) anyHeld() bool {
 	for _, topic := range w.topics {
 		for _, messages := range topic.messages {
 			for _, m := range messages {
-				if m.has {
+				if m.held {
 					return true
 				}
 			}
@@ -122,7 +122,7 @@ func (w *world) checkComplete() {
 		for i, e := range topic.entries {
 			for j, m := range topic.messages[i] {
 				switch {
-				case m.must:
+				case m.mustReturn:
 					w.fail("%v was settled when an operator moved the cursor back, and did not come again", w.id(t, i, j))
 				case e.isAcked():
 				case m.settled:
@@ -143,7 +143,7 @@ func (w *world) check() {
 		var of [states]int
 		for at, e := range p.entries {
 			if e.at != at {
-				w.fail("%v is in the place of %v", e.at, at)
+				w.fail("the table has entry %v at %v", e.at, at)
 			}
 			var states [states]int32
 			var kept int32
@@ -216,29 +216,29 @@ func kinds() []*kind {
 		{name: "exclusive without memory", options: room(exclusive, 0), topics: three, window: 4, depth: 8},
 		{name: "exclusive with memory for one", options: room(exclusive, 1), topics: three, window: 4, depth: 7},
 		{name: "exclusive with batches", options: exclusive, topics: batch, window: 5, depth: 8},
-		{name: "exclusive with cumulative acks", options: exclusive, topics: batch, window: 5, upto: true, depth: 7},
+		{name: "exclusive with cumulative acks", options: exclusive, topics: batch, window: 5, cumulative: true, depth: 7},
 		{name: "exclusive with ack timeouts", options: exclusive, topics: two, window: 3, timeout: 2 * tick, depth: 8},
 		{name: "exclusive with responses", options: exclusive, topics: two, window: 3, responses: true, depth: 8},
 		{name: "exclusive with an operator", options: exclusive, topics: two, window: 3, resets: true, depth: 9, deepest: 12},
-		{name: "exclusive with transactions", options: exclusive, topics: two, window: 3, txn: true, depth: 8},
-		{name: "exclusive with transactions and a queue that is cleared", options: exclusive, topics: two, window: 4, txn: true, clears: true, depth: 10, deepest: 11},
-		{name: "exclusive with batches and a queue that is cleared", options: room(exclusive, 1), topics: batch, window: 5, clears: true, depth: 8},
+		{name: "exclusive with transactions", options: exclusive, topics: two, window: 3, transactions: true, depth: 8},
+		{name: "exclusive with transactions and a queue that is cleared", options: exclusive, topics: two, window: 4, transactions: true, queueCleared: true, depth: 10, deepest: 11},
+		{name: "exclusive with batches and a queue that is cleared", options: room(exclusive, 1), topics: batch, window: 5, queueCleared: true, depth: 8},
 		{name: "two exclusive topics", options: room(exclusive, 1), topics: [][]int{{1, 1}, {1}}, window: 3, depth: 8},
 		{name: "failover", options: failover, topics: two, window: 4, others: true, depth: 8},
 		{name: "failover with batches", options: failover, topics: [][]int{{2}}, window: 5, others: true, depth: 8},
-		{name: "failover with a queue that is cleared", options: failover, topics: two, window: 4, others: true, clears: true, depth: 8},
-		{name: "failover with transactions", options: failover, topics: two, window: 4, others: true, txn: true, depth: 8},
-		{name: "failover with transactions and a queue that is cleared", options: failover, topics: two, window: 4, others: true, txn: true, clears: true,
+		{name: "failover with a queue that is cleared", options: failover, topics: two, window: 4, others: true, queueCleared: true, depth: 8},
+		{name: "failover with transactions", options: failover, topics: two, window: 4, others: true, transactions: true, depth: 8},
+		{name: "failover with transactions and a queue that is cleared", options: failover, topics: two, window: 4, others: true, transactions: true, queueCleared: true,
 			depth: 8},
-		{name: "shared with transactions", options: room(shared, 1), topics: two, window: 4, others: true, txn: true, snoozes: true, depth: 8},
-		{name: "failover with batches and a queue that is cleared", options: failover, topics: batch, window: 5, others: true, clears: true, depth: 8},
+		{name: "shared with transactions", options: room(shared, 1), topics: two, window: 4, others: true, transactions: true, snoozes: true, depth: 8},
+		{name: "failover with batches and a queue that is cleared", options: failover, topics: batch, window: 5, others: true, queueCleared: true, depth: 8},
 		{name: "shared", options: shared, topics: two, window: 3, others: true, depth: 8, deepest: 11},
 		{name: "shared without memory", options: room(shared, 0), topics: two, window: 3, others: true, depth: 8, deepest: 11},
 		{name: "shared with batches", options: shared, topics: batch, window: 5, others: true, depth: 8},
-		{name: "shared with batches and a queue that is cleared", options: shared, topics: batch, window: 4, clears: true, depth: 8},
-		{name: "shared with a queue that is cleared", options: shared, topics: two, window: 4, clears: true, depth: 7},
-		{name: "exclusive with a queue that is cleared", options: exclusive, topics: two, window: 4, clears: true, depth: 10, deepest: 11},
-		{name: "shared with index acks", options: indexAcks(shared), broker: true, topics: [][]int{{3}}, window: 6, others: true, depth: 7},
+		{name: "shared with batches and a queue that is cleared", options: shared, topics: batch, window: 4, queueCleared: true, depth: 8},
+		{name: "shared with a queue that is cleared", options: shared, topics: two, window: 4, queueCleared: true, depth: 7},
+		{name: "exclusive with a queue that is cleared", options: exclusive, topics: two, window: 4, queueCleared: true, depth: 10, deepest: 11},
+		{name: "shared with index acks", options: indexAcks(shared), brokerIndexAcks: true, topics: [][]int{{3}}, window: 6, others: true, depth: 7},
 		{name: "shared with index acks at the client", options: indexAcks(shared), topics: [][]int{{2}}, window: 4, others: true, depth: 8},
 		{name: "shared with ack timeouts", options: shared, topics: two, window: 3, timeout: 2 * tick, depth: 8},
 		{name: "shared with dead letters", options: deadLetters, topics: one, window: 2, timeout: tick, others: true, depth: 9},
@@ -246,40 +246,40 @@ func kinds() []*kind {
 		{name: "shared with responses and no memory", options: room(shared, 0), topics: one, window: 2, responses: true, depth: 10},
 		{name: "shared with chunks that are published", options: shared, topics: one, window: 2, others: true, responses: true, publishes: true,
 			chunks: true, depth: 9},
-		{name: "shared with transactions and a queue that is cleared", options: shared, topics: two, window: 4, txn: true, clears: true, depth: 8},
+		{name: "shared with transactions and a queue that is cleared", options: shared, topics: two, window: 4, transactions: true, queueCleared: true, depth: 8},
 		{name: "shared with a TTL", options: shared, topics: two, window: 4, others: true, expires: true, depth: 8},
 		{name: "exclusive with a TTL", options: exclusive, topics: two, window: 4, expires: true, depth: 8},
-		{name: "exclusive with a TTL and a queue that is cleared", options: exclusive, topics: two, window: 4, expires: true, clears: true, depth: 8},
+		{name: "exclusive with a TTL and a queue that is cleared", options: exclusive, topics: two, window: 4, expires: true, queueCleared: true, depth: 8},
 		{name: "failover with a TTL", options: room(failover, 1), topics: two, window: 4, others: true, expires: true, depth: 8},
 		{name: "shared with an operator", options: shared, topics: batch, window: 4, resets: true, depth: 9},
 		{name: "shared with snoozes", options: shared, topics: one, window: 2, others: true, snoozes: true, depth: 9},
 		{name: "two shared topics", options: shared, topics: [][]int{{1}, {1}}, window: 3, others: true, depth: 8},
-		{name: "a shadow topic", options: shared, topics: [][]int{{1}, {1}}, window: 3, ledgers: true, byID: true, depth: 7},
+		{name: "a shadow topic", options: shared, topics: [][]int{{1}, {1}}, window: 3, sharedLedgers: true, byID: true, depth: 7},
 		{name: "shared with a channel", options: shared, topics: two, window: 3, others: true, channel: true, depth: 8},
-		{name: "exclusive with a channel", options: exclusive, topics: two, window: 3, channel: true, upto: true, depth: 8},
+		{name: "exclusive with a channel", options: exclusive, topics: two, window: 3, channel: true, cumulative: true, depth: 8},
 		{name: "exclusive with a channel and no memory", options: room(exclusive, 0), topics: two, window: 3, channel: true, responses: true, depth: 8},
 		{name: "failover with a channel", options: failover, topics: two, window: 4, others: true, channel: true, timeout: 2 * tick, depth: 8},
 		{name: "shared with reclaimed messages", options: shared, topics: batch, window: 4, others: true, reclaims: true, depth: 7},
 		{name: "failover with reclaimed messages", options: failover, topics: two, window: 4, others: true, reclaims: true, responses: true, depth: 8},
-		{name: "key-shared with reclaimed messages and a queue that is cleared", options: of(KeyShared), topics: two, window: 4, reclaims: true, clears: true,
+		{name: "key-shared with reclaimed messages and a queue that is cleared", options: of(KeyShared), topics: two, window: 4, reclaims: true, queueCleared: true,
 			depth: 7},
 		{name: "shared with reclaimed messages and ack timeouts", options: deadLetters, topics: two, window: 4, others: true, reclaims: true, snoozes: true,
 			timeout: 2 * tick, depth: 7},
-		{name: "shared that gives back", options: shared, topics: two, window: 4, others: true, givesBack: true, atOnce: true, depth: 8},
+		{name: "shared that gives back", options: shared, topics: two, window: 4, others: true, givesBack: true, redelivers: true, depth: 8},
 		{name: "shared with batches that gives back", options: shared, topics: batch, window: 4, others: true, givesBack: true, depth: 7},
 		{name: "key-shared that gives back without memory", options: room(of(KeyShared), 0), topics: two, window: 4, others: true, givesBack: true,
 			timeout: 2 * tick, depth: 8},
 		{name: "shared that gives back on a channel", options: room(shared, 1), topics: two, window: 4, others: true, givesBack: true, channel: true, depth: 8},
-		{name: "shared with whole acks and a queue that is cleared", options: shared, topics: batch, window: 5, whole: true, clears: true, depth: 7},
-		{name: "shared with whole acks", options: shared, topics: batch, window: 5, others: true, whole: true, depth: 8},
-		{name: "shared with index acks and whole acks", options: indexAcks(shared), broker: true, topics: batch, window: 5, others: true, whole: true, depth: 7},
-		{name: "exclusive with whole acks", options: exclusive, topics: batch, window: 5, whole: true, responses: true, depth: 7},
-		{name: "shared with retries", options: shared, topics: two, window: 3, others: true, held: true, depth: 8},
-		{name: "shared with retries and no memory", options: room(shared, 0), topics: two, window: 3, others: true, held: true, atOnce: true, depth: 8},
-		{name: "exclusive with retries", options: room(exclusive, 1), topics: two, window: 3, held: true, depth: 8},
+		{name: "shared with whole acks and a queue that is cleared", options: shared, topics: batch, window: 5, wholeAcks: true, queueCleared: true, depth: 7},
+		{name: "shared with whole acks", options: shared, topics: batch, window: 5, others: true, wholeAcks: true, depth: 8},
+		{name: "shared with index acks and whole acks", options: indexAcks(shared), brokerIndexAcks: true, topics: batch, window: 5, others: true, wholeAcks: true, depth: 7},
+		{name: "exclusive with whole acks", options: exclusive, topics: batch, window: 5, wholeAcks: true, responses: true, depth: 7},
+		{name: "shared with retries", options: shared, topics: two, window: 3, others: true, retries: true, depth: 8},
+		{name: "shared with retries and no memory", options: room(shared, 0), topics: two, window: 3, others: true, retries: true, redelivers: true, depth: 8},
+		{name: "exclusive with retries", options: room(exclusive, 1), topics: two, window: 3, retries: true, depth: 8},
 		{name: "wrapped shared", options: deaf, topics: batch, window: 5, others: true, deaf: true, depth: 8},
-		{name: "shared with batches of retries", options: room(shared, 2), topics: batch, window: 5, others: true, held: true, responses: true, depth: 7},
-		{name: "failover with retries", options: failover, topics: two, window: 4, others: true, held: true, snoozes: true, depth: 7},
+		{name: "shared with batches of retries", options: room(shared, 2), topics: batch, window: 5, others: true, retries: true, responses: true, depth: 7},
+		{name: "failover with retries", options: failover, topics: two, window: 4, others: true, retries: true, snoozes: true, depth: 7},
 		{name: "wrapped shared without memory", options: room(deaf, 0), topics: two, window: 5, others: true, deaf: true, responses: true, depth: 8},
 		{name: "wrapped shared on a channel", options: deaf, topics: two, window: 5, others: true, deaf: true, channel: true, timeout: 2 * tick, depth: 8},
 		{name: "wrapped exclusive", options: deaf, topics: two, window: 4, deaf: true, depth: 8},

@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 )
 
-// histories were found by explorations that were deeper than those of every day.
+// histories broke a promise once. Explorations found them that were deeper than those of the tests.
 var histories = []struct{ name, world, steps string }{
 	{"a batch whose copies were dropped twice is acknowledged whole", "shared with index acks at the client",
 		"send A0.0, lose A0.0, send A0.0, receive A0.0, receive A0.0, lose A0.0, pass A0.0, send A0.0, receive A0.0, receive A0.0, receive A0.0, ack A0.0"},

@@ -2,7 +2,7 @@ package partition
 
 import "time"
 
-// IndexAcks says what becomes of the acknowledgement of one message of a batch.
+// IndexAcks says whether the acknowledgement of one message of a batch is sent, and whether the broker keeps it.
 type IndexAcks uint8
 
 const (
@@ -12,17 +12,18 @@ const (
 	KeptIndexAcks                     // the client sends it, and the broker leaves the message out of its batch
 )
 
-// IndexAcks returns the present knowledge, which grows with each copy.
+// IndexAcks returns the present value. Copies may change it: see learn.
 func (g *Group) IndexAcks() IndexAcks { return g.o.IndexAcks }
 
 // learn finds out from a copy whether the broker keeps batch-index acknowledgements: the protocol does not say. The
-// broker surely has an acknowledgement that is old enough, and was not made shortly before a loss.
+// broker surely has an acknowledgement that is old enough and was not sent shortly before a loss.
 func (g *Group) learn(now time.Duration, e *entry, m *message) {
 	a := &e.ack
 	if g.o.IndexAcks == NoIndexAcks {
 		return
 	}
-	continues := a.came && m.index > a.last && a.epoch == e.partition.reads
+	// the copy continues the delivery of the previous one
+	continues := a.came && m.index > a.last && a.epoch == e.partition.readEpoch
 	first := int32(0)
 	if continues {
 		first = a.last + 1

@@ -7,13 +7,13 @@ type Info struct {
 	Delivery
 	State   State
 	Busy    bool          // a call acknowledges or publishes it
-	Current bool          // the hand-over is the newest one, and the application has the message
+	Current bool          // the application has the message from the hand-over that Find was asked about
 	Stale   bool          // another consumer may have it
 	At      time.Duration // when its ack timeout or its delay is over; 0 if neither runs
 	Begun   bool          // other messages of its batch are settled
 }
 
-// Find describes a message; ok is false if it is settled or was never delivered.
+// Find describes a message; ok is false if the message is settled or not known.
 func (g *Group) Find(id ID, hand uint64) (i Info, ok bool, err error) {
 	m, err := g.find(id)
 	if m == nil || !m.isOpen() {
@@ -60,20 +60,20 @@ func (g *Group) Stats() Stats {
 	return s
 }
 
-// Oldest returns the waiting time of the message that has waited longest.
+// Oldest returns how long the longest-waiting message has waited.
 func (g *Group) Oldest(now time.Duration) (longest time.Duration) {
 	for _, p := range g.partitions {
 		for m := range p.messages {
 			if m.state == Waiting || m.state == Ready || m.state == Asked {
-				longest = max(longest, now-m.waits)
+				longest = max(longest, now-m.waitsSince)
 			}
 		}
 	}
 	return longest
 }
 
-// Unfinished returns how many messages are settled while their batches are not, and how many messages of such batches
-// are about to arrive.
+// Unfinished counts the settled messages of batches that are not settled as a whole, and the messages of such batches
+// that are about to arrive.
 func (g *Group) Unfinished() (settled, arriving int) {
 	for _, p := range g.partitions {
 		settled += p.in[Settled]
@@ -85,8 +85,8 @@ func (g *Group) Unfinished() (settled, arriving int) {
 }
 
 // Unacknowledged returns how many messages are unacknowledged at the broker, in the partition that has most. All
-// messages of an unfinished batch count. If the broker keeps acknowledgements of single messages, only the unsettled
-// messages count.
+// messages of an unfinished batch count or, if the broker keeps acknowledgements of single messages, only the unsettled
+// ones.
 func (g *Group) Unacknowledged() (most int) {
 	for _, p := range g.partitions {
 		n := 0

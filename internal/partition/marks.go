@@ -2,7 +2,7 @@ package partition
 
 import "slices"
 
-// marks are places in upstream's queue, each given by the id of a message that the broker sent. If the partition loses
+// marks are places in upstream's queue. Each mark is the id of a message that the broker sent. If the partition loses
 // its connection, upstream empties the queue, and the application never reaches the marks in it. If another partition
 // loses its connection, the application reaches the marks. So there is a mark for each epoch, and the application
 // reaches one of them.
@@ -17,5 +17,5 @@ func (m *marks) add(object any, epoch uint64) {
 	}
 }
 
-// reached reports whether a message that is read is one of the marks.
+// reached reports whether a message that is being read is one of the marks.
 func (m *marks) reached(object any) bool { return slices.Contains(m.objects, object) }

@@ -1,7 +1,7 @@
 package partition
 
 // keep keeps the body of a copy for a hand-over from memory, if there is room. The payloads of a batch are slices of
-// one buffer, which stays in memory as long as one of them does, and counts once.
+// one buffer. The buffer stays in memory as long as one of the payloads does, and counts once.
 func (g *Group) keep(m *message, c *Copy) {
 	if c.Body == nil {
 		return
@@ -40,8 +40,8 @@ func (g *Group) drop(m *message) {
 	m.body, m.size = nil, 0
 }
 
-// Hold keeps the body of a message that the application is going to have for long, and reports whether it fits into the
-// limit. To make room, bodies of waiting messages are dropped: the broker has them too.
+// Hold keeps the body of a message that the application is going to have for long, and reports whether the body fits
+// the limit. To make room, it drops bodies of waiting messages: the broker can send those again.
 func (g *Group) Hold(id ID, hand uint64, c *Copy) (fits bool) {
 	m, _ := g.find(id)
 	if m == nil || !m.isWith(hand) || m.body != nil {

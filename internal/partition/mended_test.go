@@ -10,21 +10,21 @@ import (
 
 func TestDueMessageComesAtOnceIfANewOneWasHandedOutSinceTheLast(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive})
-	f.reach(Ready)
+	f.bringTo(Ready)
 	f.takes(t)
 	f.arrivesAs(at(1, 0), 1, nil)
 	f.nack()
-	f.passes()
+	f.timePasses()
 	d, ok := f.Take(f.now, true)
 	require.True(t, ok, "another new message goes first")
-	assert.Equal(t, of0, d.ID)
+	assert.Equal(t, firstID, d.ID)
 }
 
 func TestCopyDroppedWhileInactiveIsNotAwaited(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
 	f.Activate(f.now, "A", "source", true)
-	c := f.copy(of0, 1)
-	f.Sent(f.now, of0, "source", c.Object)
+	c := f.copy(firstID, 1)
+	f.Sent(f.now, firstID, "source", c.Object)
 	f.Activate(f.now, "A", "source", false)
 	require.Equal(t, Dropped, f.Arrive(f.now, c).Verdict)
 	assert.Equal(t, Stats{}, f.Stats())
@@ -66,26 +66,26 @@ func TestBatchIsNotSettledByItsFirstMessage(t *testing.T) {
 
 func TestRequestEndsThoughTheAnswerHasToWait(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Asked)
-	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Tries, c.Wait = 9, time.Minute })
+	f.bringTo(Asked)
+	a := f.arrivesAs(firstID, 1, func(c *Copy) { c.Tries, c.Wait = 9, time.Minute })
 	require.Equal(t, Buffered, a.Verdict)
 	require.Equal(t, Waiting, f.state())
-	assert.False(t, f.partitions["A"].entries[of0.position()].request.open)
+	assert.False(t, f.partitions["A"].entries[firstID.position()].request.open)
 }
 
 func TestMessageThatIsBusyUntilItsRequestIsGivenUpIsRequestedAgain(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Asked)
+	f.bringTo(Asked)
 	f.Connected()
-	a, _, _ := f.BeginAck(of0)
-	f.Wait(f.now)
+	a, _, _ := f.BeginAck(firstID)
+	f.ReceiverWaits(f.now)
 	for range 2 * inVain {
-		f.passes()
+		f.timePasses()
 	}
-	f.Unwait(f.now)
+	f.ReceiverContinues(f.now)
 	f.requests = 0
 	f.EndAck(f.now, &a, Failed)
-	f.due()
+	f.runDue()
 	assert.Equal(t, 1, f.requests)
 }
 
@@ -100,13 +100,13 @@ func TestNewestBufferOfABatchIsKept(t *testing.T) {
 		f.arrivesAs(at(0, i), 2, func(c *Copy) { c.Body = "newer" })
 	}
 	assert.EqualValues(t, 2, f.Stats().Bytes)
-	f.passes()
+	f.timePasses()
 	assert.Equal(t, "newer", f.takes(t).Body)
 }
 
 func TestMessageThatCanNeverFitDropsNoOther(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive, MemoryLimit: 100})
-	f.reach(Waiting)
+	f.bringTo(Waiting)
 	a := f.arrivesAs(at(1, 0), 1, func(c *Copy) { c.Size = 90 })
 	c := f.copy(at(1, 0), 1)
 	c.Size = 90
@@ -147,7 +147,7 @@ func TestUnannouncedCopyLeavesTheOthersInTheQueue(t *testing.T) {
 	for _, c := range append([]Copy{unannounced}, queue...) {
 		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 	}
-	f.due()
+	f.runDue()
 	assert.Zero(t, f.requests, "messages in the queue were requested")
 	assert.Equal(t, 5, f.Stats().Held)
 }

@@ -9,9 +9,9 @@ import (
 type State uint8
 
 const (
-	Unseen  State = iota // no copy of it came yet, or it was forgotten
+	Unseen  State = iota // no copy of it has come yet, or it was forgotten
 	Held                 // the application has it
-	Waiting              // for the end of its delay
+	Waiting              // its delay is not over
 	Ready                // due and in memory, for the next Take
 	Asked                // due and requested from the broker
 	Settled              // acknowledged
@@ -29,28 +29,29 @@ type message struct {
 	index int32
 	busy  int32 // calls under way that acknowledge or publish it; it is not handed out until they return
 
-	id     any           // of the newest delivery
-	epoch  uint64        // of the newest delivery; 0 if the broker may have sent it to another consumer since
-	count  uint32        // redelivery count of the newest hand-over; before the first one, the count that it will have
-	broker uint32        // the largest redelivery count that the broker sent, after excess was subtracted
-	excess uint32        // requests that the broker may have counted, but that led to no hand-over
-	hand   uint64        // number of the newest hand-over; see Delivery
-	since  time.Duration // when the application got it
-	had    time.Duration // how long the application had it, if it waits
-	waits  time.Duration // since when it waits
-	note   any           // the caller's, from the nack
+	id          any    // of the newest delivery
+	epoch       uint64 // of the newest delivery; 0 if the broker may have sent it to another consumer since
+	count       uint32 // redelivery count of the newest hand-over; before the first one, the count that it will have
+	brokerCount uint32 // the largest redelivery count that the broker sent, after excess was subtracted
+	excess      uint32 // requests that the broker may have counted, but that led to no hand-over
+	hand        uint64 // number of the newest hand-over; see Delivery
+	note        any    // the caller's, from the nack
+
+	heldSince  time.Duration // when the application got it
+	heldFor    time.Duration // how long the application had it, if it waits
+	waitsSince time.Duration // when its wait began
 
 	state     State
 	cause     Cause // why it waits
 	delivered bool  // the application had it at least once
-	uncounted bool  // the next hand-over does not count
+	uncounted bool  // the newest hand-over does not count, so the next one does not raise the count
 	overdue   bool  // its timer went off while it was busy
 	queued    bool  // it is in Group.ready
-	undecided bool  // held by a transaction, which may be aborted
+	undecided bool  // an open transaction acknowledges it, and may be aborted
 
 	timer       timer         // the ack timeout, the delay, or the time to give it back
 	timeout     time.Duration // how long the ack timeout is; 0 for none
-	due         time.Duration // when its delay is over; 0 if it was handed out since
+	due         time.Duration // when its delay is over; 0 after the next hand-over
 	firstFailed time.Duration // when the application first failed on it; 0 for never
 
 	body any // for a hand-over from memory; nil if it is not kept
@@ -82,9 +83,9 @@ func (m *message) place() place { return place{m.entry.at, m.index} }
 type entry struct {
 	partition *Partition
 	at        position
-	messages  []*message // by index; nil for those that are not known
-	one       [1]*message
-	first     message       // storage of messages[0]
+	messages  []*message    // by index; nil for those that are not known
+	one       [1]*message   // storage of messages, if there is one
+	first     message       // storage of messages[0], if there is one
 	block     []message     // storage of all messages of a batch
 	in        [states]int32 // number of messages in each state
 	busy      int32         // calls under way that settle a message of it
@@ -94,7 +95,7 @@ type entry struct {
 	buffer    int64    // bytes of the buffer that the payloads of a batch share
 }
 
-// message returns the message with an index, and makes it if it is not known.
+// message returns the message with an index. It makes the message if it is not known.
 func (e *entry) message(index int32) *message {
 	if missing := int(index) + 1 - len(e.messages); missing > 0 {
 		e.messages = append(e.messages, make([]*message, missing)...)
@@ -116,8 +117,8 @@ func (e *entry) message(index int32) *message {
 	return e.messages[index]
 }
 
-// newEntry returns an entry for some messages. It reuses the entry that left the table last if that has the right size.
-// The messages in its storage then have old contents.
+// newEntry returns an entry with room for total messages. It reuses the entry that left the table last, if that has the
+// right size; its stored messages then have old contents, which the method message overwrites.
 func (g *Group) newEntry(p *Partition, at position, total int) *entry {
 	e := g.spare
 	if e == nil || cap(e.messages) < total || cap(e.messages) > 2*total {
@@ -132,7 +133,7 @@ func (g *Group) newEntry(p *Partition, at position, total int) *entry {
 	return e
 }
 
-// all ranges over the messages that are known.
+// all ranges over the known messages.
 func (e *entry) all(yield func(*message) bool) {
 	for _, m := range e.messages {
 		if m != nil && !yield(m) {
@@ -141,7 +142,7 @@ func (e *entry) all(yield func(*message) bool) {
 	}
 }
 
-// known returns the message with an index, or nil.
+// known returns the message with an index, or nil if it is not known.
 func (e *entry) known(index int32) *message {
 	if int(index) >= len(e.messages) {
 		return nil
@@ -167,12 +168,12 @@ func (e *entry) settledIndexes() (indexes indexSet) {
 // isOpen reports whether a message is known and not settled.
 func (m *message) isOpen() bool { return m.state != Unseen && m.state != Settled }
 
-// isWith reports whether the application has a message, and has it from this hand-over.
+// isWith reports whether the application has a message from this hand-over.
 func (m *message) isWith(hand uint64) bool {
 	return m.state == Held && !m.undecided && (hand == m.hand || hand == AnyHand)
 }
 
-// move changes the state of a message. Nothing else does.
+// move changes the state of a message. No other code changes it.
 func (m *message) move(to State) {
 	e := m.entry
 	e.in[m.state]--

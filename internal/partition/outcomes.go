@@ -2,12 +2,12 @@ package partition
 
 import "math/bits"
 
-// outcomes has a bit for each of the last messages that the application had: 1 if it failed.
+// outcomes has a bit for each of the last messages that the application had: 1 if the application failed on it.
 type outcomes struct{ failures uint32 }
 
 const (
 	outcomesKept = 20
-	mostlyFails  = 18
+	mostlyFails  = 18 // failures among outcomesKept from which on the application mostly fails
 )
 
 func (o *outcomes) add(failed bool) {
@@ -18,5 +18,6 @@ func (o *outcomes) add(failed bool) {
 	o.failures &= 1<<outcomesKept - 1
 }
 
-// mostlyFail reports whether nearly everything fails here, so that another consumer may do better.
+// mostlyFail reports whether the application failed on nearly all of the last messages. Another consumer may then do
+// better.
 func (o *outcomes) mostlyFail() bool { return bits.OnesCount32(o.failures) >= mostlyFails }

@@ -19,22 +19,22 @@ type Partition struct {
 	last    place   // of the copy that came last
 	top     place   // of the furthest copy that ever came
 
-	floor   uint64             // messages of an earlier epoch are stale
-	active  uint64             // copies of an earlier epoch are dropped: the broker sent them before this consumer became active
-	reads   uint64             // epoch in which the broker sent the copies that are read now
-	coming  map[place][]coming // copies that the broker sent in epoch sent and that are not read yet; nil once calm
-	sending uint64             // number of the copy that the broker sent last
-	read    uint64             // number of the copy of coming that was read last
-	gap     gap                // where the broker rewinds: copies that were dropped
-	resets  marks              // where the broker sent messages again though it surely has their acknowledgements
+	floor       uint64             // messages of an earlier epoch are stale
+	activeEpoch uint64             // copies of an earlier epoch are dropped: this consumer was not active then
+	readEpoch   uint64             // the epoch in which the broker sent the copies that are read now
+	coming      map[place][]coming // copies that the broker sent in sentEpoch and that are not read yet; nil once calm
+	lastSent    uint64             // number of the copy that the broker sent last
+	lastRead    uint64             // number of the copy of coming that was read last
+	gap         gap                // where the broker rewinds: copies that were dropped
+	resets      marks              // where the broker sent messages again though it surely has their acknowledgements
 
-	sent    uint64        // the newest epoch in which the broker sent something
-	sentAt  time.Duration // when the broker first sent something in epoch sent
-	calm    uint64        // the newest epoch in which the application has taken all that the broker had to send again
-	silence time.Duration // reading.total when a copy came last
+	sentEpoch           uint64        // the newest epoch in which the broker sent something
+	sentAt              time.Duration // when the broker first sent something in sentEpoch
+	calmEpoch           uint64        // the newest epoch in which the application took all that was sent again
+	readingWhenCopyCame time.Duration // reading.total when a copy came last
 }
 
-// topic returns the partition of a topic, or nil. It mostly is the one that was asked for last.
+// topic returns the partition of a topic, or nil. Most calls ask for the same topic as the call before.
 func (g *Group) topic(name string) *Partition {
 	if g.latest == nil || g.latest.topic != name {
 		g.latest = g.partitions[name]
@@ -42,7 +42,7 @@ func (g *Group) topic(name string) *Partition {
 	return g.latest
 }
 
-// entryAt returns an entry of the table, or nil. It mostly is the one whose messages came last.
+// entryAt returns an entry of the table, or nil. Most calls ask for the entry whose messages came last.
 func (p *Partition) entryAt(at position) *entry {
 	if e := p.current; e != nil && e.at == at {
 		return e
@@ -50,7 +50,7 @@ func (p *Partition) entryAt(at position) *entry {
 	return p.entries[at]
 }
 
-// known returns a message, or nil.
+// known returns the message at a place, or nil if it is not known.
 func (p *Partition) known(at place) *message {
 	if e := p.entryAt(at.position); e != nil {
 		return e.known(at.index)
@@ -58,11 +58,12 @@ func (p *Partition) known(at place) *message {
 	return nil
 }
 
-// partition returns the partition of a topic, and makes it if it is new.
+// partition returns the partition of a topic. It makes the partition if the topic is new.
 func (g *Group) partition(topic string, source any) *Partition {
 	p := g.topic(topic)
 	if p == nil {
-		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, reads: g.epoch, sent: firstEpoch, calm: firstEpoch}
+		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, readEpoch: g.epoch,
+			sentEpoch: firstEpoch, calmEpoch: firstEpoch}
 		p.request.partition = p
 		p.request.timer.Of.request, p.settled.timer.Of.settled = &p.request, p
 		g.partitions[topic], g.latest = p, p
@@ -73,14 +74,14 @@ func (g *Group) partition(topic string, source any) *Partition {
 	return p
 }
 
-// coming is a copy in upstream's queue.
+// coming is a copy that the broker sent and that is not read yet.
 type coming struct {
 	object any
-	number uint64 // copies are read in this order
-	at     time.Duration
+	number uint64        // copies are read in the order of their numbers
+	at     time.Duration // when the broker sent it
 }
 
-// messages ranges over the messages that are known.
+// messages ranges over the known messages.
 func (p *Partition) messages(yield func(*message) bool) {
 	for _, e := range p.entries {
 		for m := range e.all {
@@ -91,7 +92,7 @@ func (p *Partition) messages(yield func(*message) bool) {
 	}
 }
 
-// ledgers ranges over the ledgers of all ids that are known; it may repeat some.
+// ledgers ranges over the ledgers of all known ids; it may yield a ledger more than once.
 func (p *Partition) ledgers(yield func(int64) bool) {
 	for at := range p.entries {
 		if !yield(at.ledger) {

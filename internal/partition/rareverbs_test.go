@@ -2,9 +2,7 @@ package partition
 
 import "slices"
 
-// The rarer verbs of the world's application.
-
-// rareSteps adds the rarer verbs that are possible now.
+// rareSteps adds the possible steps of verbs that an application uses less often.
 func (w *world) rareSteps(add func(event, ...int)) {
 	if w.offer != nil {
 		add(takeOffer)
@@ -13,7 +11,7 @@ func (w *world) rareSteps(add func(event, ...int)) {
 	if w.givesBack && len(w.ops) == 0 {
 		add(giveBack)
 	}
-	if w.atOnce && w.g.Stats().Waiting > 0 {
+	if w.redelivers && w.g.Stats().Waiting > 0 {
 		add(redeliverNow)
 	}
 	for t, topic := range w.topics {
@@ -23,12 +21,12 @@ func (w *world) rareSteps(add func(event, ...int)) {
 		for e, messages := range topic.messages {
 			open := false
 			for i, m := range messages {
-				if w.reclaims && m.has && !m.acks && w.find(t, e, i).Stale {
+				if w.reclaims && m.held && !m.acking && w.find(t, e, i).Stale {
 					add(reclaim, t, e, i)
 				}
-				open = open || m.handed && !m.settled
+				open = open || m.everHeld && !m.settled
 			}
-			if w.whole && open && len(messages) > 1 {
+			if w.wholeAcks && open && len(messages) > 1 {
 				add(ackWhole, t, e)
 			}
 		}
@@ -50,7 +48,7 @@ func (w *world) doRare(s step) {
 	case reclaim:
 		w.g.GiveUpStale(w.now, w.find(t, e, i).Delivery)
 		m := w.topics[t].messages[e][i]
-		m.has, m.snoozed, m.deadline = false, true, 0
+		m.held, m.uncounted, m.deadline = false, true, 0
 	case giveBack:
 		w.giveBack()
 	case redeliverNow:
@@ -66,14 +64,14 @@ func (w *world) doRare(s step) {
 		_ = w.g.SettleEntry(w.now, ID{topicName(t), w.id(t, e, 0).Ledger, int64(e), -1})
 		for _, m := range w.topics[t].messages[e] {
 			if !m.settled {
-				w.settled(m)
+				w.settle(m)
 			}
 		}
 	}
 }
 
-// all ranges over all messages.
-func (w *world) all(yield func(ID, *seen) bool) {
+// all ranges over the messages of the world.
+func (w *world) all(yield func(ID, *appMessage) bool) {
 	for t, topic := range w.topics {
 		for e, messages := range topic.messages {
 			for i, m := range messages {
@@ -85,7 +83,8 @@ func (w *world) all(yield func(ID, *seen) bool) {
 	}
 }
 
-func (w *world) offered() *seen {
+// offered returns the message that is offered on the channel.
+func (w *world) offered() *appMessage {
 	t, e, i := w.at(w.offer.ID)
 	return w.topics[t].messages[e][i]
 }
@@ -93,7 +92,7 @@ func (w *world) offered() *seen {
 // takeOffer takes the message that is offered on the channel.
 func (w *world) takeOffer() {
 	m := w.offered()
-	m.has, m.handed, m.offered = true, true, false
+	m.held, m.everHeld, m.offered = true, true, false
 	w.g.Taken(w.now, *w.offer)
 	if w.timeout > 0 {
 		w.g.StartTimeout(w.now, w.offer.ID, w.offer.Hand, w.timeout)
@@ -105,7 +104,7 @@ func (w *world) takeOffer() {
 // withdraw takes back the message that is offered on the channel.
 func (w *world) withdraw() {
 	m := w.offered()
-	m.offered, m.snoozed = false, true
+	m.offered, m.uncounted = false, true
 	w.g.PutBack(w.now, *w.offer)
 	w.offer = nil
 }
@@ -132,8 +131,8 @@ func (w *world) giveBack() {
 	}
 	w.g.GiveBack(w.now)
 	for _, m := range w.all {
-		if m.has && !m.acks && !m.pending {
-			m.has, m.snoozed, m.deadline = false, true, 0
+		if m.held && !m.acking && !m.inTxn {
+			m.held, m.uncounted, m.deadline = false, true, 0
 		}
 	}
 	w.act(w.g.Due(w.now))

@@ -2,16 +2,16 @@ package partition
 
 import "time"
 
-// reading measures for how long the application has been reading: while it waits for a message, and a little before
-// each message that it takes. A request that was not answered while the application read was in vain. While the
-// application works on a message, an answer may lie in upstream's queue.
+// reading measures how long the application has been reading: the time in which it waits for a message, and a little
+// before each message that it takes. A request is in vain if no answer comes while the application reads. While the
+// application works on a message, an answer may be in upstream's queue.
 type reading struct {
-	total  time.Duration
-	last   time.Duration // when a message was taken last
-	waits  bool
-	since  time.Duration // when the wait began, or total was last brought up to date
-	began  time.Duration // when the wait began
-	idleAt time.Duration // when the application last had waited for a whole idleTime and got nothing
+	total   time.Duration
+	last    time.Duration // when a message was taken last
+	waits   bool          // the application waits for a message
+	updated time.Duration // during a wait: when total was last brought up to date
+	began   time.Duration // when the wait began
+	idleAt  time.Duration // the last time at which the application had waited for idleTime and got nothing
 }
 
 const (
@@ -22,11 +22,11 @@ const (
 	stepTime = 50 * time.Millisecond
 )
 
-// at returns for how long the application has been reading until now.
+// at returns how long the application has been reading until now.
 func (r *reading) at(now time.Duration) time.Duration {
 	if r.waits {
-		r.total += now - r.since
-		r.since = now
+		r.total += now - r.updated
+		r.updated = now
 		if now-r.began >= idleTime {
 			r.idleAt = now
 		}
@@ -34,16 +34,16 @@ func (r *reading) at(now time.Duration) time.Duration {
 	return r.total
 }
 
-// Wait notes that the application waits for a message and that none is there.
-func (g *Group) Wait(now time.Duration) {
+// ReceiverWaits notes that the application waits for a message and that none is there.
+func (g *Group) ReceiverWaits(now time.Duration) {
 	r := &g.reading
 	if r.at(now); !r.waits {
-		r.waits, r.since, r.began = true, now, now
+		r.waits, r.updated, r.began = true, now, now
 	}
 }
 
-// Unwait notes that the application waits no longer. Arrive calls Unwait, and so does a Take that succeeds.
-func (g *Group) Unwait(now time.Duration) {
+// ReceiverContinues notes that the application no longer waits. Arrive calls it, and so does a Take that succeeds.
+func (g *Group) ReceiverContinues(now time.Duration) {
 	r := &g.reading
 	r.at(now)
 	if r.waits {
@@ -51,11 +51,11 @@ func (g *Group) Unwait(now time.Duration) {
 	}
 }
 
-// Waits reports whether the application waits for a message.
-func (g *Group) Waits() bool { return g.reading.waits }
+// IsReceiverWaiting reports whether the application waits for a message.
+func (g *Group) IsReceiverWaiting() bool { return g.reading.waits }
 
-// WaitsFor returns how long the application has waited for a message; 0 if it does not wait.
-func (g *Group) WaitsFor(now time.Duration) time.Duration {
+// ReceiverWaitTime returns how long the application has been waiting for a message; 0 if it does not wait.
+func (g *Group) ReceiverWaitTime(now time.Duration) time.Duration {
 	if !g.reading.waits {
 		return 0
 	}
@@ -65,9 +65,9 @@ func (g *Group) WaitsFor(now time.Duration) time.Duration {
 // took notes that a message was taken from upstream.
 func (g *Group) took(now time.Duration, p *Partition) {
 	r := &g.reading
-	if g.Unwait(now); now > r.last {
+	if g.ReceiverContinues(now); now > r.last {
 		r.total += min(now-r.last, stepTime)
 		r.last = now
 	}
-	p.silence = r.total
+	p.readingWhenCopyCame = r.total
 }

@@ -7,23 +7,24 @@ import (
 
 // request asks the broker for the due messages of an entry or, where the broker rewinds, of a partition.
 type request struct {
-	partition *Partition
-	entry     *entry        // nil for all of a partition
-	open      bool          // it was sent, and its answer may be on its way
-	begun     bool          // where the broker rewinds: the answer has begun to come
-	more      bool          // where the broker rewinds: the answer had already passed a message when the message became due
-	tries     int           // requests since an answer came
-	mark      time.Duration // reading.total when it was sent
-	timer     timer
+	partition       *Partition
+	entry           *entry        // nil for all of a partition
+	open            bool          // it was sent, and its answer may be on its way
+	answering       bool          // where the broker rewinds: the answer has begun to come
+	needsAnother    bool          // where the broker rewinds: a message became due after the answer had passed it
+	tries           int           // requests since an answer came
+	readingWhenSent time.Duration // reading.total when it was sent
+	timer           timer
 }
 
 const (
 	firstPause, longestPause = time.Second, 10 * time.Second
-	// inVain is how often a message is requested before it counts as another consumer's, or as acknowledged elsewhere.
+	// inVain is the number of unanswered requests after which a message counts as another consumer's, or as
+	// acknowledged elsewhere.
 	inVain = 10
 )
 
-// pause is how long the application reads in vain before a request is repeated.
+// pause is how long the application reads without an answer before the request is repeated.
 func (r *request) pause() time.Duration {
 	return r.partition.group.o.RequestTime + min(longestPause, firstPause<<min(max(0, r.tries-1), 10))
 }
@@ -36,7 +37,7 @@ func (r *request) asked() int {
 	return r.partition.in[Asked]
 }
 
-// requestOf returns the request for an entry, and makes it if there is none yet.
+// requestOf returns the request for an entry. It makes the request if there is none yet.
 func (g *Group) requestOf(e *entry) *request {
 	if g.o.rewinds() {
 		return &e.partition.request
@@ -63,56 +64,58 @@ func (g *Group) ask(now time.Duration, m *message) {
 	r := g.requestOf(m.entry)
 	switch {
 	case !r.open:
-		g.send(now, r)
-	case r.begun && !r.partition.last.before(m.place()):
-		r.more = true
+		g.sendRequest(now, r)
+	case r.answering && !r.partition.last.before(m.place()):
+		r.needsAnother = true
 	}
 }
 
-// expect makes a message wait for the copy that the broker is about to send by itself. If none comes, it is requested.
+// expect makes a message wait for the copy that the broker is about to send by itself. If no copy comes, the message is
+// requested.
 func (g *Group) expect(now time.Duration, m *message) {
 	m.move(Asked)
-	m.waits = now
+	m.waitsSince = now
 	g.await(now, g.requestOf(m.entry))
 }
 
-// await sets the timer for copies that the broker is going to send without a request.
+// await sets the timer of a request for copies that the broker is about to send by itself.
 func (g *Group) await(now time.Duration, r *request) {
 	if !r.open && r.asked() > 0 {
-		r.open, r.mark = true, g.reading.at(now)
+		r.open, r.readingWhenSent = true, g.reading.at(now)
 		g.clock.Set(&r.timer, now+r.pause())
 	}
 }
 
-// send sends a request, and sets the timer to check on it.
-func (g *Group) send(now time.Duration, r *request) {
-	waiting := r.waiting()
-	if len(waiting) == 0 {
+// sendRequest sends a request, and sets the timer that checks for the answer.
+func (g *Group) sendRequest(now time.Duration, r *request) {
+	missing := r.notComing()
+	if len(missing) == 0 {
 		r.open = false
 		g.await(now, r)
 		return
 	}
-	first := slices.MinFunc(waiting, func(a, b *message) int { return a.place().compare(b.place()) })
-	r.open, r.begun, r.more, r.mark = true, false, false, g.reading.at(now)
+	first := slices.MinFunc(missing, func(a, b *message) int { return a.place().compare(b.place()) })
+	r.open, r.answering, r.needsAnother, r.readingWhenSent = true, false, false, g.reading.at(now)
 	if r.tries++; !r.partition.isAnswering() {
 		r.tries = min(r.tries, inVain-1)
 	}
 	if g.o.hasOthers() {
-		for m := range first.entry.all { // all of a batch may go to another consumer
+		for m := range first.entry.all { // the whole batch may go to another consumer
 			m.epoch = 0
 		}
 	}
-	r.partition.sendAgain(first.id)
+	r.partition.addRequest(first.id)
 	g.clock.Set(&r.timer, now+r.pause())
 }
 
-// sendAgain asks the broker for the entry of a delivery or, where it rewinds, for everything that is not acknowledged.
-func (p *Partition) sendAgain(object any) {
+// addRequest adds a request to the decisions: for the entry of a delivery or, where the broker rewinds, for everything
+// that is not acknowledged.
+func (p *Partition) addRequest(object any) {
 	p.group.out.Requests = append(p.group.out.Requests, Request{p.source, p.topic, object})
 }
 
-// waiting returns the messages that wait for the answer, without those that are in upstream's queue.
-func (r *request) waiting() (all []*message) {
+// notComing returns the messages that wait for the answer and of which upstream's queue has no copy.
+func (r *request) notComing() (all []*message) {
 	messages := r.partition.messages
 	if r.entry != nil {
 		messages = r.entry.all
@@ -125,12 +128,12 @@ func (r *request) waiting() (all []*message) {
 	return all
 }
 
-// requestOver checks on a request whose pause is over. It ends the request if no message waits for it, waits on while
-// the answer may be in upstream's queue, and gives up after too many requests in vain. Otherwise it sends the request
-// again.
+// requestOver decides about a request whose pause is over. It ends the request if no message waits for the answer. It
+// sets the timer again while the answer may be in upstream's queue. It gives up after too many requests in vain.
+// Otherwise it sends the request again.
 func (g *Group) requestOver(now time.Duration, r *request) {
 	p := r.partition
-	silent := g.reading.at(now) - max(r.mark, p.silence)
+	silent := g.reading.at(now) - max(r.readingWhenSent, p.readingWhenCopyCame)
 	switch {
 	case r.asked() == 0:
 		r.end()
@@ -139,32 +142,31 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 	case r.tries >= inVain && p.isAnswering():
 		g.giveUpAsked(now, r)
 	default:
-		g.send(now, r)
+		g.sendRequest(now, r)
 	}
 }
 
 // isAnswering reports whether the broker gets requests and answers them: all partitions have a connection, and on
 // Failover this consumer is the partition's active one.
 func (p *Partition) isAnswering() bool {
-	return p.group.connected == p.group.epoch && !p.isInactive()
+	return p.group.connectedEpoch == p.group.epoch && !p.isInactive()
 }
 
-// isUnsent reports whether an entry was not requested, because the broker is expected to send it by itself.
+// isUnsent reports whether an entry was not requested, because the broker is about to send it by itself.
 func (r *request) isUnsent() bool { return r.entry != nil && r.tries == 0 }
 
-// isMissing reports whether an entry that was not requested has an awaited message that is not in upstream's queue.
-func (r *request) isMissing() bool { return r.isUnsent() && len(r.waiting()) > 0 }
+// isMissing reports whether nothing was requested, and upstream's queue has no copy of one of the awaited messages.
+func (r *request) isMissing() bool { return r.isUnsent() && len(r.notComing()) > 0 }
 
-// comes notes that one of the messages that waited for the answer has come.
-func (r *request) comes() {
+// messageCame notes that one of the messages that waited for the answer has come.
+func (r *request) messageCame() {
 	r.tries = 0
 	if r.asked() == 0 {
 		r.end()
 	}
 }
 
-// excess returns how many of the answered requests were not followed by a hand-over. The broker counts these requests
-// too.
+// excess returns how many of the answered requests led to no hand-over. The broker counts these requests, too.
 func (r *request) excess(delivered bool) uint32 {
 	switch {
 	case r.entry == nil || r.tries == 0:
@@ -175,15 +177,15 @@ func (r *request) excess(delivered bool) uint32 {
 	return uint32(r.tries)
 }
 
-// end notes that nothing waits for an answer any more.
+// end notes that no message waits for an answer any more.
 func (r *request) end() {
-	r.open, r.begun, r.more, r.tries = false, false, false, 0
+	r.open, r.answering, r.needsAnother, r.tries = false, false, false, 0
 	r.partition.group.clock.Stop(&r.timer)
 }
 
-// giveUpAsked forgets the messages that were requested in vain. They are another consumer's, or acknowledged.
+// giveUpAsked forgets the messages that were requested in vain: another consumer has them, or they are acknowledged.
 func (g *Group) giveUpAsked(now time.Duration, r *request) {
-	for _, m := range r.waiting() {
+	for _, m := range r.notComing() {
 		if m.busy == 0 {
 			g.forget(now, m)
 		}
@@ -191,30 +193,30 @@ func (g *Group) giveUpAsked(now time.Duration, r *request) {
 	r.end()
 }
 
-// passes notes that a copy came. Where the broker rewinds, the answer to a request begins with the first copy that is
-// not after the previous one, and ends with the furthest message that ever came.
-func (g *Group) passes(now time.Duration, p *Partition, at place) {
+// followAnswer notes that a copy came. Where the broker rewinds, the answer to a request begins with the first copy
+// that is not after the previous one, and ends with the furthest message that ever came.
+func (g *Group) followAnswer(now time.Duration, p *Partition, at place) {
 	r := &p.request
 	if !p.last.before(at) {
-		r.begun = r.open
+		r.answering = r.open
 	}
 	p.last = at
 	if p.top.before(at) {
 		p.top = at
 	}
-	if r.begun && at == p.top {
-		g.answered(now, r)
+	if r.answering && at == p.top {
+		g.answerOver(now, r)
 	}
 }
 
-// answered notes that the answer of a request is over.
-func (g *Group) answered(now time.Duration, r *request) {
-	more := r.more
-	r.open, r.begun, r.more = false, false, false
+// answerOver notes that the answer to a request has come completely.
+func (g *Group) answerOver(now time.Duration, r *request) {
+	more := r.needsAnother
+	r.open, r.answering, r.needsAnother = false, false, false
 	switch {
 	case r.asked() == 0:
 		r.end()
 	case more:
-		g.send(now, r)
+		g.sendRequest(now, r)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rules that the exploration cannot see, since its worlds are small: numbers, long times, many messages.
+// The exploration cannot check these rules, since its worlds are small: numbers, long times, many messages.
 
+// arrivesAs sends a copy, which change may alter, and lets it arrive.
 func (f *fixture) arrivesAs(id ID, total int32, change func(*Copy)) arrival {
 	c := f.copy(id, total)
 	if change != nil {
@@ -22,7 +23,7 @@ func (f *fixture) arrivesAs(id ID, total int32, change func(*Copy)) arrival {
 	return f.Arrive(f.now, c)
 }
 
-// takes returns the next message that is ready.
+// takes takes the next ready message.
 func (f *fixture) takes(t *testing.T) Delivery {
 	t.Helper()
 	d, ok := f.Take(f.now, false)
@@ -30,6 +31,7 @@ func (f *fixture) takes(t *testing.T) Delivery {
 	return d
 }
 
+// at returns the id of a message of topic A.
 func at(entry int64, index int32) ID { return ID{"A", 1, entry, index} }
 
 // settles acknowledges a message, and returns the Ack and the result of EndAck.
@@ -46,7 +48,7 @@ func TestCountGrowsWithEachHandOver(t *testing.T) {
 	assert.Zero(t, f.arrives().Count)
 	for n := uint32(1); n < 4; n++ {
 		f.nack()
-		f.passes()
+		f.timePasses()
 		d := f.takes(t)
 		assert.Equal(t, n, d.Count)
 		assert.Equal(t, uint64(n), d.Hand)
@@ -55,8 +57,8 @@ func TestCountGrowsWithEachHandOver(t *testing.T) {
 
 func TestLargerCountOfTheBrokerIsTakenOver(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Asked)
-	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Count = 7 })
+	f.bringTo(Asked)
+	a := f.arrivesAs(firstID, 1, func(c *Copy) { c.Count = 7 })
 	assert.EqualValues(t, 7, a.Count)
 }
 
@@ -65,15 +67,15 @@ func TestCountOfTheBrokerIsIgnoredForBatches(t *testing.T) {
 	f.arrivesAs(at(0, 0), 2, nil)
 	f.Nack(f.now, Failure{ID: at(0, 0), Hand: AnyHand})
 	f.arrivesAs(at(0, 0), 2, func(c *Copy) { c.Count = 7 })
-	f.due()
+	f.runDue()
 	assert.EqualValues(t, 1, f.takes(t).Count)
 }
 
-func TestMessageThatWasNeverDeliveredIsNotCounted(t *testing.T) {
+func TestWaitBeforeTheFirstHandOverDoesNotCount(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Wait, c.Count = time.Minute, 3 })
+	a := f.arrivesAs(firstID, 1, func(c *Copy) { c.Wait, c.Count = time.Minute, 3 })
 	assert.Equal(t, Buffered, a.Verdict, "handed out before its wait was over")
-	f.passes()
+	f.timePasses()
 	assert.Equal(t, time.Minute, f.now)
 	assert.EqualValues(t, 3, f.takes(t).Count)
 }
@@ -81,10 +83,10 @@ func TestMessageThatWasNeverDeliveredIsNotCounted(t *testing.T) {
 func TestSnoozeDoesNotCount(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MaxDeliveries: 2})
 	f.arrives()
-	f.Nack(f.now, Failure{ID: of0, Hand: 0, Delay: time.Minute, Uncounted: true})
-	f.passes()
+	f.Nack(f.now, Failure{ID: firstID, Hand: 0, Delay: time.Minute, Uncounted: true})
+	f.timePasses()
 	d := f.takes(t)
-	assert.Zero(t, d.Count, "a snoozed message went to another consumer, though its next delivery is the last")
+	assert.Zero(t, d.Count, "the snooze counted")
 	assert.NotZero(t, d.Hand)
 }
 
@@ -92,28 +94,28 @@ func TestHandOverPutBackIsNotCounted(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	a := f.arrives()
 	f.PutBack(f.now, a.Delivery)
-	f.due()
+	f.runDue()
 	assert.Zero(t, f.takes(t).Count)
 }
 
 func TestNackOfAnEarlierHandOverIsIgnoredAfterForgetting(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Asked)
-	m, _ := f.find(of0)
+	f.bringTo(Asked)
+	m, _ := f.find(firstID)
 	f.forget(f.now, m)
-	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Count = 1 }) // the broker has counted the request
+	a := f.arrivesAs(firstID, 1, func(c *Copy) { c.Count = 1 }) // the broker has counted the request
 	require.Equal(t, Deliver, a.Verdict)
-	_, changed, _ := f.Nack(f.now, Failure{ID: of0, Hand: 0})
+	_, changed, _ := f.Nack(f.now, Failure{ID: firstID, Hand: 0})
 	assert.False(t, changed, "a nack of the forgotten first hand-over took effect")
 }
 
 func TestCopyIsKeptThoughItIsNotDue(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive})
-	f.reach(Waiting)
-	m, _ := f.find(of0)
+	f.bringTo(Waiting)
+	m, _ := f.find(firstID)
 	f.drop(m)
 	f.arrives()
-	f.passes()
+	f.timePasses()
 	assert.NotNil(t, f.takes(t).Body)
 	assert.Zero(t, f.requests)
 }
@@ -122,7 +124,7 @@ func TestNewestDeliveryIsAcknowledged(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrives()
 	f.arrives()
-	a, _, _ := f.BeginAck(of0)
+	a, _, _ := f.BeginAck(firstID)
 	assert.Equal(t, 2, a.Object)
 }
 
@@ -196,54 +198,54 @@ func TestRestOfABatchThatCameInPartIsAnotherDelivery(t *testing.T) {
 	}
 }
 
-// A request brings a whole batch, so it is over with the last message that waits for it.
+// A request brings a whole batch, so it ends when the last message that waits for it has come.
 func TestRequestOfABatchEndsWithItsLastMessage(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MemoryLimit: 1})
 	for i := range int32(3) {
 		f.arrivesAs(at(0, i), 3, nil)
 		f.Nack(f.now, Failure{ID: at(0, i), Hand: AnyHand, Delay: time.Minute})
 	}
-	f.passes()
-	f.passes()
+	f.timePasses()
+	f.timePasses()
 	assert.Equal(t, 1, f.requests)
-	r := f.partitions["A"].entries[of0.position()].request
+	r := f.partitions["A"].entries[firstID.position()].request
 	f.arrivesAs(at(0, 1), 3, nil)
 	assert.True(t, r.open)
-	assert.Zero(t, r.tries, "the tries are not reset though an answer came")
+	assert.Zero(t, r.tries, "the answer did not reset the tries")
 	f.arrivesAs(at(0, 2), 3, nil)
 	f.arrivesAs(at(0, 0), 3, nil)
 	assert.False(t, r.open)
 }
 
-// The broker counts each request, even a repeated one, and even one for a message that only waited here.
+// The broker counts each request, also a repeated one, and also one for a message that was never handed out.
 func TestRequestsThatNoHandOverFollowedDoNotCount(t *testing.T) {
 	for name, first := range map[string]time.Duration{"after a failure": 0, "before the first hand-over": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(Options{Kind: Shared})
-			c := f.copy(of0, 1)
+			c := f.copy(firstID, 1)
 			c.Body, c.Wait = nil, first
 			f.Arrive(f.now, c)
 			if first == 0 {
-				_, _, _ = f.Nack(f.now, Failure{ID: of0, Hand: AnyHand})
+				_, _, _ = f.Nack(f.now, Failure{ID: firstID, Hand: AnyHand})
 			}
-			f.Wait(f.now)
+			f.ReceiverWaits(f.now)
 			for f.requests < 3 {
-				f.passes()
+				f.timePasses()
 			}
 			want := uint32(0)
 			if first == 0 {
 				want = 1
 			}
-			for count := range uint32(3) { // an answer to each
-				c := f.copy(of0, 1)
+			for count := range uint32(3) { // an answer to each request
+				c := f.copy(firstID, 1)
 				c.Count, c.Body = count+1, nil
 				if a := f.Arrive(f.now, c); a.Verdict == Deliver {
 					assert.Equal(t, want, a.Count)
 				}
 			}
-			_, _, _ = f.Nack(f.now, Failure{ID: of0, Hand: AnyHand})
-			f.passes()
-			c = f.copy(of0, 1)
+			_, _, _ = f.Nack(f.now, Failure{ID: firstID, Hand: AnyHand})
+			f.timePasses()
+			c = f.copy(firstID, 1)
 			c.Count, c.Body = 4, nil
 			assert.Equal(t, want+1, f.Arrive(f.now, c).Count)
 		})
@@ -252,101 +254,101 @@ func TestRequestsThatNoHandOverFollowedDoNotCount(t *testing.T) {
 
 func TestRequestsInVainEndOnceThePartitionIsConnected(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Asked)
+	f.bringTo(Asked)
 	f.Lost(f.now)
-	f.due()
-	f.Sent(f.now, at(7, 0), "source", "read late from the lost connection")
-	f.Wait(f.now)
+	f.runDue()
+	f.Sent(f.now, at(7, 0), "source", "a copy read late from the lost connection")
+	f.ReceiverWaits(f.now)
 	for range 3 * inVain {
-		f.passes()
+		f.timePasses()
 	}
-	assert.Equal(t, Asked, f.state(), "forgotten though its partition may be away")
+	assert.Equal(t, Asked, f.state(), "forgotten though its partition may have no connection")
 	assert.Greater(t, f.now, 4*time.Minute)
 	f.Connected()
 	before := f.requests
-	f.passes()
+	f.timePasses()
 	assert.Greater(t, f.requests, before, "not requested again though the broker did not get the earlier requests")
 	assert.Equal(t, Asked, f.state())
 	for range 3 {
-		f.passes()
+		f.timePasses()
 	}
 	assert.Equal(t, Unseen, f.state())
 	_, ok := f.Next()
-	assert.False(t, ok, "a timer is set though nothing is left to do")
+	assert.False(t, ok, "a timer is set though no message is left")
 }
 
 func TestMessageRequestedInVainIsKeptAfterALostConnection(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Asked)
-	f.Wait(f.now)
-	for range inVain - 1 { // reach has sent the first request
-		f.passes()
+	f.bringTo(Asked)
+	f.ReceiverWaits(f.now)
+	for range inVain - 1 { // bringTo has sent the first request
+		f.timePasses()
 	}
 	f.Lost(f.now)
-	f.Wait(f.now)
-	f.passes()
+	f.ReceiverWaits(f.now)
+	f.timePasses()
 	assert.Equal(t, Asked, f.state(), "forgotten though the broker sends it again")
 }
 
-// The message is not forgotten: the application may still acknowledge it.
+// The message is kept, since the application may still acknowledge it.
 func TestRequestsInVainGoOnWhileAnotherConsumerIsActive(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
-	f.reach(Asked)
+	f.bringTo(Asked)
 	f.Activate(f.now, "A", "source", false)
-	f.due()
-	f.Wait(f.now)
+	f.runDue()
+	f.ReceiverWaits(f.now)
 	f.Connected()
 	for range 3 * inVain {
-		f.passes()
+		f.timePasses()
 	}
 	assert.Equal(t, Asked, f.state())
 	f.Activate(f.now, "A", "source", true)
 	f.Connected()
 	for range 3 * inVain {
-		f.passes()
+		f.timePasses()
 	}
 	assert.Equal(t, Unseen, f.state())
 }
 
-// A busy application may have the answer in its queue.
+// The answer may be in upstream's queue.
 func TestRequestIsNotRepeatedWhileTheApplicationDoesNotRead(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Asked)
+	f.bringTo(Asked)
 	for range 100 {
-		f.passes()
+		f.timePasses()
 	}
 	assert.Zero(t, f.requests)
-	f.Wait(f.now)
-	f.passes()
+	f.ReceiverWaits(f.now)
+	f.timePasses()
 	assert.Equal(t, 1, f.requests)
 }
 
-// A partition whose messages come slowly is not forgotten while the application takes messages of busy partitions all
-// the time.
+// The application takes messages of another partition all the time, so it never waits.
 func TestRequestIsRepeatedWhileOtherTopicsAreBusy(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive})
-	f.reach(Asked)
+	f.bringTo(Asked)
 	for n := range int64(200) {
 		f.now += 20 * time.Millisecond
 		f.arrivesAs(ID{"B", 2, n, 0}, 1, nil)
-		f.due()
+		f.runDue()
 	}
 	assert.Positive(t, f.requests)
 }
 
+// The answer may come behind the messages that are read.
 func TestRequestIsNotRepeatedWhileItsPartitionIsRead(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Asked)
+	f.bringTo(Asked)
 	for n := range int64(200) {
 		f.now += 20 * time.Millisecond
 		f.arrivesAs(at(1+n, 0), 1, nil)
-		f.due()
+		f.runDue()
 	}
 	assert.Zero(t, f.requests)
 }
 
-// Where the broker rewinds, one request brings everything. A message that became due behind the answer needs another
-// request.
+// Where the broker rewinds, one request brings everything. A message needs another request if it becomes due after the
+// answer has passed it.
 func TestOneRequestOfAPartitionIsUnderWay(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive, MemoryLimit: 1})
 	for n := range int64(3) {
@@ -354,23 +356,23 @@ func TestOneRequestOfAPartitionIsUnderWay(t *testing.T) {
 	}
 	f.Nack(f.now, Failure{ID: at(1, 0), Hand: AnyHand, Delay: time.Minute})
 	f.Nack(f.now, Failure{ID: at(2, 0), Hand: AnyHand, Delay: time.Minute})
-	f.passes()
-	f.passes()
+	f.timePasses()
+	f.timePasses()
 	assert.Equal(t, 1, f.requests)
 	f.arrivesAs(at(0, 0), 1, func(c *Copy) { c.Size = 2 }) // the answer begins
 	f.Nack(f.now, Failure{ID: at(0, 0), Hand: AnyHand})
-	f.due()
-	assert.Equal(t, 1, f.requests, "a second request was sent while an answer is under way")
+	f.runDue()
+	assert.Equal(t, 1, f.requests, "a second request was sent before the answer to the first had ended")
 	f.arrivesAs(at(1, 0), 1, func(c *Copy) { c.Size = 2 })
 	f.arrivesAs(at(2, 0), 1, func(c *Copy) { c.Size = 2 })
-	f.due()
+	f.runDue()
 	assert.Equal(t, 2, f.requests)
 }
 
 func TestMessageGoesToAnotherConsumerBeforeItsLastDelivery(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MaxDeliveries: 2})
-	f.reach(Waiting)
-	f.passes()
+	f.bringTo(Waiting)
+	f.timePasses()
 	assert.Equal(t, Asked, f.state())
 }
 
@@ -380,8 +382,8 @@ func TestMessageGoesToAnotherConsumerWhenNearlyAllFail(t *testing.T) {
 		f.arrivesAs(at(n+1, 0), 1, nil)
 		f.Nack(f.now, Failure{ID: at(n+1, 0), Hand: AnyHand, Delay: time.Hour})
 	}
-	f.reach(Waiting)
-	f.passes()
+	f.bringTo(Waiting)
+	f.timePasses()
 	assert.Equal(t, Asked, f.state())
 }
 
@@ -393,38 +395,38 @@ func TestMessageGoesToAnotherConsumerWhenNearlyAllBecomeDeadLetters(t *testing.T
 		require.NoError(t, err)
 		f.EndAck(f.now, &a, Moved)
 	}
-	f.reach(Waiting)
+	f.bringTo(Waiting)
 	f.now += time.Minute // its delay
-	f.due()
+	f.runDue()
 	assert.Equal(t, Asked, f.state())
 }
 
-func TestKeyMayLeaveAfterFiveSeconds(t *testing.T) {
+func TestMessageOfAKeyGoesToAnotherConsumerFiveSecondsAfterItsFirstFailure(t *testing.T) {
 	f := newFixture(Options{Kind: KeyShared})
 	f.arrives()
 	f.now = time.Second
-	f.Nack(f.now, Failure{ID: of0, Hand: AnyHand, Delay: time.Second})
-	f.passes()
+	f.Nack(f.now, Failure{ID: firstID, Hand: AnyHand, Delay: time.Second})
+	f.timePasses()
 	assert.Equal(t, Ready, f.state())
 	d := f.takes(t)
-	f.Nack(f.now, Failure{ID: of0, Hand: d.Hand, Delay: time.Minute})
-	f.passes()
+	f.Nack(f.now, Failure{ID: firstID, Hand: d.Hand, Delay: time.Minute})
+	f.timePasses()
 	assert.Equal(t, Asked, f.state())
 }
 
-// The broker sends a batch whole to the next consumer, which does not know that messages are settled or at work here.
-func TestBatchStaysWhileSomeOfItIsSettledOrAtWork(t *testing.T) {
+// The broker sends the whole batch to the other consumer, which would handle the settled and the held messages again.
+func TestBatchStaysWhileAMessageOfItIsSettledOrHeld(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		indexAcks bool
 		do        func(*testing.T, *fixture)
 		want      State
 	}{
-		{"nothing", false, func(t *testing.T, f *fixture) {
+		{"a waiting sibling", false, func(t *testing.T, f *fixture) {
 			f.Nack(f.now, Failure{ID: at(0, 1), Hand: AnyHand, Delay: time.Hour})
 		}, Asked},
-		{"a sibling at work", false, func(*testing.T, *fixture) {}, Ready},
-		{"a sibling at work, with index acks", true, func(*testing.T, *fixture) {}, Ready},
+		{"a held sibling", false, func(*testing.T, *fixture) {}, Ready},
+		{"a held sibling, with index acks", true, func(*testing.T, *fixture) {}, Ready},
 		{"a settled sibling", false, func(t *testing.T, f *fixture) { f.settles(t, at(0, 1)) }, Ready},
 		{"a settled sibling, with index acks", true, func(t *testing.T, f *fixture) { f.settles(t, at(0, 1)) }, Asked},
 		{"a waiting sibling that is being settled", false, func(t *testing.T, f *fixture) {
@@ -433,25 +435,25 @@ func TestBatchStaysWhileSomeOfItIsSettledOrAtWork(t *testing.T) {
 		}, Ready},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFixture(Options{Kind: Shared, MaxDeliveries: 2, IndexAcks: kept(c.indexAcks)})
+			f := newFixture(Options{Kind: Shared, MaxDeliveries: 2, IndexAcks: keptIf(c.indexAcks)})
 			f.arrivesAs(at(0, 0), 2, nil)
 			f.arrivesAs(at(0, 1), 2, nil)
 			f.nack()
 			c.do(t, f)
-			f.passes()
+			f.timePasses()
 			assert.Equal(t, c.want, f.state())
 		})
 	}
 }
 
-// A request of a batch may move all of it to another consumer.
+// The request of one message may move the whole batch to another consumer.
 func TestRequestMakesABatchStale(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MemoryLimit: 1})
 	f.arrivesAs(at(0, 0), 2, func(c *Copy) { c.Size = 2 })
 	f.arrivesAs(at(0, 1), 2, nil)
 	f.nack()
 	f.Nack(f.now, Failure{ID: at(0, 1), Hand: AnyHand, Delay: 2 * time.Minute})
-	f.passes()
+	f.timePasses()
 	i, _, _ := f.Find(at(0, 1), AnyHand)
 	assert.True(t, i.Stale)
 	f.arrivesAs(at(0, 1), 2, nil)
@@ -473,9 +475,9 @@ func TestBufferOfABatchCountsOnce(t *testing.T) {
 
 func TestRequestedMessageTakesNoMemory(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Ready)
+	f.bringTo(Ready)
 	assert.EqualValues(t, 1, f.Stats().Bytes)
-	f.passes()
+	f.timePasses()
 	assert.Equal(t, Stats{Asked: 1}, f.Stats())
 }
 
@@ -485,7 +487,7 @@ func (f *fixture) makesReady(n int64) {
 		f.arrivesAs(at(e, 0), 1, nil)
 		f.Nack(f.now, Failure{ID: at(e, 0), Hand: AnyHand})
 	}
-	f.due()
+	f.runDue()
 }
 
 func TestNewAndRedeliveredMessagesAlternate(t *testing.T) {
@@ -502,7 +504,7 @@ func TestNewAndRedeliveredMessagesAlternate(t *testing.T) {
 func TestLastDeliveryThatTimesOutIsGivenUp(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MaxDeliveries: 1})
 	f.arrives()
-	f.StartTimeout(f.now, of0, 0, time.Second)
+	f.StartTimeout(f.now, firstID, 0, time.Second)
 	f.now = time.Second
 	d := f.Due(f.now)
 	require.Len(t, d.GiveUps, 1)
@@ -513,8 +515,8 @@ func TestLastDeliveryThatTimesOutIsGivenUp(t *testing.T) {
 func TestMessageIsNotGivenUpDuringItsAcknowledgement(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MaxDeliveries: 1})
 	f.arrives()
-	f.StartTimeout(f.now, of0, 0, time.Second)
-	a, _, _ := f.BeginAck(of0)
+	f.StartTimeout(f.now, firstID, 0, time.Second)
+	a, _, _ := f.BeginAck(firstID)
 	f.now = time.Second
 	assert.Empty(t, f.Due(f.now).GiveUps)
 	f.EndAck(f.now, &a, Failed)
@@ -524,21 +526,21 @@ func TestMessageIsNotGivenUpDuringItsAcknowledgement(t *testing.T) {
 func TestTouchRestartsTheAckTimeout(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrives()
-	f.StartTimeout(f.now, of0, 0, time.Minute)
+	f.StartTimeout(f.now, firstID, 0, time.Minute)
 	f.now = 59 * time.Second
-	ok, err := f.Touch(f.now, of0, 0)
+	ok, err := f.Touch(f.now, firstID, 0)
 	require.NoError(t, err)
 	assert.True(t, ok)
 	f.now = 118 * time.Second
-	f.due()
+	f.runDue()
 	assert.Equal(t, Held, f.state())
 }
 
-func TestTransactionThatEndsIsForgotten(t *testing.T) {
+func TestMessageOfATransactionIsForgottenAfterAnHour(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive})
 	f.arrives()
 	f.ack(Undecided)
-	f.passes()
+	f.timePasses()
 	assert.Equal(t, undecidedTime, f.now)
 	assert.Equal(t, Unseen, f.state())
 	assert.Empty(t, f.partitions["A"].entries)
@@ -556,13 +558,13 @@ func TestCountGoesOnAfterAnAbortedTransaction(t *testing.T) {
 func TestBareIDOfASharedLedgerIsRefused(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	shadow := ID{"B", 1, 0, 0}
-	f.arrivesAs(of0, 1, nil)
+	f.arrivesAs(firstID, 1, nil)
 	bare := ID{Ledger: 1}
 	i, ok, err := f.Find(bare, AnyHand)
 	require.NoError(t, err)
 	assert.True(t, ok)
 	assert.Equal(t, "A", i.ID.Topic)
-	f.settles(t, of0) // it leaves the table; only the ledger says that it was here
+	f.settles(t, firstID) // it leaves the table, but its ledger is still known
 	f.arrivesAs(shadow, 1, nil)
 	_, _, err = f.BeginAck(bare)
 	require.ErrorIs(t, err, ErrAmbiguous)
@@ -571,37 +573,37 @@ func TestBareIDOfASharedLedgerIsRefused(t *testing.T) {
 	f.settles(t, shadow)
 }
 
-// The ledger of a message that was forgotten is not taken for another topic's after a Seek.
+// Forget also forgets the ledgers. A ledger that it left would look like one of another topic.
 func TestBareIDAfterASeekNamesItsMessage(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
-	f.arrivesAs(of0, 1, nil)
-	m, _ := f.find(of0)
+	f.arrivesAs(firstID, 1, nil)
+	m, _ := f.find(firstID)
 	f.forget(f.now, m)
 	f.Forget()
-	f.arrivesAs(of0, 1, nil)
-	bare := of0
+	f.arrivesAs(firstID, 1, nil)
+	bare := firstID
 	bare.Topic = ""
 	_, _, err := f.Nack(f.now, Failure{ID: bare, Hand: AnyHand})
 	assert.NoError(t, err)
 }
 
-// An operator moves the cursor back: the broker closes the connection and sends settled messages again. A lost
-// acknowledgement differs from this reset only by its age.
+// After an operator's reset, which moves the cursor back, the broker closes the connection and sends settled messages
+// again. It does the same after a lost acknowledgement, which differs from a reset only by its age.
 func TestOperatorsResetDiffersFromALostAck(t *testing.T) {
 	settled, other := at(0, 0), at(9, 0)
-	calm := func(f *fixture) { // nothing is in doubt for a while
+	calm := func(f *fixture) { // time passes, and the partition has a connection
 		for range 4 {
-			f.Wait(f.now)
+			f.ReceiverWaits(f.now)
 			f.now += ackedAfter
 			f.Connected()
-			f.due()
+			f.runDue()
 		}
 	}
-	away := func(f *fixture) { // as calm, without a connection
+	away := func(f *fixture) { // time passes, and the partition has no connection
 		for range 4 {
-			f.Wait(f.now)
+			f.ReceiverWaits(f.now)
 			f.now += ackedAfter
-			f.due()
+			f.runDue()
 		}
 	}
 	lost := func(f *fixture) { f.Lost(f.now) }
@@ -640,7 +642,7 @@ func TestOperatorsResetDiffersFromALostAck(t *testing.T) {
 			for range 10 {
 				f.now += ackedAfter
 				f.Connected()
-				f.due()
+				f.runDue()
 			}
 		}, lost, sends(settled)}, Settled},
 		{"acknowledged in doubt, the doubt is over", []func(*fixture){settles(settled), lost, sends(other), calm, lost, sends(settled)}, Held},
@@ -660,31 +662,31 @@ func TestOperatorsResetDiffersFromALostAck(t *testing.T) {
 	}
 }
 
-// A copy that upstream's queue has from an earlier connection is handed out, and its message is stale.
+// Upstream's queue has a copy from the connection that was lost. The copy is handed out, and its message is stale.
 func TestCopySentBeforeALossIsStale(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrivesAs(at(1, 0), 1, nil)
-	old := f.copy(of0, 1)
-	f.Sent(f.now, of0, "source", old.Object)
+	old := f.copy(firstID, 1)
+	f.Sent(f.now, firstID, "source", old.Object)
 	f.Lost(f.now)
 	assert.Equal(t, Deliver, f.Arrive(f.now, old).Verdict)
-	i, _, _ := f.Find(of0, AnyHand)
+	i, _, _ := f.Find(firstID, AnyHand)
 	assert.True(t, i.Stale)
 	f.nack()
-	f.passes()
-	f.passes()
+	f.timePasses()
+	f.timePasses()
 	assert.Equal(t, Asked, f.state(), "not requested though another consumer may have it")
 	f.arrives()
-	i, _, _ = f.Find(of0, AnyHand)
+	i, _, _ = f.Find(firstID, AnyHand)
 	assert.False(t, i.Stale)
 }
 
 func TestOldCopyIsDroppedIfItsMessageWasSentAgain(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrivesAs(at(1, 0), 1, nil)
-	old, newer := f.copy(of0, 1), f.copy(of0, 1)
+	old, newer := f.copy(firstID, 1), f.copy(firstID, 1)
 	f.Lost(f.now)
-	f.Sent(f.now, of0, "source", newer.Object)
+	f.Sent(f.now, firstID, "source", newer.Object)
 	assert.Equal(t, Dropped, f.Arrive(f.now, old).Verdict)
 	assert.Equal(t, Deliver, f.Arrive(f.now, newer).Verdict)
 }
@@ -693,27 +695,27 @@ func TestHeldMessageThatWasSentAgainIsFresh(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrives()
 	f.Lost(f.now)
-	i, _, _ := f.Find(of0, AnyHand)
+	i, _, _ := f.Find(firstID, AnyHand)
 	assert.True(t, i.Stale)
-	f.Sent(f.now, of0, "source", "newer")
-	i, _, _ = f.Find(of0, AnyHand)
+	f.Sent(f.now, firstID, "source", "newer")
+	i, _, _ = f.Find(firstID, AnyHand)
 	assert.False(t, i.Stale)
 }
 
-// Upstream may read a copy late from a connection that is lost, and clears its queue when it is connected again.
+// Upstream may read a copy late from a lost connection, and clears its queue when it is connected again.
 func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Waiting)
+	f.bringTo(Waiting)
 	f.Lost(f.now)
-	f.Sent(f.now, of0, "source", "dropped")
-	f.passes() // the delay is over
-	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
-	f.passes()
+	f.Sent(f.now, firstID, "source", "dropped")
+	f.timePasses() // the delay is over
+	f.drop(f.partitions["A"].entries[firstID.position()].messages[0])
+	f.timePasses()
 	assert.Zero(t, f.requests, "requested though the copy may be in the queue")
-	for entry := range int64(50) { // its partition is never silent
+	for entry := range int64(50) { // other messages of its partition come all the time
 		f.arrivesAs(at(entry+1, 0), 1, nil)
 		f.now += 100 * time.Millisecond
-		f.due()
+		f.runDue()
 	}
 	assert.Equal(t, 1, f.requests)
 }
@@ -721,7 +723,7 @@ func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
 // Upstream drops messages that a new connection brings before upstream is ready for them, and the broker does not send
 // these again.
 func TestNewMessageThatUpstreamDroppedIsRequested(t *testing.T) {
-	for name, later := range map[string]bool{"a later one is read": true, "none comes": false} {
+	for name, later := range map[string]bool{"a later message is read": true, "no message comes": false} {
 		for _, kind := range []Kind{Shared, KeyShared, Exclusive, Failover} {
 			t.Run(fmt.Sprint(name, kind), func(t *testing.T) {
 				f := newFixture(Options{Kind: kind})
@@ -732,13 +734,13 @@ func TestNewMessageThatUpstreamDroppedIsRequested(t *testing.T) {
 				if later {
 					f.arrivesAs(at(3, 0), 1, nil)
 				} else {
-					f.Wait(f.now)
+					f.ReceiverWaits(f.now)
 					f.Connected()
-					f.passes()
+					f.timePasses()
 				}
-				f.due()
+				f.runDue()
 				if kind == Exclusive || kind == Failover {
-					assert.Equal(t, 1, f.requests, "one request brings all")
+					assert.Equal(t, 1, f.requests, "one request brings all messages")
 					return
 				}
 				assert.Equal(t, 3, f.requests)
@@ -751,7 +753,7 @@ func TestCopyReadWhileInactiveIsDropped(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
 	f.arrivesAs(at(1, 0), 1, nil)
 	f.Activate(f.now, "A", "source", false)
-	assert.Equal(t, Dropped, f.Arrive(f.now, f.copy(of0, 1)).Verdict)
+	assert.Equal(t, Dropped, f.Arrive(f.now, f.copy(firstID, 1)).Verdict)
 }
 
 func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
@@ -760,15 +762,15 @@ func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
 		d := f.arrives().Delivery
 		f.Lost(f.now)
 		f.GiveUpStale(f.now, d)
-		f.due()
+		f.runDue()
 		assert.Equal(t, Asked, f.state())
 		assert.Zero(t, f.requests, "requested though the broker may be about to send it")
 		if comes {
-			assert.EqualValues(t, 0, f.arrives().Count, "a message that was only given up counts")
+			assert.EqualValues(t, 0, f.arrives().Count, "giving a stale message up raised the count")
 			continue
 		}
 		for range 3 {
-			f.passes()
+			f.timePasses()
 		}
 		assert.Equal(t, 1, f.requests)
 	}
@@ -793,22 +795,22 @@ func TestStaleMessageThatIsGivenUpKeepsALargerCountOfTheApplication(t *testing.T
 	assert.EqualValues(t, 3, f.arrives().Count)
 }
 
-// The broker counts each request that it gets: two at a reconnection make the count too large.
+// The broker counts each request. Two requests at a reconnection would make the count too large.
 func TestMessageRequestedAroundALossIsRequestedOnce(t *testing.T) {
-	for name, lostFirst := range map[string]bool{"due before the loss": false, "due after it": true} {
+	for name, lostFirst := range map[string]bool{"due before the loss": false, "due after the loss": true} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(Options{Kind: Shared})
-			f.reach(Waiting)
-			f.drop(f.partitions["A"].entries[of0.position()].messages[0])
+			f.bringTo(Waiting)
+			f.drop(f.partitions["A"].entries[firstID.position()].messages[0])
 			if lostFirst {
 				f.Lost(f.now)
 			}
-			f.passes()
+			f.timePasses()
 			if !lostFirst {
 				f.Lost(f.now)
 			}
 			f.now += firstPause / 2
-			f.due()
+			f.runDue()
 			assert.Equal(t, 1, f.requests)
 		})
 	}
@@ -816,76 +818,76 @@ func TestMessageRequestedAroundALossIsRequestedOnce(t *testing.T) {
 
 func TestMessageInTheQueueIsNotRequested(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Waiting)
+	f.bringTo(Waiting)
 	f.Lost(f.now)
-	c := f.copy(of0, 1)
-	f.Sent(f.now, of0, "source", c.Object)
+	c := f.copy(firstID, 1)
+	f.Sent(f.now, firstID, "source", c.Object)
 	f.RedeliverNow(f.now)
-	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
-	f.due()
+	f.drop(f.partitions["A"].entries[firstID.position()].messages[0])
+	f.runDue()
 	assert.Equal(t, Asked, f.state())
-	assert.Zero(t, f.requests, "requested though it is in the queue: it would go to another consumer, too")
+	assert.Zero(t, f.requests, "requested though it is in the queue: it may go to another consumer, too")
 	assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 }
 
-// newAwaitingFixture returns a fixture whose message is due and not in memory, and awaits a copy. Upstream may read a
-// copy from a lost connection, and drop it when it is connected again.
+// newAwaitingFixture returns a fixture whose message is due, not in memory, and expected in upstream's queue. Upstream
+// has read the copy from a lost connection, and drops it when it is connected again.
 func newAwaitingFixture() *fixture {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Waiting)
+	f.bringTo(Waiting)
 	f.Lost(f.now)
-	f.Sent(f.now, of0, "source", "a copy that is dropped")
-	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
+	f.Sent(f.now, firstID, "source", "a copy that is dropped")
+	f.drop(f.partitions["A"].entries[firstID.position()].messages[0])
 	f.RedeliverNow(f.now)
 	return f
 }
 
-// An old copy of a retry is dropped, since the broker has sent the message again: the newer copy is not due either.
+// The old copy of a retry is dropped, since the broker has sent the retry again. The newer copy is not due either.
 func TestRetryWhoseOldCopyWasDroppedIsNotEarly(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	old, newer := f.copy(of0, 1), f.copy(of0, 1)
+	old, newer := f.copy(firstID, 1), f.copy(firstID, 1)
 	f.arrivesAs(at(1, 1), 1, nil)
 	f.Lost(f.now)
-	f.Sent(f.now, of0, "source", newer.Object)
+	f.Sent(f.now, firstID, "source", newer.Object)
 	old.Wait, newer.Wait = time.Minute, time.Minute
 	assert.Equal(t, Dropped, f.Arrive(f.now, old).Verdict)
 	assert.Equal(t, Buffered, f.Arrive(f.now, newer).Verdict)
 	assert.Equal(t, Waiting, f.state())
 	f.now += time.Minute
-	f.due()
+	f.runDue()
 	_, ok := f.Take(f.now, false)
 	assert.True(t, ok)
 }
 
 func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
 	f := newAwaitingFixture()
-	f.due()
+	f.runDue()
 	assert.Equal(t, Asked, f.state())
-	f.Wait(f.now)
-	f.passes()
+	f.ReceiverWaits(f.now)
+	f.timePasses()
 	assert.Equal(t, 1, f.requests, "not requested though the queue is empty: the application waits")
 	assert.Equal(t, Deliver, f.arrives().Verdict)
 }
 
-// Another loss begins an epoch. The Group then has no record that a copy was in the queue.
+// With another loss the Group no longer assumes that a copy is in the queue.
 func TestMessageInTheQueueIsRequestedAfterAnotherLoss(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Asked)
+	f.bringTo(Asked)
 	f.Lost(f.now)
-	f.Wait(f.now)
-	f.passes()
+	f.ReceiverWaits(f.now)
+	f.timePasses()
 	f.requests = 0
 	over, _ := f.Next()
 	f.now = over - time.Millisecond
-	f.Sent(f.now, of0, "source", "a copy that is dropped")
+	f.Sent(f.now, firstID, "source", "a copy that is dropped")
 	f.now = over
-	f.due()
+	f.runDue()
 	assert.Zero(t, f.requests, "requested though the copy may be in the queue")
 	f.Lost(f.now)
 	f.arrivesAs(at(7, 0), 1, nil)
-	f.Wait(f.now)
+	f.ReceiverWaits(f.now)
 	for range 3 {
-		f.passes()
+		f.timePasses()
 	}
 	assert.NotZero(t, f.requests)
 }
@@ -895,61 +897,61 @@ func TestSnoozedMessageThatIsNotTakenStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(Options{Kind: Shared})
 			f.arrives()
-			_, changed, _ := f.Nack(f.now, Failure{ID: of0, Hand: AnyHand, Delay: time.Minute, Uncounted: snoozed})
+			_, changed, _ := f.Nack(f.now, Failure{ID: firstID, Hand: AnyHand, Delay: time.Minute, Uncounted: snoozed})
 			assert.True(t, changed)
-			f.passes()
+			f.timePasses()
 			assert.Equal(t, Ready, f.state())
-			f.passes()
+			f.timePasses()
 			assert.Equal(t, map[bool]State{true: Ready, false: Asked}[snoozed], f.state())
 		})
 	}
 }
 
-func TestCopyThatALaterOnePassedIsRequested(t *testing.T) {
+func TestCopyIsRequestedOnceALaterOneWasRead(t *testing.T) {
 	f := newAwaitingFixture()
-	f.due()
+	f.runDue()
 	assert.Zero(t, f.requests)
 	f.arrivesAs(at(7, 0), 1, nil)
-	f.passes()
-	f.passes()
+	f.timePasses()
+	f.timePasses()
 	assert.Equal(t, 1, f.requests, "not requested though a later copy was read")
 }
 
-// The application is busy with another partition.
-func TestCopyThatDoesNotComeForLongIsAwaited(t *testing.T) {
+// The application takes messages of another partition all the time, so the copy may still be in the queue.
+func TestCopyIsAwaitedWhileTheApplicationIsBusy(t *testing.T) {
 	f := newAwaitingFixture()
 	for entry := range int64(1000) {
 		f.now += stepTime
 		f.arrivesAs(ID{"B", 2, entry, 0}, 1, nil)
-		f.due()
+		f.runDue()
 	}
 	assert.Zero(t, f.requests)
-	f.Wait(f.now)
+	f.ReceiverWaits(f.now)
 	for range 3 {
-		f.passes()
+		f.timePasses()
 	}
 	assert.NotZero(t, f.requests)
 }
 
 func TestMessageIsStaleIfItsCopyDoesNotCome(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Waiting)
+	f.bringTo(Waiting)
 	f.Lost(f.now)
-	f.Sent(f.now, of0, "source", "a copy that is dropped")
-	f.Wait(f.now)
+	f.Sent(f.now, firstID, "source", "a copy that is dropped")
+	f.ReceiverWaits(f.now)
 	for f.now < time.Minute {
-		f.passes()
+		f.timePasses()
 	}
 	assert.Equal(t, Asked, f.state(), "not requested though another consumer may have it")
 }
 
-func TestNackedMessageThatIsNotKnownIsAdopted(t *testing.T) {
+func TestNackOfAnUnknownMessageRequestsIt(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	c := f.copy(of0, 1)
-	_, changed, err := f.Nack(f.now, Failure{ID: of0, Hand: AnyHand, Delay: time.Minute, Copy: c})
+	c := f.copy(firstID, 1)
+	_, changed, err := f.Nack(f.now, Failure{ID: firstID, Hand: AnyHand, Delay: time.Minute, Copy: c})
 	require.NoError(t, err)
 	assert.True(t, changed)
-	f.passes()
+	f.timePasses()
 	assert.Equal(t, 1, f.requests, "not requested though another consumer may have it")
 	assert.EqualValues(t, 1, f.arrives().Count)
 }
@@ -958,12 +960,12 @@ func TestGivenBackMessagesComeAgainUncounted(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrives()
 	f.GiveBack(f.now)
-	f.due()
+	f.runDue()
 	assert.Equal(t, 1, f.requests)
 	assert.Zero(t, f.arrives().Count)
 }
 
-func TestUnrequestedCopyShowsALossWithoutEvents(t *testing.T) {
+func TestUnrequestedCopyIsTakenForALossIfNothingReportsLosses(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, Deaf: true})
 	for n := range int64(3) {
 		f.arrivesAs(at(n, 0), 1, nil)
@@ -989,7 +991,7 @@ func TestRedeliverNowKeepsTheOrder(t *testing.T) {
 		f.Nack(f.now, Failure{ID: at(n, 0), Hand: AnyHand, Delay: time.Duration(3-n) * time.Minute})
 	}
 	assert.Equal(t, 3, f.RedeliverNow(f.now))
-	f.due()
+	f.runDue()
 	for n := int64(2); n >= 0; n-- {
 		assert.Equal(t, n, f.takes(t).ID.Entry)
 	}
@@ -1019,9 +1021,9 @@ func TestWholeEntryIsSettled(t *testing.T) {
 	assert.Equal(t, AckAgain, f.arrivesAs(at(0, 2), 3, nil).Verdict)
 }
 
-func TestGoneTopicLeavesNothing(t *testing.T) {
+func TestTopicThatVanishesIsForgotten(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
-	f.reach(Ready)
+	f.bringTo(Ready)
 	f.arrivesAs(at(1, 0), 1, nil)
 	f.settles(t, at(1, 0))
 	f.Gone("A")
@@ -1034,17 +1036,17 @@ func TestGoneTopicLeavesNothing(t *testing.T) {
 
 func TestSettledIDsAreBounded(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, AckedAfter: time.Second})
-	for n := range int64(20_000) { // a ledger each
+	for n := range int64(20_000) { // each message has a ledger of its own
 		f.arrivesAs(ID{"A", n, 0, 0}, 1, nil)
 		f.settles(t, ID{"A", n, 0, 0})
 		if n%1000 == 0 {
 			f.now += time.Second
-			f.due()
+			f.runDue()
 		}
 	}
 	f.now += 3 * time.Second
-	f.due()
-	f.passes()
+	f.runDue()
+	f.timePasses()
 	p := f.partitions["A"]
 	assert.Less(t, len(p.settled.generations[sure]), settledBytes/ledgerBytes)
 	assert.Len(t, f.ledgers, len(p.settled.generations[sure])+len(p.settled.generations[older])+len(p.settled.generations[recent]))
@@ -1061,7 +1063,8 @@ func TestPartsAreBounded(t *testing.T) {
 	assert.Len(t, f.partitions["A"].entries, 1)
 }
 
-func kept(indexAcks bool) IndexAcks {
+// keptIf returns KeptIndexAcks if the broker keeps batch-index acknowledgements.
+func keptIf(indexAcks bool) IndexAcks {
 	if indexAcks {
 		return KeptIndexAcks
 	}
@@ -1082,13 +1085,13 @@ func TestMessageThatDidNotFailStaysThoughOthersFail(t *testing.T) {
 	assert.Zero(t, f.takes(t).Count, "a message that was never delivered is counted")
 }
 
-func TestMessageThatIsPutBackIsTheNext(t *testing.T) {
+func TestMessageThatIsPutBackComesBeforeNewOnes(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive, MemoryLimit: 1})
-	f.newsTurn = true
+	f.newIsNext = true
 	d := f.arrivesAs(at(0, 0), 1, nil).Delivery
 	f.PutBack(f.now, d)
 	again, ok := f.Take(f.now, true)
-	require.True(t, ok, "a new message goes before it")
+	require.True(t, ok, "a new message is next")
 	assert.Equal(t, d.ID, again.ID)
 	assert.Zero(t, again.Count)
 }
@@ -1097,17 +1100,17 @@ func TestRecalledMessageWaitsAndIsCountedOnce(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MaxDeliveries: 4})
 	f.arrives()
 	f.nack()
-	f.passes()
+	f.timePasses()
 	d := f.takes(t)
 	require.False(t, f.Recall(f.now, &d, 3, time.Minute))
 	require.Equal(t, Waiting, f.state())
 	due := f.now + time.Minute
-	f.passes()
+	f.timePasses()
 	require.Equal(t, due, f.now)
 	d = f.takes(t)
 	assert.EqualValues(t, 3, d.Count)
 	assert.True(t, d.Last)
-	require.True(t, f.Recall(f.now, &d, 2, 0), "taken back though the log has nothing new")
+	require.True(t, f.Recall(f.now, &d, 2, 0), "taken back though the log has no newer count")
 	assert.EqualValues(t, 3, d.Count)
 	require.Equal(t, Held, f.state())
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 )
 
-// settledIDs are the entries of a partition that are settled and left the table. Copies of them may still
-// come: out of upstream's queue, with the answer to a request, after a lost connection. Entries are in bitmaps
-// by ledger, so millions of them in order cost a few bytes.
+// settledIDs are the entries of a partition that are settled and have left the table. Copies of them may still come:
+// from upstream's queue, with the answer to a request, or after a lost connection. Each ledger has a bitmap of its
+// entries, so millions of consecutive entries take a few bytes.
 //
-// An entry is recent at first. Each turn of the generations makes it older, and it is sure after two: the
-// broker has its acknowledgement. Nothing is forgotten when a connection is lost, since upstream's queue may still hold
-// copies.
+// An entry is in the recent generation at first. Each call of age moves it to the next generation. In the last one it
+// is sure: the broker has its acknowledgement. A lost connection makes the Group forget no entry, since upstream's
+// queue may still have copies.
 type settledIDs struct {
 	generations [generations]map[int64]*roaring64.Bitmap
-	timer       timer // of the next turn
+	timer       timer // when it goes off, ageSettled is called
 
 	parts map[position]indexSet // settled messages of entries that came in part; never sure
-	order []position            // of parts, oldest first
+	order []position            // keys of parts, oldest first
 }
 
 const (
@@ -29,7 +29,7 @@ const (
 	generations
 )
 
-// maxParts bounds parts: those are rare, and the oldest are the least likely to come again.
+// maxParts limits parts. Entries that came in part are rare, and the oldest are the least likely to come again.
 const maxParts = 1024
 
 // indexSet is a set of messages of one batch.
@@ -57,7 +57,8 @@ func (s *settledIDs) remove(at position) {
 	}
 }
 
-// add notes that all messages of an entry, which no generation has, are settled, and acknowledged now.
+// add notes that all messages of an entry are settled. Their acknowledgement is sent now, so the entry is recent. No
+// generation has it yet.
 func (s *settledIDs) add(at position) {
 	if s.generations[recent] == nil {
 		s.generations[recent] = map[int64]*roaring64.Bitmap{}
@@ -70,7 +71,7 @@ func (s *settledIDs) add(at position) {
 	b.Add(uint64(at.entry))
 }
 
-// addPart notes that some messages of an entry are settled and the others did not come.
+// addPart notes that these messages of an entry are settled, and that the others did not come.
 func (s *settledIDs) addPart(at position, indexes indexSet) {
 	if s.parts == nil {
 		s.parts = map[position]indexSet{}
@@ -83,7 +84,7 @@ func (s *settledIDs) addPart(at position, indexes indexSet) {
 	}
 }
 
-// takePart removes an entry from parts, since more of it comes, and returns its settled messages.
+// takePart removes an entry from parts and returns its settled messages. It is called when more of the entry comes.
 func (s *settledIDs) takePart(at position) indexSet {
 	indexes, ok := s.parts[at]
 	if ok {
@@ -114,8 +115,8 @@ func (s *settledIDs) isSure(at position) bool {
 	return b != nil && b.Contains(uint64(at.entry))
 }
 
-// turn makes everything older.
-func (s *settledIDs) turn() {
+// age makes every entry older.
+func (s *settledIDs) age() {
 	if s.generations[sure] == nil {
 		s.generations[sure] = map[int64]*roaring64.Bitmap{}
 	}
@@ -130,8 +131,8 @@ func (s *settledIDs) turn() {
 	s.generations[older], s.generations[recent] = s.generations[recent], nil
 }
 
-// trim forgets ids of the oldest ledgers beyond limit bytes, and reports whether it did: sure ids, or ids of all
-// generations if from is recent.
+// trim keeps the ids of the newest ledgers, up to limit bytes, and forgets the others. It reports whether it forgot
+// any. It counts and forgets only generations beginning with from: the sure ids, or all ids if from is recent.
 func (s *settledIDs) trim(from int, limit uint64) (forgot bool) {
 	bytes := map[int64]uint64{}
 	for _, of := range s.generations[from:] {
@@ -155,9 +156,9 @@ func (s *settledIDs) trim(from int, limit uint64) (forgot bool) {
 // ledgerBytes is the overhead of a ledger's bitmap.
 const ledgerBytes = 256
 
-// isEmpty reports whether a turn would change nothing.
-func (s *settledIDs) isEmpty() bool {
-	return len(s.generations[recent]) == 0 && len(s.generations[older]) == 0
+// canAge reports whether there are ids that are not sure yet.
+func (s *settledIDs) canAge() bool {
+	return len(s.generations[recent]) > 0 || len(s.generations[older]) > 0
 }
 
 // forgetSure forgets the sure ids, after an operator moved the cursor back.

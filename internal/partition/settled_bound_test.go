@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// After a loss no id becomes sure until the application waits for a second. A busy application never does.
+// After a loss no id becomes sure until the application has waited for a second. A busy application never does.
 func TestSettledIDsAreBoundedThoughTheApplicationNeverWaits(t *testing.T) {
 	g := New(Options{Kind: Shared, MemoryLimit: 1 << 20, AckedAfter: time.Second})
 	now := time.Duration(1)
@@ -24,7 +24,7 @@ func TestSettledIDsAreBoundedThoughTheApplicationNeverWaits(t *testing.T) {
 		require.NoError(t, err)
 		g.EndAck(now, &a, Done)
 		g.Due(now)
-		g.Wait(now + time.Millisecond)
+		g.ReceiverWaits(now + time.Millisecond)
 	}
 	bytes := uint64(0)
 	for _, of := range g.topic("t").settled.generations {

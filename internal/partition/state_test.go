@@ -9,9 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
-// The state of a world as bytes: worlds with equal states have equal futures. Times are relative to now. Objects are
-// numbered in the order in which they are met.
-
+// encoder writes the state of a world as bytes. Worlds with equal bytes have equal futures. Times are relative to now.
+// Sendings are numbered in the order in which the encoder meets them.
 type encoder struct {
 	b        []byte
 	now      time.Duration
@@ -30,10 +29,10 @@ func (x *encoder) bools(all ...bool) {
 	}
 }
 
-// time encodes a time that only matters relative to now.
+// time encodes a time relative to now.
 func (x *encoder) time(at time.Duration) { x.int(int64(at - x.now)) }
 
-// since encodes how long ago a time is, up to a minute: more makes no difference.
+// since encodes how long ago a time is, up to a minute. More makes no difference.
 func (x *encoder) since(at time.Duration) { x.int(int64(max(at-x.now, -time.Minute))) }
 
 func (x *encoder) object(v any) {
@@ -51,7 +50,7 @@ func (x *encoder) object(v any) {
 	if !met {
 		x.int(int64(o.of.topic))
 		x.int(int64(o.of.entry))
-		x.bools(o.of.left...)
+		x.bools(o.of.unacked...)
 		x.bools(o.of.forgotten, o.of.requested, o.of.stale)
 	}
 	x.int(int64(o.index))
@@ -67,11 +66,11 @@ func (w *world) hash(x *encoder) uint64 {
 		x.bools(t.inactive, t.lost)
 		for i, e := range t.entries {
 			x.bools(e.acked...)
-			x.bools(e.left...)
+			x.bools(e.leftOut...)
 			x.int(int64(e.owner))
 			x.int(int64(e.count))
 			for _, m := range t.messages[i] {
-				x.seen(m)
+				x.appMessage(m)
 			}
 		}
 	}
@@ -98,15 +97,15 @@ func (w *world) hash(x *encoder) uint64 {
 	return maphash.Bytes(seed, x.b)
 }
 
-func (x *encoder) seen(m *seen) {
-	x.bools(m.has, m.handed, m.settled, m.may, m.must, m.acks, m.snoozed, m.pending, m.hasOld, m.theirs, m.doubtful, m.offered)
+func (x *encoder) appMessage(m *appMessage) {
+	x.bools(m.held, m.everHeld, m.settled, m.mayReturn, m.mustReturn, m.acking, m.uncounted, m.inTxn, m.hasEarlierHand, m.ackedElsewhere, m.doubtful, m.offered)
 	x.time(max(m.notUntil, x.now))
 	x.time(max(m.deadline, x.now))
 	if m.settled {
-		x.since(max(m.at, x.now-4*tick))
+		x.since(max(m.settledAt, x.now-4*tick))
 	}
 	x.int(int64(m.count))
-	x.int(int64(m.broker))
+	x.int(int64(m.brokerCount))
 }
 
 func (x *encoder) place(p place) {
@@ -133,7 +132,7 @@ func (x *encoder) timer(c *clock.Clock[timed], t *timer) {
 func (w *world) encodeGroup(x *encoder) {
 	g := w.g
 	x.int(g.memory)
-	x.bools(g.newsTurn, g.reading.waits)
+	x.bools(g.newIsNext, g.reading.waits)
 	g.reading.at(w.now)
 	x.since(g.reading.last)
 	x.since(g.reading.idleAt)
@@ -166,7 +165,7 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 		x.place(p.gap.first)
 		x.place(p.gap.last)
 	}
-	x.bools(p.reads < p.active, p.reads >= max(p.floor, g.floor), p.reads == g.epoch, p.sent == g.epoch, p.calm == g.epoch, p.current != nil)
+	x.bools(p.readEpoch < p.activeEpoch, p.readEpoch >= max(p.floor, g.floor), p.readEpoch == g.epoch, p.sentEpoch == g.epoch, p.calmEpoch == g.epoch, p.current != nil)
 	if p.current != nil {
 		x.int(p.current.at.entry)
 	}
@@ -177,20 +176,20 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 			for _, c := range p.coming[at] {
 				x.object(c.object)
 				x.since(c.at)
-				x.int(max(-1, int64(c.number)-int64(p.read)))
+				x.int(max(-1, int64(c.number)-int64(p.lastRead)))
 			}
 			x.int(-1)
 		}
 	}
-	x.bools(p.sent < p.active, p.sent >= max(p.floor, g.floor), p.resets.epoch == g.epoch)
+	x.bools(p.sentEpoch < p.activeEpoch, p.sentEpoch >= max(p.floor, g.floor), p.resets.epoch == g.epoch)
 	for _, mark := range p.resets.objects {
 		x.object(mark)
 	}
-	x.bools(g.connected == g.epoch)
-	if p.calm != g.epoch && p.sent == g.epoch {
+	x.bools(g.connectedEpoch == g.epoch)
+	if p.calmEpoch != g.epoch && p.sentEpoch == g.epoch {
 		x.since(p.sentAt)
 	}
-	x.int(int64(max(-time.Minute, p.silence-g.reading.total)))
+	x.int(int64(max(-time.Minute, p.readingWhenCopyCame-g.reading.total)))
 	x.timer(&g.clock, &p.settled.timer)
 	for e, messages := range w.topics[t].messages {
 		at := w.id(t, e, 0).position()
@@ -221,7 +220,7 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 			x.int(int64(m.busy))
 			x.object(m.id)
 			x.int(int64(m.count))
-			x.int(int64(m.broker))
+			x.int(int64(m.brokerCount))
 			if m.undecided {
 				x.time(max(m.due, w.now))
 			}
@@ -236,10 +235,10 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 }
 
 func (x *encoder) request(g *Group, r *request) {
-	x.bools(r.open, r.begun, r.more)
+	x.bools(r.open, r.answering, r.needsAnother)
 	x.int(int64(r.tries))
 	if r.open {
-		x.int(int64(max(-time.Minute, r.mark-g.reading.total)))
+		x.int(int64(max(-time.Minute, r.readingWhenSent-g.reading.total)))
 	}
 	x.timer(&g.clock, &r.timer)
 }

@@ -7,18 +7,19 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// fixture is a Group with one message, A:1:0. Each delivery has a number as its id.
+// fixture is a Group and its time. Most tests have one message, firstID. The id of a delivery is its number.
 type fixture struct {
 	group
 	now        time.Duration
-	deliveries int
-	requests   int
-	hand       uint64
+	deliveries int    // copies made so far
+	requests   int    // requests that runDue has returned
+	hand       uint64 // number of the hand-over by arrives
 }
 
 // group is a Group whose methods return their results instead of writing them to pointers.
 type group struct{ *Group }
 
+// arrival is the result of Arrive.
 type arrival struct {
 	Verdict
 	Delivery
@@ -30,8 +31,8 @@ func (g group) Arrive(now time.Duration, c Copy) (a arrival) {
 	return a
 }
 
-func (g group) Take(now time.Duration, isNew bool) (d Delivery, ok bool) {
-	ok = g.Group.Take(now, isNew, &d)
+func (g group) Take(now time.Duration, hasNew bool) (d Delivery, ok bool) {
+	ok = g.Group.Take(now, hasNew, &d)
 	return d, ok
 }
 
@@ -47,7 +48,7 @@ func (g group) Due(now time.Duration) (d Decisions) {
 	return d
 }
 
-var of0 = ID{"A", 1, 0, 0}
+var firstID = ID{"A", 1, 0, 0}
 
 func newFixture(o Options) *fixture {
 	if o.MemoryLimit == 0 {
@@ -56,92 +57,98 @@ func newFixture(o Options) *fixture {
 	return &fixture{group: group{New(o)}}
 }
 
+// copy returns another delivery of a message by the broker.
 func (f *fixture) copy(id ID, total int32) Copy {
 	f.deliveries++
 	return Copy{ID: id, Source: "source", Object: f.deliveries, Body: "body", Total: total, Size: 1}
 }
 
+// arrives lets a copy of firstID arrive.
 func (f *fixture) arrives() arrival {
-	a := f.arrivesAs(of0, 1, nil)
+	a := f.arrivesAs(firstID, 1, nil)
 	if a.Verdict == Deliver {
 		f.hand = a.Hand
 	}
 	return a
 }
 
+// nack nacks firstID for a minute, and reports whether that changed anything.
 func (f *fixture) nack() bool {
-	_, changed, _ := f.Nack(f.now, Failure{ID: of0, Hand: AnyHand, Delay: time.Minute})
+	_, changed, _ := f.Nack(f.now, Failure{ID: firstID, Hand: AnyHand, Delay: time.Minute})
 	return changed
 }
 
+// ack begins to acknowledge firstID, and ends the acknowledgement with an outcome.
 func (f *fixture) ack(outcome Outcome) Standing {
-	a, standing, _ := f.BeginAck(of0)
+	a, standing, _ := f.BeginAck(firstID)
 	if standing == Acknowledge {
 		f.EndAck(f.now, &a, outcome)
 	}
 	return standing
 }
 
-func (f *fixture) due() {
+// runDue calls Due, and counts the requests.
+func (f *fixture) runDue() {
 	f.requests += len(f.Due(f.now).Requests)
 }
 
-// passes lets time pass until the next timer of a message or a request goes off, or, if there is none of these, any
-// timer.
-func (f *fixture) passes() {
-	for turns := true; turns; {
+// timePasses lets time pass until the next timer goes off. It does not stop at a timer of settled ids while there are
+// others.
+func (f *fixture) timePasses() {
+	for goesOn := true; goesOn; {
 		timers := f.clock.Timers()
-		turns = len(timers) > 1 && timers[0].Of.settled != nil
+		goesOn = len(timers) > 1 && timers[0].Of.settled != nil
 		if at, ok := f.Next(); ok {
 			f.now = max(f.now, at)
 		}
-		f.due()
+		f.runDue()
 	}
 }
 
+// state returns the state of firstID.
 func (f *fixture) state() State {
-	if m, _ := f.find(of0); m != nil {
+	if m, _ := f.find(firstID); m != nil {
 		return m.state
 	}
-	if p := f.partitions["A"]; p != nil && p.settled.has(of0.position(), 0) {
+	if p := f.partitions["A"]; p != nil && p.settled.has(firstID.position(), 0) {
 		return Settled
 	}
 	return Unseen
 }
 
-// reach brings the message to a state.
-func (f *fixture) reach(s State) {
+// bringTo brings firstID from unseen to a state.
+func (f *fixture) bringTo(s State) {
 	switch s {
 	case Unseen:
 	case Held:
 		f.arrives()
 	case Waiting:
-		f.reach(Held)
+		f.bringTo(Held)
 		f.nack()
 	case Ready:
-		f.reach(Waiting)
-		f.passes()
+		f.bringTo(Waiting)
+		f.timePasses()
 	case Asked:
-		f.reach(Waiting)
-		m, _ := f.find(of0)
+		f.bringTo(Waiting)
+		m, _ := f.find(firstID)
 		f.drop(m)
-		f.passes()
+		f.timePasses()
 	case Settled:
-		f.reach(Held)
+		f.bringTo(Held)
 		f.ack(Done)
 	}
 	f.requests = 0
 }
 
-// The table of the package comment, a row for each cell.
+// TestTable has a row for each cell of the table in the package comment.
 func TestTable(t *testing.T) {
 	arrives := func(f *fixture) any { return f.arrives().Verdict }
 	nacked := func(f *fixture) any { return f.nack() }
 	acked := func(f *fixture) any { return f.ack(Done) }
 	notAcked := func(f *fixture) any { return f.ack(Failed) }
-	over := func(f *fixture) any { f.passes(); return f.requests }
-	lost := func(f *fixture) any { f.Lost(f.now); f.due(); return f.requests }
-	lostThenOver := func(f *fixture) any { f.Lost(f.now); f.passes(); return f.requests }
+	over := func(f *fixture) any { f.timePasses(); return f.requests }
+	lost := func(f *fixture) any { f.Lost(f.now); f.runDue(); return f.requests }
+	lostThenOver := func(f *fixture) any { f.Lost(f.now); f.timePasses(); return f.requests }
 	shared, exclusive := Options{Kind: Shared}, Options{Kind: Exclusive}
 	for _, c := range []struct {
 		o     Options
@@ -181,19 +188,19 @@ func TestTable(t *testing.T) {
 
 		{shared, Unseen, "its time is over", over, Unseen, 0},
 		{shared, Held, "its time is over", func(f *fixture) any {
-			f.StartTimeout(f.now, of0, f.hand, time.Minute)
-			f.passes()
+			f.StartTimeout(f.now, firstID, f.hand, time.Minute)
+			f.timePasses()
 			return f.requests
-		}, Asked, 1}, // it goes to another consumer
+		}, Asked, 1}, // requested, since another consumer may do better
 		{exclusive, Held, "its time is over", func(f *fixture) any {
-			f.StartTimeout(f.now, of0, f.hand, time.Minute)
-			f.passes()
+			f.StartTimeout(f.now, firstID, f.hand, time.Minute)
+			f.timePasses()
 			return f.requests
 		}, Ready, 0},
 		{shared, Waiting, "its time is over", over, Ready, 0},
 		{shared, Ready, "its time is over", over, Asked, 1},
 		{exclusive, Ready, "its time is over", over, Ready, 0},
-		{shared, Asked, "its time is over", func(f *fixture) any { f.Wait(f.now); f.passes(); return f.requests }, Asked, 1},
+		{shared, Asked, "its time is over", func(f *fixture) any { f.ReceiverWaits(f.now); f.timePasses(); return f.requests }, Asked, 1},
 		{shared, Settled, "its time is over", over, Settled, 0},
 
 		{shared, Unseen, "connection lost", lost, Unseen, 0},
@@ -206,14 +213,14 @@ func TestTable(t *testing.T) {
 			f.Lost(f.now)
 			_, ok := f.Take(f.now, false)
 			assert.False(t, ok)
-			f.due()
+			f.runDue()
 			return f.requests
 		}, Asked, 1},
 		{shared, Settled, "connection lost", lost, Settled, 0},
 		{shared, Held, "connection lost, nack, delay over", func(f *fixture) any {
 			f.Lost(f.now)
 			f.nack()
-			f.passes()
+			f.timePasses()
 			return f.requests
 		}, Asked, 1},
 		{shared, Waiting, "connection lost, delay over", lostThenOver, Asked, 1},
@@ -221,13 +228,13 @@ func TestTable(t *testing.T) {
 		{shared, Waiting, "connection lost, a copy arrives, delay over", func(f *fixture) any {
 			f.Lost(f.now)
 			f.arrives()
-			f.passes()
+			f.timePasses()
 			return f.requests
 		}, Ready, 0},
 	} {
 		t.Run(c.from.String()+", "+c.event, func(t *testing.T) {
 			f := newFixture(c.o)
-			f.reach(c.from)
+			f.bringTo(c.from)
 			assert.Equal(t, c.from, f.state(), "before")
 			assert.Equal(t, c.want, c.do(f))
 			assert.Equal(t, c.to, f.state(), "after")

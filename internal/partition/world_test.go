@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A world is the machine with its surroundings, small enough to play everything that can happen in a few steps: a
-// broker that sends entries and takes acknowledgements and requests, upstream's queue, which a slow application reads,
-// another consumer, an operator, and time.
+// A world is a Group with its surroundings: a broker that sends entries and takes acknowledgements and requests,
+// upstream's queue, which a slow application reads, another consumer, an operator, and time. A world is so small that
+// an exploration can play everything that can happen in a few steps.
 
 const (
 	tick       = time.Second
@@ -17,49 +17,49 @@ const (
 	retryDelay = 2 * tick
 )
 
-// kind is one such world.
+// kind describes a world.
 type kind struct {
-	name      string
-	options   Options
-	topics    [][]int // messages of each entry of each topic
-	depth     int
-	deepest   int  // 0 for no limit: deeper histories show one of the windows that doc.go lists
-	ledgers   bool // topics share their ledgers, as a shadow topic and its source do
-	broker    bool // the broker has batch-index acknowledgement
-	window    int  // copies that upstream's queue has room for
-	others    bool // there is another consumer
-	resets    bool // an operator moves the cursor back
-	responses bool // acknowledgements take time, and fail
-	upto      bool // the application acknowledges cumulatively
-	byID      bool // the application settles by bare id
-	snoozes   bool
-	txn       bool
-	timeout   time.Duration
-	clears    bool // upstream's queue is cleared when a connection is lost
-	publishes bool // the application publishes a message elsewhere, and acknowledges it after that
-	channel   bool // each message is offered on a channel, and may be withdrawn before the application takes it
-	reclaims  bool // the application returns messages that another consumer may have
-	givesBack bool // the application gives everything back, and subscribes again
-	atOnce    bool // the application makes all waiting messages due
-	whole     bool // the application acknowledges whole batches by id
-	expires   bool // the broker deletes messages that are older than the TTL
-	held      bool // messages are retries, which the broker sends before they are due
-	deaf      bool // nothing reports lost connections and copies that are sent, as after Wrap
-	chunks    bool // messages are in chunks: upstream forgets a delivery that it requests, and ignores acknowledgements of it
+	name            string
+	options         Options
+	topics          [][]int       // number of messages in each entry of each topic
+	depth           int           // steps that the exploration plays
+	deepest         int           // 0 for no limit: deeper histories show one of the windows that doc.go lists
+	sharedLedgers   bool          // topics share their ledgers, as a shadow topic and its source do
+	brokerIndexAcks bool          // the broker keeps batch-index acknowledgements
+	window          int           // copies that upstream's queue has room for
+	others          bool          // there is another consumer
+	resets          bool          // an operator moves the cursor back
+	responses       bool          // acknowledgements take time, and may fail
+	cumulative      bool          // the application acknowledges cumulatively
+	byID            bool          // the application settles by bare id
+	snoozes         bool          // the application snoozes messages
+	transactions    bool          // the application acknowledges in transactions
+	timeout         time.Duration // the ack timeout; 0 for none
+	queueCleared    bool          // a lost connection clears upstream's queue
+	publishes       bool          // the application publishes a message elsewhere, and acknowledges it after that
+	channel         bool          // each message is offered on a channel, and may be withdrawn before the application takes it
+	reclaims        bool          // the application returns messages that another consumer may have
+	givesBack       bool          // the application gives everything back, and subscribes again
+	redelivers      bool          // the application calls RedeliverNow
+	wholeAcks       bool          // the application acknowledges whole batches by id
+	expires         bool          // the broker deletes messages that are older than the TTL
+	retries         bool          // messages are retries, which the broker sends before they are due
+	deaf            bool          // as after Wrap, nothing reports lost connections or sent copies
+	chunks          bool          // messages are in chunks: upstream forgets a delivery that it requests, and ignores acknowledgements of it
 }
 
 // brokerEntry is an entry as the broker knows it.
 type brokerEntry struct {
-	acked []bool
-	left  []bool // left out of the next delivery: acknowledged one by one, without batch-index acknowledgement
-	owner owner
-	count uint32
+	acked   []bool
+	leftOut []bool // messages that the next delivery leaves out: acknowledged one by one, and not kept by the broker
+	owner   owner
+	count   uint32 // the broker's redelivery count
 }
 
 type owner uint8
 
 const (
-	nobody owner = iota // to be sent
+	nobody owner = iota // the broker has not sent the entry, or sends it again
 	ours
 	theirs
 )
@@ -69,17 +69,17 @@ func (e *brokerEntry) isAcked() bool { return !slices.Contains(e.acked, false) }
 // sending is one delivery of an entry. Upstream counts which of its messages are acknowledged.
 type sending struct {
 	topic, entry int
-	left         []bool // not acknowledged yet
-	stale        bool   // a connection was lost since, or it was requested before
-	requested    bool   // the entry was requested before, and the request was on its way
-	forgotten    bool   // by upstream
+	unacked      []bool // messages that are not acknowledged yet
+	stale        bool   // a connection was lost since, or the entry was requested before
+	requested    bool   // a request for the entry was on its way when the broker sent it
+	forgotten    bool   // upstream has forgotten the delivery
 }
 
 // object is the id of one message of a sending.
 type object struct {
 	of    *sending
 	index int
-	count uint32
+	count uint32 // the broker's redelivery count
 }
 
 // command is a request or an acknowledgement that the client sends.
@@ -87,38 +87,38 @@ type command struct {
 	request      bool
 	topic, entry int
 	index        int // -1 for the whole entry
-	op           int // the number of the operation that it belongs to, from 1; 0 for none
+	op           int // number of the operation that the command belongs to, from 1; 0 for none
 }
 
-// seen is a message as the application knows it.
-type seen struct {
-	has      bool          // the application works on it
-	handed   bool          // the application ever had it
-	settled  bool          // its Ack returned nil
-	may      bool          // it may be handed out though it was settled: an operator moved the cursor back
-	must     bool          // as may, and it has to be handed out
-	acks     bool          // an acknowledgement is under way
-	snoozed  bool          // the next hand-over does not count
-	pending  bool          // in a transaction
-	late     bool          // its delivery may have been forgotten: counts begin again
-	at       time.Duration // when it was settled
-	notUntil time.Duration // it must not come before this time
-	deadline time.Duration // when its ack timeout is over; 0 for none
-	count    uint32
-	broker   uint32 // largest count that came with a copy
-	hand     uint64
-	oldHand  uint64
-	theirs   bool // another consumer acknowledged it
-	doubtful bool // it had been requested when the broker sent it last, and the broker may send it elsewhere too
-	hasOld   bool
-	offered  bool // on the channel
+// appMessage is a message as the application knows it.
+type appMessage struct {
+	held           bool          // the application works on it
+	everHeld       bool          // the application had it at least once
+	settled        bool          // its acknowledgement has succeeded
+	mayReturn      bool          // it may be handed out although it was settled: an operator moved the cursor back
+	mustReturn     bool          // it must be handed out although it was settled
+	acking         bool          // an acknowledgement is under way
+	uncounted      bool          // the next hand-over does not raise the count
+	inTxn          bool          // a transaction acknowledges it
+	countsAnew     bool          // its earlier hand-overs may have been forgotten: the count begins again
+	settledAt      time.Duration // when it was settled
+	notUntil       time.Duration // it must not come before this time
+	deadline       time.Duration // when its ack timeout is over; 0 for none
+	count          uint32        // redelivery count of its last hand-over
+	brokerCount    uint32        // largest count that came with a copy
+	hand           uint64        // number of its last hand-over
+	earlierHand    uint64        // number of a hand-over before the last, if hasEarlierHand
+	hasEarlierHand bool
+	ackedElsewhere bool // another consumer acknowledged it
+	doubtful       bool // a request was on its way when the broker sent it last, so the broker may send it elsewhere too
+	offered        bool // it is offered on the channel
 }
 
 type worldTopic struct {
-	lost     bool // its connection was lost, and the broker has sent nothing since; only if clears is set
+	lost     bool // its connection was lost, and the broker has sent nothing since; only if queueCleared
 	entries  []*brokerEntry
-	messages [][]*seen
-	inactive bool
+	messages [][]*appMessage // by entry and index
+	inactive bool            // another consumer is the active one
 }
 
 type world struct {
@@ -126,21 +126,22 @@ type world struct {
 	g      group
 	now    time.Duration
 	topics []*worldTopic
-	queue  []*object
-	pipe   []command
+	queue  []*object // upstream's queue
+	pipe   []command // commands on their way to the broker
 	ops    []*worldOp
-	fault  string
-	last   place // of the newest message that was handed out first
-	reset  bool
-	waits  bool
+	fault  string    // the first promise that was broken; "" for none
+	last   place     // of the newest message that was handed out for the first time
+	reset  bool      // an operator moved a cursor back
+	waits  bool      // the application waits for a message
 	lost   bool      // a connection was lost
-	offer  *Delivery // on the channel; nil if none
+	offer  *Delivery // offered on the channel; nil if none
 }
 
+// worldOp is an acknowledgement under way.
 type worldOp struct {
 	ack    Ack
-	m      *seen
-	inPipe bool
+	m      *appMessage
+	inPipe bool // its command has not reached the broker
 	topic  int
 	entry  int
 }
@@ -152,11 +153,11 @@ func newWorld(k *kind) *world {
 	for _, sizes := range k.topics {
 		t := &worldTopic{}
 		for _, size := range sizes {
-			t.entries = append(t.entries, &brokerEntry{acked: make([]bool, size), left: make([]bool, size)})
-			messages := make([]*seen, size)
+			t.entries = append(t.entries, &brokerEntry{acked: make([]bool, size), leftOut: make([]bool, size)})
+			messages := make([]*appMessage, size)
 			for i := range messages {
-				messages[i] = &seen{}
-				if k.held {
+				messages[i] = &appMessage{}
+				if k.retries {
 					messages[i].notUntil = retryDelay
 				}
 			}
@@ -177,7 +178,7 @@ func topicName(t int) string { return string(rune('A' + t)) }
 
 func (w *world) id(t, e, i int) ID {
 	ledger := int64(t + 1)
-	if w.ledgers {
+	if w.sharedLedgers {
 		ledger = 1
 	}
 	return ID{topicName(t), ledger, int64(e), int32(i)}
@@ -199,24 +200,24 @@ const (
 	receive event = iota
 	send
 	flush
-	pass // time
+	pass // a tick of time
 	ack
 	nack
 	nackOld
 	snooze
 	ackUpto
-	begin
-	endDone
-	endFailed
+	begin     // an acknowledgement
+	endDone   // an acknowledgement succeeds
+	endFailed // an acknowledgement fails
 	beginTxn
 	abort
 	lose
-	loseAll // as lose, and the commands on their way to the broker are lost too
-	late    // upstream reads a copy of the lost connection, and clears its queue then
-	swallow // upstream drops the next copy of its new connection
-	otherTakes
-	otherAcks
-	otherDies
+	loseAll    // as lose, and the commands on their way to the broker are lost
+	late       // upstream reads a copy from the lost connection, and then clears its queue
+	swallow    // upstream drops the next copy of its new connection
+	otherTakes // the other consumer gets an entry
+	otherAcks  // the other consumer acknowledges what it has
+	otherDies  // the broker takes back what the other consumer has
 	moveCursor
 	deactivate
 	activate
@@ -239,7 +240,7 @@ func (s step) String() string {
 	return fmt.Sprintf("%s %c%d.%d", eventNames[s.event], 'A'+s.topic, s.entry, s.index)
 }
 
-// steps returns all that can happen now.
+// steps returns the steps that are possible now.
 func (w *world) steps() (all []step) {
 	add := func(e event, at ...int) {
 		s := step{event: e}
@@ -315,16 +316,16 @@ func (w *world) steps() (all []step) {
 func (w *world) applicationSteps(t int, add func(event, ...int)) {
 	for e, messages := range w.topics[t].messages {
 		for i, m := range messages {
-			if m.has {
+			if m.held {
 				add(nack, t, e, i)
 				if w.snoozes {
 					add(snooze, t, e, i)
 				}
-				if w.upto {
+				if w.cumulative {
 					add(ackUpto, t, e, i)
 				}
 			}
-			if m.handed && !m.settled && !m.acks && !m.pending {
+			if m.everHeld && !m.settled && !m.acking && !m.inTxn {
 				if w.responses {
 					if len(w.ops) < 2 {
 						add(begin, t, e, i)
@@ -332,14 +333,14 @@ func (w *world) applicationSteps(t int, add func(event, ...int)) {
 				} else {
 					add(ack, t, e, i)
 				}
-				if w.txn {
+				if w.transactions {
 					add(beginTxn, t, e, i)
 				}
 			}
-			if m.pending {
+			if m.inTxn {
 				add(abort, t, e, i)
 			}
-			if m.hasOld {
+			if m.hasEarlierHand {
 				add(nackOld, t, e, i)
 			}
 		}
@@ -357,13 +358,13 @@ func (w *world) next(t int) int {
 }
 
 func (w *world) isPending(t, e int) bool {
-	return slices.ContainsFunc(w.topics[t].messages[e], func(m *seen) bool { return m.pending })
+	return slices.ContainsFunc(w.topics[t].messages[e], func(m *appMessage) bool { return m.inTxn })
 }
 
 func (w *world) do(s step) {
 	t, e, i := int(s.topic), int(s.entry), int(s.index)
 	topic := w.topics[t]
-	var m *seen
+	var m *appMessage
 	if s.event != endDone && s.event != endFailed {
 		m = topic.messages[e][min(i, len(topic.messages[e])-1)]
 	}
@@ -388,21 +389,21 @@ func (w *world) do(s step) {
 	case nack, snooze:
 		w.nack(t, e, i, m.hand, s.event == snooze)
 	case nackOld:
-		m.hasOld = false
-		if _, changed, _ := w.g.Nack(w.now, Failure{ID: w.id(t, e, i), Hand: m.oldHand, Delay: nackDelay}); changed {
-			w.fail("a nack of an earlier delivery took effect")
+		m.hasEarlierHand = false
+		if _, changed, _ := w.g.Nack(w.now, Failure{ID: w.id(t, e, i), Hand: m.earlierHand, Delay: nackDelay}); changed {
+			w.fail("a nack of an earlier hand-over took effect")
 		}
 	case ackUpto:
 		w.ackUpto(t, e, i)
 	case beginTxn:
 		w.beginTxn(t, e, i)
 	case abort:
-		m.pending = false
+		m.inTxn = false
 		topic.entries[e].owner = nobody
 	case lose, loseAll:
 		w.lose(t, s.event == loseAll)
 	case late:
-		w.g.Sent(w.now, w.id(t, w.next(t), 0), t, &object{of: &sending{topic: t, entry: w.next(t), left: []bool{true}}})
+		w.g.Sent(w.now, w.id(t, w.next(t), 0), t, &object{of: &sending{topic: t, entry: w.next(t), unacked: []bool{true}}})
 		topic.lost = false
 	case swallow:
 		kept := len(w.queue)
@@ -416,7 +417,7 @@ func (w *world) do(s step) {
 				entry.owner = nobody
 				for i := range entry.acked {
 					entry.acked[i] = true
-					topic.messages[x][i].theirs = true
+					topic.messages[x][i].ackedElsewhere = true
 				}
 			}
 		}
@@ -441,7 +442,7 @@ func (w *world) do(s step) {
 	w.withdrawStale()
 }
 
-// act carries out the machine's decisions.
+// act carries out the Group's decisions.
 func (w *world) act(d Decisions) {
 	for _, r := range d.Requests {
 		o := r.ID.(*object)
@@ -449,7 +450,7 @@ func (w *world) act(d Decisions) {
 			continue
 		}
 		o.of.forgotten = w.chunks
-		w.requested(o.of)
+		w.markRequested(o.of)
 		w.pipe = append(w.pipe, command{request: true, topic: o.of.topic, entry: o.of.entry})
 	}
 	for _, given := range d.GiveUps {
@@ -474,10 +475,10 @@ func (w *world) act(d Decisions) {
 	}
 }
 
-// requested marks the copies of an entry in the queue: once the entry is requested, another consumer may get it. The
-// machine knows these copies only after a loss.
-func (w *world) requested(s *sending) {
-	if p := w.g.partitions[topicName(s.topic)]; p.calm != w.g.epoch {
+// markRequested marks the copies of an entry in the queue: once the entry is requested, another consumer may get it.
+// The Group knows these copies only after a loss.
+func (w *world) markRequested(s *sending) {
+	if p := w.g.partitions[topicName(s.topic)]; p.calmEpoch != w.g.epoch {
 		return
 	}
 	for _, o := range w.queue {
@@ -487,24 +488,24 @@ func (w *world) requested(s *sending) {
 	}
 }
 
-func (w *world) timesOut(m *seen) {
-	m.has, m.hasOld, m.oldHand, m.deadline = false, true, m.hand, 0
+func (w *world) timesOut(m *appMessage) {
+	m.held, m.hasEarlierHand, m.earlierHand, m.deadline = false, true, m.hand, 0
 }
 
-// send sends an entry. Its acknowledged messages are left out if broker and client acknowledge single messages of a
-// batch.
+// send lets the broker send an entry. It leaves acknowledged messages out if broker and client acknowledge single
+// messages of a batch.
 func (w *world) send(t, e int) {
 	entry := w.topics[t].entries[e]
 	entry.owner, w.topics[t].lost = ours, false
-	if w.waits { // the application takes the message now
+	if w.waits { // the application gets the message
 		w.waits = false
-		w.g.Unwait(w.now)
+		w.g.ReceiverContinues(w.now)
 	}
-	s := &sending{topic: t, entry: e, left: slices.Repeat([]bool{true}, len(entry.acked))}
+	s := &sending{topic: t, entry: e, unacked: slices.Repeat([]bool{true}, len(entry.acked))}
 	s.requested = slices.ContainsFunc(w.pipe, func(c command) bool { return c.request && c.topic == t && c.entry == e })
 	s.stale = s.requested
 	for i, acked := range entry.acked {
-		if (acked && w.broker || entry.left[i]) && w.options.IndexAcks == KeptIndexAcks {
+		if (acked && w.brokerIndexAcks || entry.leftOut[i]) && w.options.IndexAcks == KeptIndexAcks {
 			continue
 		}
 		w.topics[t].messages[e][i].doubtful = s.requested
@@ -520,12 +521,12 @@ func (w *world) send(t, e int) {
 func (w *world) receive() {
 	if d, ok := w.g.Take(w.now, len(w.queue) > 0); ok {
 		w.waits = false
-		w.handed(d)
+		w.handOver(d)
 		return
 	}
 	if len(w.queue) == 0 {
 		w.waits = true
-		w.g.Wait(w.now)
+		w.g.ReceiverWaits(w.now)
 		return
 	}
 	w.waits = false
@@ -533,9 +534,9 @@ func (w *world) receive() {
 	w.queue = w.queue[1:]
 	t, e := o.of.topic, o.of.entry
 	m := w.topics[t].messages[e][o.index]
-	m.broker = max(m.broker, o.count)
-	c := Copy{ID: w.id(t, e, o.index), Source: t, Object: o, Body: o, Total: int32(len(o.of.left)), Count: o.count, Size: 1}
-	if w.held {
+	m.brokerCount = max(m.brokerCount, o.count)
+	c := Copy{ID: w.id(t, e, o.index), Source: t, Object: o, Body: o, Total: int32(len(o.of.unacked)), Count: o.count, Size: 1}
+	if w.retries {
 		c.Wait = retryDelay - w.now
 	}
 	a := w.g.Arrive(w.now, c)
@@ -544,60 +545,60 @@ func (w *world) receive() {
 		if !o.of.stale && !w.options.rewinds() && !w.deaf && w.topics[t].entries[e].owner == theirs {
 			w.fail("%v handed out after it was requested: another consumer has it", a.ID)
 		}
-		if m.late = !m.handed || m.settled; m.late {
-			m.broker = o.count
+		if m.countsAnew = !m.everHeld || m.settled; m.countsAnew {
+			m.brokerCount = o.count
 		}
-		w.handed(a.Delivery)
+		w.handOver(a.Delivery)
 	case AckAgain:
 		w.ackObject(a.Again.Object.(*object), a.Again.Whole, 0)
 	case Buffered, Dropped:
 	}
 }
 
-// handed checks a hand-over.
-func (w *world) handed(d Delivery) {
+// handOver checks a hand-over, and gives the message to the application.
+func (w *world) handOver(d Delivery) {
 	t, e, i := w.at(d.ID)
 	m := w.topics[t].messages[e][i]
 	switch {
-	case m.settled && !m.may:
+	case m.settled && !m.mayReturn:
 		w.fail("%v handed out after it was settled", d.ID)
-	case m.acks:
+	case m.acking:
 		w.fail("%v handed out while it is acknowledged", d.ID)
 	case w.now < m.notUntil:
 		w.fail("%v handed out %v early", d.ID, m.notUntil-w.now)
-	case m.has, m.offered:
+	case m.held, m.offered:
 		w.fail("%v handed out twice", d.ID)
-	case d.FromMemory && !w.deaf && !m.doubtful && (m.theirs || w.topics[t].entries[e].owner == theirs):
+	case d.FromMemory && !w.deaf && !m.doubtful && (m.ackedElsewhere || w.topics[t].entries[e].owner == theirs):
 		w.fail("%v handed out from memory, and another consumer has it", d.ID)
 	}
-	least, most := uint32(0), m.broker // the broker counts requests that no hand-over followed
-	if !m.late && m.handed {
+	least, most := uint32(0), m.brokerCount // the broker counts requests that no hand-over followed
+	if !m.countsAnew && m.everHeld {
 		least = m.count
-		if !m.snoozed {
+		if !m.uncounted {
 			least++
 		}
 		most = least
 		if len(w.topics[t].messages[e]) == 1 {
-			most = max(least, m.broker)
+			most = max(least, m.brokerCount)
 		}
 	}
-	if (d.Count < least || d.Count > most) && !m.may {
+	if (d.Count < least || d.Count > most) && !m.mayReturn {
 		w.fail("%v has redelivery count %d, want %d to %d", d.ID, d.Count, least, most)
 	}
 	if d.Body == nil {
 		w.fail("%v handed out without a body", d.ID)
 	}
-	if at := (place{d.ID.position(), d.ID.Index}); !m.handed && !w.reset && w.options.rewinds() && len(w.topics) == 1 {
+	if at := (place{d.ID.position(), d.ID.Index}); !m.everHeld && !w.reset && w.options.rewinds() && len(w.topics) == 1 {
 		if at.before(w.last) {
 			w.fail("%v handed out after a later one", d.ID)
 		}
 		w.last = at
 	}
 	old := *m
-	*m = seen{has: true, handed: true, may: false, count: d.Count, broker: m.broker, hand: d.Hand, theirs: m.theirs, doubtful: m.doubtful, hasOld: old.hasOld,
-		oldHand: old.oldHand}
+	*m = appMessage{held: true, everHeld: true, count: d.Count, brokerCount: m.brokerCount, hand: d.Hand, ackedElsewhere: m.ackedElsewhere,
+		doubtful: m.doubtful, hasEarlierHand: old.hasEarlierHand, earlierHand: old.earlierHand}
 	if w.channel {
-		m.has, m.handed, m.offered = false, old.handed, true
+		m.held, m.everHeld, m.offered = false, old.everHeld, true
 		w.offer = &d
 		return
 	}
@@ -616,7 +617,7 @@ func (w *world) nack(t, e, i int, hand uint64, snoozed bool) {
 		}
 		return
 	}
-	m.has, m.notUntil, m.deadline, m.snoozed = false, w.now+nackDelay, 0, snoozed
+	m.held, m.notUntil, m.deadline, m.uncounted = false, w.now+nackDelay, 0, snoozed
 }
 
 // appID is the id by which the application settles.
@@ -628,6 +629,7 @@ func (w *world) appID(t, e, i int) ID {
 	return id
 }
 
+// begin begins an acknowledgement or, if w.publishes, a publication.
 func (w *world) begin(t, e, i int) {
 	m := w.topics[t].messages[e][i]
 	a, standing, err := w.g.BeginAck(w.appID(t, e, i))
@@ -642,7 +644,7 @@ func (w *world) begin(t, e, i int) {
 		w.fail("BeginAck of an unsettled message returned %d", standing)
 		op.m = nil
 	default:
-		m.acks = true
+		m.acking = true
 		if w.publishes {
 			break
 		}
@@ -651,6 +653,7 @@ func (w *world) begin(t, e, i int) {
 	w.ops = append(w.ops, op)
 }
 
+// end ends an operation, and corrects the numbers of the later ones.
 func (w *world) end(i int, outcome Outcome) {
 	op := w.ops[i]
 	w.ops = slices.Delete(w.ops, i, i+1)
@@ -665,7 +668,7 @@ func (w *world) end(i int, outcome Outcome) {
 	if op.m == nil {
 		return
 	}
-	op.m.acks = false
+	op.m.acking = false
 	if w.publishes && outcome == Done {
 		w.ackObject(op.ack.Object.(*object), op.ack.Whole, 0)
 	}
@@ -673,23 +676,24 @@ func (w *world) end(i int, outcome Outcome) {
 		w.ackObject(again.Object.(*object), again.Whole, 0)
 	}
 	if outcome == Done {
-		w.settled(op.m)
+		w.settle(op.m)
 	}
 }
 
-func (w *world) settled(m *seen) {
-	*m = seen{handed: true, settled: true, at: w.now, count: m.count, broker: m.broker, hand: m.hand, oldHand: m.oldHand}
+func (w *world) settle(m *appMessage) {
+	*m = appMessage{everHeld: true, settled: true, settledAt: w.now, count: m.count, brokerCount: m.brokerCount, hand: m.hand,
+		earlierHand: m.earlierHand}
 }
 
-// ackObject acknowledges as upstream does, and reports whether something is sent to the broker.
+// ackObject acknowledges a message as upstream does, and reports whether upstream sends a command to the broker.
 func (w *world) ackObject(o *object, whole bool, op int) bool {
 	if o.of.forgotten {
 		return false
 	}
-	o.of.left[o.index] = false
+	o.of.unacked[o.index] = false
 	index := o.index
 	switch {
-	case whole || !slices.Contains(o.of.left, true):
+	case whole || !slices.Contains(o.of.unacked, true):
 		index = -1
 	case w.options.IndexAcks != KeptIndexAcks:
 		return false
@@ -703,10 +707,10 @@ func (w *world) ackUpto(t, e, i int) {
 	d, again, _ := w.g.Upto(id)
 	o := d.Object.(*object)
 	for x := 0; x <= o.index; x++ {
-		o.of.left[x] = false
+		o.of.unacked[x] = false
 	}
 	through := e - 1
-	if !slices.Contains(o.of.left, true) {
+	if !slices.Contains(o.of.unacked, true) {
 		through = e
 	}
 	for x := 0; x <= through; x++ {
@@ -718,8 +722,8 @@ func (w *world) ackUpto(t, e, i int) {
 	_ = w.g.SettleUpto(w.now, id, nil)
 	for x, messages := range w.topics[t].messages[:e+1] {
 		for y, m := range messages {
-			if m.handed && (x < e || y <= i) {
-				w.settled(m)
+			if m.everHeld && (x < e || y <= i) {
+				w.settle(m)
 			}
 		}
 	}
@@ -729,8 +733,8 @@ func (w *world) beginTxn(t, e, i int) {
 	m := w.topics[t].messages[e][i]
 	a, _, _ := w.g.BeginAck(w.id(t, e, i))
 	w.g.EndAck(w.now, &a, Undecided)
-	m.pending, m.has, m.deadline = true, false, 0
-	for _, o := range w.queue { // such a copy looks like the abort of the transaction
+	m.inTxn, m.held, m.deadline = true, false, 0
+	for _, o := range w.queue { // a copy that was sent before looks like the abort of the transaction
 		if o.of.topic == t && o.of.entry == e {
 			o.of.stale, m.doubtful = true, true
 		}
@@ -745,6 +749,7 @@ func (w *world) flush() {
 	w.pipe = nil
 }
 
+// take lets the broker carry out a command.
 func (w *world) take(c command) {
 	e := w.topics[c.topic].entries[c.entry]
 	if c.op > 0 {
@@ -763,17 +768,17 @@ func (w *world) take(c command) {
 			e.acked[i] = true
 		}
 		e.owner = nobody
-	case w.broker:
+	case w.brokerIndexAcks:
 		e.acked[c.index] = true
 		if e.count = 0; e.isAcked() {
 			e.owner = nobody
 		}
 	default: // the broker leaves the message out of the next delivery, and still waits for the batch
-		e.left[c.index] = true
+		e.leftOut[c.index] = true
 	}
 }
 
-// pass lets time pass, in which all commands reach the broker.
+// pass lets time pass. All commands reach the broker.
 func (w *world) pass(d time.Duration) {
 	w.flush()
 	w.now += d
@@ -782,14 +787,15 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// lose ends the connection of a topic: the broker sends again everything that is not acknowledged. Copies in upstream's
-// queue are still read, unless clears is set.
+// lose ends the connection of a topic: the broker sends everything again that is not acknowledged. Copies in upstream's
+// queue are still read, unless queueCleared is set. If all is set, the commands on their way are lost.
 func (w *world) lose(t int, all bool) {
 	if all {
-		w.pipe = slices.DeleteFunc(w.pipe, func(c command) bool { return c.topic == t }) // an acknowledgement among them never succeeds
+		// an operation whose command is lost stays inPipe, so it can only fail
+		w.pipe = slices.DeleteFunc(w.pipe, func(c command) bool { return c.topic == t })
 	}
 	w.takeBack(t)
-	if w.clears {
+	if w.queueCleared {
 		w.queue = slices.DeleteFunc(w.queue, func(o *object) bool { return o.of.topic == t })
 		w.topics[t].lost = true
 	}
@@ -802,7 +808,7 @@ func (w *world) lose(t int, all bool) {
 	}
 }
 
-// takeBack takes back everything that this consumer has not acknowledged.
+// takeBack lets the broker take back everything that this consumer has not acknowledged.
 func (w *world) takeBack(t int) {
 	for _, e := range w.topics[t].entries {
 		if e.owner == ours {
@@ -822,11 +828,11 @@ func (w *world) otherDies(t int) {
 func (w *world) moveCursor(t int) {
 	w.reset = true
 	for i, e := range w.topics[t].entries {
-		sure := e.isAcked() && !w.lost && !slices.ContainsFunc(w.topics[t].messages[i], func(m *seen) bool { return w.now-m.at <= 3*tick })
+		sure := e.isAcked() && !w.lost && !slices.ContainsFunc(w.topics[t].messages[i], func(m *appMessage) bool { return w.now-m.settledAt <= 3*tick })
 		for j, m := range w.topics[t].messages[i] {
 			e.acked[j] = false
-			m.may = m.settled
-			m.must = m.settled && sure
+			m.mayReturn = m.settled
+			m.mustReturn = m.settled && sure
 		}
 		e.owner = nobody
 	}
@@ -839,8 +845,8 @@ func (w *world) deactivate(t int) {
 	w.g.Activate(w.now, topicName(t), t, false)
 }
 
-// activate makes this consumer the active one. The broker may have sent this consumer the newest message before the
-// broker rewinds and reports the change.
+// activate makes this consumer the active one. Before the broker rewinds and reports the change, it sends the newest
+// message, if upstream's queue has room.
 func (w *world) activate(t int) {
 	w.otherDies(t)
 	entries := w.topics[t].entries

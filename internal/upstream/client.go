@@ -7,10 +7,10 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// OnClientClose calls closed when the client of consumer is closed, until stop is called. The Close of
-// pulsar-client-go's client closes the consumers, producers and readers in a private list, and no public method shows
-// whether the client is closed: it even subscribes afterwards. So OnClientClose adds an entry to this list. It does
-// nothing if consumer is not pulsar-client-go's own, or if pulsar-client-go has no such list any more.
+// OnClientClose calls closed when the client of consumer is closed, unless stop was called before. No public method
+// shows whether a client is closed, and a closed client can even subscribe. But Close of a client closes the consumers,
+// producers and readers in a private list, so OnClientClose adds an entry to this list. It does nothing if consumer is
+// not pulsar-client-go's own, or if pulsar-client-go has no such list any more.
 func OnClientClose(consumer pulsar.Consumer, closed func()) (stop func()) {
 	defer func() {
 		if recover() != nil {
@@ -23,7 +23,7 @@ func OnClientClose(consumer pulsar.Consumer, closed func()) (stop func()) {
 	return func() { handlers.MethodByName("Del").Call(entry) }
 }
 
-// closable is an entry of the list. It is a pointer, since the list is a map.
+// closable is an entry of the list. Entries are pointers, since the list is a map with entries as keys.
 type closable struct{ closed func() }
 
 func (c *closable) Close() { c.closed() }

@@ -27,8 +27,8 @@ func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 }
 
 // isQuery reports whether GetLastMessageIDs is the caller. GetLastMessageIDs, too, asks for a backoff, in the goroutine
-// of its caller. Only the call stack distinguishes this from a reconnection. Reading the stack costs little beside the
-// round trip that follows.
+// of its caller. Only the call stack distinguishes this from a reconnection. Reading the stack costs little compared
+// with the round trip that follows.
 func isQuery() bool {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
@@ -43,8 +43,8 @@ func isQuery() bool {
 	}
 }
 
-// reconnection is the backoff of one reconnection. Upstream calls Reset when the connection is back, but nothing when
-// the topic was deleted.
+// reconnection is the backoff policy of one reconnection. Upstream calls Reset when the connection is back. It calls
+// nothing when the topic was deleted.
 type reconnection struct {
 	backoff.Policy
 	hooks *Hooks
@@ -68,7 +68,7 @@ const (
 	pruneEvery  = time.Second
 )
 
-// until notes that a reconnection goes on for at most d.
+// until notes that a reconnection goes on for d at most, unless until is called again.
 func (h *Hooks) until(r *reconnection, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

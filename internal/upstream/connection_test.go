@@ -15,11 +15,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// kinds are pulsar-client-go's kinds of consumers. Each asks for backoffs in code of its own.
+// kinds are the kinds of consumers of pulsar-client-go. Each kind asks for backoffs in code of its own.
 var kinds = []struct {
-	name string
-	opts pulsar.ConsumerOptions
-	of   int // topics and partitions
+	name     string
+	opts     pulsar.ConsumerOptions
+	children int // topics and partitions
 }{
 	{"one topic", pulsar.ConsumerOptions{Topic: "t"}, 1},
 	{"a partitioned topic", pulsar.ConsumerOptions{Topic: "p"}, 3},
@@ -42,19 +42,19 @@ func TestABackoffIsALostConnectionUnlessGetLastMessageIDsAsksForIt(t *testing.T)
 			require.Zero(t, lost.Load(), "subscribing counted as a loss")
 			ids, err := consumer.GetLastMessageIDs()
 			require.NoError(t, err)
-			require.Len(t, ids, k.of)
-			require.EqualValues(t, k.of, asked.Load(), "GetLastMessageIDs did not ask the application's policy")
+			require.Len(t, ids, k.children)
+			require.EqualValues(t, k.children, asked.Load(), "GetLastMessageIDs did not ask the application's policy")
 			require.Zero(t, lost.Load())
 			require.Zero(t, hooks.Reconnecting())
 
 			broker.RefuseConnections(true)
 			broker.DropConnections()
-			require.Eventually(t, func() bool { return hooks.Reconnecting() == k.of }, waittest.Limit, time.Millisecond)
-			require.EqualValues(t, k.of, lost.Load())
-			require.EqualValues(t, 2*k.of, asked.Load())
+			require.Eventually(t, func() bool { return hooks.Reconnecting() == k.children }, waittest.Limit, time.Millisecond)
+			require.EqualValues(t, k.children, lost.Load())
+			require.EqualValues(t, 2*k.children, asked.Load())
 			broker.RefuseConnections(false)
 			require.Eventually(t, func() bool { return hooks.Reconnecting() == 0 }, waittest.Limit, time.Millisecond)
-			require.EqualValues(t, k.of, lost.Load(), "the attempts of one reconnection were not one loss")
+			require.EqualValues(t, k.children, lost.Load(), "the attempts of one reconnection were not one loss")
 		})
 	}
 }
@@ -85,7 +85,7 @@ func ask(hooks *upstream.Hooks, of func() backoff.Policy) func() backoff.Policy 
 	return hooks.Options(pulsar.ConsumerOptions{BackOffPolicyFunc: of}, upstream.Plan{}).BackOffPolicyFunc
 }
 
-func TestReconnectionsEnd(t *testing.T) {
+func TestReconnectionsCountUntilTheyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks, own := newHooks(), &fixed{delay: 10 * time.Minute}
 		asks := ask(hooks, func() backoff.Policy { return own })
@@ -94,13 +94,13 @@ func TestReconnectionsEnd(t *testing.T) {
 
 		first.Reset()
 		require.Equal(t, 1, own.reset, "the application's policy was not reset")
-		require.Equal(t, 1, hooks.Reconnecting(), "the first has connected, and the second has not")
+		require.Equal(t, 1, hooks.Reconnecting(), "the second reconnection does not count though it has not connected")
 
 		require.Equal(t, 10*time.Minute, second.Next(), "the delay is not that of the application's policy")
 		time.Sleep(11*time.Minute - time.Second)
-		require.Equal(t, 1, hooks.Reconnecting(), "the second is not counted during its pause and its try")
+		require.Equal(t, 1, hooks.Reconnecting(), "the second reconnection does not count during its pause and its attempt")
 		time.Sleep(2 * time.Second)
-		require.Zero(t, hooks.Reconnecting(), "the second counts though it has given up")
+		require.Zero(t, hooks.Reconnecting(), "the second reconnection counts though it has ended unnoticed")
 
 		asks()
 		hooks.Forget()
@@ -108,7 +108,7 @@ func TestReconnectionsEnd(t *testing.T) {
 	})
 }
 
-func TestManyReconnectionsAreCounted(t *testing.T) {
+func TestReconnectionsThatEndedUnnoticedDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks := newHooks()
 		asks := ask(hooks, nil)

@@ -22,7 +22,7 @@ type named struct {
 	name string
 }
 
-// journal notes calls, as Events and as the application's interceptor and listener.
+// journal notes the calls that it gets: as Events, and as the application's interceptor and listener.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -95,37 +95,37 @@ func TestHooksCallEventsBeforeTheApplication(t *testing.T) {
 			if c.event != "" {
 				events = []string{c.event}
 			}
-			for _, own := range []bool{false, true} {
+			for _, hasOwn := range []bool{false, true} { // interceptors and a listener of the application
 				j := &journal{}
 				hooks := upstream.NewHooks(j.events())
 				opts, want := pulsar.ConsumerOptions{Type: pulsar.Failover}, events
-				if own {
+				if hasOwn {
 					opts.Interceptors, opts.EventListener = pulsar.ConsumerInterceptors{j}, j
 					want = append(want, c.application)
 				}
 				hooks.Options(opts, upstream.Plan{})
 				c.call(hooks)
-				require.Equal(t, want, j.lines, "with interceptors and a listener of the application: %v", own)
+				require.Equal(t, want, j.lines, "with interceptors and a listener of the application: %v", hasOwn)
 			}
 		})
 	}
 }
 
 // Close must not wait for an interceptor that calls it.
-func TestIsTellingWhileAnInterceptorRuns(t *testing.T) {
+func TestInterceptorRunsIsTrueDuringACall(t *testing.T) {
 	j := &journal{}
 	hooks := upstream.NewHooks(j.events())
 	hooks.Options(pulsar.ConsumerOptions{Interceptors: pulsar.ConsumerInterceptors{j}}, upstream.Plan{})
-	j.call = func() { require.True(t, hooks.IsTelling()) }
-	require.False(t, hooks.IsTelling())
+	j.call = func() { require.True(t, hooks.InterceptorRuns()) }
+	require.False(t, hooks.InterceptorRuns())
 	hooks.OnAcknowledge(named{}, nil)
-	require.False(t, hooks.IsTelling())
+	require.False(t, hooks.InterceptorRuns())
 	j.call = func() { panic("the application's") }
 	require.Panics(t, func() { hooks.OnAcknowledge(named{}, nil) })
-	require.False(t, hooks.IsTelling(), "the interceptor panicked and still counts as running")
+	require.False(t, hooks.InterceptorRuns(), "the interceptor panicked and still counts as running")
 }
 
-// The epochs of messages depend on this order.
+// The epochs of package partition depend on this order.
 func TestSentIsCalledBeforeTheMessageCanBeRead(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	var sent sync.Map
@@ -137,8 +137,8 @@ func TestSentIsCalledBeforeTheMessageCanBeRead(t *testing.T) {
 	publish(t, broker, "t", 50)
 	for range 50 {
 		payload := string(waittest.Next(t, consumer.Chan()).Payload())
-		_, told := sent.Load(payload)
-		require.True(t, told, payload)
+		_, isSent := sent.Load(payload)
+		require.True(t, isSent, payload)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestFlushWaitsUntilRequestsWereSent(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		resolution time.Duration
-		before     time.Duration // since something was requested; negative: nothing was
+		before     time.Duration // time since the last request; negative for none
 		wait       time.Duration
 	}{
 		{"nothing was requested", 160 * time.Millisecond, -1, 0},

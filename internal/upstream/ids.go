@@ -63,9 +63,9 @@ func Whole(id pulsar.MessageID) pulsar.MessageID {
 // Index returns the index of a message in its entry; 0 for a message in chunks.
 func Index(id pulsar.MessageID) int32 { return max(0, id.BatchIdx()) }
 
-// Messages knows the type of the messages that a consumer delivers, which pulsar-client-go does not export. So messages
-// that an application wrapped can be distinguished from them. It may be used concurrently.
-type Messages struct{ of atomic.Value }
+// Messages knows the type of the messages that a consumer delivers, which pulsar-client-go does not export. So it can
+// distinguish them from messages that the application has wrapped. It may be used concurrently.
+type Messages struct{ of atomic.Value } // the type
 
 // Note notes the type of a message that was delivered.
 func (m *Messages) Note(msg pulsar.Message) {
@@ -77,12 +77,12 @@ func (m *Messages) Note(msg pulsar.Message) {
 // Has reports whether a message is of the noted type.
 func (m *Messages) Has(msg pulsar.Message) bool { return reflect.TypeOf(msg) == m.of.Load() }
 
-// overhead is roughly the memory of a message without payload, keys and properties, and propertyOverhead that of a
-// property without its text.
+// overhead is roughly the memory that a message takes without its payload, keys and properties. propertyOverhead is
+// that of a property without its text.
 const overhead, propertyOverhead = 512, 48
 
-// Weigh returns the bytes that a message keeps alive: by itself, and by the buffer of its batch. A payload of a batch
-// is a slice of one buffer, and its capacity reaches to the end of that buffer.
+// Weigh returns the bytes that a message keeps in memory: size by itself, and buffer in the buffer of its batch. A
+// payload of a batch is a slice of that buffer, and the capacity of the slice reaches to the end of the buffer.
 func Weigh(msg pulsar.Message) (size, buffer int64) {
 	size = overhead
 	// a foreign message may embed nil; if its methods panic, Weigh returns the bytes that it has counted so far

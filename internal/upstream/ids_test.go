@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-func TestCheckID(t *testing.T) {
+func TestCheckIDRefusesEmptyIDs(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		id   pulsar.MessageID
@@ -34,7 +34,7 @@ func TestCheckID(t *testing.T) {
 	}
 }
 
-func TestIsMessageID(t *testing.T) {
+func TestIsMessageIDIsTrueForIDsOfMessagesOnly(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	client := broker.Client(t)
 	consumer := subscribe(t, client, newHooks(), pulsar.ConsumerOptions{Topic: "t"}, upstream.Plan{Channel: 10})
@@ -61,14 +61,14 @@ func TestIsMessageID(t *testing.T) {
 	}
 }
 
-func TestHasTransactions(t *testing.T) {
+func TestHasTransactionsIsFalseForClientsWithoutThem(t *testing.T) {
 	require.False(t, upstream.HasTransactions(nil))
 	require.False(t, upstream.HasTransactions(struct{ pulsar.Client }{}), "true for a client of the application")
 	require.False(t, upstream.HasTransactions(&struct{ pulsar.Client }{}), "true for a pointer to such a client")
 	require.False(t, upstream.HasTransactions(pulsartest.NewServer(t).Client(t)))
 }
 
-func TestWholeAndIndex(t *testing.T) {
+func TestWholeAndIndexOfEachKindOfID(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		id          pulsar.MessageID
@@ -105,7 +105,7 @@ func TestWholeAcknowledgesTheEntry(t *testing.T) {
 	broker.Await(t, "t", "s", waittest.Limit, func(s pulsartest.Subscription) bool { return s.Backlog == 0 })
 }
 
-func TestMessagesKnowsTheTypeOfTheFirst(t *testing.T) {
+func TestMessagesHasTheTypeOfTheFirstMessage(t *testing.T) {
 	type wrapper struct{ pulsar.Message }
 	var m upstream.Messages
 	own := &message{}
@@ -116,7 +116,7 @@ func TestMessagesKnowsTheTypeOfTheFirst(t *testing.T) {
 	require.False(t, m.Has(wrapper{own}))
 }
 
-func TestWeigh(t *testing.T) {
+func TestWeighCountsEachPartOfAMessage(t *testing.T) {
 	const overhead, property = 512, 48
 	for _, c := range []struct {
 		name         string

@@ -9,7 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 )
 
-// Plan says how a consumer is subscribed.
+// Plan says how to subscribe a consumer.
 type Plan struct {
 	Resolution time.Duration // how often requests are sent
 	Channel    int           // capacity of the private channel
@@ -30,8 +30,8 @@ const dueAtOnce = int64(62)
 // ackGroup is pulsar-client-go's default of AckGroupingOptions.MaxSize.
 const ackGroup = 1000
 
-// Options returns the options to subscribe with, so that h gets all callbacks, and upstream redelivers on request only:
-// a NackID is a request, sent with the next tick. Options changes nothing that opts points to.
+// Options returns the options to subscribe with. With them h gets all callbacks, and upstream redelivers on request
+// only: a NackID is a request, which is sent with the next tick. Options changes nothing that opts points to.
 func (h *Hooks) Options(opts pulsar.ConsumerOptions, p Plan) pulsar.ConsumerOptions {
 	bits := dueAtOnce
 	h.tick, h.interceptors = Tick(p.Resolution), opts.Interceptors
@@ -54,8 +54,8 @@ func (h *Hooks) Options(opts pulsar.ConsumerOptions, p Plan) pulsar.ConsumerOpti
 	return opts
 }
 
-// retries makes pulsar-client-go subscribe to the retry topic without publishing to it: its routers can hang, panic and
-// lose messages.
+// retries makes pulsar-client-go subscribe to the retry topic without publishing to it: its code for publishing retries
+// and dead letters can hang, panic and lose messages.
 func (p *Plan) retries(opts *pulsar.ConsumerOptions) {
 	switch {
 	case p.RetryTopic != "" && opts.TopicsPattern != "":
@@ -77,7 +77,8 @@ func (p *Plan) retries(opts *pulsar.ConsumerOptions) {
 		return
 	}
 	opts.DLQ = nil
-	opts.RetryEnable = opts.RetryEnable && opts.EnableZeroQueueConsumer // which pulsar-client-go refuses
+	// pulsar-client-go refuses the two together, and is left to do so
+	opts.RetryEnable = opts.RetryEnable && opts.EnableZeroQueueConsumer
 }
 
 // NacksUndecryptable reports whether messages that cannot be decrypted are nacked, as they are by default.

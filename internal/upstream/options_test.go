@@ -14,7 +14,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// An inner consumer redelivers on request only, with the next tick.
 func TestOptionsSetTheTickOfRequests(t *testing.T) {
 	hooks := newHooks()
 	bits := int64(8)
@@ -88,7 +87,7 @@ type listener struct{}
 func (listener) BecameActive(pulsar.Consumer, string, int32)   {}
 func (listener) BecameInactive(pulsar.Consumer, string, int32) {}
 
-func TestOptionsOfRetryTopics(t *testing.T) {
+func TestOptionsSubscribeToTheRetryTopicAndPublishNothing(t *testing.T) {
 	const retry = "s-RETRY"
 	own := func() *pulsar.DLQPolicy {
 		return &pulsar.DLQPolicy{MaxDeliveries: 3, RetryLetterTopic: "r", DeadLetterTopic: "d"}
@@ -143,7 +142,7 @@ func TestOptionsOfRetryTopics(t *testing.T) {
 	}
 }
 
-func TestOptionsHandOverUndecryptableMessages(t *testing.T) {
+func TestOptionsDeliverMessagesThatWouldBeNackedAsUndecryptable(t *testing.T) {
 	const fail, discard, consume = crypto.ConsumerCryptoFailureActionFail, crypto.ConsumerCryptoFailureActionDiscard,
 		crypto.ConsumerCryptoFailureActionConsume
 	keys := crypto.NewFileKeyReader("public", "private")

@@ -7,14 +7,14 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Reader takes all available messages of a consumer together: waking pulsar-client-go for each would take longer than
-// handling the message. One goroutine at a time uses it.
+// Reader takes all available messages of a consumer together: to wake pulsar-client-go for each message would take
+// longer than to handle the message. Only one goroutine at a time may use a Reader.
 type Reader struct {
 	messages <-chan pulsar.ConsumerMessage
-	ahead    []pulsar.ConsumerMessage // taken together
-	next     int                      // the first of ahead that is still here
+	ahead    []pulsar.ConsumerMessage // messages that were taken together
+	next     int                      // index of the message in ahead that Next returns
 	limit    int                      // how many messages are taken together
-	zero     *zeroQueue               // nil if the consumer has a queue
+	zero     *zeroQueue               // reads a consumer without a queue; nil if the consumer has one
 }
 
 // NewReader returns a Reader that takes up to ahead messages together, until ended is done. For a zero-queue consumer,
@@ -41,7 +41,7 @@ func (r *Reader) HasQueue() bool { return r.zero == nil }
 // Has reports whether Next would return a message.
 func (r *Reader) Has() bool { return r.next < len(r.ahead) || len(r.messages) > 0 }
 
-// Next returns the next message if there is one.
+// Next returns the next message; ok is false if there is none.
 func (r *Reader) Next() (cm pulsar.ConsumerMessage, ok bool) {
 	if r.next >= len(r.ahead) && !r.fill() {
 		return cm, false
@@ -51,7 +51,7 @@ func (r *Reader) Next() (cm pulsar.ConsumerMessage, ok bool) {
 	return cm, true
 }
 
-// fill takes all messages that are there, and reports whether there are any.
+// fill takes the messages from the channel, up to limit, and reports whether there were any.
 func (r *Reader) fill() bool {
 	if cap(r.ahead) > r.limit { // after ReadAhead
 		r.ahead = make([]pulsar.ConsumerMessage, 0, r.limit)
@@ -61,15 +61,15 @@ func (r *Reader) fill() bool {
 	return len(r.ahead) > 0
 }
 
-// ReadAhead takes the messages that are there and keeps them, limit at most, for Next. It does nothing for a zero-queue
-// consumer.
+// ReadAhead takes messages from the channel and keeps them for Next, until it has kept limit messages or the channel is
+// empty. It does nothing for a zero-queue consumer.
 func (r *Reader) ReadAhead(limit int) {
 	if r.HasQueue() {
 		r.take(limit)
 	}
 }
 
-// take adds messages that are there to ahead, until limit messages are still here.
+// take adds messages from the channel to ahead, until Next has limit messages to return or the channel is empty.
 func (r *Reader) take(limit int) {
 	for len(r.ahead)-r.next < limit {
 		select {
@@ -99,8 +99,8 @@ func (r *Reader) Put(cm pulsar.ConsumerMessage) {
 	r.zero.took()
 }
 
-// Recall ends a Receive of a zero-queue consumer, so that its other methods may be called. If the Receive got a
-// message, Next returns that.
+// Recall ends a Receive of a zero-queue consumer, so that other methods of the consumer may be called. If the Receive
+// got a message, Next returns that.
 func (r *Reader) Recall() {
 	if r.zero != nil {
 		r.zero.recall()
@@ -142,8 +142,8 @@ func Close(consumer pulsar.Consumer) {
 	<-taking
 }
 
-// IsClosed reports whether a consumer has closed itself, which its channel does not show. It may return a message
-// instead.
+// IsClosed reports whether a consumer has closed itself, which its channel does not show. Instead it may return a
+// message, which it has taken from the consumer.
 func IsClosed(consumer pulsar.Consumer) (msg pulsar.Message, closed bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

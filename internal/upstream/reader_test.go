@@ -19,10 +19,10 @@ func newReader(t *testing.T, consumer pulsar.Consumer, ahead int) *upstream.Read
 		func(err error) { t.Errorf("the consumer failed: %v", err) })
 }
 
-func TestReaderTakesAllThatIsThereAtOnce(t *testing.T) {
+func TestReaderTakesAllAvailableMessagesTogether(t *testing.T) {
 	for _, c := range []struct {
-		name              string
-		ahead, there, are int // are: how many are in the channel after the first Next
+		name                 string
+		ahead, there, remain int // remain: how many are in the channel after the first Next
 	}{
 		{"nothing is there", 10, 0, 0},
 		{"one", 10, 1, 0},
@@ -40,7 +40,7 @@ func TestReaderTakesAllThatIsThereAtOnce(t *testing.T) {
 				require.True(t, r.Has(), "message %d", want)
 				require.Equal(t, want, entryOf(r.Next()))
 				if want == 0 {
-					require.Len(t, consumer.channel, c.are)
+					require.Len(t, consumer.channel, c.remain)
 				}
 			}
 			require.False(t, r.Has())
@@ -86,7 +86,7 @@ func TestReaderOfAClosedChannelReturnsItsMessages(t *testing.T) {
 	}
 }
 
-// Otherwise a Reader would keep in memory as many messages as it takes together.
+// Otherwise a Reader would keep many messages in memory: as many as it takes together.
 func TestReaderKeepsNoMessageThatItReturned(t *testing.T) {
 	r := newReader(t, withMessages(10), 10)
 	kept := func() weak.Pointer[message] { // a function of its own, so that no variable keeps the message
@@ -110,8 +110,8 @@ func TestReaderHasAQueueUnlessItsConsumerHasNone(t *testing.T) {
 	}
 }
 
-// The stub's Close returns only when the queue is empty, like pulsar-client-go's when its reader of the connection
-// waits for room.
+// The stub's Close returns only when the queue is empty. Close of pulsar-client-go does the same while its reader of
+// the connection waits for room.
 func TestCloseWithAFullQueueReturns(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -146,8 +146,8 @@ func TestCloseOfAConsumerWithoutAQueueReturns(t *testing.T) {
 	require.Equal(t, 1, closed)
 }
 
-// Messages fill every queue, from the private channel to the connection.
-func TestCloseWithFullQueuesReturns(t *testing.T) {
+// The broker's messages fill every queue, from the private channel to the connection.
+func TestCloseWithFullQueuesOfABrokerReturns(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	publish(t, broker, "t", 100)
 	consumer, err := broker.Client(t).Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s",
@@ -161,7 +161,7 @@ func TestCloseWithFullQueuesReturns(t *testing.T) {
 	waittest.Next(t, closed)
 }
 
-func TestIsClosed(t *testing.T) {
+func TestIsClosedIsTrueOnceTheConsumerIsClosed(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	consumer := subscribe(t, broker.Client(t), newHooks(), pulsar.ConsumerOptions{Topic: "t"},
 		upstream.Plan{Channel: 1})
@@ -173,14 +173,14 @@ func TestIsClosed(t *testing.T) {
 	r := newReader(t, consumer, 1)
 	r.Put(waittest.Next(t, r.Wait()))
 	publish(t, broker, "t", 1)
-	for msg == nil { // by chance IsClosed returns the message, or leaves it in the channel
+	for msg == nil { // IsClosed does not always take the message
 		msg, closed = upstream.IsClosed(consumer)
 		require.False(t, closed)
 	}
 	require.Equal(t, "message 0", string(msg.Payload()))
 
 	consumer.Close()
-	require.Eventually(t, func() bool { // by chance IsClosed reports the end, or not yet
+	require.Eventually(t, func() bool { // IsClosed does not always report the end at once
 		msg, closed := upstream.IsClosed(consumer)
 		return msg == nil && closed
 	}, waittest.Limit, time.Millisecond)

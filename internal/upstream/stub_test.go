@@ -40,7 +40,7 @@ func withMessages(n int) *stub {
 	return s
 }
 
-// message is a message with as much as the tests need.
+// message has the methods of a message that the tests need.
 type message struct {
 	pulsar.Message
 	id         pulsar.MessageID
@@ -56,6 +56,7 @@ func (m *message) Key() string                   { return m.key }
 func (m *message) OrderingKey() string           { return m.ordering }
 func (m *message) Properties() map[string]string { return m.properties }
 
+// numbered returns a message whose entry has a number.
 func numbered(entry int) pulsar.ConsumerMessage {
 	return pulsar.ConsumerMessage{Message: &message{id: pulsar.NewMessageID(1, int64(entry), -1, -1)}}
 }
@@ -78,7 +79,7 @@ func (i id) BatchSize() int32 { return i.size }
 
 func idOf(index, size int32) pulsar.MessageID { return id{pulsar.NewMessageID(7, 8, index, 9), size} }
 
-// silent are Events that do nothing, other than those that a test sets.
+// silent returns the Events that a test sets, with the others doing nothing.
 func silent(set upstream.Events) upstream.Events {
 	if set.Lost == nil {
 		set.Lost = func() {}

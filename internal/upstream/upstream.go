@@ -1,13 +1,13 @@
 // Package upstream knows pulsar-client-go: the options of a consumer, its reports, its ids and messages, and how to
 // read its channel. Nothing here decides the next state of a message.
 //
-// pulsar-client-go says little about connections. These are the signs that Hooks turns into Events:
+// pulsar-client-go reports little about connections. Hooks turn these signs into Events:
 //
 //   - It asks BackOffPolicyFunc for a backoff at the start of each reconnection, of any partition; it does not say
 //     which.
 //   - It calls BeforeConsume for each message in the goroutine that received it, before the message can be read.
-//   - It calls the ConsumerEventListener when a partition of a Failover subscription becomes this consumer's, or
-//     another's.
+//   - It calls the ConsumerEventListener when this consumer, or another one, becomes active on a partition of a
+//     Failover subscription.
 //   - It calls OnConsumerClose for each topic that it stops reading, unless the application closed the whole consumer.
 package upstream
 
@@ -21,10 +21,11 @@ import (
 // Events are called on goroutines of pulsar-client-go, which may hold its locks: the functions must not call
 // pulsar-client-go. No function is nil.
 type Events struct {
-	Lost   func()                                     // a connection was lost, or is about to be
-	Sent   func(pulsar.ConsumerMessage)               // the broker sent a message, which cannot be read yet
-	Active func(child any, topic string, active bool) // a Failover partition became this consumer's, or another's
-	Closed func(child pulsar.Consumer, err error)     // a topic is not read any more
+	Lost func()                       // a connection was lost, or is about to be
+	Sent func(pulsar.ConsumerMessage) // the broker sent a message, which cannot be read yet
+	// this consumer became active, or inactive, on a Failover partition
+	Active func(child any, topic string, active bool)
+	Closed func(child pulsar.Consumer, err error) // pulsar-client-go has stopped reading a topic
 	// the consumer that the application's interceptors and listeners get in place of inner
 	Outer func(inner pulsar.Consumer) pulsar.Consumer
 }
@@ -37,8 +38,8 @@ type Hooks struct {
 	tick         time.Duration                // of requests; 0 if it is unknown
 
 	mu       sync.Mutex
-	asked    time.Time                   // of the last request
-	telling  int                         // calls of interceptors that are under way
+	asked    time.Time                   // time of the last request
+	running  int                         // calls of interceptors under way
 	attempts map[*reconnection]time.Time // when each reconnection counts as ended
 	pruned   time.Time                   // when attempts was last pruned
 }
@@ -66,22 +67,22 @@ func (h *Hooks) Flush() {
 	}
 }
 
-// IsTelling reports whether an interceptor of the application is running.
-func (h *Hooks) IsTelling() bool {
+// InterceptorRuns reports whether an interceptor of the application is running.
+func (h *Hooks) InterceptorRuns() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.telling > 0
+	return h.running > 0
 }
 
-// tell calls an interceptor of the application. The interceptor may call Close, which must not wait for the
+// intercept calls an interceptor of the application. The interceptor may call Close, which must not wait for the
 // interceptor.
-func (h *Hooks) tell(call func()) {
+func (h *Hooks) intercept(call func()) {
 	h.mu.Lock()
-	h.telling++
+	h.running++
 	h.mu.Unlock()
 	defer func() {
 		h.mu.Lock()
-		h.telling--
+		h.running--
 		h.mu.Unlock()
 	}()
 	call()

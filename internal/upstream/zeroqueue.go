@@ -8,27 +8,27 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// ErrUndecryptable says that a consumer without a queue panicked, as it does on a message that it cannot decrypt. The
-// id of the message is unknown.
+// ErrUndecryptable says that a consumer without a queue has panicked, as it does on a message that it cannot decrypt.
+// The id of the message is unknown.
 var ErrUndecryptable = errors.New("a message cannot be decrypted: it stays at the broker until the consumer reconnects")
 
-// zeroQueue calls Receive of a consumer that has no queue. Each call asks the broker for one message, and does not
-// withdraw that request when it is canceled. So a call goes on after its caller has given up, and the next caller gets
-// the message.
+// zeroQueue calls Receive of a consumer that has no queue. Each Receive asks the broker for one message, and does not
+// withdraw that request when its context ends. So a Receive goes on after the caller of begin has stopped waiting, and
+// the next caller gets the message.
 type zeroQueue struct {
 	ended    context.Context
 	consumer pulsar.Consumer
 	messages chan pulsar.ConsumerMessage
 	failed   func(error)
 	cancel   context.CancelFunc
-	done     chan struct{} // closed when the call is over; nil before the first
+	done     chan struct{} // closed when Receive has returned; nil before the first call
 }
 
 func newZeroQueue(ended context.Context, consumer pulsar.Consumer, failed func(error)) *zeroQueue {
 	return &zeroQueue{ended: ended, consumer: consumer, messages: make(chan pulsar.ConsumerMessage, 1), failed: failed}
 }
 
-// begin begins a call, unless one is under way or a message is here.
+// begin calls Receive, unless a call is under way or messages has a message.
 func (z *zeroQueue) begin() {
 	if z.isCalling() || len(z.messages) > 0 {
 		return
@@ -67,14 +67,14 @@ func (z *zeroQueue) receive(ctx context.Context, cancel context.CancelFunc, done
 	}
 }
 
-// took waits for the end of a call whose message was taken. Otherwise the next begin would still see that call.
+// took waits until the call whose message was taken has ended. Otherwise the next begin could find it under way.
 func (z *zeroQueue) took() {
 	if z != nil {
 		<-z.done
 	}
 }
 
-// recall ends a call.
+// recall cancels a call that is under way, and waits for its end.
 func (z *zeroQueue) recall() {
 	if z.isCalling() {
 		z.cancel()

@@ -21,8 +21,8 @@ type zero struct {
 	calls  int // of Receive
 	sent   int // messages that Receive returned
 	failed []error
-	end    context.CancelFunc
-	// The test may set what Receive does after the second, or when its context is over.
+	end    context.CancelFunc // ends the Reader's context
+	// called after the second, or when the context of Receive is over; Receive returns its error. A test may set it
 	result func(context.Context) error
 }
 
@@ -63,7 +63,7 @@ func inZero(t *testing.T, test func(t *testing.T, z *zero)) {
 func TestZeroQueueIsAskedForOneMessageAtATime(t *testing.T) {
 	inZero(t, func(t *testing.T, z *zero) {
 		require.False(t, z.Has())
-		require.Zero(t, z.calls, "Receive was called though no call waits")
+		require.Zero(t, z.calls, "Receive was called though no caller waits")
 		for range 3 {
 			z.Wait()
 			synctest.Wait()
@@ -71,12 +71,12 @@ func TestZeroQueueIsAskedForOneMessageAtATime(t *testing.T) {
 		require.Equal(t, 1, z.calls)
 		require.Equal(t, 1, entryOf(<-z.Wait(), true))
 		z.sleep(time.Hour)
-		require.Equal(t, 1, z.calls, "Receive was called though no call waits")
+		require.Equal(t, 1, z.calls, "Receive was called though no caller waits")
 		require.Equal(t, 2, entryOf(<-z.Wait(), true))
 	})
 }
 
-func TestZeroQueueKeepsAMessageThatComesWhileNoCallWaits(t *testing.T) {
+func TestZeroQueueKeepsAMessageThatComesWhileNoCallerWaits(t *testing.T) {
 	inZero(t, func(t *testing.T, z *zero) {
 		z.Wait()
 		z.sleep(time.Hour)
@@ -89,7 +89,7 @@ func TestZeroQueueKeepsAMessageThatComesWhileNoCallWaits(t *testing.T) {
 	})
 }
 
-func TestRecall(t *testing.T) {
+func TestRecallEndsReceiveAndKeepsItsMessage(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		result func(context.Context) error // of a Receive that is recalled
