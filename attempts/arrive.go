@@ -1,7 +1,8 @@
 package attempts
 
-// Arrive is Find for a message that has come from the broker and that its consumer does not know. If the message may be
-// in another session's handler, Due is the time by which the Log will know whether that session lives or is lost.
+// Arrive returns what Find returns, for a message that has come from the broker and that its consumer does not know. If
+// the message may be in another session's handler, Due is the time by which the Log will know whether that session
+// lives or is lost.
 func (l *Log) Arrive(k Key) (Record, bool) {
 	watches := l.watches.Load()
 	if !watches {
@@ -26,8 +27,9 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	return r.public(k), true
 }
 
-// Again is Find for a message that this session's consumer got before and is about to get again. Due is as for Arrive,
-// but without the delay of a failure in this session: this session's consumer knows that delay better.
+// Again returns what Find returns, for a message that this session's consumer got before and is about to get again. Due
+// is as for Arrive, but without the delay of a failure in this session: this session's consumer keeps that delay
+// itself.
 func (l *Log) Again(k Key) (Record, bool) {
 	if l.known.Load() == 0 {
 		return Record{}, false

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A session has copied another session's record to tidy the log. The delay is still the other session's: this session
-// must not hand out the message before its end.
+// This session has copied another session's record to tidy the log. The delay is still the other session's, and its
+// message must not be handed out earlier.
 func TestDelayOfAnotherSessionHoldsAfterItsRecordIsCopied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

@@ -2,9 +2,9 @@
 // how often each message was delivered, why and until when it waits, and which messages crashed the processes that
 // handled them.
 //
-// redelivery.WithAttemptLog uses it. Programs need it only to look into a log or to forget a message. A [Log] is the
-// log of one subscription. All consumers of the subscription write to one topic. They read it to its end before they
-// begin, and then follow it, so they know a new record after a few milliseconds.
+// redelivery.WithAttemptLog uses this package. Programs need it only to look into a log or to forget a message. A [Log]
+// is the log of one subscription. All consumers of the subscription write to one topic. They read it to its end before
+// they begin, and then follow it, so they know a new record after a few milliseconds.
 //
 // Records merge by the rules in merge.go and state.go, which use no broker. frame.go has their encoding.
 package attempts
@@ -66,7 +66,7 @@ type Record struct {
 type Session struct {
 	ID    SessionID     // as in records
 	Name  string        // of its consumer
-	Since time.Time     // by this machine's clock
+	Since time.Time     // when the session began, by this machine's clock
 	Heard time.Time     // when the session last wrote
 	Lease time.Duration // how long the session may be silent before it is lost; 0 if unknown
 	State SessionState  // whether it lives

@@ -10,10 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A machine whose clock is a minute behind or ahead does not make messages early or late. The first frame that is read
-// live, just after it was written, shows how far the clock is off. Then the Log corrects the due times of records that
-// it read earlier.
-func TestClocksOfMachines(t *testing.T) {
+// The writer's clock is a minute behind or ahead. The first frame that is read live, just after it was written, shows
+// how far the clock is off. Then the Log corrects the due times of records that it read earlier.
+func TestDueTimesAreCorrectedForAWrongClock(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
 		change := []change{{Key: one, count: 1, delay: 5_000, session: 7}}
@@ -26,9 +25,9 @@ func TestClocksOfMachines(t *testing.T) {
 	}
 }
 
-// No message is early, however fast a frame is read, and even if the clocks of the writer, the broker and this machine
-// differ by fractions of a millisecond.
-func TestMillisecondsMakeNothingEarly(t *testing.T) {
+// Frames have times in milliseconds. The clocks of the writer, the broker and this machine may differ by fractions of a
+// millisecond, and a frame may be read at once.
+func TestRoundingMakesNoMessageEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		off := time.Duration(rapid.Int64Range(-1e9, 1e9).Draw(t, "off"))
 		s := newState()
@@ -64,8 +63,7 @@ func (m publishedAt) BrokerPublishTime() *time.Time {
 	return nil
 }
 
-// If the broker adds its time to messages, only its clock counts.
-func TestClockOfTheBroker(t *testing.T) {
+func TestOnlyTheBrokersClockCountsIfMessagesHaveItsTime(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
 		change := []change{{Key: one, count: 1, delay: 5_000, session: 7}}
@@ -82,9 +80,8 @@ func TestClockOfTheBroker(t *testing.T) {
 	}
 }
 
-// After a clock was set, messages may be early until several frames in a row seem late: then the Log corrects its
-// records. A single slow frame changes nothing.
-func TestClockThatIsSet(t *testing.T) {
+// A clock was set. Messages may be early until several frames in a row seem late. A single slow frame changes nothing.
+func TestDueTimesAreCorrectedAfterAClockWasSet(t *testing.T) {
 	for name, behind := range map[string]read{
 		"the writer's was ahead":               {time: 112_000, now: 102_000},
 		"the reader's was behind":              {time: 102_000, now: 92_000},
@@ -111,8 +108,8 @@ func TestClockThatIsSet(t *testing.T) {
 	}
 }
 
-// If a machine's clock is set, the delays of its own messages do not change: their times have Go's monotonic reading.
-func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
+// The times of a session's own messages have Go's monotonic reading.
+func TestSettingTheClockChangesNoDelayOfOwnMessages(t *testing.T) {
 	l := openReady(t, testClient(t), testTopic(t), "a")
 	l.Failed(one, 1, time.Hour, "no coffee")
 	await(t, func() bool { return l.Stats().Lag == 0 })
@@ -128,9 +125,9 @@ func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
 	require.Less(t, time.Until(moment(math.MinInt64/4)), -99*365*24*time.Hour)
 }
 
-// When a session copies another session's record within the log, the times in the new frame are by the clock of the
-// session that copied it.
-func TestTheClockOfACopy(t *testing.T) {
+// A session has copied another session's record. The times in the new frame are by the clock of the session that
+// copied.
+func TestTimesOfACopyAreByTheClockOfTheSessionThatCopied(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
 		f := frame{session: 8, flags: copies, asOf: position{1, 1},

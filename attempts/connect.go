@@ -59,7 +59,7 @@ func (l *Log) safely() (err error) {
 	return l.session()
 }
 
-// isOver reports whether the Log is closed and will not write any more.
+// isOver reports whether the Log is closed and writes no more.
 func (l *Log) isOver() bool {
 	select {
 	case <-l.closing:
@@ -237,7 +237,7 @@ func (l *Log) beginning(topic string) (from pulsar.MessageID, r pulsar.Reader, e
 	return f.checkpoint.id(), r, nil
 }
 
-// lastFrameTime is how long reading the last frame of the topic may take. After that, the whole topic is read.
+// lastFrameTime is how long reading the last frame of the topic may take. If it takes longer, the whole topic is read.
 const lastFrameTime = 2 * time.Second
 
 func (p position) id() pulsar.MessageID { return pulsar.NewMessageID(p.ledger, p.entry, -1, 0) }

@@ -27,19 +27,19 @@ func openAlive(t *testing.T, client pulsar.Client, topic, name string) *Log {
 	return l
 }
 
-// A message that is in a handler when its session crashes counts a crash, but not before the session is known to be
-// lost; until then the message waits. Sessions that live, or have written that they ended, count no crash.
-func TestCrashes(t *testing.T) {
+// The message counts a crash only once its session is known to be lost; until then the message waits. A session that
+// lives, or has written that it ended, has crashed nothing.
+func TestMessageInAHandlerOfALostSessionCountsACrash(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openAlive(t, client, topic, "a"), openAlive(t, client, topic, "b")
 	handleMany(b)
-	require.False(t, b.IsCareful(two), "careful though no session crashed")
+	require.False(t, b.IsCareful(two), "careful though no session has crashed")
 	require.NoError(t, a.Begin(t.Context(), one))
 	await(t, func() bool { _, ok := b.Find(one); return ok })
 	r, ok := b.Arrive(one)
 	require.True(t, ok)
-	require.Greater(t, time.Until(r.Due), minLease/2, "due too early, while a may have it")
+	require.Greater(t, time.Until(r.Due), minLease/2, "due while a may have the message")
 	require.Zero(t, b.Crashes(one))
 	a.crash()
 	c := openAlive(t, client, topic, "c") // as a supervisor restarts a
@@ -79,8 +79,8 @@ func handleMany(l *Log) {
 	}
 }
 
-// A session is careful with its first messages, and then as long as it has little to do: a message that crashed another
-// session looks like any other.
+// A message that crashed another session looks like any other. So a session is careful with its first messages, and
+// later while it has little to do.
 func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -106,8 +106,7 @@ func TestSessionIsCarefulAtFirstAndWhenIdle(t *testing.T) {
 	}
 }
 
-// A session waits for Begin at most a tenth of the time, however slow the log is, so that a stream of messages is not
-// held up.
+// However slow the log is, a session waits for Begin at most a tenth of the time.
 func TestCareTakesATenthOfTheTime(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
@@ -132,8 +131,7 @@ func TestCareTakesATenthOfTheTime(t *testing.T) {
 	broker.SetHook(nil)
 }
 
-// While the log does not answer, no message waits for it.
-func TestNoSessionIsCarefulWithoutALog(t *testing.T) {
+func TestNoSessionIsCarefulWhileTheLogDoesNotAnswer(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a := openAlive(t, client, topic, "a")
 	a.mu.Lock()
@@ -142,7 +140,7 @@ func TestNoSessionIsCarefulWithoutALog(t *testing.T) {
 	require.False(t, a.IsCareful(one))
 }
 
-// An unknown message that comes after newer ones was with another session before, so it is handled with care.
+// Another session had an unknown message (an orphan) if the message comes after newer ones.
 func TestOrphansAreHandledWithCare(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -157,8 +155,8 @@ func TestOrphansAreHandledWithCare(t *testing.T) {
 	require.True(t, a.IsCareful(Key{"t", 1, 3, 0}))
 }
 
-// A session that goes on after it was silent for longer than its lease, for example without a network, has not crashed.
-func TestASessionThatGoesOnHasCrashedNothing(t *testing.T) {
+// The session was silent for longer than its lease, for example without a network.
+func TestMessageOfASessionThatIsHeardAgainCountsNoCrash(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openAlive(t, client, topic, "a"), openAlive(t, client, topic, "b")

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-var errShort = errors.New("it ends early")
+var errShort = errors.New("the frame ends early")
 
 // decoder reads the bytes of an encoder. After an error it reads zeros.
 type decoder struct {
@@ -52,7 +52,7 @@ func (d *decoder) int() int64 {
 	return n
 }
 
-// count reads a number of items that take at least size bytes each.
+// count reads the number of items that follow and take at least size bytes each.
 func (d *decoder) count(size int) int {
 	n := d.uint()
 	if n > uint64(len(d.b)/size) {
@@ -85,7 +85,7 @@ func (d *decoder) position() position { return position{d.int(), d.int()} }
 func (d *decoder) small(limit uint64) uint32 {
 	n := d.uint()
 	if n > limit {
-		d.fail(fmt.Errorf("it has the number %d, want at most %d", n, limit))
+		d.fail(fmt.Errorf("the frame has the number %d, want at most %d", n, limit))
 		return 0
 	}
 	return uint32(n)
@@ -106,7 +106,7 @@ func (d *decoder) moment() int64 {
 func pick[T any](d *decoder, table []T) (t T) {
 	n := d.uint()
 	if n >= uint64(len(table)) {
-		d.fail(fmt.Errorf("it names entry %d of a table that has %d", n, len(table)))
+		d.fail(fmt.Errorf("the frame names entry %d of a table of %d", n, len(table)))
 		return t
 	}
 	return table[n]
@@ -149,7 +149,7 @@ func decode(b []byte) (f frame, err error) {
 	case d.err != nil:
 		return frame{}, fmt.Errorf("attempts: a frame of %d bytes cannot be read: %w", len(b), d.err)
 	case len(d.b) > 0:
-		return frame{}, fmt.Errorf("attempts: a frame of %d bytes has %d too many", len(b), len(d.b))
+		return frame{}, fmt.Errorf("attempts: a frame of %d bytes has %d bytes too many", len(b), len(d.b))
 	}
 	return f, nil
 }

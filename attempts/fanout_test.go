@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// TestFanOut measures the cost of many consumers of a subscription, each of which reads all frames of the others. A
+// TestFanOut measures the cost of many consumers of a subscription. Each of them reads all frames of the others. A
 // hundred consumers share a client, as in one process, and fifty consumers open at the same time. The figures are sums
 // over all consumers, without the broker's CPU.
 func TestFanOut(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oneKey is a pair of keys.
+// oneKey reads the same pair of keys for every name.
 type oneKey struct{ public, private []byte }
 
 func (k oneKey) PublicKey(name string, meta map[string]string) (*crypto.EncryptionKeyInfo, error) {
@@ -34,9 +34,9 @@ func newKey(t *testing.T) oneKey {
 		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})}
 }
 
-// A Log skips an encrypted message in its topic, whether it was published before the Log opened or later.
-// Pulsar-client-go would end the process of a reader that cannot decrypt.
-func TestEncryptedMessageInTheLog(t *testing.T) {
+// The message was published before the Log opened, or later. Without a Decryption option, pulsar-client-go would end
+// the process.
+func TestEncryptedMessageIsSkipped(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a := openReady(t, client, topic, "a")
@@ -55,9 +55,9 @@ func TestEncryptedMessageInTheLog(t *testing.T) {
 	require.True(t, ok)
 }
 
-// A frame may name a checkpoint beyond itself, for example if it was copied from another cluster. A Log does not begin
-// to read there, since no reader would reach that checkpoint.
-func TestCheckpointBeyondTheLog(t *testing.T) {
+// A frame may name a checkpoint beyond itself, for example if it was copied from another cluster. No reader would ever
+// reach that checkpoint.
+func TestCheckpointBeyondTheLogIsIgnored(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a := openReady(t, client, topic, "a")
 	a.Failed(one, 1, time.Hour, "")
@@ -75,8 +75,8 @@ func TestCheckpointBeyondTheLog(t *testing.T) {
 	}
 }
 
-// A message that failed and was settled while the log was away takes no memory: the log has no record to remove.
-func TestSettledWhileTheLogIsAway(t *testing.T) {
+// The log has no record of such a message, so there is nothing to remove.
+func TestMessageSettledWhileTheLogIsAwayTakesNoMemory(t *testing.T) {
 	topic := testTopic(t)
 	l, err := Open(awayClient{}, Options{Topic: topic})
 	require.NoError(t, err)

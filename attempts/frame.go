@@ -31,7 +31,7 @@ const (
 
 func (f *frame) has(flag flags) bool { return f.flags&flag != 0 }
 
-// change is what a frame says about one failed message. Moments are differences to the frame's own time, in
+// change is a frame's record of one failed message, or its removal. Moments are differences to the frame's own time, in
 // milliseconds.
 type change struct {
 	Key
@@ -45,11 +45,13 @@ type change struct {
 	begun   SessionID
 }
 
+// sessionCopy is a copied session.
 type sessionCopy struct {
-	id          SessionID
-	name        string
-	lease       int64
-	age, silent int64
+	id     SessionID
+	name   string
+	lease  int64 // in milliseconds
+	age    int64 // milliseconds since the session began
+	silent int64 // milliseconds since the session was heard
 }
 
 const version = 1
@@ -64,12 +66,13 @@ const (
 	isRemoved
 )
 
+// encoder writes the bytes of a frame.
 type encoder struct {
 	b        []byte
-	strings  map[string]uint64
-	sessions map[SessionID]uint64
-	texts    []string
-	ids      []SessionID
+	strings  map[string]uint64    // index of each text
+	sessions map[SessionID]uint64 // index of each id
+	texts    []string             // the table of strings
+	ids      []SessionID          // the table of sessions
 }
 
 func (e *encoder) uint(n uint64) { e.b = binary.AppendUvarint(e.b, n) }
@@ -80,6 +83,7 @@ func (e *encoder) text(s string) {
 	e.b = append(e.b, s...)
 }
 
+// intern returns the index of a text in the table of strings.
 func (e *encoder) intern(s string) uint64 {
 	n, ok := e.strings[s]
 	if !ok {
@@ -90,6 +94,7 @@ func (e *encoder) intern(s string) uint64 {
 	return n
 }
 
+// internSession returns the index of a session in the table of sessions.
 func (e *encoder) internSession(id SessionID) uint64 {
 	n, ok := e.sessions[id]
 	if !ok {

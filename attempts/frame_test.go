@@ -29,7 +29,6 @@ func TestFramesAreReadAsWritten(t *testing.T) {
 	require.ErrorContains(t, err, "version 9")
 }
 
-// A record takes about ten bytes.
 func TestFramesAreSmall(t *testing.T) {
 	f := frame{session: 1 << 60, number: 1000}
 	for i := range maxChanges {

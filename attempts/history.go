@@ -32,7 +32,7 @@ func History(ctx context.Context, client pulsar.Client, topic string, wanted fun
 			return nil, fmt.Errorf("attempts: reading %s: %w", topic, err)
 		}
 		f, err := decode(msg.Payload())
-		if err != nil { // a Log skips it too
+		if err != nil { // a Log skips the message too
 			continue
 		}
 		if f.has(begins) {

@@ -19,13 +19,13 @@ import (
 )
 
 // Log is one consumer's view of the log of a subscription, and a session of that log. It is safe for concurrent use. If
-// the topic cannot be reached, the Log goes on with the records it has read, buffers its own, reports the failure, and
-// tries again.
+// the topic cannot be reached, the Log goes on with the records that it has read, buffers its own, reports the failure,
+// and tries again.
 type Log struct {
 	client  pulsar.Client
 	o       Options
 	id      SessionID
-	known   atomic.Int64 // records and changes; while there are none, lookups return at once
+	known   atomic.Int64 // number of records and changes; while it is 0, lookups return at once
 	watches atomic.Bool  // KeepAlive was called
 	opened  int64
 	readers int // readers made so far; used only by the goroutine that makes them
@@ -35,7 +35,7 @@ type Log struct {
 	closing chan struct{} // closed by Close: the writer writes the remaining changes and ends
 	once    sync.Once
 	ended   chan struct{} // closed when the goroutines have ended
-	ready   chan struct{} // closed when the log was read to its end the first time
+	ready   chan struct{} // closed when the log was read to its end for the first time
 	wake    chan struct{} // wakes the writer
 
 	mu           sync.Mutex // guards the fields below
@@ -43,11 +43,11 @@ type Log struct {
 	own          changes
 	sessions     watch
 	tidying      tidying
-	most         int    // the largest size of a map since fit replaced the maps
+	most         int    // the largest size of a map since fit last replaced the maps
 	number       uint64 // of the last frame
 	begun        uint64 // number of the frame that begins the session
-	caughtUp     bool
-	failure      error // of the last attempt to reach the topic; nil if it succeeded
+	caughtUp     bool   // from now on frames are read as they are written
+	failure      error  // of the last attempt to reach the topic; nil if it succeeded
 	stats        Stats
 	reportedSlow int64 // when a lag of the log was last reported
 }
@@ -119,8 +119,8 @@ func (l *Log) Ready(ctx context.Context) error {
 	}
 }
 
-// judge waits, if the Log is read only, until the Log knows of each session whether it lives. A session that seems
-// silent may only have a wrong clock. Such a session is either heard within its lease, or lost.
+// judge waits, if the Log is read only, until the Log knows whether each session lives. A session that seems silent may
+// only have a wrong clock: then it is heard within its lease. Otherwise it is lost.
 func (l *Log) judge(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -156,7 +156,7 @@ const closeTime = time.Second
 func (l *Log) Close() {
 	l.once.Do(func() {
 		close(l.closing)
-		if l.o.ReadOnly { // nothing is left to write
+		if l.o.ReadOnly { // there is nothing to write
 			l.end()
 		}
 		select {
@@ -165,7 +165,7 @@ func (l *Log) Close() {
 			l.end()
 			select {
 			case <-l.ended:
-			case <-time.After(closeTime): // closing takes no context in pulsar-client-go
+			case <-time.After(closeTime): // the Close methods of pulsar-client-go take no context
 			}
 		}
 		l.end()
@@ -200,8 +200,8 @@ func (l *Log) find(k Key) (record, bool) {
 				return record{}, false
 			case ok:
 				own := c.record
-				if r.session == l.id { // r is an earlier change, read back after own was made
-					own.at = r.at // of records with one position, the first argument wins
+				if r.session == l.id { // r is an earlier change of this session, read back after own was made
+					own.at = r.at // with equal positions, join prefers its first argument
 				}
 				return join(own, r), true
 			}
@@ -215,7 +215,7 @@ func (r record) public(k Key) Record {
 	return Record{k, r.count, r.crashes, moment(r.due), moment(r.written), r.cause, r.session, r.begun}
 }
 
-// Records returns all records of the log, in no order. Their field Crashes is the result of Log.Crashes.
+// Records returns all records of the log, in no order. Their field Crashes has the result of Log.Crashes.
 func (l *Log) Records() []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -268,8 +268,8 @@ func (l *Log) count() {
 
 func (l *Log) largest() int { return max(len(l.state.records), len(l.state.removed), len(l.own.of)) }
 
-// fit replaces the maps by copies when they have far less in them than before: Go's maps never shrink. The caller holds
-// mu.
+// fit replaces the maps by copies if these are far smaller than the maps once were: Go's maps never shrink. The caller
+// holds mu.
 func (l *Log) fit() {
 	if n := l.largest(); n < l.most/4 {
 		l.state.records, l.state.removed, l.own.of = fitted(l.state.records), fitted(l.state.removed), fitted(l.own.of)
@@ -277,7 +277,7 @@ func (l *Log) fit() {
 	}
 }
 
-// fitted returns a copy that has only the memory it needs, unlike maps.Clone.
+// fitted returns a copy that takes only the memory that it needs, unlike maps.Clone.
 func fitted[V any](m map[place]V) map[place]V {
 	fresh := make(map[place]V, len(m))
 	maps.Copy(fresh, m)

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// testClient returns a client of the real broker, if PULSAR_URL names one, or of one in process.
+// testClient returns a client of the real broker that PULSAR_URL names, or of a broker in process.
 func testClient(t *testing.T) pulsar.Client {
 	t.Helper()
 	url := os.Getenv("PULSAR_URL")
@@ -76,7 +76,7 @@ func TestSessionsShareRecords(t *testing.T) {
 // A session records a failure of a message that another session has settled. The acknowledgement may be lost, so the
 // record stays until the retention is over. If the broker got the acknowledgement, the record does no harm: the message
 // is not delivered again.
-func TestSettledWhileARecordIsUnderWay(t *testing.T) {
+func TestFailureAfterASettlementElsewhereStaysInTheLog(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
@@ -100,8 +100,7 @@ func TestSettledWhileARecordIsUnderWay(t *testing.T) {
 	require.Empty(t, b.state.records)
 }
 
-// Close writes the remaining changes.
-func TestCloseWrites(t *testing.T) {
+func TestCloseWritesTheRemainingChanges(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a := openReady(t, client, topic, "a")
 	a.Failed(one, 2, time.Minute, "")
@@ -122,7 +121,7 @@ func TestCloseWrites(t *testing.T) {
 }
 
 // pulsar-client-go gives the index -1 to messages that are in no batch.
-func TestAKeyWithoutAnIndex(t *testing.T) {
+func TestKeyWithIndexMinusOneMeansIndexZero(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
 	k := two
@@ -140,8 +139,7 @@ func await(t *testing.T, ok func() bool) {
 	require.Eventually(t, ok, 15*time.Second, 5*time.Millisecond)
 }
 
-// Sessions that open at the same time do not stand in each other's way.
-func TestManyOpenAtOnce(t *testing.T) {
+func TestManySessionsOpenAtOnceWithoutFailure(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	var logs []*Log
 	for range 20 {

@@ -2,7 +2,7 @@ package attempts
 
 import "time"
 
-// position is a place in the log's topic. Later ones are larger.
+// position is a place in the log's topic.
 type position struct{ ledger, entry int64 }
 
 func (p position) before(other position) bool {
@@ -15,7 +15,7 @@ type record struct {
 	due     int64
 	written int64
 	session SessionID // session that wrote the due time
-	clock   SessionID // session by whose clock due and written are; for a copy this is the session that copied
+	clock   SessionID // session whose clock due and written are by; for a copy, the session that copied
 	begun   SessionID
 	cause   string
 	count   uint32

@@ -18,9 +18,9 @@ func drawRecord(t *rapid.T) record {
 	}
 }
 
-// Neither the order in which records of a message are read nor their repetition matters. Only two records with equal
-// counts and crashes at one position would have no order, and no log has two records at one position.
-func TestJoinIsOrderly(t *testing.T) {
+// Records are drawn at few positions. Two records with equal counts and crashes at one position would have no order,
+// but a log never has two records of a message at one position.
+func TestJoinDependsNeitherOnOrderNorOnRepetition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := drawRecord(t), drawRecord(t), drawRecord(t)
 		require.Equal(t, join(a, b), join(b, a))
@@ -32,22 +32,21 @@ func TestJoinIsOrderly(t *testing.T) {
 	})
 }
 
-func TestJoin(t *testing.T) {
+func TestJoinKeepsTheHigherCountAndTheLaterDueTime(t *testing.T) {
 	early, late := record{count: 2, due: 10, cause: "a"}, record{count: 2, due: 20}
 	require.Equal(t, record{count: 2, due: 20, cause: "a"}, join(early, late), "the later due time of the same count")
 	require.EqualValues(t, 5, join(record{count: 3, due: 5}, late).due, "the due time of the higher count")
 }
 
-func TestRetention(t *testing.T) {
+func TestRecordExpiresOneRetentionAfterItsDueTime(t *testing.T) {
 	day := (24 * time.Hour).Milliseconds()
 	r := record{due: 1000, written: 10}
 	require.False(t, r.isExpired(1000+day, defaultRetention))
 	require.True(t, r.isExpired(1001+day, defaultRetention))
 }
 
-// Two sessions tidy at the same time. One began before a message was removed, and the other overtakes it: the copies of
-// the slower one do not bring the message back. A model found this case, after 87,920 runs.
-func TestOvertakenCopiesBringNothingBack(t *testing.T) {
+// Two sessions tidy at the same time. One began before a message was removed, and the other overtakes it.
+func TestOvertakenCopiesDoNotBringARemovedMessageBack(t *testing.T) {
 	s := newState()
 	at := func(entry int64, f frame) { s.apply(read{frame: f, at: position{1, entry}}) }
 	at(1, frame{changes: []change{{Key: one, count: 1}}})
@@ -59,8 +58,8 @@ func TestOvertakenCopiesBringNothingBack(t *testing.T) {
 	require.Empty(t, s.records)
 }
 
-// While the log is away for a session, another session removes a record and tidies the log, and the broker deletes the
-// removal. The session that was away must not copy the record into the log again.
+// While one session cannot reach the log, another removes a record and tidies the log, and the broker deletes the
+// removal. The first session must not copy the record into the log again.
 func TestSessionThatMissedARemovalForgetsTheRecord(t *testing.T) {
 	s := newState()
 	at := func(entry int64, f frame) { s.apply(read{frame: f, at: position{1, entry}}) }

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// modelLog is a topic, with several sessions that have read parts of it.
+// modelLog is a topic, with sessions that have read parts of it.
 type modelLog struct {
 	frames   []read
 	sessions []*modelSession
@@ -19,7 +19,7 @@ type modelLog struct {
 	truth    map[Key]modelTruth
 }
 
-// modelTruth has the facts about a message, according to all frames of the topic.
+// modelTruth has the facts about a message that follow from all frames of the topic.
 type modelTruth struct {
 	count   uint32
 	crashes uint32
@@ -29,7 +29,7 @@ type modelTruth struct {
 type modelSession struct {
 	id    SessionID
 	state *state
-	read  int
+	read  int // how many frames it has read
 	t     tidying
 }
 
@@ -67,7 +67,7 @@ func (m *modelLog) begin() *modelSession {
 	return s
 }
 
-// tidy does a session's next step in keeping the log short.
+// tidy does a session's next step of tidying.
 func (m *modelLog) tidy(s *modelSession) {
 	if s.t.mark == (position{}) {
 		s.t.mark = m.publish(s, frame{})
@@ -84,9 +84,9 @@ func (m *modelLog) tidy(s *modelSession) {
 	}
 }
 
-// The log's last frame names a checkpoint. A session that reads from there knows the same as a session that reads the
-// whole log, whichever sessions crash or tidy at the same time. Counts only grow, and removed messages stay removed.
-func TestModelOfTheLog(t *testing.T) {
+// The log's last frame names a checkpoint. A session that reads from there learns what a session learns that reads the
+// whole log, whichever sessions crash or tidy at the same time.
+func TestReadingFromTheCheckpointShowsTheWholeLog(t *testing.T) {
 	for name, value := range map[string]string{"rapid.checks": "1000", "rapid.steps": "60"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
 			_ = f.Value.Set(value)

@@ -5,8 +5,8 @@ import "time"
 // began is the time at which the process began, by the clock as it was set then.
 var began = time.Now()
 
-// now returns the time in milliseconds, by the clock as it was set when the process began. The time goes on evenly when
-// the machine's clock is set. Otherwise, setting the clock could silence this session, or make the others seem lost.
+// now returns the time in milliseconds, by the clock as it was set when the process began. Setting the machine's clock
+// does not change it. Otherwise, setting the clock could silence this session, or make the others seem lost.
 func now() int64 { return milliseconds(time.Now()) }
 
 func milliseconds(t time.Time) int64 { return began.UnixMilli() + t.Sub(began).Milliseconds() }

@@ -10,19 +10,19 @@ import (
 type changes struct {
 	of     map[place]*ownChange
 	unsent []place // changes to send, in order
-	later  []place // removals that must not be written yet, in order of their time
-	sent   []sent  // frames that were not read back
+	later  []place // removals that must not be sent yet, in the order of their times
+	sent   []sent  // frames that were sent and not read back
 	resets bool    // the next frame removes all records first
 }
 
 // sent describes a frame that was sent.
 type sent struct {
 	number uint64
-	since  int64
-	places []place
+	since  int64   // when it was sent
+	places []place // of its changes
 }
 
-// ownChange is one of the changes.
+// ownChange is the pending change of one message.
 type ownChange struct {
 	record
 	removed bool
@@ -42,7 +42,7 @@ func (c *changes) put(p place, r record) *ownChange {
 	return x
 }
 
-// remove removes a message from the log. from is when to send the removal; 0 for at once.
+// remove removes a message from the log. from is when the removal may be sent; 0 for at once.
 func (c *changes) remove(p place, r record, from int64) *ownChange {
 	x := c.next(p)
 	x.record, x.removed, x.from = r, true, from
@@ -57,7 +57,7 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 }
 
 // drop forgets the change of a message if no change of it was ever sent, and reports whether it did. So a settled
-// message costs nothing while the log cannot be written.
+// message takes no memory while the log cannot be written.
 func (c *changes) drop(p place) bool {
 	x := c.of[p]
 	if x == nil || x.wasSent {
@@ -108,8 +108,8 @@ func (c *changes) reset() {
 	*c = changes{of: map[place]*ownChange{}, resets: true}
 }
 
-// unread reports whether a change that was made at the time by, or earlier, is not read back yet. Changes that are to
-// be sent later do not count.
+// unread reports whether a change that was made at the time by, or earlier, is not read back yet. Removals that must
+// not be sent yet do not count.
 func (c *changes) unread(by int64) bool {
 	for _, x := range c.of {
 		if x.from == 0 && x.since <= by {
@@ -167,9 +167,9 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	return places, next
 }
 
-// requeue queues again all changes that were not read back: the topic may be another one now. Of the sent frames it
-// keeps only the oldest one's number and time, for lag. It forgets messages that were settled long ago and are not
-// among the known records, so that the changes do not grow while frames are sent but not read back.
+// requeue queues all changes again that were not read back: the topic may be another one now. Of the sent frames it
+// keeps the number and time of the oldest, for lag. It forgets messages that were settled long ago and are not among
+// the known records: otherwise the changes would grow while frames are sent but not read back.
 func (c *changes) requeue(known map[place]record) {
 	long := now() - vainTime.Milliseconds()
 	maps.DeleteFunc(c.of, func(p place, x *ownChange) bool {

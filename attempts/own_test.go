@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Frames that are written in vain, for example because the broker refuses each of them, do not use more and more
-// memory. The Log still knows how far it lags.
+// The broker refuses each frame, so the Log writes them again and again. It still knows how far it lags.
 func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	c := changes{of: map[place]*ownChange{}}
 	const many = 100
@@ -38,9 +37,9 @@ func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	require.Zero(t, c.lag(began+5000))
 }
 
-// While frames are written in vain, settled messages do not use more and more memory either, even if the log may have
-// their records. If the log is known to have a message's record, the message stays settled.
-func TestSettledWhileFramesAreWrittenInVain(t *testing.T) {
+// The log may have records of the settled messages. Those are forgotten nevertheless after a while, except a message
+// whose record the Log has read.
+func TestSettledMessagesAreForgottenWhileFramesAreWrittenInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100
 		c, read := changes{of: map[place]*ownChange{}}, place{entry: 7}
@@ -62,9 +61,8 @@ func TestSettledWhileFramesAreWrittenInVain(t *testing.T) {
 	})
 }
 
-// A change that is not read back yet is newer than all frames that were read, also those that were written after the
-// record that it changed.
-func TestChangeIsNewerThanFramesReadBeforeIt(t *testing.T) {
+// A frame is read after the change was made. The change is newer nevertheless, since its own frame was not read back.
+func TestChangeIsNewerThanFramesReadBeforeItsOwn(t *testing.T) {
 	l := newLog(nil, Options{Topic: "log", Retention: defaultRetention, Logger: slog.New(slog.DiscardHandler)}, 7)
 	k, frames := Key{Topic: "orders", Ledger: 1}, int64(0)
 	take := func(f *frame) {
@@ -93,8 +91,8 @@ func TestChangeIsNewerThanFramesReadBeforeIt(t *testing.T) {
 	require.Zero(t, begun())
 }
 
-// The acknowledgement of a settled message is lost with its connection, and another session fails on the message. The
-// removal that this session was about to write would delete the other session's delay.
+// The acknowledgement of a settled message was lost with its connection, and another session has failed on the message.
+// This session must not write the removal, which would delete the other session's delay.
 func TestFailureElsewhereOutlivesALostAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

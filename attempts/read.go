@@ -29,7 +29,7 @@ func (l *Log) follow(life context.Context, c *link) error {
 }
 
 // readAt returns a frame as it was read at t. It adds two milliseconds to t: rounding down to milliseconds takes up to
-// one from the time of the frame, and up to one from t. Without these two, messages could be due early.
+// one millisecond from the time of the frame, and up to one from t. Otherwise messages could be due early.
 func readAt(t time.Time, f frame, msg pulsar.Message) read {
 	r := read{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + 2}
 	if t := msg.BrokerPublishTime(); t != nil {
@@ -38,7 +38,7 @@ func readAt(t time.Time, f frame, msg pulsar.Message) read {
 	return r
 }
 
-// take applies a frame that was read. It ignores the last frame when a restarted reader gets it again: that is no sign
+// take applies a frame that was read. It ignores the last frame if a restarted reader gets it again: that does not show
 // that the log works.
 func (l *Log) take(r read) {
 	l.mu.Lock()

@@ -14,8 +14,9 @@ func (l *Log) takeOld(f frame, ago time.Duration) {
 	l.take(read{frame: f, at: position{1, l.state.last.entry + 1}, time: now() - ago.Milliseconds(), now: now()})
 }
 
-// A read-only Log reports that a session is lost after its lease, and that a session whose clock is behind lives.
-func TestReadOnlyLogKnowsWhoIsLost(t *testing.T) {
+// Three sessions have a lease. One has crashed, one has a clock that is behind, and one was just heard and is silent
+// now.
+func TestReadyOfAReadOnlyLogFindsLostSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		l.o.ReadOnly, l.sessions.lease, l.caughtUp = true, 0, false
@@ -45,7 +46,7 @@ func TestReadOnlyLogKnowsWhoIsLost(t *testing.T) {
 	})
 }
 
-// A call that a read-only or closed Log refuses does not change the Log's own records either.
+// Neither a read-only Log nor a call whose context is done changes the Log's own records.
 func TestRefusedVerbsChangeNothing(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
@@ -72,8 +73,7 @@ func TestRefusedVerbsChangeNothing(t *testing.T) {
 	require.Len(t, a.Records(), 1)
 }
 
-// After ForgetAll no session knows any message any more.
-func TestForgetAll(t *testing.T) {
+func TestForgetAllMakesEverySessionForgetAllRecords(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")

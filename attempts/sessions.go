@@ -13,29 +13,29 @@ type watch struct {
 	lease   int64 // of this session; 0 for none
 	renewal int64 // when this session renews its lease
 
-	followed int64 // since when the log is read as it is written, without a gap
+	followed int64 // the time since which the log is read as it is written, without a gap
 	echoed   int64 // when a frame of this session was last read back; 0 if none was
 
-	foundLost  map[SessionID]bool // sessions that were found lost, and not heard since
+	foundLost  map[SessionID]bool // sessions that were found lost and not heard since
 	unreported []string           // names of lost sessions that are not logged yet
 	live       map[SessionID]bool // sessions heard since followed, neither ended nor lost
-	looked     int64              // when sessions were looked at the last time
-	spent      int64              // the session is careful while this time is past; each message moves it forward
+	looked     int64              // when look last searched for lost sessions
+	spent      int64              // the session is careful if this time is past; each message moves it forward
 
 	newest  map[uint32]position // by topic, the newest entry that this consumer got
-	orphans map[place]bool      // unknown messages that came after newer ones: another session had them
+	orphans map[place]bool      // unknown messages that came after newer ones: another session had them before
 }
 
 const (
 	minLease    = 6 * time.Second
-	leaseOfEach = 60 * time.Millisecond // times the number of sessions, the least lease: limits the renewals to read
+	leaseOfEach = 60 * time.Millisecond // a lease has at least this much for each session, to limit renewals
 	renewals    = 3                     // within one lease
-	clockSlack  = time.Minute           // by which the clocks of machines may differ
+	clockSlack  = time.Minute           // how much the clocks of machines may differ
 	maxOrphans  = 10000
 
 	// A message that has just crashed another session looks like any other. So a session is careful with its first
-	// messages, and with the first ones after another session was lost, since that one may have had them. With other
-	// messages it is careful as long as that costs little. Care is paid from a credit that grows with time.
+	// messages, and with the first messages after another session was lost, since that session may have had them. With
+	// other messages it is careful as long as that costs little. A message costs credit, and credit grows with time.
 	carefulEach  = 10 * time.Millisecond  // cost of a message
 	carefulMore  = 100 * time.Microsecond // with n sessions a message costs n² times this, if that is more
 	carefulWait  = 10                     // a Begin costs this many times the time it takes
@@ -47,8 +47,8 @@ const (
 )
 
 // KeepAlive makes this session write regularly that it is alive. A session is lost if the others do not hear from it
-// for its lease: six seconds, or longer if there are many sessions. Then each message that Begin or Begun recorded as
-// in one of its handlers counts one crash. Package worker calls it.
+// for its lease: six seconds, or longer if there are many sessions. Then each message that was in one of its handlers,
+// according to Begin or Begun, counts one crash. Package worker calls KeepAlive.
 func (l *Log) KeepAlive() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,8 +61,7 @@ func (l *Log) KeepAlive() {
 	l.notify()
 }
 
-// addState adds the state of the session to a frame, and returns when to write the state again; 0 if that is not
-// needed.
+// addState adds the state of the session to a frame. next is when the state must be written again; 0 for never.
 func (w *watch) addState(f *frame, name string) (next int64) {
 	if w.begins {
 		f.flags |= begins
@@ -76,7 +75,7 @@ func (w *watch) addState(f *frame, name string) (next int64) {
 	return max(1, w.renewal)
 }
 
-// stateSent notes that a frame with the state of the session was sent.
+// stateSent notes that a frame was sent: it may have the state of the session.
 func (w *watch) stateSent(f *frame) {
 	if f.has(begins) {
 		w.begins = false
@@ -86,8 +85,8 @@ func (w *watch) stateSent(f *frame) {
 	}
 }
 
-// readBack notes that a frame of this session was read back. If that took long, the log was away, and may still be away
-// for the other sessions.
+// readBack notes that a frame of this session was read back. If that took long, the log could not be reached, and the
+// other sessions may not reach it yet.
 func (w *watch) readBack(at int64) {
 	if w.echoed == 0 || w.isCutOff(at) {
 		w.followed = at
@@ -96,11 +95,11 @@ func (w *watch) readBack(at int64) {
 	w.echoed = at
 }
 
-// isCutOff reports whether this session has read back nothing for so long that others may seem lost for the same
-// reason.
+// isCutOff reports whether this session has read back none of its frames for long. Then it may itself be the reason why
+// others seem lost.
 func (w *watch) isCutOff(at int64) bool { return w.lease > 0 && at-w.echoed > w.lease-w.lease/renewals }
 
-// hears notes that a session wrote just now, for the last time if it ends.
+// hears notes that a session has written a frame just now, and whether the session ends with it.
 func (w *watch) hears(id SessionID, ends bool) {
 	delete(w.foundLost, id)
 	w.live[id] = true
@@ -109,8 +108,8 @@ func (w *watch) hears(id SessionID, ends bool) {
 	}
 }
 
-// standing reports whether a session is lost, or whether that is doubtful. A session that was not heard since
-// watch.followed may live if its clock is wrong. The caller holds mu.
+// standing reports whether a session is lost, and whether it is doubtful that the session lives. A session that was not
+// heard since watch.followed may live if its clock is wrong. The caller holds mu.
 func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	x, w := l.state.sessions[id], &l.sessions
 	switch {
@@ -171,7 +170,7 @@ func (l *Log) Crashes(k Key) uint32 {
 	return l.crashes(r)
 }
 
-// crashes is Crashes of a record. The caller holds mu.
+// crashes returns Crashes for a record. The caller holds mu.
 func (l *Log) crashes(r record) uint32 {
 	if r.begun != 0 && r.begun != l.id {
 		if lost, _ := l.standing(r.begun, now()); lost {
@@ -213,7 +212,7 @@ func (l *Log) isCareful(k Key) bool {
 	return careful && l.failure == nil && l.own.lag(at) <= tooLate
 }
 
-// spend uses up credit. It makes no debt that is larger than the given one.
+// spend uses up credit. The debt does not become larger than debt.
 func (w *watch) spend(credit time.Duration, at int64, debt time.Duration) {
 	w.spent = max(w.spent, min(w.spent+credit.Milliseconds(), at+debt.Milliseconds()))
 }

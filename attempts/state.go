@@ -40,8 +40,8 @@ type session struct {
 type clock struct {
 	shift   int64 // its times plus shift are times of this machine's clock
 	known   bool
-	later   int   // frames in a row that suggest that it was set back, or that this machine's clock was set forward
-	nearest int64 // the smallest difference of these frames
+	later   int   // late frames in a row: the clock may have been set back, or this machine's clock forward
+	nearest int64 // the smallest difference of the late frames
 }
 
 func newState() *state {
@@ -101,7 +101,7 @@ func (s *state) remove(p place, at position) {
 type read struct {
 	frame
 	at     position
-	time   int64 // when the frame was written, by the broker's clock or the writer's
+	time   int64 // when the frame was written, by the broker's or the writer's clock
 	now    int64 // when the frame was read, by this machine's clock
 	broker bool  // time is the broker's
 	live   bool  // the frame was read as it was written
@@ -130,7 +130,7 @@ func (s *state) apply(f read) {
 	at := f.at
 	if f.has(copies) {
 		at = f.asOf
-		if at.before(s.checkpoint) { // another session copied faster, and removals before its mark are forgotten
+		if at.before(s.checkpoint) { // another session copied faster, and s forgot the removals before its mark
 			f.sessions, f.changes = nil, nil
 		}
 		for _, c := range f.sessions {
@@ -158,7 +158,7 @@ func (s *state) apply(f read) {
 	if s.checkpoint.before(f.checkpoint) && f.checkpoint.before(f.at) {
 		s.checkpoint, s.since = f.checkpoint, 0
 		maps.DeleteFunc(s.removed, func(_ place, at position) bool { return at.before(f.checkpoint) })
-		// not copied: removed in a frame that this session missed, since the broker deleted it while the log was away
+		// records that were not copied are removed: this session missed the removal, and the broker has deleted it
 		maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.at.before(f.checkpoint) })
 	}
 }
@@ -184,13 +184,13 @@ func (s *state) copied(c sessionCopy, written int64) {
 
 const (
 	minShift = 5    // smallest change of a clock for which all records are changed
-	setShift = 1000 // a frame that seems this much later was slow, or a clock was set
+	setShift = 1000 // if a frame seems later by this much, it was slow, or a clock was set
 	setAfter = 8    // late frames in a row after which a clock was set
 )
 
 // learn learns from a frame that was read as it was written. difference is the time of reading, by this machine's
 // clock, minus the time of writing. It includes the time that the frame was under way, so the smallest difference is
-// the best one. A larger one makes due times late, never early. learn returns by how much times of this clock move.
+// the best one. A larger one makes due times late, never early. learn returns how much to add to times of this clock.
 func (c *clock) learn(difference int64) (by int64) {
 	switch {
 	case !c.known || difference <= c.shift-minShift:
@@ -236,7 +236,7 @@ func (s *state) move(by int64, of func(record) bool) {
 	}
 }
 
-// sweep forgets records and sessions about which no process has written anything for the retention.
+// sweep forgets records and sessions if no process has written anything about them for the retention.
 func (s *state) sweep(now int64, retention time.Duration) {
 	maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.isExpired(now, retention) })
 	maps.DeleteFunc(s.sessions, func(_ SessionID, x *session) bool {
@@ -247,8 +247,8 @@ func (s *state) sweep(now int64, retention time.Duration) {
 // isLost reports whether a session has not been heard for its lease, and did not write that it ended.
 func (x *session) isLost(now int64) bool { return !x.ended && x.lease > 0 && now-x.heard > x.lease }
 
-// isGone reports whether a session has ended, or is lost even if its clock is wrong by clockSlack. Such a session need
-// not be copied: a session that the log does not name counts as lost.
+// isGone reports whether a session has ended, or is lost even if its clock is wrong by clockSlack. tidying does not
+// copy such a session: a session that the log does not name counts as lost.
 func (x *session) isGone(now int64) bool {
 	return x.ended || x.isLost(now-clockSlack.Milliseconds())
 }

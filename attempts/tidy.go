@@ -8,31 +8,32 @@ import (
 )
 
 // tidying keeps the log short. A session writes a mark. When it has read the mark back, it copies all records and
-// sessions that it knows, as if they were written at the mark. Then frames name the mark as the checkpoint at which to
-// begin to read, and the log's own subscription moves there, so that the broker deletes everything before the mark.
-// Several sessions may do so at the same time: any of their marks will do.
+// sessions that it knows, as if they were written at the mark. Then frames name the mark as the checkpoint at which
+// sessions begin to read, and the log's own subscription moves there, so that the broker deletes everything before the
+// mark. Several sessions may tidy at the same time: each of their marks is a valid checkpoint.
 type tidying struct {
 	at     int64    // when to begin; 0 if that is not chosen yet
-	number uint64   // of the frame that is the mark, until it is written; 0 for none
+	number uint64   // of the frame that is the mark, until that is written; 0 for none
 	mark   position // position of the mark once it is written
 	todo   []place  // records that are yet to be copied
 	copied bool     // todo was made
-	forced bool     // tidying is due even if the log is short: the topic may be a new one, without the earlier frames
+	forced bool     // tidying is due even if the log is short: the topic may be new, without the earlier frames
 	since  position // the checkpoint when tidying was forced
 }
 
 const (
-	// tidying begins at this many changes for each record and session to be kept, but not below tidyMin changes
+	// A session begins to tidy when the log has tidyRatio changes for each record and session that would be copied, and
+	// at least tidyMin changes.
 	tidyRatio = 9
 	tidyMin   = 1000
 )
 
-// begins reports whether to write a mark now. If not, at is when to ask again; 0 if time alone changes nothing.
+// begins reports whether a mark is due now. If not, at is when to ask again; 0 means when more was written.
 func (t *tidying) begins(s *state, now int64, sessions int) (due bool, at int64) {
 	if t.number > 0 || t.mark != (position{}) {
 		return false, 0
 	}
-	if t.forced && t.since.before(s.checkpoint) { // another session has done it
+	if t.forced && t.since.before(s.checkpoint) { // another session has tidied
 		t.forced, t.at = false, 0
 	}
 	if !t.forced && s.since < max(tidyMin, tidyRatio*(len(s.records)+len(s.sessions))) {
@@ -107,7 +108,7 @@ func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
 	l.mu.Unlock()
 }
 
-// trim lets the broker delete the frames before a checkpoint. If that fails, the next checkpoint makes up for it.
+// trim lets the broker delete the frames before a checkpoint. After a failure, the next checkpoint deletes them too.
 func (l *Log) trim(topic string, to position) {
 	c, err := l.subscribe(topic)
 	if c != nil {
@@ -120,8 +121,8 @@ func (l *Log) trim(topic string, to position) {
 	}
 }
 
-// reconnected notes that the topic was away. It may have been deleted and created again, so one of the sessions writes
-// all records again.
+// reconnected notes that the topic could not be reached for a while. It may have been deleted and created again, so one
+// of the sessions writes all records again.
 func (l *Log) reconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

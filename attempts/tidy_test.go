@@ -17,9 +17,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// The log is written again from time to time, so that later sessions read little more than the records that still
-// count. Two sessions that tidy at the same time do no harm.
-func TestTidying(t *testing.T) {
+// Sessions tidy the log from time to time, so that later sessions read little more than the records that still count.
+// Two sessions may tidy at the same time.
+func TestTidiedLogHasOnlyTheRecordsThatCount(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
@@ -57,9 +57,8 @@ func TestTidying(t *testing.T) {
 	require.Equal(t, 100, d.Stats().Records)
 }
 
-// If its readers reach the topic's limit of consumers, a Log logs that it cannot shorten the topic, which therefore
-// grows.
-func TestTidyingBeyondTheConsumersLimit(t *testing.T) {
+// The readers have reached the topic's limit of consumers, so the Log cannot subscribe to shorten the topic.
+func TestLogThatCannotBeShortenedIsReported(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
 	var said logtest.Buffer
@@ -82,8 +81,7 @@ func TestTidyingBeyondTheConsumersLimit(t *testing.T) {
 	await(t, func() bool { return strings.Contains(said.String(), "could not be shortened") })
 }
 
-// 100,000 records are read in less than five seconds.
-func TestManyRecords(t *testing.T) {
+func TestHundredThousandRecordsAreReadInFiveSeconds(t *testing.T) {
 	if os.Getenv("PULSAR_URL") == "" {
 		t.Skip("needs a real broker")
 	}
@@ -155,9 +153,9 @@ func atBroker(t *testing.T, topic string) (said []string) {
 	return said
 }
 
-// The memory that a burst of failures took is freed once all messages are settled and the log was tidied. Go's maps
-// do not shrink by themselves.
-func TestABurstIsNotKeptInMemory(t *testing.T) {
+// Go's maps do not shrink by themselves. The Log frees their memory once all messages are settled and the log is
+// tidied.
+func TestMemoryOfABurstIsFreed(t *testing.T) {
 	a := openReady(t, testClient(t), testTopic(t), "a")
 	heap := func() uint64 {
 		runtime.GC()

@@ -28,7 +28,7 @@ const (
 // Begun records that a message is in a handler of this session.
 func (l *Log) Begun(k Key) { l.begin(k, false) }
 
-// Begin is Begun, but returns when the record is written.
+// Begin does what Begun does, but returns only when the record is written.
 func (l *Log) Begin(ctx context.Context, k Key) error {
 	if l.o.ReadOnly {
 		return ErrReadOnly
@@ -53,7 +53,7 @@ func (l *Log) begin(k Key, waits bool) (done <-chan struct{}) {
 // recorded that the message is in a handler.
 func (l *Log) Ended(k Key) { l.leaves(k, false) }
 
-// End is Ended, but returns when the record is written.
+// End does what Ended does, but returns only when the record is written.
 func (l *Log) End(ctx context.Context, k Key) error {
 	if done := l.leaves(k, true); done != nil {
 		return l.written(ctx, done)
@@ -61,7 +61,7 @@ func (l *Log) End(ctx context.Context, k Key) error {
 	return nil
 }
 
-// leaves is Ended. It returns nil if there is nothing to record.
+// leaves does what Ended does. It returns nil if there is nothing to record.
 func (l *Log) leaves(k Key, waits bool) (done <-chan struct{}) {
 	return l.change(k, waits, func(r *record) (changed bool) {
 		changed = r.begun == l.id
@@ -110,15 +110,15 @@ func (l *Log) Forget(ctx context.Context, k Key) error {
 	return l.written(ctx, done)
 }
 
-// Flush returns when all records made before are written and this Log has read them back: other consumers then know
-// them, or are about to. It does not wait for removals by Settled, which are written later.
+// Flush returns when all earlier records are written and this Log has read them back: other consumers then know them,
+// or soon will. It does not wait for removals by Settled, which are written later.
 func (l *Log) Flush(ctx context.Context) error {
 	before := now()
 	return l.await(ctx, func() bool { return !l.own.unread(before) })
 }
 
-// ForgetAll forgets all messages, and returns when that is written and this Log has read it back. Consumers forget the
-// records of the log, but keep their own counts.
+// ForgetAll removes all messages from the log, and returns when the removal is written and this Log has read it back.
+// Consumers keep their own counts.
 func (l *Log) ForgetAll(ctx context.Context) error {
 	if err := l.refuses(ctx); err != nil {
 		return err
@@ -180,8 +180,8 @@ func (l *Log) Reset() {
 	l.notify()
 }
 
-// change changes the record of a message, unless how returns false. If waits is set and the record has changed, it
-// returns a channel that is closed when the change is written; else nil.
+// change changes the record of a message, unless how returns false. If waits is set and the record has changed, done is
+// closed when the change is written; otherwise done is nil.
 func (l *Log) change(k Key, waits bool, how func(*record) bool) (done <-chan struct{}) {
 	if l.o.ReadOnly {
 		return nil

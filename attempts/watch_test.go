@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bare returns a Log that has read its topic. The test stands in for the topic, and gives the Log frames.
+// bare returns a Log without a topic, as if it had read its topic to the end. Tests give it frames by hear.
 func bare(t *testing.T) *Log {
 	l := &Log{o: Options{Logger: slog.New(slog.DiscardHandler), Retention: defaultRetention}, id: 1, opened: now(),
 		state:   newState(),
@@ -48,9 +48,9 @@ func (l *Log) liveFor(d time.Duration, sessions ...SessionID) {
 	l.renew(sessions...)
 }
 
-// Sessions that ended or were lost make no session less careful. After a thousand of them, a session handles as many
-// messages with care as before, and its lease has not grown.
-func TestEndedSessionsDoNotCount(t *testing.T) {
+// Sessions that have ended or were lost do not count: after a thousand of them this session's lease has not grown, and
+// IsCareful charges no more for a message.
+func TestEndedSessionsChangeNeitherLeaseNorCare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		for id := range SessionID(1000) {
@@ -69,8 +69,7 @@ func TestEndedSessionsDoNotCount(t *testing.T) {
 	})
 }
 
-// A session that was lost and came back counts again when it is lost again.
-func TestASessionIsLostTwice(t *testing.T) {
+func TestSessionThatComesBackIsLostAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		for n := range uint64(3) {
@@ -82,8 +81,8 @@ func TestASessionIsLostTwice(t *testing.T) {
 	})
 }
 
-// While the log's topic is away no session is heard, which is no sign that one has crashed.
-func TestLogThatIsAwayLosesNoSession(t *testing.T) {
+// While the log's topic cannot be reached, no session is heard. That is no sign of a crash.
+func TestNoSessionIsLostWhileTheLogCannotBeReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(),
@@ -107,9 +106,9 @@ func TestLogThatIsAwayLosesNoSession(t *testing.T) {
 	})
 }
 
-// A reader that starts again gets the last frame again. That is no sign that the log works: while the log can be
-// reached but not written, no session is lost.
-func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
+// A reader that starts again gets the last frame again. That does not show that the log can be written. While the log
+// can be read but not written, no session counts as lost.
+func TestFrameThatIsReadAgainDoesNotShowThatTheLogWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(),
@@ -131,8 +130,8 @@ func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
 	})
 }
 
-// A session whose clock is wrong, and which was not heard since the log was opened, is found lost as soon as any other.
-func TestALostSessionWithAWrongClock(t *testing.T) {
+// The session was not heard since the log was opened, and its clock is wrong.
+func TestSessionWithAWrongClockIsFoundLostInTime(t *testing.T) {
 	for _, off := range []time.Duration{-time.Minute, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			l := bare(t)
@@ -149,9 +148,9 @@ func TestALostSessionWithAWrongClock(t *testing.T) {
 	}
 }
 
-// If all handlers of a Worker wait at the same time for a log that has stalled, the session stops being careful for a
+// All handlers of a Worker wait at the same time for a log that has stalled. Then the session is not careful for a
 // minute at most, however many handlers waited.
-func TestCareComesBack(t *testing.T) {
+func TestSessionIsCarefulAgainAfterTheLogStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		var waiting sync.WaitGroup
@@ -170,8 +169,7 @@ func TestCareComesBack(t *testing.T) {
 	})
 }
 
-// While the log cannot be reached, no message waits for it, even if the oldest unwritten change is younger than five
-// seconds.
+// While the log fails, IsCareful returns false at once, not only after a change has stayed unwritten for five seconds.
 func TestNoSessionIsCarefulWhileTheLogFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
@@ -182,9 +180,8 @@ func TestNoSessionIsCarefulWhileTheLogFails(t *testing.T) {
 	})
 }
 
-// A crash counts even if the message fails before its handler is called, for example at the crash limit without a dead
-// letter topic.
-func TestAFailureKeepsTheCrash(t *testing.T) {
+// The message fails before its handler is called, for example at the crash limit without a dead letter topic.
+func TestAFailureDoesNotClearTheCrashCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(),
@@ -196,16 +193,15 @@ func TestAFailureKeepsTheCrash(t *testing.T) {
 	})
 }
 
-// A log without failed messages is tidied too: otherwise sessions that only write that they live would make it grow for
-// ever.
-func TestAQuietLogIsTidied(t *testing.T) {
+// Sessions that write nothing but renewals would make the log grow for ever.
+func TestLogWithoutFailedMessagesIsTidied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
 		for range 20 * tidyMin {
 			l.renew(l.id)
 		}
-		begins, at := l.tidying.begins(l.state, now(), 1)
-		require.True(t, begins || at > 0)
+		due, at := l.tidying.begins(l.state, now(), 1)
+		require.True(t, due || at > 0)
 	})
 }
 
@@ -224,7 +220,8 @@ func TestEverySessionForgetsOldRecords(t *testing.T) {
 	})
 }
 
-// If another session had many messages before, a Worker does not wait for a slow log before each of them.
+// Messages that another session had before (orphans) are handled with care. Even if there are many and the log is slow,
+// the Worker does not wait before each of them.
 func TestOrphansDoNotWaitForASlowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)

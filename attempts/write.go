@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxChanges = 1000                 // of a frame
+	maxChanges = 1000                 // changes in a frame
 	interval   = 5 * time.Millisecond // between frames
 )
 
@@ -59,7 +59,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// next returns the next frame to send. It returns nil if there will be none until wait is over or something changes.
+// next returns the next frame to send and the places of its changes. A nil frame means that none is due before wait is
+// over, unless something changes.
 func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +115,7 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 	return nil, nil, until(at, more, renews, tidyAt)
 }
 
-// until returns how long it is from now until the first of some moments. Moments that are 0 do not count.
+// until returns the time from now until the first of some moments, at most an hour. Moments that are 0 do not count.
 func until(now int64, moments ...int64) time.Duration {
 	wait := time.Hour
 	for _, m := range moments {
@@ -157,7 +158,7 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 	return nil
 }
 
-// notSent notes that a frame could not be written. The next link sends its changes again, with all others that were not
+// notSent notes that a frame could not be written. The next link sends its changes again, and all others that were not
 // read back.
 func (l *Log) notSent(f *frame) {
 	l.mu.Lock()
@@ -189,7 +190,7 @@ func (c *link) answered(life context.Context) error {
 	return nil
 }
 
-// slow is how long a frame may take before that is reported.
+// slow is how long writing a frame may take before reportSlow is called.
 const slow = 2 * time.Second
 
 // reportSlow logs and reports that the log lags, at most once a minute.
@@ -203,7 +204,7 @@ func (l *Log) reportSlow(took time.Duration) {
 	if !report {
 		return
 	}
-	l.o.Logger.Warn("attempts: writing the log is slow; other consumers learn late of this consumer's failures",
+	l.o.Logger.Warn("attempts: writing the log is slow; other consumers learn of this consumer's failures late",
 		"topic", l.o.Topic, "took", took)
 	if l.o.Failed != nil {
 		l.o.Failed(fmt.Errorf("attempts: writing to %s took %v", l.o.Topic, took))
