@@ -15,10 +15,10 @@ import (
 // It does not report the answers to later messages either, although the broker publishes these messages. So messages
 // with a longer delay than any before have a producer of their own.
 const (
-	patience = 5 * time.Second        // time without an answer, after which ask finds out whether it is a refusal
+	patience = 5 * time.Second        // time without an answer after which ask finds out whether the broker refused
 	grace    = 100 * time.Millisecond // time for a producer to notice that its connection was lost
-	// A close that takes longer may have ended without an answer: upstream stops waiting after the client's
-	// OperationTimeout.
+	// A producer's Close that takes longer than prompt may have ended without an answer: upstream stops waiting after
+	// the client's OperationTimeout.
 	prompt = 2 * time.Second
 	memory = time.Minute // how long a refusal counts
 )
@@ -27,8 +27,8 @@ const (
 type delays struct {
 	mu       sync.Mutex
 	accepted time.Duration // the longest accepted delay, raised only when no untried message is under way
-	answered time.Duration // the longest delay accepted while others were under way
-	untried  int           // messages under way with longer delays than accepted
+	answered time.Duration // the longest delay accepted while other untried messages were under way
+	untried  int           // messages under way whose delays are longer than accepted
 	refused  time.Duration // the shortest refused delay
 	until    time.Time     // when the refusal stops counting
 }
@@ -54,6 +54,7 @@ func (d *delays) begin(delay time.Duration) (tried bool) {
 	return false
 }
 
+// end notes the outcome of an untried delay.
 func (d *delays) end(delay time.Duration, accepted, refused bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,7 +67,7 @@ func (d *delays) end(delay time.Duration, accepted, refused bool) {
 		}
 	}
 	d.untried--
-	if d.untried == 0 { // later messages, of the usual producer, cannot overtake an untried message
+	if d.untried == 0 { // from now on no message of the usual producer can overtake an untried message
 		d.accepted, d.answered = max(d.accepted, d.answered), 0
 	}
 }
@@ -109,8 +110,9 @@ func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessa
 	}
 }
 
-// startHeld is startDelayed for a retry that a Consumer of package redelivery reads. If the namespace refuses the
-// delay, the retry is published without one: the Consumer holds it back for the time that DELAY_TIME says.
+// startHeld does what startDelayed does, for a retry that a Consumer of package redelivery reads. If the namespace
+// refuses the delay, startHeld publishes the retry without one: the Consumer holds it back for the time that DELAY_TIME
+// says.
 func (r *Reconsumer) startHeld(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	answered := r.startDelayed(ctx, msg)
 	return func() error {
@@ -123,13 +125,13 @@ func (r *Reconsumer) startHeld(ctx context.Context, msg *pulsar.ProducerMessage)
 	}
 }
 
-// verdict holds whether the broker refused unanswered messages of a producer.
+// verdict says whether the broker refused the unanswered messages of a producer.
 type verdict struct {
 	asked       atomic.Bool   // the producer is being closed
 	known       chan struct{} // closed when refused is final
 	refused     bool          // the broker refused the message with the longest delay
 	mu          sync.Mutex
-	longest     time.Duration // the longest delay among the messages that the client failed
+	longest     time.Duration // the longest delay among the messages for which the client returned an error
 	lastAttempt atomic.Int64  // time of the last attempt to reconnect, in nanoseconds since 1970
 }
 
@@ -155,14 +157,14 @@ func (w watched) Next() time.Duration {
 	return d
 }
 
-// failed notes that the client failed a message because its producer was closed.
+// failed notes that the client returned an error for a message because its producer was closed.
 func (v *verdict) failed(delay time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.longest = max(v.longest, delay)
 }
 
-// errorOf returns the error of a message that the client failed, once the verdict is known.
+// errorOf waits for the verdict, and returns the error for a message for which the client returned err.
 func (v *verdict) errorOf(ctx context.Context, delay time.Duration, err error) error {
 	if !v.asked.Load() {
 		return err
@@ -184,9 +186,9 @@ func (v *verdict) errorOf(ctx context.Context, delay time.Duration, err error) e
 }
 
 // ask closes a producer to find out whether the broker refused a message that has no answer. The broker answers the
-// close after all messages that it accepted. Then the client fails the others: their callbacks get an error. The client
-// also fails messages in two other cases: if the connection is lost (the next producer notices that), and if the close
-// has no answer in time, for example because the broker cannot store messages.
+// close after all messages that it accepted. Then the client returns an error for each of the others. It does so in two
+// other cases, too: if the connection is lost (the next producer notices that), and if the broker does not answer the
+// close in time, for example because it cannot store messages.
 func (p *producer) ask(m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +196,7 @@ func (p *producer) ask(m *made) {
 		return
 	}
 	if wait := patience - time.Since(time.Unix(0, m.verdict.lastAttempt.Load())); wait > 0 {
-		// since it reconnected, the client has published unanswered messages again
+		// the client has reconnected, and has published the unanswered messages again
 		time.AfterFunc(wait, func() { p.ask(m) })
 		return
 	}

@@ -15,13 +15,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// A message is acknowledged only after the broker has confirmed that the retry or dead letter is stored.
-func TestErrors(t *testing.T) {
+func TestMessageIsNotAcknowledgedAfterAnError(t *testing.T) {
 	later := func(r *reconsume.Reconsumer, ctx context.Context, acks *consumer) error {
 		return r.Later(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{}})
 	}
 	for name, test := range map[string]func(*testing.T, *reconsume.Reconsumer, *client, *consumer){
-		"publish": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"the broker refuses the message": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.sendErr = errBroker
 			require.ErrorIs(t, later(r, bg, acks), errBroker)
 			require.ErrorContains(t, later(r, bg, acks), retries)
@@ -37,17 +36,17 @@ func TestErrors(t *testing.T) {
 				require.Equal(t, i+1, c.closed)
 			}
 		},
-		"closed while publishing": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"the producer closes itself during the call": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.panics = true
 			require.ErrorIs(t, later(r, bg, acks), pulsar.ErrProducerClosed)
 		},
-		"publish in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"the broker does not answer in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.lost = all
 			ctx, cancel := context.WithTimeout(bg, time.Second)
 			defer cancel()
 			require.ErrorIs(t, later(r, ctx, acks), context.DeadlineExceeded)
 		},
-		"no producer": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"no producer can be created": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.failures, c.slow = 100, time.Millisecond
 			var calls sync.WaitGroup
 			for range 10 { // they share one attempt
@@ -71,7 +70,7 @@ func TestErrors(t *testing.T) {
 			require.ErrorIs(t, later(r, bg, &consumer{ackErr: errBroker}), reconsume.ErrNotAcknowledged,
 				"the message was not published")
 		},
-		"no producer in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"no producer is created in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.slow = time.Minute
 			ctx, cancel := context.WithTimeout(bg, time.Second)
 			defer cancel()
@@ -86,7 +85,7 @@ func TestErrors(t *testing.T) {
 			defer c.mu.Unlock()
 			require.Equal(t, 1, c.closed, "a producer that was created too late was not closed")
 		},
-		"closed while calls wait": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"the Reconsumer is closed while calls wait": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.lost = all
 			var calls sync.WaitGroup
 			for range 3 {
@@ -97,7 +96,7 @@ func TestErrors(t *testing.T) {
 			calls.Wait()
 			require.Equal(t, 1, c.closed)
 		},
-		"not decrypted": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"the message was not decrypted": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{keys: &pulsar.EncryptionContext{}}}
 			for _, err := range []error{r.Later(bg, cm), r.LaterLevel(bg, cm, 1), r.LaterAfter(bg, cm, 0, nil),
 				r.DeadLetter(bg, cm, nil)} {
@@ -105,13 +104,13 @@ func TestErrors(t *testing.T) {
 			}
 			require.Empty(t, c.created)
 		},
-		"canceled": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"the context is canceled": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			ctx, cancel := context.WithCancel(bg)
 			cancel()
 			require.ErrorIs(t, later(r, ctx, acks), context.Canceled)
 			require.Empty(t, c.created)
 		},
-		"closed": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"the Reconsumer is closed": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			r.Close()
 			require.ErrorIs(t, later(r, bg, acks), reconsume.ErrClosed)
 		},
@@ -132,8 +131,7 @@ func TestErrors(t *testing.T) {
 }
 
 // The broker does not answer a message whose delay it refuses, and upstream's producer reports no later answer either.
-// Messages with shorter delays are published at once all the same.
-func TestARefusedDelayHarmsNoOther(t *testing.T) {
+func TestRefusedDelayDoesNotHoldUpShorterDelays(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		limit := time.Minute
 		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > limit }
@@ -170,9 +168,9 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 	})
 }
 
-// The broker does not answer a message that is too large. The messages before and after it are published all the same,
-// and their delays do not count as refused.
-func TestARefusedSizeHarmsNoOther(t *testing.T) {
+// The broker does not answer a message that is too large. The delays of the messages before and after it do not count
+// as refused.
+func TestRefusedSizeDoesNotHoldUpOtherMessages(t *testing.T) {
 	for name, refused := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
 			run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
@@ -205,9 +203,8 @@ func TestARefusedSizeHarmsNoOther(t *testing.T) {
 	}
 }
 
-// As TestARefusedSizeHarmsNoOther, with dead letters. They keep their order, and the refused one is published in
-// chunks.
-func TestARefusedDeadLetterHarmsNoOther(t *testing.T) {
+// The broker does not answer a dead letter that is too large. It is published again in chunks.
+func TestRefusedDeadLetterIsPublishedInChunks(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
 		dead := func(bytes int) error {
@@ -228,8 +225,8 @@ func TestARefusedDeadLetterHarmsNoOther(t *testing.T) {
 	})
 }
 
-// The broker refuses a message whose caller has stopped waiting. The next message is published.
-func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
+// The broker refuses a large message whose caller has stopped waiting.
+func TestMessageAfterAnAbandonedOneIsPublished(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
 		after := func(ctx context.Context, bytes int) error {
@@ -241,8 +238,8 @@ func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
 	})
 }
 
-// A broker that answers nothing for a while refuses no message. When it answers again, every message is published once.
-func TestASilentBrokerRefusesNothing(t *testing.T) {
+// The broker answers nothing for a while. When it answers again, every message is published once.
+func TestNoMessageCountsAsRefusedWhileTheBrokerIsSilent(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		after := func(d time.Duration) error {
 			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
@@ -281,8 +278,8 @@ func TestASilentBrokerRefusesNothing(t *testing.T) {
 	})
 }
 
-// If a connection is lost while the Reconsumer asks whether the broker refused a message, the outcome is unknown.
-func TestAnUnknownOutcome(t *testing.T) {
+// The connection is lost while the Reconsumer finds out whether the broker refused a message.
+func TestOutcomeIsUnknownAfterALostConnection(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Second }
 		after := func(d time.Duration) error {
@@ -309,7 +306,7 @@ func TestAnUnknownOutcome(t *testing.T) {
 
 // A broker that creates producers but cannot store messages does not answer the close of a producer either. Upstream
 // stops waiting for this answer and reports no error.
-func TestABrokerThatCannotStoreRefusesNothing(t *testing.T) {
+func TestNoMessageCountsAsRefusedWhileTheBrokerCannotStore(t *testing.T) {
 	for _, operationTimeout := range []time.Duration{3 * time.Second, 30 * time.Second} { // the client's
 		run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.lost, c.stuck = all, operationTimeout
@@ -346,8 +343,8 @@ func TestOneCreationAtATime(t *testing.T) {
 	})
 }
 
-// If the broker never answers a request for a producer, later requests do not wait for it forever.
-func TestStuckCreation(t *testing.T) {
+// The broker never answers the request for a producer.
+func TestNextProducerIsCreatedAfterACreationThatNeverEnds(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.slow = time.Hour
 		require.ErrorIs(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil),
@@ -364,8 +361,8 @@ func TestStuckCreation(t *testing.T) {
 	})
 }
 
-// As TestARefusedDelayHarmsNoOther, with empty messages, which have producers of their own.
-func TestARefusedDelayHarmsNoOtherEmptyMessage(t *testing.T) {
+// Empty messages have producers of their own.
+func TestRefusedDelayDoesNotHoldUpEmptyMessages(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Minute }
 		after := func(ctx context.Context, d time.Duration) error {

@@ -15,19 +15,19 @@ var errBroker = errors.New("broker says no")
 type client struct {
 	pulsar.Client
 	mu       sync.Mutex
-	slow     time.Duration                      // time to create a producer
-	creating int                                // producers that are being created
-	together bool                               // two producers were being created at the same time
-	lost     func(*pulsar.ProducerMessage) bool // reports whether the broker loses a message
-	failures int                                // number of the next creations that fail
-	refuse   func(pulsar.ProducerOptions) error
-	created  []pulsar.ProducerOptions
-	sent     map[string][]*pulsar.ProducerMessage
-	sendErr  error
-	panics   bool
-	closed   int
-	stuck    time.Duration // time to close a producer
-	away     chan struct{} // if not nil, the broker answers nothing until the channel is closed
+	slow     time.Duration                        // time to create a producer
+	creating int                                  // producers that are being created
+	together bool                                 // two producers were being created at the same time
+	lost     func(*pulsar.ProducerMessage) bool   // reports whether the broker loses a message
+	failures int                                  // number of the next creations that fail
+	refuse   func(pulsar.ProducerOptions) error   // returns the error of a creation; nil if none fails
+	created  []pulsar.ProducerOptions             // of all attempts that were not refused
+	sent     map[string][]*pulsar.ProducerMessage // by topic
+	sendErr  error                                // the broker's answer to each message
+	panics   bool                                 // SendAsync panics
+	closed   int                                  // producers that were closed
+	stuck    time.Duration                        // time to close a producer
+	away     chan struct{}                        // if not nil, the broker answers nothing until the channel is closed
 }
 
 func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, error) {
@@ -60,8 +60,8 @@ type producer struct {
 	pulsar.Producer
 	c      *client
 	topic  string
-	chunk  int      // longer messages are not lost: the broker takes them in chunks
-	broken bool     // has lost a message, and loses all that follow
+	chunk  int      // length from which on the broker gets a message in chunks, and does not lose it; 0 for none
+	broken bool     // the broker has lost a message, and loses all that follow
 	failed []func() // give the answers to the lost messages; Close calls them
 }
 

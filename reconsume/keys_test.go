@@ -13,9 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Each key of a retry topic or a dead letter topic goes to only one of two Key_Shared consumers, though many keys are
-// published at the same time.
-func TestAKeyHasOneConsumer(t *testing.T) {
+// Many keys are published at the same time, and a batch must not mix them.
+func TestEachKeyGoesToOneOfTwoKeySharedConsumers(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(i int) *pulsar.ProducerMessage{
 		"keys": func(i int) *pulsar.ProducerMessage { return &pulsar.ProducerMessage{Key: fmt.Sprint("key ", i)} },

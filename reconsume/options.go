@@ -26,8 +26,8 @@ const (
 
 // Options configures a Reconsumer. Fields that pulsar.DLQPolicy also has are named as there. One means something else:
 // Options.MaxDeliveries limits reconsumes (like redelivery.DeadLetterPolicy.MaxReconsumes), but DLQPolicy.MaxDeliveries
-// limits deliveries. A topic name without a namespace, such as orders-DLQ, is of the namespace
-// of Topic, or of public/default without Topic; in DLQPolicy it is always of public/default.
+// limits deliveries. A topic name without a namespace, such as orders-DLQ, is in the namespace of Topic, or in
+// public/default without Topic; in DLQPolicy it is always in public/default.
 type Options struct {
 	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the
 	// dead letter producer's name and, without -partition-N, of the default topics' names. Required, unless
@@ -150,7 +150,7 @@ func (o *Options) retryProducer() pulsar.ProducerOptions {
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
 	}
-	if p.Encryption != nil { // the client modifies it
+	if p.Encryption != nil { // the client changes what it gets
 		e := *p.Encryption
 		p.Encryption = &e
 	}
@@ -182,11 +182,12 @@ func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 type outlet struct {
 	usual  *producer
 	single *producer // for messages that are large, or empty and not encrypted
-	sealed bool      // encrypted: upstream hands out an empty payload as ciphertext unless it is in a batch
+	// messages are encrypted: then upstream delivers an empty payload as ciphertext unless it is in a batch
+	encrypted bool
 }
 
-// standsIn makes t's usual producer the substitute of every producer in others. The substitute publishes for a producer
-// that cannot be created because the topic has as many producers as the namespace allows.
+// standsIn makes t's usual producer the substitute of every producer in others. The substitute publishes in place of a
+// producer that cannot be created because the topic has as many producers as the namespace allows.
 func (t *outlet) standsIn(others ...outlet) {
 	for _, other := range others {
 		for _, p := range []*producer{other.usual, other.single} {
@@ -198,9 +199,9 @@ func (t *outlet) standsIn(others ...outlet) {
 }
 
 // newOutlet returns an outlet. If a message of the usual producer is too large, the single producer publishes it.
-func newOutlet(usual, single *producer, sealed bool) outlet {
+func newOutlet(usual, single *producer, encrypted bool) outlet {
 	usual.chunks = single
-	return outlet{usual, single, sealed}
+	return outlet{usual, single, encrypted}
 }
 
 // bytesOf returns the size of a message's payload and properties. Properties count because large ones do not fit into a
@@ -214,7 +215,7 @@ func bytesOf(msg *pulsar.ProducerMessage) int {
 }
 
 func (t *outlet) producerFor(msg *pulsar.ProducerMessage) *producer {
-	if bytesOf(msg) > publishing.Large || len(msg.Payload) == 0 && msg.Payload != nil && !t.sealed {
+	if bytesOf(msg) > publishing.Large || len(msg.Payload) == 0 && msg.Payload != nil && !t.encrypted {
 		return t.single
 	}
 	return t.usual

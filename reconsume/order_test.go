@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Dead letters keep their order though empty and large ones have a producer of their own.
-func TestOrderOfEmptyAndLargeDeadLetters(t *testing.T) {
+// Empty and large letters have a producer of their own.
+func TestDeadLettersKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	dead := b.topic + "-sub-DLQ"
@@ -52,9 +52,8 @@ func TestOrderOfEmptyAndLargeDeadLetters(t *testing.T) {
 	require.Equal(t, strings.Join(want, " "), strings.Join(got, " "))
 }
 
-// A message with large properties is published outside of a batch: upstream writes the properties of a batch's first
-// message twice, and the batch would be too large.
-func TestLargeProperties(t *testing.T) {
+// Upstream writes the properties of a batch's first message twice. So the batch would be too large.
+func TestMessageWithLargePropertiesIsPublished(t *testing.T) {
 	b := newBroker(t)
 	dlq := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ"})
 	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared})

@@ -10,7 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// After a producer could not be created there is a pause before the next attempt, twice as long each time. Calls during
+// If a producer cannot be created, the next attempt comes after a pause, which is twice as long each time. Calls during
 // the pause return the error at once: a dead letter must not hold up others, and its message has a backoff of its own.
 const minPause, maxPause = 100 * time.Millisecond, 10 * time.Second
 
@@ -20,19 +20,19 @@ type producer struct {
 	topic   string
 	pending int // limit of messages without an answer
 	create  func(*verdict) (pulsar.Producer, error)
-	chunks  *producer     // publishes messages that are too large for this one; nil if there is none
-	instead *producer     // publishes if a limit keeps this one from being created; nil for none
+	chunks  *producer     // publishes messages that are too large for this producer; nil if there is none
+	instead *producer     // publishes if a limit keeps this producer from being created; nil if there is none
 	asks    bool          // asks the broker whether it refused messages that have no answer
 	alone   bool          // has one message under way at a time
-	timeout time.Duration // of create
+	timeout time.Duration // how long create may take
 	closed  context.Context
 
 	mu      sync.Mutex
 	made    *made          // nil if the next call must create one
 	pause   time.Duration  // the pause after the last failed attempt; 0 after success
 	next    time.Time      // earliest time of the next attempt
-	refused error          // error of the last attempt; calls return it until next
-	work    sync.WaitGroup // creating and closing
+	refused error          // error of the last failed attempt; calls return it until next
+	work    sync.WaitGroup // goroutines that create or close a producer
 }
 
 // made is a pulsar.Producer, or the attempt to create one.
@@ -177,8 +177,8 @@ func (p *producer) createAlone(v *verdict) (pulsar.Producer, error) {
 	}
 }
 
-// replace makes the next call create another producer, unless m is replaced already. It closes m after the calls of m
-// have ended, since they may still be answered.
+// replace makes the next call create another producer, unless m is replaced already. It closes m only after the calls
+// of m have ended, since the broker may still answer them.
 func (p *producer) replace(m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,9 +194,9 @@ func (p *producer) replace(m *made) {
 	})
 }
 
-// close closes the producer, if there is one. The caller has ended p.closed before, which ends all calls. close waits a
-// while for a producer that is being created: the client may be closed next, and the producer would keep its connection
-// open.
+// close closes the producer, if there is one. The caller has ended p.closed before, which ends all calls. close waits
+// for half a second at most for a producer that is being created: the client may be closed next, and the producer would
+// keep its connection open.
 func (p *producer) close() {
 	p.mu.Lock()
 	m := p.made

@@ -45,8 +45,8 @@ var system = append([]string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyReal
 // bookkeeping are the properties that Reconsumers and replays write.
 var bookkeeping = append(slices.Clone(system), PropertyExceptionMessage, PropertyExceptionType)
 
-// ofReplays are the properties that package deadletter writes. A message that was replayed to the consumer's topic
-// keeps them.
+// ofReplays are the properties that package deadletter writes on a replayed letter. A message that was replayed to the
+// consumer's topic keeps them.
 var ofReplays = []string{publishing.ReplayCount, publishing.ReplayRun, publishing.ReplayTopic}
 
 // isOwnRetry reports whether a message is a retry that a consumer of this subscription published. Only then are the
@@ -76,7 +76,7 @@ func delayLevel(props map[string]string, levels backoff.DelayLevels) int {
 	return level
 }
 
-// millis rounds up, so that no retry is early.
+// millis returns d in milliseconds, rounded up so that no retry is early.
 func millis(d time.Duration) string {
 	ms := d.Milliseconds()
 	if time.Duration(ms)*time.Millisecond < d {
@@ -87,7 +87,7 @@ func millis(d time.Duration) string {
 
 // properties returns a message's own properties, the custom properties, and the properties of the message's origin,
 // which the first retry sets and later retries keep. It leaves out the properties that another subscription's consumer
-// wrote about its own retries and dead letters. Properties only inform: Options decide where a message goes.
+// wrote about its own retries and dead letters. No property decides where a message goes: Options do.
 func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[string]string {
 	props := make(map[string]string, len(msg.Properties())+len(custom)+10)
 	maps.Copy(props, msg.Properties())
@@ -127,10 +127,10 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 	return props
 }
 
+// retryProperties returns the properties of a retry.
 func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string {
 	props := o.properties(msg, r.Properties)
-	// before is the number of deliveries before msg was published. counted is how many of these msg.RedeliveryCount
-	// includes.
+	// before is the number of deliveries before msg was published; msg.RedeliveryCount includes counted of these
 	before, counted, deliveries := uint32(0), uint32(0), uint64(msg.RedeliveryCount())
 	if o.isOwnRetry(msg) {
 		before, counted = publishing.Attempts(msg), publishing.RedeliveryCount(msg)
@@ -172,6 +172,7 @@ func saysCause(props map[string]string) bool {
 	return props[PropertyExceptionMessage] != "" || props[PropertyExceptionType] != ""
 }
 
+// deadLetterProperties returns the properties of a dead letter.
 func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]string, reason error) map[string]string {
 	props := o.properties(msg, custom)
 	o.setCause(props, reason)

@@ -17,8 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Dead letters can be grouped by EXCEPTION_TYPE.
-func TestExceptionType(t *testing.T) {
+func TestExceptionTypeIsTheFirstExportedTypeOfTheCause(t *testing.T) {
 	for want, reason := range map[string]error{
 		"*errors.errorString":           fmt.Errorf("a: %w", fmt.Errorf("b: %w", errors.New("c"))),
 		"*fs.PathError":                 fmt.Errorf("a: %w", &fs.PathError{Err: errBroker}),
@@ -41,8 +40,8 @@ type partitionAlone struct{ message }
 
 func (partitionAlone) ID() pulsar.MessageID { return pulsar.NewMessageID(3, 4, 0, 0) }
 
-// The origin ID names the partition that the message was in, for a replay.
-func TestOriginOfAPartition(t *testing.T) {
+// A replay needs the partition.
+func TestOriginIDNamesThePartitionOfTheMessage(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		require.NoError(t, r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: partitionAlone{}}, 0, nil))
 		for _, name := range []string{pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID} {
@@ -56,8 +55,8 @@ type broken struct{ error }
 
 func (b *broken) Unwrap() error { return b.error }
 
-// A dead letter is published even if the methods of its reason panic, as those of a nil pointer do.
-func TestReasonThatPanics(t *testing.T) {
+// The methods of a reason that is a nil pointer panic.
+func TestLetterWhoseReasonPanicsIsPublished(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason     error
 		kind, text string
@@ -83,7 +82,7 @@ func TestReasonThatPanics(t *testing.T) {
 
 // The text of an error may quote a payload, and so contain any bytes. A property must be valid UTF-8, or the letter
 // could not be written to a JSON file.
-func TestReasonThatIsNotText(t *testing.T) {
+func TestReasonBecomesValidUTF8(t *testing.T) {
 	long := strings.Repeat("\xff漢", 1000)
 	for text, want := range map[string]string{
 		"no order: \xff\xfe, 漢": "no order: , 漢",
@@ -97,9 +96,8 @@ func TestReasonThatIsNotText(t *testing.T) {
 	}
 }
 
-// A retry and its dead letter carry the latest known cause. It comes from the caller, from the custom properties, or
-// from an earlier retry.
-func TestCauses(t *testing.T) {
+// The cause comes from the caller, from the custom properties, or from an earlier retry.
+func TestRetriesAndDeadLettersCarryTheLatestCause(t *testing.T) {
 	custom := map[string]string{"EXCEPTION_MESSAGE": "custom", "EXCEPTION_TYPE": "java.io.IOException"}
 	earlier := map[string]string{"EXCEPTION_MESSAGE": "earlier", "EXCEPTION_TYPE": "*a.Error"}
 	because := reconsume.WithCause(&fs.PathError{Op: "open", Path: "x", Err: errBroker})

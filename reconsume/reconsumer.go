@@ -41,8 +41,8 @@ var (
 		"not allow so large a message (maxMessageSize)")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
-	// The copy would have the producer's keys, or none, and the original would be acknowledged: no consumer could ever
-	// decrypt the payload.
+	// The retry or dead letter would be encrypted with the producer's keys, or not at all, and the original would be
+	// acknowledged: no consumer could ever decrypt the payload.
 	errEncrypted = errors.New("reconsume: the message could not be decrypted, and would lose its keys: nothing is " +
 		"published")
 )
@@ -60,8 +60,8 @@ const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds 
 type Reconsumer struct {
 	o           Options
 	retries     outlet
-	untried     outlet // for retries with a longer delay than any before
-	alone       outlet // for retries larger than any message before
+	untried     outlet // for retries with a longer delay than any that the broker has accepted
+	alone       outlet // for retries that are larger than any message that the broker has accepted
 	delays      delays
 	sizes       sizes
 	schemas     *schemas
@@ -70,7 +70,7 @@ type Reconsumer struct {
 	close       context.CancelFunc
 }
 
-// New returns a Reconsumer that publishes with client. It creates no producer until the first message.
+// New returns a Reconsumer that publishes with client. It creates producers only when there are messages to publish.
 func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	if client == nil {
 		return nil, errors.New("reconsume: client is nil, want a pulsar.Client")
@@ -93,22 +93,22 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 			}}
 	}
 	shared := o.ProducerOptions.ProducerAccessMode == pulsar.ProducerAccessModeShared
-	sealed := o.ProducerOptions.Encryption != nil
-	asking := func(options func() pulsar.ProducerOptions, alone bool) outlet {
-		t := newOutlet(create(unnamed(options)), create(single(options)), sealed)
+	encrypted := o.ProducerOptions.Encryption != nil
+	newAsking := func(options func() pulsar.ProducerOptions, alone bool) outlet {
+		t := newOutlet(create(unnamed(options)), create(single(options)), encrypted)
 		for _, p := range []*producer{t.usual, t.single} {
 			p.asks, p.alone = true, alone
 		}
 		return t
 	}
-	r.retries = newOutlet(create(o.retryProducer), create(single(o.retryProducer)), sealed)
-	r.untried, r.alone = asking(o.retryProducer, false), asking(o.retryProducer, true)
+	r.retries = newOutlet(create(o.retryProducer), create(single(o.retryProducer)), encrypted)
+	r.untried, r.alone = newAsking(o.retryProducer, false), newAsking(o.retryProducer, true)
 	r.retries.standsIn(r.retries, r.untried, r.alone)
 	r.deadLetters.o = &r.o
 	r.deadLetters.open = func(topic string) *letterTopic {
 		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(topic) }
-		t := &letterTopic{outlet: newOutlet(create(options), create(single(options)), sealed),
-			alone: asking(options, true), sizes: newSizes(), order: newOrder()}
+		t := &letterTopic{outlet: newOutlet(create(options), create(single(options)), encrypted),
+			alone: newAsking(options, true), sizes: newSizes(), order: newOrder()}
 		t.standsIn(t.outlet, t.alone)
 		t.pieces = func(chunk uint) *producer {
 			p := create(single(func() pulsar.ProducerOptions {
@@ -141,11 +141,11 @@ func (r *Reconsumer) DeadLetterTopic() string { return r.o.DeadLetterTopic }
 
 // Later publishes a message to the retry topic, with the policy's delay: the first time Backoff.Next(0), which is level
 // 1 of delay levels, and so on. A message that was reconsumed Options.MaxDeliveries times goes to the dead letter topic
-// instead, at once.
+// instead, without a delay.
 //
-// With delay levels, the property RECONSUMETIMES decides the level. After LaterLevel, Later uses the level after the
-// previous one instead. The last level repeats. These properties count only on a message from the retry topic: on any
-// other message they are another consumer's, or forged, and Later begins with the first delay.
+// With delay levels, the property RECONSUMETIMES decides the level. After LaterLevel, Later uses the next level
+// instead. The last level repeats. These properties count only on a message from the retry topic: on any other message
+// they are another consumer's, or forged, and Later begins with the first delay.
 //
 // If the policy panics, Later returns an error and publishes nothing.
 func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, options ...LaterOption) error {
@@ -212,8 +212,8 @@ func check(ctx context.Context, cm pulsar.ConsumerMessage) error {
 	return nil
 }
 
-// LaterLevel is Later with the delay of a level, counted from 1. It returns ErrNoLevels if the policy has no levels,
-// and an error for an unknown level. (The clients of Tencent and RocketMQ take the nearest level.)
+// LaterLevel does what Later does, with the delay of a level, counted from 1. It returns ErrNoLevels if the policy has
+// no levels, and an error for an unknown level. (The clients of Tencent and RocketMQ take the nearest level.)
 func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int,
 	options ...LaterOption) error {
 	if err := check(ctx, cm); err != nil {
@@ -226,9 +226,9 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.settle(ctx, cm, with(how, options))
 }
 
-// LaterAfter is Later with a delay in place of the policy's, and with properties that are added to the message's own.
-// properties may be a copy of the message's own: properties that Pulsar's clients set themselves are ignored. A
-// negative delay counts as 0, and a delay of more than a hundred years as a hundred years.
+// LaterAfter does what Later does, with a delay in place of the policy's, and with properties that are added to the
+// message's own. properties may be a copy of the message's own: properties that Pulsar's clients set themselves are
+// ignored. A negative delay counts as 0, and a delay of more than a hundred years as a hundred years.
 //
 // The broker delays messages only on Shared and Key_Shared subscriptions, and by its own clock, by default with a tick
 // of one second. If the delay is longer than the namespace allows, the error is ErrDelayRefused.

@@ -43,7 +43,7 @@ func run(t *testing.T, o reconsume.Options, test func(*testing.T, *reconsume.Rec
 
 var bg = context.Background()
 
-func TestOptions(t *testing.T) {
+func TestNewRefusesInvalidOptions(t *testing.T) {
 	for want, o := range map[string]reconsume.Options{
 		"Subscription":   {Topic: "t"},
 		"Topic":          {Subscription: "s", RetryLetterTopic: "r"},
@@ -62,14 +62,14 @@ func TestOptions(t *testing.T) {
 	assert.ErrorContains(t, err, "client is nil")
 }
 
-// forged are the properties of a retry on a message of the consumer's own topic.
+// forged are the properties of a retry on a message that is not from the retry topic.
 var forged = retried("from", "persistent://public/default/orders", "RECONSUMETIMES", "16", "DELAY_LEVEL", "4",
 	"DELAY_TIME", "30000", "NACK_COUNT", "16:7",
 	"ATTEMPT_COUNT", "99", "REAL_TOPIC", "evil", "REAL_SUBSCRIPTION", "evil")
 
-// The properties of a retry depend on those of its message. A message here is from the topic in its property "from". By
-// default it is from the retry topic if it has RECONSUMETIMES, and from the consumer's topic if it has not.
-func TestPropertiesOfRetries(t *testing.T) {
+// A message is from the topic that its property "from" names. Without "from", a message with RECONSUMETIMES is from the
+// retry topic, and any other message from the consumer's topic.
+func TestPropertiesAndDelayOfARetryFollowFromItsMessage(t *testing.T) {
 	origin := map[string]string{"REAL_TOPIC": "persistent://public/default/orders", "REAL_SUBSCRIPTION": "sub",
 		"ORIGIN_MESSAGE_ID": "3:4:1:0", "ORIGIN_MESSAGE_IDY_TIME": "3:4:1:0"}
 	for name, c := range map[string]struct {
@@ -79,15 +79,15 @@ func TestPropertiesOfRetries(t *testing.T) {
 		delay time.Duration
 		dead  bool
 	}{
-		"first": {nil, 0, map[string]string{"RECONSUMETIMES": "1", "DELAY_TIME": "1000"},
+		"the first retry": {nil, 0, map[string]string{"RECONSUMETIMES": "1", "DELAY_TIME": "1000"},
 			time.Second, false},
-		"third": {retried("RECONSUMETIMES", "2"), 0, map[string]string{"RECONSUMETIMES": "3"},
+		"the third retry": {retried("RECONSUMETIMES", "2"), 0, map[string]string{"RECONSUMETIMES": "3"},
 			10 * time.Second, false},
 		"a level": {nil, 4, map[string]string{"DELAY_LEVEL": "4", "RECONSUMETIMES": "1"},
 			30 * time.Second, false},
 		"after a level": {retried("DELAY_LEVEL", "4", "DELAY_TIME", "30000"), 0,
 			map[string]string{"DELAY_LEVEL": "5"}, time.Minute, false},
-		"after the last": {retried("DELAY_LEVEL", "18", "DELAY_TIME", "7200000"), 0,
+		"after the last level": {retried("DELAY_LEVEL", "18", "DELAY_TIME", "7200000"), 0,
 			map[string]string{"DELAY_LEVEL": "18"}, 2 * time.Hour, false},
 		"a level of the application's": {map[string]string{"DELAY_LEVEL": "4"}, 0, map[string]string{"DELAY_LEVEL": ""},
 			time.Second, false},
@@ -95,25 +95,25 @@ func TestPropertiesOfRetries(t *testing.T) {
 			map[string]string{"DELAY_LEVEL": "4"}, 5 * time.Second, false},
 		"counts of the application's": {map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, 0,
 			map[string]string{"NACK_COUNT": "", "REDELIVERY_COUNT": ""}, time.Second, false},
-		"forged": {forged, 0,
+		"properties of a retry on another topic": {forged, 0,
 			map[string]string{"RECONSUMETIMES": "1", "DELAY_LEVEL": "", "NACK_COUNT": ""}, time.Second, false},
-		"far too high": {map[string]string{"DELAY_LEVEL": "99999999999999999999"}, 0, nil, time.Second,
+		"a level of the application's that is too large": {map[string]string{"DELAY_LEVEL": "99999999999999999999"}, 0, nil, time.Second,
 			false},
-		"no number": {retried("RECONSUMETIMES", "abc", "DELAY_LEVEL", "x"), 0,
+		"a count that is no number": {retried("RECONSUMETIMES", "abc", "DELAY_LEVEL", "x"), 0,
 			map[string]string{"RECONSUMETIMES": "1"}, time.Second, false},
-		"negative": {retried("RECONSUMETIMES", "-1"), 0, map[string]string{"RECONSUMETIMES": "1"},
+		"a negative count": {retried("RECONSUMETIMES", "-1"), 0, map[string]string{"RECONSUMETIMES": "1"},
 			time.Second, false},
-		"huge": {retried("RECONSUMETIMES", "1"+strings.Repeat("0", 30)), 0, nil, 0, true},
-		"the last but one": {retried("RECONSUMETIMES", "15"), 0, map[string]string{"RECONSUMETIMES": "16"},
+		"a huge count": {retried("RECONSUMETIMES", "1"+strings.Repeat("0", 30)), 0, nil, 0, true},
+		"the last retry": {retried("RECONSUMETIMES", "15"), 0, map[string]string{"RECONSUMETIMES": "16"},
 			30 * time.Minute, false},
-		"one too many": {retried("RECONSUMETIMES", "16"), 0,
+		"one retry too many": {retried("RECONSUMETIMES", "16"), 0,
 			map[string]string{"RECONSUMETIMES": "17", "EXCEPTION_MESSAGE": "reconsumed 16 times"}, 0, true},
 		"a topic of another client": {map[string]string{"REAL_TOPIC": "evil", "RETRY_TOPIC": "evil"}, 0,
 			map[string]string{"RETRY_TOPIC": ""}, time.Second, false},
 		"an origin": {map[string]string{"ORIGIN_MESSAGE_ID": "1:1:1"}, 0, origin, time.Second, false},
 		"an empty origin": {map[string]string{"REAL_TOPIC": "", "ORIGIN_MESSAGE_IDY_TIME": ""}, 0, origin,
 			time.Second, false},
-		"own": {map[string]string{"mine": "x"}, 0, map[string]string{"mine": "x"}, time.Second,
+		"a property of the application's": {map[string]string{"mine": "x"}, 0, map[string]string{"mine": "x"}, time.Second,
 			false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestPropertiesOfRetries(t *testing.T) {
 	}
 }
 
-// retried returns the properties that a client writes on a retry, and more.
+// retried returns the properties that a client writes on a retry, and more properties: names and values in turn.
 func retried(more ...string) map[string]string {
 	props := map[string]string{"RECONSUMETIMES": "1", "REAL_TOPIC": "persistent://public/default/orders",
 		"ORIGIN_MESSAGE_IDY_TIME": "3:4:1:0"}
@@ -157,8 +157,8 @@ func retried(more ...string) map[string]string {
 	return props
 }
 
-// The custom properties of an application may be a copy of the message's own.
-func TestCustomProperties(t *testing.T) {
+// The custom properties of the application are a copy of the message's own, with some added.
+func TestCustomPropertiesReplaceNoneOfTheClients(t *testing.T) {
 	run(t, reconsume.Options{MaxDeliveries: 2}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		props := map[string]string{"mine": "1", "EXCEPTION_MESSAGE": "mine too", "DELAY_LEVEL": "x"}
 		for range 3 {
@@ -183,7 +183,7 @@ func TestCustomProperties(t *testing.T) {
 	})
 }
 
-func TestUnlimited(t *testing.T) {
+func TestUnlimitedMakesNoDeadLetter(t *testing.T) {
 	run(t, reconsume.Options{MaxDeliveries: reconsume.Unlimited},
 		func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			for _, times := range []string{"17", "18", "4000000000", "99999999999"} {
@@ -195,8 +195,7 @@ func TestUnlimited(t *testing.T) {
 		})
 }
 
-// With a callback the calls return at once, and the callback is called once.
-func TestCallback(t *testing.T) {
+func TestCallbackGetsTheOutcomeOnceAndTheCallDoesNotWait(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		outcomes := make(chan error, 3)
 		done := reconsume.WithCallback(func(err error) { outcomes <- err })
@@ -220,7 +219,7 @@ func TestCallback(t *testing.T) {
 	})
 }
 
-func TestLaterAfter(t *testing.T) {
+func TestWrongDelaysLevelsAndMessagesAreRefused(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
 		require.NoError(t, r.LaterAfter(bg, cm, -time.Hour, map[string]string{"a": "b"}))
@@ -254,14 +253,13 @@ func TestNackedRetryCarriesTheRedeliveryCount(t *testing.T) {
 		require.EqualValues(t, 8, publishing.RedeliveryCount(message{props: c.sent[retries][0].Properties}))
 		require.Zero(t, publishing.RedeliveryCount(message{props: c.sent[retries][1].Properties}))
 		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "1:-1")}))
-		require.Zero(t, publishing.RedeliveryCount(message{props: map[string]string{"NACK_COUNT": ":3"}}), "no retry")
+		require.Zero(t, publishing.RedeliveryCount(message{props: map[string]string{"NACK_COUNT": ":3"}}), "NACK_COUNT counted on a message that is no retry")
 		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "3")}),
 			"a property of the application's own counted")
 	})
 }
 
-// DELAY_TIME counts only on a retry: a new message may have a property with that name, too.
-func TestDelayTime(t *testing.T) {
+func TestDelayTimeCountsOnRetriesOnly(t *testing.T) {
 	for want, props := range map[time.Duration]map[string]string{
 		1500 * time.Millisecond: retried("DELAY_TIME", "1500"),
 		0:                       {"DELAY_TIME": "1500"},
@@ -275,7 +273,7 @@ func TestDelayTime(t *testing.T) {
 	}
 }
 
-func TestProducerNames(t *testing.T) {
+func TestProducersHaveTheConfiguredNames(t *testing.T) {
 	for _, c := range []struct{ given, want string }{
 		{"", "^persistent://public/default/orders-partition-3-sub-[a-z]{5}-[a-z]{5}-DLQ$"},
 		{"mine", "^mine$"},
@@ -293,7 +291,7 @@ func TestProducerNames(t *testing.T) {
 }
 
 // A new producer has another name than the producer that it replaces, which may not be closed yet.
-func TestTheNextProducerHasAnotherName(t *testing.T) {
+func TestReplacedProducerHasAnotherName(t *testing.T) {
 	o := reconsume.Options{ProducerOptions: pulsar.ProducerOptions{Encryption: &pulsar.ProducerEncryptionInfo{Keys: []string{"k"}}}}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.failures = 1
@@ -307,7 +305,7 @@ func TestTheNextProducerHasAnotherName(t *testing.T) {
 	})
 }
 
-func TestDeadLetters(t *testing.T) {
+func TestDeadLetterHasItsCauseAndItsOrigin(t *testing.T) {
 	o := reconsume.Options{ConsumerName: "me", InitialSubscriptionName: "readers"}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: map[string]string{"RECONSUMETIMES": "2"}}}

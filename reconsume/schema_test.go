@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// order has the fields of all four schemas. The last one, named another, has only the field n; the first three lack it.
+// order has the fields of all four schemas.
 type order struct {
 	A string  `avro:"a"`
 	F float32 `avro:"f"`
@@ -40,8 +40,7 @@ var publishes = map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) e
 	},
 }
 
-// A payload, whole or damaged, is published with the version of the schema that it was written with.
-func TestOtherVersionsOfTheSchema(t *testing.T) {
+func TestPayloadKeepsTheVersionOfItsSchema(t *testing.T) {
 	whole, err := orders2.Encode(order{A: "x", B: "y"})
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
@@ -89,8 +88,8 @@ func TestOtherVersionsOfTheSchema(t *testing.T) {
 	}
 }
 
-// A message that cannot be published with its schema's version is published without it, and a property has the version.
-func TestWithoutTheVersionOfTheSchema(t *testing.T) {
+// The topic refuses the schema, or the message is too large to have one.
+func TestPropertyHasTheVersionIfTheMessageCannotHaveIt(t *testing.T) {
 	for _, name := range []string{"refused", "large"} {
 		for kind, publish := range publishes {
 			t.Run(name+" "+kind, func(t *testing.T) {
@@ -122,9 +121,8 @@ func TestWithoutTheVersionOfTheSchema(t *testing.T) {
 	}
 }
 
-// If the schema of a message cannot be found, the message is published without a version, outside of a batch. Here the
-// reason is that the message is not of pulsar-client-go.
-func TestASchemaThatCannotBeFound(t *testing.T) {
+// The schema of this message cannot be found, since the message is not pulsar-client-go's.
+func TestMessageWhoseSchemaCannotBeFoundIsPublishedOutsideOfABatch(t *testing.T) {
 	run(t, reconsume.Options{Schema: orders2}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil))
 		require.Equal(t, "01", c.sent[deadLetters][0].Properties[reconsume.PropertyOriginSchemaVersion])
@@ -133,8 +131,7 @@ func TestASchemaThatCannotBeFound(t *testing.T) {
 	})
 }
 
-// Messages of a consumer without a schema are published without a schema, and a property has the version.
-func TestTheVersionOfAConsumerWithoutSchema(t *testing.T) {
+func TestPropertyHasTheVersionIfTheConsumerHasNoSchema(t *testing.T) {
 	b := newBroker(t)
 	b.send(orders1, &pulsar.ProducerMessage{Value: order{A: "a"}})
 	r := b.reconsumer(reconsume.Options{})

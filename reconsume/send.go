@@ -16,15 +16,14 @@ var errNoAnswer = errors.New("whether the message was published is unknown: no a
 
 func isRefused(err error) bool { return errors.Is(err, ErrDelayRefused) }
 
-// start hands msg to the producer and returns a function that waits for the broker's answer. Messages are published in
-// the order of the calls. One exception: a message or batch that the broker finds too large is published later, in
-// chunks.
+// start hands msg to the producer. answer waits for the broker's answer. Messages are published in the order of the
+// calls, except a message or batch that is too large: it is published later, in chunks.
 func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	answered := p.begin(ctx, msg)
 	return func() error {
 		err := answered()
 		if p.chunks == nil || len(msg.Payload) == 0 || msg.Schema != nil || !isTooLarge(err) {
-			// chunks carry no schema version
+			// chunks have no schema version, so a message with a schema is not published in chunks
 			return err
 		}
 		return p.chunks.start(ctx, msg)()
@@ -38,6 +37,7 @@ func isTooLarge(err error) bool {
 		err != nil && strings.Contains(err.Error(), "encryptedPayload exceeds MaxMessageSize")
 }
 
+// begin does what start does, without chunks.
 func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	m, err := p.get(ctx)
 	switch {
@@ -94,7 +94,7 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 	select {
 	case m.pending <- struct{}{}:
 		// the limit keeps upstream's queue from filling: if a context ended while the queue is full, the connection
-		// might be blocked forever
+		// could be blocked forever
 	case <-ctx.Done():
 		answer(ctx.Err())
 		return
@@ -151,8 +151,10 @@ func (m *made) flush(ctx context.Context) {
 	_ = m.FlushWithCtx(ctx)
 }
 
+// failed returns the function answer of a message that was not sent.
 func failed(err error) func() error { return func() error { return err } }
 
+// publish publishes a message with start. wait waits for the broker's answer, and then acknowledges the message.
 func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.ConsumerMessage, props map[string]string,
 	delay time.Duration) (wait func() error) {
 	if ctx == nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An answer that has arrived counts even if the context has ended. Otherwise a published message would be published
-// again.
+// Otherwise a published message would be published again.
 func TestAnAnswerCountsThoughTheContextHasEnded(t *testing.T) {
 	ended, end := context.WithCancel(context.Background())
 	end()

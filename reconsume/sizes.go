@@ -12,7 +12,8 @@ const small = 4 << 10
 
 // sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker answers neither a message that
 // exceeds the topic's maxMessageSize, nor a message whose delay it refuses. So a message that is larger than any before
-// is published alone, by a producer that has nothing else under way: if the message has no answer, it was refused.
+// is published alone, by a producer that has no other message under way. If that message has no answer, the broker has
+// refused it.
 //
 // KNOWN WINDOW: bytes are counted before compression. A message that is smaller than an earlier one, but compresses
 // worse, is not published alone. If the broker refuses such a message, the messages after it have no answer. The same
@@ -49,6 +50,8 @@ func (s *sizes) begin(ctx context.Context, delay time.Duration, bytes int) (trie
 
 func newSizes() sizes { return sizes{alone: make(chan struct{}, 1)} }
 
+// known reports whether a size was accepted before. It returns an error if one was refused within the last minute that
+// is not larger.
 func (s *sizes) known(delay time.Duration, bytes int) (tried bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +85,7 @@ func (s *sizes) end(delay time.Duration, bytes int, answered func() error) (answ
 	return func() error { return <-outcome }
 }
 
-// doubt makes the next large message be published alone: the topic may allow less by now.
+// doubt forgets the accepted sizes, so that the next large message is published alone: the topic may allow less by now.
 func (s *sizes) doubt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Whatever happens to a retry topic or a dead letter topic, a message is published and acknowledged; or the call
-// returns an error, and the message is not acknowledged.
-func TestTopics(t *testing.T) {
+// Whatever happens to the retry topic or the dead letter topic, the message is published and acknowledged, or the call
+// returns an error.
+func TestMessageIsPublishedOrTheCallReturnsAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, during func(b *broker, topic string)
 		err            string
