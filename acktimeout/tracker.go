@@ -2,8 +2,8 @@
 //
 // A Tracker knows no broker and no consumer, starts no goroutine and reads no clock: keys go in, due keys come out. The
 // caller decides what a key stands for, passes the time in, and redelivers the message. Package nack does the same for
-// negatively acknowledged messages. A redelivery.Consumer uses the same heap (internal/clock) for its ack timeouts, its
-// nacks and its requests together.
+// negatively acknowledged messages. A redelivery.Consumer uses only Backoff of this package: it keeps ack timeouts,
+// nacks and requests in one heap of the same kind (internal/clock).
 package acktimeout
 
 import (
@@ -31,7 +31,7 @@ func Backoff(timeout time.Duration, b backoff.RedeliveryBackoff) backoff.Redeliv
 }
 
 // Tracker holds the keys of unsettled messages. It hands out each key once, when its timeout is over. The zero value is
-// not usable. A Tracker takes no lock: the caller serializes the calls.
+// not usable. A Tracker takes no lock: no two calls may run at the same time.
 type Tracker[K comparable] struct {
 	backoff backoff.RedeliveryBackoff
 	keys    clock.Keys[K]

@@ -13,7 +13,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// The example of PIP-130.
+// The first policy is the example of PIP-130.
 func TestBackoffAddsToTheTimeout(t *testing.T) {
 	policy := acktimeout.Backoff(10*time.Second, backoff.Exponential{Min: time.Second, Max: time.Minute, Multiplier: 2})
 	for count, want := range []time.Duration{11, 12, 14, 18, 26, 42, 70, 70} {

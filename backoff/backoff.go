@@ -6,7 +6,7 @@
 // alike.
 //
 // Every policy of this package accepts any redelivery count: its delay is between 0 and the policy's maximum, and never
-// overflows. Only [WithJitter] may exceed the maximum, by its fraction.
+// overflows. Only [WithJitter] may exceed the maximum, by up to its fraction.
 package backoff
 
 import (

@@ -15,7 +15,7 @@ const (
 	m = time.Minute
 )
 
-func TestNext(t *testing.T) {
+func TestNextGivesTheDelayOfEachCount(t *testing.T) {
 	pip94, err := ParseDelayLevels(DefaultDelayLevels)
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestNext(t *testing.T) {
 		{"the largest count", Exponential{s, 10 * m, 2}, map[uint32]time.Duration{math.MaxUint32: 10 * m}},
 		{"longest Max", Exponential{s, math.MaxInt64, 10},
 			map[uint32]time.Duration{9: 1e9 * s, 10: math.MaxInt64, math.MaxUint32: math.MaxInt64}},
-		{"invalid, still no overflow", Exponential{-s, -m, math.NaN()}, map[uint32]time.Duration{0: 0, 1: 0}},
+		{"an invalid policy", Exponential{-s, -m, math.NaN()}, map[uint32]time.Duration{0: 0, 1: 0}},
 		{"PIP-94", pip94, map[uint32]time.Duration{0: s, 1: 5 * s, 2: 10 * s, 16: time.Hour,
 			17: 2 * time.Hour, 18: 2 * time.Hour, 1000: 2 * time.Hour, math.MaxUint32: 2 * time.Hour}},
 		{"no levels", DelayLevels(nil), map[uint32]time.Duration{0: 0, 7: 0}},
@@ -55,8 +55,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// With every valid policy, delays stay within their bounds and never shrink.
-func TestExponentialIsMonotonic(t *testing.T) {
+func TestExponentialDelaysStayInBoundsAndNeverShrink(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := Exponential{
 			Min:        time.Duration(rapid.Int64Range(int64(time.Millisecond), math.MaxInt64).Draw(t, "min")),
@@ -74,7 +73,7 @@ func TestExponentialIsMonotonic(t *testing.T) {
 	})
 }
 
-func TestJitterStaysInItsBand(t *testing.T) {
+func TestJitterExceedsTheDelayByItsFractionAtMost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "d"))
 		f := rapid.Float64Range(0, 1).Draw(t, "fraction")
@@ -87,7 +86,7 @@ func TestJitterStaysInItsBand(t *testing.T) {
 	})
 }
 
-func TestLevel(t *testing.T) {
+func TestLevelRefusesUnknownLevels(t *testing.T) {
 	levels, err := ParseDelayLevels(DefaultDelayLevels)
 	require.NoError(t, err)
 	require.Len(t, levels, 18)
@@ -102,7 +101,7 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-func TestParseDelayLevels(t *testing.T) {
+func TestParseDelayLevelsRefusesWrongWords(t *testing.T) {
 	for in, want := range map[string]DelayLevels{
 		"1s  5s":            {s, 5 * s},
 		" \t1s\n5s ":        {s, 5 * s},
@@ -115,13 +114,13 @@ func TestParseDelayLevels(t *testing.T) {
 		assert.NoError(t, err, "%q", in)
 		assert.Equal(t, want, got, "%q", in)
 	}
-	for in, word := range map[string]string{
+	for in, quoted := range map[string]string{
 		"": `""`, "  ": "empty", "1x": `"1x"`, "1s -1s": `level 2: "-1s"`, "1s,5s": `"1s,5s"`, "1": `"1"`, "s": `"s"`,
 		"1.5s": `"1.5s"`, "+1s": `"+1s"`, "0s": `"0s"`, "1S": `"1S"`, "9223372037s": "too long", "1e3s": `"1e3s"`,
 		"99999999999999999999s": `"99999999999999999999s"`, "1 s": `"1"`, "0x1s": `"0x1s"`, "1_0s": `"1_0s"`,
 	} {
 		_, err := ParseDelayLevels(in)
-		assert.ErrorContains(t, err, word, "%q", in)
+		assert.ErrorContains(t, err, quoted, "%q", in)
 	}
 }
 
@@ -148,7 +147,7 @@ func FuzzParseDelayLevels(f *testing.F) {
 	})
 }
 
-func TestSchedule(t *testing.T) {
+func TestScheduleYieldsTheDelayOfEachRedelivery(t *testing.T) {
 	var got []time.Duration
 	for n, d := range Schedule(Exponential{s, 60 * s, 2}, 8) {
 		assert.Equal(t, uint32(len(got)), n)

@@ -2,8 +2,8 @@
 //
 // A Tracker knows no broker and no consumer, starts no goroutine and reads no clock: keys go in, due keys come out. The
 // caller decides what a key stands for, passes the time in, and redelivers the message. Package acktimeout does the
-// same for messages that the application has not settled. A redelivery.Consumer uses the same heap (internal/clock) for
-// its nacks, its ack timeouts and its requests together.
+// same for messages that the application has not settled. A redelivery.Consumer does not use a Tracker: it keeps nacks,
+// ack timeouts and requests in one heap of the same kind (internal/clock).
 package nack
 
 import (
@@ -17,7 +17,7 @@ import (
 const DefaultDelay = time.Minute
 
 // Tracker holds the keys of negatively acknowledged messages. It hands out each key once, when its delay is over. The
-// zero value is not usable. A Tracker takes no lock: the caller serializes the calls.
+// zero value is not usable. A Tracker takes no lock: no two calls may run at the same time.
 type Tracker[K comparable] struct {
 	backoff backoff.RedeliveryBackoff
 	keys    clock.Keys[K]

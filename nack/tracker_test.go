@@ -39,7 +39,7 @@ func TestSecondNackDoesNotChangeTheDueTime(t *testing.T) {
 	assert.Zero(t, tracker.Len())
 }
 
-func TestTrackerReturnsKeysOfOneMomentInOrder(t *testing.T) {
+func TestKeysThatAreDueAtTheSameTimeComeInTheOrderOfTrackFor(t *testing.T) {
 	tracker := nack.New[int](backoff.Fixed(time.Second))
 	for key := range 100 {
 		tracker.TrackFor(key, start)

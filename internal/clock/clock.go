@@ -1,5 +1,5 @@
-// Package clock has a heap of timers; callers pass the time in. The machine of package partition has one heap for all
-// its delays, ack timeouts and requests; the trackers of packages nack and acktimeout have one each.
+// Package clock has a heap of timers; callers pass the time in. A Group of package partition has one heap for all its
+// delays, ack timeouts and requests. Each Tracker of packages nack and acktimeout has a heap, too.
 package clock
 
 import "time"
@@ -61,7 +61,7 @@ func (c *Clock[T]) Stop(t *Timer[T]) {
 	}
 }
 
-// Pop stops and returns the next timer that is over at now, or nil.
+// Pop stops and returns the next timer that goes off at now or before, or nil if there is none.
 func (c *Clock[T]) Pop(now time.Duration) *Timer[T] {
 	if len(c.heap) == 0 || c.heap[0].at > now {
 		return nil
@@ -71,7 +71,7 @@ func (c *Clock[T]) Pop(now time.Duration) *Timer[T] {
 	return t
 }
 
-// Next returns when the next timer is over; ok is false if none runs.
+// Next returns when the next timer goes off; ok is false if none runs.
 func (c *Clock[T]) Next() (at time.Duration, ok bool) {
 	if len(c.heap) == 0 {
 		return 0, false
@@ -84,7 +84,7 @@ func (c *Clock[T]) put(t *Timer[T], slot int) {
 	t.slot = slot
 }
 
-// up moves a timer towards the root and returns where it ended.
+// up moves a timer towards the root and returns its new slot.
 func (c *Clock[T]) up(slot int) int {
 	t := c.heap[slot-1]
 	for slot > 1 && t.Before(c.heap[slot/2-1]) {

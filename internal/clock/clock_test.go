@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
-// Random timers are set, moved and stopped. A sorted list predicts which timer goes off next.
-func TestClockAgainstASortedList(t *testing.T) {
+// Timers are set, moved and stopped at random. A sorted list predicts which timer goes off next.
+func TestTimersGoOffInTheOrderOfASortedList(t *testing.T) {
 	type entry struct {
 		timer *clock.Timer[int]
 		at    time.Duration

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestWanted(t *testing.T) {
+func TestWantedRefusesDurationsWithoutAUnit(t *testing.T) {
 	for _, c := range []struct {
 		d    time.Duration
 		zero bool

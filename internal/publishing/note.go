@@ -1,6 +1,6 @@
-// Package publishing has the code for upstream's producers and for properties of retries that several packages share.
-// It also has Notes. A Note belongs to a retry or a dead letter, and has the caller's reason and the publisher's
-// decision, for observers.
+// Package publishing has code that several packages share: for upstream's producers, for reading properties of retries
+// and letters (readback.go), and for Notes. A Note belongs to a retry or a dead letter. It has the caller's reason and
+// the publisher's decision, for observers.
 package publishing
 
 import (
@@ -27,7 +27,7 @@ type Note struct {
 	Why    error         // error of a dead letter
 }
 
-// NewNote returns a Note for one message. Its reason is that of Because, or Explicit.
+// NewNote returns a Note for one message. Its reason is the one that Because gave to ctx, or else Explicit.
 func NewNote(ctx context.Context) *Note {
 	if reason, ok := ctx.Value(reasonKey{}).(string); ok {
 		return &Note{Reason: reason}

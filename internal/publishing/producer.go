@@ -21,7 +21,7 @@ const SealedChunk = 4 << 20
 // InitialSubscription makes the broker create a subscription, at the beginning of the topic, whenever a producer
 // connects and there is no such subscription. Only this helps if the topic is deleted: a producer that reconnects by
 // itself creates the topic again, and could publish before the topic has a subscription. Upstream sets this private
-// option for its own dead letters. InitialSubscription reports false if upstream does not have the option any more.
+// option for its own dead letters. InitialSubscription returns false if upstream does not have the option any more.
 func InitialSubscription(p *pulsar.ProducerOptions, name string) bool {
 	field := reflect.ValueOf(p).Elem().FieldByName("initialSubscriptionName")
 	if !field.IsValid() || field.Kind() != reflect.String {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// closing is a producer that closes its channel during a send, as upstream's does.
 type closing struct{ pulsar.Producer }
 
 func (closing) SendAsync(context.Context, *pulsar.ProducerMessage,
@@ -17,7 +18,7 @@ func (closing) SendAsync(context.Context, *pulsar.ProducerMessage,
 	messages <- 1
 }
 
-func TestSendAsyncOfAProducerThatClosesItself(t *testing.T) {
+func TestSendAsyncReturnsThePanicOfAProducerThatClosesItself(t *testing.T) {
 	var answers []error
 	SendAsync(context.Background(), closing{}, &pulsar.ProducerMessage{},
 		func(_ pulsar.MessageID, err error) { answers = append(answers, err) })

@@ -13,12 +13,12 @@ type Publisher interface {
 	Policy(pulsar.Message) (Retry, error)
 	// Level returns how to reconsume a message with a delay level.
 	Level(level int) (Retry, error)
-	// StartLater begins to publish a retry, or a dead letter after too many retries. wait and the order are as in
-	// StartDeadLetter. StartLater does not call how.Callback: the caller does. Both fill in note.
+	// StartLater begins to publish a retry, or a dead letter after too many retries. wait, note and the order are as in
+	// StartDeadLetter. StartLater does not call how.Callback: the caller does.
 	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry, note *Note) (wait func() error)
-	// StartDeadLetter begins to publish a dead letter. It blocks until a producer has room for the message, and returns
-	// wait. The caller must call wait, which does the rest. Messages are published in the order of the calls of
-	// StartDeadLetter, not of wait.
+	// StartDeadLetter begins to publish a dead letter, and fills in note. It blocks until a producer has room for the
+	// message. The caller must call wait, which waits for the broker's answer and acknowledges the message. Messages
+	// are published in the order of the calls of StartDeadLetter, not of wait.
 	StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, why error, note *Note) (wait func() error)
 }
 

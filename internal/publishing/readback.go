@@ -15,26 +15,27 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Properties of retries. A consumer believes them only if IsFrom reports that the message came from the consumer's own
-// retry topic.
+// Properties of retries; package reconsume writes them. A consumer believes them only if IsFrom reports that the
+// message came from the consumer's own retry topic.
 const (
-	// on a retry for a nacked message: RECONSUMETIMES, a colon, and the redelivery count of the message
+	// on a retry of a nacked message: RECONSUMETIMES, a colon, and the redelivery count of the message
 	NackCount = "NACK_COUNT"
 	// how often the message was delivered before, over all retries, without snoozed deliveries
 	AttemptCount      = "ATTEMPT_COUNT"
 	OriginPublishTime = "ORIGIN_PUBLISH_TIME" // when the message was first published, in milliseconds since 1970
 )
 
-// IsFrom reports whether a message came from a topic, given by its full name, or from a partition of it. For the
-// consumer's own retry topic, this means that the properties of a retry are the consumer's own. On any other message
-// they are another consumer's, or forged.
+// IsFrom reports whether a message came from a topic, given by its full name, or from a partition of it. A consumer
+// believes the properties of a retry only on messages from its own retry topic: on any other message they are another
+// consumer's, or forged. Three places decide this: isOwnRetry of package reconsume, publisher.isRetry of package
+// redelivery, and, by a rule of its own, isRetry of package inbox.
 func IsFrom(topic string, msg pulsar.Message) bool {
 	name := msg.Topic()
 	return strings.HasPrefix(name, topic) && (name == topic || topicname.Base(name) == topic)
 }
 
-// IsRetry reports whether a client published these properties with a retry: all clients set the three that IsRetry
-// reads.
+// IsRetry reports whether a client published these properties with a retry: all clients set the three properties that
+// IsRetry reads.
 func IsRetry(props map[string]string) bool {
 	return ReconsumeTimes(props) > 0 && props[pulsar.SysPropertyRealTopic] != "" &&
 		props[pulsar.SysPropertyOriginMessageID] != ""
@@ -50,10 +51,10 @@ func ReconsumeTimes(props map[string]string) uint32 {
 	return uint32(min(max(n, 0), math.MaxUint32-1))
 }
 
-// DelayTime returns the delay of a retry, counted from its publish time. It reports false if msg is not a retry of this
-// or another client. The broker may deliver a retry sooner, and much sooner if delayed delivery is switched off. Any
+// DelayTime returns the delay of a retry, counted from its publish time. ok is false if msg is not a retry of this or
+// another client. The broker may deliver a retry sooner, and much sooner if delayed delivery is switched off. Any
 // publisher can forge the properties of a retry.
-func DelayTime(msg pulsar.Message) (time.Duration, bool) {
+func DelayTime(msg pulsar.Message) (delay time.Duration, ok bool) {
 	props := msg.Properties()
 	ms, err := strconv.ParseInt(props[pulsar.SysPropertyDelayTime], 10, 64)
 	if err != nil || ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) || !IsRetry(props) {
@@ -68,7 +69,7 @@ func RedeliveryCount(msg pulsar.Message) uint32 {
 	times, count, _ := strings.Cut(props[NackCount], ":")
 	n, err := strconv.ParseUint(count, 10, 32)
 	if err != nil || !IsRetry(props) || times != props[pulsar.SysPropertyReconsumeTimes] {
-		return 0 // of an earlier retry, or of another client
+		return 0 // the property is of an earlier retry, or of another client
 	}
 	return uint32(n)
 }
@@ -108,8 +109,8 @@ func OutlivesTTL(published time.Time, ttl, delay time.Duration) bool {
 	return time.Until(published.Add(ttl-min(ttl/10, most))) < delay
 }
 
-// TypeName returns the name of the first exported type in an error's chain, or else of the last type: the unexported
-// types of packages errors and fmt say nothing. If a method panics, the chain ends there.
+// TypeName returns the name of the first exported type in an error's chain; if there is none, the name of the last
+// type. The unexported types of packages errors and fmt say nothing. If a method panics, the chain ends there.
 func TypeName(err error) (name string) {
 	defer func() {
 		if recover() != nil {

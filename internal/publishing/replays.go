@@ -17,9 +17,9 @@ const (
 	EditedTime = "EDITED_TIME" // when the edited payload was published, in milliseconds since 1970
 )
 
-// IsReplay reports whether a message was replayed to the topic that it came from. On any other message the properties
-// of a replay prove nothing. Either they name another topic, since a service forwarded them, or one of REPLAY_RUN and
-// REPLAY_TOPIC is missing, which package deadletter always writes.
+// IsReplay reports whether package deadletter replayed a message to the topic that it came from. On any other message
+// the properties of a replay prove nothing: they name another topic, since a service has forwarded them, or one of
+// REPLAY_RUN and REPLAY_TOPIC is missing, which package deadletter always writes.
 func IsReplay(msg pulsar.Message) bool {
 	props := msg.Properties()
 	return props[ReplayRun] != "" && topicname.Same(props[ReplayTopic], msg.Topic())

@@ -13,8 +13,8 @@ func To(topic string, reason error) error { return &Addressed{reason, topic} }
 
 func (a *Addressed) Unwrap() error { return a.error }
 
-// TopicOf returns the topic that the reason of a dead letter names, or else usual. It also returns usual if a method of
-// the reason panics.
+// TopicOf returns the topic that the reason of a dead letter names. It returns usual if the reason names none, or if a
+// method of the reason panics.
 func TopicOf(reason error, usual string) (topic string) {
 	defer func() {
 		if recover() != nil {
