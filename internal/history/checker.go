@@ -14,7 +14,7 @@ type Checker struct {
 	keys     map[string]*key
 	faults   map[string][]*Line // by consumer: disconnected, killed and closed; "" means every consumer
 	drained  *Line
-	wake     int64 // time of the last event after which consumers may need time to come back
+	wake     int64 // time of the last event after which consumers may need time to connect again
 	running  map[string]bool
 	receives bool // the history has received events
 	last     *Line
@@ -37,13 +37,13 @@ type message struct {
 	letter    *Line
 	retries   map[int][]*Line  // the reconsumed lines that asked for each retry
 	copies    map[int][]string // the copies of each retry, in the order in which they first came
-	moved     []*Line          // the reconsumed lines whose copies have not come again
+	moved     []*Line          // the reconsumed lines whose copies have not come again since
 	received  []*Line          // the first line of each consumer that received it
-	dueSince  int64            // the time of publishing, or the end of its delay
+	dueSince  int64            // when it was published, or when its delay was over
 	waits     bool             // it waits for a delivery
-	unsure    bool             // a call was refused, or no line says which retry a delivery was
-	stuck     bool             // a finding says that it is stuck
-	handled   bool             // a handler was done with it
+	unsure    bool             // its state is unknown: a call was refused, or no line says which retry a delivery was
+	stuck     bool             // a finding reports that it is stuck
+	handled   bool             // checkSerial has seen that a handler finished it
 }
 
 // key is the order of the messages of one key.
@@ -52,7 +52,7 @@ type key struct {
 	latest    *message // of the delivered messages, the one that was published last
 	first     *Line    // the first delivery of latest
 	handled   *message // of the handled messages, the one that was published last
-	by        *Line    // the delivery of handled
+	handledBy *Line    // the delivery of handled
 }
 
 // New makes a Checker.
@@ -123,7 +123,8 @@ func (c *Checker) Add(l *Line) {
 	}
 }
 
-// rouse first reports the messages that waited too long before l, and then gives consumers time to come back.
+// rouse notes that consumers may need time to connect again after l. First it reports the messages that have waited too
+// long before l.
 func (c *Checker) rouse(l *Line) {
 	if len(c.running) > 0 && micros(l.At-c.wake) > c.rules.Patience {
 		for _, m := range c.order {
@@ -166,7 +167,7 @@ func (c *Checker) fail(m *message, l *Line) {
 	if l.Kind == Reconsumed {
 		m.reconsume(l)
 	}
-	m.failures = append(slices.DeleteFunc(m.failures, l.isBeside), l)
+	m.failures = append(slices.DeleteFunc(m.failures, l.isOfSameCopy), l)
 	m.dueSince, m.waits = l.At+l.Delay, true
 }
 
@@ -212,8 +213,8 @@ func (c *Checker) deliver(m *message, l *Line) {
 	}
 	c.checkDelay(m, l)
 	c.checkCount(m, l)
-	m.failures = slices.DeleteFunc(m.failures, l.isBeside)
-	m.counts = append(slices.DeleteFunc(m.counts, l.isBeside), l)
+	m.failures = slices.DeleteFunc(m.failures, l.isOfSameCopy)
+	m.counts = append(slices.DeleteFunc(m.counts, l.isOfSameCopy), l)
 	m.delivered, m.waits = l, false
 }
 

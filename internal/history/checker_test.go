@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// texts checks events at 1 s, 2 s and so on, and returns the texts of the findings.
+// texts checks events that happen at 1 s, 2 s and so on, and returns the texts of the findings.
 func texts(rules history.Rules, t *testing.T, events ...history.Event) (found []string) {
 	t.Helper()
 	for i := range events {
@@ -38,7 +38,7 @@ func killed(consumer string) history.Event {
 	return history.Event{Kind: history.Killed, Consumer: consumer}
 }
 
-func TestDurableFailureIsNotForgottenIfItCounts(t *testing.T) {
+func TestDurableDelayHoldsIfTheCountIncludesTheFailure(t *testing.T) {
 	story := func(count int) []history.Event {
 		return []history.Event{delivered("a", 0), nacked("a", time.Minute), killed("a"), delivered("b", count)}
 	}
@@ -55,14 +55,14 @@ func TestDurableCountMustNotFall(t *testing.T) {
 		texts(history.Rules{Durable: true}, t, events...))
 }
 
-func TestOneDeliveryTooMany(t *testing.T) {
+func TestDeliveryBeyondMaxDeliveriesIsFound(t *testing.T) {
 	events := []history.Event{delivered("a", 0), nacked("a", 0), delivered("a", 1)}
 	assert.Empty(t, texts(history.Rules{MaxDeliveries: 2}, t, events...))
 	assert.Equal(t, []string{"miscounted: came with redelivery count 1, want at most 0, for 1 deliveries"},
 		texts(history.Rules{MaxDeliveries: 1}, t, events...))
 }
 
-func TestLostConnectionIsNoReasonToBeEarly(t *testing.T) {
+func TestLostConnectionDoesNotExcuseAnEarlyDelivery(t *testing.T) {
 	lost := history.Event{Kind: history.Disconnected}
 	assert.Equal(t, []string{"early: came 58s before it was due"},
 		texts(history.Rules{}, t, delivered("a", 0), nacked("a", time.Minute), lost, delivered("a", 1)))
@@ -70,7 +70,7 @@ func TestLostConnectionIsNoReasonToBeEarly(t *testing.T) {
 		"an early delivery to another consumer, which cannot know of the nack, was not excused")
 }
 
-func TestAckOnLostConnectionMayBeLost(t *testing.T) {
+func TestLostConnectionExcusesADoubleUnlessTheAckWasConfirmed(t *testing.T) {
 	acked := func(confirmed bool) []history.Event {
 		return []history.Event{delivered("a", 0), {Kind: history.Acked, Consumer: "a", Confirmed: confirmed},
 			{Kind: history.Disconnected, Consumer: "a"}, delivered("b", 1), {Kind: history.Acked, Consumer: "b"}}
@@ -80,7 +80,7 @@ func TestAckOnLostConnectionMayBeLost(t *testing.T) {
 		texts(history.Rules{}, t, acked(true)...))
 }
 
-func TestRefusedCallHasUnknownOutcome(t *testing.T) {
+func TestMessageOfARefusedPublicationIsNotLost(t *testing.T) {
 	assert.Empty(t, texts(history.Rules{}, t, history.Event{Kind: history.Published},
 		history.Event{Kind: history.Refused}, history.Event{Kind: history.Drained}))
 	assert.Equal(t, []string{"lost: was never acknowledged, and the broker has nothing left"}, texts(history.Rules{}, t,
@@ -89,8 +89,8 @@ func TestRefusedCallHasUnknownOutcome(t *testing.T) {
 		history.Event{Kind: history.Refused, Consumer: "a"}, nacked("a", 0), history.Event{Kind: history.Drained}))
 }
 
-// A message counts as stuck if the broker sends it only after another consumer has taken the place of the first.
-func TestMessageIsStuckThoughAnotherConsumerGetsIt(t *testing.T) {
+// The broker sends the message only after a second consumer has taken the place of the first.
+func TestMessageIsStuckThoughALaterConsumerGetsIt(t *testing.T) {
 	events := []history.Event{{At: 0, Kind: history.Published, Message: "m"},
 		{At: 0, Kind: history.Delivered, Message: "m", Consumer: "a"},
 		{At: 0, Kind: history.Nacked, Message: "m", Consumer: "a", Delay: second},
@@ -103,13 +103,13 @@ func TestMessageIsStuckThoughAnotherConsumerGetsIt(t *testing.T) {
 	}
 }
 
-func TestMessageThatWasAcknowledgedIsNeitherLostNorStuckAfterDouble(t *testing.T) {
+func TestAcknowledgedMessageIsNeitherLostNorStuckAfterADouble(t *testing.T) {
 	assert.Empty(t, texts(history.Rules{Patience: 1}, t, delivered("a", 0),
 		history.Event{Kind: history.Acked, Consumer: "a"}, killed("a"),
 		delivered("b", 1), nacked("b", 0), history.Event{Kind: history.Drained}))
 }
 
-func TestAckMayBeOnTheWayWhenAnotherConsumerGetsTheMessage(t *testing.T) {
+func TestAckOnItsWayExcusesADoubleAtAnotherConsumer(t *testing.T) {
 	for to, want := range map[string]int{"a": 1, "b": 0} {
 		_, findings := check(t, history.Rules{},
 			[]history.Event{{At: 1, Kind: history.Delivered, Message: "m", Consumer: "a"},

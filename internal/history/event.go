@@ -12,8 +12,7 @@ import (
 // Kind is the kind of an event.
 type Kind string
 
-// What happens to a message. Published, Nacked, Snoozed, Reconsumed and Acking are written before the call, Acked after
-// it.
+// Events of a message. Published, Nacked, Snoozed, Reconsumed and Acking are written before the call, Acked after it.
 const (
 	Published    Kind = "published"
 	Received     Kind = "received"
@@ -27,7 +26,7 @@ const (
 	DeadLettered Kind = "dead-lettered"
 )
 
-// What happens to a consumer.
+// Events of a consumer.
 const (
 	Started      Kind = "started"
 	Disconnected Kind = "disconnected"

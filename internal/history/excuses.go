@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// forgets reports whether the consumer that failed on a message went away before the delivery l, so that the failure
-// may be forgotten. A lost connection is no reason for the consumer itself to forget its failure.
+// forgets reports whether a failure may be forgotten before the delivery l: the consumer that failed on the message
+// ended or lost its connection. After a lost connection the consumer itself still knows its failure.
 func (c *Checker) forgets(failure, l *Line) bool {
 	return slices.ContainsFunc(c.ends(failure.Consumer, failure.At, l.At), func(end *Line) bool {
 		return end.Kind != Disconnected || failure.Consumer != l.Consumer
@@ -21,7 +21,7 @@ func (m *message) isCounted(failure, l *Line) bool {
 
 // deliveryOf returns the delivery that a failure ended.
 func (m *message) deliveryOf(failure *Line) *Line {
-	if i := slices.IndexFunc(m.counts, failure.isBeside); i >= 0 {
+	if i := slices.IndexFunc(m.counts, failure.isOfSameCopy); i >= 0 {
 		return m.counts[i]
 	}
 	return nil
@@ -37,7 +37,7 @@ func (c *Checker) mayRestart(before, l *Line) bool {
 		func(end *Line) bool { return end.Kind != Disconnected || len(c.running) > 1 })
 }
 
-// mayBeSettled reports whether a process that was killed may have acknowledged a message, or whether the message may
+// mayBeSettled reports whether a message need not come any more: a killed process may have acknowledged it, or it may
 // never have been published.
 func (c *Checker) mayBeSettled(m *message) bool {
 	switch {
@@ -61,6 +61,7 @@ func (c *Checker) gone(consumer string, from, until int64) bool {
 	return len(c.ends(consumer, from, until)) > 0
 }
 
+// ends returns the lines between two times at which a consumer, or every consumer, lost its connection or ended.
 func (c *Checker) ends(consumer string, from, until int64) (found []*Line) {
 	for _, lines := range [][]*Line{c.faults[consumer], c.faults[""]} {
 		i, _ := slices.BinarySearchFunc(lines, from, func(l *Line, at int64) int { return cmp.Compare(l.At, at) })

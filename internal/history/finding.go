@@ -8,7 +8,7 @@ import (
 // Fault is a kind of finding.
 type Fault string
 
-// What a Checker finds.
+// The faults that a Checker finds.
 const (
 	Lost       Fault = "lost"         // neither acknowledged nor a dead letter, and the broker has nothing left
 	Stuck      Fault = "stuck"        // due for longer than Rules.Patience without a delivery

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// The highest numbers. JSON numbers are exact up to maxTime in all languages.
+// The largest times and counts that a history may have. JSON numbers are exact up to maxTime in all languages.
 const (
 	maxTime  = 1<<53 - 1
 	maxCount = 1<<31 - 1
@@ -19,12 +19,12 @@ const (
 
 // Parse parses one line. Its error names the field, its value and the allowed values.
 func Parse(text []byte) (Event, error) {
-	fields, err := object(text)
+	fields, err := fieldsOf(text)
 	if err != nil {
 		return Event{}, err
 	}
 	p := parser{fields: fields}
-	e := Event{At: p.number("at", required, maxTime), Kind: p.kind()}
+	e := Event{At: p.number("at", required, maxTime, microseconds), Kind: p.kind()}
 	if p.err != nil {
 		return Event{}, p.err
 	}
@@ -32,7 +32,7 @@ func Parse(text []byte) (Event, error) {
 	e.Consumer = p.text("consumer", has.consumer)
 	e.Message = p.text("message", has.message)
 	e.Key = p.text("key", has.key)
-	e.Delay = p.number("delay", has.delay, maxTime)
+	e.Delay = p.number("delay", has.delay, maxTime, microseconds)
 	e.Count = p.count("count", has.count)
 	e.Retry = p.count("retry", has.retry)
 	e.Copy = p.text("copy", has.copied)
@@ -47,15 +47,15 @@ func Parse(text []byte) (Event, error) {
 	return e, nil
 }
 
-// object returns the fields of a JSON object. Unlike json.Unmarshal it distinguishes upper and lower case, and refuses
-// a field that is given twice.
-func object(text []byte) (map[string]json.RawMessage, error) {
+// fieldsOf returns the fields of a JSON object. Unlike json.Unmarshal it distinguishes upper and lower case, and
+// refuses a field that is given twice.
+func fieldsOf(text []byte) (map[string]json.RawMessage, error) {
 	bad := func(err error) error {
 		return fmt.Errorf("line is %s, want one JSON object: %w", quote(string(text)), err)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, bad(cmpError(err, "it does not begin with {"))
+		return nil, bad(errorOr(err, "it does not begin with {"))
 	}
 	fields := map[string]json.RawMessage{}
 	for d.More() {
@@ -82,7 +82,8 @@ func object(text []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-func cmpError(err error, otherwise string) error {
+// errorOr returns err or, if that is nil, an error with the text otherwise.
+func errorOr(err error, otherwise string) error {
 	if err != nil {
 		return err
 	}
@@ -101,14 +102,15 @@ func (p *parser) fail(format string, args ...any) {
 	}
 }
 
-// take decodes a field into value. It does not take fields that the event must not have, so that Parse reports them.
-func (p *parser) take(name string, has presence, value any, want string) bool {
+// take decodes a field into value, and reports whether it did. A field that this kind of event must not have stays in
+// fields, and Parse reports it.
+func (p *parser) take(name string, need presence, value any, want string) (taken bool) {
 	raw, given := p.fields[name]
 	switch {
-	case !given && has == required:
+	case !given && need == required:
 		p.fail("%s is missing, want %s", name, want)
 		return false
-	case !given || has == absent:
+	case !given || need == absent:
 		return false
 	}
 	delete(p.fields, name)
@@ -119,35 +121,35 @@ func (p *parser) take(name string, has presence, value any, want string) bool {
 	return true
 }
 
-func (p *parser) number(name string, has presence, highest int64) (n int64) {
-	want := fmt.Sprintf("a whole number from 0 to %d", highest)
-	if unit := map[string]string{"at": " of microseconds", "delay": " of microseconds"}[name]; unit != "" {
-		want = fmt.Sprintf("a whole number%s from 0 to %d", unit, highest)
-	}
-	if p.take(name, has, &n, want) && (n < 0 || n > highest) {
+// number takes a whole number; unit is for errors.
+func (p *parser) number(name string, need presence, highest int64, unit string) (n int64) {
+	want := fmt.Sprintf("a whole number%s from 0 to %d", unit, highest)
+	if p.take(name, need, &n, want) && (n < 0 || n > highest) {
 		p.fail("%s is %d, want %s", name, n, want)
 	}
 	return n
 }
 
+const microseconds = " of microseconds"
+
 // count takes a count, which is -1 if the field is not given.
-func (p *parser) count(name string, has presence) int {
-	if _, given := p.fields[name]; !given || has == absent {
+func (p *parser) count(name string, need presence) int {
+	if _, given := p.fields[name]; !given || need == absent {
 		return -1
 	}
-	return int(p.number(name, has, maxCount))
+	return int(p.number(name, need, maxCount, ""))
 }
 
-func (p *parser) text(name string, has presence) (s string) {
+func (p *parser) text(name string, need presence) (s string) {
 	const want = "a string that is not empty"
-	if p.take(name, has, &s, want) && s == "" {
+	if p.take(name, need, &s, want) && s == "" {
 		p.fail(`%s is "", want %s`, name, want)
 	}
 	return s
 }
 
-func (p *parser) boolean(name string, has presence) (b bool) {
-	p.take(name, has, &b, "true or false")
+func (p *parser) boolean(name string, need presence) (b bool) {
+	p.take(name, need, &b, "true or false")
 	return b
 }
 
@@ -185,14 +187,14 @@ func (s shape) String() string {
 	return strings.Join(names, ", ") + " and note"
 }
 
-// longest is how many bytes of a bad line an error shows.
-const longest = 80
+// maxQuoted is how many bytes of a value an error shows.
+const maxQuoted = 80
 
 func quote(s string) string { return fmt.Sprintf("%q", clip(s)) }
 
 func clip(s string) string {
-	if len(s) > longest {
-		return strings.ToValidUTF8(s[:longest], "") + "…"
+	if len(s) > maxQuoted {
+		return strings.ToValidUTF8(s[:maxQuoted], "") + "…"
 	}
 	return s
 }

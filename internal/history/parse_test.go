@@ -13,6 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
+// read returns the lines of a file.
 func read(text string) (lines []*history.Line, err error) {
 	r, err := history.NewReader(history.Source{Name: "run.jsonl", Reader: strings.NewReader(text)})
 	for err == nil {

@@ -44,7 +44,7 @@ func TestCleanHistoryHasNoFinding(t *testing.T) {
 	})
 }
 
-// planting returns events with one fault, and the message that has it.
+// planting adds one fault to events. It returns the events and the message that has the fault.
 type planting func(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Event, string)
 
 var plantings = map[string]struct {
@@ -68,7 +68,7 @@ var plantings = map[string]struct {
 	"stuck to the end of the history": {history.Stuck, plantStuckForGood},
 }
 
-// TestPlantedFaultIsFound plants each kind of fault into a hundred histories. Nothing else may be found in them.
+// TestPlantedFaultIsFound plants each kind of fault into a hundred histories. No other fault may be found in them.
 func TestPlantedFaultIsFound(t *testing.T) {
 	for name, p := range plantings {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestPlantedFaultIsFound(t *testing.T) {
 	}
 }
 
-// pick draws one of the events that fit.
+// pick draws the index of one of the events that fit.
 func pick(t *rapid.T, events []history.Event, fits func(i int) bool) int {
 	var all []int
 	for i := range events {
@@ -136,8 +136,8 @@ func plantUndelivered(t *rapid.T, events []history.Event, _ int64) ([]history.Ev
 		slices.DeleteFunc(slices.Clone(events[i+1:]), func(e history.Event) bool { return e.Message == m })), m
 }
 
-// again returns the index of the message's next event after failure i if that event is a delivery to the same consumer,
-// else -1.
+// again returns the index of the message's next event after failure i, if that event is a delivery to the same
+// consumer. Otherwise it returns -1.
 func again(events []history.Event, i int) int {
 	e := events[i]
 	if e.Kind != history.Nacked && e.Kind != history.Snoozed {
@@ -252,7 +252,7 @@ func plantLetter(of history.Kind) planting {
 	}
 }
 
-// plantStuck delays a message of the calm, and the end of the history, by more than Patience.
+// plantStuck delays a message of the part without faults, and the end of the history, by more than Patience.
 func plantStuck(t *rapid.T, events []history.Event, calmFrom int64) ([]history.Event, string) {
 	i := pick(t, events, func(i int) bool {
 		return events[i].At > calmFrom && again(events, i) >= 0 &&

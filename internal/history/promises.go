@@ -14,8 +14,8 @@ func (c *Checker) checkStuck(m *message, l *Line) {
 	}
 }
 
-// wait returns how long a message has been due, without the time before a consumer last started, lost its connection or
-// ended.
+// wait returns how long a message has been due. The time before c.wake does not count: a consumer started, lost its
+// connection or ended then.
 func (c *Checker) wait(m *message, now int64) time.Duration {
 	if !m.waits || m.done {
 		return 0
@@ -31,6 +31,7 @@ func (m *message) origin() *Line {
 	return m.published
 }
 
+// checkOrder finds a first delivery after that of a later message of the key.
 func (c *Checker) checkOrder(m *message, l *Line) {
 	if m.key == nil {
 		return
@@ -46,21 +47,21 @@ func (c *Checker) checkOrder(m *message, l *Line) {
 	m.key.latest, m.key.first = m, l
 }
 
-// checkSerial finds a message that is handled after a later one of its key.
+// checkSerial finds a message that is handled after a later message of its key.
 func (c *Checker) checkSerial(m *message, l *Line) {
 	if !c.rules.Serial || m.key == nil || m.handled {
 		return
 	}
 	m.handled = true
 	if later := m.key.handled; later != nil && m.number < later.number {
-		if c.mayPass(m, m.key.by) {
+		if c.mayPass(m, m.key.handledBy) {
 			c.find(Disorder, m, "was handled after message "+later.name+", which was published later with the same key",
 				m.published,
-				later.published, m.key.by, l)
+				later.published, m.key.handledBy, l)
 		}
 		return
 	}
-	m.key.handled, m.key.by = m, cmp.Or(m.deliveryOf(l), l)
+	m.key.handled, m.key.handledBy = m, cmp.Or(m.deliveryOf(l), l)
 }
 
 // mayPass reports whether the consumer that got a later message before m could have handled m first: it had received m,
@@ -70,9 +71,9 @@ func (c *Checker) mayPass(m *message, later *Line) bool {
 		func(r *Line) bool { return r.Consumer == later.Consumer && r.At <= later.At })
 }
 
-// onTheWay is how long an acknowledgement may take to reach the broker: clients send acknowledgements together, every
-// 0.1 s. In that time the broker may send the message to another consumer, together with a requested message of the
-// same batch.
+// onTheWay is how long an acknowledgement may take to reach the broker: clients group acknowledgements for 0.1 s.
+// During that time the broker may send the message to another consumer, together with a requested message of the same
+// batch.
 const onTheWay = time.Second
 
 // checkDouble finds a delivery after the line that settled the message, or that moved it to the retry topic.
@@ -114,8 +115,8 @@ func (c *Checker) checkDelay(m *message, l *Line) {
 	}
 }
 
-func (c *Checker) findEarly(m *message, due int64, asked, l *Line) {
-	c.find(Early, m, fmt.Sprintf("came %v before it was due", round(micros(due-l.At))), asked, l)
+func (c *Checker) findEarly(m *message, due int64, failure, l *Line) {
+	c.find(Early, m, fmt.Sprintf("came %v before it was due", round(micros(due-l.At))), failure, l)
 }
 
 // checkCount compares a delivery's count with the count of the previous delivery, and with the failure in between.
@@ -134,7 +135,7 @@ func (c *Checker) checkCount(m *message, l *Line) {
 	}
 	low, failure := before.Count, (*Line)(nil)
 	for _, f := range m.failures {
-		if f.isBeside(before) {
+		if f.isOfSameCopy(before) {
 			failure = f
 		}
 	}

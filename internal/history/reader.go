@@ -27,7 +27,7 @@ func (l *Line) Place() string { return fmt.Sprintf("%s:%d", l.File, l.Number) }
 // Reader merges files by the time of their lines. Lines of the same time come in the order of the files.
 type Reader struct{ files []*file }
 
-// file reads the lines of a source, one ahead: the next line is in next.
+// file reads the lines of a source, one line ahead.
 type file struct {
 	name   string
 	lines  *bufio.Reader

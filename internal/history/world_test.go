@@ -25,9 +25,9 @@ type world struct {
 	now    int64
 	events []history.Event
 	names  []string // of the consumers that run
-	born   int
+	born   int      // consumers that started
 	faults map[string][]int64
-	next   int
+	next   int // number of the last message
 }
 
 func newWorld(t *rapid.T) *world {
