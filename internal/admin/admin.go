@@ -120,7 +120,7 @@ func (a API) call(ctx context.Context, method, path string, body, answer any) er
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Close = true // no connection stays behind
+	req.Close = true // so that no connection stays open
 	resp, err := cmp.Or(a.Client, http.DefaultClient).Do(req)
 	if err != nil {
 		return err

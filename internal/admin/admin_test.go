@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 )
 
-// A topic's path encodes each character as Pulsar decodes it. Pulsar reads a plus as a blank, as in a query.
-func TestTopic(t *testing.T) {
+// Pulsar reads a plus in a path as a blank, as in a query.
+func TestPathOfATopicIsEncodedAsPulsarDecodesIt(t *testing.T) {
 	for name, want := range map[string]string{"persistent://a/b/x": "persistent/a/b/x",
 		"persistent://a/b/x+y": "persistent/a/b/x%2By",
 		"persistent://a/b/x y": "persistent/a/b/x%20y", "persistent://a/b/x/y%2B": "persistent/a/b/x%2Fy%252B",
@@ -23,8 +23,8 @@ func TestTopic(t *testing.T) {
 	}
 }
 
-// If an API never answers, the error names it. If the caller's own deadline ends the call, the error says that instead.
-func TestNoAnswer(t *testing.T) {
+// If the caller's own deadline ends the call, the error is that of the context.
+func TestErrorNamesAnAPIThatNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := API{URL: "http://nobody:8080", Client: &http.Client{Transport: wiretest.Silent{}}}
 		begin := time.Now()
@@ -45,8 +45,8 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// A broker's text about an internal error ends with a stack trace, which Error leaves out.
-func TestErrorWithoutStackTrace(t *testing.T) {
+// A broker's text about an internal error ends with a stack trace.
+func TestErrorLeavesOutTheStackTrace(t *testing.T) {
 	reason := `{"reason":"\n --- An unexpected error occurred in the server ---\n\nMessage: For input string: \"x\"\n\nStacktrace:\n\njava.lang.NumberFormatException\n\tat java.base"}`
 	for text, want := range map[string]string{
 		reason:                     `--- An unexpected error occurred in the server --- Message: For input string: "x"`,

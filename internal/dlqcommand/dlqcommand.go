@@ -24,9 +24,10 @@ type Subscription struct {
 }
 
 // Adopt returns the only subscription without a consumer: the tool then reads the letters that this subscription keeps.
-// If there are several, Adopt returns the one with the journal of an unfinished replay. It returns "" if there is none,
-// if the tool has a subscription of its own, or if anyTopic is set. If the topic's name is not that of a dead letter
-// topic, only a subscription with the documented name counts: others may belong to a service that is down.
+// If several have no consumer, Adopt returns the one with the journal of an unfinished replay. It returns "" if there
+// is no such subscription, if the tool has a subscription of its own, or if anyTopic is set. If the topic's name is not
+// that of a dead letter topic, only a subscription with the documented name counts: others may belong to a service that
+// is down.
 func Adopt(topic string, anyTopic bool, all []Subscription, hasJournal func(subscription string) bool) string {
 	var idle []string
 	for _, s := range all {

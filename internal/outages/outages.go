@@ -11,15 +11,15 @@ const (
 	// FreeProbes is how often a message may fail as a probe before its failures count as attempts. Once they count, a
 	// message that always fails becomes a dead letter, so that others can be tried.
 	FreeProbes = 2
-	// Most is the largest number of messages that a Worker looks at in an outage, or keeps if they cannot be given back
-	// to the broker.
+	// Most is the largest number of messages that a Worker takes in an outage before it tries one, or keeps if they
+	// cannot be given back to the broker.
 	Most = 1000
 	// ShortPause is the longest pause in which messages are not given back: giving them back takes several calls to the
 	// broker.
 	ShortPause = time.Second
 
-	firstHarder = 2  // row.harder in an outage that does not soon follow another one
-	mostHarder  = 20 // limit of row.harder
+	firstDoublings = 2  // row.doublings in an outage that does not soon follow another one
+	maxDoublings   = 20 // limit of row.doublings
 )
 
 // State says whether there is an outage.
@@ -56,15 +56,15 @@ type Attempt[K comparable] struct {
 	Asked   time.Duration // how long the failed message wants to wait; the next pause is at least as long
 }
 
-// Outage is closed, open or probing. It has no clock and starts nothing: the caller reports how calls ended, waits for
-// the pauses, and calls Try when it tries a message. It is not safe for concurrent use.
+// Outage is closed, open or probing. It reads no clock and starts no goroutine: the caller reports how calls ended,
+// waits for the pauses, and calls Try when it tries a message. It is not safe for concurrent use.
 type Outage[K comparable] struct {
 	state  State
 	row    row
 	tries  uint32        // probes that failed
-	failed map[K]int     // for each message that failed in this outage, how often it failed as a probe
+	failed map[K]int     // messages that failed in this outage, with how often each failed as a probe
 	asked  time.Duration // the wait that the last failure asked for
-	pause  time.Duration // before this try or the next one; 0 while it is not known
+	pause  time.Duration // the pause before this try or the next one; 0 while it is not known
 }
 
 // New returns a closed Outage, which opens when ratio × window messages have failed in a row, but not before window
@@ -145,11 +145,11 @@ func (o *Outage[K]) Try() {
 	}
 }
 
-// Looks returns how many messages without a failure the caller looks at before it tries the last of them. The number
-// grows with each try, since messages that always fail come in bunches. In an outage that soon follows another one, the
+// Looks returns how many messages without a failure the caller takes before it tries the last of them. The number grows
+// with each try, since messages that always fail come in bunches. In an outage that soon follows another one, the
 // number is larger from the beginning.
 func (o *Outage[K]) Looks() int {
-	return min(Most, 1<<min(2*uint(o.tries)+2*(o.row.harder-firstHarder), 10))
+	return min(Most, 1<<min(2*uint(o.tries)+2*(o.row.doublings-firstDoublings), 10))
 }
 
 // Probes returns how often a message failed as a probe in this outage, or -1 if it did not fail at all. before says
@@ -175,35 +175,35 @@ func Next[T any](waiting []T, probes func(T) int) (place int) {
 	return place
 }
 
-// row counts failures in a row. A success shows that the services that handlers need are up, however many messages
-// fail.
+// row counts failures in a row. A success ends the row: it shows that the services that handlers need are up, however
+// many messages fail.
 type row struct {
-	window int  // an outage needs this many messages since the previous outage
-	need   int  // failures in a row that make an outage
-	seen   int  // messages since the last outage
-	failed int  // failures in a row
-	passed int  // successes in a row
-	harder uint // how often need is doubled
+	window    int  // an outage needs this many messages since the previous outage
+	need      int  // failures in a row that make an outage
+	seen      int  // messages since the last outage
+	failed    int  // failures in a row
+	passed    int  // successes in a row
+	doublings uint // how often need is doubled
 }
 
-// note adds a message, and reports whether an outage begins. After each outage the next one needs four times as many
-// failures in a row: an outage so soon after another may be chance. The factor is 1 again when that many windows of
-// messages have succeeded in a row.
+// note adds a message, and reports whether an outage begins. Each outage multiplies the failures in a row that the next
+// one needs by four, since an outage so soon after another may be chance. Once that factor's number of windows of
+// messages have succeeded in a row, the factor is 1 again.
 func (r *row) note(failed bool) (begins bool) {
 	r.seen++
 	if !failed {
 		r.failed = 0
 		r.passed++
-		if r.passed>>r.harder >= r.window {
-			r.harder = 0
+		if r.passed>>r.doublings >= r.window {
+			r.doublings = 0
 		}
 		return false
 	}
 	r.passed = 0
 	r.failed++
-	if r.seen < r.window || r.failed>>r.harder < r.need {
+	if r.seen < r.window || r.failed>>r.doublings < r.need {
 		return false
 	}
-	r.seen, r.failed, r.harder = 0, 0, min(r.harder+firstHarder, mostHarder)
+	r.seen, r.failed, r.doublings = 0, 0, min(r.doublings+firstDoublings, maxDoublings)
 	return true
 }

@@ -35,7 +35,7 @@ func in(state outages.State) *outage {
 	return &o
 }
 
-// A row for each cell of the table of states.
+// TestStates has a row for each cell of the table of states.
 func TestStates(t *testing.T) {
 	const closed, open, probing = outages.Closed, outages.Open, outages.Probing
 	for _, c := range []struct {
@@ -118,8 +118,7 @@ func TestPauseIsNoShorterThanTheLastFailureAsked(t *testing.T) {
 	require.Equal(t, 2*time.Second, o.Wait(2*time.Second))
 }
 
-// After an outage the next one needs four times as many failures in a row. The factor is 1 again when that many windows
-// of messages have succeeded in a row.
+// The factor is 1 again once so many windows of messages have succeeded in a row.
 func TestOutageSoonAfterAnotherNeedsMoreFailures(t *testing.T) {
 	failures := func(o *outage) (n int) {
 		for o.State() == outages.Closed {
@@ -153,7 +152,7 @@ func TestLooksGrowToAThousand(t *testing.T) {
 	require.Equal(t, []int{1, 4, 16, 64, 256, 1000, 1000, 1000}, looks)
 }
 
-func TestNext(t *testing.T) {
+func TestNextPrefersMessagesWithoutAFailure(t *testing.T) {
 	for _, c := range []struct {
 		probes []int
 		want   int

@@ -6,7 +6,7 @@ import (
 	"github.com/hamba/avro/v2"
 )
 
-// Limits, since any producer may have published the payload and registered the schema. A few bytes can encode any
+// Limits for hostile payloads and schemas, which any producer may publish and register. A few bytes can encode any
 // number of values that take no bytes, such as null, and a schema of one line can nest to any depth.
 const (
 	maxValues = 1 << 18
@@ -14,8 +14,8 @@ const (
 	maxScale  = 1000 // of a decimal
 )
 
-// avroReader reads a value within the limits, which avro.Unmarshal does not have. A value of a union is returned
-// without its type.
+// avroReader reads a value and checks the limits; avro.Unmarshal has none. It returns a value of a union without its
+// type.
 type avroReader struct {
 	*avro.Reader
 	size   int // of the payload

@@ -12,8 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// With any setup, a simulation ends, no message is lost or settled twice, and no consumer exceeds a limit.
-func TestNothingIsLost(t *testing.T) {
+func TestNoMessageIsLostAndNoLimitExceeded(t *testing.T) {
 	for n := range 100 {
 		r := rand.New(rand.NewPCG(uint64(n), 0))
 		s := Setup{Rate: 1 + 200*r.Float64(), Instances: 1 + r.IntN(5), Concurrency: 1 + r.IntN(8),
@@ -46,19 +45,18 @@ func TestNothingIsLost(t *testing.T) {
 			require.LessOrEqual(t, i.idle, s.Concurrency, "%+v", s)
 		}
 		require.Equal(t, unacked, w.together, "%+v", s)
-		again := 0 // messages on their way back to the broker
+		requested := 0 // messages that the broker is about to send again
 		for _, e := range w.events {
 			if e.kind == replayed {
-				again++
+				requested++
 			}
 		}
-		require.Equal(t, w.unsettled(), w.backlog()+w.replay.len()+held+w.waiting+again, "%+v", s)
+		require.Equal(t, w.unsettled(), w.backlog()+w.replay.len()+held+w.waiting+requested, "%+v", s)
 		require.GreaterOrEqual(t, w.waiting, 0)
 	}
 }
 
-// A simulation that would take too long ends with an error that says how far it came.
-func TestTooManyEvents(t *testing.T) {
+func TestSimulationWithTooManyEventsEndsWithAnError(t *testing.T) {
 	for name, change := range map[string]func(*Setup){
 		"calls": func(s *Setup) { s.Nack, s.MaxDeliveries, s.Handler = backoff.Fixed(0), 0, 1 },
 		"messages that are sent again": func(s *Setup) {
@@ -77,8 +75,7 @@ func TestTooManyEvents(t *testing.T) {
 	}
 }
 
-// A delay or a pause that is longer than the simulation does not overflow into the past.
-func TestEndlessDelays(t *testing.T) {
+func TestDelayLongerThanTheSimulationDoesNotOverflow(t *testing.T) {
 	s := small()
 	s.Most, s.Nack = 100_000, backoff.Fixed(math.MaxInt64)
 	r, err := Run(s)
@@ -90,8 +87,7 @@ func TestEndlessDelays(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Messages that no handler has had take no memory.
-func TestMemory(t *testing.T) {
+func TestMessagesThatNoHandlerHasHadTakeNoMemory(t *testing.T) {
 	s := small()
 	s.Rate, s.Outage, s.Before, s.Longest = 100_000, 20*time.Second, time.Second, time.Second
 	var before, after runtime.MemStats
@@ -106,8 +102,7 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// Without an outage nothing fails.
-func TestNoOutage(t *testing.T) {
+func TestNoMessageFailsWithoutAnOutage(t *testing.T) {
 	s := small()
 	s.Outage = 0
 	r, err := Run(s)
@@ -117,8 +112,7 @@ func TestNoOutage(t *testing.T) {
 	require.Zero(t, r.After)
 }
 
-// A consumer with too many unacknowledged messages gets no more until half of them are settled.
-func TestBlocked(t *testing.T) {
+func TestConsumerWithTooManyUnackedMessagesIsBlocked(t *testing.T) {
 	s := small()
 	s.MaxDeliveries, s.Nack, s.MaxUnacked = 0, backoff.Fixed(10*time.Second), 100
 	r, err := Run(s)

@@ -6,17 +6,17 @@ import "github.com/pulsar-redelivery/redelivery/internal/outages"
 type instance struct {
 	*world
 	number  int
-	queue   fifo // prefetched messages
-	ready   fifo // messages that waited here and are due
-	idle    int  // free places for handlers
-	again   bool // the last message was one from ready
-	unacked int  // unacknowledged messages, at the broker
-	blocked bool // it has too many unacknowledged messages
-	waits   map[*message]bool
+	queue   fifo              // prefetched messages
+	ready   fifo              // messages that waited here and are due
+	idle    int               // free places for handlers
+	again   bool              // the last message was from ready
+	unacked int               // unacknowledged messages, at the broker
+	blocked bool              // it has too many unacknowledged messages
+	waits   map[*message]bool // messages that wait here for their delay
 
 	last20 []bool // whether each of the last 20 messages failed
 
-	downtime // of WithPauseOnFailure
+	downtime // its state in an outage
 }
 
 func newInstance(w *world, number int) *instance {
@@ -170,10 +170,10 @@ func (i *instance) wait(m *message) {
 	i.at(m.due-i.now, returns, m, i.number)
 }
 
-// back takes a message whose delay is over. It ignores a message that was given back to the broker. If this instance
-// seems broken, or the delivery is the message's last one, the broker sends the message again, perhaps to another
-// instance.
-func (i *instance) back(m *message) {
+// delayOver handles a message whose delay is over. It ignores a message that was given back to the broker. If this
+// instance seems broken, or the delivery is the message's last one, the broker sends the message again, perhaps to
+// another instance.
+func (i *instance) delayOver(m *message) {
 	if !i.waits[m] || m.due > i.now {
 		return
 	}

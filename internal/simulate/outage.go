@@ -9,7 +9,7 @@ type downtime struct {
 	aside  fifo // messages that are kept, but not tried now
 	away   bool // all messages are given back until the pause is over
 
-	looks   int  // how many more messages to look at before one of them is tried
+	looks   int  // how many more messages to put aside before one of them is tried
 	patient bool // more messages may come soon, so the try waits for them
 }
 
@@ -88,7 +88,7 @@ func (i *instance) endWait(era int) {
 	}
 }
 
-// look puts messages aside. It tries one of them when it has looked at enough messages, or when no more are coming.
+// look puts messages aside. It tries one of them when enough are aside, or when no more are coming.
 func (i *instance) look() {
 	if i.looks == 0 || i.idle == 0 {
 		return

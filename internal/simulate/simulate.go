@@ -1,6 +1,6 @@
-// Package simulate plays an outage: messages come at a rate, handlers of several instances call something that is down
-// for a while, and failed messages come back by the policies of a Consumer and a Worker. It is a simulation of discrete
-// events; nothing waits.
+// Package simulate plays an outage: messages come at a rate, handlers of several instances call a service that is down
+// for a while, and failed messages come back by the policies of a Consumer and a Worker. The simulation has discrete
+// events, and no code waits.
 package simulate
 
 import (
@@ -14,7 +14,7 @@ import (
 type Setup struct {
 	Rate        float64       // messages a second, evenly spaced
 	Instances   int           // consumers of a Shared subscription, each with a Worker
-	Concurrency int           // of each Worker
+	Concurrency int           // handlers that each Worker runs at a time
 	Handler     time.Duration // the duration of a call, also of one that fails
 	Queue       int           // ReceiverQueueSize
 
@@ -27,7 +27,8 @@ type Setup struct {
 	RetryFrom     time.Duration // nacks with this delay or a longer one go to the retry topic; 0 for none
 	Tick          time.Duration // of the broker's delayed delivery, for the retry topic
 
-	Window int // of WithPauseOnFailure; 0 for none
+	// Arguments of WithPauseOnFailure. Window is 0 for none.
+	Window int
 	Ratio  float64
 	Pause  backoff.RedeliveryBackoff
 
@@ -46,7 +47,7 @@ type Result struct {
 	Unsettled int           // the most messages that were neither acknowledged nor dead
 	Dead      int           // dead letters
 	Handled   int           // messages acknowledged
-	Recovered bool          // at most a second's messages are unsettled
+	Recovered bool          // no more messages are unsettled than come in a second
 	After     time.Duration // time from the outage's end to the recovery
 	Step      time.Duration // between Points
 	Points    []Point       // from the beginning on
@@ -77,13 +78,13 @@ type message struct {
 	kept   bool           // it failed in an outage, and the instance has kept it since
 }
 
-// event is something that is due.
+// event is one thing that happens in the simulation.
 type event struct {
 	at   time.Duration
 	seq  int // orders events of the same time
 	kind kind
 	msg  *message
-	of   int // instance
+	of   int // number of the instance
 	era  int // for probes and looked: the number of the instance's outage
 }
 
@@ -99,7 +100,7 @@ const (
 	ticked               // the broker sends a due message of the retry topic
 	replayed             // the broker sends a message again
 	probes               // the pause of an outage is over
-	looked               // after the pause, messages have had time to come
+	looked               // the time for messages to come after the pause is over
 )
 
 // events are a heap.

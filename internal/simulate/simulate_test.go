@@ -43,9 +43,8 @@ var cases = map[string]func(*Setup){
 	"too many unacknowledged": func(s *Setup) { s.Nack, s.MaxDeliveries, s.MaxTogether = backoff.Fixed(5*time.Second), 0, 200 },
 }
 
-// A simulation predicts, within a tenth, the figures of Consumers and Workers in virtual time: calls, dead letters,
-// unsettled messages, and the time to recover.
-func TestAgainstWorkers(t *testing.T) {
+// The figures are calls, dead letters, unsettled messages, and the time to recover. They may differ by a tenth.
+func TestSimulationPredictsTheFiguresOfWorkersInVirtualTime(t *testing.T) {
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := small()
@@ -93,7 +92,7 @@ func assertNear(t *testing.T, want, got Result) {
 		want.Dead, got.Dead, want.Unsettled, got.Unsettled, want.After, got.After)
 }
 
-// play is Run with Workers.
+// play does what Run does, with Consumers and Workers.
 func play(ctx context.Context, client pulsar.Client, s Setup) (r Result, err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(ctx)

@@ -20,7 +20,7 @@ type world struct {
 	turn      int           // the instance that gets the next message
 	retry     time.Duration // when the broker last handled a retry
 	together  int           // unacknowledged messages of all instances
-	full      bool          // together has reached its limit, so that nothing new is sent
+	full      bool          // together has reached its limit, so that no new message is sent
 
 	published, handled, dead int
 	waiting                  int // messages that wait for their redelivery
@@ -32,7 +32,7 @@ type world struct {
 	most                     Point
 	unsettledMost            int
 	peak                     int
-	work, visits             int // see Setup.Most; visits count how often an instance was asked to take a message
+	work, visits             int // limited by Setup.Most; visits: how often an instance was asked for a message
 }
 
 const (
@@ -120,7 +120,7 @@ func (w *world) happen(e event) {
 	case succeeds, fails, probed:
 		w.instances[e.of].finish(e.msg, e.kind)
 	case returns:
-		w.instances[e.of].back(e.msg)
+		w.instances[e.of].delayOver(e.msg)
 	// A busy broker sends a retry up to a tick early, and the consumer keeps it until it is due. An idle broker sends
 	// it at the next tick.
 	case retried:

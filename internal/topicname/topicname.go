@@ -54,7 +54,7 @@ func IsShort(name string) bool { return name != "" && !strings.Contains(name, "/
 // IsPersistent reports whether the broker keeps the messages of a topic until they are acknowledged.
 func IsPersistent(name string) bool { return !strings.HasPrefix(name, NonPersistent) }
 
-// Base returns the name of the partitioned topic that a topic is a partition of, or else the topic's own name.
+// Base returns the name without -partition-N: that of the partitioned topic, for a partition.
 func Base(name string) string { return partition.ReplaceAllString(name, "") }
 
 var partition = regexp.MustCompile(`-partition-\d+$`)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWant(t *testing.T) {
+func TestWantIsEmptyForValidNamesOnly(t *testing.T) {
 	for _, name := range []string{"x", "a b", "tenant/ns/x", "tenant/cluster/ns/x", "persistent://tenant/ns/x",
 		"persistent://prop/cluster/ns/x",
 		"persistent://prop/cluster/ns/x/y//z", "non-persistent://tenant/ns/x", "persistent://my.tenant-1/ns:=_/ü x",
@@ -22,7 +22,7 @@ func TestWant(t *testing.T) {
 	}
 }
 
-func TestWantNumber(t *testing.T) {
+func TestWantNumberIsEmptyForNamesThatTheClientCanRead(t *testing.T) {
 	for _, name := range []string{"x", "x-partition", "x-partition-1", "x-partition-eu-1", "x-1-RETRY"} {
 		require.Empty(t, WantNumber(name), name)
 	}
@@ -31,8 +31,7 @@ func TestWantNumber(t *testing.T) {
 	}
 }
 
-// A topic name without its domain is persistent, also in the old form with a cluster.
-func TestFull(t *testing.T) {
+func TestFullNameWithoutADomainIsPersistent(t *testing.T) {
 	for name, want := range map[string]string{"x": "persistent://public/default/x", "a/b/x": "persistent://a/b/x",
 		"a/us/b/x":               "persistent://a/us/b/x",
 		"non-persistent://a/b/x": "non-persistent://a/b/x"} {

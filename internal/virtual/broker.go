@@ -17,8 +17,8 @@ import (
 )
 
 // Broker is a client and its broker, with one subscription and any number of consumers. The zero value is ready to use.
-// Ack, if set, is called for each acknowledgement, and Send for each publication; if they return an error, the
-// acknowledgement or publication fails with it.
+// Ack, if set, is called for each acknowledgement, and Send for each publication. If it returns an error, that is the
+// error of the acknowledgement or publication.
 type Broker struct {
 	pulsar.Client // nil: tests do not call its other methods
 	Ack           func(pulsar.MessageID) error
@@ -34,19 +34,20 @@ type Broker struct {
 	entries   []*entry
 	topics    []string // of the consumers
 	consumers []*consumer
-	turn      int  // of Shared
-	blocked   bool // by MaxUnacked
+	turn      int  // number of messages that were sent on Shared, to choose the next consumer
+	blocked   bool // MaxUnacked was reached
 	published map[string][]*pulsar.ProducerMessage
 }
 
+// entry is a message at the broker.
 type entry struct {
 	topic string
 	msg   *pulsar.ProducerMessage
 	at    time.Time
 	acked bool
 	count uint32
-	with  *consumer // the consumer that has it; nil if it is to be sent
-	later bool      // it is not to be sent yet, on Shared and Key_Shared
+	with  *consumer // the consumer that has it; nil if it can be sent
+	later bool      // its delay is not over, so Shared and Key_Shared consumers do not get it yet
 	sent  bool      // it was sent before
 }
 
@@ -77,14 +78,14 @@ func (b *Broker) Publish(topic string, msg *pulsar.ProducerMessage) pulsar.Messa
 	return idOf(n)
 }
 
-// Published are the messages of a topic.
+// Published returns the messages of a topic.
 func (b *Broker) Published(topic string) []*pulsar.ProducerMessage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.published[topicname.Full(topic)])
 }
 
-// Unacked are the messages of the consumer's topics that are not acknowledged.
+// Unacked returns the ids of the messages of the consumers' topics that are not acknowledged.
 func (b *Broker) Unacked() (left []pulsar.MessageID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +97,7 @@ func (b *Broker) Unacked() (left []pulsar.MessageID) {
 	return left
 }
 
-// Acked are the payloads of the messages of a topic that are acknowledged.
+// Acked returns the payloads of the acknowledged messages of a topic.
 func (b *Broker) Acked(topic string) (payloads []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,9 +125,9 @@ func (b *Broker) Entry(payload string) int {
 	return slices.IndexFunc(b.entries, func(e *entry) bool { return string(e.msg.Payload) == payload })
 }
 
-// Reconnect breaks the consumers' connections: unacknowledged messages come again, with a count of 0. Like
-// pulsar-client-go's, each consumer asks for a backoff, and resets the backoff once it is connected. At every second
-// reconnection it does so only after the messages have come. Its interceptors see each message.
+// Reconnect breaks the consumers' connections: unacknowledged messages come again, with a count of 0. Like a consumer
+// of pulsar-client-go, each consumer asks for a backoff, and resets the backoff once it is connected. At every second
+// reconnection it resets the backoff only after the messages have come. Its interceptors see each message.
 func (b *Broker) Reconnect() {
 	b.reconnects.Lock()
 	defer b.reconnects.Unlock()
@@ -222,7 +223,7 @@ func (b *Broker) deliver(n int) {
 		_, _ = hash.Write([]byte(e.key()))
 		of = int(hash.Sum32()) % len(b.consumers)
 		if len(b.consumers) > 1 {
-			for _, before := range b.entries[:n] { // a key moves once its old consumer is done with it
+			for _, before := range b.entries[:n] { // a key moves once its old consumer has none of its messages
 				if !before.acked && before.with != nil && before.with != b.consumers[of] && before.key() == e.key() {
 					return
 				}

@@ -18,12 +18,12 @@ type consumer struct {
 	wake            chan struct{}
 	closing         sync.Once
 	closed, ended   chan struct{}
-	// full from the loss of a connection until the next one is there; Close waits for that, as in pulsar-client-go
+	// full while the consumer reconnects; Close waits for the end of that, as in pulsar-client-go
 	connecting chan struct{}
 
 	// Guarded by the broker's lock:
 	queue            []pulsar.ConsumerMessage
-	notified, active bool // of Failover: whether there was a notification, and the last one
+	notified, active bool // on Failover: the listener was called; its last call was BecameActive
 }
 
 // send delivers an entry. The caller holds the broker's lock.

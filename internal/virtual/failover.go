@@ -6,8 +6,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Elect makes the next consumer of a Failover subscription the active one, in turn. The new one gets the
-// messages that the old one has not acknowledged.
+// Elect makes the next consumer of a Failover subscription the active one. That consumer gets the messages that the
+// previous one has not acknowledged.
 func (b *Broker) Elect() {
 	b.mu.Lock()
 	if len(b.consumers) < 2 || b.consumers[0].opts.Type != pulsar.Failover {

@@ -21,8 +21,8 @@ func (p *producer) Topic() string { return p.topic }
 func (p *producer) Name() string  { return "virtual" }
 func (p *producer) Close()        {}
 
-// SendAsync does not wait for the answer, like pulsar-client-go's. Several messages may be on their way; they are
-// published and answered in the order of the calls.
+// SendAsync does not wait for the answer. Several messages may be on their way; they are published and answered in the
+// order of the calls.
 func (p *producer) SendAsync(ctx context.Context, msg *pulsar.ProducerMessage,
 	done func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
 	send, answered := p.broker.Send, make(chan struct{})

@@ -20,8 +20,8 @@ import (
 )
 
 // Find returns the topic of a log, or its first partition if it is partitioned. An error is the admin API's: if
-// admin.NotFound reports true for it, there is no log. Find does not ask a client: asking for partitions, or opening a
-// reader, would create the topic.
+// admin.NotFound returns true for it, there is no log. Find does not ask a client, since the client would create the
+// topic when it asks for partitions or opens a reader.
 func Find(ctx context.Context, api admin.API, topic string) (string, error) {
 	var metadata struct{ Partitions int }
 	err := api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil, &metadata)

@@ -48,7 +48,7 @@ func New(t testing.TB, target string, roundTrip time.Duration) *Wire {
 	return w
 }
 
-// Stop lets no data pass until goOn is called.
+// Stop holds all data back until goOn is called.
 func (w *Wire) Stop() (goOn func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
