@@ -117,8 +117,7 @@ func (g *Group) resume(now time.Duration, m *message) {
 	case m.state == Ready:
 		g.makeReady(now, m)
 	case m.state == Asked:
-		if r := g.requestOf(m.entry); m.overdue || !r.open {
-			r.open = false
+		if r := g.requestOf(m.entry); !r.open { // it was given up
 			g.sendRequest(now, r)
 		}
 	case m.overdue:

@@ -16,7 +16,7 @@ func (g *Group) ageSettled(now time.Duration, p *Partition) {
 		p.settled.age()
 		from = sure
 	case p.sentEpoch == g.epoch && g.connectedEpoch == g.epoch && g.reading.idleAt >= p.sentAt+idleTime:
-		if p.requestDropped(now) {
+		if p.requestDropped(now, g.epoch) {
 			p.sentEpoch = 0 // acknowledgements are in doubt until the broker sends again
 		} else if len(p.coming) == 0 {
 			p.calmEpoch, p.readEpoch, p.coming = g.epoch, g.epoch, nil

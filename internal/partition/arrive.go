@@ -41,7 +41,6 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 	if c.Unannounced && len(p.coming) == 0 {
 		g.Sent(now, c.ID, c.Source, c.Object)
 	}
-	p.afterReset(c.Object)
 	p.readCopy(now, at, c.Object)
 	if previous := p.current; previous != nil && previous.at != at.position {
 		p.current = nil
@@ -136,7 +135,7 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 		m.excess += r.excess(m.delivered)
 		m.takeCount(c)
 		if m.busy > 0 {
-			m.overdue = true // requested again if it is not settled
+			m.overdue = true // acknowledged again if it is settled
 			break
 		}
 		g.keep(m, c)

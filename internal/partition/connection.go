@@ -65,7 +65,9 @@ func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 	p := g.partition(id.Topic, source)
 	if p.sentEpoch != g.epoch {
 		p.sentEpoch, p.sentAt = g.epoch, now
-		p.coming = map[place][]coming{}
+		if p.coming == nil || len(p.coming) > maxComing {
+			p.coming = map[place][]coming{}
+		}
 		g.clock.Set(&p.settled.timer, now+g.o.AckedAfter)
 	}
 	if p.calmEpoch == g.epoch {
@@ -73,11 +75,11 @@ func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 	}
 	p.lastSent++
 	at := id.place()
-	p.coming[at] = append(p.coming[at], coming{object, p.lastSent, now})
-	if p.settled.isSure(id.position()) {
-		p.resets.add(object, g.epoch)
-	}
+	p.coming[at] = append(p.coming[at], coming{object, p.lastSent, now, g.epoch, p.settled.isSure(at.position)})
 }
+
+// maxComing bounds Partition.coming, in case connections are lost again and again while the application reads nothing.
+const maxComing = 10_000
 
 // isComing reports whether upstream's queue has a copy of a message that the broker sent after the last loss. If no
 // other consumer can have the message, isComing returns false. Upstream clears its queue when it is connected again,
@@ -85,7 +87,11 @@ func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 // for a while and got nothing.
 func (p *Partition) isComing(at place) bool {
 	copies := p.coming[at]
-	return len(copies) > 0 && p.sentEpoch == p.group.epoch && p.group.o.hasOthers() && p.isQueued(copies[len(copies)-1])
+	if len(copies) == 0 || !p.group.o.hasOthers() {
+		return false
+	}
+	last := copies[len(copies)-1]
+	return last.epoch == p.group.epoch && p.isQueued(last)
 }
 
 // isQueued reports whether a copy may still be in upstream's queue.
@@ -93,31 +99,43 @@ func (p *Partition) isQueued(c coming) bool {
 	return c.number > p.lastRead && p.group.reading.idleAt < c.at+idleTime
 }
 
-// readCopy notes that a copy was read.
+// readCopy notes that a copy was read. If the copy marks an operator's reset, the sure ids are forgotten: all copies
+// that the broker sent before the reset have been read. Ids that are not sure stay: their messages may have been
+// acknowledged after the reset.
 func (p *Partition) readCopy(now time.Duration, at place, object any) {
 	copies := p.coming[at]
 	i := slices.IndexFunc(copies, func(c coming) bool { return c.object == object })
 	if i < 0 {
 		return
 	}
-	passed := copies[i].number > p.lastRead+1
-	p.readEpoch, p.lastRead = p.sentEpoch, max(p.lastRead, copies[i].number)
+	c := copies[i]
+	passed := c.number > p.lastRead+1
+	p.readEpoch, p.lastRead = c.epoch, max(p.lastRead, c.number)
 	if p.coming[at] = copies[i+1:]; i+1 == len(copies) {
 		delete(p.coming, at)
 	}
+	if c.isReset {
+		p.settled.forgetSure()
+	}
 	if passed {
-		p.requestDropped(now)
+		p.requestDropped(now, c.epoch)
 	}
 }
 
-// requestDropped requests the messages whose copies were not read and are no longer in upstream's queue. Upstream drops
-// messages that a new connection brings before upstream is ready for them, and the broker does not send these again by
-// itself. requestDropped reports whether it requested anything.
-func (p *Partition) requestDropped(now time.Duration) (asked bool) {
+// requestDropped requests the messages whose copies the broker sent in an epoch, and which were not read and are no
+// longer in upstream's queue. Upstream drops messages that a new connection brings before upstream is ready for them,
+// and the broker does not send these again by itself. Copies of earlier epochs were cleared when a connection was lost:
+// the broker does send their messages again. requestDropped reports whether it requested anything.
+func (p *Partition) requestDropped(now time.Duration, epoch uint64) (asked bool) {
 	g := p.group
 	missing := gap{requested: true}
 	var object any
 	for at, copies := range p.coming {
+		copies = slices.DeleteFunc(copies, func(c coming) bool { return c.epoch < epoch && !p.isQueued(c) })
+		if p.coming[at] = copies; len(copies) == 0 {
+			delete(p.coming, at)
+			continue
+		}
 		c := copies[len(copies)-1]
 		if g.o.rewinds() { // even if a newer copy is in the queue, later messages come too soon
 			c = copies[0]
@@ -205,14 +223,4 @@ func (p *Partition) isAfterGap(at place, object any) bool {
 		p.addRequest(object)
 	}
 	return true
-}
-
-// afterReset forgets the sure ids if object, the id of a message that is being read, marks an operator's reset: the
-// broker sent that message again, although it surely had the acknowledgement. Ids that are not sure stay: their
-// messages may have been acknowledged after the reset.
-func (p *Partition) afterReset(object any) {
-	if p.resets.reached(object) {
-		p.resets = marks{}
-		p.settled.forgetSure()
-	}
 }

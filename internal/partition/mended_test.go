@@ -161,3 +161,49 @@ func TestUnannouncedCopiesAloneAreHandedOutAfterActivation(t *testing.T) {
 		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 	}
 }
+
+// A Failover consumer of two partitions reads late. The second partition becomes active after copies of the first were
+// sent, and before others.
+func TestCopyHasTheEpochInWhichItWasSent(t *testing.T) {
+	f := newFixture(Options{Kind: Failover})
+	f.Activate(f.now, "A", "source", true)
+	var queue []Copy
+	sends := func(entry int64) {
+		c := f.copy(at(entry, 0), 1)
+		f.Sent(f.now, c.ID, "source", c.Object)
+		queue = append(queue, c)
+	}
+	sends(0)
+	sends(1)
+	f.Activate(f.now, "B", "another source", true)
+	sends(2)
+	for _, c := range queue {
+		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict, "entry %d was dropped", c.ID.Entry)
+	}
+	f.runDue()
+	assert.Zero(t, f.requests)
+	assert.Empty(t, f.partitions["A"].coming)
+}
+
+// Upstream clears its queue when it is connected again. The broker sends the messages again, to any consumer.
+func TestClearedCopiesAreNotRequested(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrivesAs(at(9, 0), 1, nil)
+	var queue []Copy
+	for first := range int64(3) {
+		f.Lost(f.now)
+		f.Connected()
+		queue = nil
+		for e := first; e < 3; e++ { // another consumer gets the earlier ones
+			c := f.copy(at(e, 0), 1)
+			f.Sent(f.now, c.ID, "source", c.Object)
+			queue = append(queue, c)
+		}
+	}
+	for _, c := range queue {
+		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
+	}
+	f.runDue()
+	assert.Zero(t, f.requests)
+	assert.Empty(t, f.partitions["A"].coming)
+}

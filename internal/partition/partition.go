@@ -22,11 +22,10 @@ type Partition struct {
 	floor       uint64             // messages of an earlier epoch are stale
 	activeEpoch uint64             // copies of an earlier epoch are dropped: this consumer was not active then
 	readEpoch   uint64             // the epoch in which the broker sent the copies that are read now
-	coming      map[place][]coming // copies that the broker sent in sentEpoch and that are not read yet; nil once calm
+	coming      map[place][]coming // copies that the broker sent and that are not read yet, oldest first; nil once calm
 	lastSent    uint64             // number of the copy that the broker sent last
 	lastRead    uint64             // number of the copy of coming that was read last
 	gap         gap                // where the broker rewinds: copies that were dropped
-	resets      marks              // where the broker sent messages again though it surely has their acknowledgements
 
 	sentEpoch           uint64        // the newest epoch in which the broker sent something
 	sentAt              time.Duration // when the broker first sent something in sentEpoch
@@ -76,9 +75,11 @@ func (g *Group) partition(topic string, source any) *Partition {
 
 // coming is a copy that the broker sent and that is not read yet.
 type coming struct {
-	object any
-	number uint64        // copies are read in the order of their numbers
-	at     time.Duration // when the broker sent it
+	object  any
+	number  uint64        // copies are read in the order of their numbers
+	at      time.Duration // when the broker sent it
+	epoch   uint64        // in which the broker sent it
+	isReset bool          // the broker surely had its acknowledgement: an operator has moved the cursor back
 }
 
 // messages ranges over the known messages.

@@ -177,14 +177,14 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 				x.object(c.object)
 				x.since(c.at)
 				x.int(max(-1, int64(c.number)-int64(p.lastRead)))
+				x.int(min(3, int64(g.epoch-c.epoch)))
+				x.bools(c.isReset, c.epoch < p.activeEpoch, c.epoch >= max(p.floor, g.floor))
 			}
 			x.int(-1)
 		}
 	}
-	x.bools(p.sentEpoch < p.activeEpoch, p.sentEpoch >= max(p.floor, g.floor), p.resets.epoch == g.epoch)
-	for _, mark := range p.resets.objects {
-		x.object(mark)
-	}
+	x.bools(p.sentEpoch < p.activeEpoch, p.sentEpoch >= max(p.floor, g.floor))
+	x.int(min(3, int64(g.epoch-p.readEpoch)))
 	x.bools(g.connectedEpoch == g.epoch)
 	if p.calmEpoch != g.epoch && p.sentEpoch == g.epoch {
 		x.since(p.sentAt)
