@@ -21,7 +21,7 @@ import (
 type Batch struct {
 	MaxMessages int           // in one call of the handler
 	MaxBytes    int64         // of payloads; the message that reaches the limit is the last of its batch
-	MaxWait     time.Duration // after the first message; messages that are there already are taken in any case
+	MaxWait     time.Duration // after the first message; prefetched messages are taken even when it is over
 }
 
 // BatchHandler handles several messages in one call. Its error settles them: nil acknowledges all, a BatchError settles
@@ -98,7 +98,7 @@ func (w *Worker) spread(err error, errs []error) bool {
 	each, whole := w.split(err)
 	for _, i := range slices.Sorted(maps.Keys(each)) {
 		if i < 0 || i >= len(errs) {
-			// err is not wrapped, or the new error would be taken for a BatchError again
+			// only err's text: if the new error wrapped err, split would find the BatchError again
 			whole = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %s", i, len(errs)-1, fmt.Sprint(err))
 			w.logger.Error("worker: a whole batch failed", "error", whole)
 			break

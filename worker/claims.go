@@ -8,13 +8,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// claims has the Consumers that running Workers receive from. Two Workers of one Consumer would take each other's
-// messages, and give them back.
-var claims sync.Map // of *Worker by *redelivery.Consumer
+// claims maps each Consumer to the running Worker that receives from it. Two Workers of one Consumer would take each
+// other's messages, and give them back.
+var claims sync.Map // *redelivery.Consumer → *Worker
 
 var errRanBefore = errors.New("worker: Run was called before, want a new Worker")
 
-// claim makes the Consumer this Worker's until release. It returns an error if another Worker has the Consumer.
+// claim reserves the Consumer for this Worker until release is called. It returns an error if another Worker runs with
+// the Consumer.
 func (w *Worker) claim() (release func(), err error) {
 	switch other, taken := claims.LoadOrStore(w.consumer, w); {
 	case taken && other == w:

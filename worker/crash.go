@@ -67,7 +67,7 @@ func (e *CrashError) Error() string {
 
 const (
 	beginTime   = 5 * time.Second  // how long a record may take; then the handler is called without it
-	suspectTime = 30 * time.Second // how long a suspect may take before another is handled beside it
+	suspectTime = 30 * time.Second // how long a suspect may take; after that the next suspect is handled, too
 )
 
 // crashes keeps a message from ending one process after another. A suspect is a message that was in a handler during a
@@ -75,7 +75,7 @@ const (
 type crashes struct {
 	*run
 	log  *attempts.Log
-	turn turn // of the one suspect that is handled
+	turn turn // held while a suspect is handled
 }
 
 func newCrashes(r *run) *crashes {
@@ -93,7 +93,7 @@ func (s *settings) needsLog(consumer *redelivery.Consumer) error {
 	return nil
 }
 
-// limit returns the error of a message that has reached the limit, or nil.
+// limit returns the error for a message that has reached the limit, and nil for any other message.
 func (c *crashes) limit(msg pulsar.Message) error {
 	if c == nil {
 		return nil
@@ -207,9 +207,9 @@ func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled fun
 	for i := range tasks {
 		_ = c.renew(&tasks[i]) // settling will return this error, too
 	}
-	suspect, leave := c.isSuspect(tasks[0]), func() {}
+	suspect, release := c.isSuspect(tasks[0]), func() {}
 	if suspect {
-		leave, err = c.takeTurn()
+		release, err = c.takeTurn()
 		if err != nil {
 			return nil, err
 		}
@@ -217,23 +217,24 @@ func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled fun
 	for _, k := range keys[1:] {
 		c.log.Begun(k)
 	}
-	if err := c.inTime(c.log.Begin, keys[0]); err != nil {
+	if err := c.writeInTime(c.log.Begin, keys[0]); err != nil {
 		c.logger.LogAttrs(c.lasting, slog.LevelWarn,
 			"worker: the log of attempts could not be written: a crash now would not be counted",
 			append(about(tasks[0].counted()), slog.Any("error", err))...)
 	}
 	if !suspect {
-		return leave, nil
+		return release, nil
 	}
 	return func() {
-		defer leave()
+		defer release()
 		// The removal is written before the next suspect is handled: that suspect may end the process before the
 		// acknowledgement of this message is sent.
-		_ = c.inTime(c.log.End, keys[0])
+		_ = c.writeInTime(c.log.End, keys[0])
 	}, nil
 }
 
-// ended notes that messages are not in a handler any more, although they are not settled: they will be handled again.
+// ended removes from the log that messages are in a handler, if they will be handled again: a settled message is
+// removed in any case.
 func (c *crashes) ended(tasks []task, outcomes []outcome) {
 	for i := range tasks {
 		if outcomes[i].verb == hold {
@@ -249,7 +250,7 @@ func keysOf(tasks []task) (keys []attempts.Key) {
 	return keys
 }
 
-func (c *crashes) inTime(write func(context.Context, attempts.Key) error, key attempts.Key) error {
+func (c *crashes) writeInTime(write func(context.Context, attempts.Key) error, key attempts.Key) error {
 	ctx, cancel := context.WithTimeout(c.lasting, beginTime)
 	defer cancel()
 	return write(ctx, key)
@@ -257,7 +258,7 @@ func (c *crashes) inTime(write func(context.Context, attempts.Key) error, key at
 
 // takeTurn waits until no other suspect is handled, or until one has been handled for longer than suspectTime. It
 // returns an error if the handlers' contexts end first.
-func (c *crashes) takeTurn() (leave func(), err error) {
+func (c *crashes) takeTurn() (release func(), err error) {
 	if err := c.turn.lockOr(c.working); err != nil {
 		return nil, err
 	}
@@ -269,7 +270,7 @@ func (c *crashes) takeTurn() (leave func(), err error) {
 	}, nil
 }
 
-// isCrash reports whether err is an error of limit: no handler was called, so the classifier does not get err.
+// isCrash reports whether limit made err. Then no handler was called, and the classifier does not get err.
 func isCrash(err error) bool {
 	permanent, ok := err.(*permanentError) //nolint:errorlint // as limit made it
 	if !ok {

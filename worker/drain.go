@@ -8,10 +8,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// drain lets handlers go on until the drain timeout, waits for a while after the end of their contexts, leaves the
-// waiting messages to the broker, and returns the error of Run.
+// drain waits for running handlers: until the drain timeout, and then for the time patience after their contexts have
+// ended. It leaves waiting messages to the broker, and returns the error of Run.
 func (r *run) drain() error {
-	r.drainEnds() // the drain timeout begins now
+	r.drainEnds() // the first call starts the drain timeout
 	before := r.counts.finished.Load()
 	n, _ := r.inFlight()
 	r.logger.Info("worker: draining", append(r.who(), "in_flight", n+r.outage.kept(), "timeout", r.drainTimeout,
@@ -34,7 +34,7 @@ func (r *run) drain() error {
 	return errors.Join(append(stuck, r.lost)...)
 }
 
-// waitForHandlers waits until all slots have ended, but not for much longer than the drain timeout.
+// waitForHandlers waits until all slots have ended, but at most for the drain timeout and patience.
 func (r *run) waitForHandlers() {
 	ended := make(chan struct{})
 	go func() {
@@ -83,9 +83,9 @@ func (r *run) stuck() []error {
 	return errs
 }
 
-// logStopped logs how many messages were finished, in all and by the drain, and how many come again: messages left to
-// the broker, messages that wait for redelivery, and finished messages of unfinished batches. If there are any of the
-// last kind, the line is a warning.
+// logStopped logs how many messages were finished, in all and by the drain, and how many come again: those left to the
+// broker, those that wait for redelivery, and finished ones of unfinished batches. If finished messages come again, the
+// line is a warning.
 func (r *run) logStopped(drained uint64, stuck int) {
 	r.repeats.end() // so that this line is the last
 	stats := r.consumer.Stats()

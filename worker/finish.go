@@ -11,8 +11,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// This file has the end of a drain: the Worker finishes producers' batches that were begun. A broker without
-// batch-index acknowledgements would send a partly acknowledged batch again as a whole.
+// In this file, a drain finishes the producers' batches that the Worker has begun. A broker without batch-index
+// acknowledgements would send a partly acknowledged batch again as a whole.
 
 // batch identifies the entry, such as a producer's batch, in which a message came.
 type batch struct {
@@ -26,10 +26,10 @@ func batchOf(msg pulsar.Message) batch {
 
 var errNothingToFinish = errors.New("worker: no batch is left that was begun")
 
-// takePoll is how long a slot waits for a message of a batch before it checks whether another slot got the last one.
+// takePoll is how long a slot waits for a message of a batch. Then it checks whether another slot got the last message.
 const takePoll = 20 * time.Millisecond
 
-// takeToFinish takes the rest of the batches that were begun.
+// takeToFinish takes messages of batches that were begun, as many as the handler gets in one call.
 func (s *slot) takeToFinish() error {
 	if !s.finishBatches || s.pauser.isAsked() || s.outage.isOn() {
 		return errNothingToFinish
@@ -60,7 +60,7 @@ func (r *run) nextToFinish(ctx context.Context) (task, error) {
 	return task{}, errNothingToFinish
 }
 
-// isBegun reports whether a message's batch was begun and no message of this batch was left to the broker. Otherwise it
+// isBegun reports whether a message's batch was begun, and none of its messages was left to the broker. Otherwise it
 // marks the batch as left.
 func (r *run) isBegun(t task) bool {
 	d, err := r.consumer.Delivery(t.msg)
@@ -73,15 +73,15 @@ func (r *run) isBegun(t task) bool {
 	return false
 }
 
-// hasToFinish reports whether messages of begun batches are prefetched or wait for their keys, and whether there is
-// time for all of them. If only a part were handled, even more handled messages would come again.
+// hasToFinish reports whether messages of begun batches are prefetched or wait for their keys, and there is time for
+// all of them. Without time for all, handling some would only make more handled messages come again.
 func (r *run) hasToFinish() bool {
 	n := r.consumer.Stats().Arriving + r.lanes.readyNow()
 	return n > 0 && r.isInTime(n)
 }
 
-// mayFinish reports whether a slot may handle its messages in a drain: they are of batches that were begun, and there
-// is time for them.
+// mayFinish reports whether a slot may handle its messages in a drain: their batches were begun, and there is time for
+// them.
 func (r *run) mayFinish(tasks []task) bool {
 	return r.finishBatches && !slices.ContainsFunc(tasks, func(t task) bool { return !r.isBegun(t) }) &&
 		r.isInTime(len(tasks)+r.consumer.Stats().Arriving)

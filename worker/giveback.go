@@ -6,16 +6,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// rest counts the slots that rest: they have no messages, and wait for the end of a pause, for the rate limit, or in an
-// outage. When all rest, and no handler is stuck, the Consumer gives prefetched messages and those put aside back to
-// the broker, so that other consumers get them.
+// rest counts the slots that rest. A slot rests if it has no messages and waits: for the end of a pause, for the rate
+// limit, or in an outage. When all slots rest and no handler is stuck, the Consumer gives the prefetched messages and
+// those put aside back to the broker, so that other consumers get them.
 type rest struct {
-	turn  turn // held while the fields below are used, and while the Consumer gives back, which takes a while
+	turn  turn // held for the fields below, and while the Consumer gives back; it is no mutex, since that takes a while
 	slots int  // how many slots rest
 	never bool // the Consumer cannot give anything back
 }
 
-// resting notes that a slot rests, until the slot calls ends.
+// resting notes that a slot rests until it calls ends.
 func (r *run) resting() (ends func()) {
 	r.rest.turn.lock()
 	defer r.rest.turn.unlock()
@@ -28,7 +28,7 @@ func (r *run) resting() (ends func()) {
 	}
 }
 
-// giveBackAtRest is giveBack for a slot that rests already.
+// giveBackAtRest is giveBack for a slot that already rests.
 func (r *run) giveBackAtRest() (ends func()) {
 	r.rest.turn.lock()
 	defer r.rest.turn.unlock()
@@ -43,9 +43,9 @@ func (r *run) neverGivesBack() bool {
 	return r.rest.never
 }
 
-// mayGiveBack reports whether all slots rest, and probably for long. It is false if a handler is stuck, whose message
-// would come again while the handler is at work. It is false if messages wait for their keys: their order, and how
-// often they were tried, would be lost. The caller has the turn.
+// mayGiveBack reports whether all slots rest, and will probably rest for long. It returns false if a handler is stuck,
+// since the broker would deliver that handler's message again. It returns false if messages wait for their keys, since
+// their order and the counts of their tries would be lost. The caller has the turn.
 func (r *run) mayGiveBack() bool {
 	if r.rest.slots < r.concurrency || r.rest.never || r.taking.Err() != nil {
 		return false
@@ -58,7 +58,7 @@ func (r *run) mayGiveBack() bool {
 	if r.outage != nil {
 		return r.outage.mayGiveBack()
 	}
-	return r.pauser.isAsked() // else the slots wait behind the rate limit
+	return r.pauser.isAsked() // if not, the slots wait for the rate limit
 }
 
 // giveBack gives the Consumer's messages back. The caller has the turn.

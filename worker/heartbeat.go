@@ -16,14 +16,14 @@ type heartbeat struct {
 	msg      pulsar.Message
 	every    time.Duration
 
-	mu    sync.Mutex // held during a beat, so that there is none after stop has returned
+	mu    sync.Mutex // held during a beat, so that no beat comes after stop has returned
 	until time.Time  // zero for no end
 	timer *time.Timer
 	over  bool
 }
 
-// heartbeat begins to renew the ack timeout of msg, which was just taken. The heartbeat ends at the given time, or with
-// stop if the time is zero. heartbeat returns nil if there is no ack timeout.
+// heartbeat begins to renew the ack timeout of msg, which was just taken. The heartbeat ends at the time until, or with
+// stop if until is zero. heartbeat returns nil if there is no ack timeout.
 func (w *Worker) heartbeat(msg pulsar.Message, until time.Time) *heartbeat {
 	d, err := w.consumer.Delivery(msg)
 	if err != nil || d.AckDeadline.IsZero() { // settling it will return the error
@@ -55,9 +55,9 @@ func (s *slot) renewAll() {
 	}
 }
 
-// setAckTimeout renews the ack timeout of t, whose handler is called at since. With WithTimeout it renews it until the
-// handler's timeout. Without WithTimeout, it ends the heartbeat of a message that waited, and renews its ack timeout
-// once more.
+// setAckTimeout renews the ack timeout of t, whose handler is called at the time since. With WithTimeout, the heartbeat
+// goes on until the handler's timeout. Without WithTimeout, setAckTimeout renews the ack timeout once, and ends the
+// heartbeat of a message that waited.
 func (s *slot) setAckTimeout(t *task, since time.Duration) {
 	switch {
 	case s.timeout > 0:

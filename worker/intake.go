@@ -12,8 +12,8 @@ import (
 // This file decides which slot may take messages, and when. A pause, an outage, the rate limit and a drain keep slots
 // from taking messages, and with key order the memory limit does too (room.go).
 
-// next lets the slot hold the messages to be handled next, and returns how many of them the handler gets. It returns 0
-// if there are none yet, and an error if no more will come.
+// next gets the slot the messages that are handled next, and returns how many of them the handler gets in one call. It
+// returns 0 if there are none yet, and an error if no more will come.
 func (s *slot) next() (n int, err error) {
 	if err = s.fill(); err != nil || len(s.tasks) == 0 {
 		return 0, err
@@ -140,7 +140,7 @@ func (r *run) receive(ctx context.Context) (task, error) {
 // takingTime is how long a slot takes messages that are there already, even if MaxWait is shorter.
 const takingTime = 10 * time.Millisecond
 
-// takeBatch takes a batch of messages, of which a Handler's has one. receive takes a message.
+// takeBatch takes a batch of messages by calling receive. A batch for a Handler has one message.
 func (s *slot) takeBatch(ctx context.Context, receive receiver) error {
 	if s.batch.MaxMessages > 1 {
 		return s.collect(ctx, receive)
@@ -152,7 +152,7 @@ func (s *slot) takeBatch(ctx context.Context, receive receiver) error {
 	return err
 }
 
-// collect takes a batch. Only one slot at a time collects, or every slot might wait with a partly filled batch.
+// collect takes a batch. Only one slot at a time collects: otherwise each slot might wait with a partly filled batch.
 func (s *slot) collect(ctx context.Context, receive receiver) error {
 	if err := s.collecting.lockOr(ctx); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (s *slot) collect(ctx context.Context, receive receiver) error {
 
 // atOnce takes a message if one is there.
 func atOnce(ctx context.Context, receive receiver) (task, error) {
-	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // if ctx were done, the Consumer would not look
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // if ctx were done, Receive would return no message
 	defer cancel()
 	return receive(ctx)
 }
@@ -226,7 +226,7 @@ func (r *run) ifClosed(t task) error {
 	return nil
 }
 
-// untried is the logged reason for leaving a message that waited for its next try.
+// untried is the reason that is logged when a message that waited for its next try is left to the broker.
 const untried = "the Run ends before its next try"
 
 // leaveAll leaves messages to the broker.

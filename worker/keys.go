@@ -10,23 +10,24 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// keys keep the messages of each key in order. One message of a key is out at a time: a slot has it. The others wait in
-// the lane of the key, and so does a message that waits for its next try. keys take no lock and start nothing.
+// keys keeps the messages of each key in order. One message of a key is out at a time: a slot has it. The others wait
+// in the key's lane. A message that waits for its next try is in the lane, too. keys takes no lock and starts no
+// goroutine.
 type keys struct {
 	lanes   map[laneKey]*lane
 	ready   []*lane // lanes whose first messages may be taken
 	waiting int     // messages in all lanes
 }
 
-// lane has the messages of a key.
+// lane has the waiting messages of a key.
 type lane struct {
 	key   laneKey
 	queue []task      // in order, without the message that is out
-	timer *time.Timer // when it fires, the first message may be taken; nil if none waits for that
+	timer *time.Timer // when it fires, the first message may be taken; nil if it need not wait
 }
 
-// laneKey is a key of a topic. The partitions of a topic count as one: a change of their number moves keys between
-// them.
+// laneKey is a key of a topic. All partitions of a topic are one topic here, since a change of their number moves keys
+// between them.
 type laneKey struct{ topic, key string }
 
 // keyOf returns the key by which Key_Shared distributes messages; "" for none.
@@ -60,7 +61,7 @@ func (k *keys) putBack(t task) {
 	of.queue = slices.Insert(of.queue, at, t)
 }
 
-// release notes that no message of a lane is out any more. It reports whether a message of it may be taken now.
+// release notes that no message of a lane is out any more. It reports whether one of its messages may be taken now.
 func (k *keys) release(of *lane) (ready bool) {
 	if len(of.queue) == 0 {
 		delete(k.lanes, of.key)
@@ -82,7 +83,7 @@ func (k *keys) take() task {
 	return t
 }
 
-// drop takes messages out of a lane for good. gone is in the order of the queue.
+// drop removes the messages gone from a lane. gone is in the order of the queue.
 func (k *keys) drop(of *lane, gone []task) {
 	next := 0
 	of.queue = slices.DeleteFunc(of.queue, func(t task) bool {

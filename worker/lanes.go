@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// lanes keep the order of messages within each key. A slot that wants a message gets a waiting one that may be taken,
-// or receives one from the Consumer. One slot at a time receives.
+// lanes keeps the order of messages within each key. A slot that wants a message takes a waiting one, or receives one
+// from the Consumer. One slot at a time receives.
 type lanes struct {
 	*run
 
@@ -32,7 +32,7 @@ type step uint8
 const (
 	stepEnd  step = iota // its context has ended
 	stepTake             // it has taken a message that waited
-	stepRoom             // it checks whether the memory limit has room by now
+	stepRoom             // it checks whether the memory limit has room again
 	stepPull             // it takes messages from the Consumer
 	stepIdle             // it waits
 )
@@ -99,8 +99,8 @@ func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context)
 	}
 }
 
-// pull takes a message from the Consumer. out is false if the caller gets none: an earlier message of the key is at
-// work or waits for its next try, or Receive was interrupted.
+// pull takes a message from the Consumer. out is false if the caller gets no message: Receive was interrupted, or an
+// earlier message of the key is in a handler or waits for its next try.
 func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	msg, err := l.consumer.Receive(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -119,7 +119,7 @@ func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	}
 	l.triedLast = l.triedLast && msg != nil && !out
 	l.mu.Unlock()
-	fits := msg == nil || out || l.fits(msg) // before the next one is taken
+	fits := msg == nil || out || l.fits(msg) // before another message is taken
 	l.mu.Lock()
 	if msg != nil && !out {
 		l.fill(t, fits)
@@ -132,8 +132,8 @@ func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	return t, out && (t.lane == nil || l.mayBegin(t)), err
 }
 
-// isHeld reports whether the Consumer still holds a message. If not, the message came again while a slow
-// handler still had it, and that handler has settled it.
+// isHeld reports whether a message is not settled yet. It is settled if it came again while a slow handler had it, and
+// that handler then succeeded.
 func (l *lanes) isHeld(t task) bool {
 	if l.consumer.InProgress(t.msg) == nil {
 		return true
@@ -142,14 +142,14 @@ func (l *lanes) isHeld(t task) bool {
 	return false
 }
 
-// keep makes a failed message wait until its next try; the key of the message waits, too.
+// keep makes a failed message, and its key, wait until the next try.
 func (l *lanes) keep(t task, o outcome) {
 	d, err := l.consumer.Delivery(t.counted())
 	if err == nil {
 		err = l.renew(&t)
 	}
 	if err != nil {
-		_ = l.ifClosed(t) // then the key waits: no later message may overtake this one
+		_ = l.ifClosed(t) // the key goes on waiting: no later message may overtake this one
 		l.leave(t, "it failed, and could not wait for its next try", err)
 		l.forget(&t)
 		return
@@ -182,7 +182,7 @@ func (l *lanes) wait(t task, d time.Duration, fits bool) bool {
 	return true
 }
 
-// free lets a slot take the next message of a lane.
+// free lets a slot take the next message of a lane, if there is one.
 func (l *lanes) free(of *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

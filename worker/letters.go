@@ -14,18 +14,18 @@ import (
 // deadLetterTimeout is how long the publishing of a dead letter may take.
 const deadLetterTimeout = 30 * time.Second
 
-// letters says whether the publication of dead letters hangs. While it does, one slot at a time publishes, so that the
-// others do not wait.
+// letters notes whether the dead letter topic hangs. While it does, only one slot at a time publishes, so that the
+// other slots do not wait.
 type letters struct {
-	hang atomic.Bool
-	turn turn // of the slot that publishes while hang is set
+	hang atomic.Bool // a publication took long, and none has succeeded since
+	turn turn        // held by the slot that publishes while hang is set
 }
 
 var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is " +
 	"tried again")
 
-// deadLetter publishes a message to the dead letter topic, and returns dead. If that fails, it returns o.or, so that
-// the message is tried again. When the Run ends, it instead leaves the message to the broker and returns done.
+// deadLetter publishes a message to the dead letter topic, and returns dead. If publishing fails, it returns o.or, so
+// that the message is tried again. But if the Run is ending, it leaves the message to the broker and returns done.
 func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
 	if r.letters.hang.Load() {
 		if !r.letters.turn.tryLock() {

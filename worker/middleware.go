@@ -86,7 +86,7 @@ func (w *Worker) recovered(next Handler) Handler {
 	}
 }
 
-// broken returns an error in place of err, whose methods panic, as those of a nil pointer do. The new error wraps
+// broken returns an error that replaces err, whose methods panic, as those of a nil pointer do. The new error wraps
 // nothing that might panic again.
 func (w *Worker) broken(err error, value any) error {
 	return fmt.Errorf("an error of type %T: %v", err, w.panicked(value)) //nolint:errorlint // see above

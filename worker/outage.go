@@ -14,13 +14,13 @@ import (
 // probeLimit is how long a probe keeps other messages from being tried, if the handler has no shorter timeout.
 const probeLimit = 30 * time.Second
 
-// outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the other
+// outage begins when too many messages fail. While it lasts, the slots try one message at a time, and the other
 // messages are put aside. Package outages decides when it begins and ends, and which message is tried when. A nil
 // outage never begins.
 type outage struct {
 	*run
-	probing turn // of the slot that waits to try a message, or tries it
-	// the message looked at last, if it exceeds the memory limit; guarded by probing
+	probing turn // held by the slot that waits to try a message or tries it
+	// the message that look received last, if it exceeds the memory limit; guarded by probing
 	unfit pulsar.Message
 
 	mu     sync.Mutex // guards the fields below
@@ -44,7 +44,7 @@ func (o *outage) current() chan struct{} {
 
 func (o *outage) isOn() bool { return o != nil && o.current() != nil }
 
-// tries is how many tries of the outage failed; 0 if there is no outage.
+// tries returns how many tries in the outage failed; 0 if there is no outage.
 func (o *outage) tries() uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -54,8 +54,8 @@ func (o *outage) tries() uint32 {
 	return o.state.Tries()
 }
 
-// report notes the outcomes of a call of the handler. It reports whether messages that failed are to be tried again
-// without being nacked: there is an outage, and no message failed too often as a probe.
+// report notes the outcomes of a call of the handler. It reports whether the messages that failed are tried again
+// without a nack: if there is an outage, and none of them failed too often as a probe.
 func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool) {
 	o.mu.Lock()
 	before := o.over
@@ -102,13 +102,13 @@ func attemptIn(t task, out outcome, probe bool) outages.Attempt[name] {
 	return a
 }
 
-// markAway marks the outcomes whose delay is longer than the next pause can be: their messages are nacked, and the
-// other messages do not wait for them.
+// markAway marks outcomes whose delay is longer than the next pause can be. Their messages are nacked, and the other
+// messages do not wait for them.
 func (o *outage) markAway(outcomes []outcome) {
 	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
 		return
 	}
-	// without an outage these are the bounds of the first pause, since an outage may begin now
+	// without an outage, the bounds are those of the first pause, since an outage may begin now
 	_, longest := policies.Bounds(o.pause, o.tries())
 	for i := range outcomes {
 		outcomes[i].away = outcomes[i].delay > longest
@@ -150,8 +150,8 @@ func (o *outage) abandon() {
 	}
 }
 
-// putAside keeps messages until they are tried, or the outage is over. If it is over already, it keeps nothing and
-// reports false.
+// putAside keeps messages until they are tried, or until the outage is over. If the outage is already over, putAside
+// keeps nothing and reports false.
 func (o *outage) putAside(tasks []task) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,15 +159,15 @@ func (o *outage) putAside(tasks []task) bool {
 		return false
 	}
 	for _, t := range tasks {
-		t.waited, t.retries = true, 0 // they may get into other batches, and a batch counts its local retries together
+		t.waited, t.retries = true, 0 // all messages of a batch have one count, and these may come into another batch
 		o.aside = append(o.aside, t)
 	}
 	o.pauser.interrupt() // a slot that waits for a message to try has one now
 	return true
 }
 
-// takeBack takes messages that were put aside, as many as a handler gets in one call. It reports false while the outage
-// lasts.
+// takeBack takes messages that were put aside, as many as a handler gets in one call. While the outage lasts it takes
+// none, and over is false.
 func (o *outage) takeBack() (tasks []task, over bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,9 +196,9 @@ func (o *outage) kept() int {
 	return len(o.aside)
 }
 
-// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try. Either the
-// pause must be known and not short, or the Worker must be paused. No message may have tries that the Consumer has not
-// counted.
+// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try. The Worker
+// must be paused, or the pause until the next try must be known and long enough. No message may have tries that the
+// Consumer has not counted.
 func (o *outage) mayGiveBack() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,17 +8,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// This file drops messages that waited and by now belong to another consumer.
+// This file drops messages that belong to another consumer when their wait is over.
 
-// isOurs reports whether a message still belongs to the Consumer. It also reports true if the Consumer is closed: the
-// next call of the Consumer returns the error.
+// isOurs reports whether a message still belongs to the Consumer. It also reports true if the Consumer is closed, since
+// the next call of the Consumer returns that error.
 func (r *run) isOurs(t task) bool {
 	err := r.consumer.Reclaim(t.counted())
 	return err == nil || errors.Is(err, redelivery.ErrClosed)
 }
 
-// mayBegin reports whether a message that is out may be handled. It drops a lost message, and the lost messages behind
-// it in the lane.
+// mayBegin reports whether a message that is out may be handled. If the message is lost, mayBegin drops it, and the
+// lost messages behind it in the lane.
 func (l *lanes) mayBegin(t task) bool {
 	if l.isOurs(t) {
 		return true
@@ -75,7 +75,7 @@ func (l *lanes) dropLost(of *lane) {
 			l.ends(t.msg)
 		}
 		l.counts.lost.Add(uint64(len(gone)))
-		l.wakeOne() // there may be room, and another slot takes the next message
+		l.wakeOne() // there may be room, and another slot may take the next message
 	}
 	l.mu.Unlock()
 	for _, t := range gone {
@@ -107,8 +107,8 @@ func (s *slot) dropLost(n int) (left int, err error) {
 	return len(own), nil
 }
 
-// isLost reports whether a message that waited must not be handled: by now it belongs to another consumer, or it comes
-// again because its ack timeout ended before it waited.
+// isLost reports whether a message that waited must not be handled: it belongs to another consumer now, or its ack
+// timeout was over before it waited, so that it comes again.
 func (r *run) isLost(t task) bool {
 	switch {
 	case t.lane != nil:

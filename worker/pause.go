@@ -9,7 +9,7 @@ import (
 
 // pauser keeps slots from taking messages: from Pause until Resume, and for a while after a handler returned PauseFor.
 type pauser struct {
-	flow atomic.Pointer[context.Context] // context of the slots that take messages; nil in a pause, and at first
+	flow atomic.Pointer[context.Context] // the context with which slots take messages; nil in a pause, and at first
 
 	mu       sync.Mutex         // held to change flow, and guards the fields below
 	stop     context.CancelFunc // ends flow
@@ -21,9 +21,9 @@ type pauser struct {
 	byHandle change             // reports when until is set and when it is over
 }
 
-// wait waits while there is a pause. It returns a context to take messages with, which ends when a pause begins or ctx
-// is done. If it has to wait, it first calls meanwhile, and afterwards the function that meanwhile returned. meanwhile
-// may be nil.
+// wait waits while there is a pause. It returns a context for taking messages, which ends when a pause begins or ctx is
+// done. During a wait, meanwhile is in effect: wait calls meanwhile before it waits, and the function that meanwhile
+// returned after that. meanwhile may be nil.
 func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (context.Context, error) {
 	for {
 		if flow := p.flow.Load(); flow != nil {
@@ -48,7 +48,7 @@ func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (cont
 	}
 }
 
-// begin makes a flow. In a pause it instead returns a channel that is closed when the pause is over.
+// begin makes a flow. In a pause it makes none, and returns a channel that is closed when the pause is over.
 func (p *pauser) begin(ctx context.Context) (resumed chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *pauser) begin(ctx context.Context) (resumed chan struct{}) {
 	return p.resumed
 }
 
-// set calls change, which changes asked, until or over, and then begins or ends a pause accordingly.
+// set calls change, which changes asked, until or over. Then set begins or ends a pause as these fields say.
 func (p *pauser) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *pauser) pauseFor(d time.Duration, over func()) (begins bool) {
 		begins, p.until = p.until.IsZero(), until
 		time.AfterFunc(d, func() {
 			p.set(func() {
-				if p.until.Equal(until) { // else a later PauseFor has made the pause longer
+				if p.until.Equal(until) { // otherwise a later PauseFor has extended the pause
 					p.until = time.Time{}
 				}
 			})
@@ -140,8 +140,8 @@ type change struct {
 	reporting bool // a goroutine is calling a report
 }
 
-// report reports a change of the condition. It locks mu, calls is and describe, unlocks mu, and then calls the function
-// that describe returned.
+// report reports a change of the condition is. It locks mu, calls is and describe, unlocks mu, and then calls the
+// function that describe returned.
 func (c *change) report(mu *sync.Mutex, is func() bool, describe func(is bool) (report func())) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -164,7 +164,7 @@ func (w *Worker) notifyAsked() {
 			switch {
 			case paused:
 				w.logger.Info("worker: paused", w.who()...)
-			case !over: // else Run returns
+			case !over: // otherwise Run is returning
 				w.logger.Info("worker: resumed", w.who()...)
 			}
 			w.notifyPaused(paused, PauseAsked)

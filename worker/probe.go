@@ -12,14 +12,14 @@ import (
 // This file tries messages in an outage, one at a time: it waits for the pause, looks ahead at the next messages, and
 // chooses one of them.
 
-// probe is a try of a message. Until it ends, or takes long, no other message is tried.
+// probe is the try of a message in an outage. Until it ends or takes long, no other message is tried.
 type probe struct {
 	timer   *time.Timer // lets another message be tried when this one takes long
 	release func()
 }
 
-// takeProbe waits until the slot may try a message, and gives the slot that message. It gives none at the end of the
-// outage.
+// takeProbe waits until the slot may try a message, and gives the slot that message. It gives the slot none if the
+// outage ends first.
 func (s *slot) takeProbe() error {
 	mine, err := s.outage.wait()
 	if err != nil || !mine {
@@ -52,8 +52,8 @@ func (s *slot) endProbe() {
 	}
 }
 
-// wait waits until the outage is over, or until the caller may try a message: then mine is true, and the caller has the
-// turn probing. Its error says that no more messages are tried.
+// wait waits until the outage is over or the caller may try a message. In the latter case mine is true, and the caller
+// has the turn probing. An error means that no more messages are tried.
 func (o *outage) wait() (mine bool, err error) {
 	defer o.resting()()
 	for {
@@ -70,7 +70,7 @@ func (o *outage) wait() (mine bool, err error) {
 			return false, o.taking.Err()
 		}
 		if o.current() == over && o.waitToTry(over) == nil && o.current() == over {
-			// it is still the same outage: another one would have a pause of its own
+			// it is the same outage: a new one would begin with a pause of its own
 			return true, nil
 		}
 		o.probing.unlock()
@@ -98,12 +98,12 @@ func (o *outage) waitToTry(over chan struct{}) error {
 	return err
 }
 
-// takesLong notes that a probe takes long, so that another message is tried beside it.
+// takesLong notes that a probe takes long, so that another message is tried before the probe has ended.
 func (o *outage) takesLong() {
 	o.mu.Lock()
 	o.state.TakesLong()
 	o.mu.Unlock()
-	o.logger.Warn("worker: a handler takes long during the outage: other messages are tried beside it", o.who()...)
+	o.logger.Warn("worker: a handler takes long during the outage: other messages are tried, too", o.who()...)
 }
 
 // pick returns the message to try next, and false if there is none yet. The caller has the turn.
@@ -132,7 +132,7 @@ func (o *outage) pick() (t task, ok bool, err error) {
 	return t, false, nil
 }
 
-// choose takes the message that is tried next out of aside. It reports false if there is none, or the outage is over.
+// choose takes the message that is tried next out of aside. It reports false if aside has none or the outage is over.
 func (o *outage) choose() (t task, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -174,7 +174,7 @@ func (o *outage) lookAhead() error {
 }
 
 // look receives a message and puts it aside. It reports whether the message is fresh (has not failed yet), and whether
-// to look at more. It waits for a message if there is none to try.
+// to look at more. If there is no message to try, look waits for one.
 func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	ctx := open
 	if n := o.kept(); n >= outages.Most || n > 0 && !o.hasRoom() && !o.givesBack() {
@@ -205,7 +205,7 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	return fresh, o.hasRoom() || !fresh && o.givesBack(), nil
 }
 
-// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last. It is true if
+// hasRoom reports whether the Consumer's memory limit has room for the message that look received last. It is true if
 // that message is settled. The caller has the turn.
 func (o *outage) hasRoom() bool {
 	for shed := false; o.unfit != nil; shed = true {
@@ -219,9 +219,9 @@ func (o *outage) hasRoom() bool {
 }
 
 // shed snoozes the failed messages until the next try, so that only the Consumer keeps them, and reports whether that
-// may make room. If no message is fresh, it keeps the failed message that is tried next. If the Consumer can give
-// messages back, shed does nothing, since the broker would count the next delivery. With key order it does nothing
-// either, since failed messages have to stay: then only messages that fail too often as probes make room.
+// may make room. If no message is fresh, it does not snooze the failed message that is tried next. If the Consumer can
+// give messages back, shed does nothing, since the broker would count the next delivery. With key order it does nothing
+// either, since failed messages must stay in the Worker; there, only messages that fail too often as probes make room.
 func (o *outage) shed() bool {
 	if o.lanes != nil || !o.neverGivesBack() {
 		return false
@@ -254,7 +254,7 @@ func (o *outage) takeFailed() (failed []task, pause time.Duration) {
 	return failed, max(o.state.Pause(), outages.ShortPause)
 }
 
-// givesBack reports whether the messages put aside go back to the broker before the next try, as far as is known.
+// givesBack reports whether the messages put aside will probably go back to the broker before the next try.
 func (o *outage) givesBack() bool {
 	o.mu.Lock()
 	long := o.state.Pause() >= outages.ShortPause

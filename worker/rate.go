@@ -20,7 +20,7 @@ func WithRateLimit(limiter *rate.Limiter) Option {
 			return invalid("WithRateLimit", "nil", "a *rate.Limiter")
 		case limiter.Burst() < 1 && limiter.Limit() != rate.Inf:
 			return invalid("the burst of WithRateLimit", limiter.Burst(), "1 or more")
-		case !(limiter.Limit() >= 0): // or not a number
+		case !(limiter.Limit() >= 0): // or NaN
 			return invalid("the limit of WithRateLimit", limiter.Limit(), "0 or more")
 		}
 		s.limiter = limiter
@@ -28,8 +28,8 @@ func WithRateLimit(limiter *rate.Limiter) Option {
 	}
 }
 
-// waitForRate waits until a handler may have the first n messages of the slot. If the Run ends before that, waitForRate
-// leaves all messages of the slot to the broker, and returns an error.
+// waitForRate waits until the limiter allows a handler to get the first n messages of the slot. If the Run ends before
+// that, waitForRate leaves all messages of the slot to the broker, and returns an error.
 func (s *slot) waitForRate(n int) error {
 	unpaid := 0
 	for i := range s.tasks[:n] {
@@ -52,8 +52,9 @@ func (s *slot) waitForRate(n int) error {
 	return err
 }
 
-// pay takes n tokens of the limiter in portions. A portion is what the limiter grants in a second: with larger ones,
-// Workers that take fewer tokens at a time would always be first. If pay fails, it returns how many tokens are missing.
+// pay takes n tokens of the limiter in portions. A portion is at most what the limiter grants in a second: with larger
+// portions, Workers that take fewer tokens at a time would always be first. If pay fails, it returns how many tokens
+// are missing.
 func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	for n > 0 {
 		some := min(n, max(1, s.limiter.Burst()), max(1, int(min(float64(n), float64(s.limiter.Limit())))))
@@ -65,9 +66,9 @@ func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	return 0, nil
 }
 
-// paySome takes tokens. It reserves them, which keeps the slot's place among the Workers that wait. Each second it
-// checks whether the Consumer is closed. After a change of the limit, it takes a new place if the wait is shorter
-// there.
+// paySome takes tokens. It reserves them, so that the slot keeps its place among the Workers that wait. Each second it
+// checks whether the Consumer is closed. After a change of the limit, it makes a new reservation if that shortens the
+// wait.
 func (s *slot) paySome(ctx context.Context, some int) error {
 	limit, burst := s.limiter.Limit(), s.limiter.Burst()
 	place := s.limiter.ReserveN(time.Now(), some)

@@ -7,16 +7,16 @@ import (
 
 const (
 	repeatTime = time.Minute // between two lines about one kind
-	maxRepeats = 100         // kinds that are counted; all other kinds count as one more
+	maxRepeats = 100         // kinds that are counted; all other kinds together count as one kind
 )
 
-// repeats keeps a flood of events from flooding the log: the first event of a kind is logged, and then the number of
-// the others once a minute.
+// repeats keeps frequent events from flooding the log: the first event of a kind is logged, and then once a minute the
+// number of further ones.
 type repeats struct {
 	mu    sync.Mutex
 	kinds map[string]*repeat
-	other func(more int) // logs how many events there were of other kinds
-	over  bool           // Run has returned: no later call would log the numbers
+	other func(more int) // logs how many events of other kinds there were
+	over  bool           // Run has returned: every event is logged, since nothing would log the numbers
 }
 
 // repeat is a kind of event that was logged in the last minute.
@@ -26,8 +26,8 @@ type repeat struct {
 	timer *time.Timer
 }
 
-// first reports whether an event is the first of its kind, so that the caller logs it. log logs how many more came
-// within a minute; log may be nil.
+// first reports whether an event is the first of its kind; then the caller logs it. log, which may be nil, is called
+// once a minute with the number of further events.
 func (r *repeats) first(kind string, log func(more int)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,8 @@ func (r *repeats) first(kind string, log func(more int)) bool {
 	return true
 }
 
-// minuteOver logs how many events of a kind came. After a minute without an event, the next event is a first one again.
+// minuteOver logs how many events of a kind came in the last minute. If there was none, the next event counts as the
+// first again.
 func (r *repeats) minuteOver(kind string) {
 	r.mu.Lock()
 	k := r.kinds[kind]
@@ -64,7 +65,7 @@ func (r *repeats) minuteOver(kind string) {
 		k.timer.Reset(repeatTime)
 	}
 	r.mu.Unlock()
-	k.tell(more)
+	k.logMore(more)
 }
 
 // end logs the numbers that were not logged yet, at the end of Run.
@@ -75,11 +76,11 @@ func (r *repeats) end() {
 	r.mu.Unlock()
 	for _, k := range kinds {
 		k.timer.Stop()
-		k.tell(k.more)
+		k.logMore(k.more)
 	}
 }
 
-func (k *repeat) tell(more int) {
+func (k *repeat) logMore(more int) {
 	if more > 0 && k.log != nil {
 		k.log(more)
 	}

@@ -10,28 +10,28 @@ import (
 // room says whether the Consumer's memory limit has room for more messages that wait for their keys. These messages and
 // those that wait for redelivery share the limit. WithConcurrency messages may wait in any case. lanes.mu guards room.
 type room struct {
-	over   []pulsar.Message // messages that wait or are out, and do not fit; while there are any, no more are taken
-	look   bool             // a message was taken or settled, so those in over may fit by now
+	over   []pulsar.Message // messages that wait or are out, and do not fit; while there are any, no message is taken
+	look   bool             // a message was taken or settled, so those in over may fit now
 	full   change           // reports whether over has messages
 	lost   int              // lanes that wait for a lost message; while there are any, over is empty
 	logged time.Time
 }
 
-// fits reports whether a message that waits fits the memory limit.
+// fits reports whether a waiting message fits the memory limit.
 func (l *lanes) fits(msg pulsar.Message) bool {
 	fits, err := l.consumer.Keep(msg)
 	return fits || err != nil // settling it returns the error, too
 }
 
-// fill notes whether a message that waits fits. The caller holds mu.
+// fill notes that a message waits, and whether it fits. The caller holds mu.
 func (l *lanes) fill(t task, fits bool) {
-	l.ends(t.msg) // or an earlier delivery of it would stay
+	l.ends(t.msg) // removes an earlier delivery of the message
 	if !fits && !l.hasEnded() && l.keys.waiting > l.concurrency && l.room.lost == 0 {
 		l.room.over, l.room.look = append(l.room.over, t.msg), false
 	}
 }
 
-// leaves notes that a message waits no longer. The caller holds mu.
+// leaves notes that a message no longer waits. The caller holds mu.
 func (l *lanes) leaves() {
 	l.room.look = true
 	if l.keys.waiting <= l.concurrency {
@@ -44,8 +44,8 @@ func (l *lanes) ends(msg pulsar.Message) {
 	l.room.over = slices.DeleteFunc(l.room.over, func(over pulsar.Message) bool { return nameOf(over) == nameOf(msg) })
 }
 
-// done notes that a message, which was out, needs no room any more. Other messages may fit by now, so done wakes a slot
-// to check, in case the slot that had the message does not.
+// done notes that a message that was out needs no room any more. Other messages may fit now. done wakes a slot that
+// checks this, since the slot that had the message may not check.
 func (l *lanes) done(msg pulsar.Message) {
 	l.mu.Lock()
 	full := len(l.room.over) > 0
@@ -60,7 +60,7 @@ func (l *lanes) done(msg pulsar.Message) {
 	}
 }
 
-// lookForRoom checks whether the messages in over fit by now. When all do, slots take messages again.
+// lookForRoom checks whether the messages in over fit now. When all of them fit, slots take messages again.
 func (l *lanes) lookForRoom() {
 	l.mu.Lock()
 	over := slices.Clone(l.room.over)
@@ -77,8 +77,8 @@ func (l *lanes) lookForRoom() {
 	l.notifyRoom()
 }
 
-// notifyRoom reports that there is no room any more, or that there is room again. It logs the former, once a minute at
-// most.
+// notifyRoom reports a change: there is no more room, or there is room again. It logs the lack of room, at most once a
+// minute.
 func (l *lanes) notifyRoom() {
 	l.room.full.report(&l.mu, func() bool { return len(l.room.over) > 0 }, func(full bool) func() {
 		waiting, log := l.keys.waiting, full && time.Since(l.room.logged) >= time.Minute

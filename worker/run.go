@@ -15,36 +15,36 @@ var (
 	ErrLost         = errors.New("worker: the message may be another consumer's") // with WithCancelLost
 )
 
-// patience is how long a handler may take to return after its context has ended, before it counts as stuck.
+// patience is how long a handler may take to return after its context has ended; then it counts as stuck.
 const patience = 5 * time.Second
 
-// run is the one Run of a Worker.
+// run is the state of a Worker's Run.
 type run struct {
 	*Worker
 	began      time.Time
-	taking     context.Context // ends when no more messages are taken
+	taking     context.Context // for taking messages; ends when no more are taken
 	stop       context.CancelFunc
-	working    context.Context // of the handlers; ends with the drain timeout
+	working    context.Context // for handlers; ends with the drain timeout
 	cancel     context.CancelCauseFunc
-	lasting    context.Context // of settling; ends when Run returns
+	lasting    context.Context // for settling; ends when Run returns
 	end        context.CancelFunc
 	lanes      *lanes         // nil without key order
 	outage     *outage        // nil without WithPauseOnFailure
 	crashes    *crashes       // nil without WithCrashLimit
-	collecting turn           // of the slot that collects a batch
-	limiting   turn           // of the slot that takes messages under the rate limit
+	collecting turn           // held by the slot that collects a batch
+	limiting   turn           // held by the slot that takes messages under the rate limit
 	alive      sync.WaitGroup // the goroutines of slots and of nackOfStuck
 
 	rest    rest
 	letters letters
 	pace    atomic.Int64 // nanoseconds that a slot takes for a message
 
-	drainEnds func() time.Time // returns the end of the drain timeout, which begins with the first call
+	drainEnds func() time.Time // returns when the drain timeout ends; the first call starts it
 
 	mu        sync.Mutex
 	slots     []*slot
 	lost      error          // why Run ended early: the Consumer's error, or ErrStuck
-	leftBeats []*heartbeat   // of messages left to the broker
+	leftBeats []*heartbeat   // heartbeats of messages left to the broker
 	left      map[batch]bool // producers' batches with a message that was left to the broker
 }
 
@@ -85,7 +85,7 @@ func (r *run) run() error {
 // hasEnded reports whether the handlers' contexts have ended. Then the Worker keeps no message for another try.
 func (r *run) hasEnded() bool { return r.working.Err() != nil }
 
-// inFlight counts the messages that slots have, and the slots that are stuck.
+// inFlight returns how many messages slots have, and how many slots are stuck.
 func (r *run) inFlight() (messages, stuck int) {
 	now := r.now()
 	for _, s := range r.all() {
@@ -103,5 +103,5 @@ func (r *run) inFlight() (messages, stuck int) {
 // now is the time since the run began. It does not read the wall clock, which would double its cost.
 func (r *run) now() time.Duration { return time.Since(r.began) }
 
-// overdue is how long a handler may take before it counts as stuck. The sum overflows for the longest timeouts.
+// overdue returns after how long a handler counts as stuck. For the longest timeouts the sum overflows.
 func (r *run) overdue() time.Duration { return max(r.timeout, r.timeout+patience) }

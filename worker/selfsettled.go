@@ -14,8 +14,8 @@ type selfSettled struct {
 	loss   <-chan struct{} // closed by the first loss since New
 }
 
-// warnOfSelfSettled logs, once, that the handler has settled one of its messages, which the Worker is about to settle.
-// end calls it for samples only: it costs as much as a tenth of an acknowledgement.
+// warnOfSelfSettled logs, once, that the handler has settled one of tasks, which the Worker is about to settle. end
+// calls it only for samples, since it costs up to a tenth of an acknowledgement.
 func (s *slot) warnOfSelfSettled(tasks []task) {
 	x := &s.Worker.selfSettled
 	if x.warned.Load() {
@@ -31,8 +31,9 @@ func (s *slot) warnOfSelfSettled(tasks []task) {
 	}
 }
 
-// isSelfSettled reports whether the handler has settled or nacked a message. A message waits after a nack, but also
-// after an ack timeout or a loss. If an ack timeout or a loss is possible, the nack is not noticed.
+// isSelfSettled reports whether the handler has settled or nacked a message. It cannot tell a nack from an ack timeout
+// or a loss, since the message waits after each of them. So if one of these is possible, it ignores that the message
+// waits.
 func (w *Worker) isSelfSettled(msg pulsar.Message) bool {
 	d, err := w.consumer.Delivery(msg)
 	if err != nil || !d.Waiting {

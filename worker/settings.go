@@ -23,7 +23,7 @@ type settings struct {
 	keyOrder      bool
 	crashLimit    int // 0 for none
 	begunAfter    time.Duration
-	window        int // of WithPauseOnFailure; 0 without it
+	window        int // of WithPauseOnFailure; 0 for none
 	ratio         float64
 	pause         backoff.RedeliveryBackoff
 	limiter       *rate.Limiter // nil for none

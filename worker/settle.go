@@ -17,7 +17,7 @@ import (
 // ackPause is the pause before an acknowledgement that failed is tried again.
 var ackPause = backoff.Exponential{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 
-// ackTimeout is for how long an acknowledgement that fails is tried again. A broker restarts within this time.
+// ackTimeout is how long a failed acknowledgement is tried again. A broker restarts within this time.
 const ackTimeout = time.Minute
 
 // maxLetters is how many dead letters of a batch are published at the same time.
@@ -86,7 +86,7 @@ func (r *run) ack(t *task, since time.Time) bool {
 			if since.IsZero() {
 				since = time.Now()
 			}
-			_ = r.renew(t) // or the message would come again; the next try returns an error of renew, too
+			_ = r.renew(t) // otherwise the message would come again; the next try returns an error of renew, too
 		}
 		if time.Since(since) >= ackTimeout || r.ifClosed(*t) != nil || sleep(r.working, ackPause.Next(n)) != nil {
 			r.leave(*t, "it was handled, but could not be acknowledged", err)
@@ -189,7 +189,7 @@ func (r *run) keepLeft(t *task) {
 func (r *run) settleAll(tasks []task, outcomes []outcome) {
 	r.ackTogether(tasks, outcomes)
 	for i, o := range outcomes {
-		if o.verb != acked { // it may wait long for the others
+		if o.verb != acked { // it may wait long until the others are settled
 			_ = r.renew(&tasks[i]) // settling will return this error, too
 		}
 	}

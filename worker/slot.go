@@ -18,13 +18,13 @@ type slot struct {
 	whole    bool          // the batch failed as a whole
 	pause    time.Duration // before a local retry
 	probe    *probe        // the try of a message in an outage; nil for none
-	returned func()        // notes for the crash limit that the handler has returned; nil without a limit
+	returned func()        // notes, for the crash limit, that the handler has returned; nil without a crash limit
 
 	mu       sync.Mutex // guards the fields below, which only the slot changes, except where a comment says otherwise
 	tasks    []task     // messages that the slot holds; a slot that takes a redelivery of a task sets the task's newer
-	called   int        // how many of tasks, the first ones, the handler has or had
+	called   int        // how many of tasks, from the first on, the handler has got
 	stage    stage
-	calls    int                     // of the handler until now, with the one under way
+	calls    int                     // calls of the handler, including the one under way
 	since    time.Duration           // when the handler was called, by run.now; only with a timeout, or if isTimed
 	endCall  context.CancelCauseFunc // ends the handler's context; nil without WithCancelLost
 	replaced bool                    // another slot has its place, since its handler did not return; losePlace sets it
@@ -118,7 +118,7 @@ func (s *slot) fail(err error) {
 }
 
 // begin notes that the handler has the first n messages, and returns them. Until the handler has returned, only msg and
-// tries of these tasks are read without mu.
+// tries of these tasks may be read without mu.
 func (s *slot) begin(n int) []task {
 	s.errs = slices.Grow(s.errs[:0], n)[:n]
 	var since time.Duration
@@ -137,11 +137,11 @@ func (s *slot) begin(n int) []task {
 	return tasks
 }
 
-// isSample reports whether to examine a call of the slot's handler more closely than the others, for which that would
-// cost too much: the first call, and then one in 64.
+// isSample reports whether to examine a call of the slot's handler closely: the first call, and then one in 64. To
+// examine each call would cost too much.
 func isSample(call int) bool { return call%64 == 1 }
 
-// isTimed reports whether to measure how long a call of the handler takes: for observers, and now and then for the
+// isTimed reports whether to measure how long a call of the handler takes: each call for observers, and samples for the
 // pace.
 func (s *slot) isTimed(call int) bool {
 	return len(s.observers.handled) > 0 || s.finishBatches && isSample(call)
@@ -230,7 +230,8 @@ func (s *slot) decideAll(tasks []task) {
 	}
 }
 
-// stay reports whether failed messages are tried again without a nack: in an outage, or if their batch is halved.
+// stay reports whether failed messages are tried again without a nack: because there is an outage, or because their
+// batch is halved.
 func (s *slot) stay(tasks []task) bool {
 	outcomes := s.outcomes
 	if s.whole {
@@ -254,7 +255,8 @@ func (s *slot) stay(tasks []task) bool {
 	return keeps
 }
 
-// pastAge returns the age of WithMaxAge if the message is older than that, so that it is not tried again; else 0.
+// pastAge returns the limit of WithMaxAge if the message is older than that, so that it is not tried again; otherwise
+// 0.
 func (s *slot) pastAge(t *task) time.Duration {
 	if s.maxAge > 0 && t.age(s.consumer) > s.maxAge {
 		return s.maxAge

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// stackOfPanic gets the stack at the place where a panic was recovered, and returns it without the frames above the
-// function that panicked.
+// stackOfPanic gets the stack of the place where a panic was recovered. It returns the frames from the function that
+// panicked on.
 func stackOfPanic(stack []byte) []byte {
 	header, frames, _ := bytes.Cut(stack, []byte("\n"))
 	own, found := cutFrame(frames, "panic(")
 	if !found {
 		return stack
 	}
-	for bytes.HasPrefix(own, []byte("runtime.")) { // frames of a panic by the runtime, as for a nil pointer
+	for bytes.HasPrefix(own, []byte("runtime.")) { // frames of the runtime when it panics itself, as for a nil pointer
 		below, found := cutFrame(own, "runtime.")
 		if !found {
 			break

@@ -42,7 +42,7 @@ func (w *Worker) Healthy() error {
 	return nil
 }
 
-// ended says why Run has returned.
+// ended returns an error that says why Run has returned.
 func (r *run) ended() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,9 +56,9 @@ func (r *run) all() []*slot {
 	return slices.Clone(r.slots)
 }
 
-// isAtWork reports whether a handler still has a message that was redelivered. Then no second handler gets the message.
-// The redelivery waits for the handler, whose result settles the message. If the handler is stuck, the redelivery is
-// nacked.
+// isAtWork reports whether a handler still has a message that was redelivered. Then no second handler gets the message:
+// the redelivery waits for the first handler, whose result settles the message. If that handler is stuck, the
+// redelivery is nacked.
 func (r *run) isAtWork(t task) bool {
 	if t.msg.RedeliveryCount() == 0 {
 		return false
@@ -84,7 +84,7 @@ func (r *run) isAtWork(t task) bool {
 func (r *run) startNackOfStuck(t task) { r.alive.Go(func() { r.nackOfStuck(t) }) }
 
 // nackOfStuck nacks a message that came again while its handler is stuck. The nack counts as an attempt, so the message
-// becomes a dead letter in the end.
+// finally becomes a dead letter.
 func (r *run) nackOfStuck(t task) {
 	t.lane = nil // the lane belongs to the delivery that the handler has
 	o := outcome{verb: nack, err: errHangs}.decide(attempt{last: t.isLast(r.consumer)})
@@ -149,7 +149,7 @@ func (s *slot) losePlace(call int) {
 		return
 	}
 	s.replaced = true
-	// the new slot gets the messages that the handler has not got yet
+	// the new slot gets the messages that the handler has not got
 	next := &slot{run: s.run, tasks: slices.Clone(s.tasks[s.called:]), portion: s.portion}
 	clear(s.tasks[s.called:])
 	s.tasks = s.tasks[:s.called]
@@ -196,7 +196,7 @@ func (r *run) replaceBy(next *slot) {
 	}
 }
 
-// leaves reports whether the slot ends: another slot has its place, and it holds no messages any more.
+// leaves reports whether the slot ends: another slot has its place, and this slot holds no messages.
 func (s *slot) leaves() bool {
 	return s.replaced && len(s.tasks) == 0 // no lock: a place is lost only while the handler is at work
 }
@@ -227,7 +227,7 @@ func (r *run) endOnLoss() {
 // endIfLost ends the context of the handler if all its messages are lost.
 func (s *slot) endIfLost() {
 	s.mu.Lock()
-	if s.stage != handling || s.endCall == nil { // the slot may be changing its messages
+	if s.stage != handling || s.endCall == nil { // in other stages the slot may be changing its messages
 		s.mu.Unlock()
 		return
 	}
@@ -255,7 +255,7 @@ func (s *slot) setEndCall(end context.CancelCauseFunc) {
 	s.endCall = end
 }
 
-// names names the slot's messages. The caller holds mu.
+// names describes the slot's messages for an error. The caller holds mu.
 func (s *slot) names() string {
 	name := fmt.Sprintf("message %v", s.tasks[0].msg.ID())
 	if n := len(s.tasks) - 1; n > 0 {

@@ -17,9 +17,9 @@ type task struct {
 	retries uint32     // local retries of this delivery
 	tries   uint32     // attempts that the Consumer has not counted, since the message was not nacked after them
 	failed  bool       // it failed in this Worker, and was not nacked
-	waited  bool       // it had to wait: in an outage, or in a slot that handled other messages
-	paid    bool       // the rate limit's token for its next call was taken
-	gone    bool       // it is settled without waiting for its handler, which is stuck
+	waited  bool       // it has waited: in an outage, or in a slot that handled other messages
+	paid    bool       // a token of the rate limit was taken for its next call
+	gone    bool       // it was settled without its handler, which is stuck
 }
 
 // counted returns the message with a redelivery count that includes tries.
@@ -32,8 +32,8 @@ func (t *task) counted() pulsar.Message {
 
 func (t *task) count() uint32 { return t.msg.RedeliveryCount() + t.tries }
 
-// retried is a message that was tried again without being nacked. Its count includes these tries, and the Consumer uses
-// that count.
+// retried is a message that was tried again without a nack. Its redelivery count includes these tries, and the Consumer
+// uses that count.
 type retried struct {
 	pulsar.Message
 	count uint32
@@ -42,13 +42,14 @@ type retried struct {
 func (r retried) RedeliveryCount() uint32 { return r.count }
 func (r retried) Unwrap() pulsar.Message  { return r.Message }
 
-// isLast reports whether no delivery of the message is left. It is false if the Consumer is closed.
+// isLast reports whether this is the last delivery of the message by MaxDeliveries. It returns false if the Consumer is
+// closed.
 func (t *task) isLast(c *redelivery.Consumer) bool {
 	d, err := c.Delivery(t.counted())
 	return err == nil && d.Last
 }
 
-// age is how long ago the message was published. A retry is as old as the message that it is a retry of.
+// age returns how long ago the message was published. A retry is as old as its original message.
 func (t *task) age(c *redelivery.Consumer) time.Duration {
 	published := t.msg.PublishTime()
 	if d, err := c.Delivery(t.msg); err == nil && !d.FirstPublished.IsZero() {

@@ -2,7 +2,8 @@ package worker
 
 import "context"
 
-// turn is held by one goroutine at a time. Unlike with a mutex, a goroutine stops waiting for it when a context ends.
+// turn is a lock that one goroutine at a time holds. Unlike for a mutex, a goroutine can stop waiting for it when a
+// context ends.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }

@@ -14,7 +14,7 @@ type Worker struct {
 	consumer *redelivery.Consumer
 	// calls the handler, puts its results into errs, and reports whether one error is for all messages
 	handle  func(context.Context, []task, []error) (whole bool)
-	batch   Batch // of one message for a Handler
+	batch   Batch // of one message if there is a Handler
 	pauser  pauser
 	counts  counts
 	repeats repeats
@@ -150,7 +150,7 @@ type Stats struct {
 	Crashed uint64 // messages for which WithCrashLimit prevented a call of the handler; they count in Permanent, too
 }
 
-// counts are the figures of Stats that only grow.
+// counts has the figures of Stats that only grow.
 type counts struct {
 	// messages acknowledged or published as dead letters; not in Stats
 	finished                                                                               atomic.Uint64

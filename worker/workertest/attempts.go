@@ -7,8 +7,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Attempt is one call of the handler, and its message's fate. A call with a batch is an Attempt for each of its
-// messages.
+// Attempt is one call of the handler with a message, and what became of the message. A call with a batch is an Attempt
+// for each of its messages.
 type Attempt struct {
 	Message      *pulsar.ProducerMessage // as it was first published; for a retry, the original message
 	At           time.Duration           // when the handler was called, counted from when the Subscription was made
@@ -25,7 +25,7 @@ type Attempt struct {
 	// Back is how long after the attempt the message came back; negative if it came back before the handler returned,
 	// as after an ack timeout or to another Worker; 0 if it was acknowledged or became a dead letter.
 	Back time.Duration
-	Open bool // the fate is not known yet: the handler is at work, or the message waits
+	Open bool // the fate is not known yet: the handler is running, or the message waits
 }
 
 // String describes how the message was settled, after the error if there was one: "acked", "timeout: back after 2s",

@@ -20,17 +20,17 @@ import (
 // recorder notes the results of handlers.
 type recorder struct {
 	began time.Time
-	limit int // of attempts of a message, after which the handler is not called any more; 0 for none
+	limit int // after so many attempts with a message the handler is not called again; 0 for no limit
 
 	mu     sync.Mutex
 	outage error // the error of calls in an Outage; nil for none
 	calls  []*call
 	ids    map[string]*message // messages by the ids with which they were published
-	named  map[string]*message // messages published with an ORIGIN_MESSAGE_ID, by that id: their retries keep it
+	named  map[string]*message // messages published with an ORIGIN_MESSAGE_ID, by that id, which their retries keep
 	order  []*message          // as they were published
 }
 
-// publish notes a message, before a handler can get it.
+// publish publishes a message, and notes it before a handler can get it.
 func (r *recorder) publish(msg *pulsar.ProducerMessage, publish func() pulsar.MessageID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *recorder) snapshot() (of [][]*call, all []*call) {
 type message struct {
 	*pulsar.ProducerMessage
 	calls []*call
-	over  *time.Duration // when the message first came after it had reached the limit
+	over  *time.Duration // when the message came for the first time after it had reached the limit
 
 	discarded bool
 }
@@ -94,7 +94,7 @@ func (r *recorder) settled(e redelivery.Settled) {
 	}
 }
 
-// called notes a call of the handler with msgs. do makes this call, and called returns its result. If a message has
+// called notes a call of the handler with msgs. It makes the call with do, and returns the result. If a message has
 // reached the limit, called does not call do.
 func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err error) {
 	began := time.Since(r.began)
@@ -117,10 +117,10 @@ func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err e
 	r.mu.Unlock()
 	err = errExited
 	defer func() {
-		v := recover() // a panic of a middleware or a BatchHandler; the Worker has recovered those of a Handler
+		v := recover() // a panic of a middleware or a BatchHandler; the Worker recovers a panic of a Handler
 		if v != nil {
 			err = &worker.PanicError{Value: v, Stack: debug.Stack()}
-			defer panic(v) // the Worker counts it
+			defer panic(v) // so that the Worker counts it
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -148,10 +148,10 @@ func errorOf(err error, i, n int) (its error) {
 	return err
 }
 
-// partOf returns the error for message i of n if err is a BatchError, wraps one, or joins nothing but BatchErrors. A
-// BatchError with an index that no message has is an error of all messages.
+// partOf returns the error for message i of n if err is a BatchError, wraps one, or joins only BatchErrors. A
+// BatchError with an index that no message has is an error for all messages.
 func partOf(err error, i, n int) (of error, ok bool) {
-	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others
+	switch e := err.(type) { //nolint:errorlint // errors.As also finds a BatchError that is joined with other errors
 	case worker.BatchError:
 		for index := range e {
 			if index < 0 || index >= n {
@@ -214,7 +214,7 @@ func (r *recorder) unsettled(broker *virtual.Broker) (left []*message) {
 	return left
 }
 
-// attempts returns the attempts of some calls, with the fate of their messages.
+// attempts returns the attempts of calls, with the fates of their messages.
 func (r *recorder) attempts(calls []*call, ends map[*message]end) (all Attempts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,7 +240,7 @@ func (r *recorder) attempts(calls []*call, ends map[*message]end) (all Attempts)
 	return all
 }
 
-// after returns when the message came again after the call c, if it did.
+// after returns when the message came again after the call c, and whether it did.
 func (m *message) after(c *call) (at time.Duration, came bool) {
 	switch i := slices.Index(m.calls, c) + 1; {
 	case i < len(m.calls):
@@ -251,14 +251,14 @@ func (m *message) after(c *call) (at time.Duration, came bool) {
 	return 0, false
 }
 
-// describe names the message, and how its last attempt ended, in a line.
+// describe returns a line with the message and the end of its last attempt.
 func (r *recorder) describe(m *message) string {
 	payload := fmt.Sprintf("%.100q", m.Payload)
 	r.mu.Lock()
 	n := len(m.calls)
 	r.mu.Unlock()
 	if n == 0 {
-		return payload + ", which no handler was called with"
+		return payload + ", with which no handler was called"
 	}
 	return fmt.Sprintf("%s; the last of %d attempts: %s", payload, n, r.attempts(m.calls[n-1:], nil)[0])
 }

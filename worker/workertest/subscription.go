@@ -139,8 +139,8 @@ func (x *Subscription) Elect() {
 func (x *Subscription) Reconnect() { x.broker.Reconnect() }
 
 // Settle lets time pass until every message is acknowledged or a dead letter, but no more than within. It fails the
-// test if a message is not settled by then. To see that nothing is handled again afterwards, let more time pass before
-// Attempts.
+// test if a message is not settled by then. To see messages that are handled again after that, let more time pass
+// before Attempts.
 func (x *Subscription) Settle(within time.Duration) {
 	x.t.Helper()
 	if left := x.await(within); len(left) > 0 {

@@ -1,5 +1,5 @@
-// Package workertest tests handlers of package worker. A test passes messages in, and gets the fate of each message at
-// each delivery.
+// Package workertest tests handlers of package worker. A test passes messages in, and learns what became of each
+// message at each delivery.
 //
 //	func TestOrders(t *testing.T) {
 //		setup := workertest.Setup{
@@ -74,14 +74,14 @@ func (s Setup) Run(t *testing.T, handler worker.Handler, msgs ...*pulsar.Produce
 	return all
 }
 
-// one runs a Consumer and a Worker for one message.
+// one runs a Consumer and a Worker until one message is settled.
 func (s Setup) one(t *testing.T, handler worker.Handler, msg *pulsar.ProducerMessage) Attempts {
 	t.Helper()
 	x := s.Subscription(t)
 	x.recorder.limit = cmp.Or(s.Attempts, 10)
 	w := x.Start(handler)
 	x.Publish(msg)
-	const days = 60 // not more: a Worker may wake up in each virtual second, which takes real time
+	const days = 60 // a longer time takes much real time, since a Worker may wake up in each virtual second
 	left := x.await(days * 24 * time.Hour)
 	w.Stop()
 	if len(left) > 0 {

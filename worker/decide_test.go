@@ -13,8 +13,8 @@ import (
 
 var errNoLuck = errors.New("no luck")
 
-// The rows are the kinds of errors, each with its outcome.
-func TestReadError(t *testing.T) {
+// Each row has a kind of error and the outcome that it asks for.
+func TestReadTurnsEachErrorIntoItsOutcome(t *testing.T) {
 	marked := func(err error) error { return fmt.Errorf("order 7: %w", err) }
 	for name, c := range map[string]struct {
 		err  error
@@ -39,7 +39,7 @@ func TestReadError(t *testing.T) {
 }
 
 // Each row has the outcome that the handler's error asks for, the facts of the attempt, and the outcome that results.
-func TestDecide(t *testing.T) {
+func TestDecideMakesEachOutcomeFinal(t *testing.T) {
 	const week = 7 * 24 * time.Hour
 	old := fmt.Errorf("older than %v: %w", week, errNoLuck)
 	fails := outcome{verb: nack, err: errNoLuck}

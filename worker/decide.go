@@ -8,20 +8,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// This file decides how a message is settled after its handler has returned: read makes an outcome of the handler's
-// error, and decide makes it final by the message's count and the options. Both are pure. settle.go carries the outcome
-// out.
+// After a handler has returned, this file decides how its message is settled. read turns the handler's error into an
+// outcome. decide makes the outcome final, by the message's count and the options. Both are pure. settle.go carries the
+// outcome out.
 
 // outcome is how a message is settled.
 type outcome struct {
 	err     error          // the handler's; nil for ack
-	because string         // of dead: the reason for publishing
+	because string         // of dead: why the message becomes a dead letter, for package publishing
 	delay   time.Duration  // of again and snooze
-	since   time.Time      // of ack: when acknowledging it together with its batch failed; zero if it did not
+	since   time.Time      // of ack: when acknowledging it together with its batch failed; zero if that has not failed
 	pause   *pauseForError // the handler's PauseFor; nil for none
 	verb    verb
-	or      verb // in place of dead, if no dead letter can be published
-	away    bool // its delay is longer than the pause of an outage, so it is nacked, and others are tried
+	or      verb // replaces dead if no dead letter can be published
+	away    bool // its delay is longer than the pause of an outage: it is nacked, and other messages are tried
 }
 
 type verb uint8
@@ -29,7 +29,7 @@ type verb uint8
 const (
 	nack   verb = iota // it comes back by the policy
 	again              // it comes back after the outcome's delay
-	snooze             // as again, and this delivery does not count
+	snooze             // like again, but this delivery does not count
 	ack
 	dead  // it becomes a dead letter
 	leave // the broker delivers it again when the Consumer is closed
@@ -38,7 +38,7 @@ const (
 	done  // nothing is left to do: it was left to the broker
 )
 
-// expired is the reason of a dead letter past WithMaxAge. Observers see ReasonPermanent.
+// expired is the reason of a dead letter that WithMaxAge makes. Observers see ReasonPermanent.
 const expired = "expired"
 
 // fails reports whether the outcome is a failed attempt, after which the message is tried again.
@@ -84,8 +84,8 @@ func because(err *permanentError) string {
 	return publishing.Permanent
 }
 
-// read is the function read for an error whose methods may panic, as those of a nil pointer do. If one panics, an error
-// that names the type of err replaces err.
+// read is the function read, but methods of err may panic, as those of a nil pointer do. If one panics, an error that
+// names the type of err replaces err.
 func (w *Worker) read(err error) (o outcome) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -102,13 +102,13 @@ func (w *Worker) read(err error) (o outcome) {
 	return o
 }
 
-// attempt describes a message whose handler has returned.
+// attempt has the facts that decide what becomes of a message after its handler has returned.
 type attempt struct {
-	local   bool          // the handler is called again first: WithLocalRetries
+	local   bool          // the handler is called again before the failure counts: WithLocalRetries
 	stays   bool          // it is tried again without a nack: an outage keeps it, or its batch is halved
 	drained bool          // the handlers' contexts have ended
-	old     time.Duration // the age of WithMaxAge if it is older than that; else 0
-	last    bool          // no delivery is left
+	old     time.Duration // the limit of WithMaxAge if the message is older than that; else 0
+	last    bool          // this was the last delivery by MaxDeliveries
 }
 
 // decide returns the final outcome of a message.
