@@ -32,7 +32,7 @@ func text(msgs []pulsar.Message) string {
 	return strings.Join(payloads, " ")
 }
 
-func TestInvalidBatch(t *testing.T) {
+func TestNewBatchRefusesInvalidArguments(t *testing.T) {
 	handler := func(context.Context, []pulsar.Message) error { return nil }
 	virtually(t, orders, func(t *rig) {
 		for _, c := range []struct {
@@ -56,12 +56,11 @@ func TestInvalidBatch(t *testing.T) {
 	})
 }
 
-// Each limit ends a batch.
-func TestBatchLimits(t *testing.T) {
+func TestEachLimitEndsABatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		batch worker.Batch
 		want  []string
-		last  time.Duration // when the last batch is handled
+		last  time.Duration // when the last batch was handled
 	}{
 		"messages": {worker.Batch{MaxMessages: 2}, []string{"a bb", "ccc dddd", "e"}, 100 * time.Millisecond},
 		"bytes":    {worker.Batch{MaxBytes: 5}, []string{"a bb ccc", "dddd e"}, 0},
@@ -98,13 +97,13 @@ func (none) Error() string   { return "none" }
 func (none) Unwrap() []error { return nil }
 
 // Each row has the result of the handler's first call, with the messages "a b c", and the outcomes of these messages.
-func TestBatchOutcomes(t *testing.T) {
+func TestBatchErrorDecidesTheOutcomeOfEachMessage(t *testing.T) {
 	for name, c := range map[string]struct {
-		err   error
-		panic bool
-		again []string // the batches that follow
-		dead  []string
-		stats worker.Stats
+		err     error
+		panic   bool
+		retried []string // the later batches
+		dead    []string
+		stats   worker.Stats
 	}{
 		"nil":              {nil, false, nil, nil, worker.Stats{Succeeded: 3}},
 		"an error":         {errTest, false, []string{"a b c"}, nil, worker.Stats{Failed: 3, Succeeded: 3}},
@@ -154,7 +153,7 @@ func TestBatchOutcomes(t *testing.T) {
 				}))
 				t.sleep(time.Hour)
 				require.NoError(t, stop())
-				require.Equal(t, append([]string{"a b c"}, c.again...), got)
+				require.Equal(t, append([]string{"a b c"}, c.retried...), got)
 				require.Equal(t, c.dead, t.letters())
 				require.Equal(t, c.stats, w.Stats())
 				require.Empty(t, t.broker.Unacked())
@@ -166,8 +165,7 @@ func TestBatchOutcomes(t *testing.T) {
 	}
 }
 
-// RetryAfter of a BatchError delays each message that failed.
-func TestBatchRetryAfter(t *testing.T) {
+func TestRetryAfterOfABatchErrorDelaysOnlyFailedMessages(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("a")
 		t.publish("b")
@@ -185,8 +183,7 @@ func TestBatchRetryAfter(t *testing.T) {
 	})
 }
 
-// If some acknowledgements of a batch fail, only these are tried again.
-func TestBatchFailedAcks(t *testing.T) {
+func TestOnlyFailedAcksOfABatchAreTriedAgain(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		for _, payload := range []string{"a", "b", "c"} {
 			t.publish(payload)
@@ -230,7 +227,7 @@ func TestBatchIsHandledBeforePauseAndDrain(t *testing.T) {
 	})
 }
 
-func TestBatchError(t *testing.T) {
+func TestTextOfABatchErrorNamesItsFirstFailure(t *testing.T) {
 	require.EqualError(t, worker.BatchError{7: errTest, 3: errors.New("first"), 1: nil}, "2 of the batch failed, first message 3: first")
 	require.EqualError(t, worker.BatchError{}, "none of the batch failed")
 }
@@ -257,7 +254,7 @@ func TestBatchTakesPrefetchedMessages(t *testing.T) {
 }
 
 // A handler may clear the slice that it gets, as slices.DeleteFunc does, and then panic.
-func TestBatchHandlerThatClearsItsSlice(t *testing.T) {
+func TestBatchHandlerThatClearsItsSliceAndPanicsFailsItsMessages(t *testing.T) {
 	virtually(t, withDeadLetters(2), func(t *rig) {
 		t.publish("a", "b", "c")
 		_, stop := t.startBatch(worker.Batch{}, func(_ context.Context, msgs []pulsar.Message) error {

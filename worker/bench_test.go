@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// filled returns a consumer of a new topic with n messages of 64 keys.
+// filled returns a Consumer of a new topic with n messages of 64 keys.
 func filled(b *testing.B, n int) *redelivery.Consumer {
 	s := newSite(b)
 	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic})
@@ -33,7 +33,7 @@ func filled(b *testing.B, n int) *redelivery.Consumer {
 	return s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
 }
 
-// work lets a worker handle n messages, and returns how long it takes until the last message is handled.
+// work runs a Worker until n messages are handled, and returns how long that took.
 func work(b *testing.B, c *redelivery.Consumer, n, concurrency int, takes time.Duration, options ...worker.Option) (took time.Duration) {
 	defer c.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -55,7 +55,7 @@ func work(b *testing.B, c *redelivery.Consumer, n, concurrency int, takes time.D
 	return took
 }
 
-// byHand receives and acknowledges n messages in loops written by hand, and returns how long it takes until the last is
+// byHand receives and acknowledges n messages in loops written by hand, and returns the time until the last one was
 // received.
 func byHand(b *testing.B, c *redelivery.Consumer, n, loops int) (took time.Duration) {
 	defer c.Close()

@@ -18,7 +18,7 @@ import (
 // One message of each producer's batch fails and waits for long: the broker stops after 50 batches of 1,000, with and
 // without key order. Stats and Observer.Blocked report that. With a retry topic the waiting messages are moved there,
 // and all others are handled.
-func TestBlockedByWaitingMessagesOfBatches(t *testing.T) {
+func TestBrokerStopsSendingWhenManyBatchesHaveAWaitingMessage(t *testing.T) {
 	t.Parallel()
 	const batches, each = 60, 1000
 	for name, c := range map[string]struct {

@@ -101,9 +101,9 @@ func TestOutcomesAtABroker(t *testing.T) {
 	}
 }
 
-// TestRandomHandlersAtABroker runs Workers with random handlers until all messages are settled, while connections drop
-// and Workers pause and restart. It accounts for every message.
-func TestRandomHandlersAtABroker(t *testing.T) {
+// Workers with random handlers run until all messages are settled, while connections drop and Workers pause and
+// restart. Each message succeeds or becomes a dead letter.
+func TestRandomHandlersLoseNoMessageAtABroker(t *testing.T) {
 	t.Parallel()
 	for round := range 8 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
@@ -187,8 +187,7 @@ func TestRandomHandlersAtABroker(t *testing.T) {
 	}
 }
 
-// If the Consumer gives up reconnecting, Run returns the Consumer's error.
-func TestConsumerGivesUpAtABroker(t *testing.T) {
+func TestRunReturnsTheErrorOfAConsumerThatGaveUp(t *testing.T) {
 	t.Parallel()
 	s := newSiteInProcess(t)
 	once := uint(1)
@@ -209,8 +208,8 @@ func TestConsumerGivesUpAtABroker(t *testing.T) {
 	}
 }
 
-// A Worker works with a zero-queue consumer, which gets one message at a time from each connection.
-func TestZeroQueueAtABroker(t *testing.T) {
+// A zero-queue consumer gets one message at a time from each connection.
+func TestWorkerOfAZeroQueueConsumerHandlesAllMessages(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]worker.Option{"each by itself": nil, "by key": {worker.WithKeyOrder()}} {
 		for _, batches := range []bool{false, true} {

@@ -13,8 +13,9 @@ import (
 )
 
 // A Consumer is closed after the broker has sent more messages than fit its queue. Upstream's reader waits for room in
-// the queue, and the broker's answer to Close waits behind these messages. The connection still works for other calls.
-func TestCloseWithAFullQueue(t *testing.T) {
+// the queue, and does not read the broker's answer to Close, which comes after these messages. Close returns in time
+// nevertheless, and the connection still works for other calls.
+func TestCloseOfAConsumerWithAFullQueueReturns(t *testing.T) {
 	t.Parallel()
 	for range 5 {
 		s := newSite(t, pulsartest.WithBatchIndexAcknowledgment())
@@ -25,7 +26,7 @@ func TestCloseWithAFullQueue(t *testing.T) {
 			s.publish(true, numbers(0, 7)...)
 		}
 		for i := range 60 {
-			if msg, err := c.Receive(soon(t)); err == nil && i%3 == 0 {
+			if msg, err := c.Receive(shortContext(t)); err == nil && i%3 == 0 {
 				require.NoError(t, c.Ack(msg))
 			} else if err == nil {
 				c.Nack(msg)
@@ -40,7 +41,7 @@ func TestCloseWithAFullQueue(t *testing.T) {
 	}
 }
 
-// full is a consumer that gets more messages than fit its queue, so that its Close waits until they are taken.
+// full is a consumer with more messages than fit its queue: Close returns when they are taken.
 type full struct {
 	pulsar.Consumer
 	messages chan pulsar.ConsumerMessage
@@ -90,7 +91,7 @@ func TestConsumerThatIsSubscribedTooLateIsClosed(t *testing.T) {
 		}
 		<-closing
 		inner, err := s.client.Subscribe(opts)
-		return told{full{inner, opts.MessageChannel}, closed}, err
+		return closeNoted{full{inner, opts.MessageChannel}, closed}, err
 	}, pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "sub", Type: pulsar.Shared}, redelivery.WithLogger(quiet))
 	require.NoError(t, err)
 	require.NoError(t, c.GiveBack())
@@ -107,13 +108,13 @@ func TestConsumerThatIsSubscribedTooLateIsClosed(t *testing.T) {
 	}
 }
 
-// told is a consumer that reports its Close.
-type told struct {
+// closeNoted is a consumer that closes a channel at its Close.
+type closeNoted struct {
 	full
 	closed chan struct{}
 }
 
-func (t told) Close() {
+func (t closeNoted) Close() {
 	t.full.Close()
 	close(t.closed)
 }
@@ -132,7 +133,7 @@ func (l late) Close() {
 	}
 }
 
-// A message from the consumer that GiveBack has closed cannot be acknowledged, and is not handed out.
+// GiveBack closes the inner consumer. A message that comes from it later could not be acknowledged.
 func TestMessageAfterGiveBackIsNotHandedOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -145,13 +146,13 @@ func TestMessageAfterGiveBackIsNotHandedOut(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	s.publish(false, "a")
-	msg, err := c.Receive(soon(t))
+	msg, err := c.Receive(shortContext(t))
 	require.NoError(t, err)
 	last = msg
 	require.NoError(t, c.GiveBack())
 	last = nil
 	time.Sleep(100 * time.Millisecond)
-	msg, err = c.Receive(soon(t))
+	msg, err = c.Receive(shortContext(t))
 	require.NoError(t, err)
 	require.NoError(t, c.Ack(msg))
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-func soon(t *testing.T) context.Context {
+func shortContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// A Seek of a Consumer that gave its messages back subscribes again, and then all messages come again.
-func TestSeekAfterGiveBack(t *testing.T) {
+// A Consumer that gave its messages back is not subscribed. Its Seek subscribes again.
+func TestSeekAfterGiveBackRedeliversAllMessages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
 	s.publish(false, numbers(0, 10)...)
 	for range 10 {
-		msg, err := c.Receive(soon(t))
+		msg, err := c.Receive(shortContext(t))
 		require.NoError(t, err)
 		require.NoError(t, c.Ack(msg))
 	}
@@ -43,7 +43,7 @@ func TestSeekAfterGiveBack(t *testing.T) {
 		require.Fail(t, "Seek hangs")
 	}
 	for range 10 {
-		msg, err := c.Receive(soon(t))
+		msg, err := c.Receive(shortContext(t))
 		require.NoError(t, err)
 		require.NoError(t, c.Ack(msg))
 	}
@@ -70,7 +70,7 @@ func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *
 // While the broker does not answer a Consumer that subscribes again, contexts and Close end the calls that wait for the
 // subscription. If the subscription succeeds late, the next call uses the new consumer. After Close the new consumer is
 // closed.
-func TestSubscribingAgainTakesLong(t *testing.T) {
+func TestSlowSubscriptionBlocksNoCallBeyondItsContext(t *testing.T) {
 	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
 	c := s.subscribing(func(n int32) {
@@ -89,13 +89,13 @@ func TestSubscribingAgainTakesLong(t *testing.T) {
 		require.Less(t, time.Since(began), 5*time.Second)
 	}
 	answer <- struct{}{}
-	msg, err := c.Receive(soon(t))
+	msg, err := c.Receive(shortContext(t))
 	require.NoError(t, err)
 	require.Equal(t, "a", string(msg.Payload()))
 
 	require.NoError(t, c.GiveBack())
 	received := make(chan error, 1)
-	go func() { _, err := c.Receive(soon(t)); received <- err }()
+	go func() { _, err := c.Receive(shortContext(t)); received <- err }()
 	time.Sleep(50 * time.Millisecond)
 	began := time.Now()
 	c.Close()
@@ -103,13 +103,12 @@ func TestSubscribingAgainTakesLong(t *testing.T) {
 	require.Error(t, waittest.Next(t, received))
 	close(answer)
 	d := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
-	msg, err = d.Receive(soon(t))
+	msg, err = d.Receive(shortContext(t))
 	require.NoError(t, err)
 	require.NoError(t, d.Ack(msg))
 }
 
-// If a subscription succeeds late, the next GiveBack gives back the messages of the new consumer.
-func TestGiveBackWhileSubscribing(t *testing.T) {
+func TestGiveBackReturnsTheMessagesOfALateSubscription(t *testing.T) {
 	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
 	c := s.subscribing(func(n int32) {
@@ -126,7 +125,7 @@ func TestGiveBackWhileSubscribing(t *testing.T) {
 	close(answer)
 	time.Sleep(200 * time.Millisecond)
 	require.NoError(t, c.GiveBack())
-	msg, err := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared}).Receive(soon(t))
+	msg, err := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared}).Receive(shortContext(t))
 	require.NoError(t, err)
 	require.Equal(t, "a", string(msg.Payload()))
 }
@@ -146,7 +145,7 @@ func TestGiveBackWithdrawsTheOfferedMessage(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	other := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
 	require.NoError(t, c.GiveBack())
-	msg, err := other.Receive(soon(t))
+	msg, err := other.Receive(shortContext(t))
 	require.NoError(t, err)
 	require.Equal(t, "a", string(msg.Payload()))
 	select {
@@ -159,7 +158,7 @@ func TestGiveBackWithdrawsTheOfferedMessage(t *testing.T) {
 
 // An acknowledgement that waits for the broker's answer returns even if GiveBack closes the inner consumer at that
 // moment. Upstream's call would wait forever.
-func TestAcksDuringGiveBack(t *testing.T) {
+func TestAcksThatWaitForTheBrokerReturnWhenGiveBackCloses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared, AckWithResponse: true})
@@ -167,7 +166,7 @@ func TestAcksDuringGiveBack(t *testing.T) {
 	for range 20 {
 		var msgs []pulsar.Message
 		for range 40 {
-			msg, err := c.Receive(soon(t))
+			msg, err := c.Receive(shortContext(t))
 			require.NoError(t, err)
 			msgs = append(msgs, msg)
 		}
@@ -192,8 +191,7 @@ func TestAcksDuringGiveBack(t *testing.T) {
 	}
 }
 
-// With the log of attempts, the delay and the count of a message that was given back apply at the next consumer, too.
-func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
+func TestDelayAndCountOutliveGiveBackWithTheLogOfAttempts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	subscribe := func(name string) *redelivery.Consumer {
@@ -204,7 +202,7 @@ func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
 	s.publish(false, numbers(0, 200)...)
 	nacked := map[string]time.Time{}
 	receive := func() pulsar.Message {
-		msg, err := c.Receive(soon(t))
+		msg, err := c.Receive(shortContext(t))
 		require.NoError(t, err)
 		return msg
 	}
@@ -217,7 +215,7 @@ func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
 	}
 	require.NoError(t, c.GiveBack())
 	for len(nacked) > 0 {
-		msg, err := other.Receive(soon(t))
+		msg, err := other.Receive(shortContext(t))
 		require.NoError(t, err)
 		if at, ok := nacked[string(msg.Payload())]; ok {
 			require.GreaterOrEqual(t, time.Since(at), 2*time.Second)
@@ -229,8 +227,7 @@ func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
 	require.NotNil(t, first)
 }
 
-// Close ends a Seek and a GiveBack that wait for a subscription.
-func TestCloseWhileSubscribing(t *testing.T) {
+func TestCloseEndsSeekAndGiveBackThatWaitForASubscription(t *testing.T) {
 	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
 	defer close(answer)
@@ -255,8 +252,7 @@ func TestCloseWhileSubscribing(t *testing.T) {
 	}
 }
 
-// If subscribing again fails just as a context ends, Receive returns the context's error.
-func TestSubscribingAgainFailsAsAContextEnds(t *testing.T) {
+func TestReceiveReturnsItsContextsErrorIfSubscribingFailsThen(t *testing.T) {
 	t.Parallel()
 	s, refused := newSite(t), errors.New("refused")
 	for range 10 {
@@ -279,9 +275,8 @@ func TestSubscribingAgainFailsAsAContextEnds(t *testing.T) {
 	}
 }
 
-// If the client is closed under a Worker, Run ends. The Worker does not handle prefetched messages, which it could not
-// acknowledge.
-func TestClientIsClosedUnderneath(t *testing.T) {
+// The Worker does not handle prefetched messages after its client is closed, since it could not acknowledge them.
+func TestRunEndsWhenTheClientIsClosed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.publish(false, numbers(0, 50)...)

@@ -20,13 +20,13 @@ import (
 
 // Messages that were in handlers when a process crashed are handled one at a time. Messages that still wait for their
 // turn when the drain timeout is over are left to the broker.
-func TestSuspectsAtADrain(t *testing.T) {
+func TestSuspectsThatWaitAreLeftToTheBrokerAtADrain(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
 	ids := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("a")}, &pulsar.ProducerMessage{Payload: []byte("b")},
 		&pulsar.ProducerMessage{Payload: []byte("c")})
 	for _, id := range ids {
-		crashed(t, broker, attempts.Key{Topic: "persistent://public/default/orders", Ledger: id.Ledger, Entry: id.Entry})
+		crashWith(t, broker, attempts.Key{Topic: "persistent://public/default/orders", Ledger: id.Ledger, Entry: id.Entry})
 	}
 	opts := withDeadLetters(9)
 	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
@@ -61,8 +61,8 @@ func TestSuspectsAtADrain(t *testing.T) {
 	require.EqualValues(t, 1, w.Stats().Succeeded)
 }
 
-// If writing a message's record takes longer than its ack timeout, the message has not failed: it is handled once and
-// makes no dead letter.
+// Writing a message's record takes longer than its ack timeout. The message is still handled only once, and makes no
+// dead letter.
 func TestSlowLogCausesNoAckTimeout(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The log of attempts does not say that a message is in a handler if the message was lost before the handler was
-// called. Otherwise the message's new consumer would wait as long as this one lives.
+// If the log said that a lost message is in a handler here, the message's new consumer would wait until this consumer
+// ends.
 func TestLostMessageIsNotRecordedAsInAHandler(t *testing.T) {
 	t.Parallel()
 	for _, more := range []bool{false, true} { // another message is in the same batch, and not lost

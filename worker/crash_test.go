@@ -25,9 +25,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A message that was in a handler during as many crashes as the limit says is not handled again. Other messages are
-// handled, also those of its batch. No classifier gets the error.
-func TestCrashLimit(t *testing.T) {
+// The other messages of its batch are handled. No classifier gets the error.
+func TestMessageAtTheCrashLimitIsNotHandled(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2} {
 		for _, batched := range []bool{false, true} {
@@ -40,7 +39,7 @@ func TestCrashLimit(t *testing.T) {
 					SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}
 				ids := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")}, &pulsar.ProducerMessage{Payload: []byte("poison")},
 					&pulsar.ProducerMessage{Payload: []byte("coffee")})
-				crashed(t, broker, attempts.Key{Topic: "persistent://public/default/orders", Ledger: ids[1].Ledger, Entry: ids[1].Entry})
+				crashWith(t, broker, attempts.Key{Topic: "persistent://public/default/orders", Ledger: ids[1].Ledger, Entry: ids[1].Entry})
 				c, err := redelivery.Subscribe(client, opts, log, redelivery.WithLogger(logtest.Logger(t)))
 				require.NoError(t, err)
 				defer c.Close()
@@ -84,8 +83,8 @@ func TestCrashLimit(t *testing.T) {
 	}
 }
 
-// A message that reached the limit is not handled even if it cannot become a dead letter, however often it comes.
-func TestCrashLimitWithoutADeadLetterTopic(t *testing.T) {
+// The message cannot become a dead letter. It is nacked each time it comes.
+func TestMessageAtTheCrashLimitIsNotHandledWithoutADeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	c, _, _ := afterACrash(t, 1, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
 	handled := make(chan struct{}, 1000)
@@ -103,8 +102,8 @@ func TestCrashLimitWithoutADeadLetterTopic(t *testing.T) {
 	require.Empty(t, handled)
 }
 
-// Observers see a message that reached the limit like one with a permanent error, though no handler is called.
-func TestCrashLimitIsObserved(t *testing.T) {
+// Observers see the same events as after a permanent error, although no handler is called.
+func TestObserversSeeAMessageAtTheCrashLimit(t *testing.T) {
 	t.Parallel()
 	reasons := make(chan redelivery.Reason, 10)
 	c, _, _ := afterACrash(t, 1, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}),
@@ -142,7 +141,7 @@ func TestCrashLimitIsObserved(t *testing.T) {
 
 // If the Worker itself tries a message again, the failures count for the next consumer. The next consumer gets the
 // message without a delay, so that the order holds.
-func TestKeyOrderIsLogged(t *testing.T) {
+func TestLocalFailuresInKeyOrderCountAtTheNextConsumer(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
 	client := broker.Client(t)
@@ -181,7 +180,7 @@ func TestSnoozeInKeyOrderIsNotCounted(t *testing.T) {
 }
 
 // The next consumer does not get a snoozed message before its delay is over, though the message has not failed.
-func TestASnoozeOutlivesTheConsumer(t *testing.T) {
+func TestSnoozeOutlivesItsConsumer(t *testing.T) {
 	t.Parallel()
 	const delay = 3 * time.Second
 	calls := snoozeEach(t, 2, delay, worker.WithCrashLimit(3))
@@ -234,12 +233,12 @@ func snoozeEach(t *testing.T, consumers int, delay time.Duration, option worker.
 
 // The messages of a non-persistent topic all have one id: a crash with one of them in a handler does not count against
 // the others.
-func TestCrashesOfANonPersistentTopic(t *testing.T) {
+func TestCrashOnANonPersistentTopicCountsAgainstNoMessage(t *testing.T) {
 	t.Parallel()
 	const topic = "non-persistent://public/default/news"
 	broker := pulsartest.NewServer(t)
 	client := broker.Client(t)
-	crashed(t, broker, attempts.Key{Topic: topic})
+	crashWith(t, broker, attempts.Key{Topic: topic})
 	opts := orders
 	opts.Topic, opts.Topics = "", []string{"orders", topic}
 	c, err := redelivery.Subscribe(client, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(logtest.Logger(t)))
@@ -277,11 +276,11 @@ func TestCrashesOfANonPersistentTopic(t *testing.T) {
 	require.NoError(t, waittest.Next(t, ended))
 }
 
-// While a suspect is handled, the suspect before it no longer counts as in a handler, even if the acknowledgement of
-// the earlier one has not been sent. A message that the Worker keeps for another try does not count either.
-func TestMessageOutOfItsHandlerCountsNoCrash(t *testing.T) {
+// When a suspect is handled, the previous suspect no longer counts as in a handler, even if its acknowledgement has not
+// been sent. A message that the Worker keeps for another try does not count either.
+func TestMessageThatLeftItsHandlerCountsNoCrash(t *testing.T) {
 	t.Parallel()
-	t.Run("a suspect before", func(t *testing.T) {
+	t.Run("the previous suspect", func(t *testing.T) {
 		t.Parallel()
 		c, broker, keys := afterACrash(t, 2)
 		others, err := attempts.Open(broker.Client(t), attempts.Options{Topic: attempts.Topic(keys[0].Topic, "billing"), ReadOnly: true})
@@ -338,8 +337,8 @@ func TestMessageOutOfItsHandlerCountsNoCrash(t *testing.T) {
 	}
 }
 
-// crashed makes a session crash while messages are in its handlers.
-func crashed(t *testing.T, broker *pulsartest.Server, keys ...attempts.Key) {
+// crashWith makes a session crash while the messages with these keys are in its handlers.
+func crashWith(t *testing.T, broker *pulsartest.Server, keys ...attempts.Key) {
 	client := broker.Client(t)
 	l, err := attempts.Open(client, attempts.Options{Topic: attempts.Topic("persistent://public/default/orders", "billing")})
 	require.NoError(t, err)
@@ -360,7 +359,7 @@ func afterACrash(t *testing.T, n int, options ...redelivery.Option) (*redelivery
 		id := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})[0]
 		keys = append(keys, attempts.Key{Topic: "persistent://public/default/orders", Ledger: id.Ledger, Entry: id.Entry})
 	}
-	crashed(t, broker, keys...)
+	crashWith(t, broker, keys...)
 	opts := orders
 	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
 	c, err := redelivery.Subscribe(broker.Client(t), opts, append(options, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(logtest.Logger(t)))...)
@@ -379,8 +378,7 @@ func withOneOrder(t *testing.T) *redelivery.Consumer {
 	return c
 }
 
-// A message is recorded when it has been in a handler for as long as WithBegunAfter says, and not before.
-func TestBegunAfter(t *testing.T) {
+func TestMessageIsRecordedWhenItsHandlerHasRunForBegunAfter(t *testing.T) {
 	t.Parallel()
 	for after, recorded := range map[time.Duration]bool{0: true, time.Millisecond: true, time.Hour: false} {
 		t.Run(after.String(), func(t *testing.T) {
@@ -409,8 +407,7 @@ func TestBegunAfter(t *testing.T) {
 	}
 }
 
-// A Worker that has little to do records a message before it calls the handler.
-func TestAQuietWorkerRecordsFirst(t *testing.T) {
+func TestQuietWorkerRecordsAMessageBeforeItCallsTheHandler(t *testing.T) {
 	t.Parallel()
 	c := withOneOrder(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -428,7 +425,7 @@ func TestAQuietWorkerRecordsFirst(t *testing.T) {
 	require.Less(t, lag, 5*time.Second, "the record is not written yet")
 }
 
-func TestCrashLimitNeedsALog(t *testing.T) {
+func TestCrashLimitWithoutALogIsRefused(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	c, err := redelivery.Subscribe(broker.Client(t), orders)
 	require.NoError(t, err)
@@ -442,7 +439,7 @@ func TestCrashLimitNeedsALog(t *testing.T) {
 	require.ErrorContains(t, err, "WithBegunAfter is -1ns, want 0 or more")
 }
 
-// A message that ends its process three times is a dead letter.
+// A message that has crashed three processes becomes a dead letter.
 func ExampleWithCrashLimit() {
 	withOrders([]string{"tea"}, func(_ *redelivery.Consumer, broker *pulsartest.Server) {
 		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: broker.URL(), Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})

@@ -12,9 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A dead letter goes to the topic that its error names, or else to the Consumer's dead letter topic: after a permanent
-// error, after the last delivery, and in a batch; with a classifier or without.
-func TestDeadLetterTo(t *testing.T) {
+// If the error names no topic, or one that is not allowed, the letter goes to the Consumer's dead letter topic.
+func TestDeadLetterGoesToTheTopicThatItsErrorNames(t *testing.T) {
 	to := func(topic string) error { return redelivery.DeadLetterTo(topic, errTest) }
 	for name, c := range map[string]struct {
 		returns error

@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Until the drain timeout, handlers keep their contexts, and their results settle their messages.
-func TestDrainLetsHandlersEnd(t *testing.T) {
+// The handlers' contexts do not end before the drain timeout.
+func TestResultsDuringADrainSettleTheirMessages(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
 			time.Sleep(10 * time.Second)
@@ -38,8 +38,8 @@ func TestDrainLetsHandlersEnd(t *testing.T) {
 	})
 }
 
-// After the drain timeout, nil and Permanent still settle a message, and any other error leaves it to the broker.
-func TestDrainTimeout(t *testing.T) {
+// After the drain timeout, nil and Permanent still settle a message.
+func TestDrainTimeoutLeavesFailedMessagesToTheBroker(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
 		panics bool
@@ -89,8 +89,7 @@ func (r *rig) permanentAtTheEnd() worker.Stats {
 	return w.Stats()
 }
 
-// A dead letter or an acknowledgement that is under way when the drain timeout ends may still succeed.
-func TestDrainTimeoutWhileSettling(t *testing.T) {
+func TestSettlingThatHasBegunMaySucceedAfterTheDrainTimeout(t *testing.T) {
 	virtually(t, withDeadLetters(9), func(t *rig) {
 		t.broker.Send = func(string) error { time.Sleep(4 * time.Second); return nil }
 		require.Equal(t, worker.Stats{Permanent: 1}, t.permanentAtTheEnd())
@@ -101,7 +100,7 @@ func TestDrainTimeoutWhileSettling(t *testing.T) {
 
 // If the dead letter of a permanent error cannot be published after the drain timeout, the message is left to the
 // broker, and comes again.
-func TestDrainTimeoutWithoutDeadLetters(t *testing.T) {
+func TestPermanentErrorWhoseLetterFailsAfterTheDrainTimeoutIsLeft(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		require.Equal(t, worker.Stats{Left: 1, Unsettled: 1}, t.permanentAtTheEnd())
 	})
@@ -171,8 +170,7 @@ func TestLeftMessagesAreNoDeadLetters(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// A policy may call Stats of the Worker, also for a message that is left to the broker.
-func TestPolicyAsksWhileAMessageIsLeft(t *testing.T) {
+func TestPolicyMayCallStatsWhileAMessageIsLeft(t *testing.T) {
 	var w *worker.Worker
 	policy := backoff.Func(func(uint32) time.Duration {
 		if w != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// textless is an error whose only method, Error, panics for a nil pointer.
+// textless is an error whose method Error panics for a nil pointer.
 type textless struct{ text string }
 
 func (e *textless) Error() string { return e.text }
 
-// A nil pointer that is returned as an error is no success, and its methods may panic.
-func TestErrorsThatPanic(t *testing.T) {
+// A handler may return a nil pointer as an error, whose methods panic.
+func TestErrorWhoseMethodsPanicIsAFailure(t *testing.T) {
 	var path *fs.PathError
 	const panicked = ": panic: runtime error: invalid memory address or nil pointer dereference"
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestErrorsThatPanic(t *testing.T) {
 	}
 }
 
-func TestErrorsThatPanicInABatch(t *testing.T) {
+func TestErrorWhoseMethodsPanicIsAFailureInABatch(t *testing.T) {
 	var path *fs.PathError
 	for name, c := range map[string]struct {
 		err   error
@@ -102,7 +102,7 @@ type hostile struct{ error }
 
 func (e hostile) Unwrap() error { panic(e) }
 
-func TestIsSnooze(t *testing.T) {
+func TestIsSnoozeFindsASnoozeInsideOtherErrors(t *testing.T) {
 	snooze := worker.Snooze(time.Second)
 	for _, err := range []error{snooze, fmt.Errorf("not yet: %w", snooze), worker.Permanent(snooze)} {
 		assert.True(t, worker.IsSnooze(err), err)

@@ -22,16 +22,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// statusError is an answer of an HTTP server that does not report success.
+// statusError is the answer of an HTTP server to a request that failed.
 type statusError struct{ *http.Response }
 
 func (e statusError) Error() string { return e.Status }
 
-// classifyHTTP decides after which answers another request is useful, and when.
+// classifyHTTP decides by the answer whether another request is useful, and when.
 func classifyHTTP(err error) error {
 	var answer statusError
 	if !errors.As(err, &answer) {
-		return err // a network error: the Consumer's policy has the delay
+		return err // a network error: the Consumer's policy decides the delay
 	}
 	switch code := answer.StatusCode; {
 	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:

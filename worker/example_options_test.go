@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// serve runs a Worker with options until it has handled each of the orders with success.
+// serve runs a Worker until it has handled all orders with success.
 func serve(orders []string, handler worker.Handler, options ...worker.Option) {
 	withOrders(orders, func(consumer *redelivery.Consumer, _ *pulsartest.Server) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -69,7 +69,7 @@ func ExampleWithDrainTimeout() {
 	withOrders([]string{"tea"}, func(consumer *redelivery.Consumer, _ *pulsartest.Server) {
 		ctx, stop := context.WithCancel(context.Background())
 		w, err := worker.New(consumer, func(ctx context.Context, _ pulsar.Message) error {
-			stop() // a deployment sends SIGTERM while the message is at work
+			stop() // a deployment sends SIGTERM while the handler is at work
 			<-ctx.Done()
 			fmt.Println(context.Cause(ctx))
 			return ctx.Err() // so the broker delivers it to another process
@@ -123,7 +123,7 @@ func ExampleSnooze() {
 }
 
 func ExampleWithRateLimit() {
-	perSecond := rate.NewLimiter(100, 1) // as the other side allows; several Workers may share a limiter
+	perSecond := rate.NewLimiter(100, 1) // what the called service allows; several Workers may share a limiter
 	began := time.Now()
 	serve([]string{"tea", "coffee", "water"}, func(context.Context, pulsar.Message) error { return nil }, worker.WithRateLimit(perSecond))
 	fmt.Println(time.Since(began) >= 20*time.Millisecond)
@@ -143,7 +143,7 @@ func ExampleWithLocalRetries() {
 	// Output: call 2 redelivery 0
 }
 
-// The error chooses the dead letter topic: orders that cannot be parsed go to a topic of the publisher, who has to mend
+// The error chooses the dead letter topic: orders that cannot be parsed go to a topic of their publisher, who corrects
 // them.
 func ExampleWithClassifier_deadLetterTopic() {
 	withOrders([]string{"{"}, func(consumer *redelivery.Consumer, server *pulsartest.Server) {

@@ -51,14 +51,14 @@ func withOrders(payloads []string, f func(*redelivery.Consumer, *pulsartest.Serv
 			log.Fatal(err)
 		}
 	}
-	limit := time.AfterFunc(time.Minute, consumer.Close) // ends the example if it waits in vain
+	limit := time.AfterFunc(time.Minute, consumer.Close) // ends an example that would otherwise wait for ever
 	defer limit.Stop()
 	f(consumer, broker)
 }
 
 func ExampleNew() {
 	withOrders([]string{"tea", "nonsense", "coffee"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
-		ctx, cancel := context.WithCancel(context.Background()) // a service has signal.NotifyContext here
+		ctx, cancel := context.WithCancel(context.Background()) // a service calls signal.NotifyContext here
 		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
 			order := string(msg.Payload())
 			fmt.Println(order, msg.RedeliveryCount())

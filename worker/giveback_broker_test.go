@@ -18,8 +18,8 @@ import (
 )
 
 // Messages that a consumer gives back go to another consumer, with their counts unchanged. Messages that the first
-// consumer settled do not come again. Then the first consumer receives again.
-func TestGiveBack(t *testing.T) {
+// consumer settled do not come again. The first consumer can still receive new messages.
+func TestGiveBackReturnsUnsettledMessagesUncounted(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
@@ -69,8 +69,7 @@ func TestGiveBack(t *testing.T) {
 	require.ErrorIs(t, s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive}).GiveBack(), errors.ErrUnsupported)
 }
 
-// A paused Worker keeps no messages from another one.
-func TestPausedWorkerHoardsNothing(t *testing.T) {
+func TestPausedWorkerLeavesMessagesToAnother(t *testing.T) {
 	t.Parallel()
 	const n = 600
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared} {
@@ -127,8 +126,8 @@ func numbers(from, to int) (all []string) {
 	return all
 }
 
-// A Worker whose handlers all fail, because of its own machine, keeps no messages from another one.
-func TestWorkerInALocalOutageHoardsNothing(t *testing.T) {
+// The handlers of only one Worker fail, as if its computer were broken.
+func TestWorkerWhoseHandlersAllFailLeavesMessagesToAnother(t *testing.T) {
 	t.Parallel()
 	const n = 600
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared} {

@@ -15,9 +15,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The handler hangs with the first half of a halved batch: another slot takes the place of the hanging one, and gets
-// the other half.
-func TestHalfThatHangs(t *testing.T) {
+// The handler hangs with the first half of a batch. Another slot takes the place of the hanging one, and gets the other
+// half.
+func TestOtherHalfOfABatchIsHandledWhileOneHangs(t *testing.T) {
 	virtually(t, withDeadLetters(5), func(t *rig) {
 		released := make(chan struct{})
 		var calls atomic.Int32
@@ -38,8 +38,8 @@ func TestHalfThatHangs(t *testing.T) {
 	}, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithAckTimeout(10*time.Second))
 }
 
-// A batch of old messages that fails as a whole is halved too, until the failing one is alone: it is the only dead letter.
-func TestMaxAgeOfABatch(t *testing.T) {
+// A batch of old messages that fails as a whole is halved until the failing message is alone.
+func TestOnlyTheFailingMessageOfAnOldBatchBecomesADeadLetter(t *testing.T) {
 	virtually(t, withDeadLetters(5), func(t *rig) {
 		t.publish("a", "b", "c", "bad", "d", "e", "f", "g", "h", "i")
 		t.sleep(2 * time.Hour)

@@ -31,8 +31,7 @@ func (c *handling) add(msgs ...pulsar.Message) {
 	}
 }
 
-// A handler that returns within the ack timeout is called once for each message, however long the message waited for
-// its batch, for the end of an outage, or for the dead letters of other messages.
+// The handler returns within the ack timeout, but before it is called the message waits longer than that.
 func TestHandledOnceWithinTheAckTimeout(t *testing.T) {
 	const timeout = 30 * time.Second
 	t.Run("waiting for a batch", func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// backTalk is a logger that calls the Worker.
+// backTalk is a slog.Handler that calls the Worker.
 type backTalk struct {
 	slog.Handler
 	call func()
@@ -31,8 +31,8 @@ func (b *backTalk) Handle(ctx context.Context, r slog.Record) error {
 	return b.Handler.Handle(ctx, r)
 }
 
-// Handlers, middleware, classifiers, policies and loggers may call the Worker that calls them.
-func TestCallbacksCallBack(t *testing.T) {
+// The callbacks are a handler, middleware, a classifier, a policy and a logger.
+func TestCallbacksMayCallTheirWorker(t *testing.T) {
 	for name, option := range map[string]worker.Option{"each by itself": worker.WithConcurrency(2), "by key": worker.WithKeyOrder()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestCallbacksCallBack(t *testing.T) {
 	}
 }
 
-// A lost Consumer ends Run even while no slot receives because all handlers are busy or fail.
-func TestLostConsumerIsNoticed(t *testing.T) {
+// No slot receives, since all handlers are busy or fail.
+func TestLostConsumerEndsRunThoughNoSlotReceives(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error
 		options []worker.Option
@@ -118,8 +118,8 @@ func TestLostConsumerIsNoticed(t *testing.T) {
 	}
 }
 
-// A handler may settle its message itself, or close the Consumer, though it should not.
-func TestHandlersThatInterfere(t *testing.T) {
+// Nothing hangs or panics, although a handler should not do that.
+func TestHandlerMaySettleItsMessageOrCloseTheConsumer(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(*redelivery.Consumer, pulsar.Message) error
 		stats worker.Stats
@@ -154,7 +154,7 @@ func TestHandlersThatInterfere(t *testing.T) {
 	}
 }
 
-func TestRunAfterTheEnd(t *testing.T) {
+func TestSecondRunReturnsAnError(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("a")
 		ctx, cancel := context.WithCancel(context.Background())

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// keyedMessage is a message with a topic, a key and an id, which is all that keys use.
+// keyedMessage is a message with what keys use: a topic, a key and an id.
 type keyedMessage struct {
 	pulsar.Message
 	pulsar.MessageID
@@ -43,7 +43,7 @@ func TestMessageDoesNotWaitForOtherKeysAndTopics(t *testing.T) {
 	require.False(t, out, "the message did not wait for one of the same key in another partition")
 }
 
-func TestEarlierMessageThatComesAgainGoesFirst(t *testing.T) {
+func TestRedeliveryOfAnEarlierMessageGoesFirst(t *testing.T) {
 	k := newKeys()
 	third, _ := enter(k, "a", "x", 3)
 	enter(k, "a", "x", 4)
@@ -59,9 +59,9 @@ func TestEarlierMessageThatComesAgainGoesFirst(t *testing.T) {
 	require.Empty(t, k.lanes)
 }
 
-// Messages arrive, fail and are dropped at random: at most one message of a key is out, always the earliest one that is
-// there, and no message is forgotten.
-func TestRandomKeys(t *testing.T) {
+// Messages arrive, fail and are dropped at random. At most one message of a key is out, the earliest one, and no
+// message is forgotten.
+func TestRandomMessagesOfKeysKeepTheirOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k, entry := newKeys(), int64(0)
 		out := map[string]task{}                                           // by key

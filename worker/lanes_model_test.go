@@ -21,7 +21,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// crew is a random run of workers with key order, that join and leave a subscription.
+// crew is the plan of a random run: Workers with key order join and leave a subscription.
 type crew struct {
 	kind          pulsar.SubscriptionType
 	concurrency   int
@@ -32,7 +32,7 @@ type crew struct {
 	maxDeliveries uint32          // 0 for no dead letter topic
 	window        int             // of the pause on failure; 0 for none
 	pause         time.Duration   // of an outage
-	shifts        []span          // one for each worker
+	shifts        []span          // when each Worker runs
 	drops         []time.Duration // when all connections drop
 	messages      []keyed
 }
@@ -45,7 +45,7 @@ type keyed struct {
 	how       result // fails, retryAfter, panics; or permanent, which applies only to the last failure
 }
 
-// end is when all shifts but the last worker's are over.
+// end is when all shifts are over but that of the last Worker, which begins then.
 const end = 5 * time.Minute
 
 func drawCrew(t *rapid.T) crew {
@@ -60,7 +60,7 @@ func drawCrew(t *rapid.T) crew {
 		maxDeliveries: uint32(rapid.SampledFrom([]int{0, 3}).Draw(t, "maxDeliveries")),
 		window:        rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "window"),
 		pause:         rapid.SampledFrom([]time.Duration{500 * time.Millisecond, 2 * time.Second, 5 * time.Second}).Draw(t, "pause"),
-		shifts:        []span{{end, end + time.Hour}}, // the last worker's: by its end all must be done
+		shifts:        []span{{end, end + time.Hour}}, // of the last Worker: by its end all messages must be settled
 	}
 	for i := range rapid.IntRange(1, 5).Draw(t, "shifts") {
 		from := time.Duration(rapid.IntRange(0, 3000).Draw(t, "from"))*tick + time.Duration(i+1)*time.Millisecond
@@ -82,20 +82,21 @@ func drawCrew(t *rapid.T) crew {
 	return c
 }
 
-// turn is one call of a worker's handler with a message.
-type turn struct {
+// handlerCall is a message in a call of a Worker's handler.
+type handlerCall struct {
 	msg, worker  int
 	began, ended time.Duration // ended is -1 while the call goes on
 	lost         bool          // owners changed during the call
 }
 
+// watchedCrew is a crew that runs, with all calls of its handlers.
 type watchedCrew struct {
 	crew
 	began  time.Time
 	broker *virtual.Broker
 
 	mu     sync.Mutex
-	turns  []*turn
+	calls  []*handlerCall
 	failed map[int]int
 	done   map[int]bool // succeeded, or failed for good
 	moved  bool         // owners have changed at least once
@@ -108,15 +109,15 @@ func (m *watchedCrew) errorf(format string, args ...any) {
 
 // handle is the handler of a worker.
 func (m *watchedCrew) handle(of int, ctx context.Context, msgs []pulsar.Message) error {
-	var turns []*turn
+	var calls []*handlerCall
 	var takes time.Duration
 	m.mu.Lock()
 	for _, msg := range msgs {
-		tn := &turn{worker: of, began: time.Since(m.began), ended: -1}
-		_, _ = fmt.Sscan(string(msg.Payload()), &tn.msg)
-		m.check(tn, msg)
-		turns, m.turns = append(turns, tn), append(m.turns, tn)
-		takes = max(takes, m.messages[tn.msg].takes)
+		call := &handlerCall{worker: of, began: time.Since(m.began), ended: -1}
+		_, _ = fmt.Sscan(string(msg.Payload()), &call.msg)
+		m.check(call, msg)
+		calls, m.calls = append(calls, call), append(m.calls, call)
+		takes = max(takes, m.messages[call.msg].takes)
 	}
 	m.mu.Unlock()
 	select {
@@ -126,20 +127,20 @@ func (m *watchedCrew) handle(of int, ctx context.Context, msgs []pulsar.Message)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	errs := worker.BatchError{}
-	for i, tn := range turns {
-		tn.ended = time.Since(m.began)
-		msg := m.messages[tn.msg]
+	for i, call := range calls {
+		call.ended = time.Since(m.began)
+		msg := m.messages[call.msg]
 		switch {
 		case ctx.Err() != nil:
 			errs[i] = ctx.Err()
-		case m.failed[tn.msg] == msg.fails:
-			m.done[tn.msg] = true
+		case m.failed[call.msg] == msg.fails:
+			m.done[call.msg] = true
 		default:
-			m.failed[tn.msg]++
+			m.failed[call.msg]++
 			switch err := errors.New("no luck"); {
 			case msg.how == retryAfter:
 				errs[i] = worker.RetryAfter(retryDelay, err)
-			case msg.how == permanent && m.failed[tn.msg] == msg.fails:
+			case msg.how == permanent && m.failed[call.msg] == msg.fails:
 				errs[i] = worker.Permanent(err)
 			case msg.how == panics && len(msgs) == 1:
 				defer panic(err)
@@ -151,41 +152,41 @@ func (m *watchedCrew) handle(of int, ctx context.Context, msgs []pulsar.Message)
 	return errs
 }
 
-// check checks a turn that begins: all earlier turns of its key are over, and their messages settled. The caller holds
-// mu.
-func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
-	key := m.messages[tn.msg].key
+// check checks a call that begins: no other call with its key is under way, no later message of the key was handled,
+// and the message has not succeeded. Lost messages are exempt. The caller holds mu.
+func (m *watchedCrew) check(call *handlerCall, msg pulsar.Message) {
+	key := m.messages[call.msg].key
 	if key == "" {
 		return
 	}
-	for _, other := range m.turns {
-		if m.messages[other.msg].key != key || other.lost { // another consumer got that message, too
+	for _, other := range m.calls {
+		if m.messages[other.msg].key != key || other.lost { // a lost message may be handled by two consumers
 			continue
 		}
 		// A message that the previous owner acknowledged may be repeated.
 		if other.ended < 0 && !(m.done[other.msg] && m.wasLost(other.msg)) {
-			m.errorf("message %d of key %s is handled by worker %d at %v, while message %d is handled by worker %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
+			m.errorf("message %d of key %s is handled by worker %d at %v, while message %d is handled by worker %d", call.msg, key, call.worker, call.began, other.msg, other.worker)
 		}
 		if m.broker.Entry(fmt.Sprint(other.msg)) > int(msg.ID().EntryID()) {
-			m.errorf("message %d of key %s is handled by worker %d at %v, after message %d was handled by worker %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
+			m.errorf("message %d of key %s is handled by worker %d at %v, after message %d was handled by worker %d", call.msg, key, call.worker, call.began, other.msg, other.worker)
 		}
 	}
-	if m.done[tn.msg] && !m.wasLost(tn.msg) {
-		m.errorf("message %d of key %s is handled by worker %d at %v, although it succeeded", tn.msg, key, tn.worker, tn.began)
+	if m.done[call.msg] && !m.wasLost(call.msg) {
+		m.errorf("message %d of key %s is handled by worker %d at %v, although it succeeded", call.msg, key, call.worker, call.began)
 	}
 }
 
-// wasLost reports whether two consumers may handle a message. That is so if a handler had the message when owners
-// changed, or if the message has no key and owners have changed. The caller holds mu.
+// wasLost reports whether two consumers may handle a message: a handler had it when owners changed, or it has no key
+// and owners have changed. The caller holds mu.
 func (m *watchedCrew) wasLost(msg int) bool {
-	return m.moved && m.messages[msg].key == "" || slices.ContainsFunc(m.turns, func(tn *turn) bool { return tn.msg == msg && tn.lost })
+	return m.moved && m.messages[msg].key == "" || slices.ContainsFunc(m.calls, func(call *handlerCall) bool { return call.msg == msg && call.lost })
 }
 
-// change calls how, which changes the owners. Messages that are in handlers are handled again.
+// change calls how, which changes the owners. Messages that are in handlers are delivered to their new owners.
 func (m *watchedCrew) change(how func()) {
 	m.mu.Lock()
-	for _, tn := range m.turns {
-		tn.lost = tn.lost || tn.ended < 0
+	for _, call := range m.calls {
+		call.lost = call.lost || call.ended < 0
 	}
 	m.moved = true
 	m.mu.Unlock()
@@ -230,7 +231,7 @@ func (c crew) run() []string {
 		time.AfterFunc(at, func() {
 			if m.broker.Consumers() == 1 { // the only consumer gets its own messages again
 				m.broker.Reconnect()
-			} else if m.kind == pulsar.KeyShared { // a Failover partition that comes back has old messages in its queue
+			} else if m.kind == pulsar.KeyShared { // on Failover, a consumer's queue has old messages of a partition that comes back to it
 				m.change(m.broker.Reconnect)
 			}
 		})
@@ -249,14 +250,14 @@ func (c crew) run() []string {
 	all.Wait()
 	m.checkEnd()
 	if len(m.wrong) > 0 {
-		for _, tn := range m.turns {
-			m.errorf("  %+v key %s entry %d", *tn, m.messages[tn.msg].key, m.broker.Entry(fmt.Sprint(tn.msg)))
+		for _, call := range m.calls {
+			m.errorf("  %+v key %s entry %d", *call, m.messages[call.msg].key, m.broker.Entry(fmt.Sprint(call.msg)))
 		}
 	}
 	return m.wrong
 }
 
-// work is the shift of a worker.
+// work runs a Worker for its shift.
 func (m *watchedCrew) work(i int, shift time.Duration) error {
 	opts := pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: m.kind}
 	if m.maxDeliveries > 0 {
@@ -297,7 +298,7 @@ func (m *watchedCrew) checkEnd() {
 	acked := m.broker.Acked("orders")
 	dead := map[string]int{}
 	tries := int(m.maxDeliveries)
-	if m.kind == pulsar.KeyShared && len(m.drops) > 0 { // the broker counts the requests of a Worker without room
+	if m.kind == pulsar.KeyShared && len(m.drops) > 0 { // the broker counts deliveries that a Worker without room requests
 		tries--
 	}
 	for _, letter := range m.broker.Published(deadLetters) {

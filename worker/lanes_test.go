@@ -43,7 +43,7 @@ func (d *diary) all() []string {
 	return append([]string(nil), d.lines...)
 }
 
-func TestKeyOrder(t *testing.T) {
+func TestMessagesOfAKeyAreHandledOneAfterAnother(t *testing.T) {
 	policy := redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute})
 	for name, c := range map[string]struct {
 		publish     []string
@@ -103,7 +103,7 @@ func TestKeyOrder(t *testing.T) {
 				t.sleep(time.Hour)
 				require.NoError(t, stop())
 				require.ElementsMatch(t, c.want, d.all())
-				for i, line := range c.want[1:] { // messages of one moment come in any order
+				for i, line := range c.want[1:] { // messages of the same moment come in any order
 					if at, _, _ := strings.Cut(line, " "); at != strings.Fields(c.want[i])[0] {
 						require.Equal(t, at, strings.Fields(d.all()[i+1])[0])
 					}
@@ -119,8 +119,8 @@ func TestKeyOrder(t *testing.T) {
 	}
 }
 
-// Without a dead letter topic a message that fails for good is tried again, and its key waits.
-func TestKeyOrderWithoutDeadLetters(t *testing.T) {
+// Without a dead letter topic, a message with a permanent error is tried again, and its key waits.
+func TestKeyWaitsForAFailedMessageWithoutADeadLetterTopic(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2")
 		d := &diary{began: time.Now()}
@@ -137,7 +137,7 @@ func TestKeyOrderWithoutDeadLetters(t *testing.T) {
 	})
 }
 
-func TestKeyOrderLeavesWaitingMessagesAtADrain(t *testing.T) {
+func TestDrainLeavesMessagesThatWaitForTheirKeys(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2", "a3", "b1", "b2")
 		d := &diary{began: time.Now()}
@@ -160,8 +160,8 @@ func TestKeyOrderLeavesWaitingMessagesAtADrain(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// A batch never has two messages of a key. So if a message fails, the next one of its key is not handled before it.
-func TestKeyOrderInBatches(t *testing.T) {
+// If a batch had two messages of a key, the second might succeed before the first, which failed.
+func TestBatchHasOneMessageOfAKey(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2", "b1", "c1", "a3")
 		var got []string
@@ -178,7 +178,7 @@ func TestKeyOrderInBatches(t *testing.T) {
 	})
 }
 
-func TestKeyOrderWhilePaused(t *testing.T) {
+func TestPausedWorkerDoesNotTryAFailedMessageAgain(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2", "b1")
 		d := &diary{began: time.Now()}
@@ -202,7 +202,7 @@ func TestKeyOrderWhilePaused(t *testing.T) {
 
 // If a handler takes longer than the ack timeout, its message is delivered again, and waits in the lane. Once the
 // handler has succeeded, the redelivery is not handled.
-func TestKeyOrderOfASlowHandler(t *testing.T) {
+func TestRedeliveryDuringASlowHandlerIsNotHandledInKeyOrder(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2")
 		d := &diary{began: time.Now()}
@@ -224,10 +224,10 @@ func TestKeyOrderHoldsAfterTheConsumerIsClosed(t *testing.T) {
 		calls := newCalls()
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
 			switch n := calls.note(msg); {
-			case msg.Key() == "b": // the other slot takes no messages
+			case msg.Key() == "b": // it keeps the other slot busy
 				time.Sleep(20 * time.Second)
 				return nil
-			case n == 2: // a2 waits
+			case n == 2: // the retry of a1, while a2 waits
 				time.Sleep(10 * time.Second)
 				t.consumer.Close()
 			}
@@ -242,10 +242,10 @@ func TestKeyOrderHoldsAfterTheConsumerIsClosed(t *testing.T) {
 	})
 }
 
-// Messages that wait for their key are dropped when another consumer has them. Slots get no message until all are
-// dropped, so the time for dropping must grow only linearly with the number of messages.
-func TestManyMessagesOfAKeyAreLost(t *testing.T) {
-	cpu := func() time.Duration { // virtual time does not show it
+// Waiting messages are dropped when they belong to another consumer. Slots get no message until all are dropped, so the
+// time for dropping must grow only linearly with the number of messages.
+func TestDroppingManyLostMessagesOfAKeyTakesLinearTime(t *testing.T) {
+	cpu := func() time.Duration { // virtual time does not show how long work takes
 		var used syscall.Rusage
 		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 		return time.Duration(used.Utime.Nano() + used.Stime.Nano())

@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A key of one topic does not wait for the same key of another. The partitions of a topic are one topic.
+// A key of one topic does not wait for the same key of another topic. Partitions of a topic are one topic.
 func TestKeyOrderIsPerTopic(t *testing.T) {
 	opts := orders
 	opts.Topic, opts.Topics = "", []string{"orders-partition-0", "orders-partition-1", "payments"}
@@ -28,9 +28,8 @@ func TestKeyOrderIsPerTopic(t *testing.T) {
 	})
 }
 
-// A message of a non-persistent topic that waits for another message of its key is handled. WithAckTimeout does not
-// apply to it.
-func TestKeyOrderOfANonPersistentTopic(t *testing.T) {
+// WithAckTimeout does not apply to messages of a non-persistent topic.
+func TestMessageOfANonPersistentTopicThatWaitsForItsKeyIsHandled(t *testing.T) {
 	opts := orders
 	opts.Topic = "non-persistent://public/default/orders"
 	virtually(t, opts, func(t *rig) {

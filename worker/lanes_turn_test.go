@@ -15,9 +15,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A later message of a key has failed and waits to be tried again. If an earlier message of the key comes back from
-// another consumer, that message is handled first.
-func TestEarlierMessageTakesTheTurn(t *testing.T) {
+// A later message of a key has failed and waits for its next try. Then an earlier message of the key comes back from
+// another consumer, and is handled first.
+func TestEarlierMessageFromAnotherConsumerIsHandledBeforeARetry(t *testing.T) {
 	virtually(t, orders, func(r *rig) {
 		other, err := redelivery.Subscribe(r.broker, orders)
 		require.NoError(r, err)
@@ -38,8 +38,8 @@ func TestEarlierMessageTakesTheTurn(t *testing.T) {
 	})
 }
 
-// New messages get their turn even if so many keys fail that a slot always has a message to try again.
-func TestFailingKeysAndNewOnes(t *testing.T) {
+// So many keys fail that a slot always has a message to try again.
+func TestNewMessagesAreHandledThoughManyKeysFail(t *testing.T) {
 	for name, options := range map[string][]worker.Option{
 		"slow": nil, "a rate limit": {worker.WithRateLimit(rate.NewLimiter(10, 1))},
 	} {

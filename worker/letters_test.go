@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Each dead letter of a batch has a time limit of its own, so each message is handled once and published once.
-func TestManyDeadLettersOfABatch(t *testing.T) {
+// So each message is handled once and published once.
+func TestEachDeadLetterOfABatchHasATimeLimitOfItsOwn(t *testing.T) {
 	for name, failure := range map[string]error{"permanent": worker.Permanent(errTest), "the last delivery": errTest} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, withDeadLetters(1), func(t *rig) {
@@ -53,8 +53,7 @@ func TestManyDeadLettersOfABatch(t *testing.T) {
 	}
 }
 
-// A dead letter topic that does not answer takes one slot at a time.
-func TestDeadLetterTopicHangs(t *testing.T) {
+func TestHangingDeadLetterTopicBlocksOneSlotAtATime(t *testing.T) {
 	for name, failure := range map[string]error{
 		"a topic of its own": worker.Permanent(redelivery.DeadLetterTo("special", errTest)), "the last delivery": errTest,
 	} {

@@ -18,9 +18,9 @@ import (
 )
 
 // The ack timeout of the message a1 ends at 5 s, while its handler is at work. All slots are busy until 7 s. The
-// handler fails at 6 s, and a1 waits for its local retry at 16 s. The redelivery of a1 is handled neither beside the
-// local retry nor after it.
-func TestLocalRetryOfAMessageThatComesAgain(t *testing.T) {
+// handler fails at 6 s, and a1 waits for its local retry at 16 s. The redelivery of a1 is not handled, neither during
+// the local retry nor after it.
+func TestRedeliveryIsNotHandledBesideOrAfterALocalRetry(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.Exclusive} {
 		for order, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
 			t.Run(fmt.Sprint(kind, " ", order), func(t *testing.T) {
@@ -57,9 +57,8 @@ func TestLocalRetryOfAMessageThatComesAgain(t *testing.T) {
 	}
 }
 
-// A pause begins while a message waits for a local retry: the retry is made, and then the paused Worker gives back its
-// other messages.
-func TestPauseDuringALocalRetry(t *testing.T) {
+// After the local retries the paused Worker gives back its other messages.
+func TestMessageThatWaitsForALocalRetryIsHandledDuringAPause(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -78,7 +77,7 @@ func TestPauseDuringALocalRetry(t *testing.T) {
 
 // An outage puts two messages aside; one of them waited for its last local retry. If a batch of both fails as a whole,
 // it is handled again and halved, so that the good message does not become a dead letter.
-func TestLocalRetriesOfABatchThatWasPutAside(t *testing.T) {
+func TestBatchThatAnOutagePutAsideIsHalvedAfterItsLocalRetries(t *testing.T) {
 	virtually(t, exclusive(1), func(t *rig) {
 		began := time.Now()
 		w, stop := t.startBatch(worker.Batch{MaxMessages: 2, MaxWait: time.Second}, func(_ context.Context, msgs []pulsar.Message) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// At each delivery, up to three calls in a row are one attempt.
-func TestLocalRetries(t *testing.T) {
+// With two local retries, up to three calls in a row are one attempt.
+func TestCallsOfLocalRetriesAreOneAttempt(t *testing.T) {
 	const second = time.Second
 	all := []time.Duration{0, second, 3 * second, 63 * second, 64 * second, 66 * second}
 	for name, c := range map[string]struct {
@@ -72,8 +72,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// Only the failed messages of a batch are handled again.
-func TestLocalRetriesOfABatch(t *testing.T) {
+func TestLocalRetriesHandleOnlyFailedMessagesOfABatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		errs []error
 		want []string
@@ -104,8 +103,8 @@ func TestLocalRetriesOfABatch(t *testing.T) {
 	}
 }
 
-// A drain leaves messages that wait for a local retry, and begins no local retries.
-func TestLocalRetriesAtADrain(t *testing.T) {
+// The drain begins no local retries.
+func TestDrainLeavesMessagesThatWaitForALocalRetry(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -125,8 +124,8 @@ func TestLocalRetriesAtADrain(t *testing.T) {
 	}, redelivery.WithAckTimeout(500*time.Millisecond))
 }
 
-// Only the last call of an attempt counts toward an outage. In an outage a probe has no local retries.
-func TestLocalRetriesAndOutages(t *testing.T) {
+// A probe, which tries a message in an outage, has no local retries.
+func TestOutageCountsOnlyTheLastCallOfLocalRetries(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -149,7 +148,7 @@ func TestLocalRetriesAndOutages(t *testing.T) {
 	})
 }
 
-func TestInvalidLocalRetries(t *testing.T) {
+func TestInvalidLocalRetriesAreRefused(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		for want, option := range map[string]worker.Option{
 			"WithLocalRetries' n is 0, want 1 or more": worker.WithLocalRetries(0, backoff.Fixed(0)),

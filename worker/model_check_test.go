@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// checkBatch checks a batch against its limits.
+// checkBatch checks that a batch ended at its limits.
 func (m *watched) checkBatch(msgs []pulsar.Message, began time.Duration) {
 	most, bytes := m.batch.MaxMessages, 0
 	if most == 0 {
@@ -29,7 +29,7 @@ func (m *watched) checkBatch(msgs []pulsar.Message, began time.Duration) {
 	}
 }
 
-// stop returns when the Worker stops taking messages, and whether the Consumer was lost then.
+// stop returns when the Worker stops taking messages, and whether that is because the Consumer is lost.
 func (m *watched) stop() (at time.Duration, lost bool) {
 	for _, e := range m.events {
 		if e.what == "give up" && e.at < m.done {
@@ -39,7 +39,7 @@ func (m *watched) stop() (at time.Duration, lost bool) {
 	return m.done, false
 }
 
-// happened reports whether an event of a kind (event.what) happened until a time, or at it.
+// happened reports whether an event of the kind what happened by a time.
 func (m *watched) happened(what string, until time.Duration) bool {
 	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == what && e.at <= until })
 }
@@ -49,10 +49,10 @@ func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.
 	active := m.look()
 	stop, lost := m.stop()
 	if returned < stop || returned > m.done+m.drain+5*time.Second {
-		m.errorf("taking stopped at %v, Run's context ended at %v, Run returned at %v: %v", stop, m.done, returned, runErr)
+		m.errorf("the Worker stopped taking messages at %v, Run's context ended at %v, Run returned at %v: %v", stop, m.done, returned, runErr)
 	}
 	isLost := runErr != nil && strings.Contains(runErr.Error(), "the consumer is lost")
-	if isLost && !lost || lost && !isLost && returned < m.done { // if all slots are busy, no slot notices
+	if isLost && !lost || lost && !isLost && returned < m.done { // if all slots are busy, no slot notices the loss
 		m.errorf("lost: %v, but Run's error: %v", lost, runErr)
 	}
 	for n, msg := range m.messages {
@@ -68,7 +68,7 @@ func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.
 		case e.what == "resume" && paused >= 0:
 			waited := 0 // the one call that was waiting for the rate limit when the pause began
 			for _, a := range m.seen {
-				if a.began > paused && a.began < e.at && !m.isRest(a) {
+				if a.began > paused && a.began < e.at && !m.mayComeFromSlot(a) {
 					if m.limited && (waited == 0 || waited == a.call) {
 						waited = a.call
 						continue
@@ -113,37 +113,37 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		}
 		return
 	}
-	overtaken := false                        // the ack timeout was over while a handler was at work
+	timedOut := false                         // the message's ack timeout was over while its handler was running
 	counted, byBroker := uint32(0), uint32(0) // the broker may count snoozes
-	kept := uint32(0)                         // how many of counted possibly do not count
+	unsure := uint32(0)                       // how many of counted may not count
 	for i, a := range of {
 		switch {
 		case a.halved, a.local == yes:
 		case a.does.returns != snoozes:
 			counted++
 			if m.mayNotCount(a) {
-				kept++
+				unsure++
 			}
 		case m.brokerCounts(msg):
 			byBroker++
 		}
-		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the memory limit no slot notices
-			m.errorf("message %d was handled at %v, though taking stopped at %v", n, a.began, stop)
+		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the memory limit no slot receives and notices the loss
+			m.errorf("message %d was handled at %v, though the Worker stopped taking messages at %v", n, a.began, stop)
 		}
 		ended := a.ended
 		if ended < 0 {
 			ended = returned
 		}
-		overtaken = overtaken || m.isOvertaken(a, ended)
+		timedOut = timedOut || m.hadTimedOut(a, ended)
 		m.checkContext(a)
-		if a.local == yes && !overtaken {
+		if a.local == yes && !timedOut {
 			m.checkLocal(a, of[i+1:])
 		}
 		if i == len(of)-1 {
 			break
 		}
 		next := of[i+1]
-		if overtaken || a.halved || a.local == yes || m.mayNotCount(a) {
+		if timedOut || a.halved || a.local == yes || m.mayNotCount(a) {
 			continue
 		}
 		if m.expired(a) && a.does.returns != snoozes && m.maxDeliveries > 0 && !badAcks && !badSends {
@@ -171,7 +171,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		default:
 			delay = nackDelay
 		}
-		if m.maxDeliveries > 0 && counted-kept >= m.maxDeliveries && !badSends && !badAcks {
+		if m.maxDeliveries > 0 && counted-unsure >= m.maxDeliveries && !badSends && !badAcks {
 			m.errorf("message %d was handled %d times, too often: %+v", n, i+2, of)
 		}
 		if next.began < ended+delay && !badAcks {
@@ -190,8 +190,8 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		}
 		return
 	}
-	tie := last.ctxEnded < 0 && last.ended == m.done+m.drain // the handler ends at the very end of the drain
-	if overtaken || badAcks || badSends || tie || m.happened("give up", returned) {
+	endsWithDrain := last.ctxEnded < 0 && last.ended == m.done+m.drain // either may come first
+	if timedOut || badAcks || badSends || endsWithDrain || m.happened("give up", returned) {
 		return
 	}
 	if named && m.batch == (worker.Batch{}) {
@@ -213,7 +213,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			want = "the handler called runtime.Goexit"
 		}
 		wantDead = m.maxDeliveries > 0 && !last.afterDrain && !last.halved && last.local != yes && (counted >= m.maxDeliveries || m.expired(last))
-		if m.mayNotCount(last) || counted-kept < m.maxDeliveries && !m.expired(last) { // then it is right without a dead letter, too
+		if m.mayNotCount(last) || counted-unsure < m.maxDeliveries && !m.expired(last) { // both are right: a dead letter and none
 			wantDead = wantDead && dead == 1
 		}
 		if m.expired(last) {
@@ -234,7 +234,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 
 // checkOrder checks that the messages of a key were handled one at a time, and none before an earlier one.
 func (m *watched) checkOrder(broker *virtual.Broker, returned time.Duration) {
-	if !m.keyOrder || m.happened("acks fail", returned) || m.overtook(returned) {
+	if !m.keyOrder || m.happened("acks fail", returned) || m.anyTimedOut(returned) {
 		return
 	}
 	last := map[string]attempt{} // by key
@@ -254,7 +254,7 @@ func (m *watched) checkOrder(broker *virtual.Broker, returned time.Duration) {
 	}
 }
 
-// checkEnd checks that no message was forgotten: if nothing happened for long, no message was left.
+// checkEnd checks that no message was forgotten: if nothing happened for the time quietTime, no message is left.
 func (m *watched) checkEnd(broker *virtual.Broker, returned time.Duration) {
 	busy, paused := time.Duration(0), false
 	for _, msg := range m.messages {
@@ -270,28 +270,28 @@ func (m *watched) checkEnd(broker *virtual.Broker, returned time.Duration) {
 		busy = max(busy, e.at)
 		paused = e.what == "pause" || paused && e.what != "resume"
 	}
-	if !paused && !m.happened("give up", returned) && !m.badAcks.Load() && !m.badSends.Load() && busy+m.long() < m.done &&
+	if !paused && !m.happened("give up", returned) && !m.badAcks.Load() && !m.badSends.Load() && busy+m.quietTime() < m.done &&
 		len(broker.Unacked()) > 0 {
 		m.errorf("nothing happened from %v to %v, but %v is left", busy, m.done, broker.Unacked())
 	}
 }
 
-// overtook reports whether a handler was at work longer than the ack timeout allows.
-func (m *watched) overtook(returned time.Duration) bool {
+// anyTimedOut reports whether the ack timeout of any attempt was over before its handler returned.
+func (m *watched) anyTimedOut(returned time.Duration) bool {
 	return slices.ContainsFunc(m.seen, func(a attempt) bool {
 		if a.ended < 0 {
 			a.ended = returned
 		}
-		return m.isOvertaken(a, a.ended)
+		return m.hadTimedOut(a, a.ended)
 	})
 }
 
-// isOvertaken reports whether, at the given time, the ack timeout of an attempt was over.
-func (m *watched) isOvertaken(a attempt, at time.Duration) bool {
+// hadTimedOut reports whether the ack timeout of an attempt was over at a time.
+func (m *watched) hadTimedOut(a attempt, at time.Duration) bool {
 	return m.ackTimeout > 0 && at-a.began >= m.timeout+m.ackTimeout-m.ackTimeout/3
 }
 
-// expired reports whether a message was too old at the end of an attempt to be tried again.
+// expired reports whether a message was older than maxAge at the end of an attempt.
 func (m *watched) expired(a attempt) bool {
 	return m.maxAge > 0 && a.ended-m.messages[a.msg].at > m.maxAge
 }
@@ -320,7 +320,7 @@ func (m *watched) look() (active int) {
 	for _, a := range m.attempts {
 		m.seen = append(m.seen, *a)
 	}
-	m.findLocal()
+	m.findLocalRetries()
 	return m.active
 }
 

@@ -28,8 +28,8 @@ func (p plan) retryAndLimit() (options []worker.Option) {
 	return options
 }
 
-// findLocal finds out which attempts in seen are followed by local retries.
-func (m *watched) findLocal() {
+// findLocalRetries finds out after which attempts in seen a local retry must come, and after which it may come.
+func (m *watched) findLocalRetries() {
 	of := make([]delivered, len(m.messages))
 	for n := range of {
 		of[n] = delivered{0, true, m.messages[n].at}
@@ -37,23 +37,24 @@ func (m *watched) findLocal() {
 	for i := range m.seen {
 		a := &m.seen[i]
 		d := &of[a.msg]
-		// attempt a may belong to another delivery than the one before
+		// attempt a may belong to another delivery than the previous attempt
 		if m.reconnects(d.began, a.began) || d.retries > 0 && m.hadOutage(d.began, a.began) {
 			d.sure = false
 		}
 		d.began = a.began
-		a.local = m.localOf(*a, d)
+		a.local = m.localRetryAfter(*a, d)
 	}
 }
 
-// delivered has the facts known of a delivery.
+// delivered is what is known about a message's newest delivery.
 type delivered struct {
 	retries int           // its local retries
 	sure    bool          // retries is certain, and this is the newest delivery
 	began   time.Duration // when the previous attempt began; if there is none, when the message was published
 }
 
-func (m *watched) localOf(a attempt, d *delivered) certainty {
+// localRetryAfter reports whether a local retry follows attempt a, and updates d.
+func (m *watched) localRetryAfter(a attempt, d *delivered) certainty {
 	stop, _ := m.stop()
 	switch a.does.returns {
 	case fails, panics, exits:
@@ -62,7 +63,7 @@ func (m *watched) localOf(a attempt, d *delivered) certainty {
 			return no
 		case a.ended >= m.done && !a.whole:
 			return no
-		case !d.sure, m.mayBeKept(a), m.mayBeTry(a), m.mayLosePlace(a),
+		case !d.sure, m.mayBeKept(a), m.mayBeProbe(a), m.mayLosePlace(a),
 			a.whole,        // the batch may be halved
 			a.ended > stop: // the Worker may not know yet that the Consumer is lost
 			d.sure = false
@@ -82,12 +83,12 @@ func (m *watched) localOf(a attempt, d *delivered) certainty {
 	return no
 }
 
-// mayNotCount reports whether it is possible that a failed attempt does not count.
+// mayNotCount reports whether a failed attempt possibly does not count.
 func (m *watched) mayNotCount(a attempt) bool { return a.local == maybe || m.mayBeKept(a) }
 
-// mayBeTry reports whether an attempt began in an outage, and so may be a probe. No local retry follows a probe, even
+// mayBeProbe reports whether an attempt began in an outage, and so may be a probe. No local retry follows a probe, even
 // if the outage has ended by then.
-func (m *watched) mayBeTry(a attempt) bool {
+func (m *watched) mayBeProbe(a attempt) bool {
 	return m.hadOutage(a.began, a.began)
 }
 
@@ -97,8 +98,8 @@ func (m *watched) hadOutage(from, to time.Duration) bool {
 	return slices.ContainsFunc(m.outages, func(o span) bool { return o.from <= to && (o.to >= from || o.to < 0) })
 }
 
-// mayLosePlace reports whether a handler was at work for so long that another handler may have its place. Then no local
-// retry follows.
+// mayLosePlace reports whether a handler ran for so long that another handler may have its place. Then no local retry
+// follows.
 func (m *watched) mayLosePlace(a attempt) bool {
 	return a.ended-a.began >= m.stuckLimit && m.timeout+m.ackTimeout > 0
 }
@@ -108,7 +109,7 @@ func (m *watched) reconnects(from, to time.Duration) bool {
 	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == "reconnect" && e.at >= from && e.at <= to })
 }
 
-// checkLocal checks when the local retry after an attempt comes, if there is one.
+// checkLocal checks that the local retry after an attempt comes when it is due.
 func (m *watched) checkLocal(a attempt, later []attempt) {
 	due := a.ended + localPause
 	if m.happened("acks fail", due) { // a message that succeeded may come again before it is acknowledged

@@ -7,8 +7,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// pauses notes when outages begin and end.
-func (m *watched) pauses(p worker.Paused) {
+// noteOutage notes when outages begin and end.
+func (m *watched) noteOutage(p worker.Paused) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -20,8 +20,9 @@ func (m *watched) pauses(p worker.Paused) {
 	}
 }
 
-// mayBeKept reports whether an attempt failed in an outage, or when one began or ended. Then the message may be kept,
-// and perhaps the failure does not count. Observers do not see an outage that a success ends at once.
+// mayBeKept reports whether an attempt failed in an outage, or at the moment when one began or ended. Then the Worker
+// may keep the message, and the failure may not count. Observers do not see an outage that a success ends at once, so
+// each success at the moment of the failure may have ended one.
 func (m *watched) mayBeKept(a attempt) bool {
 	switch a.does.returns {
 	case succeeds, permanent, snoozes:
@@ -32,20 +33,20 @@ func (m *watched) mayBeKept(a attempt) bool {
 	}
 }
 
-// isRest reports whether a slot may have kept the message of an attempt since an earlier one. Such a message is handled
-// even in a pause.
-func (m *watched) isRest(a attempt) bool {
+// mayComeFromSlot reports whether a slot may have kept an attempt's message since the previous attempt. Such a message
+// is handled even in a pause.
+func (m *watched) mayComeFromSlot(a attempt) bool {
 	last := slices.IndexFunc(m.seen, func(b attempt) bool { return b.call == a.call && b.msg == a.msg })
 	for _, b := range slices.Backward(m.seen[:last]) {
 		if b.msg == a.msg {
-			return b.halved || m.mayBeKept(b) || b.local != no || b.whole && m.isOvertaken(b, b.ended) // a redelivered batch is halved
+			return b.halved || m.mayBeKept(b) || b.local != no || b.whole && m.hadTimedOut(b, b.ended) // a redelivered batch is halved
 		}
 	}
 	return false
 }
 
-// long returns for how long nothing may happen while messages are left.
-func (m *watched) long() (long time.Duration) {
+// quietTime returns how long nothing may happen while messages are left.
+func (m *watched) quietTime() (long time.Duration) {
 	long = 30 * time.Second
 	if m.outage.window > 0 && m.outage.pause == time.Minute {
 		long = 90 * time.Second

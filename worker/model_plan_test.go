@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// plan is a random run of a worker. Handlers begin and end at multiples of 10 ms, and all other events happen between
-// these, so that only the plan decides about the order.
+// plan is a random run of a Worker. Handlers begin and end at multiples of 10 ms, and all other events happen between
+// these, so that the order depends only on the plan.
 type plan struct {
 	kind          pulsar.SubscriptionType
 	concurrency   int
@@ -28,7 +28,7 @@ type plan struct {
 	messages      []planned
 	events        []event
 	done          time.Duration // when Run's context ends
-	limited       bool          // by the limiter of retryAndLimit
+	limited       bool          // with the rate limit of retryAndLimit
 	localRetries  int           // 0 for none
 }
 

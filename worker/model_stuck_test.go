@@ -6,16 +6,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// checkPlaces checks how many handlers are at work when one more is called. Stuck handlers lose their places; the rest
-// of a halved batch keeps its place. The caller holds mu.
+// checkPlaces checks how many handlers run when one more is called. A stuck handler loses its place; the second half of
+// a batch keeps the place of the first. The caller holds mu.
 func (m *watched) checkPlaces() {
 	if stuck := m.stuckCalls(false); m.active > 2*m.concurrency || m.batch == (worker.Batch{}) && m.active-stuck > m.concurrency {
 		m.wrong = append(m.wrong, fmt.Sprintf("%d handlers at %v, %d of them stuck", m.active, m.now(), stuck))
 	}
 }
 
-// stuckCalls returns how many handlers are at work for longer than the limit. If ever is set, handlers that have
-// returned count, too. The caller holds mu.
+// stuckCalls returns how many handlers have been running for longer than the limit. If ever is set, it also counts
+// handlers that have returned and took longer. The caller holds mu.
 func (m *watched) stuckCalls(ever bool) int {
 	calls := map[int]bool{}
 	for _, a := range m.attempts {
@@ -30,7 +30,7 @@ func (m *watched) stuckCalls(ever bool) int {
 	return len(calls)
 }
 
-// checkStuck checks that Run ended for good reason.
+// checkStuck checks that so many handlers were stuck that Run had to return ErrStuck.
 func (m *watched) checkStuck() {
 	m.mu.Lock()
 	stuck := m.stuckCalls(true)

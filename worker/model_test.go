@@ -24,17 +24,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// attempt is a call of the handler with a message.
+// attempt is a message in a call of the handler.
 type attempt struct {
 	msg, call  int
 	began      time.Duration
 	ended      time.Duration // -1 while it goes on
 	ctxEnded   time.Duration // when the handler saw its context end; -1 if it did not
-	does       step          // one for all messages of a batch
-	reason     string        // that a dead letter must have
-	halved     bool          // it does not count: its batch is halved
-	whole      bool          // it is of a batch that failed as a whole
-	local      certainty     // whether a local retry follows it
+	does       step          // what the handler does; the same for all messages of a call
+	reason     string        // the reason that a dead letter must have
+	halved     bool          // the attempt does not count, since its batch is halved
+	whole      bool          // its batch failed as a whole
+	local      certainty     // whether a local retry follows
 	afterDrain bool          // when it returned, the drain timeout had ended its context
 }
 
@@ -50,7 +50,7 @@ type watched struct {
 	attempts []*attempt
 	active   int
 	calls    int
-	outages  []span // to is -1 for one that has not ended
+	outages  []span // span.to is -1 for an outage that goes on
 	wrong    []string
 
 	seen []attempt // a copy of attempts, made by look
@@ -83,8 +83,7 @@ func (m *watched) handleBatch(ctx context.Context, msgs []pulsar.Message) error 
 	return errs
 }
 
-// begin notes an attempt for each message. If the plan of one message of a batch is to panic or to exit, the whole call
-// does so.
+// begin notes an attempt for each message. If the plan for one message is to panic or to exit, the whole call does so.
 func (m *watched) begin(msgs ...pulsar.Message) (of []*attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -228,7 +227,7 @@ func (p plan) run() []string {
 		workerOptions = append(workerOptions, worker.WithMaxAge(p.maxAge))
 	}
 	if p.outage.window > 0 {
-		workerOptions = append(workerOptions, worker.WithObserver(worker.Observer{Paused: m.pauses}),
+		workerOptions = append(workerOptions, worker.WithObserver(worker.Observer{Paused: m.noteOutage}),
 			worker.WithPauseOnFailure(p.outage.window, p.outage.ratio, backoff.Fixed(p.outage.pause)))
 	}
 	workerOptions = append(workerOptions, p.retryAndLimit()...)
@@ -273,8 +272,8 @@ func (p plan) run() []string {
 	return m.wrong
 }
 
-// happen makes an event happen, and reports whether it could: a consumer that gave everything back in a pause has no
-// connection to give up.
+// happen makes an event happen. It reports false if the event is impossible: a Consumer that gave its messages back has
+// no connection to give up.
 func (m *watched) happen(what string, w *worker.Worker, broker *virtual.Broker) bool {
 	switch what {
 	case "pause":

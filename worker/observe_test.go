@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Observers see when a pause of a Worker begins, why, and when it ends. The end of Run ends all pauses.
-func TestObserversGetPauses(t *testing.T) {
+// The end of Run ends all pauses.
+func TestObserversSeeEachPauseBeginAndEnd(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
 	observer := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
@@ -27,7 +27,7 @@ func TestObserversGetPauses(t *testing.T) {
 		told = append(told, fmt.Sprint(p.Why, " ", p.Paused))
 	}})
 	for name, c := range map[string]struct {
-		up      time.Duration // when handlers begin to succeed
+		up      time.Duration // from this time on handlers succeed
 		options []worker.Option
 		want    []string
 	}{
@@ -58,7 +58,7 @@ func TestObserversGetPauses(t *testing.T) {
 					w.Resume()
 				}
 				require.NoError(t, stop())
-				w.Pause() // too late
+				w.Pause() // Run has returned: no effect
 				w.Resume()
 				require.False(t, w.Stats().Paused)
 				require.Equal(t, c.want, told)
@@ -67,8 +67,8 @@ func TestObserversGetPauses(t *testing.T) {
 	}
 }
 
-// Observers see each message that the handler gets, and then the handler's result, also for the Worker's own tries.
-func TestObserversGetCallsOfHandlers(t *testing.T) {
+// They also see the calls for messages that the Worker itself tries again.
+func TestObserversSeeEachCallOfTheHandlerAndItsResult(t *testing.T) {
 	var told []string
 	handlers := worker.WithObserver(worker.Observer{
 		Handling: func(e worker.Handling) {
@@ -96,8 +96,8 @@ func TestObserversGetCallsOfHandlers(t *testing.T) {
 	}, settled)
 }
 
-// All observers are called, in order, for each message of a batch.
-func TestObserversAreCalledInOrder(t *testing.T) {
+// They are called for each message of a batch.
+func TestObserversAreCalledInTheOrderOfTheirOptions(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("a")
 		t.publish("b")
@@ -123,8 +123,8 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 	})
 }
 
-// Observers see when Run begins and when it is about to return; Stats has the state in between.
-func TestRunningIsObserved(t *testing.T) {
+// Between these events, Stats has the current state.
+func TestObserversSeeRunBeginAndReturn(t *testing.T) {
 	virtually(t, orders, func(r *rig) {
 		var told []bool
 		var inFlight int

@@ -12,9 +12,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Messages may have the same origin, since an application passes properties on. They are still different messages: each
-// is acknowledged when it succeeds.
-func TestMessagesOfTheSameOrigin(t *testing.T) {
+// An application that passes properties on may publish several messages with the same origin. Each of them is
+// acknowledged when it succeeds.
+func TestMessagesOfTheSameOriginAreAcknowledgedSeparately(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		succeeded := newCalls()
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {

@@ -13,25 +13,25 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// takePart runs another worker for a while, whose handlers all succeed.
-func (m *watchedDowntime) takePart(broker *virtual.Broker, opts pulsar.ConsumerOptions, options []redelivery.Option, d time.Duration) {
+// runOther runs another Worker, whose handlers all succeed, for the time d.
+func (m *watchedDowntime) runOther(broker *virtual.Broker, opts pulsar.ConsumerOptions, options []redelivery.Option, d time.Duration) {
 	consumer, err := redelivery.Subscribe(broker, opts, options...)
 	if err != nil {
 		panic(err)
 	}
 	defer consumer.Close()
-	var of []worker.Option
+	var workerOptions []worker.Option
 	if m.keyOrder {
-		of = append(of, worker.WithKeyOrder())
+		workerOptions = append(workerOptions, worker.WithKeyOrder())
 	}
 	w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		q := query{of: 1, began: time.Since(m.began), ended: time.Since(m.began), beside: true}
+		q := query{of: 1, began: time.Since(m.began), ended: time.Since(m.began), byOther: true}
 		_, _ = fmt.Sscan(string(msg.Payload()), &q.msg)
 		m.queries = append(m.queries, q)
 		return nil
-	}, append(of, worker.WithLogger(quiet))...)
+	}, append(workerOptions, worker.WithLogger(quiet))...)
 	if err != nil {
 		panic(err)
 	}
@@ -44,17 +44,17 @@ func (m *watchedDowntime) takePart(broker *virtual.Broker, opts pulsar.ConsumerO
 
 // checkOrder checks that no message of a key was handled before all earlier ones were done.
 func (m *watchedDowntime) checkOrder(broker *virtual.Broker) {
-	if !m.keyOrder || len(m.beside) > 0 && (m.kind == pulsar.Shared || len(m.reconnects) > 0) || m.kind == pulsar.Shared && len(m.reconnects) > 0 {
+	if !m.keyOrder || len(m.otherRuns) > 0 && (m.kind == pulsar.Shared || len(m.reconnects) > 0) || m.kind == pulsar.Shared && len(m.reconnects) > 0 {
 		return
 	}
-	last, overtaken := map[string]int{}, map[string]bool{}
+	last, timedOut := map[string]int{}, map[string]bool{}
 	for _, msg := range m.messages {
 		// If a handler takes that long, the ack timeout of its message is over first.
-		overtaken[msg.key] = overtaken[msg.key] || msg.takes >= 15*time.Second
+		timedOut[msg.key] = timedOut[msg.key] || msg.takes >= 15*time.Second
 	}
 	for _, q := range m.queries {
 		key, entry := m.messages[q.msg].key, broker.Entry(fmt.Sprint(q.msg))
-		if before, ok := last[key]; ok && key != "" && !overtaken[key] && before > entry {
+		if before, ok := last[key]; ok && key != "" && !timedOut[key] && before > entry {
 			m.errorf("entry %d of key %s was handled at %v, after entry %d", entry, key, q.began, before)
 		}
 		last[key] = entry
@@ -71,7 +71,7 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 		}
 		dead[string(letter.Payload)] = true
 	}
-	failures := map[int]int{} // failures outside of outages, and at their edges, where failures may count
+	failures := map[int]int{} // failures that may count: those outside of outages and at their beginnings and ends, and some inside
 	for _, q := range m.queries {
 		if q.failed && !slices.ContainsFunc(m.outages, func(o span) bool { return q.ended > o.from && (q.ended < o.to || o.to < 0) }) {
 			failures[q.msg]++
@@ -93,13 +93,13 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 		if payload := fmt.Sprint(n); dead[payload] && !msg.permanent && msg.takes < 15*time.Second && failures[n] < int(m.maxDeliveries) {
 			m.errorf("message %d is a dead letter after only %d failures that may count", n, failures[n])
 		} else if m.settled() && !dead[payload] && (!msg.poison || m.maxDeliveries > 0) && !slices.Contains(acked, payload) && (!msg.permanent || m.maxDeliveries > 0) &&
-			!(m.keyOrder && m.maxDeliveries == 0) { // then a message with a permanent error blocks its key
+			!(m.keyOrder && m.maxDeliveries == 0) { // there a message with a permanent error blocks its key
 			m.errorf("message %d is left", n)
 		}
 	}
 }
 
-// settled reports whether everything worked at the end for so long that no message should be left.
+// settled reports whether everything worked for so long before the end that no message should be left.
 func (m *watchedDowntime) settled() bool {
 	const long = 40 * time.Second
 	for _, s := range append(m.down, m.paused...) {
@@ -120,8 +120,8 @@ func (m *watchedDowntime) checkTries() {
 			end = m.done + time.Hour
 		}
 		for _, q := range m.queries { // in the order in which they ended
-			success = success || !q.failed && !q.beside && !m.messages[q.msg].permanent && q.ended == o.to
-			if q.began <= o.from || q.began >= end || q.beside || q.ended-q.began >= 15*time.Second { // then others are tried beside it
+			success = success || !q.failed && !q.byOther && !m.messages[q.msg].permanent && q.ended == o.to
+			if q.began <= o.from || q.began >= end || q.byOther || q.ended-q.began >= 15*time.Second { // after 15 seconds other messages are tried, too
 				continue
 			}
 			if q.began < last+tryPause || q.of > 1 {

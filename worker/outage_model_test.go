@@ -20,13 +20,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// downtime is a random run of a worker whose handlers need a database that is down at times.
+// downtime is a random run of a Worker. Its handlers need a database, which is down at times.
 type downtime struct {
 	kind          pulsar.SubscriptionType
 	memoryLimit   int64
 	partial       bool // only messages of key a fail when the database is down
 	reconnects    []time.Duration
-	beside        []span // of another worker, whose handlers succeed
+	otherRuns     []span // when another Worker runs, whose handlers succeed
 	concurrency   int
 	window        int
 	ratio         float64
@@ -75,7 +75,7 @@ func drawDowntime(t *rapid.T) downtime {
 		done:          rapid.SampledFrom([]time.Duration{20 * time.Second, 90 * time.Second}).Draw(t, "done") + 7*time.Millisecond,
 	}
 	if d.kind != pulsar.Exclusive {
-		d.beside = spans("beside", 1, 7*time.Millisecond)
+		d.otherRuns = spans("otherRuns", 1, 7*time.Millisecond)
 	}
 	for _, s := range spans("reconnects", 2, 9*time.Millisecond) {
 		d.reconnects = append(d.reconnects, s.from)
@@ -100,12 +100,12 @@ func drawDowntime(t *rapid.T) downtime {
 	return d
 }
 
-// query is a call of the handler with a message.
+// query is a message in a call of the handler.
 type query struct {
-	msg, of      int // the number of the message; how many messages the call had
+	msg, of      int // the message's number, and how many messages the call had
 	began, ended time.Duration
-	failed       bool // and may succeed later
-	beside       bool // by the other worker
+	failed       bool // but may succeed later
+	byOther      bool // the other Worker called its handler
 }
 
 // watchedDowntime is a downtime that runs. It is the worker's logger, so it sees when outages begin and end.
@@ -118,7 +118,7 @@ type watchedDowntime struct {
 	queries []query
 	active  int
 	memory  func() int64 // bytes that the consumer keeps
-	outages []span       // to is -1 for one that lasts
+	outages []span       // span.to is -1 for an outage that goes on
 	wrong   []string
 }
 
@@ -140,7 +140,7 @@ func (m *watchedDowntime) errorf(format string, args ...any) {
 	m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
 }
 
-// keptSize is how many bytes of the memory limit a message with a payload of a few bytes takes.
+// keptSize is how many bytes of the memory limit a message with a short payload takes.
 const keptSize = 576
 
 func within(at time.Duration, spans []span) bool {
@@ -245,8 +245,8 @@ func (d downtime) run() []string {
 	for _, at := range d.reconnects {
 		time.AfterFunc(at, broker.Reconnect)
 	}
-	for _, s := range d.beside {
-		time.AfterFunc(s.from, func() { m.takePart(broker, opts, redeliveries, s.to-s.from) })
+	for _, s := range d.otherRuns {
+		time.AfterFunc(s.from, func() { m.runOther(broker, opts, redeliveries, s.to-s.from) })
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(d.done, cancel)

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-func TestInvalidPauseOnFailure(t *testing.T) {
+func TestInvalidPauseOnFailureIsRefused(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		pause := backoff.Fixed(time.Second)
 		for want, option := range map[string]worker.Option{
@@ -36,16 +36,15 @@ func TestInvalidPauseOnFailure(t *testing.T) {
 	})
 }
 
-// exclusive has options of a sole consumer, which can give nothing back.
+// exclusive returns options of an Exclusive consumer, which cannot give messages back.
 func exclusive(maxDeliveries uint32) pulsar.ConsumerOptions {
 	opts := withDeadLetters(maxDeliveries)
 	opts.Type = pulsar.Exclusive
 	return opts
 }
 
-// While the database is down, one message is tried after each pause; messages that have not failed yet come first. The
-// messages tried in the outage are not nacked.
-func TestOutage(t *testing.T) {
+// Messages that have not failed yet are tried first. The messages tried in the outage are not nacked.
+func TestOutageTriesOneMessageAfterEachPause(t *testing.T) {
 	virtually(t, exclusive(2), func(t *rig) {
 		for n := range 20 {
 			t.publish(fmt.Sprint(n))
@@ -78,8 +77,7 @@ func TestOutage(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// Observers see the end of an outage after its beginning, even if they are slow.
-func TestOutageIsObservedInOrder(t *testing.T) {
+func TestSlowObserverSeesAnOutageBeginBeforeItEnds(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		for n := range 20 {
 			t.publish(fmt.Sprint(n))
@@ -110,7 +108,7 @@ func TestOutageIsObservedInOrder(t *testing.T) {
 	})
 }
 
-func TestOutageDetails(t *testing.T) {
+func TestOutcomesThatBeginAndEndAnOutage(t *testing.T) {
 	const later = 30 * time.Second
 	for name, c := range map[string]struct {
 		errs        []error // the results of the first calls; later calls succeed
@@ -165,7 +163,7 @@ func TestOutageDetails(t *testing.T) {
 	}
 }
 
-func TestOutageAtADrain(t *testing.T) {
+func TestDrainLeavesMessagesOfAnOutageToTheBroker(t *testing.T) {
 	virtually(t, exclusive(2), func(t *rig) {
 		t.publish("a")
 		t.publish("b")
@@ -185,8 +183,8 @@ func TestOutageAtADrain(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// In an outage the messages of a batch are tried one by one. After the outage the others are handled together.
-func TestOutageOfBatches(t *testing.T) {
+// After the outage the other messages of the batch are handled together.
+func TestOutageTriesMessagesOfABatchOneByOne(t *testing.T) {
 	virtually(t, exclusive(5), func(t *rig) {
 		for _, payload := range []string{"a", "b", "c", "d"} {
 			t.publish(payload)
@@ -209,7 +207,7 @@ func TestOutageOfBatches(t *testing.T) {
 	})
 }
 
-func TestOutageWhilePaused(t *testing.T) {
+func TestPausedWorkerTriesNothingInAnOutage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -230,8 +228,8 @@ func TestOutageWhilePaused(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// An outage whose last messages have become dead letters lasts until the next message, which is tried at once.
-func TestOutageWithNothingLeftToTry(t *testing.T) {
+// All messages of the outage have become dead letters. The next message is tried at once.
+func TestOutageWithNothingLeftToTryLastsUntilTheNextMessage(t *testing.T) {
 	virtually(t, withDeadLetters(2), func(t *rig) {
 		calls, failing := newCalls(), true
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -255,8 +253,8 @@ func TestOutageWithNothingLeftToTry(t *testing.T) {
 	})
 }
 
-// TestTwoMinutesDown compares plain nacks with a pause on failure: 10,000 messages come in five minutes, and the
-// database is down for two of these minutes.
+// 10,000 messages come in five minutes, and the database is down for two of these minutes. The test compares plain
+// nacks with WithPauseOnFailure.
 func TestTwoMinutesDown(t *testing.T) {
 	t.Parallel()
 	const pause = 10 * time.Second

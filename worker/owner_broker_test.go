@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// journal notes the successes of several Workers' handlers. A message's payload has its key and its number within the
+// journal notes the successes of several Workers' handlers. A message's payload is its key and its number within the
 // key.
 type journal struct {
 	mu        sync.Mutex
@@ -28,7 +28,7 @@ type journal struct {
 	succeeded map[string]int // how often each message succeeded
 	last      map[string]int // the highest number of a key that succeeded
 	repeated  int            // successes of messages that had succeeded before
-	back      int            // messages whose first success came after that of a later message of the key
+	late      int            // messages whose first success came after that of a later message of the key
 }
 
 func newJournal() *journal {
@@ -54,19 +54,18 @@ func (j *journal) succeeds(msg pulsar.Message) error {
 	case j.succeeded[string(msg.Payload())] > 1:
 		j.repeated++
 	case ok && n < last:
-		j.back++
+		j.late++
 	default:
 		j.last[key] = n
 	}
 	return nil
 }
 
-// figures returns how many messages succeeded, how many successes were repeated, and how many messages first succeeded
-// after a later message of their key.
-func (j *journal) figures() (succeeded, repeated, back int) {
+// figures returns how many messages succeeded, how many successes were repeated, and how many messages were late.
+func (j *journal) figures() (succeeded, repeated, late int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return len(j.succeeded), j.repeated, j.back
+	return len(j.succeeded), j.repeated, j.late
 }
 
 // publishKeyed publishes messages of keys, one after the other.
@@ -90,7 +89,7 @@ func (s *site) publishKeyed(keys []string, each int) {
 
 func (s *site) partitions(n int) { s.create(s.topic, n) }
 
-// create makes a topic with a number of partitions; 0 makes it unpartitioned.
+// create makes a topic with a number of partitions; 0 makes a topic without partitions.
 func (s *site) create(topic string, partitions int) {
 	path, body := admin.Topic(topicname.Full(topic)), any(nil)
 	if partitions > 0 {
@@ -103,15 +102,15 @@ func (s *site) unload(topic string) {
 	require.NoError(s, admin.Call(context.Background(), s.admin, "PUT", admin.Topic(topicname.Full(topic))+"/unload", nil, nil))
 }
 
-// employ subscribes and runs a Worker, until the end of the test.
+// employ subscribes a Consumer and runs a Worker of it until the test ends.
 func (s *site) employ(kind pulsar.SubscriptionType, name string, handler worker.Handler, options ...worker.Option) *worker.Worker {
 	s.Helper()
-	return s.run(s.subscribe(pulsar.ConsumerOptions{Type: kind, Name: name}, comesAfter), handler, options...)
+	return s.run(s.subscribe(pulsar.ConsumerOptions{Type: kind, Name: name}, nackDelayOf3s), handler, options...)
 }
 
-var comesAfter = redelivery.WithNackRedeliveryDelay(3 * time.Second)
+var nackDelayOf3s = redelivery.WithNackRedeliveryDelay(3 * time.Second)
 
-// run runs a Worker, until the end of the test.
+// run runs a Worker until the test ends.
 func (s *site) run(c *redelivery.Consumer, handler worker.Handler, options ...worker.Option) *worker.Worker {
 	s.Helper()
 	w, err := worker.New(c, handler, append([]worker.Option{worker.WithConcurrency(4), worker.WithLogger(quiet)}, options...)...)
@@ -132,15 +131,15 @@ func (s *site) run(c *redelivery.Consumer, handler worker.Handler, options ...wo
 	return w
 }
 
-// withAndWithout runs a test with key order, and in parallel the control without.
+// withAndWithout runs a test with key order, and for comparison without it.
 func withAndWithout(t *testing.T, test func(t *testing.T, options ...worker.Option)) {
 	t.Run("without key order", func(t *testing.T) { t.Parallel(); test(t) })
 	t.Run("with key order", func(t *testing.T) { t.Parallel(); test(t, worker.WithKeyOrder()) })
 }
 
-// In each partition a key waits: its first message failed, and all later ones wait behind that. Then another consumer
+// In each partition a key waits: its first message has failed, and all later ones wait for it. Then another consumer
 // joins and gets one of the partitions.
-func TestPartitionGoesToAnotherConsumer(t *testing.T) {
+func TestKeysKeepTheirOrderWhenAPartitionMoves(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
 		s, j := newSite(t), newJournal()
@@ -160,9 +159,9 @@ func TestPartitionGoesToAnotherConsumer(t *testing.T) {
 	})
 }
 
-// Two keys wait: the first message of each failed, and all later ones wait behind that. Then the topic is unloaded, and
+// Two keys wait: the first message of each has failed, and all later ones wait for it. Then the topic is unloaded, and
 // another consumer takes it over.
-func TestExclusiveIsTakenOver(t *testing.T) {
+func TestKeysKeepTheirOrderWhenExclusiveIsTakenOver(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
 		s, j := newSite(t), newJournal()
@@ -174,7 +173,7 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 		}
 		s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive}).Close()
 		s.publishKeyed([]string{"key0", "key1"}, 200)
-		// the messages of consumer a wait until consumer b has taken the topic over: the change of owner loses the
+		// consumer a acknowledges nothing before consumer b has taken the topic over: the change of owner would lose
 		// acknowledgements of the last 100 ms
 		waits := redelivery.WithNackRedeliveryDelay(time.Minute)
 		s.run(s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "a"}, waits), handler, options...)
@@ -183,7 +182,7 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 		var others sync.WaitGroup
 		defer others.Wait() // a Consumer that subscribes later would not be closed
 		defer close(stop)
-		for range 3 { // the first one that subscribes gets the topic; consumer a subscribes again, too
+		for range 3 { // they compete with consumer a, which subscribes again: the first to subscribe gets the topic
 			others.Go(func() {
 				for {
 					select {
@@ -191,7 +190,7 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 						return
 					default:
 					}
-					if b, err := s.trySubscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "b"}, comesAfter); err == nil {
+					if b, err := s.trySubscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "b"}, nackDelayOf3s); err == nil {
 						taken <- b
 						return
 					}
@@ -214,8 +213,8 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 	})
 }
 
-// Many keys wait when the topic, or one of its partitions, is unloaded and another consumer joins.
-func TestKeysMoveWithAnUnload(t *testing.T) {
+// Many keys wait while the topic, or one of its partitions, is unloaded and another consumer joins.
+func TestKeysKeepTheirOrderAfterAnUnload(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		partitions int
@@ -266,23 +265,24 @@ func keysMove(t *testing.T, partitions int, joinsFirst bool) {
 	})
 }
 
-// judge waits until all messages succeeded, and then a while longer for messages that come again.
+// judge waits until all messages have succeeded, and then longer for repeated ones. It checks the figures of the
+// journal.
 func (s *site) judge(j *journal, messages int, inOrder bool) {
 	s.Helper()
 	assert.Eventually(s, func() bool { succeeded, _, _ := j.figures(); return succeeded == messages }, 40*time.Second, 100*time.Millisecond)
 	time.Sleep(5 * time.Second)
-	succeeded, repeated, back := j.figures()
-	s.Logf("%d of %d succeeded, %d repeated, %d back", succeeded, messages, repeated, back)
+	succeeded, repeated, late := j.figures()
+	s.Logf("%d of %d succeeded, %d of the successes were repeated, %d messages were late", succeeded, messages, repeated, late)
 	require.Equal(s, messages, succeeded)
-	if inOrder { // the control is for comparison
-		require.Zero(s, back)
-		require.LessOrEqual(s, repeated, 4, "more successes were repeated than handlers were at work")
+	if inOrder { // without key order the figures are only logged
+		require.Zero(s, late)
+		require.LessOrEqual(s, repeated, 4, "more successes were repeated than handlers were running")
 	}
 }
 
 // The connection of another partition is lost while a message waits for its retry. The Worker drops the message, since
 // it may be another consumer's, and the Consumer requests it later. Newer messages of its key wait for it.
-func TestLostMessageIsNotOvertakenByNewerOnes(t *testing.T) {
+func TestNewerMessagesDoNotOvertakeALostMessage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.partitions(2)
@@ -318,6 +318,6 @@ func TestLostMessageIsNotOvertakenByNewerOnes(t *testing.T) {
 		10*time.Millisecond)
 	cancel()
 	require.NoError(t, waittest.Next(t, ended))
-	_, _, back := j.figures()
-	require.Zero(t, back, "messages that came after a later one of their key")
+	_, _, late := j.figures()
+	require.Zero(t, late, "messages succeeded after a later one of their key")
 }

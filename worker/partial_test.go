@@ -18,9 +18,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// WithPauseOnFailure does not turn a partial outage into a total one: nearly all of the healthy messages are handled as
-// soon as with plain nacks, whatever the ratio. In small windows, and if nearly all messages fail, chance decides.
-func TestPartialOutage(t *testing.T) {
+// Some messages fail. With WithPauseOnFailure nearly all of the others are handled as soon as with plain nacks,
+// whatever the ratio. In small windows, and if nearly all messages fail, an outage may begin by chance.
+func TestPartialOutageDelaysFewHealthyMessages(t *testing.T) {
 	t.Parallel()
 	pause := backoff.Exponential{Min: time.Second, Max: 10 * time.Second}
 	withPlainNacks := map[int]partialResult{50: runPartial(t, 50), 80: runPartial(t, 80)}
@@ -44,7 +44,7 @@ type partialResult struct {
 
 func (r partialResult) String() string { return fmt.Sprintf("%d of %d in time", r.inTime, r.healthy) }
 
-// runPartial makes some of the keys fail for two minutes.
+// runPartial publishes messages for two minutes. A percentage of them fails until these minutes are over.
 func runPartial(t *testing.T, failing int, options ...worker.Option) (r partialResult) {
 	virtually(t, withDeadLetters(50), func(t *rig) {
 		began := time.Now()
@@ -83,8 +83,8 @@ func runPartial(t *testing.T, failing int, options ...worker.Option) (r partialR
 	return r
 }
 
-// If a message was in a handler when an outage began, its success ends the outage.
-func TestSuccessEndsAnOutage(t *testing.T) {
+// The message was in its handler when the outage began.
+func TestSuccessOfAnEarlierCallEndsAnOutage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("good")
 		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
@@ -104,9 +104,8 @@ func TestSuccessEndsAnOutage(t *testing.T) {
 	})
 }
 
-// An outage begins after failures in a row. The next outage needs more failures, since the first one may have been
-// chance.
-func TestFailuresThatBeginAnOutage(t *testing.T) {
+// The next outage needs more failures, since the first one may have been chance.
+func TestFailuresInARowBeginAnOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		window int
 		ratio  float64
@@ -128,7 +127,7 @@ func TestFailuresThatBeginAnOutage(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					if len(began) > 0 && string(msg.Payload()) == fmt.Sprint(began[len(began)-1]) || msg.RedeliveryCount() > 0 {
-						return nil // in an outage, or at a redelivery
+						return nil // a message that was in an outage, or a redelivery
 					}
 					if n, _ := strconv.Atoi(string(msg.Payload())); c.script[n] == '-' {
 						return errTest
@@ -152,9 +151,9 @@ func TestFailuresThatBeginAnOutage(t *testing.T) {
 	}
 }
 
-// When a success ends the outage, a message that waits to be tried is handled at once, like all others. Another outage
-// has a pause of its own.
-func TestTheEndOfAnOutageEndsItsPause(t *testing.T) {
+// A message that waits for its try is handled at once when a success ends the outage. The next outage begins with a
+// pause of its own.
+func TestEndOfAnOutageEndsItsPause(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The last report that an observer gets is correct, even if another observer ends the pause at once.
-func TestPausedIsObservedInOrder(t *testing.T) {
+// Another observer ends the pause at once.
+func TestLastReportOfAPauseIsCorrect(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		var w *worker.Worker
 		var last atomic.Bool

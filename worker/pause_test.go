@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The pause policy is asked once for each try, and may call the Worker.
+// The policy may call the Worker.
 func TestPausePolicyIsAskedOncePerTry(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		var mu sync.Mutex
@@ -41,9 +41,9 @@ func TestPausePolicyIsAskedOncePerTry(t *testing.T) {
 	})
 }
 
-// The connection breaks in an outage. The kept messages are then no longer the Worker's, and come again. The Worker
-// does not pause for each of them.
-func TestReconnectionInAnOutage(t *testing.T) {
+// When the connection breaks in an outage, the Worker drops the messages that it kept, and they come again. A dropped
+// message is no try, so no pause follows it.
+func TestOutageDoesNotPauseForEachMessageLostInAReconnection(t *testing.T) {
 	for name, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, exclusive(9), func(t *rig) {
@@ -73,9 +73,8 @@ func TestReconnectionInAnOutage(t *testing.T) {
 	}
 }
 
-// The Consumer gives up in an outage, and then a handler's success ends the outage: the kept messages are not handled
-// any more.
-func TestOutageEndsAfterTheConsumerGaveUp(t *testing.T) {
+// The Consumer gives up during an outage. Then a handler's success ends the outage.
+func TestKeptMessagesAreNotHandledAfterTheConsumerGaveUp(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		calls := newCalls()
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -86,7 +85,7 @@ func TestOutageEndsAfterTheConsumerGaveUp(t *testing.T) {
 			time.Sleep(time.Second)
 			return errTest
 		}, worker.WithConcurrency(4), worker.WithPauseOnFailure(2, 1, backoff.Fixed(time.Minute)),
-			// While the observer sleeps, other slots go on before the slot that called it notices the loss.
+			// The slot that calls the observer notices the loss a second later than the other slots.
 			worker.WithObserver(worker.Observer{Paused: func(worker.Paused) { time.Sleep(time.Second) }}))
 		for _, payload := range []string{"slow", "a", "b", "c"} {
 			t.publish(payload)

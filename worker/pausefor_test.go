@@ -52,7 +52,7 @@ func TestLongestPauseForOfSeveralHandlersCounts(t *testing.T) {
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
 			calls.note(msg)
 			if d, ok := delays[string(msg.Payload())]; ok && once.Add(1) <= 2 {
-				time.Sleep(time.Second) // both messages are taken by then
+				time.Sleep(time.Second) // until both messages are taken
 				return worker.PauseFor(d, errTest)
 			}
 			return nil
@@ -69,7 +69,7 @@ func TestLongestPauseForOfSeveralHandlersCounts(t *testing.T) {
 	})
 }
 
-func TestPauseForEndsWithADrain(t *testing.T) {
+func TestDrainEndsPauseFor(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(context.Context, pulsar.Message) error { return worker.PauseFor(time.Hour, errTest) })
 		t.publish("a")
@@ -81,7 +81,7 @@ func TestPauseForEndsWithADrain(t *testing.T) {
 	})
 }
 
-func TestPauseForDuringAPauseLeavesThePause(t *testing.T) {
+func TestPauseForDoesNotEndAPauseByPause(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -103,7 +103,7 @@ func TestPauseForDuringAPauseLeavesThePause(t *testing.T) {
 	})
 }
 
-func TestPauseForIsASnooze(t *testing.T) {
+func TestErrorOfPauseForIsASnooze(t *testing.T) {
 	err := fmt.Errorf("order 7: %w", worker.PauseFor(-1, nil))
 	require.True(t, worker.IsSnooze(err))
 	require.EqualError(t, err, "order 7: paused for 0s: no reason given")

@@ -15,14 +15,14 @@ import (
 
 var picture = flag.String("picture", "", "the `folder` into which TestTwoMinutesDown and TestPoisonAmongGood draw their results: ../docs/img")
 
-// panel is a diagram of how often something happens in a second.
+// panel is a diagram of how many events happen per second.
 type panel struct {
 	title, color string
-	at           []time.Duration // when it happened
+	at           []time.Duration // when the events happened
 }
 
-// draw writes a picture of panels, one below the other, into a file of the folder. The time from begin to end is
-// marked, with what as its label.
+// draw writes a picture into the folder of -picture: the panels, one below the other. It marks the time from begin to
+// end with the label what.
 func draw(t testing.TB, file, what string, begin, end time.Duration, panels ...panel) {
 	if *picture == "" {
 		return

@@ -17,15 +17,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// TestPoisonAmongGood compares plain nacks with a pause on failure when a bunch of messages that always fail comes
-// among good ones: on a topic where no other message fails, and while all messages fail for two minutes.
+// Among good messages comes a bunch of messages that always fail: on a topic where no other message fails, and while
+// all messages fail for two minutes. The test compares plain nacks with WithPauseOnFailure.
 func TestPoisonAmongGood(t *testing.T) {
 	pause := worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: 10 * time.Second})
 	for _, c := range []struct {
 		opts    pulsar.ConsumerOptions
-		down    time.Duration // how long all messages fail, from the minute in which the bad ones come
+		down    time.Duration // how long all messages fail, from when the bad ones come
 		bad     int
-		longest time.Duration // how long a good message may wait at most, without the time in which all fail
+		longest time.Duration // how long a good message may wait at most, not counting down
 		dead    int           // dead letters of good messages
 	}{
 		{withDeadLetters(5), 0, 1, time.Second, 0},
@@ -54,9 +54,9 @@ func TestPoisonAmongGood(t *testing.T) {
 
 type poisonResult struct {
 	at         []time.Duration // when good messages were handled
-	longest    time.Duration   // longest wait of a good message, without the time in which all failed
+	longest    time.Duration   // longest wait of a good message, not counting the time in which all failed
 	dead, lost int             // dead letters of bad messages, and of good ones
-	calls      int             // while all failed
+	calls      int             // calls of the handler while all failed
 }
 
 func (r poisonResult) String() string {

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// failBad fails messages whose payload begins with bad.
+// failBad is a handler that fails on messages whose payloads begin with bad.
 func failBad(_ context.Context, msg pulsar.Message) error {
 	if strings.HasPrefix(string(msg.Payload()), "bad") {
 		return errTest
@@ -23,9 +23,9 @@ func failBad(_ context.Context, msg pulsar.Message) error {
 	return nil
 }
 
-// Messages that always fail and fill the window, and all slots, become dead letters. The messages behind them are
+// Messages that always fail fill the window and all slots. They become dead letters, and the messages behind them are
 // handled.
-func TestPoisonFillsTheWindow(t *testing.T) {
+func TestMessagesBehindAWindowOfPoisonAreHandled(t *testing.T) {
 	for _, concurrency := range []int{1, 8} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			virtually(t, withDeadLetters(3), func(t *rig) {
@@ -48,8 +48,8 @@ func TestPoisonFillsTheWindow(t *testing.T) {
 	}
 }
 
-// On a quiet topic one message that fails again and again is no outage.
-func TestOnePoisonIsNoOutage(t *testing.T) {
+// The topic is quiet, so no other message succeeds between the failures.
+func TestOneMessageThatAlwaysFailsIsNoOutage(t *testing.T) {
 	virtually(t, withDeadLetters(40), func(t *rig) {
 		for n := range 20 {
 			t.publish(fmt.Sprint("good", n))
@@ -65,9 +65,9 @@ func TestOnePoisonIsNoOutage(t *testing.T) {
 	})
 }
 
-// Each probe tries another message: first those that did not fail yet, then all in turn. The third probe of a message
-// counts as an attempt.
-func TestProbesInTurn(t *testing.T) {
+// Probes, the tries in an outage, first take messages that have not failed yet, then all in turn. The third probe of a
+// message counts as an attempt.
+func TestProbesTryFreshMessagesFirstThenAllInTurn(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		for _, payload := range []string{"a", "b", "c"} {
 			t.publish(payload)
@@ -90,8 +90,8 @@ func TestProbesInTurn(t *testing.T) {
 	}, redelivery.WithNackRedeliveryDelay(time.Hour))
 }
 
-// 1,000 rows are written in batches of 100. One bad row fails its whole batch: only that row becomes a dead letter.
-func TestOneBadRow(t *testing.T) {
+// 1,000 rows are written in batches of 100. A bad row makes its whole batch fail.
+func TestOneBadRowOfABatchBecomesTheOnlyDeadLetter(t *testing.T) {
 	pause := worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: 10 * time.Second})
 	for name, options := range map[string][]worker.Option{"plain": nil, "with a pause": {pause}, "by key": {pause, worker.WithKeyOrder()}} {
 		t.Run(name, func(t *testing.T) {
@@ -125,8 +125,7 @@ func TestOneBadRow(t *testing.T) {
 	}
 }
 
-// In an outage each message of a batch is tried in turn.
-func TestOutageTriesAllOfABatch(t *testing.T) {
+func TestOutageTriesEachMessageOfABatch(t *testing.T) {
 	virtually(t, exclusive(5), func(t *rig) {
 		for _, payload := range []string{"bad", "a", "b"} {
 			t.publish(payload)
@@ -142,11 +141,11 @@ func TestOutageTriesAllOfABatch(t *testing.T) {
 	})
 }
 
-// A probe whose handler ignores the end of its context does not keep others from being tried.
-func TestProbeThatDoesNotReturn(t *testing.T) {
+// The handler of a probe ignores the end of its context.
+func TestOtherMessagesAreTriedWhileAProbeHangs(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []worker.Option
-		next    time.Duration // when the next one is tried after the stuck one
+		next    time.Duration // how long after the stuck message the next one is tried
 	}{
 		"without a timeout": {nil, 30 * time.Second},
 		"with a timeout":    {[]worker.Option{worker.WithTimeout(time.Second)}, 6 * time.Second},
@@ -178,12 +177,12 @@ func TestProbeThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// RetryAfter delays its message. The pause before other messages are tried comes from the pause policy.
-func TestRetryAfterDelaysItsMessageOnly(t *testing.T) {
+// The pause before other messages are tried comes from the pause policy.
+func TestRetryAfterInAnOutageDelaysOnlyItsMessage(t *testing.T) {
 	for _, c := range []struct {
 		after       time.Duration
 		concurrency int
-		back        time.Duration // when that message is handled again
+		back        time.Duration // when the message is handled again
 	}{
 		{24 * time.Hour, 1, 24 * time.Hour},
 		{24 * time.Hour, 2, 24 * time.Hour},

@@ -16,9 +16,8 @@ import (
 
 var errOther = errors.New("other")
 
-// The delay comes from the policy that policyFor returns, by the message's count. If policyFor returns nil, the delay
-// comes from the Consumer's policy.
-func TestPolicy(t *testing.T) {
+// If policyFor returns nil, the delay comes from the Consumer's policy.
+func TestDelayComesFromThePolicyThatPolicyForReturns(t *testing.T) {
 	hours := backoff.Exponential{Min: time.Hour, Max: 8 * time.Hour}
 	for name, c := range map[string]struct {
 		policyFor func(pulsar.Message, error) backoff.RedeliveryBackoff
@@ -60,8 +59,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// Each message of a batch has its own policy, and the error is the classifier's.
-func TestPolicyOfABatch(t *testing.T) {
+// policyFor gets the classifier's error.
+func TestEachMessageOfABatchHasAPolicyOfItsOwn(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("a")
 		t.publish("b")
@@ -90,7 +89,7 @@ func TestPolicyOfABatch(t *testing.T) {
 	})
 }
 
-func TestInvalidPolicy(t *testing.T) {
+func TestInvalidPolicyIsRefused(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		_, err := worker.New(t.consumer, succeed, worker.WithPolicy(nil))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)

@@ -24,14 +24,14 @@ var (
 	randomSeed = flag.Uint64("random.seed", 0, "the only seed of TestRandomWorkers, or the first with -random.runs")
 )
 
-// randomFixed are the seeds of runs that are made each time. None takes long, and together they cover nine tenths of
-// all pairs of settings.
+// randomFixed are the seeds of runs that are made each time. Each takes a short time, and together they cover nine
+// tenths of all pairs of settings.
 var randomFixed = []uint64{55, 75, 114, 158, 208, 214, 237, 244, 253, 311, 348, 363,
 	randomNarrow + 261, randomNarrow + 2351}
 
 // Workers with random options join, handle messages and leave, at a broker that unloads their topics. Each message
-// succeeds or becomes a dead letter; none comes back early to the Consumer that failed on it; none is handled again
-// without a reason; keys keep their order; handlers are called as long as messages are left; and Run and Close return.
+// succeeds or becomes a dead letter. None comes back early to the Consumer that failed on it, and none is handled again
+// without a reason. Keys keep their order. Handlers are called as long as messages are left. Run and Close return.
 func TestRandomWorkers(t *testing.T) {
 	t.Parallel()
 	seeds, first := randomFixed, *randomSeed
@@ -56,16 +56,16 @@ func TestRandomWorkers(t *testing.T) {
 type randomRun struct {
 	*randomConfig
 	*site
-	publisher pulsar.Client // with a connection of its own
+	publisher pulsar.Client // has a connection of its own
 	rng       *rand.Rand
 	topics    []string
 	log       logtest.Buffer
 
 	mu    sync.Mutex
-	all   []*employee // all that ever joined
+	all   []*employee // all Workers that ever joined
 	fates []*fate
 	last  time.Time   // when a handler was last called or returned
-	down  atomic.Bool // nearly all calls fail
+	down  atomic.Bool // set while nearly all calls fail
 }
 
 func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
@@ -79,13 +79,13 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	return r
 }
 
-// elsewhere is the dead letter topic that some permanent errors name.
+// elsewhere returns the dead letter topic that some permanent errors name.
 func (r *randomRun) elsewhere() string { return r.topics[0] + "-elsewhere" }
 
 func (r *randomRun) run() {
 	var present []*employee
 	for range r.Workers {
-		present = append(present, r.subscribes())
+		present = append(present, r.newEmployee())
 	}
 	r.send()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -100,45 +100,45 @@ func (r *randomRun) run() {
 		watchers.Go(func() { r.countLetters(ctx, letters) })
 	}
 	for _, e := range present {
-		e.starts()
+		e.start()
 	}
 	watchers.Go(func() { r.watch(ctx) })
-	present = r.happens(present)
+	present = r.runEvents(present)
 	if !r.within(90*time.Second, func() bool { return r.pending() == "" }) {
-		r.breaks("some messages are not settled in time: %v", r.pending())
+		r.fault("some messages are not settled in time: %v", r.pending())
 	} else if what := ""; !r.within(40*time.Second, func() bool { what = r.unrest(present); return what == "" }) {
-		r.breaks("after all messages were settled, %s", what)
+		r.fault("after all messages were settled, %s", what)
 	}
 	for _, e := range present {
-		e.leaves()
+		e.leave()
 	}
 	if !r.Failed() && !r.within(5*time.Second, func() bool { return r.unacked() == 0 }) {
-		r.breaks("the broker has a backlog of %d", r.unacked())
+		r.fault("the broker has a backlog of %d", r.unacked())
 	}
 }
 
-// happens makes the planned events happen, in random order, and returns the Workers that are left.
-func (r *randomRun) happens(present []*employee) []*employee {
+// runEvents makes the planned events happen, in random order, and returns the Workers that have not left.
+func (r *randomRun) runEvents(present []*employee) []*employee {
 	var events []func()
 	for i := range r.Unloads {
 		events = append(events, func() { r.unload(r.topics[i%len(r.topics)]) })
 	}
 	if r.Leaves {
-		events = append(events, func() { present[0].leaves(); present = present[1:] })
+		events = append(events, func() { present[0].leave(); present = present[1:] })
 	}
 	if r.Joins {
 		events = append(events, func() {
-			e := r.subscribes()
-			e.starts()
+			e := r.newEmployee()
+			e.start()
 			present = append(present, e)
 		})
 	}
 	if r.Ends != "" {
 		events = append(events, func() {
 			if len(present) > 0 {
-				present[0].loses()
-				e := r.subscribes()
-				e.starts()
+				present[0].loseConsumer()
+				e := r.newEmployee()
+				e.start()
 				present = append(present[1:], e)
 			}
 		})
@@ -152,7 +152,7 @@ func (r *randomRun) happens(present []*employee) []*employee {
 	for range 2 {
 		events = append(events, func() {
 			if len(present) > 0 {
-				present[r.rng.IntN(len(present))].interrupted()
+				present[r.rng.IntN(len(present))].interrupt()
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func (r *randomRun) send() {
 			msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%d %*s", len(r.fates)-1, 20+r.rng.IntN(200), ""), Key: f.key}
 			p.SendAsync(context.Background(), msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
 				if err != nil {
-					r.breaks("send: %v", err)
+					r.fault("send: %v", err)
 				}
 			})
 		}

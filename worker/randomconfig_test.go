@@ -24,7 +24,7 @@ type randomConfig struct {
 	Queue                              int
 
 	Workers, Unloads int
-	Joins, Leaves    bool // one of the Workers
+	Joins, Leaves    bool // one of the Workers joins or leaves during the run
 	Interruption     string
 	Outage           bool // nearly all calls fail for a while
 
@@ -96,7 +96,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 		c.Workers, c.Joins = 1, false
 	}
 	c.Joins = c.Joins || c.Leaves && c.Workers == 1
-	if c.KeyOrder && c.Keys == 1 { // they are handled one after another, each with its delays
+	if c.KeyOrder && c.Keys == 1 { // all messages are handled one after another, each with its delays
 		c.Messages /= 3
 	}
 	if c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover {
@@ -105,7 +105,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	if !c.Retry {
 		c.RetryFrom = 0
 	}
-	if c.Response { // an answer may be lost in an unload, or wait behind a full queue: docs/reliability.md
+	if c.Response { // the broker's answer may be lost in an unload, or wait behind a full queue: docs/reliability.md
 		c.Queue, c.Unloads = 0, 0
 	}
 	if seed >= randomNarrow {
@@ -119,13 +119,13 @@ func (c *randomConfig) Letters() bool {
 	return c.MaxDeliveries > 0 || c.Retry || c.MaxAge > 0 || c.Crash > 0
 }
 
-// Single reports whether one Consumer has the subscription, on connections that last.
+// Single reports whether only one Consumer has the subscription, and its connections last.
 func (c *randomConfig) Single() bool {
 	return c.Workers == 1 && !c.Joins && !c.Leaves && c.Unloads == 0 && c.Ends == ""
 }
 
-// MayTimeOut reports whether a message may be delivered again while its handler is at work, even with WithTimeout if
-// the machine is slow.
+// MayTimeOut reports whether a message may be delivered again while its handler runs. On a slow computer that happens
+// even with WithTimeout.
 func (c *randomConfig) MayTimeOut() bool {
 	return c.AckTimeout > 0 && (c.AckTimeout < longAckTimeout || c.Hang > 0)
 }
@@ -133,14 +133,15 @@ func (c *randomConfig) MayTimeOut() bool {
 // Exact reports whether no event can make a message come twice.
 func (c *randomConfig) Exact() bool { return c.Single() && !c.MayTimeOut() }
 
-// MayFork reports whether a message may be in its topic and in the retry topic at the same time: its acknowledgement
-// got lost, or waits for the rest of its batch.
+// MayFork reports whether a message may be in its topic and in the retry topic at the same time, because its
+// acknowledgement was lost or waits for the rest of its batch.
 func (c *randomConfig) MayFork() bool { return c.RetryFrom > 0 && !c.Exact() }
 
 // Ordered reports whether a message of a key is handled only after all earlier ones are settled.
 func (c *randomConfig) Ordered() bool {
 	owned := c.Workers == 1 && !c.Joins && c.Ends == "" || c.Kind == pulsar.KeyShared
-	// With a crash limit, a message that another consumer's handler had waits, and later ones of its key overtake it.
+	// With a crash limit, a message that was in another consumer's handler waits, and later messages of its key
+	// overtake it.
 	return c.KeyOrder && owned && c.Unloads == 0 && !c.MayTimeOut() && (c.Crash == 0 || c.Single())
 }
 
@@ -160,11 +161,11 @@ func (c *randomConfig) consumer(k int, client pulsar.Client, logger *slog.Logger
 	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Func(c.nackDelay)), redelivery.WithRedeliveryFrom(c.From),
 		redelivery.WithMemoryLimit(c.MemoryLimit), redelivery.WithLogger(logger)}
 	add := adder(&options)
-	add(c.Seed%2 == 0, redelivery.WithoutBatchIndexAcks()) // else on, if acknowledgements are grouped
+	add(c.Seed%2 == 0, redelivery.WithoutBatchIndexAcks()) // by default these acks are on if acks are grouped
 	add(c.AckTimeout > 0, redelivery.WithAckTimeout(c.AckTimeout))
 	add(c.RetryFrom > 0, redelivery.WithNackRetryTopic(c.RetryFrom))
-	// If it published over the client that it receives with, an answer might wait behind a full queue:
-	// docs/reliability.md.
+	// If the Consumer published over the client with which it receives, the broker's answer might wait behind a full
+	// queue: docs/reliability.md.
 	add(c.Queue > 0 && c.Queue < 10, redelivery.WithClient(client))
 	add(c.Log, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
 	if c.Wide {
@@ -189,7 +190,7 @@ func (c *randomConfig) worker() []worker.Option {
 	return options
 }
 
-// adder returns a function that adds an option if a condition is true.
+// adder returns a function that appends an option if is is true.
 func adder[O any](options *[]O) func(is bool, option O) {
 	return func(is bool, option O) {
 		if is {

@@ -29,7 +29,7 @@ type employee struct {
 	metrics *observed // nil unless the run is wide
 }
 
-func (r *randomRun) subscribes() *employee {
+func (r *randomRun) newEmployee() *employee {
 	e := &employee{randomRun: r, k: len(r.all), client: r.client, lanes: map[string]int{}, ended: make(chan error, 1)}
 	logger := quiet
 	if r.Debug { // the Consumer logs the outcome of each message
@@ -66,36 +66,36 @@ func (r *randomRun) subscribes() *employee {
 	return e
 }
 
-func (e *employee) starts() {
+func (e *employee) start() {
 	var ctx context.Context
 	ctx, e.cancel = context.WithCancel(context.Background())
 	e.Cleanup(e.cancel)
 	go func() { e.ended <- e.w.Run(ctx) }()
 }
 
-// leaves ends a Worker, and then closes its Consumer. Both calls must return in time.
-func (e *employee) leaves() {
+// leave ends a Worker, and then closes its Consumer. Both calls must return in time.
+func (e *employee) leave() {
 	e.cancel()
 	select {
 	case err := <-e.ended:
 		if err != nil && !e.isStuck(err) {
-			e.breaks("Run of Worker %d returns %v", e.k, err)
+			e.fault("Run of Worker %d returns %v", e.k, err)
 		}
 	case <-time.After(e.Drain + 5*time.Second + 3*time.Second):
-		e.breaks("Run of Worker %d does not return: %+v", e.k, e.w.Stats())
+		e.fault("Run of Worker %d does not return: %+v", e.k, e.w.Stats())
 	}
 	closed := make(chan struct{})
 	go func() { defer close(closed); e.c.Close() }()
 	select {
 	case <-closed:
 	case <-time.After(10 * time.Second):
-		e.breaks("Close of Consumer %d does not return", e.k)
+		e.fault("Close of Consumer %d does not return", e.k)
 	}
 	e.checkMetrics()
 }
 
-// interrupted pauses the Worker, or its Consumer, for a while.
-func (e *employee) interrupted() {
+// interrupt pauses the Worker, or its Consumer, for a while.
+func (e *employee) interrupt() {
 	pause := ms(e.rng.IntN(600))
 	switch e.Interruption {
 	case workerPauses:
@@ -109,24 +109,24 @@ func (e *employee) interrupted() {
 	}
 }
 
-// called is a message that a handler has.
+// called is a message in a call of a handler.
 type called struct {
 	*fate
-	lane  string // its key
+	lane  string // its topic and key
 	end   error
 	count uint32
-	heeds bool // it fails if its context ends
-	hung  bool // the call does not return for a while
+	heeds bool // the call fails if its context ends
+	hangs bool // the call does not return for hangTime
 }
 
-// handle ends the call as the fate of each message says; one message may fail its whole batch.
+// handle ends the call as the fates of its messages say. One message may make its whole batch fail.
 func (e *employee) handle(ctx context.Context, msgs []pulsar.Message) error {
 	var all []*called
 	d := ms(rand.IntN(3))
 	for _, msg := range msgs {
-		m := e.begins(msg)
+		m := e.begin(msg)
 		all, d = append(all, m), max(d, m.slow)
-		if m.hung {
+		if m.hangs {
 			time.Sleep(hangTime)
 		}
 	}
@@ -141,17 +141,17 @@ func (e *employee) handle(ctx context.Context, msgs []pulsar.Message) error {
 	each := worker.BatchError{}
 	for i, m := range all {
 		if errors.Is(m.end, errPanics) || errors.Is(m.end, errExits) || errors.Is(m.end, errWhole) || len(all) == 1 {
-			e.over(all, len(all) > 1)
+			e.noteEnd(all, len(all) > 1)
 			return returns(m.end)
 		}
 		each[i] = m.end
 	}
-	e.over(all, false)
+	e.noteEnd(all, false)
 	return each
 }
 
-// begins notes that a handler gets a message, and asserts that it may.
-func (e *employee) begins(msg pulsar.Message) *called {
+// begin notes that a handler gets a message, and checks that it may.
+func (e *employee) begin(msg pulsar.Message) *called {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now, f, lane := time.Now(), e.fateOf(msg), ""
@@ -161,20 +161,20 @@ func (e *employee) begins(msg pulsar.Message) *called {
 	}
 	if isEarly := f.worker == e.k && now.Before(f.due); !isEarly {
 		f.early = 0
-	} else if f.early++; f.early > e.localRetries() && !e.MayFork() && !e.MayTimeOut() { // its ack timeout may have been over before it failed
-		e.breaks("early by %v: %v", f.due.Sub(now), f)
+	} else if f.early++; f.early > e.localRetries() && !e.MayFork() && !e.MayTimeOut() { // if it may time out, its ack timeout may have been over before it failed
+		e.fault("early by %v: %v", f.due.Sub(now), f)
 	}
 	switch {
 	case (f.succeeded || f.dead) && e.Exact():
-		e.breaks("handled again: %v", f)
+		e.fault("handled again: %v", f)
 	case f.busy[e.k] && !e.MayFork() && !(e.MayTimeOut() && e.Batch.MaxMessages > 0): // it may have timed out while its batch was collected
-		e.breaks("handled by two calls at the same time: %v", f)
+		e.fault("handled by two calls at the same time: %v", f)
 	case e.KeyOrder && lane != "" && e.lanes[lane] > 0:
-		e.breaks("handled together with another of its key: %v", f)
+		e.fault("handled at the same time as another message of its key: %v", f)
 	case e.Ordered() && lane != "" && f.calls == 0:
 		for _, before := range f.before {
 			if !before.isOver() && !before.mayBeDead {
-				e.breaks("handled before an earlier message of its key: %v\n%v", f, before)
+				e.fault("handled before an earlier message of its key: %v\n%v", f, before)
 			}
 		}
 	}
@@ -183,14 +183,14 @@ func (e *employee) begins(msg pulsar.Message) *called {
 	f.busy[e.k] = true
 	f.calls++
 	f.worker, f.due, f.dead, f.mayBeDead = e.k, time.Time{}, false, false
-	hung := f.hangs
+	hangs := f.hangs
 	f.hangs = false
-	return &called{f, lane, f.end(e.down.Load() && rand.IntN(20) > 0), msg.RedeliveryCount(), f.calls%2 == 0, hung}
+	return &called{f, lane, f.end(e.down.Load() && rand.IntN(20) > 0), msg.RedeliveryCount(), f.calls%2 == 0, hangs}
 }
 
-// over notes how a call ends. together says that one error failed a whole batch. The messages may then be handled again
-// at once, since the batch is halved.
-func (e *employee) over(all []*called, together bool) {
+// noteEnd notes how a call ends. together means that one error is for the whole batch. Its messages may then be handled
+// again at once, since the batch is halved.
+func (e *employee) noteEnd(all []*called, together bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last = time.Now()
@@ -203,15 +203,15 @@ func (e *employee) over(all []*called, together bool) {
 		e.count(f, end)
 		e.lanes[m.lane]--
 		delete(f.busy, e.k)
-		if d, told := e.delay(f, end, m.count); told && !together && f.worker == e.k { // else another Worker has it
+		if d, known := e.delay(f, end, m.count); known && !together && f.worker == e.k { // otherwise another Worker has the message
 			f.due = e.last.Add(d)
 		}
-		if errors.Is(end, f.retry) || worker.IsSnooze(end) { // without local retries
+		if errors.Is(end, f.retry) || worker.IsSnooze(end) { // no local retry follows
 			f.early = e.Local
 		}
 		isLast := end != nil && !worker.IsSnooze(end) && e.MaxDeliveries > 0 && m.count+1 >= e.MaxDeliveries
 		f.succeeded = f.succeeded || end == nil
-		f.dead = errors.Is(end, f.permanent) || isLast && !together && e.Local == 0 && e.Window == 0 // else it may be tried again at once
+		f.dead = errors.Is(end, f.permanent) || isLast && !together && e.Local == 0 && e.Window == 0 // otherwise it may be tried again at once
 		f.mayBeDead = f.dead || isLast || end != nil && e.MaxAge > 0
 	}
 }

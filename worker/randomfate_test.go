@@ -15,11 +15,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Errors with which a call of the handler may end, besides those of the package.
+// Errors that decide how a call of the handler ends, in addition to those of the package.
 var (
 	errPanics = errors.New("panic")
 	errExits  = errors.New("goexit")
-	errWhole  = errors.New("all of the batch")
+	errWhole  = errors.New("the whole batch")
 	errPolicy = errors.New("by a policy")
 )
 
@@ -34,9 +34,9 @@ func policyFor(_ pulsar.Message, err error) backoff.RedeliveryBackoff {
 
 // fate is the plan for a message, and its history.
 type fate struct {
-	ends      []error // of the first calls; then it succeeds
+	ends      []error // how the first calls end; later calls succeed
 	slow      time.Duration
-	after     time.Duration // delay of a Snooze and of retry
+	after     time.Duration // the delay of its Snooze and of retry
 	retry     error         // a RetryAfter with the delay after
 	permanent error
 	pause     error // a PauseFor of a quarter of after
@@ -47,8 +47,8 @@ type fate struct {
 	calls     int
 	worker    int          // the Worker that had it last
 	busy      map[int]bool // the Workers whose handlers have it
-	due       time.Time    // before this time it must not come to that Worker
-	early     int          // local retries since the last delay
+	due       time.Time    // the time before which it must not come back to that Worker
+	early     int          // how often it came before due, as for local retries, since it last waited
 	succeeded bool
 	dead      bool // the last call made it a dead letter
 	mayBeDead bool // the last call may have made it a dead letter
@@ -81,7 +81,7 @@ func (r *randomRun) newFate() *fate {
 	if r.Letters() && r.rng.IntN(12) == 0 {
 		f.ends = append(f.ends, f.permanent)
 	}
-	if r.MaxDeliveries > 0 && r.rng.IntN(12) == 0 { // it fails more often than it is delivered
+	if r.MaxDeliveries > 0 && r.rng.IntN(12) == 0 { // it never succeeds
 		f.ends = append(f.ends, slices.Repeat([]error{errTest}, 1000)...)
 	}
 	if r.Wide {
@@ -103,7 +103,7 @@ func (f *fate) end(down bool) error {
 	return nil
 }
 
-// returns ends a handler: it returns end, or panics or exits if end says so.
+// returns ends a call of the handler: it returns end, or panics or exits for errPanics and errExits.
 func returns(end error) error {
 	switch {
 	case errors.Is(end, errPanics):
@@ -114,9 +114,9 @@ func returns(end error) error {
 	return end
 }
 
-// delay returns for how long a message must not come after a call; told is false if it may be tried again at once, or
-// is settled.
-func (c *randomConfig) delay(f *fate, end error, count uint32) (d time.Duration, told bool) {
+// delay returns how long a message must not come back after a call. known is false if the message may be tried again at
+// once, or is settled.
+func (c *randomConfig) delay(f *fate, end error, count uint32) (d time.Duration, known bool) {
 	switch {
 	case end == nil, errors.Is(end, f.permanent):
 		return 0, false
@@ -125,7 +125,7 @@ func (c *randomConfig) delay(f *fate, end error, count uint32) (d time.Duration,
 	case worker.IsSnooze(end):
 		return f.after, true
 	case errors.Is(end, f.retry):
-		return f.after, c.Window == 0 || f.after > c.Pause // else an outage keeps it, and tries it without that delay
+		return f.after, c.Window == 0 || f.after > c.Pause // otherwise an outage keeps it, and tries it without that delay
 	case c.Window > 0: // likewise
 		return 0, false
 	case errors.Is(end, errPolicy) && c.Policy:

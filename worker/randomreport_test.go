@@ -10,7 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// watch asserts that handlers are called as long as there are messages, and that Stats are within their limits.
+// watch checks that handlers are called as long as there are messages, and that Stats are within their limits.
 func (r *randomRun) watch(ctx context.Context) {
 	limit := max(r.MemoryLimit, 1<<20) // room for messages that are about to be published
 	if !r.Letters() {
@@ -22,12 +22,12 @@ func (r *randomRun) watch(ctx context.Context) {
 		r.mu.Unlock()
 		for _, e := range all {
 			if c, w := e.c.Stats(), e.w.Stats(); c.BufferedBytes < 0 || c.BufferedBytes > limit || c.Waiting < 0 || w.InFlight < 0 || w.Waiting < 0 || w.Stuck > r.Hang {
-				r.breaks("Stats outside of their limits: Worker %d has %+v, its Consumer %+v, with a memory limit of %d",
+				r.fault("Stats outside of their limits: Worker %d has %+v, its Consumer %+v, with a memory limit of %d",
 					e.k, w, c, limit)
 			}
 		}
 		if quiet > 20*time.Second && r.pending() != "" {
-			r.breaks("no handler was called for %v: %s", quiet, r.pending())
+			r.fault("no handler was called for %v: %s", quiet, r.pending())
 		}
 	}
 }
@@ -44,12 +44,12 @@ func (r *randomRun) pending() (text string) {
 	return text
 }
 
-// unrest describes the work that goes on although all messages are settled; "" for none.
+// unrest describes what is left to do although all messages are settled; "" if nothing is.
 func (r *randomRun) unrest(present []*employee) string {
 	for _, e := range present {
 		w, c := e.w.Stats(), e.c.Stats()
-		// Messages that another consumer got are forgotten later: docs/reliability.md, A message that another consumer
-		// has, or has acknowledged.
+		// The Consumer forgets messages of other consumers later: docs/reliability.md, "A message that another consumer
+		// has, or has acknowledged".
 		if w.InFlight > 0 || w.Waiting > 0 || r.Single() && (c.Waiting > 0 || c.BufferedBytes > 0) {
 			return fmt.Sprintf("Worker %d has %+v, its Consumer %+v, and the broker a backlog of %d", e.k, w, c, r.unacked())
 		}
@@ -60,7 +60,7 @@ func (r *randomRun) unrest(present []*employee) string {
 	return ""
 }
 
-// unacked is the backlog of the subscription.
+// unacked returns the backlog of the subscription.
 func (r *randomRun) unacked() (n int) {
 	for i, topic := range r.topics {
 		if r.Partitions == 0 {
@@ -97,7 +97,7 @@ func (r *randomRun) countLetters(ctx context.Context, c pulsar.Consumer) {
 		f.letters++
 		f.note("a dead letter, because %s", msg.Properties()["EXCEPTION_MESSAGE"])
 		if r.Exact() && (f.letters > 1 || f.succeeded) {
-			r.breaks("more than one dead letter, or one although it succeeded: %v", f)
+			r.fault("more than one dead letter, or a dead letter although the message succeeded: %v", f)
 		}
 		r.mu.Unlock()
 	}
@@ -108,14 +108,14 @@ func (r *randomRun) fateOf(msg pulsar.Message) *fate {
 	var n int
 	_, err := fmt.Sscan(string(msg.Payload()), &n)
 	if err != nil || n >= len(r.fates) {
-		r.breaks("a message has the payload %.40q, which was never published", msg.Payload())
+		r.fault("a message has the payload %.40q, which was never published", msg.Payload())
 		n = 0
 	}
 	return r.fates[n]
 }
 
-// breaks reports the first fault.
-func (r *randomRun) breaks(format string, args ...any) {
+// fault reports the first fault.
+func (r *randomRun) fault(format string, args ...any) {
 	if r.Failed() {
 		return
 	}

@@ -19,8 +19,8 @@ import (
 // randomWide has the settings that only wide runs draw.
 type randomWide struct {
 	Wide             bool
-	Ends             string // how one of the Workers loses its Consumer; another one joins then
-	Hang             int    // how many handlers do not return for a while
+	Ends             string // how one of the Workers loses its Consumer; another Worker joins after that
+	Hang             int    // how many calls of handlers hang for hangTime
 	Crash            int
 	MaxAge           time.Duration
 	PauseFor, DueNow bool
@@ -33,7 +33,7 @@ const (
 	clientCloses   = "its client is closed"
 )
 
-// hangTime is longer than the timeout of a handler, the time until it is stuck, and WithStuckLimit together.
+// hangTime is longer than the sum of a handler's timeout, the time until it counts as stuck, and WithStuckLimit.
 const (
 	hangTime   = 12 * time.Second
 	hangLimit  = time.Second // of the handlers' timeout
@@ -84,8 +84,8 @@ func (r *randomRun) widenFate(f *fate) {
 	f.hangs = len(r.fates) < r.Hang
 }
 
-// loses takes the Consumer away from a Worker. Run must return an error.
-func (e *employee) loses() {
+// loseConsumer closes the Consumer or the client of a Worker. Run must return an error.
+func (e *employee) loseConsumer() {
 	if e.Ends == clientCloses {
 		e.client.Close()
 	} else {
@@ -94,10 +94,10 @@ func (e *employee) loses() {
 	select {
 	case err := <-e.ended:
 		if err == nil || !strings.Contains(err.Error(), "the consumer is lost") && !e.isStuck(err) {
-			e.breaks("Run of Worker %d, of which %s, returns %v", e.k, e.Ends, err)
+			e.fault("Run of Worker %d returns %[3]v after %[2]s", e.k, e.Ends, err)
 		}
 	case <-time.After(e.Drain + 5*time.Second + 5*time.Second + time.Duration(e.Hang)*hangTime): // a busy slot notices it later
-		e.breaks("Run of Worker %d, of which %s, does not return: %+v", e.k, e.Ends, e.w.Stats())
+		e.fault("Run of Worker %d does not return after %s: %+v", e.k, e.Ends, e.w.Stats())
 	}
 	e.c.Close()
 }
@@ -107,7 +107,8 @@ func (e *employee) isStuck(err error) bool {
 	return e.Hang > 0 && err != nil && strings.Contains(err.Error(), "did not return within")
 }
 
-// localRetries is how many local retries may come in a row: those of a message that is dropped as lost begin again.
+// localRetries returns how many local retries may come in a row. When a message is dropped as lost, the redelivery has
+// local retries of its own.
 func (c *randomConfig) localRetries() int {
 	if c.Single() {
 		return c.Local
@@ -131,7 +132,7 @@ func (r *randomRun) dueNow(present []*employee) {
 	forget()
 }
 
-// observed has the metrics of an employee and their expected values.
+// observed is the registry with the metrics of an employee, and what they must show.
 type observed struct {
 	*prometheus.Registry
 	calls map[redelivery.Outcome]int // messages of handlers' calls, by the outcome that they asked for
@@ -161,7 +162,7 @@ func (e *employee) count(f *fate, end error) {
 	e.metrics.calls[outcome]++
 }
 
-// value returns the sum of a metric's series that have the value of a label.
+// value returns the sum of those series of a metric that have a label with the value.
 func (o *observed) value(name, value string) (sum int) {
 	families, _ := o.Gather()
 	for _, family := range families {
@@ -181,7 +182,7 @@ func (o *observed) value(name, value string) (sum int) {
 	return sum
 }
 
-// checkMetrics asserts that the metrics of an employee who has left agree with the calls of its handler.
+// checkMetrics checks that the metrics of an employee that has left agree with the calls of its handler.
 func (e *employee) checkMetrics() {
 	if e.metrics == nil || e.Failed() || e.Hang > 0 {
 		return
@@ -193,7 +194,7 @@ func (e *employee) checkMetrics() {
 	letters := func(reason redelivery.Reason) int { return o.value("redelivery_dead_letters_total", string(reason)) }
 	is := func(what string, n, want int) {
 		if n != want {
-			e.breaks("Worker %d has %s %d, want %d: %+v", e.k, what, n, want, s)
+			e.fault("Worker %d has %s %d, want %d: %+v", e.k, what, n, want, s)
 		}
 	}
 	for _, outcome := range []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.Snoozed, redelivery.DeadLettered} {
@@ -211,7 +212,7 @@ func (e *employee) checkMetrics() {
 	is("permanent dead letters", letters(redelivery.ReasonPermanent)+letters(redelivery.ReasonCrashed), int(s.Permanent))
 	if failed := settled(redelivery.Nacked) + settled(redelivery.Reconsumed) + letters(redelivery.ReasonMaxDeliveries); !e.KeyOrder {
 		is("failed and snoozed messages", failed+settled(redelivery.Snoozed), int(s.Failed+s.Snoozed))
-		if e.RetryFrom == 0 { // else a snoozed message may go to the retry topic
+		if e.RetryFrom == 0 { // with RetryFrom a snoozed message may go to the retry topic
 			is("snoozed messages", settled(redelivery.Snoozed), int(s.Snoozed))
 		}
 	}

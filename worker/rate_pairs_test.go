@@ -19,9 +19,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A message that becomes another consumer's while it waits for the rate limit is handled by that consumer, and not by
-// this Worker.
-func TestRateLimitOfALostMessage(t *testing.T) {
+// While a message waits for the rate limit, another consumer becomes active and gets it. This Worker does not handle
+// the message.
+func TestMessageLostWhileItWaitsForTheRateLimitIsNotHandled(t *testing.T) {
 	opts := ofKind(pulsar.Failover)
 	virtually(t, opts, func(t *rig) {
 		calls := newCalls()
@@ -38,7 +38,7 @@ func TestRateLimitOfALostMessage(t *testing.T) {
 		require.NoError(t, err)
 		stopOther := t.run(wOfOther)
 		t.publishKeyed("a1", "b1", "b2", "b3")
-		t.sleep(5 * time.Second) // b1 waits
+		t.sleep(5 * time.Second) // b1 waits for the rate limit
 		t.broker.Elect()
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
@@ -50,9 +50,8 @@ func TestRateLimitOfALostMessage(t *testing.T) {
 	})
 }
 
-// If a probe becomes another consumer's message while it waits for the rate limit, the next message is tried in its
-// place.
-func TestRateLimitOfALostProbe(t *testing.T) {
+// Another consumer becomes active and gets the message that waits for its try and the rate limit.
+func TestNextMessageIsTriedWhenAProbeIsLostAtTheRateLimit(t *testing.T) {
 	opts := ofKind(pulsar.Failover)
 	virtually(t, opts, func(t *rig) {
 		var down atomic.Bool
@@ -86,8 +85,7 @@ func TestRateLimitOfALostProbe(t *testing.T) {
 	})
 }
 
-// A message that waits for the rate limit is not handled any more once the Consumer is lost.
-func TestRateLimitAfterTheConsumerGaveUp(t *testing.T) {
+func TestMessageAtTheRateLimitIsNotHandledAfterTheConsumerGaveUp(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -103,8 +101,7 @@ func TestRateLimitAfterTheConsumerGaveUp(t *testing.T) {
 	})
 }
 
-// A Worker that waits for a rate limit of 0 notices that the Consumer is lost.
-func TestLostConsumerWithARateLimitOfNothing(t *testing.T) {
+func TestLostConsumerEndsRunAtARateLimitOf0(t *testing.T) {
 	for _, batches := range []bool{false, true} {
 		t.Run(fmt.Sprint("batches ", batches), func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -128,9 +125,9 @@ func TestLostConsumerWithARateLimitOfNothing(t *testing.T) {
 	}
 }
 
-// When an outage ends while one slot waits for messages and others for the rate limit, all messages that were put aside
-// are handled.
-func TestRateLimitAndTheEndOfAnOutage(t *testing.T) {
+// The outage ends while one slot waits for messages and others wait for the rate limit. All messages that were put
+// aside are handled.
+func TestEndOfAnOutageReleasesAllMessagesToTheRateLimit(t *testing.T) {
 	for range 20 { // the order of the slots is random
 		virtually(t, orders, func(t *rig) {
 			w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -152,8 +149,7 @@ func TestRateLimitAndTheEndOfAnOutage(t *testing.T) {
 	}
 }
 
-// With a rate limit, too, a paused Worker gives its messages back.
-func TestPauseWithARateLimit(t *testing.T) {
+func TestPausedWorkerAtTheRateLimitGivesItsMessagesBack(t *testing.T) {
 	for _, concurrency := range []int{1, 2} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -175,8 +171,7 @@ func TestPauseWithARateLimit(t *testing.T) {
 	}
 }
 
-// A Worker that is paused while a message waits for the rate limit handles that message and gives the others back.
-func TestPauseOfABusyWorkerWithARateLimit(t *testing.T) {
+func TestPausedWorkerHandlesTheMessageAtTheRateLimitAndGivesBackOthers(t *testing.T) {
 	for _, concurrency := range []int{1, 2} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -198,8 +193,7 @@ func TestPauseOfABusyWorkerWithARateLimit(t *testing.T) {
 	}
 }
 
-// With a rate limit, too, a drain finishes the producers' batches that were begun.
-func TestDrainFinishesBatchesWithARateLimit(t *testing.T) {
+func TestDrainFinishesBegunBatchesAtTheRateLimit(t *testing.T) {
 	t.Parallel()
 	const each = 100
 	for name, limiter := range map[string]*rate.Limiter{"unlimited": rate.NewLimiter(rate.Inf, 1), "5000 a second": rate.NewLimiter(5000, 1000)} {
@@ -227,11 +221,11 @@ func TestDrainFinishesBatchesWithARateLimit(t *testing.T) {
 }
 
 // A suspect of WithCrashLimit is handled alone. The others of its batch wait, and take no second token.
-func TestRateLimitOfSuspects(t *testing.T) {
+func TestSuspectsOfABatchTakeOneTokenEach(t *testing.T) {
 	t.Parallel()
 	const n = 10
 	c, _, _ := afterACrash(t, n)
-	limiter := rate.NewLimiter(1e-9, n) // n tokens are there, and no more will come
+	limiter := rate.NewLimiter(1e-9, n) // there are n tokens, and in practice no more come
 	w, err := worker.NewBatch(c, func(context.Context, []pulsar.Message) error { return nil }, worker.Batch{MaxMessages: n, MaxWait: time.Second},
 		worker.WithRateLimit(limiter), worker.WithCrashLimit(5), worker.WithConcurrency(1))
 	require.NoError(t, err)
@@ -243,9 +237,8 @@ func TestRateLimitOfSuspects(t *testing.T) {
 	require.NoError(t, waittest.Next(t, ended))
 }
 
-// Slots that wait behind the rate limit do not give messages back to the broker: that would make the Consumer subscribe
-// again.
-func TestRateLimitGivesNothingBack(t *testing.T) {
+// To give messages back would make the Consumer subscribe again.
+func TestSlotsAtTheRateLimitGiveNothingBack(t *testing.T) {
 	t.Parallel()
 	s := newSiteInProcess(t)
 	var subscribed, handled atomic.Int32
@@ -270,9 +263,8 @@ func TestRateLimitGivesNothingBack(t *testing.T) {
 	require.EqualValues(t, 1, subscribed.Load())
 }
 
-// A Worker whose batches need the tokens of two seconds gets its share of a limiter beside a Worker that takes single
-// tokens.
-func TestSharedRateLimitOfBatches(t *testing.T) {
+// Its batches need the tokens of two seconds, and a loop takes single tokens of the same limiter.
+func TestWorkerOfBatchesGetsItsShareOfALimiter(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		limiter := rate.NewLimiter(10, 20)
 		var batched atomic.Int32
@@ -300,13 +292,13 @@ func TestSharedRateLimitOfBatches(t *testing.T) {
 	})
 }
 
-// Busy Workers that share a limiter get equal parts, even if there are more Workers than tokens in a second. Together
-// they get as much as the limit allows, even if the limit changes all the time.
-func TestSharedRateLimitOfManyWorkers(t *testing.T) {
+// There are more Workers than tokens in a second. Together they get as much as the limit allows, even if the limit
+// changes all the time.
+func TestWorkersShareALimiterEqually(t *testing.T) {
 	for name, c := range map[string]struct {
 		limiter     *rate.Limiter
-		batches     bool                               // of a hundred
-		change      func(*rate.Limiter, time.Duration) // twice a second
+		batches     bool                               // of a hundred messages
+		change      func(*rate.Limiter, time.Duration) // called twice a second
 		least, most int32                              // messages of each Worker in 16 minutes
 	}{
 		"a limit":                      {rate.NewLimiter(5, 1), false, func(*rate.Limiter, time.Duration) {}, 540, 660},
@@ -351,13 +343,12 @@ func TestSharedRateLimitOfManyWorkers(t *testing.T) {
 	}
 }
 
-// A message that waits for the rate limit when a drain begins is handled if its batch was begun and there is time for
-// the whole batch.
+// The message waits when the drain begins. It is handled if its batch was begun and there is time for the whole batch.
 func TestDrainFinishesABatchThatWaitsForTheRateLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		drain time.Duration
-		left  int // of the batch
+		left  int // messages of the batch that are left to the broker
 	}{{time.Minute, 0}, {2 * time.Second, 80}} {
 		t.Run(c.drain.String(), func(t *testing.T) {
 			t.Parallel()

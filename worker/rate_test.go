@@ -16,9 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// No more messages are handled than the limiter allows. One more waits in the Worker, and all others stay with the
-// Consumer.
-func TestRateLimit(t *testing.T) {
+// One more message waits in the Worker, and all others stay with the Consumer.
+func TestNoMoreMessagesAreHandledThanTheLimiterAllows(t *testing.T) {
 	for name, options := range map[string][]worker.Option{"": nil, "in key order": {worker.WithKeyOrder()}, "with a timeout": {worker.WithTimeout(time.Minute)}} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -43,8 +42,8 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// The ack timeout of a message that waits is renewed, so its handler has the whole ack timeout.
-func TestRateLimitRenewsAckTimeouts(t *testing.T) {
+// So the handler has the whole ack timeout.
+func TestAckTimeoutIsRenewedAtTheRateLimit(t *testing.T) {
 	virtually(t, withDeadLetters(2), func(t *rig) {
 		t.publish("a")
 		t.publish("b")
@@ -60,8 +59,8 @@ func TestRateLimitRenewsAckTimeouts(t *testing.T) {
 	}, redelivery.WithAckTimeout(time.Second))
 }
 
-// A batch takes a token for each message, even if that is more than the burst. Each retry takes tokens, too.
-func TestRateLimitOfBatches(t *testing.T) {
+// The batch has more messages than the burst. Each retry takes tokens, too.
+func TestBatchTakesATokenForEachMessage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		for n := range 6 {
 			t.publish(fmt.Sprint(n))
@@ -81,9 +80,9 @@ func TestRateLimitOfBatches(t *testing.T) {
 	})
 }
 
-// A message that waits for the rate limit when a Pause begins is handled, and no other. If the limiter lets no message
-// through, a drain leaves the message that waits to the broker.
-func TestRateLimitAtADrainAndWhilePaused(t *testing.T) {
+// Only the message that waits when the pause begins is handled. If the limiter then grants no tokens, the drain leaves
+// the message that waits.
+func TestMessageAtTheRateLimitIsHandledInAPauseAndLeftByADrain(t *testing.T) {
 	for name, change := range map[string]func(*rate.Limiter){
 		"a limit of nearly 0": func(l *rate.Limiter) { l.SetLimit(1e-9) },
 		"a burst of 0":        func(l *rate.Limiter) { l.SetBurst(0) },
@@ -117,8 +116,8 @@ func TestRateLimitAtADrainAndWhilePaused(t *testing.T) {
 	}
 }
 
-// A raised limit applies to messages that wait already.
-func TestRateLimitIsRaised(t *testing.T) {
+// The raised limit applies to messages that already wait.
+func TestRaisedRateLimitAppliesAtOnce(t *testing.T) {
 	for _, limit := range []rate.Limit{0, 1e-9, rate.Every(time.Hour)} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -136,7 +135,7 @@ func TestRateLimitIsRaised(t *testing.T) {
 	}
 }
 
-func TestInvalidRateLimit(t *testing.T) {
+func TestInvalidRateLimitIsRefused(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		for want, option := range map[string]worker.Option{
 			"WithRateLimit is nil":               worker.WithRateLimit(nil),

@@ -40,7 +40,7 @@ func TestRedeliverNowLetsAWorkerHandleWaitingMessages(t *testing.T) {
 				require.Equal(t, 3, t.consumer.RedeliverNow())
 				require.Zero(t, t.consumer.RedeliverNow())
 				t.sleep(time.Second)
-				require.Equal(t, 1, t.consumer.RedeliverNow()) // the snoozed one had one count less
+				require.Equal(t, 1, t.consumer.RedeliverNow()) // the count of the snoozed message is one less
 				t.sleep(time.Second)
 				require.NoError(t, stop())
 				require.EqualValues(t, 3, w.Stats().Succeeded)
@@ -50,7 +50,7 @@ func TestRedeliverNowLetsAWorkerHandleWaitingMessages(t *testing.T) {
 	}
 }
 
-func TestRedeliverNowLeavesAckTimeouts(t *testing.T) {
+func TestRedeliverNowDoesNotEndAckTimeouts(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("with the application")
 		msg, err := t.consumer.Receive(context.Background())

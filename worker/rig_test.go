@@ -22,13 +22,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	beside()
+	runMoreInParallel()
 	leaktest.Main(m)
 }
 
-// beside lets more tests run in parallel than there are processors, since they mostly wait for brokers. If -parallel is
-// set, it does nothing.
-func beside() {
+// runMoreInParallel lets more tests run in parallel than there are processors, since they mostly wait for brokers. If
+// -parallel is set, it does nothing.
+func runMoreInParallel() {
 	flag.Parse()
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
@@ -48,7 +48,7 @@ var (
 
 const deadLetters = "orders-billing-DLQ"
 
-// withDeadLetters returns options of a consumer that gives up on a message after some deliveries.
+// withDeadLetters returns options of a consumer that makes a dead letter after maxDeliveries deliveries of a message.
 func withDeadLetters(maxDeliveries uint32) pulsar.ConsumerOptions {
 	opts := orders
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: maxDeliveries}
@@ -64,7 +64,7 @@ type rig struct {
 	logger   *slog.Logger
 }
 
-// virtually runs a test in virtual time. It fails if a goroutine is left.
+// virtually runs a test in virtual time. The test fails if a goroutine is left at its end.
 func virtually(t *testing.T, opts pulsar.ConsumerOptions, test func(*rig), options ...redelivery.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,7 @@ func (r *rig) publish(payloads ...string) {
 	}
 }
 
-// start runs a worker until stop is called, which returns Run's error.
+// start runs a Worker until stop is called. stop returns the error of Run.
 func (r *rig) start(handler worker.Handler, options ...worker.Option) (w *worker.Worker, stop func() error) {
 	r.Helper()
 	w, err := worker.New(r.consumer, handler, append([]worker.Option{worker.WithLogger(r.logger)}, options...)...)
@@ -122,7 +122,7 @@ func (r *rig) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-// calls notes when a handler was called.
+// calls notes the calls of a handler.
 type calls struct {
 	mu    sync.Mutex
 	began time.Time

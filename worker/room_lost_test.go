@@ -16,9 +16,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A Worker in key order that has no room for more messages goes on soon after its connection was lost: it takes the
-// redeliveries, which show that the waiting messages are still its own.
-func TestNoRoomWhenTheConnectionIsLost(t *testing.T) {
+// The Worker has no room for more messages when its connection is lost. It takes the redeliveries nevertheless, which
+// show that the waiting messages still belong to it.
+func TestWorkerWithoutRoomGoesOnSoonAfterItsConnectionWasLost(t *testing.T) {
 	t.Parallel()
 	s := newSiteInProcess(t)
 	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.KeyShared}, redelivery.WithNackRedeliveryDelay(50*time.Millisecond), redelivery.WithMemoryLimit(1000))

@@ -18,11 +18,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// short is how many bytes of the memory limit a short message takes.
+// short is how many bytes a short message counts toward the memory limit.
 const short = 521
 
-// When the waiting messages reach the memory limit, no messages of any key are taken until some are done.
-func TestKeyOrderMemoryLimit(t *testing.T) {
+// When waiting messages reach the memory limit, no message of any key is taken until a waiting one is done.
+func TestWaitingMessagesAtTheMemoryLimitStopTheWorker(t *testing.T) {
 	const limit = 6 * short
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "b1")
@@ -47,9 +47,9 @@ func TestKeyOrderMemoryLimit(t *testing.T) {
 	}, redelivery.WithMemoryLimit(limit))
 }
 
-// After a burst of one key has reached the limit, other messages go on as soon as there is room, even if another key
-// keeps more than half of the limit for long.
-func TestKeyOrderGoesOnBelowTheMemoryLimit(t *testing.T) {
+// A burst of one key has reached the limit. Other keys go on as soon as there is room, even if one key keeps more than
+// half of the limit for long.
+func TestOtherKeysGoOnWhenABurstOfOneKeyIsBelowTheMemoryLimit(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a0", "a1", "a2", "a3", "a4", "a5", "b0", "b1", "b2", "b3", "b4", "b5")
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -70,8 +70,7 @@ func TestKeyOrderGoesOnBelowTheMemoryLimit(t *testing.T) {
 	}, redelivery.WithMemoryLimit(10*short))
 }
 
-// Messages that failed and wait to be tried again count toward the memory limit, too.
-func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
+func TestFailedMessagesThatWaitCountTowardTheMemoryLimit(t *testing.T) {
 	var full atomic.Int32
 	observer := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
 		if p.Paused {
@@ -98,9 +97,9 @@ func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
 	}, redelivery.WithMemoryLimit(4*short))
 }
 
-// Messages that wait for redelivery and those that wait for their keys have one limit. Messages that wait for
-// redelivery make room, since the broker has them, too.
-func TestKeyOrderTakesRoomFromRedelivery(t *testing.T) {
+// Messages that wait for redelivery share a limit with messages that wait for their keys. The former make room, since
+// the broker can send them again.
+func TestMessagesThatWaitForRedeliveryMakeRoomForKeyOrder(t *testing.T) {
 	const limit = 20 * short
 	virtually(t, orders, func(t *rig) {
 		for range 30 {
@@ -122,9 +121,9 @@ func TestKeyOrderTakesRoomFromRedelivery(t *testing.T) {
 	}, redelivery.WithMemoryLimit(limit))
 }
 
-// When the messages that filled the memory limit are lost, there is room for new ones, also while another slot collects
-// batches.
-func TestLostMessageMakesRoom(t *testing.T) {
+// The messages that filled the memory limit are lost. Then there is room for new ones, also while another slot collects
+// a batch.
+func TestLostMessagesMakeRoom(t *testing.T) {
 	virtually(t, exclusive(1), func(t *rig) {
 		began := time.Now()
 		_, stop := t.startBatch(worker.Batch{MaxMessages: 3}, func(context.Context, []pulsar.Message) error {
@@ -132,7 +131,7 @@ func TestLostMessageMakesRoom(t *testing.T) {
 				return nil
 			}
 			time.Sleep(15 * time.Second)
-			return errTest // for the whole batch, so that it is halved
+			return errTest // the batch fails as a whole, so it is halved
 		}, worker.WithKeyOrder(), worker.WithConcurrency(2))
 		t.publishKeyed("a", "-", "c", "a", "a", "a", "a")
 		t.sleep(time.Second)
@@ -145,8 +144,7 @@ func TestLostMessageMakesRoom(t *testing.T) {
 	}, redelivery.WithMemoryLimit(1500))
 }
 
-// Messages of many keys fail because a service is down. They count toward the memory limit like the messages that wait
-// behind them.
+// A service is down. The failed messages count toward the limit like the messages that wait for them.
 func TestFailuresOfManyKeysReachTheMemoryLimit(t *testing.T) {
 	for name, maxDeliveries := range map[string]uint32{"without dead letters": 0, "with dead letters": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -225,9 +223,8 @@ func TestFailuresOfAnOutageReachTheMemoryLimit(t *testing.T) {
 	}, redelivery.WithMemoryLimit(100_000), redelivery.WithNackRedeliveryDelay(5*time.Second))
 }
 
-// In an outage, large messages that always fail and do not fit the limit do not keep the Worker from reaching the
-// others.
-func TestMessagesBehindLargeFailuresAreReached(t *testing.T) {
+// In an outage, the large messages always fail and do not fit the limit.
+func TestProbesReachMessagesBehindLargeFailures(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Shared} {
 		for _, pause := range []time.Duration{10 * time.Millisecond, 10 * time.Second} {
 			t.Run(fmt.Sprint(kind, pause), func(t *testing.T) {
@@ -258,10 +255,9 @@ func TestMessagesBehindLargeFailuresAreReached(t *testing.T) {
 	}
 }
 
-// Messages are taken again when the message that did not fit is done, even if the slot of that message cannot take
-// them. The slot may have lost its place, or wait for a turn that another slot has: to collect a batch, or to take a
-// token of the rate limit.
-func TestMessagesAreTakenWhenTheOneWithoutRoomIsDone(t *testing.T) {
+// The slot of that message cannot take messages: it has lost its place, or it waits for another slot, which collects a
+// batch or waits for the rate limit.
+func TestWorkerTakesMessagesWhenTheOneWithoutRoomIsDone(t *testing.T) {
 	last := func(stuck time.Duration) worker.Handler {
 		failed := false
 		return func(_ context.Context, msg pulsar.Message) error {
@@ -320,7 +316,7 @@ func TestMessagesAreTakenWhenTheOneWithoutRoomIsDone(t *testing.T) {
 				require.EqualValues(t, 3, w.Stats().Succeeded)
 				require.False(t, w.Stats().Full)
 				require.False(t, paused.Load())
-				t.sleep(5 * time.Hour) // until no handler is stuck
+				t.sleep(5 * time.Hour) // until the handlers are no longer stuck
 				_ = stop()
 			}, redelivery.WithMemoryLimit(4*short))
 		})

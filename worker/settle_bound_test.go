@@ -13,9 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// An acknowledgement that the broker always refuses does not block its slot: the message is left to the broker, and
-// others are handled.
-func TestRefusedAckIsGivenUp(t *testing.T) {
+// The broker always refuses the acknowledgement. The message is left to the broker, and the slot handles others.
+func TestAckThatIsAlwaysRefusedIsGivenUp(t *testing.T) {
 	for name, option := range map[string]worker.Option{"each by itself": worker.WithConcurrency(1), "by key": worker.WithKeyOrder()} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -40,7 +39,7 @@ func TestRefusedAckIsGivenUp(t *testing.T) {
 	}
 }
 
-// Refused acknowledgements of a batch block its slot for a minute together, not for a minute each.
+// Together they block their slot for one minute, not for a minute each.
 func TestRefusedAcksOfABatchAreGivenUpTogether(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.broker.Ack = func(id pulsar.MessageID) error {
@@ -63,8 +62,7 @@ func TestRefusedAcksOfABatchAreGivenUpTogether(t *testing.T) {
 	})
 }
 
-// A message that was handled does not come again while its acknowledgement is tried again.
-func TestRefusedAckAndTheAckTimeout(t *testing.T) {
+func TestMessageWhoseAckIsTriedAgainDoesNotTimeOut(t *testing.T) {
 	for name, option := range map[string]worker.Option{
 		"each by itself": worker.WithConcurrency(4), "by key": worker.WithKeyOrder(), "with a timeout": worker.WithTimeout(10 * time.Second),
 	} {

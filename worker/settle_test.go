@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// failing returns an Ack of the broker that fails until a time.
+// failing returns a function for Broker.Ack that fails until a time.
 func failing(until time.Time) func(pulsar.MessageID) error {
 	return func(pulsar.MessageID) error {
 		if time.Now().Before(until) {
@@ -75,8 +75,8 @@ func TestFailedDeadLetterIsNacked(t *testing.T) {
 	})
 }
 
-// A dead letter that was published and could not be acknowledged is acknowledged later, not published again.
-func TestDeadLetterIsAcknowledgedLater(t *testing.T) {
+// The message cannot be acknowledged when its dead letter is published.
+func TestPublishedDeadLetterIsAcknowledgedLaterNotPublishedAgain(t *testing.T) {
 	virtually(t, withDeadLetters(9), func(t *rig) {
 		t.broker.Ack = failing(time.Now().Add(time.Second))
 		w, stop := t.start(func(context.Context, pulsar.Message) error { return worker.Permanent(io.EOF) })
@@ -89,7 +89,7 @@ func TestDeadLetterIsAcknowledgedLater(t *testing.T) {
 	})
 }
 
-func TestLostConsumer(t *testing.T) {
+func TestLostConsumerEndsRun(t *testing.T) {
 	for name, lose := range map[string]func(*rig){
 		"gave up": func(t *rig) { t.broker.GiveUp(errTest) },
 		"closed":  func(t *rig) { t.consumer.Close() },
@@ -116,8 +116,8 @@ func TestLostConsumer(t *testing.T) {
 	}
 }
 
-// Run ends when the Consumer is lost, even if no slot receives and notices the loss because all try to acknowledge.
-func TestLostConsumerWhileAcksFail(t *testing.T) {
+// No slot receives and notices the loss, since all slots try to acknowledge.
+func TestLostConsumerEndsRunWhileAcksFail(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.broker.Ack = failing(time.Now().Add(time.Hour))
 		returned := make(chan error, 1)
@@ -131,9 +131,9 @@ func TestLostConsumerWhileAcksFail(t *testing.T) {
 	})
 }
 
-// If the dead letter cannot be published when the last delivery fails, it is published later, still with the handler's
-// error. This is so after RetryAfter, too, and if the message is too old.
-func TestDeadLetterThatFailsKeepsItsReason(t *testing.T) {
+// The dead letter cannot be published when the last delivery fails, or when the message is too old. Later it is
+// published with the handler's error, also after RetryAfter.
+func TestDeadLetterThatIsPublishedLaterKeepsItsReason(t *testing.T) {
 	for name, err := range map[string]error{"an error": errTest, "RetryAfter": worker.RetryAfter(time.Hour, errTest)} {
 		for _, old := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, old=%v", name, old), func(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// site is a topic of a broker: of the real one that PULSAR_URL and PULSAR_ADMIN_URL name, or of one in this process.
+// site is a topic of a broker: the real one that PULSAR_URL and PULSAR_ADMIN_URL name, or one in this process.
 type site struct {
 	testing.TB
 	client    pulsar.Client

@@ -17,7 +17,7 @@ import (
 
 var allKinds = []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Shared, pulsar.Failover, pulsar.KeyShared}
 
-// ofKind returns options with a subscription type. The consumer gives up on a message after two deliveries.
+// ofKind returns options with a subscription type, and with dead letters after two deliveries.
 func ofKind(kind pulsar.SubscriptionType) pulsar.ConsumerOptions {
 	opts := withDeadLetters(2)
 	opts.Type = kind
@@ -32,8 +32,8 @@ func (s *snoozed) note(began time.Time, msg pulsar.Message) int {
 	return len(*s)
 }
 
-// A snooze does not count: only failures raise the redelivery count and the delay, and count toward MaxDeliveries.
-func TestSnooze(t *testing.T) {
+// Only failures raise the redelivery count and the delay, and count toward MaxDeliveries.
+func TestSnoozeDoesNotCount(t *testing.T) {
 	policy := redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Minute})
 	for _, kind := range allKinds {
 		for name, options := range map[string][]worker.Option{
@@ -59,7 +59,7 @@ func TestSnooze(t *testing.T) {
 						case 4:
 							return errTest
 						case 8:
-							return errTest // its last delivery
+							return errTest // at its last delivery
 						}
 						return worker.Snooze(time.Second)
 					}, append(options, worker.WithConcurrency(1), worker.WithMaxAge(time.Hour))...)
@@ -75,8 +75,8 @@ func TestSnooze(t *testing.T) {
 	}
 }
 
-// In key order the key of a snoozed message waits, and other keys do not.
-func TestSnoozeInKeyOrder(t *testing.T) {
+// Other keys do not wait.
+func TestKeyOfASnoozedMessageWaits(t *testing.T) {
 	virtually(t, ofKind(pulsar.KeyShared), func(t *rig) {
 		began, got := time.Now(), snoozed{}
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -95,7 +95,7 @@ func TestSnoozeInKeyOrder(t *testing.T) {
 }
 
 // One message of a batch is snoozed, or all of them.
-func TestSnoozeInABatch(t *testing.T) {
+func TestSnoozeInABatchDelaysItsMessages(t *testing.T) {
 	for _, kind := range allKinds {
 		virtually(t, ofKind(kind), func(t *rig) {
 			for _, payload := range []string{"a", "b", "c"} {
@@ -120,8 +120,8 @@ func TestSnoozeInABatch(t *testing.T) {
 	}
 }
 
-// A snooze neither begins an outage nor ends one. After the drain timeout a snoozed message is left to the broker.
-func TestSnoozeInAnOutageAndAtADrain(t *testing.T) {
+// After the drain timeout a snoozed message is left to the broker.
+func TestSnoozeNeitherBeginsNorEndsAnOutage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
@@ -150,7 +150,7 @@ func TestSnoozeInAnOutageAndAtADrain(t *testing.T) {
 	})
 }
 
-func TestSnoozeError(t *testing.T) {
+func TestErrorOfSnoozeNamesItsDelay(t *testing.T) {
 	require.EqualError(t, worker.Snooze(time.Second), "snoozed for 1s")
 	require.EqualError(t, worker.Snooze(-time.Second), "snoozed for 0s")
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// hanging returns a handler that ignores its context and, with each message "hang", hangs until release is called.
+// hanging returns a handler that ignores its context. With a message "hang" it hangs until release is called.
 func hanging(c *calls) (handler worker.Handler, release func()) {
 	released := make(chan struct{})
 	return func(_ context.Context, msg pulsar.Message) error {
@@ -28,8 +28,7 @@ func hanging(c *calls) (handler worker.Handler, release func()) {
 	}, func() { close(released) }
 }
 
-// A message whose handler hangs comes again after its ack timeout. Its redeliveries do not take another slot, whatever
-// the options.
+// The message comes again after its ack timeout. Its redeliveries take no other slot, whatever the options.
 func TestHangingMessageTakesOneSlot(t *testing.T) {
 	for name, options := range map[string][]worker.Option{
 		"alone": nil, "with a timeout": {worker.WithTimeout(10 * time.Second)}, "in key order": {worker.WithKeyOrder()},
@@ -57,9 +56,9 @@ func TestHangingMessageTakesOneSlot(t *testing.T) {
 	}
 }
 
-// A paused Worker gives nothing back while a handler is stuck: the handler's message would come again and be handled a
-// second time. After the handler has returned, the Worker gives its messages back.
-func TestPauseWithAHangingMessage(t *testing.T) {
+// If the Worker gave messages back, the broker would deliver the stuck handler's message to a second handler. After the
+// handler has returned, the Worker gives its messages back.
+func TestPausedWorkerGivesNothingBackWhileAHandlerIsStuck(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		handler, release := hanging(calls)
@@ -86,7 +85,6 @@ func TestPauseWithAHangingMessage(t *testing.T) {
 	})
 }
 
-// With a dead letter topic, a message whose handler hangs becomes a dead letter.
 func TestHangingMessageBecomesADeadLetter(t *testing.T) {
 	virtually(t, withDeadLetters(4), func(t *rig) {
 		calls := newCalls()
@@ -101,9 +99,8 @@ func TestHangingMessageBecomesADeadLetter(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// A handler that is slower than the ack timeout is not called a second time before it has returned: its result settles
-// the message.
-func TestSlowHandlerIsNotCalledTwiceAtATime(t *testing.T) {
+// The handler is slower than the ack timeout. Its result settles the message.
+func TestSlowHandlerIsNotCalledASecondTimeForItsMessage(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want []time.Duration
@@ -132,7 +129,7 @@ func TestSlowHandlerIsNotCalledTwiceAtATime(t *testing.T) {
 	}
 }
 
-// A handler that ignores the end of its context loses its place. Too many such handlers end Run.
+// The handler ignores the end of its context. Too many such handlers end Run.
 func TestStuckHandlerLosesItsPlace(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
@@ -165,8 +162,8 @@ func TestStuckHandlerLosesItsPlace(t *testing.T) {
 	})
 }
 
-// When a stuck handler returns at last, the slot that took its place keeps it.
-func TestStuckHandlerThatReturns(t *testing.T) {
+// The stuck handler returns in the end.
+func TestSlotThatReplacedAStuckHandlerKeepsItsPlace(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		active, most := 0, 0
@@ -191,7 +188,7 @@ func TestStuckHandlerThatReturns(t *testing.T) {
 	}, redelivery.WithNackRedeliveryDelay(time.Second))
 }
 
-func TestHealthyAfterTheConsumerIsLost(t *testing.T) {
+func TestHealthyReturnsAnErrorAfterTheConsumerIsLost(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(context.Context, pulsar.Message) error { return nil })
 		t.sleep(time.Second)
@@ -202,8 +199,8 @@ func TestHealthyAfterTheConsumerIsLost(t *testing.T) {
 	})
 }
 
-// With WithCancelLost, a handler's context ends when its message may be another consumer's.
-func TestCancelLost(t *testing.T) {
+// The message may belong to another consumer when that consumer becomes active.
+func TestCancelLostEndsTheContextOfALostMessagesHandler(t *testing.T) {
 	for name, options := range map[string][]worker.Option{"without": nil, "with": {worker.WithCancelLost()}} {
 		t.Run(name, func(t *testing.T) {
 			failover := orders
@@ -227,7 +224,7 @@ func TestCancelLost(t *testing.T) {
 				}, options...)
 				t.publish("tea")
 				t.sleep(3 * time.Second)
-				t.broker.Elect() // the other Consumer
+				t.broker.Elect() // the other Consumer becomes active
 				t.sleep(time.Minute)
 				if len(options) == 0 {
 					require.NoError(t, cause)
@@ -240,7 +237,7 @@ func TestCancelLost(t *testing.T) {
 	}
 }
 
-// A message whose handler hangs comes again, and its dead letter takes long: the other messages do not wait for that.
+// The hanging message comes again, and the publication of its dead letter takes long.
 func TestOthersDoNotWaitForAHangingMessage(t *testing.T) {
 	for name, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
 		t.Run(name, func(t *testing.T) {
@@ -270,9 +267,8 @@ func TestOthersDoNotWaitForAHangingMessage(t *testing.T) {
 	}
 }
 
-// A slot has lost its place because its handler was stuck. If the handler then returns an error that begins an outage,
-// the slot does not try the message again beside the slot that has the place.
-func TestStuckHandlerThatReturnsBeginsAnOutage(t *testing.T) {
+// The slot lost its place because its handler was stuck. Then the handler returns an error that begins an outage.
+func TestSlotThatLostItsPlaceDoesNotTryItsMessageInAnOutage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		var atWork, hangs atomic.Int32
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -299,9 +295,8 @@ func TestStuckHandlerThatReturnsBeginsAnOutage(t *testing.T) {
 	})
 }
 
-// A message whose handler hangs does not go to the retry topic. From there another handler would get it while the first
-// one is at work.
-func TestHangingMessageIsNotMoved(t *testing.T) {
+// From the retry topic another handler would get the message while the first one has it.
+func TestHangingMessageIsNotMovedToTheRetryTopic(t *testing.T) {
 	opts := withDeadLetters(3)
 	opts.RetryEnable = true
 	for name, options := range map[string][]worker.Option{

@@ -18,8 +18,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// WithConcurrency bounds how many messages are taken. The ack timeouts of the others do not run.
-func TestConcurrencyBoundsTheMessagesTaken(t *testing.T) {
+// The ack timeouts of the other messages do not run.
+func TestConcurrencyLimitsTheMessagesTaken(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		for range 6 {
@@ -38,7 +38,7 @@ func TestConcurrencyBoundsTheMessagesTaken(t *testing.T) {
 	}, redelivery.WithAckTimeout(4*time.Second))
 }
 
-func TestPauseAndResume(t *testing.T) {
+func TestPausedWorkerTakesNoMessagesUntilResume(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		handler := func(_ context.Context, msg pulsar.Message) error {
@@ -58,11 +58,11 @@ func TestPauseAndResume(t *testing.T) {
 
 		w.Resume()
 		w.Resume()
-		t.sleep(time.Second) // a is at work
+		t.sleep(time.Second) // a is in its handler
 		w.Pause()
 		w.Pause()
 		t.publish("b")
-		t.sleep(time.Minute) // a was finished, its ack timeout of 3 s renewed
+		t.sleep(time.Minute) // a is handled to the end, with its ack timeout of 3 s renewed
 		require.Equal(t, worker.Stats{Paused: true, Succeeded: 1}, w.Stats())
 		w.Resume()
 		t.sleep(time.Minute)
@@ -94,7 +94,7 @@ func TestTimeoutRenewsTheAckTimeout(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second), redelivery.WithNackRedeliveryDelay(time.Second))
 }
 
-func TestLongestTimeout(t *testing.T) {
+func TestLongestTimeoutDoesNotOverflow(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Hour); return nil },
 			worker.WithTimeout(math.MaxInt64))
@@ -108,9 +108,9 @@ func TestLongestTimeout(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
-// After the ack timeout, the broker or the Consumer delivers the message again, but this Worker does not handle it
-// twice at a time.
-func TestWithoutTimeoutTheAckTimeoutIsTheLimit(t *testing.T) {
+// After the ack timeout the message is delivered again, but this Worker does not handle it a second time while the
+// first handler runs.
+func TestAckTimeoutIsTheLimitWithoutWithTimeout(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		_, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
@@ -154,9 +154,9 @@ func TestStuckHandlerKeepsItsSlotForAWhile(t *testing.T) {
 	})
 }
 
-// After the timeout of a stuck handler, the ack timeout of its message is no longer renewed, so that another consumer
-// may get the message.
-func TestStuckHandlersMessageComesBack(t *testing.T) {
+// The ack timeout of its message is not renewed after the handler's timeout, so that another consumer may get the
+// message.
+func TestMessageOfAStuckHandlerComesBack(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		free := make(chan struct{})
@@ -210,9 +210,9 @@ func TestBatchThatWasStuckIsNotHalved(t *testing.T) {
 	}, redelivery.WithAckTimeout(5*time.Second), redelivery.WithNackRedeliveryDelay(1010*time.Millisecond))
 }
 
-// One message of a batch becomes a dead letter, and its publication takes long. The other message is kept for a local
-// retry, and does not come again before that.
-func TestMessageIsKeptWhileADeadLetterTakesLong(t *testing.T) {
+// The dead letter is of one message of a batch. The other message is kept for a local retry, and does not come again
+// before that.
+func TestMessageWaitsForItsLocalRetryWhileADeadLetterTakesLong(t *testing.T) {
 	virtually(t, withDeadLetters(3), func(t *rig) {
 		t.broker.Send = func(string) error { time.Sleep(10 * time.Second); return nil }
 		calls := newCalls()

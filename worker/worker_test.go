@@ -24,7 +24,7 @@ import (
 
 func succeed(context.Context, pulsar.Message) error { return nil }
 
-func TestInvalid(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		for _, c := range []struct {
 			option worker.Option
@@ -57,9 +57,8 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
-// TestOutcomes checks the rows of the package's table: the result of a handler at each delivery, when it is called
-// again, and the dead letters in the end.
-func TestOutcomes(t *testing.T) {
+// The rows are those of the package's table: the results of the handler, when it is called, and the dead letters.
+func TestResultOfTheHandlerDecidesTheOutcome(t *testing.T) {
 	wrap := func(err error) error { return fmt.Errorf("order 7: %w", err) }
 	policy := backoff.Exponential{Min: time.Second, Max: time.Minute}
 	for name, c := range map[string]struct {
@@ -164,9 +163,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A message that fails and is too old becomes a dead letter. A message that is too old and was not handled yet is
-// handled.
-func TestMaxAge(t *testing.T) {
+// A message that was not handled yet is handled, however old it is.
+func TestFailureOfAnOldMessageMakesADeadLetter(t *testing.T) {
 	virtually(t, withDeadLetters(99), func(t *rig) {
 		t.publish("early")
 		t.sleep(time.Hour)
@@ -188,8 +186,8 @@ func TestMaxAge(t *testing.T) {
 	})
 }
 
-// Without a dead letter topic a message that is too old is nacked like any other, and counts as failed.
-func TestMaxAgeWithoutDeadLetters(t *testing.T) {
+// It counts as failed.
+func TestOldMessageWithoutADeadLetterTopicIsNacked(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
 			if msg.RedeliveryCount() < 2 {
@@ -204,7 +202,7 @@ func TestMaxAgeWithoutDeadLetters(t *testing.T) {
 	})
 }
 
-func TestRunOnce(t *testing.T) {
+func TestSecondRunAfterTheFirstReturnedIsRefused(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(succeed)
 		require.NoError(t, stop())
@@ -226,7 +224,7 @@ func TestRunWithADoneContextTakesNothing(t *testing.T) {
 	})
 }
 
-func TestMiddleware(t *testing.T) {
+func TestMiddlewareIsCalledInOrderAndSeesPanics(t *testing.T) {
 	virtually(t, withDeadLetters(1), func(t *rig) {
 		var seen []string
 		named := func(name string) worker.Middleware {
@@ -237,7 +235,7 @@ func TestMiddleware(t *testing.T) {
 					err := next(ctx, msg)
 					var panicked *worker.PanicError
 					if errors.As(err, &panicked) {
-						assert.Contains(t, string(panicked.Stack), "TestMiddleware")
+						assert.Contains(t, string(panicked.Stack), "TestMiddlewareIsCalledInOrderAndSeesPanics")
 						seen = append(seen, fmt.Sprintf("%s saw %v", name, err))
 					}
 					if name == "outer" {
@@ -260,7 +258,7 @@ func TestMiddleware(t *testing.T) {
 	})
 }
 
-func TestLogging(t *testing.T) {
+func TestLoggingLogsEachMessage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		var log logtest.Buffer
 		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -284,8 +282,8 @@ func TestLogging(t *testing.T) {
 	})
 }
 
-// A handler that ends its goroutine, as testing's FailNow does, fails its message and keeps the slot working.
-func TestGoexit(t *testing.T) {
+// testing's FailNow ends its goroutine. The slot goes on.
+func TestHandlerThatEndsItsGoroutineFailsItsMessage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {

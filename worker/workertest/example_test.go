@@ -18,10 +18,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// test runs a test from an example, which go test cannot do.
+// test runs a test inside an example.
 func test(f func(t *testing.T)) {
 	for name, value := range map[string]string{"test.v": "false", "test.count": "1", "test.cpu": ""} {
-		// nothing but the example prints
+		// so that only the example prints
 		before := flag.Lookup(name).Value.String()
 		if err := flag.Set(name, value); err != nil {
 			log.Fatal(err)
@@ -42,7 +42,7 @@ var setup = workertest.Setup{
 	Redelivery: []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{})},
 }
 
-// Run handles each message by itself, and returns its fate at each delivery.
+// Run handles each message by itself, and returns what became of it at each delivery.
 func ExampleSetup_Run() {
 	serve := func(_ context.Context, msg pulsar.Message) error {
 		switch {
@@ -149,8 +149,8 @@ func ExampleSubscription_Outage() {
 	// water acked
 }
 
-// A second Worker becomes the active one while anna's first order waits to be tried again. It serves both of her
-// orders, in their order, and the first Worker serves none.
+// While anna's first order waits for its next try, a second Worker becomes the active one. It serves both of her
+// orders, in their order.
 func ExampleSubscription_Elect() {
 	serve := func(_ context.Context, msg pulsar.Message) error {
 		if string(msg.Payload()) == "soup" && msg.RedeliveryCount() == 0 {
@@ -169,7 +169,7 @@ func ExampleSubscription_Elect() {
 			time.Sleep(10 * time.Second)
 			orders.Elect()
 			orders.Settle(time.Hour)
-			time.Sleep(time.Hour) // for messages that might be handled again
+			time.Sleep(time.Hour) // long enough to see messages that are handled again
 			for _, a := range orders.Calls() {
 				fmt.Println("at", a.At, "worker", a.Worker, string(a.Message.Payload), a.Err)
 			}

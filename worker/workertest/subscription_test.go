@@ -35,8 +35,8 @@ func payloads(calls workertest.Attempts) (rows []string) {
 	return rows
 }
 
-// Messages that always fail and fill the window of WithPauseOnFailure become dead letters, and those behind them are
-// handled.
+// Messages that always fail fill the window of WithPauseOnFailure. They become dead letters, and the messages behind
+// them are handled.
 func TestPoisonDoesNotStopAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := dead3.Subscription(t)
@@ -53,8 +53,8 @@ func TestPoisonDoesNotStopAWorker(t *testing.T) {
 	})
 }
 
-// One bad row of a thousand costs one dead letter, and few more calls, although the handler cannot say which row it is.
-func TestOneBadRow(t *testing.T) {
+// The handler cannot say which of a thousand rows is bad. The bad row costs a few more calls.
+func TestOneBadRowOfABatchBecomesTheOnlyDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := messages(1000, "good")
 		rows[20] = message("bad row")
@@ -77,9 +77,8 @@ func TestOneBadRow(t *testing.T) {
 	})
 }
 
-// When another Worker becomes the active one, it handles the waiting messages of a key in order. No message succeeds
-// twice.
-func TestKeyOrderOverAChangeOfOwner(t *testing.T) {
+// Another Worker becomes the active one while messages of a key wait. No message succeeds twice.
+func TestKeysKeepTheirOrderOverAChangeOfOwner(t *testing.T) {
 	setup := workertest.Setup{
 		Consumer:   pulsar.ConsumerOptions{Type: pulsar.Failover},
 		Redelivery: []redelivery.Option{redelivery.WithNackRedeliveryDelay(3 * time.Second)},
@@ -121,8 +120,7 @@ func busyAtFirst(_ context.Context, msg pulsar.Message) error {
 	return nil
 }
 
-// In an outage few calls are made, and no attempt is used up.
-func TestOutage(t *testing.T) {
+func TestOutageMakesFewCallsAndCountsNoAttempt(t *testing.T) {
 	for name, batched := range map[string]bool{"messages": false, "batches": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -149,8 +147,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// Workers share a subscription. When one stops, the others handle the messages that it leaves.
-func TestWorkersJoinAndLeave(t *testing.T) {
+func TestOtherWorkersHandleTheMessagesOfAStoppedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := workertest.Setup{Consumer: pulsar.ConsumerOptions{Type: pulsar.Shared}}.Subscription(t)
 		orders.Publish(message("a"), message("b"), message("c"))
@@ -159,7 +156,7 @@ func TestWorkersJoinAndLeave(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		orders.Start(slow, worker.WithConcurrency(1))
 		require.Equal(t, []string{"not settled"}, orders.Calls().Strings())
-		first.Stop() // when its handler has returned
+		first.Stop() // returns when the handler has returned
 		require.EqualValues(t, 1, first.Stats().Succeeded)
 		orders.Settle(time.Minute)
 		require.Equal(t, []string{"0s 0 a", "10s 1 b", "20s 1 c"}, payloads(orders.Calls()))
@@ -167,8 +164,8 @@ func TestWorkersJoinAndLeave(t *testing.T) {
 	})
 }
 
-// After a lost connection the message in a handler comes again. It is not handled twice at a time.
-func TestReconnect(t *testing.T) {
+// After a lost connection the handler's message comes again.
+func TestMessageInAHandlerIsNotHandledTwiceAfterAReconnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := workertest.Setup{Consumer: pulsar.ConsumerOptions{Type: pulsar.KeyShared}}.Subscription(t)
 		orders.Start(func(context.Context, pulsar.Message) error { time.Sleep(10 * time.Second); return nil })
@@ -180,7 +177,7 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-func TestBatchAttempts(t *testing.T) {
+func TestEachMessageOfABatchHasAttemptsOfItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler worker.BatchHandler
 		want    [][]string // of each message
@@ -242,8 +239,8 @@ func TestBatchAttempts(t *testing.T) {
 	}
 }
 
-// A letter in a topic that its error names is a dead letter, too. A retry counts as an attempt of the original message.
-func TestLettersAndRetriesElsewhere(t *testing.T) {
+// The letter is in a topic that its error names. The retry counts as an attempt of the original message.
+func TestLettersAndRetriesInOtherTopicsAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		setup := workertest.Setup{
 			Consumer:   pulsar.ConsumerOptions{Type: pulsar.Shared, RetryEnable: true},
@@ -263,9 +260,8 @@ func TestLettersAndRetriesElsewhere(t *testing.T) {
 	})
 }
 
-// As at a broker, a message that a producer delays comes later on Shared and Key_Shared, and at once on the other
-// types.
-func TestDelayedMessages(t *testing.T) {
+// The producer delays messages. As at a broker, the other types ignore the delay.
+func TestDelayedMessagesComeLaterOnSharedAndKeyShared(t *testing.T) {
 	for kind, want := range map[pulsar.SubscriptionType][]string{
 		pulsar.Shared: {"0s 0 c", "1h0m0s 0 a", "2h0m0s 0 b"}, pulsar.KeyShared: {"0s 0 c", "1h0m0s 0 a", "2h0m0s 0 b"},
 		pulsar.Exclusive: {"0s 0 a", "0s 0 b", "0s 0 c"}, pulsar.Failover: {"0s 0 a", "0s 0 b", "0s 0 c"},
@@ -282,8 +278,9 @@ func TestDelayedMessages(t *testing.T) {
 	}
 }
 
-// Two dead letters may have the same origin id if they came from two topics, or from one message that died twice.
-func TestMessagesOfOneOrigin(t *testing.T) {
+// Two dead letters may have the same origin id: if they come from two topics, or from one message that became a dead
+// letter twice.
+func TestDeadLettersOfTheSameOriginAreDistinguished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := workertest.Setup{}.Subscription(t)
 		orders.Start(func(context.Context, pulsar.Message) error { return nil })
@@ -299,8 +296,7 @@ func TestMessagesOfOneOrigin(t *testing.T) {
 	})
 }
 
-// The error for WithAttemptLog says that there is no log of attempts.
-func TestNoLogOfAttempts(t *testing.T) {
+func TestWithAttemptLogFailsTheTestAndNamesPulsartest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{TB: t}
 		setup := workertest.Setup{Redelivery: []redelivery.Option{redelivery.WithAttemptLog(redelivery.AttemptLog{})}}
@@ -310,7 +306,7 @@ func TestNoLogOfAttempts(t *testing.T) {
 	})
 }
 
-// failing is a test whose failures are expected.
+// failing is a testing.TB that collects failures.
 type failing struct {
 	testing.TB
 	failures []string
@@ -322,10 +318,10 @@ func (f *failing) Errorf(format string, args ...any) {
 
 func (f *failing) Fatalf(format string, args ...any) { f.Errorf(format, args...); panic(f) }
 
-func TestMisuse(t *testing.T) {
+func TestMisuseFailsTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for want, misuse := range map[string]func(orders *workertest.Subscription){
-			`workertest: 2 messages are not settled after 1m0s, the first is "a", which no handler was called with`: func(orders *workertest.Subscription) {
+			`workertest: 2 messages are not settled after 1m0s, the first is "a", with which no handler was called`: func(orders *workertest.Subscription) {
 				orders.Publish(message("a"), message("b")) // without a Worker
 				orders.Settle(time.Minute)
 			},
@@ -360,7 +356,7 @@ func TestMisuse(t *testing.T) {
 	require.Panics(t, func() { dead3.Subscription(t) }, "outside of a bubble")
 }
 
-// A discarded message is acknowledged, but is not reported as a success.
+// A discarded message is acknowledged.
 func TestDiscardedMessageIsNotReportedAsAcked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		setup := workertest.Setup{Redelivery: []redelivery.Option{

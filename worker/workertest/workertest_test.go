@@ -47,7 +47,7 @@ func message(payload string) *pulsar.ProducerMessage {
 	return &pulsar.ProducerMessage{Payload: []byte(payload)}
 }
 
-func TestRun(t *testing.T) {
+func TestRunReturnsTheFateAtEachDelivery(t *testing.T) {
 	for name, c := range map[string]struct {
 		setup   workertest.Setup
 		payload string
@@ -84,7 +84,7 @@ var dead3 = workertest.Setup{
 	Redelivery: []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{})},
 }
 
-func TestRunOfSeveralMessages(t *testing.T) {
+func TestRunHandlesEachMessageByItself(t *testing.T) {
 	got := dead3.Run(t, handle, message("good"), message("slow"), message("bad"))
 	require.Len(t, got, 3)
 	require.True(t, got[0][0].Acked)
@@ -104,7 +104,7 @@ func TestRunOnEverySubscriptionType(t *testing.T) {
 	}
 }
 
-func TestRunWithSchema(t *testing.T) {
+func TestRunDecodesMessagesByTheSchema(t *testing.T) {
 	type order struct{ ID int }
 	setup := workertest.Setup{Consumer: pulsar.ConsumerOptions{Schema: pulsar.NewJSONSchema(
 		`{"type":"record","name":"order","fields":[{"name":"ID","type":"int"}]}`, nil)}}
@@ -120,7 +120,7 @@ func TestRunWithSchema(t *testing.T) {
 
 // A publish time is in whole milliseconds, so a retry waits for one more millisecond: it is never early. With key
 // order, messages that have a key are not moved to the retry topic.
-func TestRunWithRetryTopic(t *testing.T) {
+func TestRunWithARetryTopicReturnsAttemptsOfTheRetry(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []worker.Option
 		key     string
@@ -153,8 +153,8 @@ func TestRunWithRetryTopic(t *testing.T) {
 	}
 }
 
-// A handler that is slower than the ack timeout is not called a second time before it has returned: its result counts.
-func TestRunOfASlowHandler(t *testing.T) {
+// The handler is slower than the ack timeout. Its result counts.
+func TestRunCallsASlowHandlerOnceAtATime(t *testing.T) {
 	setup := workertest.Setup{Redelivery: []redelivery.Option{redelivery.WithAckTimeout(10 * time.Second)},
 		Consumer: pulsar.ConsumerOptions{Type: pulsar.Shared}}
 	var calls atomic.Int32
@@ -168,8 +168,7 @@ func TestRunOfASlowHandler(t *testing.T) {
 	require.Equal(t, []string{"slow: back after 1m0s", "acked"}, got[0].Strings())
 }
 
-// A panic of a middleware is reported like one of a handler.
-func TestRunWithMiddlewareThatPanics(t *testing.T) {
+func TestRunReportsAPanicOfAMiddlewareLikeOneOfTheHandler(t *testing.T) {
 	setup := workertest.Setup{
 		Consumer: pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 1}},
 		Worker: []worker.Option{worker.WithMiddleware(func(worker.Handler) worker.Handler {
@@ -180,11 +179,11 @@ func TestRunWithMiddlewareThatPanics(t *testing.T) {
 	require.Equal(t, []string{"panic: no header: dead letter: panic: no header"}, got[0].Strings())
 	var panicked *worker.PanicError
 	require.ErrorAs(t, got[0][0].Err, &panicked)
-	require.Contains(t, string(panicked.Stack), "TestRunWithMiddlewareThatPanics")
+	require.Contains(t, string(panicked.Stack), "TestRunReportsAPanicOfAMiddlewareLikeOneOfTheHandler")
 }
 
-// An error whose methods panic, as those of a nil pointer do, is an attempt like any other.
-func TestRunOfAnErrorWhoseMethodsPanic(t *testing.T) {
+// Methods of a nil pointer panic.
+func TestRunReportsAnErrorWhoseMethodsPanic(t *testing.T) {
 	handle := func(context.Context, pulsar.Message) error {
 		var err *fs.PathError
 		return err
