@@ -8,9 +8,9 @@ type Check struct {
 	About string // the group that the check belongs to
 	Asks  string // the question; the good answer is yes
 	Why   string // why it matters, with code in `backquotes`
-	// a command or an option that helps, in `backquotes`; fill replaces {topic}, {subscription} and the like
+	// a command or an option that helps, in `backquotes`; Examine replaces names such as {topic} and {subscription}
 	Remedy string
-	Needs  Needs // the least that the check needs to run
+	Needs  Needs // what the check needs to run
 
 	look func(*visit) verdict
 }
@@ -34,7 +34,7 @@ const (
 	SuperUser
 )
 
-// checks are all checks. A new check needs a file and a line in this list.
+// checks has all checks. A new check needs a file and a line in this list.
 var checks = []Check{
 	reachable, version, clock,
 	topicExists, nonPersistent, scalable, partitionsAlike, subscriptionExists, subscriptionType, typeDelays,

@@ -41,7 +41,7 @@ var deadLettersEmptied = Check{
 	},
 }
 
-// entries returns a number of entries in words. The broker counts a batch of letters as one entry.
+// entries returns a number of entries with its unit. The broker counts a batch of letters as one entry.
 func entries(n int) string {
 	if n == 1 {
 		return "1 entry"

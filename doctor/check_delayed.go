@@ -14,7 +14,7 @@ var delayedOn = Check{
 	},
 }
 
-// delayed returns the setting of delayed delivery on the retry topic. The verdict is None without a retry topic.
+// delayed returns the retry topic's setting of delayed delivery. Without a retry topic the verdict is None.
 func (v *visit) delayed() (delayed, verdict) {
 	retry := v.retry()
 	if retry == "" {

@@ -28,7 +28,7 @@ var drain = Check{
 	},
 }
 
-// gracePeriod returns how many seconds it takes to end a worker and close its consumer.
+// gracePeriod returns how many seconds it may take to end a worker and close its consumer.
 func (v *visit) gracePeriod() int {
 	const after = 6 * time.Second // see worker.WithDrainTimeout
 	d := 30 * time.Second

@@ -21,7 +21,7 @@ var idleConsumer = Check{
 	},
 }
 
-// stalled finds consumers that get nothing for a while although there are messages for them.
+// stalled finds suspicious consumers that get nothing for the time Patience although there are messages for them.
 func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Status, format string) verdict {
 	topics, err := v.existing(v.Topic, v.retry())
 	if err != nil {

@@ -33,7 +33,8 @@ var inactiveTopics = Check{
 	},
 }
 
-// madeAgain reports whether the broker creates a deleted topic again, with the subscription InitialSubscriptionName.
+// madeAgain reports whether the broker would create a deleted topic again, with the subscription
+// InitialSubscriptionName.
 func (v *visit) madeAgain(topic string) (bool, error) {
 	if v.InitialSubscriptionName == "" {
 		return false, nil

@@ -41,7 +41,7 @@ var leftBehind = Check{
 	},
 }
 
-// leftRetries examines a retry topic that this configuration does not read.
+// leftRetries looks for a backlog in a retry topic that this configuration does not read.
 func (v *visit) leftRetries(topic, subscription string) verdict {
 	s, err := v.stats(topic)
 	if err != nil {
@@ -54,8 +54,8 @@ func (v *visit) leftRetries(topic, subscription string) verdict {
 		s.Subscriptions[subscription].MsgBacklog, subscription)
 }
 
-// leftLog examines the log of attempts of a subscription that has consumers: with WithAttemptLog, each of them would
-// read the log.
+// leftLog looks for a log of attempts that nothing reads although the subscription has consumers. With WithAttemptLog
+// each of them would read it.
 func (v *visit) leftLog(topic string) verdict {
 	s, err := v.stats(topic)
 	if err != nil {
@@ -71,7 +71,7 @@ func (v *visit) leftLog(topic string) verdict {
 		v.Subscription, local(topic))
 }
 
-// abandoned reports whether a durable subscription has a backlog, and no consumer.
+// abandoned reports whether a durable subscription has a backlog but no consumer.
 func (s *stats) abandoned(name string) bool {
 	sub := s.Subscriptions[name]
 	return sub.MsgBacklog > 0 && len(sub.Consumers) == 0 && (sub.IsDurable == nil || *sub.IsDurable)

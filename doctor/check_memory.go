@@ -11,7 +11,7 @@ var memory = Check{
 		if err != nil || rate == 0 {
 			return verdict{}
 		}
-		const own = 512 // bytes that each message counts in addition to its payload
+		const own = 512 // bytes by which each message counts in addition to its payload
 		each := waiting / max(1, v.instances())
 		bytes := int64(each) * (int64(s.AverageMsgSize)*int64(max(1, v.messagesPerEntry())) + own)
 		return judge(bytes <= v.Policy.MemoryLimit, Warning,

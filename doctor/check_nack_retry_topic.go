@@ -22,7 +22,7 @@ var nackRetryTopicUsed = Check{
 	},
 }
 
-// pure reports whether b is a policy of package backoff: Subscribe does not call other policies before a message fails.
+// pure reports whether b is a policy of package backoff. Subscribe does not call other policies before a message fails.
 func pure(b backoff.RedeliveryBackoff) bool {
 	if jitter, is := b.(interface {
 		Unwrap() backoff.RedeliveryBackoff

@@ -19,7 +19,7 @@ var producing = Check{
 		if err != nil {
 			return unknown(err)
 		}
-		if v.silent && len(topics) > 0 { // upstream would wait a minute for each
+		if v.silent && len(topics) > 0 { // upstream would wait for a minute for each topic
 			return verdict{Unknown, "the broker does not answer"}
 		}
 		found := verdict{}

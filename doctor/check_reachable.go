@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// reachable comes first: without an admin API the checks that need it are not run.
+// reachable comes first, since the checks that need the admin API are not run without it.
 var reachable = Check{
 	Name: "reachable", About: "Connection", Needs: AdminAPI,
 	Asks:   "Do the admin API and the broker answer?",
@@ -54,8 +54,9 @@ func (v *visit) askAdmin() error {
 // brokerPatience is how long the broker may take to answer. Upstream would wait for a minute.
 const brokerPatience = 5 * time.Second
 
-// askBroker looks the topic up. If the topic does not exist, it looks up the name of a partition instead: a broker may
-// create a topic when it is looked up, but no partition. An error that the broker answers for a partition is ignored.
+// askBroker looks the topic up. If the topic does not exist, it looks up the name of a partition instead, since a
+// lookup may make the broker create a topic, but not a partition. It ignores an error that the broker answers for a
+// partition.
 func (v *visit) askBroker(exists bool) error {
 	topic := v.Topic
 	if !exists {

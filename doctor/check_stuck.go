@@ -7,7 +7,7 @@ var stuckDispatch = Check{
 	Remedy: "look for a dispatch rate of the subscription; else `pulsar-admin topics unload {topic}`, or restart " +
 		"the consumer",
 	look: func(v *visit) verdict {
-		if t := v.typeOf(); t == "Failover" { // only one of its consumers is active
+		if t := v.typeOf(); t == "Failover" { // on Failover only one consumer is active
 			return verdict{}
 		}
 		return v.stalled(func(sub subscription, c consumer) bool {

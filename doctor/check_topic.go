@@ -24,7 +24,7 @@ var topicExists = Check{
 	},
 }
 
-// made returns whether a topic exists or may be created.
+// made returns a verdict that says whether a topic exists or may be created.
 func (v *visit) made(topic string) verdict {
 	if topic == "" {
 		return verdict{}

@@ -134,7 +134,8 @@ type Finding struct {
 
 // Examine runs all checks, in the order of Checks, and returns the findings of those that apply. It takes some seconds
 // if a consumer seems to do nothing. It calls each policy up to 10,000 times. When ctx is done, the remaining checks
-// are Unknown. Without Setup.Topic, check topic is Unknown, and only the checks that need no admin API are run.
+// are Unknown. Without Setup.Topic, the check topic is Unknown, and Examine runs only the checks that need no admin
+// API.
 func Examine(ctx context.Context, s Setup) []Finding {
 	if s.Topic == "" {
 		s.Admin, s.Client = Admin{}, nil
@@ -145,8 +146,8 @@ func Examine(ctx context.Context, s Setup) []Finding {
 	return examine(newVisit(ctx, s), func(Check) bool { return true })
 }
 
-// ExamineOptions runs the checks that need only a consumer's options. It does not connect to a broker, and calls no
-// policies but those of package backoff.
+// ExamineOptions runs the checks that need only a consumer's options. It does not connect to a broker, and calls only
+// policies of package backoff.
 func ExamineOptions(s Setup) []Finding {
 	s.Admin, s.Client = Admin{}, nil
 	return examine(newVisit(context.Background(), s), func(c Check) bool { return c.Needs == Options })
@@ -207,7 +208,7 @@ func problem(format string, args ...any) verdict {
 	return verdict{Problem, fmt.Sprintf(format, args...)}
 }
 
-// judge returns a verdict with the status bad, or OK if fine is true.
+// judge returns a verdict whose status is OK if fine is true, and bad otherwise.
 func judge(fine bool, bad Status, format string, args ...any) verdict {
 	if fine {
 		bad = OK
@@ -215,7 +216,7 @@ func judge(fine bool, bad Status, format string, args ...any) verdict {
 	return verdict{bad, fmt.Sprintf(format, args...)}
 }
 
-// worse returns the worse verdict, or one with both texts if both are equally bad.
+// worse returns the worse verdict. If both are equally bad, it returns one with both texts.
 func worse(a, b verdict) verdict {
 	switch {
 	case a.status > b.status:

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// look runs one check. Its admin API has an answer for each path; an answer of three digits is an HTTP status.
+// look runs one check with an admin API that has an answer for each path. An answer of three digits is an HTTP status.
 func look(t *testing.T, name string, s Setup, answers map[string]string) Finding {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,9 +60,8 @@ const (
 	runtime    = "brokers/configuration/runtime"
 )
 
-// If a topic lacks a setting, the setting of its namespace applies, or else the setting of the broker. The doctor finds
-// these two even if the broker has no topic policies.
-func TestWhereASettingIs(t *testing.T) {
+// The doctor finds these settings even if the broker has no topic policies.
+func TestSettingOfTheNamespaceOrTheBrokerAppliesToATopicWithout(t *testing.T) {
 	limited := Setup{Policy: Policy{Nack: backoff.Fixed(time.Minute), MaxDeliveries: 3}}
 	for name, c := range map[string]struct {
 		answers map[string]string
@@ -84,9 +83,8 @@ func TestWhereASettingIs(t *testing.T) {
 	}
 }
 
-// A dead letter topic that does not exist yet has the backlog quota of its namespace, which may differ from that of the
-// retry topic.
-func TestQuotaOfAnotherNamespace(t *testing.T) {
+// The dead letter topic does not exist yet, and its namespace is not that of the retry topic.
+func TestQuotaOfADeadLetterTopicIsThatOfItsNamespace(t *testing.T) {
 	const retry = ordersPath + "-billing-RETRY"
 	f := look(t, "quotas", Setup{RetryTopic: "orders-billing-RETRY", DeadLetterTopic: "public/dead/letters"},
 		map[string]string{
@@ -96,8 +94,8 @@ func TestQuotaOfAnotherNamespace(t *testing.T) {
 	assert.Equal(t, "letters has 1000 bytes with producer_exception", f.Found)
 }
 
-// The broker counts entries: a batch of letters is one entry.
-func TestEntriesOfDeadLetters(t *testing.T) {
+// For the broker, a batch of letters is one entry.
+func TestFindingsCountEntriesOfDeadLetters(t *testing.T) {
 	const dead = ordersPath + "-billing-DLQ"
 	for backlog, want := range map[int]string{0: "0 entries", 1: "1 entry", 2: "2 entries"} {
 		answers := map[string]string{dead + "/partitions": `{}`, dead + "/deduplicationEnabled": "false",
@@ -109,9 +107,8 @@ func TestEntriesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// A dead letter topic with a smaller limit than the topic loses no message, but holds up the consumer. A limit that the
-// broker does not return is no problem.
-func TestMessageSize(t *testing.T) {
+// No message is lost, but the consumer waits. A limit that the broker does not return is no problem.
+func TestSmallerLimitOfTheDeadLetterTopicIsAProblem(t *testing.T) {
 	const dead = ordersPath + "-billing-DLQ"
 	for name, c := range map[string]struct {
 		topic, dead string
@@ -140,8 +137,8 @@ func TestMessageSize(t *testing.T) {
 	assert.Equal(t, OK, f.Status)
 }
 
-// A finding says if the right to look something up is missing. A value that the broker does not return is no problem.
-func TestUnknown(t *testing.T) {
+// A value that the broker does not return is no problem.
+func TestFindingSaysThatARightIsMissing(t *testing.T) {
 	f := look(t, "ttl", Setup{}, map[string]string{ordersPath + "/messageTTL": "403"})
 	assert.Equal(t, Finding{Check: "ttl", Status: Unknown,
 		Found: "no right to read persistent/public/default/orders/messageTTL (403)"}, f)
@@ -151,8 +148,8 @@ func TestUnknown(t *testing.T) {
 	assert.Equal(t, "this broker does not show namespaces/public/default", f.Found)
 }
 
-// A missing namespace, for example because its name is mistyped, is a problem: no consumer can subscribe.
-func TestNoNamespace(t *testing.T) {
+// Its name may be mistyped. No consumer can subscribe.
+func TestMissingNamespaceIsAProblem(t *testing.T) {
 	none := map[string]string{namespaces: "404"}
 	f := look(t, "topic", Setup{}, none)
 	assert.Equal(t, Problem, f.Status, "%+v", f)
@@ -161,8 +158,8 @@ func TestNoNamespace(t *testing.T) {
 	assert.Equal(t, Finding{Check: "expiration", Status: Unknown, Found: "there is no namespace public/default"}, f)
 }
 
-// If producers batch, and the setup does not say whether the client acknowledges single messages, the finding is
-// Unknown. The finding about a drain is Unknown too if the grace period is not known.
+// Producers batch, and the setup does not say whether the client acknowledges single messages. For a drain, the grace
+// period is not known.
 func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	stats := map[string]string{ordersPath + "/partitions": `{"partitions": 0}`,
 		runtime:               `{"acknowledgmentAtBatchIndexLevelEnabled": "true"}`,
@@ -195,8 +192,7 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 		Found: "a drain needs 66s; how long the process has is not known; give -grace-period"}, f)
 }
 
-// A dead letter topic of another namespace has the expiration of that namespace.
-func TestExpirationOfAnotherNamespace(t *testing.T) {
+func TestExpirationOfADeadLetterTopicIsThatOfItsNamespace(t *testing.T) {
 	f := look(t, "expiration", Setup{DeadLetterTopic: "public/dead/letters"},
 		map[string]string{namespaces: `{"subscription_expiration_time_minutes": 0}`,
 			"namespaces/public/dead": `{"subscription_expiration_time_minutes": 10}`})
@@ -204,8 +200,8 @@ func TestExpirationOfAnotherNamespace(t *testing.T) {
 	assert.Equal(t, "subscriptions of public/dead are deleted after 10m0s without a consumer", f.Found)
 }
 
-// A deleted topic is created again only if the broker may create the topic and its subscription.
-func TestInactiveTopicThatIsNotMadeAgain(t *testing.T) {
+// The broker must be allowed to create the topic and its subscription.
+func TestInactiveTopicIsFineOnlyIfTheBrokerMayCreateItAgain(t *testing.T) {
 	const policies = `"inactive_topic_policies": {"inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up", "deleteWhileInactive": true}`
 	for auto, want := range map[string]Status{"true": OK, "false": Warning} {
 		f := look(t, "inactive-topics", Setup{DeadLetterTopic: "dead", InitialSubscriptionName: "inspect"},
@@ -216,7 +212,7 @@ func TestInactiveTopicThatIsNotMadeAgain(t *testing.T) {
 }
 
 // The answers are those of Pulsar 5.0.0-M1.
-func TestScalableTopic(t *testing.T) {
+func TestScalableTopicIsAProblem(t *testing.T) {
 	const path = "scalable/public/default/orders"
 	five := "5.0.0-M1"
 	for name, c := range map[string]struct {
@@ -247,8 +243,7 @@ func TestScalableTopic(t *testing.T) {
 		Setup{Topic: "topic://public/default/orders"}).run(Check{look: scalable.look}).Status)
 }
 
-// The type of a subscription that had no consumer yet is not known.
-func TestTypeIsNotKnownYet(t *testing.T) {
+func TestTypeIsNotKnownBeforeTheFirstConsumer(t *testing.T) {
 	for kind, want := range map[string]string{"None": "no type before its first consumer", "Shared": "Shared"} {
 		f := look(t, "subscription", Setup{}, map[string]string{ordersPath + "/partitions": `{"partitions": 0}`,
 			ordersPath + "/stats": `{"subscriptions": {"billing": {"type": "` + kind + `", "msgBacklog": 3}}}`})
@@ -256,8 +251,7 @@ func TestTypeIsNotKnownYet(t *testing.T) {
 	}
 }
 
-// ctx ends an examination.
-func TestExamineEnds(t *testing.T) {
+func TestContextEndsAnExamination(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	findings := Examine(ctx, Setup{Topic: "t", Subscription: "s", Admin: Admin{URL: "http://127.0.0.1:1"}})
@@ -265,8 +259,8 @@ func TestExamineEnds(t *testing.T) {
 	assert.Contains(t, findings[0].Found, "context canceled")
 }
 
-// On a fresh broker in this process, the only problem is the missing topic. A topic in use has no problem.
-func TestNoFalseAlarm(t *testing.T) {
+// Before the topic exists, its absence is the only problem.
+func TestBrokerAndTopicInUseHaveNoProblem(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)
 	setup := Setup{Admin: Admin{URL: server.AdminURL()}, Client: client, Topic: "orders", Subscription: "billing",
@@ -281,8 +275,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	assert.Empty(t, alarms(Examine(t.Context(), setup)))
 }
 
-// On Exclusive and Failover, the broker does not count unacknowledged messages. If the broker has sent all messages to
-// a consumer, the consumer is not idle, even if it has not acknowledged them.
+// On Exclusive and Failover, the broker does not count unacknowledged messages. A consumer to which it has sent all
+// messages is not idle, even if it has not acknowledged them.
 func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
 		server := pulsartest.NewServer(t)
@@ -313,7 +307,7 @@ func TestBacklogOfExclusiveConsumerIsNotIdle(t *testing.T) {
 	}
 }
 
-// If a server does not answer as Pulsar does, the doctor reports that the admin API does not answer.
+// The server does not answer as Pulsar does.
 func TestAnotherServerIsNoAdminAPI(t *testing.T) {
 	for answer, want := range map[string]Status{"404 page not found": Problem, `{"reason": "HTTP 404 Not Found"}`: OK} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
@@ -330,7 +324,7 @@ func TestAnotherServerIsNoAdminAPI(t *testing.T) {
 	}
 }
 
-// A broker that accepts connections but never answers is asked only once, whether or not the topic exists.
+// The broker accepts connections but never answers. The topic exists, or not.
 func TestASilentBrokerIsAskedOnce(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	server.Publish(t, "there", &pulsar.ProducerMessage{})
@@ -361,8 +355,8 @@ func TestASilentBrokerIsAskedOnce(t *testing.T) {
 	}
 }
 
-// Names, questions and remedies are complete, and each name can be an anchor in docs/checks.md.
-func TestChecks(t *testing.T) {
+// They have names, questions and remedies. Each name can be an anchor in docs/checks.md.
+func TestChecksAreComplete(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range Checks() {
 		assert.Regexp(t, `^[a-z]+(-[a-z]+)*$`, c.Name)
@@ -375,8 +369,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// Statuses are words in JSON.
-func TestStatus(t *testing.T) {
+func TestStatusIsAWordInJSON(t *testing.T) {
 	for _, s := range []Status{None, OK, Unknown, Warning, Problem} {
 		text, err := s.MarshalJSON()
 		require.NoError(t, err)
@@ -384,7 +377,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// An admin API that accepts requests and never answers is asked once, not by each check.
+// The admin API accepts requests and never answers. Not each check asks it.
 func TestASilentAdminAPIIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

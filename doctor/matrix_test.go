@@ -27,7 +27,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// scene is a namespace of a real broker, with a topic, a retry topic and a dead letter topic that are set up right.
+// scene is a namespace of a real broker, with a topic, a retry topic and a dead letter topic that are set up correctly.
 type scene struct {
 	t         *testing.T
 	namespace string
@@ -51,7 +51,7 @@ func (s *scene) set(policy string, body any) {
 	s.rest("POST", "namespaces/"+s.namespace+"/"+policy, body)
 }
 
-// setOf sets a policy of a topic, and waits until it holds.
+// setOf sets a policy of a topic, and waits until it is in force.
 func (s *scene) setOf(suffix, policy string, body any) {
 	s.t.Helper()
 	path := admin.Topic(s.topic(suffix)) + "/" + policy
@@ -109,7 +109,7 @@ func (s *scene) publish(suffix string, n int, batch bool) {
 	require.NoError(s.t, producer.FlushWithCtx(context.Background()))
 }
 
-// altered puts a proxy before the admin API. The proxy changes the broker's answers.
+// altered puts a proxy in front of the admin API, which changes the broker's answers.
 func (s *scene) altered(change func(*http.Response, []byte) []byte) {
 	target, err := url.Parse(os.Getenv("PULSAR_ADMIN_URL"))
 	require.NoError(s.t, err)
@@ -177,7 +177,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// alarms returns the warnings and problems by check.
+// alarms returns the warnings and problems, by check.
 func alarms(findings []Finding) map[string]Finding {
 	found := map[string]Finding{}
 	for _, f := range findings {
@@ -188,9 +188,8 @@ func alarms(findings []Finding) map[string]Finding {
 	return found
 }
 
-// In each scene one thing is set up wrong, and only the check of this thing has a warning or a problem. In a correct
-// scene no check has one.
-func TestMatrix(t *testing.T) {
+// In each scene one thing is set up wrong. In a correct scene no check has a warning or a problem.
+func TestOnlyTheCheckOfAWrongSettingHasAWarningOrAProblem(t *testing.T) {
 	for name, c := range matrix {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -261,8 +260,7 @@ func (s *scene) examinesWhatIsMissing() {
 	require.Empty(s.t, found)
 }
 
-// Every check is in the matrix.
-func TestMatrixHasAll(t *testing.T) {
+func TestEveryCheckIsInTheMatrix(t *testing.T) {
 	tried := map[string]bool{}
 	for _, c := range matrix {
 		tried[c.check] = true

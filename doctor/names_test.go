@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Retry and dead letter topics whose names have no namespace are in the topic's namespace, as in a Consumer's options.
+// That is also so in a Consumer's options.
 func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	v := newVisit(t.Context(), Setup{Topic: "shop/orders/new", Subscription: "billing", RetryTopic: "later",
 		DeadLetterTopic: "letters"})

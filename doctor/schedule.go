@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// schedule describes how long a message waits if it fails again and again.
+// schedule has how long a message waits if it fails again and again.
 type schedule struct {
 	of      string        // nacks, ack timeouts or retries
 	longest time.Duration // longest delay
@@ -17,7 +17,7 @@ type schedule struct {
 	ends    bool          // the message becomes a dead letter
 }
 
-// far is the largest number of delays that are read from a policy.
+// far is how many delays are read from a policy at most.
 const far = 10_000
 
 // schedules returns the schedules of nacks, ack timeouts and retries, as far as the setup has them.
@@ -87,7 +87,7 @@ func (v *visit) onRetryTopic() (longest time.Duration) {
 }
 
 // longest returns how long a message waits at most: until it is a dead letter or, if it never becomes one, for its
-// longest delay. The time to live has to exceed this.
+// longest delay. The time to live must be longer than that.
 func (v *visit) longest() time.Duration {
 	s := v.inPlace()
 	if s.ends {

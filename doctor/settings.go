@@ -58,7 +58,7 @@ func (v *visit) namespace(topic string) (n namespace, err error) {
 	err = v.get("namespaces/"+namespaceOf(topic), &n)
 	var refused *admin.Error
 	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.HasReason() {
-		// the answer is the broker's, not that of a proxy in between
+		// the broker has answered, and not a proxy in between
 		err = fmt.Errorf("%w %s", errNoNamespace, namespaceOf(topic))
 	}
 	return n, err
@@ -70,14 +70,14 @@ func (v *visit) broker() (map[string]string, error) {
 	return conf, v.get("brokers/configuration/runtime", &conf)
 }
 
-// setting is a setting that a topic, its namespace and the broker may have.
+// setting describes where to read a setting of a topic, of its namespace and of the broker.
 type setting[T any] struct {
 	path   string                             // of the topic's setting; "" if a topic cannot have one
 	of     func(namespace) *T                 // returns the namespace's setting; nil if it has none
 	broker func(conf map[string]string) (v T) // returns the broker's setting
 }
 
-// ofTopic returns the setting in force for a topic, whether the topic exists or not.
+// ofTopic returns the setting in force for a topic, which need not exist.
 func (s setting[T]) ofTopic(v *visit, topic string) (value T, err error) {
 	if s.path != "" {
 		var found *T
@@ -153,7 +153,7 @@ var (
 	}, func(c map[string]string) bool { return c["allowAutoSubscriptionCreation"] == "true" }}
 )
 
-// limited reports whether a quota limits anything, and returns its limits in words.
+// limited reports whether a quota has a limit, and returns its limits in words.
 func (q quota) limited() (said string, limited bool) {
 	var limits []string
 	if q.LimitSize > 0 {

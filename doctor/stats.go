@@ -8,7 +8,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// stats has those statistics of a topic that checks read.
+// stats has the statistics of a topic that checks read.
 type stats struct {
 	MsgRateIn      float64
 	AverageMsgSize float64
@@ -62,7 +62,7 @@ func (v *visit) stats(topic string) (*stats, error) {
 	return s, err
 }
 
-// statsAgain waits for Patience, and reads the statistics once more.
+// statsAgain waits for Patience, and then reads the statistics once more.
 func (v *visit) statsAgain(topic string) (*stats, error) {
 	select {
 	case <-time.After(v.Patience):
@@ -135,7 +135,7 @@ func (v *visit) messagesPerEntry() int {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// typeOf returns the subscription's type: that of the options, or else the broker's.
+// typeOf returns the subscription's type: the one in the options or, if they have none, the broker's.
 func (v *visit) typeOf() string {
 	if v.Type != "" || v.api.URL == "" {
 		return v.Type
@@ -147,6 +147,6 @@ func (v *visit) typeOf() string {
 	return sub.Type
 }
 
-// delays reports whether the broker delays messages on the subscription. If so, the broker also counts unacknowledged
+// delays reports whether the broker delays messages on the subscription. Only then does it also count unacknowledged
 // messages.
 func (v *visit) delays() bool { return v.typeOf() != "Exclusive" && v.typeOf() != "Failover" }

@@ -52,7 +52,7 @@ func newVisit(ctx context.Context, s Setup) *visit {
 	return &visit{Setup: s, ctx: ctx, api: admin.API(s.Admin), answers: map[string]answer{}}
 }
 
-// get decodes the answer at a path below /admin/v2 into a value, or leaves the value as it is if the answer is empty.
+// get decodes the answer at a path below /admin/v2 into a value. If the answer is empty, it does not change the value.
 func (v *visit) get(path string, into any) error {
 	a, asked := v.answers[path]
 	if !asked && v.unreachable {
@@ -72,7 +72,7 @@ func (v *visit) get(path string, into any) error {
 	return json.Unmarshal(a.body, into)
 }
 
-// errUnreachable is the error of every request after check reachable got no answer from the admin API: each request
+// errUnreachable is the error of every request after the check reachable got no answer from the admin API. Each request
 // would take half a minute.
 var errUnreachable = errors.New("the admin API does not answer")
 
@@ -127,7 +127,7 @@ func (v *visit) dead() string {
 	return v.companion(v.DeadLetterTopic, topicname.DeadLetter(v.Topic, v.Subscription))
 }
 
-// companion returns the named topic, or else the topic with the default name, if that exists.
+// companion returns the topic named, or, if that is "", the topic with the default name if it exists.
 func (v *visit) companion(named, byDefault string) string {
 	if named != "" || v.api.URL == "" {
 		return named
@@ -155,8 +155,7 @@ func (v *visit) existing(topics ...string) (all []string, err error) {
 	return all, nil
 }
 
-// besideOwn returns the function of a check that compares the retry and the dead letter topic, if they exist, with
-// v.Topic.
+// besideOwn returns the function look of a check that compares existing retry and dead letter topics with v.Topic.
 func besideOwn(look func(v *visit, topics []string) verdict) func(*visit) verdict {
 	return func(v *visit) verdict {
 		topics, err := v.existing(v.retry(), v.dead())
@@ -180,7 +179,7 @@ func namespaceOf(topic string) string {
 // local returns a topic's name without its namespace, for people.
 func local(topic string) string { return topic[strings.LastIndex(topic, "/")+1:] }
 
-// fill writes the names of the setup into a remedy.
+// fill replaces {topic} and the like in a remedy with names of the setup.
 func (v *visit) fill(remedy string) string {
 	for name, value := range map[string]func() string{
 		"{topic}":        func() string { return v.Topic },

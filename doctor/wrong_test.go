@@ -20,7 +20,7 @@ type wrong struct {
 	wrong  func(*scene)
 }
 
-// newer skips a test of a feature that brokers before 4.0 lack.
+// newer skips a test of a feature that Pulsar lacks before 4.0.
 func (s *scene) newer() {
 	var version string
 	require.NoError(s.t, newVisit(s.t.Context(), s.setup).get("brokers/version", &version))
@@ -29,7 +29,7 @@ func (s *scene) newer() {
 	}
 }
 
-// in replaces each match of old by changed, in the broker's answers to requests for paths that end in path.
+// in replaces each match of old with changed in the broker's answers about paths that end in path.
 func (s *scene) in(path, old, changed string) {
 	s.altered(func(r *http.Response, body []byte) []byte {
 		if strings.HasSuffix(r.Request.URL.Path, path) {
@@ -49,7 +49,8 @@ func (s *scene) without(suffix string) {
 	s.rest("DELETE", admin.Topic(s.topic(suffix))+"?force=true", nil)
 }
 
-// busy publishes until the broker reports a rate of incoming messages: the broker updates its rates once a minute.
+// busy publishes messages until the broker reports a rate of incoming messages. The broker updates its rates once a
+// minute.
 func (s *scene) busy() {
 	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic(""), DisableBatching: true})
 	require.NoError(s.t, err)
@@ -317,8 +318,8 @@ var matrix = map[string]wrong{
 		func(s *scene) { s.setup.Consumer.KeepAliveInterval = 2 * time.Minute }},
 }
 
-// refusesLetters creates a producer of dead letters as a Consumer does. The broker refuses, since it is forbidden to
-// create the subscription.
+// refusesLetters creates a producer of dead letters as a Consumer does. The broker refuses, since it may not create the
+// subscription.
 func (s *scene) refusesLetters() {
 	o := pulsar.ProducerOptions{Topic: s.topic("-billing-DLQ"), MaxReconnectToBroker: new(uint)}
 	require.True(s.t, publishing.InitialSubscription(&o, "inspect"))
@@ -334,7 +335,7 @@ func (s *scene) clock(by time.Duration) {
 	})
 }
 
-// again lets the broker create the topic again, and subscribes with this type.
+// again makes the broker create the topic again, and subscribes with the type t.
 func (s *scene) again(t pulsar.SubscriptionType) {
 	s.set("autoTopicCreation", map[string]any{"allowAutoTopicCreation": true, "topicType": "non-partitioned"})
 	s.subscribe("", pulsar.ConsumerOptions{Type: t}, true)

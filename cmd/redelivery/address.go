@@ -15,7 +15,7 @@ import (
 // setting is an address, and the place where it was given, such as a flag. The address is "" if it was not given there.
 type setting struct{ where, value string }
 
-// services has the schemes that an address may have, with the default port of each.
+// services has the schemes that an address may have, and the default port of each.
 type services struct {
 	want  string // the wanted form, for errors
 	ports map[string]string
@@ -27,7 +27,7 @@ var (
 	admins = services{"http://host:8080 or https://host:8443", map[string]string{"http": "80", "https": "443"}}
 )
 
-// first returns the first address that is set. The address must have one of the schemes, and hosts without a path:
+// first returns the first address that is set. It must have one of the schemes, and no path after its hosts, since
 // brokers do not serve below a path.
 func (s services) first(all ...setting) (string, error) {
 	i := slices.IndexFunc(all, func(x setting) bool { return x.value != "" })
@@ -56,7 +56,7 @@ func (s services) hosts(address string) (all []string) {
 	return all
 }
 
-// local reports whether all hosts of an address are this machine.
+// local reports whether all hosts of an address are this computer.
 func (s services) local(address string) bool {
 	for _, host := range s.hosts(address) {
 		name, _, _ := net.SplitHostPort(host)
@@ -68,7 +68,7 @@ func (s services) local(address string) bool {
 }
 
 // dialPatience is how long a broker or its admin API may take to accept a connection. Upstream would try for half a
-// minute, and its error would not have the address.
+// minute, and its error would not name the address.
 const dialPatience = 5 * time.Second
 
 // reach returns an error if no host of the broker's address accepts a connection, with TLS if the scheme says so. It

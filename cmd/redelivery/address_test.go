@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestHosts(t *testing.T) {
+func TestHostsOfAnAddressHaveDefaultPorts(t *testing.T) {
 	for address, want := range map[string][]string{
 		"pulsar://a":               {"a:6650"},
 		"pulsar+ssl://a":           {"a:6651"},
@@ -24,8 +24,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// An error about a bad address names the address, and the flag or variable that set it.
-func TestAddresses(t *testing.T) {
+// It also names the address.
+func TestErrorAboutABadAddressNamesWhereItWasSet(t *testing.T) {
 	t.Setenv("PULSAR_URL", "localhost:6650")
 	code, _, stderr := dlqRun("", "peek", "a")
 	assert.Equal(t, 1, code)
@@ -33,8 +33,7 @@ func TestAddresses(t *testing.T) {
 		"pulsar+ssl://host:6651\n", stderr)
 }
 
-// A path after the host of an address is refused, since brokers do not serve below a path. Slashes at the end, and
-// blanks around the address, are allowed.
+// Brokers do not serve below a path. Slashes at the end, and blanks around the address, are allowed.
 func TestPathAfterTheHostIsRefused(t *testing.T) {
 	server := inProcess(t)
 	const refused = "\", want http://host:8080 or https://host:8443"
@@ -52,8 +51,8 @@ func TestPathAfterTheHostIsRefused(t *testing.T) {
 	}
 }
 
-// An error names a broker that cannot be reached, and comes soon.
-func TestUnreachable(t *testing.T) {
+// The error comes soon.
+func TestErrorNamesABrokerThatCannotBeReached(t *testing.T) {
 	newBroker(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -53,7 +53,7 @@ Output:
   -v                                the client's log, on stderr
 `
 
-// attemptsFlags are the flags of redelivery attempts.
+// attemptsFlags has the values of the flags of redelivery attempts.
 type attemptsFlags struct {
 	connection
 	subscription, log, forget, topic string
@@ -121,7 +121,7 @@ func (f *attemptsFlags) parse(args []string) error {
 	return nil
 }
 
-// messageID matches ledger, entry, partition and index. Clients write -1 for the partition of an unpartitioned topic.
+// messageID matches ledger, entry, partition and index. Clients write the partition -1 for a topic without partitions.
 var messageID = regexp.MustCompile(`^(\d+:\d+)(:(-1|\d+)(:\d+)?)?$`)
 
 func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -165,8 +165,8 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	return f.forgets(ctx, writer, keys, stdout)
 }
 
-// forgotten returns the messages to forget. The ID of -forget may be that of several messages, of different partitions
-// or topics.
+// forgotten returns the messages to forget. Several messages, of different partitions or topics, may have the ID of
+// -forget.
 func (f *attemptsFlags) forgotten(log *attempts.Log) (keys []attempts.Key) {
 	prefix := strings.Replace(f.forget, ":-1", ":0", 1) + ":"
 	for _, r := range log.Records() {

@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// The tool shows which messages wait and why, without writing to the log, and forgets a message.
-func TestAttempts(t *testing.T) {
+// It shows which messages wait and why, and does not write to the log for that.
+func TestAttemptsShowsAndForgetsMessagesOfTheLog(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)
 	t.Setenv("PULSAR_URL", server.URL())
@@ -87,9 +87,9 @@ func TestAttemptsWantsOneTopic(t *testing.T) {
 	}
 }
 
-// Messages that crashed a consumer are shown first, then those that failed most often. Messages that a handler had, but
-// that never failed, are shown only with -all. -forget accepts an ID as it is shown, and -forget-all forgets all messages
-// at once.
+// Suspects are messages that crashed a consumer. After them come those that failed most often. Messages that a handler
+// had, but that never failed, are shown only with -all. -forget accepts an ID as it is shown, and -forget-all forgets
+// all messages at once.
 func TestAttemptsShowsSuspectsFirst(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)

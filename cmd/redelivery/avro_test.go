@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// JSON has no NaN, so a payload with a NaN is shown without being decoded.
-func TestDlqNaN(t *testing.T) {
+// JSON has no NaN.
+func TestPeekShowsAPayloadWithNaNUndecoded(t *testing.T) {
 	b := newBroker(t)
 	b.subscribe(origin+"-avro-DLQ", "audit")
 	const schema = `{"type":"record","name":"r","fields":[{"name":"a","type":"double"}]}`

@@ -13,8 +13,8 @@ import (
 )
 
 // browse is "redelivery dlq" without a verb, on a terminal. It asks for a topic and a group of its letters, shows a
-// letter and the preview of a replay, and asks whether to replay the group. It shows each command before it runs it.
-// It reads and writes only lines.
+// letter and what a replay would do, and asks whether to replay the group. It prints each command before it runs it. It
+// reads and writes only lines.
 type browse struct {
 	in             *bufio.Scanner
 	stdout, stderr io.Writer

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The user goes from the list to a replay with a canary, and back, by typing numbers.
-func TestBrowse(t *testing.T) {
+// The user types numbers to get to a replay with a canary, and back.
+func TestBrowseLeadsFromTheListToAReplay(t *testing.T) {
 	b := newBroker(t)
 	deploy := b.invoices(t)
 	deploy()

@@ -13,8 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
-// writeCharts writes a table with a bar for each redelivery. The part of a bar that jitter may take away or add is
-// shaded.
+// writeCharts writes a table with a bar for each redelivery. The part of a bar that jitter may remove or add is shaded.
 func writeCharts(w io.Writer, plans []plan, workers []workerPlan) error {
 	var b strings.Builder
 	for i, p := range plans {
@@ -86,7 +85,7 @@ func (p plan) write(b *strings.Builder) {
 	}
 }
 
-// deliveries returns how often the message is delivered before it is a dead letter; 0 if it never becomes one.
+// deliveries returns how often the message is delivered before it becomes a dead letter; 0 if it never does.
 func (p plan) deliveries() uint64 {
 	if p.MaxReconsumes > 0 {
 		return p.MaxReconsumes + 1
@@ -116,7 +115,7 @@ func shorten(name string) string {
 	return string(runes)
 }
 
-// align returns rows as lines, in which each cell is as wide as the widest one of its column.
+// align returns rows as lines. Each cell is as wide as the widest one of its column.
 func align(table [][]string) []string {
 	widths := make([]int, len(table[0]))
 	for _, row := range table {

@@ -37,7 +37,7 @@ Output:
 Exit codes: 0; 1 for a finding or an error; 2 for a wrong command line.
 `
 
-// checkFlags are the flags of redelivery check.
+// checkFlags has the values of the flags of redelivery check, and its findings.
 type checkFlags struct {
 	rules          history.Rules
 	files          []string

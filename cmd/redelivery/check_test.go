@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCheckOutput(t *testing.T) {
+func TestCheckPrintsItsFindings(t *testing.T) {
 	const clean, a, b = "testdata/history/clean.jsonl", "testdata/history/faults-a.jsonl", "testdata/history/faults-b.jsonl"
 	for name, c := range map[string]struct {
 		code int
@@ -65,7 +65,7 @@ func TestCheckRefusesBadCommandLine(t *testing.T) {
 }
 
 // docs/history.md has an example and the command's output for it.
-func TestCheckOutputOfDocumentedExample(t *testing.T) {
+func TestCheckPrintsTheOutputOfTheDocumentedExample(t *testing.T) {
 	page, err := os.ReadFile("../../docs/history.md")
 	require.NoError(t, err)
 	_, rest, _ := strings.Cut(string(page), "```json\n")

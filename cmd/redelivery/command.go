@@ -11,7 +11,7 @@ import (
 // errUsage is an error of the command line.
 type errUsage struct{ error }
 
-// parseAll parses flags, which may be before and after the other arguments. It returns the other arguments.
+// parseAll parses flags before and after the other arguments, and returns the other arguments.
 func parseAll(set *flag.FlagSet, args []string) (others []string, err error) {
 	for {
 		if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -26,10 +26,10 @@ func parseAll(set *flag.FlagSet, args []string) (others []string, err error) {
 	}
 }
 
-// ending is the text that exit prints at the end of a command.
+// ending has what exit prints at the end of a command.
 type ending struct {
 	command, usage string // usage is the text of -h
-	help           string // ends the hint "-h shows …" of an error
+	help           string // what -h shows, for the hint in an error
 	stdout, stderr io.Writer
 }
 
@@ -43,7 +43,7 @@ func (e ending) exit(err error) int {
 		fmt.Fprint(e.stdout, e.usage)
 		return 0
 	case errors.As(err, &usage):
-		// for a boolean flag, package flag says only "parse error"
+		// for a boolean flag, the error of package flag says only "parse error"
 		text := strings.Replace(err.Error(), ": parse error", ": want true or false", 1)
 		fmt.Fprintf(e.stderr, "redelivery %s: %s (-h shows %s)\n", e.command, text, e.help)
 		return 2

@@ -33,11 +33,11 @@ type connection struct {
 	url, adminURL           string
 	authPlugin, authParams  string
 	trustCert               string
-	cert, key               string // of the client; set only by client.conf
+	cert, key               string // files of the client's certificate and key; set only by client.conf
 	insecure, verifyHost    bool
 	tls                     *tls.Config // set by connect, for the broker and the admin API
 	anyHost                 bool        // client.conf allows a certificate for another host
-	adminAlone              bool        // only the admin API is needed, not the broker
+	adminAlone              bool        // the command needs only the admin API, not the broker
 	keyName, public, secret string      // for encrypted letters: the name of the keys and their files
 	talkative               bool        // the client logs to stderr
 }
@@ -56,7 +56,7 @@ func (c *connection) flags(set *flag.FlagSet) {
 	set.BoolVar(&c.talkative, "v", false, "")
 }
 
-// open completes the flags and connects. The caller closes the client.
+// open completes the unset flags and connects. The caller closes the client.
 func (c *connection) open(ctx context.Context, stderr io.Writer) (pulsar.Client, admin.API, error) {
 	if err := c.complete(); err != nil {
 		return nil, admin.API{}, err
@@ -105,7 +105,7 @@ func (c *connection) complete() error {
 	if err != nil {
 		return err
 	}
-	// If one address is another machine's, the other must not default to this machine: that would be another
+	// If one address is another computer's, the other must not default to this computer, which would be another
 	// cluster.
 	switch {
 	case missing(adminURLs) && !brokers.local(c.url):
@@ -140,8 +140,8 @@ var confNames = []string{"brokerServiceUrl", "webServiceUrl", "authPlugin", "aut
 	"tlsCertificateFilePath", "tlsKeyFilePath",
 	"tlsAllowInsecureConnection", "tlsEnableHostnameVerification", "useKeyStoreTls", "proxyServiceUrl"}
 
-// checkNames returns an error if a name in client.conf differs from one of confNames only in case: complete would not
-// read its value.
+// checkNames returns an error if a name in client.conf differs from one of confNames only in case, since complete would
+// not read its value.
 func checkNames(path string, conf map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(conf)) {
 		for _, known := range confNames {
@@ -157,7 +157,7 @@ func missing(all []setting) bool {
 	return !slices.ContainsFunc(all, func(s setting) bool { return s.value != "" })
 }
 
-// authentication accepts the forms of parameters that Pulsar's tools accept: upstream accepts only JSON.
+// authentication accepts the forms of parameters that Pulsar's tools accept. Upstream accepts only JSON.
 func authentication(plugin, params string) (pulsar.Authentication, error) {
 	values := map[string]string{}
 	switch {

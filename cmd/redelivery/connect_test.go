@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-func TestConnection(t *testing.T) {
+func TestConnectionCompletesUnsetFlags(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "client.conf")
 	require.NoError(t, os.WriteFile(conf,
 		[]byte("# Pulsar's own\nwebServiceUrl = https://a:1\nbrokerServiceUrl=pulsar+ssl://a:2\n"+
@@ -37,7 +37,7 @@ func TestConnection(t *testing.T) {
 	t.Setenv("PULSAR_CLIENT_CONF", conf+"-none")
 	require.ErrorIs(t, (&connection{}).complete(), os.ErrNotExist)
 	os.Unsetenv("PULSAR_CLIENT_CONF")
-	// the admin API does not default to this machine if the broker is on another one
+	// the admin API does not default to this computer if the broker is on another one
 	require.ErrorContains(t, (&connection{}).complete(),
 		"the broker is pulsar://env and its admin API is not given, want -admin-url")
 	t.Setenv("PULSAR_URL", "")
@@ -50,8 +50,7 @@ func TestConnection(t *testing.T) {
 	assert.Equal(t, "http://localhost:8080", c.adminURL)
 }
 
-// Requests to the admin API carry the same credentials as connections to the broker.
-func TestAuthentication(t *testing.T) {
+func TestAdminAPIGetsTheCredentialsOfTheBroker(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("from-file\n"), 0o600))
 	var asked string
@@ -80,8 +79,8 @@ func TestAuthentication(t *testing.T) {
 	assert.NotContains(t, stderr, "secret")
 }
 
-// A command waits for a silent admin API once, not with each of its calls.
-func TestDlqSilentAdmin(t *testing.T) {
+// It does not wait again with each of its calls.
+func TestCommandWaitsOnceForASilentAdminAPI(t *testing.T) {
 	newBroker(t)
 	patience := admin.Patience
 	defer func() { admin.Patience = patience }()

@@ -21,7 +21,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// dlq is one command line of redelivery dlq.
+// dlq runs one command line of redelivery dlq.
 type dlq struct {
 	connection
 	dlqFlags
@@ -35,7 +35,7 @@ type dlq struct {
 	letters        *deadletter.Topic
 }
 
-// dlqFlags are the flags of all verbs, without those of the connection.
+// dlqFlags has the values of the flags of all verbs, without those of the connection.
 type dlqFlags struct {
 	filter             deadletter.Filter
 	subscription, out  string
@@ -75,7 +75,7 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return ending{"dlq", dlqUsage, "verbs and flags", stdout, stderr}.exit(err)
 }
 
-// hint adds to an error the flag that helps.
+// hint adds the flag that helps to an error.
 func (d *dlq) hint(err error) error {
 	switch {
 	case errors.Is(err, deadletter.ErrNotDeadLetters):
@@ -97,7 +97,7 @@ func (d *dlq) hint(err error) error {
 func interrupted(verb string, fresh bool, err error) error {
 	said := []string{"interrupted"}
 	switch {
-	case verb == "replay" && fresh: // -new would publish the canary and the messages under way a second time
+	case verb == "replay" && fresh: // -new would publish the canary and the messages under way once more
 		said = append(said, "the same command without -new goes on from here")
 	case verb == "replay" || verb == "purge":
 		said = append(said, "the same command goes on from here")
@@ -187,7 +187,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	return d.locate(do(d, ctx))
 }
 
-// export writes to a new file or to stdout. It removes a file that it could not finish.
+// export writes letters to a new file or to stdout. It removes a file that it could not complete.
 func (d *dlq) export(ctx context.Context) error {
 	w := d.stdout
 	var file *os.File

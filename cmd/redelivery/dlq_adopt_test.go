@@ -27,7 +27,7 @@ func (b *broker) mail(subscriptions ...string) (dlq string) {
 	return dlq
 }
 
-// A replay empties the only subscription that has no consumer. It creates no other subscription, and no backlog stays.
+// A subscription is idle if it has no consumer. The replay creates no other subscription, and leaves no backlog.
 func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	b := newBroker(t)
 	dlq := b.mail("inspect", "service")
@@ -49,9 +49,9 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	require.Zero(t, b.server.Subscription(dlq, "inspect").Backlog)
 }
 
-// If the tool has its own subscription, it uses this one, and shows how much the other subscription keeps. Of two idle
-// subscriptions it adopts only one that has an unfinished replay.
-func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
+// If the tool has its own subscription, it uses that one, and shows how much the other subscription keeps. Of two idle
+// subscriptions it adopts only one with an unfinished replay.
+func TestDlqKeepsToTheSubscriptionOfEarlierCommands(t *testing.T) {
 	for name, subscriptions := range map[string][]string{"its own": {"inspect", "redelivery"},
 		"two": {"inspect", "audit"}} {
 		t.Run(name, func(t *testing.T) {
@@ -77,9 +77,9 @@ func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 	require.Equal(t, []string{"audit", "inspect"}, b.server.Subscriptions(dlq))
 }
 
-// -id accepts every form of an ID: as peek prints it, with -1 as the partition, and without the index in the batch,
-// which means the whole batch.
-func TestDlqIDs(t *testing.T) {
+// The forms are: as peek prints it, with -1 as the partition, and without the index in the batch, which means the whole
+// batch.
+func TestDlqAcceptsEveryFormOfAnID(t *testing.T) {
 	b := newBroker(t)
 	b.mail("inspect")
 	_, stdout, _ := dlqRun("", "peek", "orders-mail-DLQ", "-json")

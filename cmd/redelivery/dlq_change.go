@@ -30,7 +30,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 			found, keeps = true, s.Backlog
 		}
 	}
-	switch { // the same refusals as Unsubscribe, before the plan is shown
+	switch { // like Unsubscribe, but before the plan is shown
 	case !found:
 		return fmt.Errorf("%w: %s has no subscription %s", deadletter.ErrNotSubscribed, d.topic, d.ownSub())
 	case !d.anyTopic && d.ownSub() != defaultSubscription && !strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix):
@@ -64,7 +64,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	return nil
 }
 
-// imports publishes the letters that export and purge wrote.
+// imports publishes letters from a file of export or purge.
 func (d *dlq) imports(ctx context.Context) error {
 	file, err := os.Open(d.in)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// import brings purged letters back, and unsubscribe removes a subscription.
-func TestDlqImportAndUnsubscribe(t *testing.T) {
+func TestImportPublishesPurgedLettersAndUnsubscribeRemovesASubscription(t *testing.T) {
 	b := newBroker(t)
 	const topic = "orders-refunds-DLQ"
 	path := filepath.Join(t.TempDir(), "letters")

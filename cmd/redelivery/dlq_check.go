@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// check finds mistakes in a command line without asking a broker.
+// check finds mistakes in a command line without a call to a broker.
 func (d *dlq) check(verb, topic string) error {
 	switch {
 	case !(d.rate >= 0):
@@ -73,7 +73,7 @@ func (d *dlq) checkTarget(topic string) error {
 	return persistent("-topic", d.target)
 }
 
-// namespaceName returns an error if a name cannot be a namespace's.
+// namespaceName returns an error if a name cannot be the name of a namespace.
 func namespaceName(what, name string) error {
 	if strings.Count(name, "/") != 1 || topicname.Want(name+"/any") != "" {
 		return fmt.Errorf("%s is %q, want tenant/namespace", what, name)
@@ -81,7 +81,7 @@ func namespaceName(what, name string) error {
 	return nil
 }
 
-// wholeTopic returns an error if a name cannot be a topic's, or is that of a partition.
+// wholeTopic returns an error if a name cannot be the name of a topic, or is that of a partition.
 func wholeTopic(what, name string) error {
 	if err := persistent(what, name); err != nil {
 		return err
@@ -92,7 +92,7 @@ func wholeTopic(what, name string) error {
 	return nil
 }
 
-// topicName returns an error if a name cannot be a topic's.
+// topicName returns an error if a name cannot be the name of a topic.
 func topicName(what, name string) error {
 	if want := topicname.Want(name); want != "" {
 		return fmt.Errorf("%s is %q, want %s", what, name, want)
@@ -107,8 +107,8 @@ func persistent(what, name string) error {
 	return topicName(what, name)
 }
 
-// none is called when a command found no letters. It returns an error if groups, IDs or keys were given: without the
-// error, a mistyped group would look like a group whose letters are done.
+// none is called if a command found no letters. It returns an error if groups, IDs or keys were given: otherwise a
+// mistyped group would look like one whose letters are all replayed or purged.
 func (d *dlq) none() error {
 	var asked []string
 	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs,

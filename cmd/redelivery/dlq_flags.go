@@ -97,8 +97,7 @@ var routings = map[string]deadletter.Routing{"same": deadletter.SamePartition, "
 	"murmur3": deadletter.Murmur3Hash,
 	"go":      deadletter.GoStringHash}
 
-// flagsOf has, for each flag, the verbs that accept it. The other verbs refuse it: -max, for example, would not limit a
-// purge.
+// flagsOf has the verbs that accept each flag. Other verbs refuse the flag: -max, for example, would not limit a purge.
 var flagsOf = map[string]string{
 	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen,
 	"subscription": chosen + " import unsubscribe",
@@ -114,8 +113,8 @@ const (
 	changing = "replay purge import unsubscribe"
 )
 
-// moment parses a time, or how long ago it was. It rounds a time ago down to the minute, so that a command that is
-// repeated within a minute means the same time.
+// moment parses a time, or how long ago the time was. It rounds the latter down to the minute, so that a command that
+// is repeated within a minute means the same time.
 func moment(t *time.Time) func(string) error {
 	return func(s string) (err error) {
 		if ago, err := time.ParseDuration(s); err == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On a topic that is not for dead letters, the tool refuses to replay and to purge, even in a dry run.
-func TestDlqNotDeadLetters(t *testing.T) {
+// It refuses to replay and to purge, even in a dry run.
+func TestDlqRefusesATopicThatIsNotForDeadLetters(t *testing.T) {
 	b := newBroker(t)
 	b.publish(origin, &pulsar.ProducerMessage{Payload: []byte("x")})
 	const doubt = "\norders may be no dead letter topic: no message says where it came from or why it died.\n"
@@ -47,8 +47,8 @@ func TestDlqNotDeadLetters(t *testing.T) {
 	require.NotContains(t, stdout, creates)
 }
 
-// A replay leaves out letters that came from another namespace. Its error names the flag that replays them.
-func TestDlqOtherNamespace(t *testing.T) {
+// The error names the flag with which they would be replayed.
+func TestReplayLeavesOutLettersOfAnotherNamespace(t *testing.T) {
 	b := newBroker(t)
 	require.NoError(t, b.server.CreateNamespace("public/shop"))
 	const there = "persistent://public/shop/baskets"

@@ -21,7 +21,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// guarded is a real broker of the test's own. A role with a token may do what was granted to it; a client without a
+// guarded is a real broker that the test starts. A role with a token may do what was granted to it. A client without a
 // token may do everything.
 type guarded struct {
 	url, admin string
@@ -56,7 +56,7 @@ func startGuarded(t *testing.T) guarded {
 	return g
 }
 
-// token returns the file of a JWT that is signed with HS256.
+// token returns the name of a file with a JWT of a role, signed with HS256.
 func (g guarded) token(t *testing.T, role string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	claims := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode(fmt.Appendf(nil, `{"sub":%q}`, role))
@@ -67,8 +67,8 @@ func (g guarded) token(t *testing.T, role string) string {
 	return path
 }
 
-// guardedBroker starts a guarded broker, sets the environment so that the tool uses it, and returns it with a client
-// that may do everything.
+// guardedBroker starts a guarded broker and sets the environment so that the tool uses it. It also returns the broker
+// with a client that may do everything.
 func guardedBroker(t *testing.T) (guarded, *broker) {
 	t.Helper()
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
@@ -83,9 +83,8 @@ func guardedBroker(t *testing.T) (guarded, *broker) {
 	return g, &broker{t: t, client: client}
 }
 
-// If a role lacks the permission for a command, the command's error says so, and the command changes nothing. The
-// grants in docs/deadletter.md are enough.
-func TestDlqPermission(t *testing.T) {
+// The command's error says that the permission is missing. The grants in docs/deadletter.md suffice.
+func TestDlqCommandWithoutPermissionChangesNothing(t *testing.T) {
 	g, b := guardedBroker(t)
 	const dlq, retry, journal = origin + "-billing-DLQ", origin + "-billing-RETRY", origin + "-billing-DLQ-audit"
 	b.subscribe(retry, "billing")

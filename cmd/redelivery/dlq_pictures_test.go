@@ -24,8 +24,8 @@ var (
 	runID   = regexp.MustCompile(`run [0-9a-f]{12}`)
 )
 
-// The console block of each verb in docs/deadletter.md shows the output of the verb.
-func TestPictures(t *testing.T) {
+// docs/deadletter.md has a console block for each verb.
+func TestConsoleBlocksOfTheGuideShowTheOutput(t *testing.T) {
 	b := newBroker(t)
 	dir := t.TempDir()
 	path, err := filepath.Abs("../../docs/deadletter.md")
@@ -121,7 +121,7 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 		<-done
 		c.Close()
 	})
-	return func() { // a replay ends when a letter of its canary dies again: the retry topic may still have the others
+	return func() { // a replay stops when a letter of its canary dies again, so the retry topic may still have the other letters
 		require.Eventually(t, func() bool { return b.server.Subscription(retry, "invoices").Backlog == 0 }, time.Minute,
 			time.Millisecond)
 		fixed.Store(true)

@@ -22,7 +22,7 @@ import (
 
 const toolVariable = "REDELIVERY_TEST_TOOL"
 
-// TestMain runs the tool instead of the tests in processes that tests start.
+// TestMain runs the tool instead of the tests if a test has started this process.
 func TestMain(m *testing.M) {
 	if os.Getenv(toolVariable) != "" {
 		main()
@@ -30,14 +30,14 @@ func TestMain(m *testing.M) {
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
-// tool returns the path of a program that runs the tool. The program is this test binary, so that no build is needed.
+// tool returns the path of a program that runs the tool: this test binary, so that no build is needed.
 func tool(t *testing.T) string {
 	t.Setenv(toolVariable, "1")
 	return os.Args[0]
 }
 
-// Ctrl-C ends a replay with exit code 1. The same command continues it, and no letter comes twice.
-func TestDlqInterrupted(t *testing.T) {
+// The interrupted command has exit code 1. No letter is replayed twice.
+func TestInterruptedReplayIsContinuedByTheSameCommand(t *testing.T) {
 	b := newBroker(t)
 	path := tool(t)
 	replayed := func() int { return b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog }
@@ -71,8 +71,8 @@ func TestDlqInterrupted(t *testing.T) {
 	require.Equal(t, 120, replayed())
 }
 
-// Ctrl-C ends an import. Its error says from which line to go on, since that line is not stored anywhere.
-func TestDlqImportInterrupted(t *testing.T) {
+// The number of the line is not stored anywhere.
+func TestInterruptedImportNamesTheLineToContinueFrom(t *testing.T) {
 	b := newBroker(t)
 	path, letters := tool(t), filepath.Join(t.TempDir(), "letters")
 	code, _, stderr := dlqRun("", "export", "orders-refunds-DLQ", "-o", letters)
@@ -98,8 +98,8 @@ func TestDlqImportInterrupted(t *testing.T) {
 	require.Equal(t, want, errs.String())
 }
 
-// An interrupt ends the other commands too. The doctor does not report it as a problem of the broker.
-func TestInterrupted(t *testing.T) {
+// The doctor does not report the interrupt as a problem of the broker.
+func TestInterruptEndsEachCommand(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer silent.Close()
@@ -114,7 +114,7 @@ func TestInterrupted(t *testing.T) {
 			require.NoError(t, cmd.Start())
 			kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 			defer kill.Stop()
-			for range 2 { // the command tries the connection, and then asks the admin API
+			for range 2 { // the command first tries the connection, and then asks the admin API
 				conn, err := silent.Accept()
 				require.NoError(t, err)
 				defer conn.Close()
@@ -128,8 +128,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// An interrupt ends a command that waits for the answer to a question.
-func TestDlqInterruptedAtAQuestion(t *testing.T) {
+func TestInterruptEndsACommandThatAsksAQuestion(t *testing.T) {
 	b := newBroker(t)
 	cmd := exec.Command(tool(t), "dlq", "replay", "-to", "origin", "-yes", "orders-billing-DLQ")
 	stdin, err := cmd.StdinPipe()

@@ -47,7 +47,8 @@ func (d *dlq) replay(ctx context.Context) error {
 	return d.finished(ctx, "Replayed", report, elsewhere(report, err))
 }
 
-// elsewhere adds to ErrOtherNamespace how many letters a replay left out, and the flags with which it would take them.
+// elsewhere adds to ErrOtherNamespace how many letters a replay left out, and the flags with which it would replay
+// them.
 func elsewhere(r deadletter.Report, err error) error {
 	if !errors.Is(err, deadletter.ErrOtherNamespace) {
 		return err
@@ -96,8 +97,7 @@ func (d *dlq) planned(verb string, plan deadletter.Report) error {
 	return nil
 }
 
-// ask names the subscriptions that would get the messages although the letters did not die on them, and asks whether to
-// go on.
+// ask names the other subscriptions that would get the replayed messages, and asks whether to go on.
 func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 	asked := false
 	for _, t := range plan.Targets {
@@ -113,7 +113,7 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 	}
 	fmt.Fprint(d.stderr, "Go on? [y/N] ")
 	answered := make(chan string, 1)
-	go func() { // may last until the process ends: a read from a terminal cannot be canceled
+	go func() { // this goroutine may last until the process ends, since a read from a terminal cannot be canceled
 		answer, _ := bufio.NewReader(d.stdin).ReadString('\n')
 		answered <- answer
 	}()
@@ -133,7 +133,7 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 	return nil
 }
 
-// printResult prints the result, even if only a part was done.
+// printResult prints the result, even if the verb was not completed.
 func (d *dlq) printResult(verb string, report deadletter.Report, err error) error {
 	if err == nil {
 		err = d.unchosen(report)
@@ -195,7 +195,7 @@ func consumers(n int) string {
 	return count(n) + " consumers"
 }
 
-// progress writes the progress: on a terminal as one line that changes, elsewhere as a line every ten seconds.
+// progress writes the progress: on a terminal in one line that changes, elsewhere in a new line every ten seconds.
 type progress struct {
 	w        io.Writer
 	verb     string // replayed, purged or imported
@@ -243,7 +243,7 @@ func (p *progress) show(r deadletter.Report) {
 		fmt.Fprintln(p.w, line)
 		return
 	}
-	line = fit(line, screen(p.w)-1) // a longer line could not be overwritten
+	line = fit(line, screen(p.w)-1) // a longer line would wrap, and could not be overwritten
 	fmt.Fprintf(p.w, "\r%-*s", p.width, line)
 	p.width = len(line)
 }

@@ -60,7 +60,7 @@ const defaultSubscription = dlqcommand.DefaultSubscription
 // ownSub returns the subscription on which replay and purge acknowledge.
 func (d *dlq) ownSub() string { return cmp.Or(d.subscription, defaultSubscription) }
 
-// scope prints which letters are counted.
+// scope prints which letters the verb shows.
 func (d *dlq) scope(ctx context.Context) error {
 	info, err := topicNamed(ctx, d.api, d.topic)
 	if err != nil {
@@ -189,7 +189,7 @@ func (d *dlq) schema(ctx context.Context, l *deadletter.Letter) (*admin.Schema, 
 	return d.schemas.Find(ctx, l.Schema)
 }
 
-// decode returns a payload as a value that JSON can represent, if possible.
+// decode returns a payload as a value that JSON can represent. ok is false if that is impossible.
 func decode(s *admin.Schema, l *deadletter.Letter) (value any, ok bool) {
 	if l.Encrypted || l.Null {
 		return nil, false

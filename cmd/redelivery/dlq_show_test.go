@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Columns are aligned as a terminal shows them: a wide character has width 2, a combining one has none.
-func TestTable(t *testing.T) {
+// On a terminal a wide character has width 2, and a combining one has width 0.
+func TestColumnsOfATableAreAlignedOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	rows := [][]string{{"KEY", ">BYTES", "CAUSE"}}
 	for _, key := range []string{"plain", ">more", "日本語", "e\u0301e\u0301", "👍", fit(strings.Repeat("日本", 5), 12),
@@ -31,7 +31,7 @@ func TestTable(t *testing.T) {
 }
 
 // Output of dlq fits the screen.
-func TestDlqWidth(t *testing.T) {
+func TestTableFitsTheWidthInCOLUMNS(t *testing.T) {
 	newBroker(t)
 	for columnsOf, whole := range map[string]bool{"60": false, "": false, "what": false, "200": true} {
 		t.Setenv("COLUMNS", columnsOf)

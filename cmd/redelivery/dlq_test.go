@@ -75,7 +75,7 @@ func newBroker(t *testing.T) *broker {
 	return b
 }
 
-// statistics serves the broker's statistics, and adds figures that this broker does not measure.
+// statistics serves the statistics of the broker in process, and adds figures that it does not measure.
 func (b *broker) statistics(w http.ResponseWriter, r *http.Request) {
 	resp, err := http.Get(b.server.AdminURL() + r.URL.String())
 	if !assert.NoError(b.t, err) {
@@ -105,14 +105,14 @@ func (b *broker) publish(topic string, m *pulsar.ProducerMessage) {
 	b.server.Publish(b.t, topic, m)
 }
 
-// dlqRun runs a command line, with an answer to its question.
+// dlqRun runs a command line of redelivery dlq. answer is what the user types.
 func dlqRun(answer string, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = dlqCommand(args, strings.NewReader(answer), &out, &errs)
 	return code, out.String(), errs.String()
 }
 
-func TestDlqWrongCommandLines(t *testing.T) {
+func TestDlqRefusesWrongCommandLines(t *testing.T) {
 	for want, args := range map[string][]string{
 		"no verb is given, want":                             {},
 		`verb is "look", want`:                               {"look"},
@@ -178,7 +178,7 @@ func TestDlqWrongCommandLines(t *testing.T) {
 	}
 }
 
-func TestDlqErrors(t *testing.T) {
+func TestErrorsOfDlqSayWhatIsMissing(t *testing.T) {
 	b := newBroker(t)
 	for want, args := range map[string][]string{
 		"no such topic: persistent://public/default/nothing": {"peek", "nothing"},
@@ -198,9 +198,8 @@ func TestDlqErrors(t *testing.T) {
 	require.NotContains(t, strings.Join(b.server.Topics(), " "), "nothing")
 }
 
-// A purge appends to the file of an earlier purge, and first cuts off a last line that is not whole. It refuses a file
-// of other text.
-func TestDlqPurgeGoesOn(t *testing.T) {
+// It first cuts off an incomplete last line. It refuses a file with other text.
+func TestPurgeAppendsToTheFileOfAnEarlierPurge(t *testing.T) {
 	const done = `{"id":"1:0:0"}` + "\n"
 	for name, c := range map[string]struct {
 		text, kept string
@@ -237,8 +236,8 @@ func TestDlqPurgeGoesOn(t *testing.T) {
 	}
 }
 
-// If other subscriptions would get the messages too, replay asks. No answer means no.
-func TestDlqAsks(t *testing.T) {
+// No answer means no.
+func TestReplayAsksIfOtherSubscriptionsWouldGetTheMessages(t *testing.T) {
 	b := newBroker(t)
 	for _, answer := range []string{"", "n\n", "what\n"} {
 		code, _, stderr := dlqRun(answer, "replay", "-to", "origin", "orders-billing-DLQ", "-yes", "-max", "5")
@@ -254,8 +253,8 @@ func TestDlqAsks(t *testing.T) {
 	require.Equal(t, 10, b.server.Subscription(origin, "shipping").Backlog)
 }
 
-// The text of a letter cannot control a terminal, and the output of -json is valid JSON.
-func TestDlqHostileLetters(t *testing.T) {
+// The output of -json is valid JSON.
+func TestTextOfALetterCannotControlATerminal(t *testing.T) {
 	b := newBroker(t)
 	evil := "\x1b]0;owned\x07\r\n\u202e"
 	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(evil), Key: evil,
@@ -297,13 +296,13 @@ func TestDlqHostileLetters(t *testing.T) {
 	}
 }
 
-// On a terminal, the progress is one line, which is erased in the end.
-func TestDlqProgress(t *testing.T) {
+// The line is erased at the end.
+func TestProgressOnATerminalIsOneLine(t *testing.T) {
 	var out bytes.Buffer
 	p := &progress{w: &out, verb: "replayed", terminal: true, total: 1500, begin: time.Now().Add(-10 * time.Second)}
 	p.show(deadletter.Report{Seen: 1000, Done: 800})
 	require.Equal(t, "\r800 replayed, 1,000 read, 80/s, about 5s left", out.String())
-	p.show(deadletter.Report{Seen: 1001, Done: 1001}) // too soon after the previous report, so not shown
+	p.show(deadletter.Report{Seen: 1001, Done: 1001}) // not shown, since it comes too soon after the previous report
 	p.end()
 	require.True(t, strings.HasSuffix(out.String(), "left\r"+strings.Repeat(" ", 45)+"\r"), "%q", out.String())
 	out.Reset()
@@ -314,8 +313,7 @@ func TestDlqProgress(t *testing.T) {
 	p.end()
 }
 
-// An interrupt does not hide other errors.
-func TestDlqInterruptedAndMore(t *testing.T) {
+func TestInterruptDoesNotHideOtherErrors(t *testing.T) {
 	full := errors.New("disk full")
 	for want, err := range map[string]error{
 		"interrupted":            fmt.Errorf("reading: %w", context.Canceled),
@@ -323,7 +321,7 @@ func TestDlqInterruptedAndMore(t *testing.T) {
 	} {
 		assert.EqualError(t, interrupted("export", false, err), want)
 	}
-	// with -new, the command would send another canary, and would send unprocessed letters again
+	// with -new, the command would send another canary, and the letters that are not processed yet a second time
 	assert.EqualError(t, interrupted("replay", true, context.Canceled),
 		"interrupted; the same command without -new goes on from here")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/dlqcommand"
 )
 
-// unfinished returns the error of an unfinished replay with the command that continues it.
+// unfinished returns an error with the command that continues an unfinished replay.
 func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
 	o := earlier.Options
 	run := fmt.Errorf("%w: run %s of %s", deadletter.ErrUnfinished, earlier.Run, earlier.Started.Format(time.DateTime))

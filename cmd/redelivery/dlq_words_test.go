@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A wrong argument causes exit code 2. The error names it as in the command line, not as in Go.
-func TestDlqWrongArguments(t *testing.T) {
+// The error does not use names of Go. The exit code is 2.
+func TestErrorNamesAWrongArgumentAsInTheCommandLine(t *testing.T) {
 	newBroker(t)
 	for want, args := range map[string][]string{
 		`topic is "non-persistent://a/b/c-DLQ", want a persistent topic`:                                          {"peek", "non-persistent://a/b/c-DLQ"},
@@ -45,8 +45,8 @@ func TestDlqWrongArguments(t *testing.T) {
 	require.NotContains(t, stderr, "Options")
 }
 
-// If the disk is full, a command writes one error, which begins with the command's name.
-func TestDiskFull(t *testing.T) {
+// The error begins with the command's name.
+func TestCommandWritesOneErrorIfTheDiskIsFull(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip("no /dev/full")
@@ -63,8 +63,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// If a purge cannot write its file, its error says so, and its output does not say that letters were purged.
-func TestDlqPurgeDiskFull(t *testing.T) {
+// The output does not say that letters were purged.
+func TestPurgeWhoseFileCannotBeWrittenPurgesNothing(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full")
 	}
@@ -80,8 +80,8 @@ func TestDlqPurgeDiskFull(t *testing.T) {
 	}
 }
 
-// JSON output escapes characters that could control a terminal.
-func TestDlqHostileJSON(t *testing.T) {
+// It escapes such characters.
+func TestJSONOutputCannotControlATerminal(t *testing.T) {
 	b := newBroker(t)
 	const evil = "\u0085\u009b31m\u202e\u2066\u200f\u061c\x7f\U000e0041 ü 日本"
 	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(`"` + evil + `"`), Key: evil,
@@ -108,9 +108,8 @@ func TestDlqHostileJSON(t *testing.T) {
 	require.NotContains(t, string(text), "\u202e")
 }
 
-// A payload that looks like JSON may have bytes that are not UTF-8. These are not allowed in JSON, and could control
-// some terminals.
-func TestDlqPeekOfJSONThatIsNotText(t *testing.T) {
+// Such bytes are not allowed in JSON, and could control some terminals.
+func TestPeekShowsJSONWithBytesThatAreNotUTF8Undecoded(t *testing.T) {
 	b := newBroker(t)
 	payloads := []string{"\"\x9b31m\"", "{\"a\": \"\xff\"}"}
 	for _, payload := range payloads {
@@ -136,8 +135,8 @@ func TestDlqPeekOfJSONThatIsNotText(t *testing.T) {
 	require.Contains(t, stdout, "  229b33316d22\n")
 }
 
-// A forged name of a replay in the journal cannot control a terminal.
-func TestDlqHostileJournal(t *testing.T) {
+// The name is that of a replay.
+func TestForgedNameInTheJournalCannotControlATerminal(t *testing.T) {
 	b := newBroker(t)
 	journal := origin + "-refunds-DLQ-audit"
 	b.subscribe(journal, "audit")
@@ -149,9 +148,8 @@ func TestDlqHostileJournal(t *testing.T) {
 	require.NotContains(t, stdout+stderr, "\x1b")
 }
 
-// A group, an ID or a key that no letter has is an error. Otherwise a mistyped group would look like a group whose
-// letters are done.
-func TestDlqUnknownLetters(t *testing.T) {
+// Otherwise a mistyped group would look like one whose letters are all replayed or purged.
+func TestGroupIDOrKeyThatNoLetterHasIsAnError(t *testing.T) {
 	newBroker(t)
 	for _, args := range [][]string{{"groups"}, {"peek"}, {"replay"}, {"replay", "-yes"}, {"export"},
 		{"purge", "-no-export"}, {"purge", "-no-export", "-yes"}} {
@@ -164,8 +162,7 @@ func TestDlqUnknownLetters(t *testing.T) {
 	}
 }
 
-// -id replays one letter, and -key replays the letters of a key.
-func TestDlqChosenByIDAndKey(t *testing.T) {
+func TestReplayTakesLettersByIDAndByKey(t *testing.T) {
 	b := newBroker(t)
 	_, stdout, _ := dlqRun("", "peek", "orders-billing-DLQ", "-n", "7", "-json")
 	var last struct{ ID, Key string }
@@ -181,7 +178,7 @@ func TestDlqChosenByIDAndKey(t *testing.T) {
 	require.Equal(t, 15, b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog)
 }
 
-func TestVersion(t *testing.T) {
+func TestVersionNamesTheClientAndGo(t *testing.T) {
 	for _, word := range []string{"version", "-version", "--version"} {
 		code, stdout, stderr := command(word)
 		require.Zero(t, code, stderr)
@@ -189,8 +186,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// If there is no retry topic, the error of a replay names a flag. A replay with this flag succeeds.
-func TestDlqNoRetryTopic(t *testing.T) {
+// A replay with this flag succeeds.
+func TestErrorOfAReplayWithoutARetryTopicNamesAFlag(t *testing.T) {
 	b := newBroker(t)
 	b.subscribe(origin+"-mail-DLQ", "audit")
 	b.publish(origin+"-mail-DLQ", &pulsar.ProducerMessage{Payload: []byte("x"),
@@ -206,8 +203,7 @@ func TestDlqNoRetryTopic(t *testing.T) {
 	require.Contains(t, stdout, "Replayed 1 letter,")
 }
 
-// For a topic without letters, no empty table is shown.
-func TestDlqNoLetters(t *testing.T) {
+func TestNoTableIsShownForATopicWithoutLetters(t *testing.T) {
 	b := newBroker(t)
 	b.publish(origin+"-calm-DLQ", &pulsar.ProducerMessage{Payload: []byte("{}"),
 		Properties: map[string]string{"REAL_TOPIC": origin}})

@@ -56,7 +56,7 @@ Exit codes: 0, also with warnings; 1 for a problem or an error; 2 for a wrong
 command line.
 `
 
-// doctorFlags are the flags of redelivery doctor.
+// doctorFlags has the values of the flags of redelivery doctor, and its findings.
 type doctorFlags struct {
 	connection
 	setup            doctor.Setup
@@ -100,7 +100,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 	}
 	defer client.Close()
 	f.setup.Admin = doctor.Admin(api)
-	if err := f.reach(ctx); err == nil { // upstream would try for a long time, and its error would not have the address
+	if err := f.reach(ctx); err == nil { // upstream would try for a long time, and its error would not name the address
 		f.setup.Client = client
 	} else {
 		c := doctor.Checks()[0]
@@ -141,7 +141,8 @@ func (f *doctorFlags) write() {
 		plural(count[doctor.Warning], "warning"), plural(count[doctor.Problem], "problem"))
 }
 
-// wrapTo writes text after begins, in lines of at most width columns. Further lines are indented to the end of begins.
+// wrapTo writes begins and then text, in lines of at most width columns. Further lines are indented by the length of
+// begins.
 func wrapTo(w io.Writer, begins, text string) {
 	column := utf8.RuneCountInString(begins)
 	line, at := begins, column

@@ -94,7 +94,7 @@ func fractionInto(n *float64) func(string) error {
 	}
 }
 
-// adoptFile takes over a file's options of a consumer and of the worker of the same name.
+// adoptFile sets the options of a consumer, and of the worker with the same name, from a file.
 func (f *doctorFlags) adoptFile(file *config.Config, consumer string) {
 	f.adopt(file.Consumers[consumer])
 	if w, found := file.Workers[consumer]; found {
@@ -102,7 +102,7 @@ func (f *doctorFlags) adoptFile(file *config.Config, consumer string) {
 	}
 }
 
-// adopt takes over a file's options of the consumer.
+// adopt sets the options of the consumer from a file.
 func (f *doctorFlags) adopt(c config.Consumer) {
 	s := &f.setup
 	s.Policy = doctor.Policy{Nack: c.NackRedeliveryBackoff, NackRetryTopic: c.NackRetryTopic, AckTimeout: c.AckTimeout,

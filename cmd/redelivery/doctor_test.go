@@ -28,9 +28,9 @@ func inProcess(t *testing.T) *pulsartest.Server {
 	return server
 }
 
-// A fresh broker has no problem. An option of a file that the broker cannot fulfill is a problem, with a remedy and
+// A fresh broker has no problem. An option in a file that the broker cannot fulfill is a problem, with a remedy and
 // exit code 1.
-func TestDoctor(t *testing.T) {
+func TestDoctorFindsOptionsThatTheBrokerCannotFulfill(t *testing.T) {
 	server := inProcess(t)
 	code, stdout, stderr := examined("-subscription", "billing", "orders")
 	assert.Equal(t, 1, code, "a topic that does not exist, and may be misspelled, was no problem")
@@ -82,8 +82,8 @@ workers: {billing: {drainTimeout: 1m}}`), 0o600))
 	}
 }
 
-// If no broker answers, the doctor says so, and runs the checks that need no broker.
-func TestDoctorWithoutABroker(t *testing.T) {
+// It also says that no broker answers.
+func TestDoctorWithoutABrokerRunsChecksThatNeedNone(t *testing.T) {
 	code, stdout, _ := examined("-url", "pulsar://127.0.0.1:1", "-admin-url", "http://127.0.0.1:1", "-subscription",
 		"s", "t")
 	assert.Equal(t, 1, code)
@@ -93,7 +93,7 @@ func TestDoctorWithoutABroker(t *testing.T) {
 	assert.NotContains(t, stdout, "unacked-limits")
 }
 
-func TestDoctorCommandLine(t *testing.T) {
+func TestDoctorRefusesWrongCommandLines(t *testing.T) {
 	for want, args := range map[string][]string{
 		"no topic is given":                                   {"-subscription", "s"},
 		"-subscription is missing":                            {"t"},
@@ -122,9 +122,9 @@ func TestDoctorCommandLine(t *testing.T) {
 	}
 }
 
-// If a role lacks the right to look something up, the finding says so, and the other checks run. For a role without the
-// right to publish to the dead letter topic, the doctor finds a problem.
-func TestDoctorPermission(t *testing.T) {
+// If a role may not look something up, the finding says so, and the other checks run. If it may not publish to the dead
+// letter topic, that is a problem.
+func TestDoctorReportsMissingPermissions(t *testing.T) {
 	g, b := guardedBroker(t)
 	const dlq = origin + "-billing-DLQ"
 	b.subscribe(origin, "billing")

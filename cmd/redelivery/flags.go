@@ -40,8 +40,8 @@ Output:
   -json                             as JSON, in seconds
 `
 
-// planFlags are the flags of redelivery plan. Their usage is written by hand, since the text that package flag
-// generates would not fit a terminal.
+// planFlags has the values of the flags of redelivery plan. The usage text is written by hand, since the one that
+// package flag generates would not fit a terminal.
 type planFlags struct {
 	exponential, levels, config, consumer string
 	fixed, ackTimeout                     time.Duration
@@ -93,7 +93,8 @@ func (f *planFlags) show(stdout, stderr io.Writer) error {
 	}
 }
 
-// durationInto parses a flag as time.ParseDuration does. For a plain number, its error asks for a unit.
+// durationInto returns a function that parses a flag as time.ParseDuration does. Its error for a plain number asks for
+// a unit.
 func durationInto(d *time.Duration) func(string) error {
 	return func(s string) (err error) {
 		*d, err = time.ParseDuration(s)
@@ -116,7 +117,7 @@ var tooLong = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`)
 
 const longestDuration = "2562047h"
 
-// countInto parses a flag as a whole number of at least low and at most high.
+// countInto returns a function that parses a flag as a whole number from low to high.
 func countInto(n *int, low, high int) func(string) error {
 	return func(s string) (err error) {
 		*n, err = strconv.Atoi(s)
@@ -140,7 +141,8 @@ func numberInto(n *float64) func(string) error {
 	}
 }
 
-// shareInto parses a fraction. It refuses only text that is no number: policies.Validate checks the range later.
+// shareInto returns a function that parses a fraction. It refuses only text that is no number, since policies.Validate
+// checks the range later.
 func shareInto(n *float64) func(string) error {
 	return func(s string) error {
 		if numberInto(n)(s) != nil {
@@ -206,7 +208,7 @@ func (f *planFlags) plans(stderr io.Writer) ([]plan, []workerPlan, error) {
 	for i, c := range cases {
 		redeliveries := f.redeliveries
 		if !f.given["redeliveries"] && c.limit > 0 && c.limit <= 100 {
-			redeliveries = int(c.limit) // until the message is a dead letter
+			redeliveries = int(c.limit) // as many as it takes until the message is a dead letter
 		}
 		plans[i] = newPlan(c, redeliveries)
 	}
@@ -225,7 +227,7 @@ func (f *planFlags) failures() ([]failure, error) {
 	case f.given["fixed"]:
 		policy = backoff.Fixed(f.fixed)
 	default:
-		policy = backoff.Fixed(0) // only the ack timeout delays
+		policy = backoff.Fixed(0) // the only delay is the ack timeout
 	}
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 // as \u and four digits. The JSON keeps its meaning, since such a character can only be in a string.
 type jsonWriter struct {
 	w    io.Writer
-	part []byte // beginning of a character, if the last write ended within one
+	part []byte // the beginning of a character, if the last write ended inside one
 }
 
 func (j *jsonWriter) Write(p []byte) (int, error) {

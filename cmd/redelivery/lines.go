@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// lines is a file of letters. Before its first write, it cuts off an incomplete last letter: an interrupted purge wrote
-// only a part of the letter, and did not acknowledge it. No other purge of the topic runs at the same time.
+// lines is a file of letters. Before its first write, it cuts off an incomplete last letter, which an interrupted purge
+// wrote only in part and did not acknowledge. No other purge of the topic runs at the same time.
 type lines struct {
 	*os.File
 	whole bool // the last letter is complete

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/config"
 )
 
-// unknownDelay is the delay that is assumed for a custom policy type, which only the user's program knows.
+// unknownDelay is the assumed delay of a policy of a custom type, which only the user's program knows.
 const unknownDelay = time.Minute
 
 // loadFile is config.Load for a file that may have custom policy types. It prints a note for each policy of such a
@@ -45,8 +45,8 @@ func loadFile(path, command string, stderr io.Writer) (*config.Config, error) {
 
 type customPolicy struct{ name, kind string }
 
-// customPolicies returns the policies of a type or class that package config does not have. For a file that cannot be
-// read it returns none: config.Load reports the mistake.
+// customPolicies returns the policies of a type or class that package config does not have. It returns none for a file
+// that cannot be read, since config.Load reports that.
 func customPolicies(path string) (custom []customPolicy) {
 	var file struct {
 		Policies map[string]struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file with a custom policy type can be used: the command prints a note for each such policy.
-func TestCustomPolicyTypeIsNoted(t *testing.T) {
+// The command uses the file nevertheless.
+func TestCommandPrintsANoteForEachCustomPolicyType(t *testing.T) {
 	inProcess(t)
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`

@@ -33,12 +33,12 @@ type failure struct {
 	timeout time.Duration
 	policy  backoff.RedeliveryBackoff
 	limit   uint64 // of deliveries or, if the message is reconsumed, of retries; 0 for none
-	unread  bool   // the file names no subscription for dead letters
+	unread  bool   // the file names no subscription that would keep dead letters
 }
 
-// fromFile returns the failures of a file's consumers and the plans of its workers. If the parameter only is a name, it
-// leaves out consumers and workers with other names. For a file that has neither consumers nor workers, fromFile
-// returns a failure for each policy.
+// fromFile returns the failures of a file's consumers and the plans of its workers. If only is a name, it leaves out
+// consumers and workers with other names. If the file has neither consumers nor workers, it returns a failure for each
+// policy.
 func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, error) {
 	c, err := loadFile(path, "plan", stderr)
 	if err != nil {
@@ -65,9 +65,8 @@ func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, err
 	return cases, workers, nil
 }
 
-// ofConsumer returns a failure for each way of failing that the file has options for. If the file has no option for
-// nacks, ofConsumer adds nacks with the default delay, except for a consumer with an ack timeout and no
-// ReconsumeBackoff.
+// ofConsumer returns a failure for each way of failing for which the file has options. If it has no option for nacks,
+// ofConsumer adds nacks with the default delay, except for a consumer with an ack timeout and no ReconsumeBackoff.
 func ofConsumer(name string, c config.Consumer) []failure {
 	var cases []failure
 	fails := func(of string, timeout time.Duration, policy backoff.RedeliveryBackoff) {
@@ -95,7 +94,7 @@ func ofConsumer(name string, c config.Consumer) []failure {
 	return cases
 }
 
-// unread is the warning about dead letters without a subscription.
+// unread is the warning that no subscription keeps the dead letters.
 const unread = "no initialSubscriptionName: the broker may delete dead letters"
 
 // plan is the life of a message. Its JSON is in seconds.
@@ -106,13 +105,13 @@ type plan struct {
 	Redeliveries  []redelivery `json:"redeliveries"`
 	MaxDeliveries uint64       `json:"maxDeliveries,omitempty"`
 	MaxReconsumes uint64       `json:"maxReconsumes,omitempty"`
-	Dead          *redelivery  `json:"dead,omitempty"` // the dead letter in place of the next redelivery
+	Dead          *redelivery  `json:"dead,omitempty"` // the dead letter that is made instead of the next redelivery
 	Warning       string       `json:"warning,omitempty"`
 }
 
 type redelivery struct {
 	Redelivery int     `json:"redelivery,omitempty"` // from 1; 0 if it is a dead letter
-	Delay      seconds `json:"delay"`                // since the previous failure, or delivery for ack timeouts
+	Delay      seconds `json:"delay"`                // since the failure before; of an ack timeout: since the delivery
 	Shortest   seconds `json:"shortest"`             // with jitter
 	Longest    seconds `json:"longest"`
 	Total      seconds `json:"total"` // since the first delivery, if handlers fail at once
@@ -159,13 +158,13 @@ func newPlan(c failure, redeliveries int) plan {
 		case c.limit == 0:
 			return p
 		default:
-			next(n) // adds to the total
+			next(n) // adds the delay to the total
 		}
 	}
 	return p
 }
 
-// add saturates: the longest delays add up to more than a time.Duration can hold.
+// add returns a + b, or the longest time.Duration if the sum is longer than that.
 func add(a, b time.Duration) time.Duration {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

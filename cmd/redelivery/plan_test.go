@@ -31,7 +31,7 @@ func planOf(t *testing.T, args ...string) string {
 	return stdout
 }
 
-func TestGolden(t *testing.T) {
+func TestPlanPrintsItsGoldenFiles(t *testing.T) {
 	for name, args := range map[string][]string{
 		"pip130":     {"-config", "testdata/pip130.yaml"},
 		"pip94":      {"-levels", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "-redeliveries", "20"},
@@ -64,7 +64,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func TestPIP130(t *testing.T) { // 10+1, 10+2 … 10+60, 10+60
+func TestPlanShowsTheDelaysOfPIP130(t *testing.T) { // 10+1, 10+2 … 10+60, 10+60
 	for _, args := range [][]string{
 		{"-config", "testdata/pip130.yaml", "-json"},
 		{"-ack-timeout", "10s", "-exponential", "1s,60s,2", "-json"},
@@ -83,16 +83,16 @@ func TestPIP130(t *testing.T) { // 10+1, 10+2 … 10+60, 10+60
 	}
 }
 
-// A total that is too long to be shown has a > before it.
-func TestMoreThanCanBeShown(t *testing.T) {
+// The sign is before the longest total that can be shown.
+func TestTotalThatIsTooLongHasAGreaterSign(t *testing.T) {
 	got := planOf(t, "-levels", "106751d", "-max-deliveries", "3")
 	assert.Contains(t, got, "         1  106751d   106751d  █")
 	assert.Contains(t, got, "         2  106751d  >106751d  █")
 	assert.Contains(t, got, "Dead letter after delivery 3, more than 106751d after the first.")
 }
 
-// A line fits a terminal, however long delays, names and numbers are.
-func TestWidth(t *testing.T) {
+// Delays, names and numbers are as long as possible.
+func TestEachLineFitsATerminal(t *testing.T) {
 	long := filepath.Join(t.TempDir(), "long.yaml")
 	name := strings.Repeat("ü", 200)
 	require.NoError(t, os.WriteFile(long, []byte("consumers: {"+name+": {ackTimeout: 2562047h47m16s854ms}}"), 0o600))
@@ -111,7 +111,7 @@ func TestWidth(t *testing.T) {
 	}
 }
 
-func TestBadCommandLine(t *testing.T) {
+func TestBadCommandLineIsRefused(t *testing.T) {
 	for want, args := range map[string][]string{
 		"Usage: redelivery <command>":       {},
 		`command is "plane", want plan`:     {"plane"},
@@ -156,7 +156,7 @@ func TestBadCommandLine(t *testing.T) {
 	}
 }
 
-func TestBadPolicy(t *testing.T) {
+func TestBadPolicyIsRefused(t *testing.T) {
 	for want, c := range map[string]struct {
 		args []string
 		code int
@@ -182,8 +182,8 @@ func TestBadPolicy(t *testing.T) {
 	}
 }
 
-// The name of -consumer may be that of a worker without a consumer.
-func TestWorkerAlone(t *testing.T) {
+// -consumer names the worker.
+func TestPlanOfAWorkerWithoutAConsumer(t *testing.T) {
 	got := planOf(t, "-config", "testdata/workers.yaml", "-consumer", "ordered")
 	assert.Contains(t, got, "ordered: worker\n")
 	assert.Contains(t, got, "a key           is handled in order, over retries\n")
@@ -199,8 +199,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// A command that could not write its output does not succeed.
-func TestFullDisk(t *testing.T) {
+func TestCommandThatCannotWriteItsOutputFails(t *testing.T) {
 	newBroker(t)
 	for _, line := range []string{"help", "plan -h", "plan -fixed 1s", "plan -fixed 1s -json", "dlq -h", "dlq list",
 		"dlq groups orders-billing-DLQ",
@@ -214,7 +213,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func TestHelp(t *testing.T) {
+func TestHelpIsPrinted(t *testing.T) {
 	for _, args := range [][]string{{"help"}, {"-h"}, {"plan", "-h"}} {
 		code, stdout, stderr := command(args...)
 		assert.Zero(t, code)

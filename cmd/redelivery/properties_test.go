@@ -24,8 +24,8 @@ func conf(t *testing.T, lines ...string) string {
 	return path
 }
 
-// client.conf is a Java properties file, and may use every spelling that such a file allows.
-func TestClientConfSpellings(t *testing.T) {
+// client.conf is a Java properties file.
+func TestClientConfMayUseEverySpellingOfPropertiesFiles(t *testing.T) {
 	for _, line := range []string{
 		"brokerServiceUrl=pulsar://localhost:1", "brokerServiceUrl = pulsar://localhost:1",
 		"brokerServiceUrl: pulsar://localhost:1", "brokerServiceUrl : pulsar://localhost:1",
@@ -44,8 +44,8 @@ func TestClientConfSpellings(t *testing.T) {
 	require.EqualError(t, (&connection{}).complete(), path+`:2: \u is not followed by four hexadecimal digits`)
 }
 
-// A mistake in client.conf is an error: the tool does not fall back to localhost.
-func TestClientConfMistakes(t *testing.T) {
+// The tool does not use localhost instead.
+func TestMistakeInClientConfIsAnError(t *testing.T) {
 	for line, want := range map[string]string{
 		"brokerServiceUrl=a:6650":               `brokerServiceUrl of PATH is "a:6650", want pulsar://host:6650`,
 		"brokerServiceURL=pulsar://localhost:1": `PATH has brokerServiceURL, want brokerServiceUrl`,
@@ -66,8 +66,7 @@ func TestClientConfMistakes(t *testing.T) {
 	require.False(t, c.insecure)
 }
 
-// Of several addresses of the admin API, the tool uses the first that accepts a connection.
-func TestSeveralAdminAddresses(t *testing.T) {
+func TestFirstAdminAddressThatAcceptsAConnectionIsUsed(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_,
 			_ = w.Write([]byte("[]"))
@@ -84,9 +83,8 @@ func TestSeveralAdminAddresses(t *testing.T) {
 	require.Contains(t, stderr, "no connection to the admin API at http://127.0.0.1:1,127.0.0.1:2")
 }
 
-// A certificate for another host is accepted only if client.conf allows this, as Pulsar's own client.conf does. The
-// issuer is always verified.
-func TestHostnameVerification(t *testing.T) {
+// Pulsar's own client.conf allows it. The issuer is always verified.
+func TestCertificateForAnotherHostIsAcceptedOnlyIfClientConfAllowsIt(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_,
 			_ = w.Write([]byte("[]"))

@@ -49,7 +49,7 @@ Output:
   -json                             as JSON, for programs
 `
 
-// Limits, with which a variant takes some seconds and less than 2 GB.
+// Within these limits a variant takes some seconds and less than 2 GB.
 const (
 	mostMessages = 10_000_000 // until the outage ends
 	mostEvents   = 20_000_000
@@ -173,7 +173,7 @@ func (s *simulation) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-// ignores returns the keys of a worker that would change the figures, but are not simulated.
+// ignores returns the keys of a worker that are not simulated and would change the figures.
 func (s *simulation) ignores(w config.Worker) (keys []string) {
 	for _, x := range []struct {
 		key string
@@ -191,7 +191,7 @@ func (s *simulation) ignores(w config.Worker) (keys []string) {
 	return keys
 }
 
-// adopt takes over the file's options, and returns the worker's.
+// adopt sets the options from the file, and returns those of the worker.
 func (s *simulation) adopt(stderr io.Writer) (w config.Worker, err error) {
 	s.Nack, s.Longest = backoff.Fixed(nack.DefaultDelay), max(time.Hour, 4*s.Outage)
 	concurrency := 0
@@ -224,7 +224,7 @@ type named struct {
 	simulate.Setup
 }
 
-// variants returns the configuration, and variants that differ from it in one thing each.
+// variants returns the configuration, and variants that each differ from it in one option.
 func (s *simulation) variants() []named {
 	vary := func(name string, change func(*simulate.Setup)) named {
 		v := named{name, s.Setup}

@@ -52,7 +52,7 @@ const chartColumns = 56
 
 var eighthsUp = []rune(" ▁▂▃▄▅▆▇█")
 
-// chart writes a line for each figure over time, and one for the outage.
+// chart writes a line with each figure over time, and one that shows when the outage is.
 func (s *simulation) chart(w io.Writer, r simulate.Result) {
 	rate := 1 / r.Step.Seconds()
 	line := func(name string, of func(simulate.Point) float64) {

@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/simulate"
 )
 
-// The places and sizes of a picture. Each variant has a panel.
+// The positions and sizes of a picture's parts. Each variant has a panel.
 const (
 	panelLeft, panelWide    = 70.0, 620.0
 	panelHigh, panelGap     = 110.0, 175.0
@@ -73,7 +73,7 @@ func (s *simulation) picture(all []variant) []byte {
 // alike is the largest difference, as a fraction, between the figures of two variants that share a panel.
 const alike = 0.05
 
-// different returns the variants that differ from all earlier ones, and a line of text about each of the others.
+// different returns the variants that differ from all earlier ones, and a line of text for each other variant.
 func different(all []variant) (drawn []variant, left []string) {
 	for _, v := range all {
 		same := slices.IndexFunc(drawn, func(d variant) bool { return areAlike(d.Result, v.Result) })
@@ -94,7 +94,7 @@ func areAlike(a, b simulate.Result) bool {
 		near(a.After.Seconds(), b.After.Seconds())
 }
 
-// scales are the scales of all panels.
+// scales has the scales of all panels.
 type scales struct {
 	longest         time.Duration
 	calls, messages axis
@@ -122,7 +122,7 @@ func axisOf(most float64) axis {
 	return axis{step, step * max(1, math.Ceil(most/step))}
 }
 
-// y returns the vertical place of a value in a panel.
+// y returns the vertical position of a value in a panel.
 func (a axis) y(top, value float64) float64 { return top + panelHigh*(1-value/a.most) }
 
 func (s *simulation) drawPanel(b *bytes.Buffer, top float64, at scales, v variant) {

@@ -18,9 +18,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/simulate"
 )
 
-// simulate plays an outage with a file's options, and with variants that differ from them in one thing each. It shows
-// the results as numbers, a chart and a picture.
-func TestSimulate(t *testing.T) {
+// It simulates an outage with a file's options, and with variants that each differ from them in one option.
+func TestSimulateShowsVariantsAsNumbersChartAndPicture(t *testing.T) {
 	dir := t.TempDir()
 	file, picture := filepath.Join(dir, "redelivery.yaml"), filepath.Join(dir, "outage.svg")
 	require.NoError(t, os.WriteFile(file, []byte(`
@@ -80,8 +79,8 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 	}
 }
 
-// Axes are linear: the distance between labels is the same everywhere, also from 0 to the first one.
-func TestAxisOfPicture(t *testing.T) {
+// The distance between labels is the same everywhere, also from 0 to the first one.
+func TestAxesOfAPictureAreLinear(t *testing.T) {
 	for most, want := range map[float64]axis{0.5: {0.2, 0.6}, 1: {0.2, 1}, 7: {2, 8}, 10: {2, 10}, 49: {10, 50},
 		51: {20, 60}, 1617: {500, 2000},
 		4000: {1000, 4000}, 119440: {50000, 150000}} {
@@ -93,7 +92,7 @@ func TestAxisOfPicture(t *testing.T) {
 	assert.Equal(t, "0.5", withThousands(0.5))
 }
 
-// A variant whose figures are nearly those of another has no panel, but a line of text.
+// It has a line of text instead.
 func TestPictureHasNoPanelForAlikeVariant(t *testing.T) {
 	a := variant{"a", simulate.Result{Calls: 100, Dead: 50, Unsettled: 10, Recovered: true, After: time.Minute}}
 	b, c := a, a
@@ -104,7 +103,7 @@ func TestPictureHasNoPanelForAlikeVariant(t *testing.T) {
 	assert.Equal(t, []string{"b: like “a”, within 5 %"}, left)
 }
 
-func TestSimulateCommandLine(t *testing.T) {
+func TestSimulateRefusesWrongCommandLines(t *testing.T) {
 	for want, args := range map[string][]string{
 		`argument is "x", want only flags`:                                         {"x"},
 		"only one of -config and -consumer is given":                               {"-config", "f"},
@@ -132,8 +131,8 @@ func TestSimulateCommandLine(t *testing.T) {
 	}
 }
 
-// Options of a worker that are not simulated are named, since they would change the figures.
-func TestSimulateSaysWhatItIgnores(t *testing.T) {
+// These options of a worker would change the figures.
+func TestSimulateNamesOptionsThatItIgnores(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")
 	for worker, want := range map[string]string{
 		"{concurrency: 4, timeout: 20ms, drainTimeout: 1s}": "",
@@ -153,8 +152,8 @@ func TestSimulateSaysWhatItIgnores(t *testing.T) {
 	}
 }
 
-// A simulation that would take hours is refused, and the error says what to make smaller.
-func TestSimulateTooMuch(t *testing.T) {
+// The error says what to reduce.
+func TestSimulationThatWouldTakeHoursIsRefused(t *testing.T) {
 	s := &simulation{given: map[string]bool{}}
 	require.NoError(t, s.parse([]string{"-rate", "10/s", "-outage", "24h"}))
 	s.Most = 200_000
@@ -163,8 +162,7 @@ func TestSimulateTooMuch(t *testing.T) {
 			"want a shorter -outage, a lower -rate, fewer -instances or longer delays")
 }
 
-// A simulation of few messages may cover a long time.
-func TestSimulateLong(t *testing.T) {
+func TestSimulationOfFewMessagesMayCoverALongTime(t *testing.T) {
 	code, stdout, stderr := command("simulate", "-rate", "1/h", "-outage", "24h", "-before", "720h")
 	require.Zero(t, code, stderr)
 	assert.Contains(t, stdout, "all calls fail for 24h")

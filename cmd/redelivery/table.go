@@ -17,7 +17,8 @@ import (
 // width is the assumed width of a terminal whose width is not known.
 const width = 80
 
-// screen returns the width of the terminal w. For another writer it returns the value of COLUMNS or, by default, width.
+// screen returns the width of the terminal w. If w is no terminal, it returns the value of COLUMNS or, by default,
+// width.
 func screen(w io.Writer) int {
 	if file, ok := fileOf(w); ok {
 		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
@@ -112,7 +113,7 @@ func fit(s string, width int) string {
 	n := 0
 	for i, r := range s {
 		n += column(r)
-		if n >= width || i >= 8*width { // marks take no column, but bytes
+		if n >= width || i >= 8*width { // marks have bytes, but no width
 			return s[:i] + "…"
 		}
 	}

@@ -43,7 +43,7 @@ func certify(t *testing.T, host string, until time.Time) (tls.Certificate, strin
 }
 
 // shake starts a listener and returns its address. The listener makes TLS handshakes with config. If config is nil, it
-// is a listener without TLS.
+// uses no TLS.
 func shake(t *testing.T, config *tls.Config) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -67,8 +67,8 @@ func shake(t *testing.T, config *tls.Config) string {
 	return listener.Addr().String()
 }
 
-// If TLS fails, the error says why, and comes soon. Upstream would try for half a minute, and only log the reason.
-func TestTLSSaysWhatIsWrong(t *testing.T) {
+// The error comes soon. Upstream would try for half a minute, and only log the reason.
+func TestErrorSaysWhyTLSFailed(t *testing.T) {
 	newBroker(t)
 	right, trusted := certify(t, "127.0.0.1", time.Now().Add(time.Hour))
 	expired, ofExpired := certify(t, "127.0.0.1", time.Now().Add(-time.Hour))
@@ -100,9 +100,8 @@ func TestTLSSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A setting of client.conf decides whether the broker's certificate has to name the host. The admin API obeys the same
-// setting.
-func TestTLSOfAnotherHost(t *testing.T) {
+// The setting in client.conf decides whether a certificate must name the host.
+func TestBrokerAndAdminAPIObeyTheSettingOfHostnameVerification(t *testing.T) {
 	cert, trusted := certify(t, "broker.example", time.Now().Add(time.Hour))
 	address := shake(t, &tls.Config{Certificates: []tls.Certificate{cert}})
 	for _, verifies := range []string{"true", "false"} {

@@ -22,7 +22,7 @@ import (
 // topicInfo has the broker's statistics of a dead letter or retry topic.
 type topicInfo struct {
 	Topic         string             `json:"topic"`                // its full name
-	Retry         bool               `json:"retry,omitempty"`      // a retry topic
+	Retry         bool               `json:"retry,omitempty"`      // it is a retry topic
 	Partitions    int                `json:"partitions,omitempty"` // 0 if it is not partitioned
 	Rate          float64            `json:"rate"`                 // incoming messages a second, over the last minute
 	Bytes         int64              `json:"bytes"`                // stored
@@ -38,8 +38,8 @@ type subscriptionInfo struct {
 	Consumers int       `json:"consumers"` // connected now
 }
 
-// topicsOf returns the topics of a namespace whose names end in -DLQ or -RETRY, and each other topic for which the
-// function also returns true. A nil function accepts no other topic.
+// topicsOf returns the topics of a namespace whose names end in -DLQ or -RETRY, and the other topics for which also
+// returns true. A nil also accepts no other topic.
 func topicsOf(
 	ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo, error) {
 	var names []string
@@ -134,7 +134,7 @@ func (d *dlq) dead(ctx context.Context, topic string) (bool, error) {
 	letters, err := deadletter.Open(d.client,
 		deadletter.Options{Topic: topic, Admin: deadletter.Admin(d.api), Subscription: d.ownSub()})
 	if err != nil {
-		return false, nil // a topic that cannot be opened
+		return false, nil // the topic cannot be opened
 	}
 	for l, err := range letters.Peek(ctx, 1) {
 		if errors.Is(err, deadletter.ErrNoTopic) { // deleted since the namespace was listed

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Dead letter topics of any name are recognized by their messages.
-func TestDlqListAll(t *testing.T) {
+// Their names do not matter.
+func TestListAllRecognizesDeadLetterTopicsByTheirMessages(t *testing.T) {
 	b := newBroker(t)
 	letter := map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": "1:2:-1"}
 	b.subscribe(origin+"-graveyard", "audit")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// list shows topics that end in -DLQ or -RETRY, and no others.
-func TestDlqList(t *testing.T) {
+// Their names end in -DLQ or -RETRY.
+func TestListShowsOnlyDeadLetterAndRetryTopics(t *testing.T) {
 	b := newBroker(t)
 	require.NoError(t, b.server.CreatePartitionedTopic(origin+"-parts-DLQ", 2))
 	b.publish(origin+"-parts-DLQ", &pulsar.ProducerMessage{Payload: []byte("x")})
@@ -46,8 +46,7 @@ func TestDlqList(t *testing.T) {
 	require.Contains(t, stdout, "Letters that subscription redelivery has not acknowledged.")
 }
 
-// A topic with a plus in its name is not confused with the topic that has a blank in place of the plus.
-func TestPlusInATopicName(t *testing.T) {
+func TestTopicWithAPlusIsNotConfusedWithOneWithABlank(t *testing.T) {
 	server := inProcess(t)
 	server.Publish(t, origin+" b-DLQ", &pulsar.ProducerMessage{})
 	server.Publish(t, origin+"+b-DLQ", &pulsar.ProducerMessage{}, &pulsar.ProducerMessage{})
@@ -66,8 +65,8 @@ func TestPlusInATopicName(t *testing.T) {
 	require.Contains(t, stdout, "keeps 2 entries")
 }
 
-// If the admin API does not find something, or refuses it, the error says so.
-func TestDlqListErrors(t *testing.T) {
+// The admin API does not find the namespace, or refuses the request.
+func TestListReportsErrorsOfTheAdminAPI(t *testing.T) {
 	for want, status := range map[string]int{"403 Forbidden": http.StatusForbidden,
 		"no such namespace: public/default": http.StatusNotFound} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,

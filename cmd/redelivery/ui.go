@@ -55,7 +55,7 @@ Output:
   -v                                the client's log, on stderr
 `
 
-// uiFlags are the flags of redelivery ui.
+// uiFlags has the values of the flags of redelivery ui.
 type uiFlags struct {
 	connection
 	ui.Options
@@ -153,7 +153,7 @@ func (f *uiFlags) run(ctx context.Context) error {
 }
 
 // takeToken reads the token from its file. Without a file, it makes a token if the address needs one, and returns it as
-// the query of the printed address.
+// a query to append to the printed address.
 func (f *uiFlags) takeToken(address *net.TCPAddr) (query string, err error) {
 	switch {
 	case f.tokenFile != "":
@@ -171,7 +171,7 @@ func (f *uiFlags) takeToken(address *net.TCPAddr) (query string, err error) {
 	return "", nil
 }
 
-// adopt takes over the file of -config.
+// adopt sets options from the file of -config.
 func (f *uiFlags) adopt() error {
 	if f.config == "" {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestUIWrongCommandLines(t *testing.T) {
+func TestUIRefusesWrongCommandLines(t *testing.T) {
 	short := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(short, []byte("short\n"), 0o600))
 	for _, c := range []struct{ line, want string }{
@@ -31,7 +31,7 @@ func TestUIWrongCommandLines(t *testing.T) {
 	}
 }
 
-// The pages need no token on a loopback address. On any other address they need a token, except with -insecure-listen.
+// On a loopback address, and with -insecure-listen, the pages need no token.
 func TestUIAsksForATokenBeyondLoopback(t *testing.T) {
 	b := newBroker(t)
 	for listen, want := range map[string]int{"127.0.0.1:0": http.StatusOK, "0.0.0.0:0": http.StatusUnauthorized,

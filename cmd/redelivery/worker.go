@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// workerPlan has a file's options of a worker. Its JSON is in seconds and bytes, without the options that the file does
-// not have.
+// workerPlan has a file's options of a worker. Its JSON is in seconds and bytes, and leaves out options that the file
+// does not have.
 type workerPlan struct {
 	Name         string   `json:"name"`
 	Of           string   `json:"of"` // worker
@@ -53,7 +53,7 @@ type outage struct {
 	Pauses []seconds `json:"pauses"` // the first ones, without jitter
 }
 
-// ofWorkers returns the plans of a file's workers. If the parameter only is a name, it leaves out all other workers.
+// ofWorkers returns the plans of a file's workers. If only is a name, it leaves out all other workers.
 func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 	for _, name := range slices.Sorted(maps.Keys(c.Workers)) {
 		if only == "" || name == only {

@@ -1,4 +1,4 @@
-// Package service examines a running service. It takes the options from the service's own Consumer and Worker, so that
+// Package service examines a running service. It reads the options from the service's own Consumer and Worker, so that
 // they need not be written twice:
 //
 //	setup := doctor.Setup{Admin: doctor.Admin{URL: "http://broker:8080"}}
@@ -29,7 +29,7 @@ func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []docto
 		AckTimeoutBackoff: o.AckTimeoutBackoff,
 		Reconsume:         o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes,
 		MemoryLimit: o.MemoryLimit}
-	if o.Type != "" { // with Wrap these options are not known
+	if o.Type != "" { // after Wrap these options are not known
 		s.Type, s.Consumer.ReceiverQueueSize = o.Type, o.ReceiverQueueSize
 		s.Consumer.BatchIndexAcknowledgment = &o.BatchIndexAcknowledgment
 	}
@@ -66,7 +66,7 @@ func Handler(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) http.H
 		rw.Header().Set("Content-Type", "application/json")
 		encoder := json.NewEncoder(rw)
 		encoder.SetIndent("", "  ")
-		_ = encoder.Encode(answer) // fails only if the client has gone
+		_ = encoder.Encode(answer) // the only error is that the client has gone
 	})
 }
 
