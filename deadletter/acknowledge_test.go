@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// closedConsumer is a consumer whose client was closed.
+// closedConsumer is a consumer whose client is closed.
 type closedConsumer struct{ pulsar.Consumer }
 
 func (closedConsumer) AckIDList(ids []pulsar.MessageID) error {

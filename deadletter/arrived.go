@@ -6,11 +6,11 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// maxArrived is the most that arrived counts, since counting takes time.
+// maxArrived is how many letters arrived counts at most, since counting takes time.
 const maxArrived = 10_000
 
-// arrived counts the letters that the filter chooses and that came too late for the run. It leaves out letters that it
-// cannot read, and reports no error.
+// arrived counts the letters that the filter chooses and that came too late for the run. It does not count letters that
+// it cannot read, and returns no error.
 func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
 	for i, partition := range partitions {
 		if n >= maxArrived {

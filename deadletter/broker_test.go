@@ -25,7 +25,7 @@ import (
 
 var bg = context.Background()
 
-// own is the subscription of replays and purges.
+// own is the subscription that replays and purges use.
 const own = "redelivery"
 
 // dry returns the options of a dry run.
@@ -34,7 +34,7 @@ func dry(o deadletter.ReplayOptions) deadletter.ReplayOptions {
 	return o
 }
 
-// broker is a broker under test and a client of it.
+// broker is a broker for a test, and a client of it.
 type broker struct {
 	t          testing.TB
 	url, admin string
@@ -43,7 +43,8 @@ type broker struct {
 	inProcess  *pulsartest.Server // nil if the broker is a real one
 }
 
-// newBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name, or starts one in this process.
+// newBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name. If they are not set, it starts a broker
+// in this process.
 func newBroker(t testing.TB) *broker {
 	b := &broker{t: t, url: os.Getenv("PULSAR_URL"), admin: os.Getenv("PULSAR_ADMIN_URL"), namespace: "public/default"}
 	if b.url == "" || b.admin == "" {
@@ -77,21 +78,21 @@ func (b *broker) connect() pulsar.Client {
 	return client
 }
 
-func (b *broker) rest(method, path string, body, answer any) {
+func (b *broker) callAdmin(method, path string, body, answer any) {
 	b.t.Helper()
 	require.NoError(b.t, admin.Call(bg, b.admin, method, path, body, answer))
 }
 
-// deduplicate puts the test's topics into a namespace of their own that drops duplicates.
+// deduplicate puts the test's topics into a namespace of their own, in which the broker drops duplicates.
 func (b *broker) deduplicate() {
 	b.namespace = fmt.Sprintf("public/dedup-%08x", rand.Uint32())
-	b.rest("PUT", "namespaces/"+b.namespace, map[string]any{"replication_clusters": []string{"standalone"}}, nil)
-	b.rest("POST", "namespaces/"+b.namespace+"/deduplication", true, nil)
+	b.callAdmin("PUT", "namespaces/"+b.namespace, map[string]any{"replication_clusters": []string{"standalone"}}, nil)
+	b.callAdmin("POST", "namespaces/"+b.namespace+"/deduplication", true, nil)
 }
 
 const sub = "billing"
 
-// topics are a dead letter topic of the subscription billing, its origin and its retry topic.
+// topics has the names of a dead letter topic of the subscription billing, of its origin and of its retry topic.
 type topics struct{ origin, retry, dlq string }
 
 func (b *broker) topics(partitions int) topics {
@@ -107,9 +108,9 @@ func (b *broker) topics(partitions int) topics {
 
 func (b *broker) create(topic string, partitions int) {
 	if partitions > 0 {
-		b.rest("PUT", topic+"/partitions", partitions, nil)
+		b.callAdmin("PUT", topic+"/partitions", partitions, nil)
 	} else {
-		b.rest("PUT", topic, nil, nil)
+		b.callAdmin("PUT", topic, nil, nil)
 	}
 }
 
@@ -148,7 +149,8 @@ func (t topics) letter(i int) *pulsar.ProducerMessage {
 	}
 }
 
-// publish publishes messages, each alone or in batches of the given size. It returns when all are stored.
+// publish publishes messages, single or in batches of the given size. It returns when the broker has stored all of
+// them.
 func (b *broker) publish(o pulsar.ProducerOptions, batch int, msgs ...*pulsar.ProducerMessage) {
 	b.t.Helper()
 	o.MaxPendingMessages = len(msgs) + 1000 // each chunk takes a place, too
@@ -223,7 +225,7 @@ func (b *broker) backlog(topic, name string) int {
 		var stats struct {
 			Subscriptions map[string]struct{ MsgBacklog int }
 		}
-		b.rest("GET", p+"/stats?getPreciseBacklog=true", nil, &stats)
+		b.callAdmin("GET", p+"/stats?getPreciseBacklog=true", nil, &stats)
 		if s, ok := stats.Subscriptions[name]; ok {
 			sum = max(sum, 0) + s.MsgBacklog
 		}
@@ -231,8 +233,8 @@ func (b *broker) backlog(topic, name string) int {
 	return sum
 }
 
-// adminBut returns the URL of a proxy of the broker's admin API. The proxy itself answers requests for paths that end
-// in suffix.
+// adminBut returns the URL of a proxy for the broker's admin API. For paths that end in suffix, answer is called
+// instead of the API.
 func (b *broker) adminBut(suffix string, answer http.HandlerFunc) (url string) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, suffix) {

@@ -13,21 +13,21 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// canary has the first letters of a replay, and what became of them. A consumer that fails on a canary letter publishes
-// a copy with the same REPLAY_RUN to the retry topic or the dead letter topic, and only then acknowledges the letter.
-// So the canary has been processed when every message of this run is acknowledged and none is in the dead letter topic.
+// canary watches the first letters of a replay. A consumer that fails on one of them publishes a copy with the same
+// REPLAY_RUN to the retry topic or the dead letter topic, and only then acknowledges the letter. So the canary is
+// processed when every message of this run is acknowledged and none is in the dead letter topic.
 type canary struct {
-	tails   map[string]*tail             // of every partition that a copy can be in
+	tails   map[string]*tail             // readers of all partitions that may have copies
 	open    map[string]map[position]bool // by partition, copies that are not acknowledged yet
 	origins map[string]bool              // subscriptions that have to acknowledge the messages
-	seen    int                          // letters of the canary, and copies of them, read so far
+	seen    int                          // how many letters of the canary, and copies of them, were read
 }
 
 func newCanary(seen int) *canary {
 	return &canary{map[string]*tail{}, map[string]map[position]bool{}, map[string]bool{}, seen}
 }
 
-// watchAgain watches the same partitions as the interrupted replay did. Messages of the canary that are no longer
+// watchAgain watches the partitions that the interrupted replay watched. Messages of the canary that are no longer
 // stored were acknowledged.
 func (r *replay) watchAgain(ctx context.Context) error {
 	if r.o.Canary == 0 || r.j.sound || len(r.j.tails) == 0 {
@@ -61,7 +61,7 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	names := []string{r.t.o.Topic, r.t.retryTopic(), topic}
 	own := ReplayOptions{Namespaces: r.o.Namespaces}
 	if retry, left := r.t.back(&own, l, &Report{}); left == "" && !slices.Contains(names, retry) {
-		// l has a retry topic of its own if the dead letter topic is shared, or is in another namespace
+		// l has another retry topic if several services share the dead letter topic, or if it is in another namespace
 		names = append(names, retry)
 	}
 	for _, name := range names {
@@ -120,7 +120,7 @@ func (r *replay) awaitCanary(ctx context.Context) error {
 func (r *replay) checkCanary(ctx context.Context) error {
 	c, begin := r.canary, time.Now()
 	for {
-		// Ask for acknowledgements first: a consumer acknowledges a letter only after its copy is stored.
+		// acknowledgements are read before copies, since a consumer acknowledges a letter only after its copy is stored
 		acks, err := r.acks(ctx)
 		if err != nil {
 			return err
@@ -181,7 +181,7 @@ func (r *replay) checkCanary(ctx context.Context) error {
 }
 
 // nameOf returns the ID of the canary letter that came back as l. l.OriginID is the ID of the original message, or of
-// the message that the replay published. If another process sent the canary, nameOf knows only l.OriginID.
+// the message that the replay published. If another process sent the canary, nameOf can only return l.OriginID.
 func (r *replay) nameOf(l *Letter) string {
 	ids := []string{l.OriginID}
 	if parts := strings.Split(l.OriginID, ":"); len(parts) > 2 {
@@ -195,7 +195,7 @@ func (r *replay) nameOf(l *Letter) string {
 	return "of message " + l.OriginID
 }
 
-// describeSubscription names the subscription that has to acknowledge messages of a partition, with its number of
+// describeSubscription names the subscription that must acknowledge messages of a partition, with its number of
 // consumers.
 func (t *Topic) describeSubscription(ctx context.Context, partition, subscription string) string {
 	topic := topicname.Base(partition)
@@ -215,14 +215,14 @@ func (t *Topic) describeSubscription(ctx context.Context, partition, subscriptio
 	}
 }
 
-// cursor is the part of a topic that a subscription has acknowledged.
+// cursor has the entries that a subscription has acknowledged.
 type cursor struct {
 	name string
 	*acknowledged
 }
 
-// acks returns acknowledgements by partition. They are those of the subscriptions in canary.origins, or of all
-// subscriptions of a partition that has none of these.
+// acks returns acknowledgements by partition: those of the subscriptions in canary.origins. For a partition that has
+// none of these, it returns those of all its subscriptions.
 func (r *replay) acks(ctx context.Context) (map[string][]cursor, error) {
 	acks := map[string][]cursor{}
 	for partition, open := range r.canary.open {

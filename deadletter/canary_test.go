@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// consume starts a consumer of a topic. The consumer publishes a copy of each message to the topic that to returns, if
-// any, and then acknowledges the message.
+// consume starts a consumer of a topic. If to returns a topic for a message, the consumer publishes a copy of the
+// message to that topic. Then it acknowledges the message.
 func (b *broker) consume(t *testing.T, topic string,
 	to func(n int, msg pulsar.Message) string) (stop func() (consumed int)) {
 	ctx, cancel := context.WithCancel(bg)
@@ -45,7 +45,7 @@ func (b *broker) consume(t *testing.T, topic string,
 	}
 }
 
-func TestCanary(t *testing.T) {
+func TestCanaryThatDiesAgainStopsTheReplay(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	for name, c := range map[string]struct {
@@ -102,8 +102,7 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// The replay waits until a consumer has acknowledged the canary.
-func TestCanaryWaits(t *testing.T) {
+func TestReplayWaitsUntilTheCanaryIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -117,8 +116,8 @@ func TestCanaryWaits(t *testing.T) {
 	require.Equal(t, 20, b.backlog(tp.dlq, own))
 }
 
-// The report of a waiting replay names the subscription that has to acknowledge the canary, and says that the
-// subscription has no consumer. The replay waits only for CanaryTimeout.
+// The report of the waiting replay names the subscription that must acknowledge the canary. The replay waits only for
+// CanaryTimeout.
 func TestCanaryWithoutConsumerIsReported(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -153,7 +152,7 @@ func TestCanaryWithoutConsumerIsReported(t *testing.T) {
 	stop()
 }
 
-// canary begins a replay with a canary of three letters, and interrupts it when it waits for the canary.
+// canary begins a replay with a canary of three letters, and interrupts the replay when it waits for the canary.
 func (b *broker) canary(tp topics) (deadletter.Report, error) {
 	ctx, cancel := context.WithTimeout(bg, 30*time.Second)
 	defer cancel()
@@ -164,9 +163,8 @@ func (b *broker) canary(tp topics) (deadletter.Report, error) {
 	}})
 }
 
-// If a canary dies between two calls of Replay, the second call returns ErrPoison. The call after that sends another
-// canary.
-func TestCanaryInterrupted(t *testing.T) {
+// The call of Replay after that sends another canary.
+func TestCanaryThatDiesBetweenTwoReplaysIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(2)
@@ -203,7 +201,8 @@ func TestCanaryProcessedBetweenReplays(t *testing.T) {
 	require.Equal(t, 17, report.Done)
 }
 
-// A replay that is continued after its last letter was acknowledged is over: it does not report that letter as missing.
+// The replay is continued after its last letter was acknowledged. It is over, and does not report that letter as
+// missing.
 func TestCanaryOfAllLettersProcessedBetweenReplays(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -24,8 +24,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// The letters of plain pulsar-client-go say where they came from, and nothing else.
-func TestPlainClient(t *testing.T) {
+// They say only where they came from.
+func TestLettersOfThePlainClientAreReplayed(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -54,9 +54,9 @@ func TestPlainClient(t *testing.T) {
 	assert.Equal(t, "1", got[0].Properties()["own"])
 }
 
-// Letters of this library's Consumer say why they died. While the cause lasts, a replay with a canary ends early; once
-// the cause is removed, all letters are processed.
-func TestOurConsumer(t *testing.T) {
+// The letters are of this library's Consumer, and say why they died. When the cause is removed, all letters are
+// processed.
+func TestReplayWithACanaryStopsWhileTheCauseLasts(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -119,7 +119,7 @@ func TestOurConsumer(t *testing.T) {
 	require.Eventually(t, func() bool { return len(peek(t, d)) == n }, 30*time.Second, 200*time.Millisecond,
 		"the letters of the canary did not come back")
 	down.Store(false)
-	for done := 0; done < n; { // the rest of the first run, then the letters that died during it
+	for done := 0; done < n; { // first the rest of the first run, then the letters that died during that run
 		report, err := d.Replay(bg, deadletter.ReplayOptions{Canary: 5})
 		require.NoError(t, err)
 		require.NotZero(t, report.Done)
@@ -138,7 +138,7 @@ func TestOurConsumer(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-func TestJavaClient(t *testing.T) {
+func TestLettersOfTheJavaClientAreReplayed(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(program); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// over is the outcome of a letter.
+// over is the outcome of the work on a letter.
 type over struct {
 	e    *entry
 	l    *Letter
@@ -22,12 +22,12 @@ type entry struct {
 	id     pulsar.MessageID
 	name   string
 	size   int
-	seen   int    // letters of it that were read
-	open   int    // letters of it that are under way
-	left   bool   // some letter of it stays in the topic
+	seen   int    // letters of the entry that were read
+	open   int    // letters of the entry that are under way
+	left   bool   // a letter of the entry stays in the topic
 	done   []byte // a bit for each letter that is done
-	fresh  bool   // done has bits that the journal does not have
-	closed bool   // no more letters of it come
+	fresh  bool   // done has bits that the journal lacks
+	closed bool   // no more letters of the entry come
 
 	written int // letters of a purge that are not counted as done yet
 }
@@ -47,9 +47,9 @@ func (w *walk) entryOf(l *Letter) *entry {
 	return e
 }
 
-// closeEntry closes the last entry. All letters before p have come. Letters of the entry's batch that did not come are
-// acknowledged already, by index. But if p is in the middle of the batch, the walk ends there, and the rest of the
-// batch is left.
+// closeEntry closes the last entry, since all letters before p have come. Letters of the entry's batch that did not
+// come are already acknowledged, by index. But if p is in the middle of the batch, the walk ends there, and the rest of
+// the batch is left.
 func (w *walk) closeEntry(p position) {
 	if n := len(w.entries); n > 0 && !w.entries[n-1].closed {
 		e := w.entries[n-1]
@@ -60,17 +60,17 @@ func (w *walk) closeEntry(p position) {
 	}
 }
 
-// acking is an acknowledgement under way. The walk goes on with other letters at the same time, so that a far broker
-// does not slow down the walk.
+// acking is an acknowledgement under way. The walk continues with other letters at the same time, so that a far broker
+// does not slow it down.
 type acking struct {
 	over    chan error
 	cancel  context.CancelFunc
-	gone    map[string][]byte // batches that the journal can forget afterwards
+	gone    map[string][]byte // batches that the journal can forget when they are acknowledged
 	written int
 }
 
-// flush begins to acknowledge the entries that are done. If an acknowledgement is under way, flush does nothing. An
-// acknowledgement goes on for a while after ctx is done, so that published letters are not published again.
+// flush begins to acknowledge the entries that are done, unless an acknowledgement is under way. An acknowledgement
+// continues for a while after ctx is done, so that published letters are not published again.
 func (w *walk) flush(ctx context.Context) error {
 	if w.acking != nil {
 		select {
@@ -184,8 +184,8 @@ func (w *walk) flushAll(ctx context.Context) error {
 // closedText is part of the error of a closed consumer. pulsar-client-go has no type for this error.
 const closedText = "consumer state is closed"
 
-// acknowledge acknowledges ids, and returns when the broker has confirmed it. While the broker is away, acknowledge
-// tries again. If the client was closed, it returns an error at once.
+// acknowledge acknowledges ids, and returns when the broker has confirmed that. While the broker is away, it tries
+// again. If the client was closed, it returns an error at once.
 func acknowledge(ctx context.Context, consumer pulsar.Consumer, ids []pulsar.MessageID) error {
 	for {
 		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, consumer.AckIDList(ids) }, nil)

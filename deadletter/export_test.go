@@ -6,7 +6,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/causes"
 )
 
-// Hurry shortens the silence after which the letters seem to be at their end.
+// Hurry sets the time without a letter after which a call takes the letters for complete.
 func (t *Topic) Hurry(d time.Duration) { t.quiet = d }
 
 // Mask removes the differences between the reasons of one group.

@@ -27,7 +27,7 @@ type Group struct {
 	Example      string    `json:"example"`                // the id of a letter
 }
 
-// maxGroups bounds memory: letters of further causes are counted as one group, whose ID is empty.
+// maxGroups limits memory. Letters of further causes are counted as one group, whose ID is empty.
 const maxGroups = 1000
 
 // Grouping counts letters by their cause, for a program that reads them with Peek and needs more than Groups returns.

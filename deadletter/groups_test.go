@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-func TestGroups(t *testing.T) {
+func TestGroupsCountsLettersByTheirCause(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(2)
@@ -49,8 +49,7 @@ func TestGroups(t *testing.T) {
 	require.Equal(t, 2, few[0].Count)
 }
 
-// Letters whose reasons all differ do not take more and more memory.
-func TestTooManyGroups(t *testing.T) {
+func TestReasonsThatAllDifferTakeLimitedMemory(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	tp := b.topics(0)
@@ -70,7 +69,7 @@ func TestTooManyGroups(t *testing.T) {
 	require.Equal(t, 1100, sum)
 }
 
-func TestMask(t *testing.T) {
+func TestMaskRemovesNumbersAndIDs(t *testing.T) {
 	for reason, want := range map[string]string{
 		"order 17: timed out after 2.5s":                     "order <n>: timed out after <n>s",
 		"no user 123e4567-e89b-12d3-a456-426614174000 in db": "no user <id> in db",
@@ -85,7 +84,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-func TestFilter(t *testing.T) {
+func TestFilterMatchesEveryFieldThatIsSet(t *testing.T) {
 	at := time.UnixMilli(1000)
 	l := &deadletter.Letter{Reason: "x", Died: at, Properties: map[string]string{"a": "1", "b": ""}}
 	for name, c := range map[string]struct {

@@ -11,12 +11,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// guardLetters is how many messages of a topic guard reads to find a dead letter.
+// guardLetters is how many messages of a topic guard reads at most to find a dead letter.
 const guardLetters = 100
 
 // guard refuses a topic that is not for dead letters, before anything is created. On such a topic the subscription of a
-// replay or a purge would make the broker keep every later message. If the admin API says that the subscription does
-// not exist yet, guard returns its name, since the replay or purge will create it.
+// replay or a purge would make the broker keep every later message. If the admin API says that this subscription does
+// not exist yet, guard returns its name: the replay or purge will create it.
 func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 	names, err := t.subscriptions(ctx, t.o.Topic)
 	if err != nil {
@@ -44,7 +44,7 @@ func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 	}
 	what := fmt.Sprintf("none of its first %d messages says", seen)
 	switch {
-	case seen == 0 && exists: // all were replayed or purged: there is nothing to do
+	case seen == 0 && exists: // all letters were replayed or purged, so there is nothing to do
 		return "", nil
 	case seen == 0:
 		what = "no message of it says"

@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A topic that is not for dead letters is left alone: no subscription and no journal is created.
-func TestNotDeadLetters(t *testing.T) {
+// No subscription and no journal is created.
+func TestTopicThatIsNotForDeadLettersIsNotChanged(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	for name, c := range map[string]struct {
@@ -76,7 +76,7 @@ func TestNotDeadLetters(t *testing.T) {
 				}
 				require.Equal(t, -1, b.backlog(topic, own))
 				var topics []string
-				b.rest("GET", "persistent://"+b.namespace, nil, &topics)
+				b.callAdmin("GET", "persistent://"+b.namespace, nil, &topics)
 				require.NotContains(t, topics, topic+"-"+own)
 			}
 			any := b.open(topic, func(o *deadletter.Options) { o.AnyTopic = true })
@@ -85,7 +85,7 @@ func TestNotDeadLetters(t *testing.T) {
 			if c.want != "" {
 				require.Equal(t, c.n, report.Done)
 			}
-			if c.n == 0 { // nothing was published, so nothing stays
+			if c.n == 0 { // nothing was published
 				require.Equal(t, -1, b.backlog(topic, own))
 				return
 			}
@@ -94,7 +94,7 @@ func TestNotDeadLetters(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, plan.Creates)
 			_, err = d.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})
-			if c.suffix != "-RETRY" { // no letter is left, so a purge returns no error
+			if c.suffix != "-RETRY" { // there is no letter, so a purge returns no error
 				require.NoError(t, err)
 			}
 		})

@@ -30,8 +30,8 @@ func (b *broker) service(topic string, p redelivery.DeadLetterPolicy,
 	return c
 }
 
-// One service forwards the properties of replayed letters to another service. The letters of the second service count
-// as never replayed, whatever custom properties its retries have.
+// One service forwards messages with the properties of replayed letters to another service. The letters of the second
+// service count as never replayed, whatever custom properties its retries have.
 func TestReplaysOfAnotherServiceDoNotCount(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -67,8 +67,8 @@ func TestReplaysOfAnotherServiceDoNotCount(t *testing.T) {
 	require.Equal(t, "1", msg.Properties()["REPLAY_COUNT"])
 }
 
-// All replays of a message's letters count together, whichever topic they go to.
-func TestReplaysOfAMessageCount(t *testing.T) {
+// It does not matter to which topics its letters are replayed.
+func TestReplaysOfAMessageCountTogether(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]deadletter.ReplayOptions{
 		"to the retry topic": {}, "to the origin": {ToOrigin: true},

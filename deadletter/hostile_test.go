@@ -17,13 +17,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// A bad topic name is an error, and nothing is created.
+// Nothing is created.
 func TestBadTopicNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
 	var before, after []string
-	b.rest("GET", "persistent://public/default", nil, &before)
+	b.callAdmin("GET", "persistent://public/default", nil, &before)
 	for _, name := range []string{
 		tp.origin + "-none-DLQ", tp.dlq + "-partition-7", "persistent://public/nothing/x-DLQ",
 		"persistent://nobody/default/x-DLQ", "persistent://", "://",
@@ -43,14 +43,14 @@ func TestBadTopicNamesAreRefused(t *testing.T) {
 			require.Less(t, refused.Status, 500, "%q", name)
 		}
 	}
-	b.rest("GET", "persistent://public/default", nil, &after)
+	b.callAdmin("GET", "persistent://public/default", nil, &after)
 	if b.inProcess != nil { // other tests create topics on a real broker
 		require.ElementsMatch(t, before, after)
 	}
 	require.NotContains(t, after, tp.origin+"-none-DLQ")
 }
 
-func TestBadOptions(t *testing.T) {
+func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	for want, o := range map[string]deadletter.Options{
@@ -93,7 +93,7 @@ func TestBadOptions(t *testing.T) {
 	require.ErrorContains(t, err, "PurgeOptions.Export")
 }
 
-// replayForged publishes one letter for each of these origins, and one of tp, and replays all to their origins. Only
+// replayForged publishes a letter for each of origins, and one of tp, and replays all letters to their origins. Only
 // the letter of tp may be replayed.
 func replayForged(t *testing.T, b *broker, tp topics, origins ...string) deadletter.Report {
 	l := tp.letters(len(origins) + 1)
@@ -108,8 +108,8 @@ func replayForged(t *testing.T, b *broker, tp topics, origins ...string) deadlet
 	return report
 }
 
-// A letter that names the dead letter topic or a journal as its origin is not published there.
-func TestForgedOrigins(t *testing.T) {
+// The origin may also be a journal.
+func TestLetterThatNamesADeadLetterTopicAsItsOriginIsLeft(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -122,9 +122,8 @@ func TestForgedOrigins(t *testing.T) {
 	require.Equal(t, 5, b.backlog(tp.dlq, own))
 }
 
-// A letter that names one of Pulsar's own topics as its origin is not published there: the message would break the
-// namespace. A letter that names a log of attempts is not published there either.
-func TestForgedOriginsOfInternalTopics(t *testing.T) {
+// Internal topics are Pulsar's own, whose namespace the message would break, and logs of attempts.
+func TestLetterThatNamesAnInternalTopicAsItsOriginIsLeft(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -139,8 +138,8 @@ func TestForgedOriginsOfInternalTopics(t *testing.T) {
 	require.Len(t, report.Targets, 1)
 }
 
-// A letter whose origin is no topic name is left, and the others are replayed.
-func TestForgedOriginsOfNoTopic(t *testing.T) {
+// The other letters are replayed.
+func TestLetterWhoseOriginIsNoTopicNameIsLeft(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -163,8 +162,7 @@ func TestForgedOriginsOfNoTopic(t *testing.T) {
 	}
 }
 
-// A message that another program has published to the journal is no record.
-func TestForgedRecords(t *testing.T) {
+func TestMessageOfAnotherProgramInTheJournalIsIgnored(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -188,8 +186,7 @@ func TestForgedRecords(t *testing.T) {
 	require.Equal(t, 6, report.Done)
 }
 
-// A time that JSON cannot represent is ignored.
-func TestForgedTimes(t *testing.T) {
+func TestTimeThatJSONCannotRepresentIsIgnored(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -207,8 +204,7 @@ func TestForgedTimes(t *testing.T) {
 	require.Equal(t, 4, report.Done)
 }
 
-// If the admin API refuses a request, the error says so.
-func TestNoPermission(t *testing.T) {
+func TestErrorSaysThatTheAdminAPIRefusesARequest(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	forbidden := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -234,9 +230,8 @@ func TestNoPermission(t *testing.T) {
 	require.False(t, errors.Is(err, deadletter.ErrBusy))
 }
 
-// Pulsar-client-go cannot open the Java client's default dead letter topic of a partition, because of its name. Open
-// returns an error that says why.
-func TestJavaDeadLettersOfAPartition(t *testing.T) {
+// Because of its name, pulsar-client-go cannot open it. The error says so.
+func TestOpenRefusesJavasDeadLetterTopicOfAPartition(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	_, err := deadletter.Open(b.client,

@@ -71,7 +71,7 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 		err = i.settle(ctx, 0)
 	}
 	if err != nil {
-		// wait for messages under way: the error says which lines are stored
+		// wait for the messages under way, so that the error says correctly which lines are stored
 		finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackPatience)
 		defer cancel()
 		for i.pending > 0 && finish.Err() == nil {
@@ -92,12 +92,12 @@ type importer struct {
 	partitions []string
 	unkept     bool // the topic has no subscription, so that the broker would delete the messages
 	producers  map[publisherKey]pulsar.Producer
-	users      map[string]publisherKey // by partition, the producer that published last
+	users      map[string]publisherKey // by partition: the producer that published last
 	line       int                     // number of the line that was read last
 	next       int                     // the first line that was not begun
 	pending    int
 	bytes      int
-	open       map[int]int // bytes of each line that is not stored: under way or refused
+	open       map[int]int // bytes of each line that is under way or was refused
 	over       chan stored
 	shown      time.Time
 }
@@ -185,7 +185,7 @@ func (i *importer) take(ctx context.Context, l *Letter) error {
 	i.pending, i.bytes, i.open[line], i.next = i.pending+1, i.bytes+bytes, bytes, line+1
 	publishing.SendAsync(ctx, p, m, func(_ pulsar.MessageID, err error) { i.over <- stored{line, bytes, err} })
 	most := window - 1
-	if bytes > small || i.o.Encryption != nil { // as in publish: a refusal is known before the next letter is sent
+	if bytes > small || i.o.Encryption != nil { // as in publish: a refusal must be known before the next letter
 		most = 0
 	}
 	return i.settle(ctx, most)
@@ -224,7 +224,7 @@ func (i *importer) settle(ctx context.Context, most int) error {
 	return nil
 }
 
-// producer returns a producer for l. It first waits until the messages of the previous producer of the same partition
+// producer returns a producer for l. It first waits until the messages of the previous producer for the same partition
 // are stored, so that the letters keep their order.
 func (i *importer) producer(ctx context.Context, l *Letter, schema pulsar.Schema) (pulsar.Producer, error) {
 	topic := i.t.o.Topic

@@ -28,9 +28,8 @@ func lettersIn(t *testing.T, text []byte) (all []deadletter.Letter) {
 	return all
 }
 
-// Import brings back all letters that Export and Purge wrote: letters of every kind, also encrypted ones, in their
-// order and partition.
-func TestImportRoundTrip(t *testing.T) {
+// There are letters of every kind, also encrypted ones. They keep their order and partition.
+func TestImportRestoresAllLettersOfExportAndPurge(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []int{0, 2} {
 		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
@@ -82,8 +81,8 @@ func TestImportRoundTrip(t *testing.T) {
 	}
 }
 
-// A purge leaves letters that its file cannot hold. With io.Discard it deletes all letters.
-func TestPurgeLeavesUnreadableLetters(t *testing.T) {
+// With io.Discard it deletes all letters.
+func TestPurgeLeavesLettersThatItsFileCannotHold(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -129,7 +128,7 @@ func TestPurgeLeavesUnreadableLetters(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-// The error of a failed import says which lines are done. The next import takes the rest, and no line twice.
+// The error of the failed import says which lines are done. The next import takes the rest, and no line twice.
 func TestImportContinuesAfterAnError(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -166,9 +165,8 @@ func TestImportContinuesAfterAnError(t *testing.T) {
 	require.Equal(t, upTo(500), got)
 }
 
-// A schema version means another schema on another topic. So Import leaves out a letter of another topic that has a
-// version, and imports a letter without one.
-func TestImportToAnotherTopic(t *testing.T) {
+// A version means another schema on another topic. Letters without a schema version are imported.
+func TestImportToAnotherTopicLeavesOutLettersWithASchema(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	from, to := b.topics(0), b.topics(0)
@@ -198,9 +196,8 @@ func TestImportToAnotherTopic(t *testing.T) {
 	require.Equal(t, 2, report.Done)
 }
 
-// Import creates a subscription that keeps the letters. It refuses a missing topic, and a topic that is not for dead
-// letters.
-func TestImportKeepsLetters(t *testing.T) {
+// It refuses a missing topic, and a topic that is not for dead letters.
+func TestImportCreatesASubscriptionThatKeepsTheLetters(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)

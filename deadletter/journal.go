@@ -15,18 +15,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// The journal is a topic beside the dead letter topic. It has the state that the subscription's cursor cannot remember:
-// the replay that is under way, and the done letters of each batch that is done only in part. It is a log: no record
-// contradicts an earlier one, so a crash between two records does no harm. When there is nothing to remember, the
-// journal's subscription is removed, and the broker deletes the topic.
+// The journal is another topic. It has the state that the subscription's cursor cannot remember: the replay that is
+// under way, and the letters that are done of each batch that is done only in part. It is a log: no record contradicts
+// an earlier one, so a crash between two records does no harm. When there is nothing to remember, the journal's
+// subscription is removed, and the broker deletes the topic.
 
 // journal is open while a replay or a purge is under way. Its consumer receives nothing. The consumer's subscription
 // keeps the records, and serves as a lock: it allows only one consumer.
 type journal struct {
 	state
-	pending   record // part of state, but not written yet; written before the next record
+	pending   record // already in state, and to be written before the next record
 	remembers bool   // the records have a run, or batches that are done in part
-	removed   bool   // its subscription is removed
+	removed   bool   // the journal's subscription is removed
 
 	t        *Topic
 	topic    string // with its partition
@@ -36,7 +36,8 @@ type journal struct {
 
 func (t *Topic) journalTopic() string { return t.o.Topic + "-" + t.o.Subscription }
 
-// readJournal reads the journal without opening it. If the admin API says that there is none, the state is empty.
+// readJournal returns the state in the journal, and does not lock it. If the admin API says that there is no journal,
+// the state is empty.
 func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 	s := &state{}
 	if names, err := t.subscriptions(ctx, t.journalTopic()); errors.Is(err, ErrNoTopic) ||
@@ -52,7 +53,8 @@ func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 	return s, t.loadJournal(ctx, topic, s)
 }
 
-// firstPartition returns the topic, or its first partition if it is partitioned. The broker may create the topic.
+// firstPartition returns the topic, or its first partition if it is partitioned. The broker may create the topic for
+// that.
 func (t *Topic) firstPartition(ctx context.Context, topic string) (string, error) {
 	partitions, err := within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 	if err != nil || len(partitions) == 0 {
@@ -68,7 +70,7 @@ func (t *Topic) makeJournal(ctx context.Context) (topic string, err error) {
 	topic = t.journalTopic()
 	if _, missing := t.subscriptions(ctx, topic); errors.Is(missing, ErrNoTopic) {
 		err = admin.API(t.o.Admin).Call(ctx, http.MethodPut, admin.Topic(topic), nil, nil)
-		if admin.HasStatus(err, http.StatusConflict) { // another replay was faster
+		if admin.HasStatus(err, http.StatusConflict) { // another process has created it
 			err = nil
 		}
 	}
@@ -87,7 +89,7 @@ func (t *Topic) loadJournal(ctx context.Context, topic string, s *state) error {
 	}
 	defer tail.reader.Close()
 	return tail.drain(ctx, func(msg pulsar.Message) error {
-		_, letter := msg.Properties()[PropertyReplayRun] // from a replay that had this topic as its target
+		_, letter := msg.Properties()[PropertyReplayRun] // a replay had this topic as its target
 		var r record
 		if err := json.Unmarshal(msg.Payload(), &r); err == nil && !letter {
 			s.apply(r)
@@ -96,7 +98,7 @@ func (t *Topic) loadJournal(ctx context.Context, topic string, s *state) error {
 	})
 }
 
-// openJournal opens the journal, and keeps other replays and purges out until it is closed.
+// openJournal opens the journal, and locks other replays and purges out until it is closed.
 func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	topic, err := t.makeJournal(ctx)
 	if err != nil {
@@ -120,7 +122,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	if err == nil {
 		err = t.loadJournal(ctx, topic, &j.state)
 	} else {
-		j.producer = nil // with an error upstream returns a producer that is not nil
+		j.producer = nil // upstream returns an error together with a producer that is not nil
 	}
 	if err != nil {
 		j.close()
@@ -140,7 +142,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	return j, nil
 }
 
-// unhurried returns a context in which steps can be undone even after ctx is done.
+// unhurried returns a context for undoing steps, even after ctx is done.
 func unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
 }
@@ -148,8 +150,8 @@ func unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
 // isNeeded reports whether there is anything to remember: an unfinished run, or a batch that is only partly done.
 func (s *state) isNeeded() bool { return s.run != nil || len(s.done) > 0 }
 
-// enqueue adds a record to the state. The next append or flush writes the record to the journal. A call that is refused
-// before that changes nothing in the journal.
+// enqueue adds a record to the state. The next append or flush writes the record to the journal. So a call that is
+// refused before that does not change the journal.
 func (j *journal) enqueue(r record) {
 	j.apply(r)
 	p := &j.pending
@@ -183,8 +185,8 @@ func (j *journal) flush(ctx context.Context) error {
 	return nil
 }
 
-// append writes the pending record and then r, and returns once they are stored. A record that the broker did not
-// confirm may be written again.
+// append writes the pending record and then r, and returns once they are stored. It may write a record again that the
+// broker did not confirm.
 func (j *journal) append(ctx context.Context, r record) error {
 	if err := j.flush(ctx); err != nil {
 		return err
@@ -218,9 +220,9 @@ func (j *journal) tidy(ctx context.Context) error {
 	return j.remove(ctx)
 }
 
-// forget removes acknowledged batches from the journal: a process may have been killed before it noted the
-// acknowledgement, or another consumer may have acknowledged them. The admin API says which batches are acknowledged.
-// Without an admin API, or while a run is unfinished, forget does nothing.
+// forget removes from the journal the batches that are acknowledged according to the admin API. They are still in it if
+// a process was killed before it noted the acknowledgement, or if another consumer acknowledged them. Without an admin
+// API, or while a run is unfinished, forget does nothing.
 func (j *journal) forget(ctx context.Context) error {
 	if len(j.done) == 0 || j.run != nil || j.removed || j.t.o.Admin.URL == "" {
 		return nil
@@ -274,5 +276,5 @@ func (j *journal) close() {
 	}
 }
 
-// partitionName returns a partition's key in the journal.
+// partitionName returns the key of a partition in the journal.
 func partitionName(partition int) string { return strconv.Itoa(partition) }

@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// All replayed letters of a key go to the same one of two Key_Shared consumers.
+// There are two Key_Shared consumers.
 func TestReplayedKeyHasOneConsumer(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(m *pulsar.ProducerMessage, key string){

@@ -54,8 +54,8 @@ type order struct {
 
 const orderSchema = `{"type":"record","name":"order","fields":[{"name":"ID","type":"long"},{"name":"Note","type":"string"}]}`
 
-// mixed publishes n letters, whose numbers begin at from: in batches, alone, in chunks, with an Avro schema, encrypted,
-// and encrypted in chunks. All have keys, and the letters of a key are in order.
+// mixed publishes n letters with the numbers from, from+1 and so on: in batches, single, in chunks, with an Avro
+// schema, encrypted, and encrypted in chunks. All have keys, and the letters of a key are in order.
 func (b *broker) mixed(tp topics, keyDir string, from, n int) []*pulsar.ProducerMessage {
 	encryption, _ := keys(keyDir)
 	avro := pulsar.NewAvroSchema(orderSchema, nil)
@@ -96,7 +96,7 @@ func (b *broker) mixed(tp topics, keyDir string, from, n int) []*pulsar.Producer
 	return all
 }
 
-// buildTool builds the command line.
+// buildTool builds the command redelivery.
 func buildTool(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "redelivery")
 	out, err := exec.Command("go", "build", "-o", path, "../cmd/redelivery").CombinedOutput()
@@ -112,9 +112,10 @@ func (b *broker) command(tool string, args ...string) (*exec.Cmd, *bytes.Buffer)
 	return cmd, out
 }
 
-// Processes that replay letters of every kind are killed or interrupted at random moments. In the end every letter is
-// replayed, and each key has kept its order. DEADLETTER_KILLS is the number of kills; a run with 100 has passed.
-func TestKilled(t *testing.T) {
+// The processes replay letters of every kind, and are killed or interrupted at random moments. In the end every letter
+// is replayed, and the letters of each key are in order. DEADLETTER_KILLS is the number of kills; a run with 100 has
+// passed.
+func TestKilledReplaysLoseNoLetter(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal       os.Signal
 		deduplicated bool
@@ -132,7 +133,7 @@ func TestKilled(t *testing.T) {
 			require.NoError(t, err)
 			const n = 10_000 // letters published at a time
 			tp := b.topics(2)
-			b.rest("POST", tp.retry+"/partitions", 3, nil)
+			b.callAdmin("POST", tp.retry+"/partitions", 3, nil)
 			dir := makeKeys(t)
 			sent := b.mixed(tp, dir, 0, n)
 			tool := buildTool(t)
@@ -156,7 +157,7 @@ func TestKilled(t *testing.T) {
 				}
 				kills++
 			}
-			for range 2 { // the second replay takes the letters that came after the first one had begun
+			for range 2 { // the second replay is for the letters that came after the first one had begun
 				cmd, out := replay()
 				require.NoError(t, cmd.Run(), out.String())
 			}

@@ -19,8 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// A letter that cannot be replayed unchanged stays in the dead letter topic and is reported. The letters before and
-// after it are replayed.
+// It stays in the dead letter topic and is reported. The letters before and after it are replayed.
 func TestLetterThatCannotBeReplayedIsLeft(t *testing.T) {
 	t.Parallel()
 	for why, c := range map[string]struct {
@@ -65,14 +64,13 @@ func TestLetterThatCannotBeReplayedIsLeft(t *testing.T) {
 	}
 }
 
-// cameFrom makes a topic the origin of a letter.
+// cameFrom sets the origin of a letter.
 func cameFrom(m *pulsar.ProducerMessage, topic string) {
 	m.Properties["REAL_TOPIC"], m.Properties["ORIGIN_TOPIC"] = topic, topic
 }
 
-// A chunked encrypted letter that would just fit into one message is still replayed in chunks, since encryption makes
-// it larger.
-func TestLargeEncryptedLetters(t *testing.T) {
+// The decrypted letter would just fit into one message, but encryption makes it larger.
+func TestLargeEncryptedLetterIsReplayedInChunks(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	tp := b.topics(0)
@@ -85,7 +83,7 @@ func TestLargeEncryptedLetters(t *testing.T) {
 			ChunkMaxMessageSize: 1 << 20}, 1, l)
 	}
 	d := b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption })
-	d.Hurry(10 * time.Second) // five megabytes take long on a busy machine
+	d.Hurry(10 * time.Second) // five megabytes take long on a busy computer
 	report, err := d.Replay(bg, deadletter.ReplayOptions{Encryption: e})
 	require.NoError(t, err)
 	require.Equal(t, len(sizes), report.Done, "%+v", report)
@@ -96,8 +94,8 @@ func encryption(t *testing.T) *pulsar.ProducerEncryptionInfo {
 	return e
 }
 
-// A letter that a run could not decrypt is not published later in that run either: the letters after it were published,
-// so a broker that deduplicates would drop it.
+// The run could not decrypt the letter, and published the letters after it. It must not publish the letter later, since
+// a broker that deduplicates would drop it.
 func TestLetterThatCouldNotBeDecryptedStays(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -115,10 +113,10 @@ func TestLetterThatCouldNotBeDecryptedStays(t *testing.T) {
 			deadletter.ReplayOptions{Encryption: e})
 	}
 	// the first replay fails, since the retry topic is terminated
-	b.rest("POST", tp.retry+"/terminate", nil, nil)
+	b.callAdmin("POST", tp.retry+"/terminate", nil, nil)
 	_, err := replay(bg, ours)
 	require.Error(t, err)
-	b.rest("DELETE", tp.retry+"?force=true", nil, nil)
+	b.callAdmin("DELETE", tp.retry+"?force=true", nil, nil)
 	b.create(tp.retry, 0)
 	b.subscribe(tp.retry, sub).Close()
 
@@ -143,8 +141,8 @@ func TestLetterThatCouldNotBeDecryptedStays(t *testing.T) {
 	}
 }
 
-// An error ends the replay, and no letter is lost. A new replay begins with the first letter that is left.
-func TestStopsAtTheFirstError(t *testing.T) {
+// No letter is lost. A new replay begins with the first letter that is left.
+func TestReplayStopsAtTheFirstError(t *testing.T) {
 	if race.Enabled {
 		t.Skip("upstream's producer closes its channel during a send; the panic is caught")
 	}
@@ -153,7 +151,7 @@ func TestStopsAtTheFirstError(t *testing.T) {
 	tp := b.topics(0)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(5)...)
 	d := b.open(tp.dlq)
-	terminate := sync.OnceFunc(func() { b.rest("POST", tp.retry+"/terminate", nil, nil) })
+	terminate := sync.OnceFunc(func() { b.callAdmin("POST", tp.retry+"/terminate", nil, nil) })
 	before, err := d.Replay(bg, deadletter.ReplayOptions{Rate: 10, Progress: func(r deadletter.Report) {
 		if r.Done > 0 {
 			terminate()
@@ -161,7 +159,7 @@ func TestStopsAtTheFirstError(t *testing.T) {
 	}})
 	require.Error(t, err)
 	require.Equal(t, 5, before.Done+b.backlog(tp.dlq, own))
-	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letter(5)) // too late for the unfinished run
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letter(5)) // comes too late for the unfinished run
 
 	other := b.topics(0)
 	_, err = d.Replay(bg, deadletter.ReplayOptions{Topic: other.retry})
@@ -172,7 +170,7 @@ func TestStopsAtTheFirstError(t *testing.T) {
 	require.Equal(t, []string{fmt.Sprint(before.Done)}, numbers(b.receive(other.retry)))
 }
 
-// Letters that are published while a replay is interrupted are left for the next replay.
+// The letters came while the replay was interrupted.
 func TestReplayLeavesLettersThatCameLater(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -203,9 +201,8 @@ func TestReplayLeavesLettersThatCameLater(t *testing.T) {
 	require.Equal(t, 10, third.Done)
 }
 
-// If a replay takes some letters of a batch, the next replay does not take these letters again, whether or not the
-// broker acknowledges single messages of batches.
-func TestPartsOfBatches(t *testing.T) {
+// It does not matter whether the broker acknowledges single messages of batches.
+func TestLettersOfABatchThatWereReplayedAreNotReplayedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -234,8 +231,8 @@ func TestPartsOfBatches(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-// The journal has the done letters of a batch. If a process replays and acknowledges the rest of the batch and is then
-// killed, the journal keeps the batch. The next replay or purge removes the batch from the journal.
+// A process replays and acknowledges the rest of a batch, and is killed before it removes the batch from the journal.
+// The next replay or purge removes it.
 func TestJournalForgetsBatchesThatAreAcknowledged(t *testing.T) {
 	t.Parallel()
 	for name, finish := range map[string]func(*deadletter.Topic) error{
@@ -255,7 +252,7 @@ func TestJournalForgetsBatchesThatAreAcknowledged(t *testing.T) {
 			require.NoError(t, err)
 			c := b.subscribe(tp.dlq, own)
 			defer c.Close()
-			for range 10 { // the whole batch: its done letters are not acknowledged either
+			for range 10 { // the whole batch, since letters that are done are not acknowledged either
 				msg, err := c.Receive(waittest.Context(t))
 				require.NoError(t, err)
 				require.NoError(t, c.Ack(msg))
@@ -268,7 +265,7 @@ func TestJournalForgetsBatchesThatAreAcknowledged(t *testing.T) {
 	}
 }
 
-func TestOrigin(t *testing.T) {
+func TestReplayToTheOriginPublishesToEachLettersTopic(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(3)
@@ -315,7 +312,7 @@ func TestReplayWithoutSubscriptionIsRefused(t *testing.T) {
 	require.Equal(t, 2, b.backlog(empty, sub))
 }
 
-func TestBusy(t *testing.T) {
+func TestSecondReplayAtATimeIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -336,7 +333,7 @@ func TestBusy(t *testing.T) {
 	require.ErrorIs(t, waittest.Next(t, done), context.Canceled)
 }
 
-func TestRate(t *testing.T) {
+func TestReplayKeepsItsRate(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	tp := b.topics(0)
@@ -347,8 +344,8 @@ func TestRate(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), 500*time.Millisecond)
 }
 
-// The first letter does not wait, even at a rate of one in three hundred years.
-func TestSlowRate(t *testing.T) {
+// The rate is one letter in three hundred years.
+func TestFirstLetterDoesNotWaitForTheRate(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	tp := b.topics(0)
@@ -360,8 +357,8 @@ func TestSlowRate(t *testing.T) {
 	require.Equal(t, 1, report.Done)
 }
 
-// Letters are not replayed to a topic that stores nothing, nor to a bad topic name. Neither attempt creates anything.
-func TestTargetsThatAreRefused(t *testing.T) {
+// Bad targets are topics that store nothing, and bad names. Nothing is created.
+func TestBadTargetIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -372,7 +369,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		"persistent://public/a/":    "want topic, ",
 		"kafka://public/default/to": "want topic, ",
 	} {
-		if strings.HasPrefix(topic, "non-") { // a consumer is there, and would get the letters
+		if strings.HasPrefix(topic, "non-") { // with a consumer, which would get the letters
 			c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub,
 				Type: pulsar.Shared})
 			require.NoError(t, err)
@@ -389,7 +386,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	require.NotContains(t, err.Error(), "RetryEnable")
 }
 
-// Report.Arrived is at most 10,000, over all partitions.
+// Report.Arrived counts the letters of all partitions.
 func TestReplayCountsAtMostTenThousandLettersThatCameLater(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

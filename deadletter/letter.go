@@ -55,7 +55,7 @@ type Letter struct {
 	EventTime   time.Time `json:"eventTime,omitzero"`    // likewise
 	// all properties, including those that other fields come from
 	Properties map[string]string `json:"properties,omitempty"`
-	// the version of the topic's schema that the payload was written with
+	// the version of the topic's schema with which the payload was written
 	Schema    string `json:"schema,omitempty"`
 	Encrypted bool   `json:"encrypted,omitempty"` // Payload is still encrypted
 	// the letter was exported or purged with keys, so Payload may have been encrypted
@@ -99,7 +99,7 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 			l.Died = died
 		}
 	}
-	if msg.EventTime().UnixMilli() != 0 { // upstream returns 1970 if there is none
+	if msg.EventTime().UnixMilli() != 0 { // upstream returns 1970 if the message has none
 		l.EventTime = msg.EventTime()
 	}
 	if n, err := strconv.Atoi(props[PropertyReplayCount]); err == nil {
@@ -118,8 +118,8 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 }
 
 // setOrigin sets Origin, OriginID and Subscription as the writer of the letter meant them. ORIGIN_TOPIC and
-// DEAD_LETTER_TIME always describe this letter. If an application forwarded the message with all properties, REAL_TOPIC
-// and REAL_SUBSCRIPTION may describe an earlier topic and its consumer. A writer that sets ORIGIN_PUBLISH_TIME has
+// DEAD_LETTER_TIME always describe this letter. REAL_TOPIC and REAL_SUBSCRIPTION may describe an earlier topic and its
+// consumer, if an application forwarded the message with all properties. A writer that sets ORIGIN_PUBLISH_TIME has
 // removed the properties of earlier consumers. If ORIGIN_TOPIC is a retry topic, only REAL_TOPIC names the topic before
 // the retry topic.
 func (l *Letter) setOrigin(dlq string) {
@@ -146,7 +146,7 @@ func (l *Letter) setOrigin(dlq string) {
 // local returns a topic's name without its namespace.
 func local(topic string) string { return topic[strings.LastIndex(topic, "/")+1:] }
 
-// weight returns about how many bytes a letter has.
+// weight returns the approximate size of a letter in bytes.
 func (l *Letter) weight() int {
 	n := l.Size + len(l.Key) + len(l.OrderingKey)
 	for name, value := range l.Properties {
@@ -155,11 +155,11 @@ func (l *Letter) weight() int {
 	return n
 }
 
-// first returns at most n bytes of text as valid UTF-8: any publisher may have written it.
+// first returns at most n bytes of text, as valid UTF-8, since any publisher may have written it.
 func first(n int, text string) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
 
-// message returns the message that a replay publishes. It has everything that the sender set, but not the properties of
-// the failure.
+// message returns the message that a replay publishes. It has all that the sender set, but not the properties of the
+// failure.
 func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	props := maps.Clone(l.Properties)
 	if props == nil {
@@ -217,7 +217,7 @@ func (l *Letter) original() *pulsar.ProducerMessage {
 	return m
 }
 
-// text reports whether key and properties of a letter are valid UTF-8, so that JSON can hold them unchanged.
+// text reports whether JSON can represent a letter's key and properties, that is, whether they are valid UTF-8.
 func (l *Letter) text() bool {
 	ok := utf8.ValidString(l.Key) && utf8.ValidString(l.OrderingKey)
 	for name, value := range l.Properties {
@@ -226,8 +226,8 @@ func (l *Letter) text() bool {
 	return ok
 }
 
-// hasID reports whether id is the letter's ID, or the ID of the letter's batch (an ID without an index). Clients write
-// -1 for the partition of an unpartitioned topic.
+// hasID reports whether id is the letter's ID, or that of its batch (an ID without an index). Clients write the
+// partition -1 for a topic without partitions.
 func (l *Letter) hasID(id string) bool {
 	if parts := strings.Split(id, ":"); len(parts) > 2 && parts[2] == "-1" {
 		parts[2] = "0"

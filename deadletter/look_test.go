@@ -21,7 +21,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-func TestExport(t *testing.T) {
+func TestExportWritesTheChosenLetters(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(2)
@@ -57,7 +57,7 @@ func TestExport(t *testing.T) {
 	require.Zero(t, n)
 }
 
-func TestPurge(t *testing.T) {
+func TestPurgeAcknowledgesTheChosenLettersOnItsSubscription(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -96,8 +96,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// Letters that could not be exported are not purged.
-func TestPurgeExportsFirst(t *testing.T) {
+func TestPurgeOfLettersThatCannotBeExportedPurgesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -109,8 +108,8 @@ func TestPurgeExportsFirst(t *testing.T) {
 	require.Equal(t, -1, b.backlog(tp.dlq, own), "the failed purge left a subscription, which keeps letters")
 }
 
-// Peek shows the letters that are unacknowledged according to the admin API.
-func TestPeekOfTheSubscription(t *testing.T) {
+// The admin API says which letters are unacknowledged.
+func TestPeekShowsUnacknowledgedLetters(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	tp := b.topics(0)
@@ -159,7 +158,6 @@ func TestLetterOfAnIDIsFoundUntilItIsReplayed(t *testing.T) {
 	require.Equal(t, 1, gone)
 }
 
-// Peek and a second replay do not see letters that were replayed.
 func TestReplayedLettersAreGoneForPeekAndReplay(t *testing.T) {
 	t.Parallel()
 	for name, newBroker := range map[string]func(testing.TB) *broker{"broker": newBroker,
@@ -183,7 +181,7 @@ func TestReplayedLettersAreGoneForPeekAndReplay(t *testing.T) {
 	}
 }
 
-func TestSchema(t *testing.T) {
+func TestReplayKeepsTheSchemaVersion(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -221,7 +219,7 @@ func TestSchema(t *testing.T) {
 		require.Equal(t, []byte{0, 0, 0, 0, 0, 0, 0, want}, m.SchemaVersion(), "letter %d", i)
 	}
 
-	// a letter with a schema is left if the schema is gone, or if there is no admin API
+	// a letter with a schema is left if the schema is deleted, or if there is no admin API
 	send(avro, 10, 12)
 	blind, err := deadletter.Open(b.client, deadletter.Options{Topic: tp.dlq})
 	require.NoError(t, err)
@@ -229,7 +227,7 @@ func TestSchema(t *testing.T) {
 	report, err = blind.Replay(bg, deadletter.ReplayOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "has a schema: needs the admin API", report.Left[0].Why)
-	b.rest("DELETE", "schemas/"+full(tp.dlq)+"/schema?force=true", nil, nil)
+	b.callAdmin("DELETE", "schemas/"+full(tp.dlq)+"/schema?force=true", nil, nil)
 	report, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
 	require.NoError(t, err)
 	require.Zero(t, report.Done)

@@ -15,9 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process needs the same memory for any number of letters. DEADLETTER_LETTERS is the number; a run with a million has
-// passed.
-func TestMemory(t *testing.T) {
+// DEADLETTER_LETTERS is the number; a run with a million has passed.
+func TestMemoryDoesNotGrowWithTheNumberOfLetters(t *testing.T) {
 	b := real(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")
@@ -65,8 +64,8 @@ func TestMemory(t *testing.T) {
 
 var highWaterText = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// highWater returns the most memory that a process has had, in MB, or 0 if it has ended. Its rusage would include this
-// process's memory.
+// highWater returns the most memory that a process has used, in MB, or 0 if it has ended. The rusage of the process
+// would include memory of this process.
 func highWater(pid int) int {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if m := highWaterText.FindSubmatch(status); m != nil {

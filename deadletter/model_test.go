@@ -26,7 +26,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// job is work for a process of its own, which can be killed.
+// job is work for a separate process, which can be killed.
 type job struct {
 	URL, Admin, Topic string
 	Filter            deadletter.Filter
@@ -38,7 +38,7 @@ type job struct {
 const jobVariable = "DEADLETTER_JOB"
 
 func TestMain(m *testing.M) {
-	if text, ok := os.LookupEnv(jobVariable); ok { // a job must never run the tests, which start jobs
+	if text, ok := os.LookupEnv(jobVariable); ok { // a job must not run the tests, since these start jobs
 		time.AfterFunc(15*time.Minute, func() { os.Exit(4) })
 		var j job
 		err := json.Unmarshal([]byte(text), &j)
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	_ = flag.Set("test.parallel", "8") // most tests wait most of the time
-	_ = flag.Set("rapid.checks", "10") // unless the command line says otherwise; each check runs a dozen processes
+	_ = flag.Set("rapid.checks", "10") // the command line can set another number; each check runs a dozen processes
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
@@ -77,7 +77,7 @@ func (j job) run() error {
 	return err
 }
 
-// fatal stands in for a testing.TB outside of a test.
+// fatal is a testing.TB for code outside of a test.
 type fatal struct{ testing.TB }
 
 func (fatal) Helper()                           {}
@@ -99,9 +99,9 @@ func (j job) command() (cmd *exec.Cmd, out *bytes.Buffer) {
 	return cmd, out
 }
 
-// Every letter is replayed, or is exported and then purged, with any filters, and wherever processes are killed or
-// connections are cut. If the broker drops duplicates, no letter is replayed twice, and the letters of each key keep
-// their order.
+// Random replays and purges with random filters run, while processes are killed and connections are cut. Every letter
+// is replayed, or is exported and then purged. If the broker drops duplicates, no letter is replayed twice, and the
+// letters of each key keep their order.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t, pulsartest.WithMaxMessageSize(9000))
@@ -133,7 +133,7 @@ func (m *model) check(t *rapid.T) {
 	m.verify(t)
 }
 
-// publish writes letters in batches, alone and in chunks. Letters of one key are in order.
+// publish publishes letters in batches, single and in chunks. Letters of one key are in order.
 func (m *model) publish(t *rapid.T) {
 	for range rapid.IntRange(1, 4).Draw(t, "producers") {
 		batch := rapid.SampledFrom([]int{1, 1, 3, 7}).Draw(t, "batch")
@@ -150,7 +150,7 @@ func (m *model) publish(t *rapid.T) {
 			l.Properties["kind"], l.Key = kind, rapid.SampledFrom([]string{"", "k", "l", "m"}).Draw(t, "key")
 			l.Payload = make([]byte, size)
 			for i := range l.Payload {
-				l.Payload[i] = byte(rand.Uint32()) // nothing that compresses
+				l.Payload[i] = byte(rand.Uint32()) // random, so that it does not compress
 			}
 			m.kinds = append(m.kinds, kind)
 			m.n++
@@ -191,8 +191,8 @@ func (m *model) purge(t *rapid.T) {
 	m.run(t, j, 0, "")
 }
 
-// run runs a process that does a job. The fault happens when the broker gets its command number at, counted from 1. If
-// at is 0, there is no fault.
+// run runs a process that does a job. The fault happens when the broker gets command number at of the process, counted
+// from 1. If at is 0, there is no fault.
 func (m *model) run(t *rapid.T, j job, at int, fault string) {
 	cmd, out := j.command()
 	require.NoError(t, cmd.Start())
@@ -211,7 +211,7 @@ func (m *model) run(t *rapid.T, j job, at int, fault string) {
 				}
 			})
 			if fault == "kill" {
-				return pulsartest.Disconnect // later commands do not arrive either
+				return pulsartest.Disconnect // so that later commands do not arrive, either
 			}
 		}
 		return pulsartest.Pass
@@ -225,7 +225,7 @@ func (m *model) run(t *rapid.T, j job, at int, fault string) {
 		if errors.As(err, &exit) && fault != "" { // killed, or without a connection
 			return
 		}
-		if err != nil { // the error might not happen again when rapid repeats the check
+		if err != nil { // print the error now, since it might not happen again when rapid repeats the check
 			fmt.Printf("%v after %s at command %d: %s\n", err, fault, at, out)
 		}
 		require.NoError(t, err, out.String())

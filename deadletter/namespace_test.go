@@ -12,20 +12,19 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// apart puts the letters of a topic into a namespace of their own.
+// apart returns topics whose dead letter topic is in a namespace of its own.
 func (b *broker) apart(partitions int) (tp topics, namespace string) {
 	tp, namespace = b.topics(partitions), b.namespace
 	letters := fmt.Sprintf("public/letters-%08x", rand.Uint32())
-	b.rest("PUT", "namespaces/"+letters, map[string]any{"replication_clusters": []string{"standalone"}}, nil)
+	b.callAdmin("PUT", "namespaces/"+letters, map[string]any{"replication_clusters": []string{"standalone"}}, nil)
 	b.namespace = letters
 	tp.dlq = fmt.Sprintf("persistent://%s/orders-%08x-%s-DLQ", letters, rand.Uint32(), sub)
 	b.create(tp.dlq, partitions)
 	return tp, namespace
 }
 
-// Letters in a namespace of their own go back to allowed namespaces. For the other letters, the error names their
-// namespaces.
-func TestReplayFromAnotherNamespace(t *testing.T) {
+// The letters go back to namespaces that the options allow. For the other letters, the error names their namespaces.
+func TestReplayFromAnotherNamespaceNeedsPermission(t *testing.T) {
 	t.Parallel()
 	for name, toOrigin := range map[string]bool{"to the retry topic": false, "to the origin": true} {
 		t.Run(name, func(t *testing.T) {
@@ -57,9 +56,9 @@ func TestReplayFromAnotherNamespace(t *testing.T) {
 	}
 }
 
-// In a dead letter topic of several services, each letter goes to the retry topic that it names. A letter with a forged
-// origin stays, and the error reports it.
-func TestReplayOfASharedDeadLetterTopic(t *testing.T) {
+// Several services share the dead letter topic. Each letter goes to the retry topic that it names. A letter with a
+// forged origin stays, and the error reports it.
+func TestReplayOfASharedDeadLetterTopicServesEachService(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	orders, mail := b.topics(0), b.topics(0)
@@ -81,9 +80,9 @@ func TestReplayOfASharedDeadLetterTopic(t *testing.T) {
 	require.Equal(t, 1, b.backlog(dlq, own))
 }
 
-// A message that was forwarded with its properties becomes a dead letter. The letter's origin is the topic that the
-// writer of the letter names, not a topic that the message was in before it was forwarded.
-func TestLettersOfForwardedMessages(t *testing.T) {
+// A message that was forwarded with its properties becomes a dead letter. The letter's origin is not a topic in which
+// the message was before.
+func TestOriginOfAForwardedMessageIsItsLastTopic(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	orders, ship := b.topics(0), b.topics(0)
@@ -110,14 +109,13 @@ func TestLettersOfForwardedMessages(t *testing.T) {
 	require.Zero(t, b.backlog(orders.origin, sub))
 	got := b.receive(ship.origin)
 	require.Len(t, got, 4)
-	for _, msg := range got { // the next consumer may believe these properties
+	for _, msg := range got { // the next consumer may use these properties
 		require.Equal(t, ship.origin, msg.Properties()["REAL_TOPIC"])
 		require.Equal(t, sub, msg.Properties()["REAL_SUBSCRIPTION"])
 	}
 }
 
-// A ReplayOptions.Topic without a namespace is in the namespace of the dead letter topic.
-func TestReplayToAShortTopicName(t *testing.T) {
+func TestShortNameOfATargetIsInTheNamespaceOfTheDeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	b := real(t)
 	b.creates(nil)

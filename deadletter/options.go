@@ -93,7 +93,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.Topic != "" && topicname.Want(o.Topic) != "":
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want %s", o.Topic, topicname.Want(o.Topic))
 	case !topicname.IsPersistent(o.Topic):
-		// a non-persistent topic stores nothing: messages that its consumers have no room for would be lost
+		// a non-persistent topic stores nothing: messages for which its consumers have no room would be lost
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want a persistent topic", o.Topic)
 	case o.Topic != "":
 		o.Topic = topicname.In(t.o.Topic, o.Topic)
@@ -132,7 +132,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	return o, o.Routing.check()
 }
 
-// chosen holds the options that decide which letters a replay takes and where they go. The journal stores them as JSON.
+// chosen has the options that decide which letters a replay takes and where they go. The journal stores them as JSON.
 type chosen struct {
 	To         string   `json:"to"`
 	Topic      string   `json:"topic,omitempty"`
@@ -142,7 +142,7 @@ type chosen struct {
 	MaxReplays int      `json:"maxReplays"`
 	Keys       []string `json:"keys,omitempty"`
 	Namespaces []string `json:"namespaces,omitempty"`
-	Edit       string   `json:"edit,omitempty"` // the hash of its payload
+	Edit       string   `json:"edit,omitempty"` // the hash of the new payload
 }
 
 // same returns the options that decide about a letter, as JSON. Only a replay with the same options is continued.

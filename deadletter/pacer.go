@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// catchUp is the longest delay that a pacer makes up for: timers are late, and acknowledgements hold letters up.
+// catchUp is the longest delay for which a pacer makes up. Delays come from late timers and from acknowledgements.
 const catchUp = 100 * time.Millisecond
 
 // pacer spreads letters evenly over time.
@@ -21,10 +21,10 @@ func newPacer(rate float64) pacer {
 	return pacer{time.Duration(min(float64(time.Second)/rate, math.MaxInt64/2)), time.Now()}
 }
 
-// wait returns how long the next letter has to wait.
+// wait returns how long the next letter must wait.
 func (p *pacer) wait() time.Duration { return time.Until(p.next) }
 
-// took is called when a letter is published.
+// took notes that a letter is being published.
 func (p *pacer) took() {
 	if p.every == 0 {
 		return

@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The pacer keeps the rate although timers are a millisecond late, each letter takes time, and some letters are held
-// up.
-func TestPacer(t *testing.T) {
+// Timers are a millisecond late, each letter takes time, and some letters are held up.
+func TestPacerKeepsItsRateDespiteDelays(t *testing.T) {
 	for _, rate := range []float64{0.5, 50, 900, 5000} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -35,8 +34,7 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-// After a long pause letters do not come all at once.
-func TestPacerAfterAPause(t *testing.T) {
+func TestPacerDoesNotMakeUpForALongPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer(100)
 		p.took()

@@ -15,12 +15,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// creates puts the test's topics into a namespace of their own, and sets which topics the broker creates on use there.
+// creates puts the test's topics into a namespace of their own, with a policy for topics that the broker creates on
+// use.
 func (b *broker) creates(policy map[string]any) {
 	b.namespace = fmt.Sprintf("public/creates-%08x", rand.Uint32())
-	b.rest("PUT", "namespaces/"+b.namespace, map[string]any{"replication_clusters": []string{"standalone"}}, nil)
+	b.callAdmin("PUT", "namespaces/"+b.namespace, map[string]any{"replication_clusters": []string{"standalone"}}, nil)
 	if policy != nil {
-		b.rest("POST", "namespaces/"+b.namespace+"/autoTopicCreation", policy, nil)
+		b.callAdmin("POST", "namespaces/"+b.namespace+"/autoTopicCreation", policy, nil)
 	}
 }
 
@@ -29,8 +30,8 @@ var creations = map[string]map[string]any{
 	"off":         {"allowAutoTopicCreation": false},
 }
 
-// A replay, a purge and a canary work and leave no journal if the broker creates partitioned topics on use, or no
-// topics.
+// The broker creates partitioned topics on use, or no topics. A replay, a purge and a canary work, and leave no
+// journal.
 func TestReplayUnderPoliciesOfTopicCreation(t *testing.T) {
 	t.Parallel()
 	for name, policy := range creations {
@@ -41,7 +42,7 @@ func TestReplayUnderPoliciesOfTopicCreation(t *testing.T) {
 			tp := b.topics(0)
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 3, tp.letters(9)...)
 			d := b.open(tp.dlq)
-			go func() { // processes the canary
+			go func() { // a consumer that processes the canary
 				c := b.subscribe(tp.retry, sub)
 				defer c.Close()
 				for {
@@ -62,13 +63,13 @@ func TestReplayUnderPoliciesOfTopicCreation(t *testing.T) {
 			require.Equal(t, 5, report.Done)
 			b.noJournal(tp)
 			var partitioned []string
-			b.rest("GET", "persistent://"+b.namespace+"/partitioned", nil, &partitioned)
+			b.callAdmin("GET", "persistent://"+b.namespace+"/partitioned", nil, &partitioned)
 			require.NotContains(t, strings.Join(partitioned, " "), "-DLQ-")
 		})
 	}
 }
 
-// A partitioned journal that an earlier version left works, too.
+// An earlier version may have left such a journal.
 func TestReplayWithAPartitionedJournal(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -88,7 +89,7 @@ func TestReplayWithAPartitionedJournal(t *testing.T) {
 	require.True(t, admin.NotFound(err), "the journal stays: %v", err)
 }
 
-// Without an admin API the broker makes the journal, with partitions.
+// There is no admin API, so the broker creates the journal, with partitions.
 func TestReplayWithoutAdminWhereTopicsArePartitioned(t *testing.T) {
 	t.Parallel()
 	b := real(t)

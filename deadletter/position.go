@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// position is where a message is in its partition. Messages come in the order of their positions.
+// position is the place of a message in its partition. Messages come in the order of their positions.
 type position struct {
 	Ledger int64 `json:"ledger"`
 	Entry  int64 `json:"entry"`
@@ -41,7 +41,7 @@ func (p position) id(partition int) string {
 	return fmt.Sprintf("%d:%d:%d", p.Ledger, p.Entry, partition)
 }
 
-// acknowledged are the entries of a partition that a subscription has acknowledged, at one moment.
+// acknowledged has the entries of a partition that a subscription has acknowledged, at one moment.
 type acknowledged struct {
 	exists bool     // the subscription exists
 	mark   position // everything up to this entry is acknowledged
@@ -61,9 +61,9 @@ func (a *acknowledged) includes(p position) bool {
 	return i < len(a.spans) && a.spans[i].after.before(p)
 }
 
-// queue returns the size of the receiver queue, from queueSize to maxQueueSize. Within these limits, a full queue
-// of messages of average size has a quarter of windowBytes. Small messages have a large queue, since upstream asks a
-// far broker for more only when half of the queue is taken.
+// queue returns the size of the receiver queue, from queueSize to maxQueueSize. Within these limits, a full queue of
+// average messages has a quarter of windowBytes. For small messages the queue is large, since upstream asks a far
+// broker for more only when half of the queue is taken.
 func (a *acknowledged) queue() int {
 	if a.size == 0 {
 		return queueSize
@@ -86,7 +86,7 @@ func (a *acknowledged) last(end position) position {
 
 var spanText = regexp.MustCompile(`\((-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)\]`)
 
-// acknowledged returns the acknowledgements that the admin API knows, or none without an admin API.
+// acknowledged returns the acknowledgements according to the admin API; none without an admin API.
 func (t *Topic) acknowledged(ctx context.Context, partition, subscription string) (*acknowledged, error) {
 	if t.o.Admin.URL == "" {
 		return &acknowledged{}, nil
@@ -118,8 +118,8 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 	return a, nil
 }
 
-// unknown returns an error with the cause if the subscription exists, since its acknowledgements are then unknown. If
-// it does not exist, nothing is acknowledged, and unknown returns nil.
+// unknown returns an error with the cause if the subscription exists, since its acknowledgements are then unknown.
+// Otherwise nothing is acknowledged, and unknown returns nil.
 func (t *Topic) unknown(ctx context.Context, partition, subscription string, cause error) error {
 	names, err := t.subscriptions(ctx, partition)
 	switch {

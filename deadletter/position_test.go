@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A later call does not see letters that were replayed or purged, and does not wait for them.
+// A later call does not wait for letters that were replayed or purged.
 func TestAcknowledgedLettersAreGone(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -45,8 +45,8 @@ func TestAcknowledgedLettersAreGone(t *testing.T) {
 	}
 }
 
-// If the admin API has no internalStats, it is unknown which letters are acknowledged, and calls return an error.
-func TestNoInternalStats(t *testing.T) {
+// Without them it is unknown which letters are acknowledged.
+func TestCallWithoutInternalStatsReturnsAnError(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	tp := b.topics(0)

@@ -13,10 +13,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// publisherKey names the letters that one producer may publish. Deduplication drops a message that comes after one with
-// a higher sequence ID and the same producer name. So the letters of one name must be published in the order of their
-// IDs, and if one of them is refused, all must be refused. Letters of one ledger with one version of the schema meet
-// both conditions.
+// publisherKey identifies the letters that one producer may publish. Deduplication drops a message that comes after one
+// with a higher sequence ID and the same producer name. So the letters of one name must be published in the order of
+// their IDs, and if the broker refuses one of them, it must refuse all. Letters of one ledger with one schema version
+// meet both conditions.
 type publisherKey struct {
 	topic   string // with its partition
 	from    int    // partition of the letters
@@ -39,7 +39,7 @@ type publisher struct {
 	used     bool
 }
 
-// publisher returns a producer for l. It first waits until the letters of the previous producer of the same topic are
+// publisher returns a producer for l. It first waits until the letters of the previous producer for the same topic are
 // confirmed, so that the letters keep their order.
 func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema pulsar.Schema) (*publisher, error) {
 	keeper, err := r.t.keeper(topic, l, &r.report)
@@ -66,7 +66,7 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 		key.chunk = (l.Size + 1) / 2 // the broker does not compare chunks with the topic's limit
 	}
 	if before, ok := r.users[topic]; ok && before != key {
-		if err := r.w.settle(ctx, 0); err != nil { // upstream keeps the order of one producer only
+		if err := r.w.settle(ctx, 0); err != nil { // upstream keeps the order only within one producer
 			return nil, err
 		}
 		if before.ledger != key.ledger || before.from != key.from {
@@ -99,14 +99,13 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	return r.publishers[key], nil
 }
 
-// overhead bounds the bytes that upstream adds to a letter: names and properties.
+// overhead is more than the bytes that upstream adds to a letter for names and properties.
 const overhead = 1 << 10
 
 var errTooLarge = errors.New(tooLarge)
 
-// refusal returns why a letter stays in the dead letter topic, if err means that the letter's target topic refuses it
-// for good. It returns "" for any other error, and if all letters go to a topic that refuses them: then the replay
-// ends.
+// refusal returns why a letter stays in the dead letter topic, if err means that its target topic will always refuse
+// it. It returns "" if the replay must end: for any other error, and if all letters go to the topic that refuses them.
 func (o *ReplayOptions) refusal(err error) string {
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -123,7 +122,7 @@ func (o *ReplayOptions) refusal(err error) string {
 	return ""
 }
 
-// mostBytes returns the topic's maxMessageSize; 0 if it has none, or if the admin API does not say.
+// mostBytes returns the topic's maxMessageSize; 0 if it has none, or if the admin API does not return it.
 func (r *replay) mostBytes(ctx context.Context, topic string) int {
 	most, known := r.limits[topic]
 	if !known && r.t.o.Admin.URL != "" {
@@ -133,7 +132,7 @@ func (r *replay) mostBytes(ctx context.Context, topic string) int {
 	return most
 }
 
-// inBatches reports whether l is published in a batch of one: only batches carry the version of a schema, and only in
+// inBatches reports whether l is published in a batch of one. Only batches have the version of a schema, and only in
 // batches can a payload be empty.
 func inBatches(l *Letter, schema pulsar.Schema) bool {
 	return l.Size <= publishing.Large && (schema != nil || l.Size == 0 && !l.Null)
@@ -141,7 +140,7 @@ func inBatches(l *Letter, schema pulsar.Schema) bool {
 
 func producerOptions(topic string, schema pulsar.Schema, batched bool) pulsar.ProducerOptions {
 	return pulsar.ProducerOptions{Topic: topic, CompressionType: pulsar.LZ4, Schema: schema,
-		SendTimeout:     -1, // upstream would drop one message and go on to send the next
+		SendTimeout:     -1, // otherwise upstream would drop a message and send the next one
 		DisableBatching: !batched, EnableChunking: !batched, BatchingMaxMessages: 1,
 		BatchingMaxPublishDelay: time.Millisecond}
 }
@@ -162,7 +161,7 @@ func (t *Topic) newProducer(ctx context.Context, o pulsar.ProducerOptions,
 }
 
 // spread returns how many partitions a topic had when the run first published to it; 0 if it is not partitioned. The
-// number stays the same for the whole run: neither a key nor a letter that is published again may move to another
+// number stays the same for the whole run, so that neither a key nor a letter that is published again moves to another
 // partition.
 func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	if n, ok := r.j.spread[topic]; ok {
@@ -180,11 +179,11 @@ func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	return n, nil
 }
 
-// small is a weight in bytes. Before SendAsync returns, upstream knows whether it can send a letter of at most this
+// small is a weight in bytes. Upstream knows before SendAsync returns whether it can send a letter of at most this
 // weight.
 const small = 64 << 10
 
-// publish sends l. If upstream cannot send it, the replay knows before it sends the next letter.
+// publish sends l. If upstream cannot send l, publish returns the error before the next letter is sent.
 func (r *replay) publish(ctx context.Context, p *publisher, l *Letter, schema pulsar.Schema, done func(error)) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -51,7 +51,7 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	err = t.purge(ctx, o, j, partitions, &report)
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	if creates != "" && report.Done == 0 { // nothing was purged: the new subscription would only keep letters
+	if creates != "" && report.Done == 0 { // nothing was purged, and the new subscription would only keep letters
 		err = errors.Join(err, t.unsubscribe(ctx))
 	}
 	return report, errors.Join(err, j.tidy(ctx))

@@ -116,7 +116,7 @@ func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, 
 	return n, nil
 }
 
-// errEnough ends a read whose caller has seen enough.
+// errEnough ends a read when visit has returned false.
 var errEnough = errors.New("enough")
 
 // read visits the letters of every partition until visit returns false.
@@ -164,7 +164,7 @@ type tail struct {
 	at     position      // of the last message that was read
 }
 
-// tail returns a tail that begins after from.
+// tail returns a tail that begins after the message from.
 func (t *Topic) tail(ctx context.Context, topic string, from pulsar.MessageID, queue int) (*tail, error) {
 	decryption := *t.o.Decryption // upstream modifies it
 	reader, err := within(ctx, func() (pulsar.Reader, error) {
@@ -186,8 +186,8 @@ func (r *tail) last(ctx context.Context) (position, error) {
 	return positionOf(id), nil
 }
 
-// drain visits all messages that the topic has when drain is called. When nothing comes any more, it gives up on the
-// last messages, which may be chunks of an incomplete message.
+// drain visits all messages that the topic has when drain is called. If no more messages come, it gives up on the last
+// ones, which may be chunks of an incomplete message.
 func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) error {
 	last, err := r.last(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ type run struct {
 	Options json.RawMessage     `json:"options"` // the options that decide about a letter
 	Ends    map[string]position `json:"ends"`    // by partition, the run's last position
 
-	// Tops are where the partitions ended when the run began. They are set if the run replays a limited number of
-	// letters, since Ends may be earlier then.
+	// Tops has the ends of the partitions when the run began. They are set if the run replays a limited number of
+	// letters, since Ends may then be earlier.
 	Tops map[string]position `json:"tops,omitempty"`
 }
 
@@ -25,18 +25,18 @@ type record struct {
 	Run    *run              `json:"run,omitempty"`    // a run that begins
 	Over   string            `json:"over,omitempty"`   // ID of a run that is finished or was given up
 	Spread map[string]int    `json:"spread,omitempty"` // by topic: the number of partitions that the run publishes to
-	Stay   map[string][]stay `json:"stay,omitempty"`   // by partition: letters that this run must leave
+	Stay   map[string][]stay `json:"stay,omitempty"`   // by partition: letters that this run must not publish
 	// by partition: the last position before the canary and its copies
 	Tails map[string]position `json:"tails,omitempty"`
-	Sent  int                 `json:"sent,omitempty"`  // letters of the canary
+	Sent  int                 `json:"sent,omitempty"`  // number of letters of the canary
 	Sound bool                `json:"sound,omitempty"` // the canary was processed
-	Dead  bool                `json:"dead,omitempty"`  // the canary died again: the run sends another
+	Dead  bool                `json:"dead,omitempty"`  // the canary died again, so the run will send another
 	// by batch: bits of the done letters; empty once the batch is acknowledged
 	Done  map[string][]byte `json:"done,omitempty"`
 	Clear bool              `json:"clear,omitempty"` // no earlier record counts
 }
 
-// state is the sum of the records.
+// state is what all records together say.
 type state struct {
 	run    *run
 	spread map[string]int
@@ -103,7 +103,7 @@ func after(all []stay, p position) int {
 	return sort.Search(len(all), func(i int) bool { return p.before(all[i].From) })
 }
 
-// stays returns why the run has left a letter before, or "" if it has not.
+// stays returns why the run has left a letter, or "" if it has not left it.
 func (s *state) stays(l *Letter) string {
 	all := s.stay[partitionName(l.partition)]
 	if i := after(all, l.pos); i > 0 && !all[i-1].To.before(l.pos) {
@@ -112,7 +112,7 @@ func (s *state) stays(l *Letter) string {
 	return ""
 }
 
-// isDone reports whether the journal has l as done. The batch of such a letter is not acknowledged as a whole.
+// isDone reports whether l is done according to the journal. The batch of such a letter is not acknowledged as a whole.
 func (s *state) isDone(l *Letter) bool {
 	return bit(s.done[entryName(l.partition, l.pos)], int(l.pos.Index))
 }

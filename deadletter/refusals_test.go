@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A letter that its topic refuses for good is published in another way, or stays; the letters after it are replayed.
-func TestLetterThatItsTopicRefuses(t *testing.T) {
+// The letters after it are replayed.
+func TestLetterThatItsTopicRefusesIsPublishedInAnotherWayOrStays(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 20_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(large) // which does not compress
@@ -22,14 +22,14 @@ func TestLetterThatItsTopicRefuses(t *testing.T) {
 		left string
 	}{
 		"too large": {
-			set: func(b *broker, tp topics) { b.rest("POST", tp.origin+"/maxMessageSize", 8192, nil) },
+			set: func(b *broker, tp topics) { b.callAdmin("POST", tp.origin+"/maxMessageSize", 8192, nil) },
 			bad: func(_ *broker, l *pulsar.ProducerMessage) pulsar.Schema {
 				l.Payload = large
 				return nil
 			},
 		},
 		"properties too large": {
-			set: func(b *broker, tp topics) { b.rest("POST", tp.origin+"/maxMessageSize", 8192, nil) },
+			set: func(b *broker, tp topics) { b.callAdmin("POST", tp.origin+"/maxMessageSize", 8192, nil) },
 			bad: func(_ *broker, l *pulsar.ProducerMessage) pulsar.Schema {
 				l.Properties["large"] = string(large)
 				return nil
@@ -53,7 +53,7 @@ func TestLetterThatItsTopicRefuses(t *testing.T) {
 			bad: func(b *broker, l *pulsar.ProducerMessage) pulsar.Schema {
 				other := b.topics(0)
 				cameFrom(l, other.origin)
-				b.rest("POST", other.origin+"/terminate", nil, nil)
+				b.callAdmin("POST", other.origin+"/terminate", nil, nil)
 				return nil
 			},
 			left: "goes to a topic that is terminated",
@@ -66,7 +66,7 @@ func TestLetterThatItsTopicRefuses(t *testing.T) {
 			l := tp.letters(3)
 			if c.set != nil {
 				c.set(b, tp)
-				time.Sleep(time.Second) // the policy takes effect
+				time.Sleep(time.Second) // until the policy takes effect
 			}
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l[0])
 			schema := c.bad(b, l[1])

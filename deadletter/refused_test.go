@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A refused replay does not change an earlier, unfinished replay, even if it is tried several times.
+// The refused replay is tried several times.
 func TestRefusedReplayKeepsTheUnfinishedRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -52,7 +52,7 @@ func TestRefusedReplayKeepsTheUnfinishedRun(t *testing.T) {
 	}
 }
 
-// A refused call leaves nothing behind: no subscription that keeps letters, and no journal.
+// There is no subscription that keeps letters, and no journal.
 func TestRefusedCallsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	failing := strings.NewReader("no letter\n")
@@ -95,17 +95,17 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 func (b *broker) noJournal(tp topics) {
 	b.t.Helper()
 	var all []string
-	b.rest("GET", "persistent://"+b.namespace, nil, &all)
+	b.callAdmin("GET", "persistent://"+b.namespace, nil, &all)
 	for _, topic := range all {
 		if strings.HasPrefix(topic, tp.dlq+"-") && !strings.HasPrefix(topic, tp.dlq+"-partition-") {
 			var names []string
-			b.rest("GET", topic+"/subscriptions", nil, &names)
+			b.callAdmin("GET", topic+"/subscriptions", nil, &names)
 			require.Empty(b.t, names, topic)
 		}
 	}
 }
 
-// noRoom is a writer that fails as a full disk does.
+// noRoom is a writer that returns an error like that of a full disk.
 type noRoom struct{}
 
 func (noRoom) Write([]byte) (int, error) { return 0, io.ErrShortWrite }

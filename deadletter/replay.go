@@ -80,8 +80,8 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 	return r.j.tidy(ctx)
 }
 
-// undo ends a replay that failed before it published a letter, so that the next replay can begin. It ends the run that
-// this call began, but no earlier run, and removes the subscription if this call created it.
+// undo ends a replay that failed before it published a letter, so that the next replay can begin. It ends the run only
+// if this call began it, and removes the subscription only if this call created it.
 func (r *replay) undo(ctx context.Context, created bool) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
@@ -109,13 +109,13 @@ type replay struct {
 	report Report
 
 	publishers map[publisherKey]*publisher
-	users      map[string]publisherKey // by topic, the producer that published last
-	refused    map[string]error        // by topic and schema version, why no producer could be made
-	limits     map[string]int          // by topic, the largest message in bytes
-	// letters whose reason to be left might not hold next time; the journal gets them before the next letter is
-	// published
+	users      map[string]publisherKey // by topic: the producer that published last
+	refused    map[string]error        // by topic and schema version: why no producer could be created
+	limits     map[string]int          // by topic: the largest allowed message, in bytes
+	// letters that were left for a reason that may not hold next time; they are written to the journal before the next
+	// letter is published
 	stay    []stay
-	leaves  bool // the previous letter was the last one in stay
+	leaves  bool // the previous letter is the last one in stay
 	pacer   pacer
 	sent    int
 	dropped atomic.Int64 // messages that the broker dropped as duplicates
@@ -123,7 +123,7 @@ type replay struct {
 	names   sync.Map // IDs of the canary's letters, by the origin IDs that their copies may have
 }
 
-// begin continues the run that the journal has, or begins one.
+// begin continues the run in the journal, or begins a new one.
 func (r *replay) begin(ctx context.Context, partitions []string) error {
 	var err error
 	r.o, err = r.t.directed(ctx, r.o, r.j.run)
@@ -157,7 +157,7 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	if old := r.j.run; old != nil {
 		first.Over = old.ID
 	}
-	r.j.enqueue(first) // nothing is changed before there is a letter to publish
+	r.j.enqueue(first) // it is not written before there is a letter to publish
 	r.begun, r.report.Run = begun, begun.ID
 	return nil
 }
@@ -197,7 +197,7 @@ func (r *replay) nth(ctx context.Context, i int, partition string, end position,
 }
 
 func (r *replay) source(i int, partition string, end position, queue int) *source {
-	if r.o.Rate > 0 { // chunks must not wait too long in the receiver queue
+	if r.o.Rate > 0 { // otherwise chunks would wait too long in the receiver queue
 		queue = int(min(max(r.o.Rate*60, 1), float64(queue)))
 	}
 	return r.t.source(i, partition, end, queue)
@@ -217,7 +217,7 @@ func (r *replay) partition(ctx context.Context, i int, partition string) error {
 	return r.w.through(ctx, r.source(i, partition, end, queue))
 }
 
-// pace is called before each letter, and returns how long the letter has to wait.
+// pace is called before each letter, and returns how long the letter must wait.
 func (r *replay) pace(ctx context.Context) (time.Duration, error) {
 	if r.o.Canary > 0 && r.sent >= r.o.Canary && !r.j.sound {
 		if err := r.w.prepareForPause(ctx); err != nil {
@@ -235,7 +235,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	if err != nil || left == unchosen {
 		return left, err
 	}
-	if why := r.j.stays(l); why != "" { // later letters may be published already
+	if why := r.j.stays(l); why != "" { // later letters may already be published
 		r.leaves = false
 		return why, nil
 	}
@@ -283,8 +283,8 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	return "", r.publish(ctx, p, out, schema, done)
 }
 
-// leave remembers a letter whose reason to be left might not hold next time. When the run is continued, it must not
-// publish the letter: later letters are published already, and a broker that deduplicates would drop this one.
+// leave notes a letter that was left for a reason that may not hold next time. When the run is continued, it must not
+// publish the letter: later letters are already published, and a broker that deduplicates would drop this one.
 func (r *replay) leave(why string, l *Letter) {
 	switch last := len(r.stay) - 1; {
 	case !slices.Contains(curable, why):

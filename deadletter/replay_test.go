@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-func TestReplay(t *testing.T) {
+func TestReplayPublishesAndAcknowledgesLetters(t *testing.T) {
 	b := newBroker(t)
 	for name, batch := range map[string]int{"alone": 1, "batches": 10} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A replayed message has everything that its sender set.
+// It has all that its sender set.
 func TestReplayKeepsTheMessage(t *testing.T) {
 	b := newBroker(t)
 	for name, change := range map[string]func(*pulsar.ProducerMessage){
@@ -55,7 +55,7 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 		"not UTF-8":    func(m *pulsar.ProducerMessage) { m.Key, m.Properties["p"] = "\xff\xfe", "\x80" },
 		"event time":   func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(1234567890123) },
 		"before 1970":  func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(-5000) },
-		// upstream writes this time as one after 2262, and reads it as it was
+		// upstream writes this time as one after 2262, and reads it back unchanged
 		"after 2262": func(m *pulsar.ProducerMessage) { m.EventTime = time.Unix(0, math.MinInt64+1e15) },
 		"null":       func(m *pulsar.ProducerMessage) { m.Payload, m.Key = nil, "k" },
 		"empty":      func(m *pulsar.ProducerMessage) { m.Payload = []byte{} },
@@ -87,7 +87,7 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 	}
 }
 
-func TestChunks(t *testing.T) {
+func TestReplayOfLettersInChunks(t *testing.T) {
 	b := newBroker(t)
 	tp := b.topics(0)
 	sent := tp.letters(5)
@@ -111,8 +111,8 @@ func TestChunks(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-// A replay goes on after the broker has sent nothing for a while.
-func TestAStallIsNotTheEnd(t *testing.T) {
+// The broker sends nothing for a while.
+func TestReplayContinuesAfterAStallOfTheBroker(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	tp := b.topics(0)
@@ -127,7 +127,7 @@ func TestAStallIsNotTheEnd(t *testing.T) {
 	require.Equal(t, 20, report.Done)
 }
 
-// The message of an edited letter has the new payload and names who edited it. The other letters of its batch stay.
+// The message also names the editor. The other letters of the batch stay.
 func TestReplayOfEditedLetterHasTheNewPayload(t *testing.T) {
 	b := newBroker(t)
 	for name, batch := range map[string]int{"alone": 1, "batch": 4} {

@@ -57,7 +57,7 @@ type Target struct {
 
 const maxNamed = 10
 
-// unchosen is the reason of a letter that the filter does not choose. It is not reported.
+// unchosen is the reason why a letter is left that the filter does not choose. It is not reported.
 const unchosen = "not chosen"
 
 func (r *Report) leave(why string, l *Letter) {

@@ -15,10 +15,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// Two letters are left because their topic is gone. The topic is created during the run, which is interrupted and
-// continued. The run does not publish a letter that it has left, since a broker that deduplicates drops a letter that
-// is published after later ones. So no letter is lost.
-func TestGoneTopicComesBack(t *testing.T) {
+// Two letters are left because their topic is missing. The topic is created during the run, which is interrupted and
+// continued. The run does not publish a letter that it has left: a broker that deduplicates would drop it, since later
+// letters are already published.
+func TestLetterLeftForAMissingTopicIsNotLostWhenTheTopicIsCreated(t *testing.T) {
 	t.Parallel()
 	b := real(t)
 	b.deduplicate()
@@ -53,8 +53,8 @@ func TestGoneTopicComesBack(t *testing.T) {
 	require.Equal(t, 2, left+len(b.receive(gone)), "%d letters are left", left)
 }
 
-// The target is deleted during a replay. The replay's own producer creates it again, with a subscription.
-func TestTargetDeletedDuringReplay(t *testing.T) {
+// The replay's own producer creates it, with a subscription.
+func TestTargetDeletedDuringReplayIsCreatedAgain(t *testing.T) {
 	if race.Enabled {
 		t.Skip("pulsar-client-go has a data race between sending and reconnecting")
 	}
@@ -67,16 +67,16 @@ func TestTargetDeletedDuringReplay(t *testing.T) {
 	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Rate: 4, Progress: func(r deadletter.Report) {
 		if r.Done >= 3 && deleted == 0 {
 			deleted = r.Done
-			b.rest("DELETE", tp.retry+"?force=true", nil, nil)
+			b.callAdmin("DELETE", tp.retry+"?force=true", nil, nil)
 		}
 	}})
 	require.NoError(t, err)
 	require.Equal(t, n-deleted, b.backlog(tp.retry, sub))
 }
 
-// The admin API names the cursor of a subscription as Java's URLEncoder encodes the subscription's name. Go encodes
-// some names differently.
-func TestCursorNames(t *testing.T) {
+// In the admin API, the name of the cursor is the subscription's name as Java's URLEncoder encodes it. Go encodes some
+// names differently.
+func TestCursorOfASubscriptionWithAnyNameIsFound(t *testing.T) {
 	t.Parallel()
 	b := real(t)
 	for _, name := range []string{"a~b", "a*b c", "a b", "a/b", "ü", "a'(b)!", "a%41b"} {
@@ -91,9 +91,9 @@ func TestCursorNames(t *testing.T) {
 	}
 }
 
-// A replay leaves a letter that it cannot decrypt, and dies while earlier letters are published but not acknowledged.
-// With deduplication no letter is published twice, and only the letter that cannot be decrypted is left.
-func TestDiesAfterAnUnreadableLetter(t *testing.T) {
+// The replay leaves a letter that it cannot decrypt, and is killed while earlier letters are published but not
+// acknowledged. The broker deduplicates. Only the letter that cannot be decrypted is left.
+func TestKilledReplayWithAnUnreadableLetterPublishesNoLetterTwice(t *testing.T) {
 	t.Parallel()
 	b := real(t)
 	b.deduplicate()
@@ -126,7 +126,7 @@ func TestDiesAfterAnUnreadableLetter(t *testing.T) {
 		return true
 	}
 	replay := func(client pulsar.Client) error {
-		e, decryption := keys(ours) // each replay has its own keys: upstream writes to them
+		e, decryption := keys(ours) // each replay has its own keys, since upstream writes to them
 		d, err := deadletter.Open(client,
 			deadletter.Options{Topic: tp.dlq, Admin: deadletter.Admin{URL: b.admin}, Decryption: decryption})
 		if err == nil {

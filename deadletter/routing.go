@@ -39,7 +39,7 @@ func (r Routing) check() error {
 	return nil
 }
 
-// partition returns the number of the partition that l goes to in a topic with n partitions.
+// partition returns the number of the partition for l in a topic with n partitions.
 func (r Routing) partition(l *Letter, topic string, n int) int {
 	if p := l.cameFrom(); r == SamePartition && p >= 0 && p < n && topic == topicname.Full(l.Origin) {
 		return p
@@ -70,7 +70,7 @@ func (r Routing) partition(l *Letter, topic string, n int) int {
 	return int(h % uint32(n))
 }
 
-// cameFrom returns the number of the partition that l came from, or -1 if l does not name it.
+// cameFrom returns the number of the partition from which l came, or -1 if l does not name it.
 func (l *Letter) cameFrom() int {
 	for _, property := range []string{pulsar.SysPropertyRealTopic, reconsume.PropertyOriginTopic} {
 		name := l.Properties[property]

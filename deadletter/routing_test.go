@@ -22,8 +22,8 @@ func (b *broker) partitionsOf(topic string, n int) map[string]int {
 	return all
 }
 
-// A letter that names the partition it was in goes there again, whichever hash its producers use.
-func TestReplayToTheSamePartition(t *testing.T) {
+// That is so whichever hash its producers use.
+func TestLetterGoesBackToItsPartition(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(3)
@@ -50,9 +50,8 @@ func TestReplayToTheSamePartition(t *testing.T) {
 	require.Equal(t, want, b.partitionsOf(tp.origin, 3))
 }
 
-// If a letter names no partition, or one that does not exist, ReplayOptions.Routing chooses the partition by the
-// letter's key. The default chooses as Java's producers do.
-func TestReplayRoutesKeys(t *testing.T) {
+// The letters name no partition, or one that does not exist. The default chooses as Java's producers do.
+func TestRoutingChoosesThePartitionByTheKey(t *testing.T) {
 	t.Parallel()
 	keys := []string{"customer-7", "Schlüssel", "日本語", "a", "polygenelubricants"}
 	for routing, want := range map[deadletter.Routing][]int{

@@ -9,9 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// schemaTypes are the types of schemas; the index is the type's number in the protocol. Key/value and native Protobuf
-// schemas are missing: the admin API does not return their definitions as they were, and upstream cannot write the keys
-// of key/value messages.
+// schemaTypes has the types of schemas by their numbers in the protocol. Key/value and native Protobuf schemas are
+// missing, since the admin API changes their definitions, and upstream cannot write the keys of key/value messages.
 var schemaTypes = []string{"NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32", "INT64",
 	"FLOAT", "DOUBLE",
 	"DATE", "TIME", "TIMESTAMP", "", "INSTANT", "LOCAL_DATE", "LOCAL_TIME", "LOCAL_DATE_TIME"}

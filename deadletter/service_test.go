@@ -19,8 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// site describes where a service runs: which topics the broker creates in its namespaces, how many replicas it has, and
-// whether another service forwards the messages.
+// site describes the surroundings of a service.
 type site struct {
 	topics   map[string]any // the namespaces' policy for topics that the broker creates on use
 	apart    bool           // letters have a namespace of their own
@@ -28,10 +27,9 @@ type site struct {
 	chained  bool // another service forwards the messages, with the properties of its retries and replays
 }
 
-// A service with retries, dead letters and a log of attempts works at every site. Each message is retried, fails,
-// becomes a letter that names the service's topic, is replayed, and is processed once. The doctor finds all topics and
-// subscriptions.
-func TestService(t *testing.T) {
+// The service has retries, dead letters and a log of attempts. Each message is retried, fails, becomes a letter that
+// names the service's topic, is replayed, and is processed once. The doctor finds all topics and subscriptions.
+func TestServiceWorksAtEverySite(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]site{
 		"topics are created partitioned":      {topics: creations["partitioned"]},
@@ -58,7 +56,7 @@ func (s site) works(t *testing.T, b *broker) {
 	s.setNamespace(b)
 	namespace := b.namespace
 	tp := s.names(b)
-	if s.apart { // no name ends in -RETRY or -DLQ either: the broker treats such names specially
+	if s.apart { // also without -RETRY and -DLQ at the end of names, which the broker treats specially
 		s.setNamespace(b)
 		tp.retry, tp.dlq = tp.origin+"-later", s.names(b).origin+"-letters"
 	}
@@ -187,7 +185,7 @@ func (s site) forwarded(b *broker, msgs []*pulsar.ProducerMessage) (all []*pulsa
 	return all
 }
 
-// shop handles messages: until it opens, each message is retried once and then fails.
+// shop handles messages. Until it opens, each message is retried once and then fails.
 type shop struct {
 	t    *testing.T
 	want int

@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 )
 
-// far returns the URLs of proxies that delay requests and answers, as if the broker were the given round trip away.
+// far returns the URLs of proxies that delay requests and answers, so that each round trip takes the given time.
 func (b *broker) far(roundTrip time.Duration) (url, adminURL string) {
 	target := strings.TrimPrefix(b.url, "pulsar://")
 	wire := wiretest.New(b.t, target, roundTrip)
@@ -46,9 +46,9 @@ func (b *broker) far(roundTrip time.Duration) (url, adminURL string) {
 	return web.URL, web.URL
 }
 
-// A replay from a far broker replays every letter with little memory, whether letters are stored one by one or in
-// batches. DEADLETTER_FAR is the number of letters; a run with 50,000 has passed.
-func TestFarBroker(t *testing.T) {
+// Letters are stored one by one or in batches. All are replayed. DEADLETTER_FAR is the number of letters; a run with
+// 50,000 has passed.
+func TestReplayFromAFarBrokerNeedsLittleMemory(t *testing.T) {
 	b := real(t)
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("DEADLETTER_FAR"), "2000"))
 	require.NoError(t, err)

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// receiver queue for messages of unknown size; the broker first sends this many entries, which may be batches
+	// receiver queue for messages of unknown size; the broker first sends as many entries, which may be batches
 	queueSize    = 50
 	maxQueueSize = 300 // receiver queue for small messages
-	// time after which upstream acknowledges the chunks of an incomplete message; no wait of this package is as long
+	// after this time upstream acknowledges the chunks of an incomplete message; it is longer than all waits here
 	chunkPatience = 10 * time.Minute
-	lockPatience  = 5 * time.Second // a consumer that is in the way for longer was not left by a crash
+	lockPatience  = 5 * time.Second // a consumer that blocks the subscription for longer is not left from a crash
 	ackPatience   = time.Minute     // for a confirmation or an acknowledgement, also while the broker is away
 )
 
-// source returns the letters of a partition that the subscription has not acknowledged, each once, in order.
+// source reads the letters of a partition that the subscription has not acknowledged, each once, in order.
 type source struct {
 	t         *Topic
 	partition string
 	index     int             // number of the partition
 	queue     int             // size of the receiver queue
-	last, end position        // of the letter that was returned last, and of the last one to return
+	last, end position        // of the letter that next returned last, and of the last one that it will return
 	consumer  pulsar.Consumer // the only one of the subscription, or nil
 	heard     time.Time       // when the consumer last returned a message
-	silences  int             // number of consumers in a row that returned nothing new
+	silences  int             // how many consumers in a row returned nothing new
 }
 
 // end returns the end of a partition.
@@ -46,8 +46,8 @@ func (t *Topic) end(ctx context.Context, partition string) (position, error) {
 	return end, err
 }
 
-// shorten returns the last letter up to end that the admin API does not know as acknowledged, and the size of the
-// receiver queue. Without an admin API the source waits for the last letters even if they are acknowledged.
+// shorten returns the position of the last letter up to end that is unacknowledged according to the admin API, and the
+// size of the receiver queue. Without an admin API the source also waits for last letters that are acknowledged.
 func (t *Topic) shorten(ctx context.Context, partition string, end position) (position, int, error) {
 	done, err := t.acknowledged(ctx, partition, t.o.Subscription)
 	if err != nil {
@@ -60,7 +60,7 @@ func (t *Topic) source(index int, partition string, end position, queue int) *so
 	return &source{t: t, partition: partition, index: index, queue: queue, end: end, last: position{-1, -1, 0}}
 }
 
-// subscribe returns the only consumer of the subscription, on a partition or on all of them.
+// subscribe returns a consumer, the only one of the subscription, of a partition or of the whole topic.
 func (t *Topic) subscribe(ctx context.Context, topic string, queue int) (pulsar.Consumer, error) {
 	decryption := *t.o.Decryption // upstream modifies it
 	consumer, err := insist(ctx, lockPatience, func() (pulsar.Consumer, error) {
@@ -144,15 +144,15 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 	}
 }
 
-// maxSilences is how many consumers in a row may return nothing while the admin API says that letters are missing.
-// After the next one, the source gives up on these letters.
+// maxSilences is how many consumers in a row may return nothing although letters are missing according to the admin
+// API. After the next one, the source gives up on these letters.
 const maxSilences = 5
 
 // silent is called when no letter came and none is under way. It does nothing until some time without a letter has
-// passed. This time grows with each consumer in a row, since a large letter takes time. Then silent decides between two
-// cases. Either the source is at the end: the last letters are acknowledged already, or are chunks of an incomplete
-// message. Or the broker has stalled: silent closes the consumer, and a new one ends the stall. If the source gives up
-// on letters, silent returns the last of them.
+// passed. This time grows with each consumer in a row, since a large letter takes time. Then there are two cases.
+// Either the source is at its end, because the last letters are already acknowledged or are chunks of an incomplete
+// message. Or the broker has stalled; then silent closes the consumer, since a new one ends the stall. If the source
+// gives up on letters, silent returns the position of the last of them.
 func (s *source) silent(ctx context.Context) (missing position, err error) {
 	if s.consumer == nil || time.Since(s.heard) < time.Duration(s.silences+1)*s.t.quiet {
 		return missing, nil

@@ -15,10 +15,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// maxTargets bounds the producers, and the harm that letters with made-up properties can do.
+// maxTargets limits the number of producers, and the harm that letters with forged properties can do.
 const maxTargets = 100
 
-// directed decides which retry topic a replay publishes to: that of the dead letter topic, or the one that each letter
+// directed decides to which retry topic a replay publishes: that of the dead letter topic, or the one that each letter
 // names. An unfinished run keeps its decision.
 func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) (ReplayOptions, error) {
 	if !o.ownRetry || t.o.Admin.URL == "" {
@@ -39,13 +39,13 @@ func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) 
 	return o, err
 }
 
-// maxName is longer than any real name of a topic, in bytes. A longer name, escaped in a request to the admin API, may
+// maxName is more bytes than any real topic name has. With a longer name, escaped, a request to the admin API may
 // exceed the 8 KiB that Pulsar reads. Pulsar would then reset the connection.
 const maxName = 2 << 10
 
-// back returns the topic that a letter goes back to: its origin, or the default retry topic of its origin and its
-// subscription. If there is none, back returns why the letter is left. Any publisher can forge a letter's properties,
-// so the topic must be in an allowed namespace.
+// back returns the topic to which a letter goes back: its origin, or the default retry topic of its origin and its
+// subscription. If there is none, back returns why the letter is left. The topic must be in an allowed namespace, since
+// any publisher can forge a letter's properties.
 func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string) {
 	if !o.ToOrigin && (l.Origin == "" || l.Subscription == "") {
 		r.wantsRetry(t.retryTopic())
@@ -75,7 +75,7 @@ func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string
 	return topic, ""
 }
 
-// topicFor returns the topic that a letter goes to, or why there is none. It creates nothing.
+// topicFor returns the topic to which a letter goes, or why there is none. It creates nothing.
 func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Report) (topic, left string, err error) {
 	topic = o.Topic
 	if topic == "" {
@@ -123,7 +123,7 @@ func isNoName(err error) bool {
 		func(status int) bool { return admin.HasStatus(err, status) })
 }
 
-// reserved reports whether a topic is the dead letter topic or a journal: nothing is replayed there.
+// reserved reports whether a topic is the dead letter topic or a journal, to which nothing is replayed.
 func (t *Topic) reserved(topic string) bool {
 	topic = topicname.Base(topic)
 	return topic == t.o.Topic || topic == t.journalTopic() ||
@@ -131,20 +131,20 @@ func (t *Topic) reserved(topic string) bool {
 }
 
 // isInternal reports whether a topic is one of Pulsar's own, whose names begin with two underscores, or a log of
-// attempts, in which a letter could be taken for a record.
+// attempts, where a letter could be taken for a record.
 func isInternal(topic string) bool {
 	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") ||
 		strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)
 }
 
 // keeper returns the subscription that the producer creates, or "" for none. If the topic is deleted during the replay,
-// the producer creates the subscription together with the topic. Without an admin API to say whether a subscription
-// exists, the producer always creates it.
+// the producer creates it again with this subscription. Without an admin API it is unknown whether the subscription
+// exists, so the producer always creates it.
 func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	names := r.target(topic).Subscriptions
 	switch {
 	case len(names) > 0 && !slices.Contains(names, l.Subscription):
-		return "", nil // the existing ones are not created again: they may be those of readers, which do not last
+		return "", nil // an existing subscription may be a reader's, which is temporary
 	case l.Subscription == "":
 		return "", fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin "+
 			"API to ask", ErrNoSubscription, l.ID, topic)
@@ -152,11 +152,11 @@ func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	return l.Subscription, nil
 }
 
-// check returns why a letter is left, or else the schema that it is published with.
+// check returns why a letter is left or, if it is not left, the schema with which it is published.
 func (t *Topic) check(ctx context.Context, o *ReplayOptions, l *Letter) (left string, schema pulsar.Schema,
 	err error) {
 	switch {
-	case !o.Filter.Match(l), o.Edit != nil && l.ID != o.Filter.IDs[0]: // a batch's ID edits no letter
+	case !o.Filter.Match(l), o.Edit != nil && l.ID != o.Filter.IDs[0]: // an Edit needs the whole ID
 		return unchosen, nil, nil
 	case l.Replays >= o.MaxReplays:
 		return fmt.Sprintf("was replayed %d times or more", o.MaxReplays), nil, nil
@@ -170,7 +170,7 @@ func (t *Topic) check(ctx context.Context, o *ReplayOptions, l *Letter) (left st
 	return t.schemaOf(ctx, l)
 }
 
-// schemaOf returns the schema that a letter is published with, or nil for none, or why the letter cannot be published.
+// schemaOf returns the schema with which a letter is published, or nil for none, or why the letter cannot be published.
 func (t *Topic) schemaOf(ctx context.Context, l *Letter) (left string, schema pulsar.Schema, err error) {
 	switch {
 	case l.Schema == "":
@@ -215,7 +215,7 @@ const (
 	unreadableLine = "is encrypted, and was exported without keys"
 )
 
-// curable are the reasons that might not hold at the next replay: keys, policies and topics change.
+// curable has the reasons that may not hold at the next replay, since keys, policies and topics change.
 var curable = []string{unreadable, encrypted, topicGone, retryGone, tooLarge, refusedSchema, topicEnded, topicForbidden}
 
 func (t *Topic) decrypts() bool { return t.o.Decryption.KeyReader != nil }

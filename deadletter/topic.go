@@ -103,7 +103,7 @@ type Topic struct {
 	client  pulsar.Client
 	o       Options
 	schemas *admin.Schemas
-	quiet   time.Duration // silence after which the letters seem to be at their end
+	quiet   time.Duration // the time without a letter after which a call takes the letters for complete
 }
 
 // Open returns the dead letter topic that o names. It does not connect: an error says which option is wrong. If there
@@ -136,7 +136,8 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 			ErrUnopenable, o.Topic)
 	}
 	o.Subscription = cmp.Or(o.Subscription, defaultSubscription)
-	// A letter that cannot be decrypted is returned encrypted. By default, upstream would request it again and again.
+	// With this, upstream returns a letter that it cannot decrypt. By default it would request the letter again and
+	// again.
 	decryption := pulsar.MessageDecryptionInfo{}
 	if o.Decryption != nil {
 		decryption = *o.Decryption
@@ -169,7 +170,7 @@ func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, erro
 }
 
 // consumers returns how many consumers each subscription of a topic has on all partitions together, or nil if the admin
-// API does not say.
+// API does not return that.
 func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
 	if t.o.Admin.URL == "" {
 		return nil
@@ -201,8 +202,9 @@ func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
 	return all
 }
 
-// partitions returns the partitions of a partitioned topic, or else the topic alone. The broker may create a topic when
-// it is asked for partitions, so partitions first asks the admin API, if there is one, whether the topic exists.
+// partitions returns the partitions of a partitioned topic, and only the topic itself if it has none. The broker may
+// create a topic when a client asks for partitions, so partitions first asks the admin API, if there is one, whether
+// the topic exists.
 func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) {
 	if _, err := t.subscriptions(ctx, topic); err != nil {
 		return nil, err
@@ -210,8 +212,8 @@ func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) 
 	return within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 }
 
-// within calls create, which takes no context, and returns when create returns or ctx ends. create itself may run on
-// until the client's operation timeout; a late result is dropped.
+// within calls create, which takes no context, and returns when create returns or ctx ends. After that, create may run
+// until the client's operation timeout; then drop gets its result.
 func within[T any](ctx context.Context, create func() (T, error), drop func(T)) (T, error) {
 	type result struct {
 		made T
@@ -237,7 +239,7 @@ func within[T any](ctx context.Context, create func() (T, error), drop func(T)) 
 	}
 }
 
-// insist calls create again while the broker says that the name is in use: the broker may not have noticed yet that the
+// insist calls create again while the broker says that the name is in use, since it may not have noticed yet that the
 // previous user has crashed.
 func insist[T any](ctx context.Context, patience time.Duration, create func() (T, error), drop func(T)) (T, error) {
 	for begin := time.Now(); ; {

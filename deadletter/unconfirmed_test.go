@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A broker does not answer a message that is larger than its topic allows: the error names the largest letter.
-func TestUnconfirmed(t *testing.T) {
+// The broker does not answer a message that is larger than its topic allows.
+func TestErrorOfUnconfirmedLettersNamesTheLargest(t *testing.T) {
 	const why = ", and a message beyond the topic's maxMessageSize gets no answer"
 	synctest.Test(t, func(t *testing.T) {
 		w := newWalk(nil, &Report{}, steps{})

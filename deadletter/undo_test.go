@@ -10,9 +10,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// A replay that could publish nothing leaves nothing behind: no subscription that keeps letters, and no unfinished run,
-// which would refuse a replay with other options.
-func TestReplayThatPublishedNothing(t *testing.T) {
+// There is no subscription that keeps letters, and no unfinished run, with which a replay with other options would be
+// refused.
+func TestReplayThatPublishedNothingChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil func(b *broker, tp topics)
@@ -21,14 +21,14 @@ func TestReplayThatPublishedNothing(t *testing.T) {
 		says  string
 	}{
 		"no retry topic": {want: deadletter.ErrNoTopic, says: "replayed to the topic that they came from",
-			spoil: func(b *broker, tp topics) { b.rest("DELETE", tp.retry+"?force=true", nil, nil) }},
+			spoil: func(b *broker, tp topics) { b.callAdmin("DELETE", tp.retry+"?force=true", nil, nil) }},
 		"no retry topic, canary": {want: deadletter.ErrNoTopic, o: deadletter.ReplayOptions{Canary: 1},
-			spoil: func(b *broker, tp topics) { b.rest("DELETE", tp.retry+"?force=true", nil, nil) }},
+			spoil: func(b *broker, tp topics) { b.callAdmin("DELETE", tp.retry+"?force=true", nil, nil) }},
 		"retry topic without a subscription": {want: deadletter.ErrNoSubscription,
-			spoil: func(b *broker, tp topics) { b.rest("DELETE", tp.retry+"/subscription/"+sub, nil, nil) }},
+			spoil: func(b *broker, tp topics) { b.callAdmin("DELETE", tp.retry+"/subscription/"+sub, nil, nil) }},
 		"origin without a subscription": {want: deadletter.ErrNoSubscription,
 			o:     deadletter.ReplayOptions{ToOrigin: true},
-			spoil: func(b *broker, tp topics) { b.rest("DELETE", tp.origin+"/subscription/"+sub, nil, nil) }},
+			spoil: func(b *broker, tp topics) { b.callAdmin("DELETE", tp.origin+"/subscription/"+sub, nil, nil) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,11 +42,11 @@ func TestReplayThatPublishedNothing(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 			require.Equal(t, -1, b.backlog(tp.dlq, own), "the replay left a subscription, which keeps letters")
 			var all []string
-			b.rest("GET", "persistent://"+b.namespace, nil, &all)
+			b.callAdmin("GET", "persistent://"+b.namespace, nil, &all)
 			for _, topic := range all {
 				if strings.HasPrefix(topic, tp.dlq+"-") {
 					var names []string
-					b.rest("GET", topic+"/subscriptions", nil, &names)
+					b.callAdmin("GET", topic+"/subscriptions", nil, &names)
 					require.Empty(t, names, topic)
 				}
 			}
@@ -59,8 +59,7 @@ func TestReplayThatPublishedNothing(t *testing.T) {
 	}
 }
 
-// A replay that had nothing to publish leaves nothing behind either.
-func TestReplayOfNothing(t *testing.T) {
+func TestReplayOfAnEmptyTopicChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -81,7 +80,7 @@ func TestReplayOfNothing(t *testing.T) {
 	require.Equal(t, 3, b.backlog(tp.dlq, own), "the subscription that was there before is gone")
 }
 
-// A replay that failed keeps the subscription that was there before it.
+// The subscription existed before the replay failed.
 func TestReplayThatPublishedNothingKeepsTheSubscription(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -90,8 +89,8 @@ func TestReplayThatPublishedNothingKeepsTheSubscription(t *testing.T) {
 	d := b.open(tp.dlq)
 	_, err := d.Replay(bg, deadletter.ReplayOptions{Max: 1})
 	require.NoError(t, err)
-	b.rest("DELETE", tp.retry+"?force=true", nil, nil)
-	b.rest("DELETE", tp.origin+"/subscription/"+sub, nil, nil)
+	b.callAdmin("DELETE", tp.retry+"?force=true", nil, nil)
+	b.callAdmin("DELETE", tp.origin+"/subscription/"+sub, nil, nil)
 	for _, o := range []deadletter.ReplayOptions{{}, {ToOrigin: true}} {
 		_, err = d.Replay(bg, o)
 		require.Error(t, err)

@@ -28,7 +28,7 @@ func (e *UnfinishedError) Error() string {
 // Unwrap returns ErrUnfinished.
 func (e *UnfinishedError) Unwrap() error { return ErrUnfinished }
 
-// unfinished returns the error of a replay whose options differ from those in the journal.
+// unfinished returns the error for a replay whose options differ from those of the run in the journal.
 func (t *Topic) unfinished(old *run) error {
 	e := &UnfinishedError{Run: old.ID, Started: old.Started, options: old.Options}
 	var c chosen

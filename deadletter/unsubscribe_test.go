@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// Unsubscribe removes the subscription and the journal, with its unfinished replay. Other subscriptions stay.
-func TestUnsubscribe(t *testing.T) {
+// The journal has an unfinished replay. Other subscriptions stay.
+func TestUnsubscribeRemovesTheSubscriptionAndTheJournal(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(2)
@@ -34,7 +34,7 @@ func TestUnsubscribe(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, report.Resumed)
 
-	// audit is a subscription as InitialSubscriptionName makes it; it has no consumer
+	// audit is a subscription like one of InitialSubscriptionName, without a consumer
 	other := b.open(tp.dlq, func(o *deadletter.Options) { o.Subscription = "audit" })
 	require.NoError(t, other.Unsubscribe(bg))
 	require.Equal(t, -1, b.backlog(tp.dlq, "audit"))

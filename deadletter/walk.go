@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	window      = 200      // limit of letters under way, and of letters that are done but not acknowledged
-	windowBytes = 16 << 20 // limit of the bytes of letters under way
+	window      = 200      // how many letters may be under way, and how many may be done but not acknowledged
+	windowBytes = 16 << 20 // how many bytes the letters under way may have
 	flushEvery  = 50 * time.Millisecond
-	flushSize   = 100 // letters that are acknowledged together
+	flushSize   = 100 // how many letters are acknowledged together
 )
 
-// walk goes through the letters of the subscription, calls handle for each, and acknowledges those that are done. It
-// acknowledges an entry as a whole; if some letters of a batch are left, the journal remembers the others as done.
+// walk reads the letters of the subscription, calls handle for each, and acknowledges those that are done. It
+// acknowledges only whole entries. If some letters of a batch are left, the journal notes the others as done.
 type walk struct {
 	steps
 	j      *journal
@@ -24,21 +24,21 @@ type walk struct {
 	report *Report
 
 	over     chan over
-	entries  []*entry         // not acknowledged yet, in order
-	letters  map[*Letter]bool // under way
+	entries  []*entry         // entries not acknowledged yet, in order
+	letters  map[*Letter]bool // letters under way
 	bytes    int              // of the letters under way
 	ready    int              // letters done since the last flush
-	moved    time.Time        // when a letter was last confirmed, or begun while no other was under way
+	moved    time.Time        // when a letter was last confirmed, or was begun while no other was under way
 	flushed  time.Time        // when flush last looked for entries that are done
-	patience time.Duration    // for acknowledgements
+	patience time.Duration    // how long acknowledgements may take
 	acking   *acking          // nil if nothing is being acknowledged
 	alone    bool             // the letter that was begun must be over before the next one begins
 }
 
-// steps are the parts in which a replay and a purge differ. All but handle may be nil.
+// steps has the parts in which a replay and a purge differ. All except handle may be nil.
 type steps struct {
-	// handle starts the work on a letter, and calls done, from any goroutine, when that work has ended. Or it returns
-	// why the letter is left.
+	// handle starts the work on a letter, and calls done, from any goroutine, when the work has ended. If the letter is
+	// left, handle returns why, and does not call done.
 	handle   func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
 	sync     func() error                                 // called before letters are acknowledged
 	pace     func(context.Context) (time.Duration, error) // called before each letter, returns how long it must wait
@@ -54,7 +54,7 @@ func (w *walk) through(ctx context.Context, src *source) error {
 	defer src.close()
 	err := w.forward(ctx)
 	if err != nil {
-		// confirmed letters are acknowledged, the others are left for the next call
+		// confirmed letters are still acknowledged; the next call takes the others
 		w.patience, w.moved = 5*time.Second, time.Now()
 		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
@@ -69,8 +69,8 @@ func (w *walk) through(ctx context.Context, src *source) error {
 	return joined(err, w.flushAll(ctx))
 }
 
-// joined joins two errors, or returns one of them if they are equal: a second attempt to write fails with the same
-// error.
+// joined joins two errors, or returns one of them if they are equal, since a second attempt to write fails with the
+// same error.
 func joined(err, again error) error {
 	if again != nil && errors.Is(err, again) {
 		return err
@@ -170,7 +170,7 @@ func (w *walk) prepareForPause(ctx context.Context) error {
 	return err
 }
 
-// settle waits until at most the given number of letters is under way, and takes the outcomes of the others.
+// settle waits until at most the given number of letters is under way, and processes the outcomes of the others.
 func (w *walk) settle(ctx context.Context, most int) error {
 	for {
 		select {
@@ -230,7 +230,7 @@ func (w *walk) take(o over) error {
 		return fmt.Errorf("deadletter: letter %s: %w", o.l.ID, o.err)
 	}
 	o.e.done, o.e.fresh = setBit(o.e.done, o.seen), true
-	if w.sync == nil { // with sync, a letter is done only after sync was called
+	if w.sync == nil { // with sync, a letter is done only after a call of sync
 		w.report.Done++
 	} else {
 		o.e.written++
