@@ -70,8 +70,8 @@ func TestNackAfterFailedAckRedelivers(t *testing.T) {
 	require.EqualValues(t, 1, again.RedeliveryCount())
 }
 
-// In the end a batch is acknowledged, whatever methods settle its messages, in whatever order. This also holds after a
-// seek into the middle of the batch, when its first messages are not delivered.
+// The order of the methods that settle its messages does not matter. Nor does a seek into the middle of the batch,
+// after which its first messages are not delivered.
 func TestBatchEndsAcknowledgedByAnyMethod(t *testing.T) {
 	t.Parallel()
 	const n = 10
@@ -155,11 +155,11 @@ func TestBatchEndsAcknowledgedByAnyMethod(t *testing.T) {
 	})
 }
 
-// A message that is published during Close completes its batch: siblings that were acknowledged before do not come
+// The last message of a batch is published during Close. Its siblings, which were acknowledged before, do not come
 // again.
 //
-// Close waits half a second for the receipt. If this machine stalled for longer than that, the batch may come again,
-// and the test repeats the attempt.
+// Close waits half a second for the broker's receipt. If this computer stalls for longer, the batch may come again, and
+// the test repeats the attempt.
 func TestBatchEndsAcknowledgedDuringClose(t *testing.T) {
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"reconsume": func(c *redelivery.Consumer, msg pulsar.Message) error {
@@ -183,8 +183,8 @@ func TestBatchEndsAcknowledgedDuringClose(t *testing.T) {
 	}
 }
 
-// closeWhilePublishing closes a Consumer while it publishes the last message of a batch, and returns the backlog
-// afterwards. inTime is false if Close took so long that the receipt may have come too late.
+// closeWhilePublishing closes a Consumer while it publishes the last message of a batch, and returns the backlog after
+// that. inTime is false if Close took so long that the receipt may have come too late.
 func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsar.Message) error) (inTime bool, backlog int) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)
@@ -216,7 +216,7 @@ func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsa
 	return true, b.InProcess.Subscription(topic, testkit.Subscription).Backlog
 }
 
-// Delivery.Begun is false for a settled message that is not of a batch, whatever came before it.
+// The message comes after messages of batches, but is not of a batch.
 func TestSettledSingleMessageIsNotBegun(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

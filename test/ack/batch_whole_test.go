@@ -18,7 +18,7 @@ func wholeOf(id pulsar.MessageID) pulsar.MessageID {
 	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
 }
 
-// staysSettled asserts that all messages are settled, and that none comes again.
+// staysSettled checks that all messages are settled and that none comes again.
 func staysSettled(t *testing.T, b *testkit.Broker, c *redelivery.Consumer, topic string) {
 	b.Settles(topic, 0)
 	testkit.ReceiveNothing(t, c, 2*time.Second)
@@ -33,8 +33,7 @@ var ackByID = map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
 	},
 }
 
-// An application may make the id of a whole batch. An acknowledgement of this id settles all messages of the batch,
-// whatever their states are.
+// An application may make the id of a whole batch. The messages of the batch are in all possible states.
 func TestAckOfBatchIDSettlesAllMessages(t *testing.T) {
 	t.Parallel()
 	for name, ack := range ackByID {
@@ -81,7 +80,7 @@ func TestAckOfBatchIDWithoutFirstMessageSettlesTheRest(t *testing.T) {
 	}
 }
 
-// NackID of the id of a whole batch nacks the messages that the application has.
+// It redelivers those that the application has.
 func TestNackOfBatchIDRedeliversAllMessages(t *testing.T) {
 	t.Parallel()
 	for _, acked := range []int{0, 1} {
@@ -103,7 +102,7 @@ func TestNackOfBatchIDRedeliversAllMessages(t *testing.T) {
 				whole = wholeOf(msg.ID())
 			}
 			c.NackID(whole)
-			c.NackID(whole) // the application has none now
+			c.NackID(whole) // the application now has no message of the batch
 			for range want {
 				msg := testkit.Receive(t, c)
 				require.EqualValues(t, 1, msg.RedeliveryCount())

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// endlessConsumer delivers messages without end and accepts every acknowledgement.
+// endlessConsumer delivers messages for ever and accepts every acknowledgement.
 type endlessConsumer struct {
 	pulsar.Consumer
 	ch chan pulsar.ConsumerMessage
@@ -77,7 +77,7 @@ func BenchmarkConsumer(b *testing.B) {
 func BenchmarkAckCumulativeBesideOthers(b *testing.B) {
 	for _, waiting := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
-			ack := besides(b, waiting)
+			ack := ackBesideWaiting(b, waiting)
 			for b.Loop() {
 				ack()
 			}
@@ -85,7 +85,7 @@ func BenchmarkAckCumulativeBesideOthers(b *testing.B) {
 	}
 }
 
-// The cost of a cumulative acknowledgement does not grow with the number of messages settled before.
+// BenchmarkAckCumulative shows that the cost does not grow with the number of messages settled before.
 func BenchmarkAckCumulative(b *testing.B) {
 	c, inner := testkit.SubscribeFake(b, pulsar.Exclusive)
 	n := int64(0)

@@ -36,7 +36,7 @@ func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 							require.NoError(t, c.Ack(msg))
 						}
 						if i%20 == 19 {
-							s.Truncate() // otherwise each ack looks through the whole batch
+							s.Truncate() // otherwise each ack searches the whole batch
 						}
 					}
 				}
@@ -61,8 +61,8 @@ func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 	}
 }
 
-// If Receive waits in vain while very many messages are unacknowledged, the Consumer reports once that it is blocked.
-// It reports once more if that happens again.
+// Receive waits and gets nothing while very many messages are unacknowledged. If that happens again, the Consumer
+// reports it again.
 func TestBlockedConsumerIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

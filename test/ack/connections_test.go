@@ -14,8 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The single-topic consumer of a message closes while the acknowledgement of that message fails. The next try goes
-// through the pattern consumer.
+// The consumer of the message's topic closes while the acknowledgement fails. The next try uses the pattern consumer.
 func TestAckOfVanishedTopicIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -38,8 +37,7 @@ func TestAckOfVanishedTopicIsTriedAgain(t *testing.T) {
 	})
 }
 
-// If acknowledgements are grouped by number only, or for a very long time, the Consumer is never sure that they were
-// sent.
+// Acknowledgements are grouped only by number, or for a very long time. The Consumer is never sure that they were sent.
 func TestAcksGroupedByNumberAreNeverSure(t *testing.T) {
 	t.Parallel()
 	for name, longest := range map[string]time.Duration{"0": 0, "the longest": math.MaxInt64} {

@@ -20,10 +20,10 @@ import (
 )
 
 // BenchmarkReceiveAck measures the cost of receiving and acknowledging a message with a plain consumer and with three
-// Consumers of this library. In each of b.N rounds each of the four gets the same number of messages. It reports
-// medians of the process's CPU time, of the ratios to the plain consumer of the same round, and of allocations. Use a
-// real broker, since the work of the broker in process would count. Run it with -benchtime 5x: other processes disturb
-// it little.
+// Consumers of this library. In each of b.N rounds each of the four gets the same number of messages. The benchmark
+// reports medians of the process's CPU time, of its ratio to that of the plain consumer in the same round, and of
+// allocations. Use a real broker: the work of a broker in process would count, too. Run it with -benchtime 5x; other
+// processes hardly disturb it.
 func BenchmarkReceiveAck(b *testing.B) {
 	const messages = 50_000
 	m, err := metrics.New(prometheus.NewRegistry())
@@ -38,7 +38,7 @@ func BenchmarkReceiveAck(b *testing.B) {
 			topic := broker.NewTopic(0)
 			opts := broker.Options(topic, pulsar.Shared)
 			opts.EnableBatchIndexAcknowledgment = name == "batched, index acks"
-			var same []redelivery.Option // the plain consumer's settings
+			var same []redelivery.Option // makes the Consumer's settings equal to the plain consumer's
 			if !opts.EnableBatchIndexAcknowledgment {
 				same = append(same, redelivery.WithoutBatchIndexAcks())
 			}

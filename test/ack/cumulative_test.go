@@ -59,8 +59,8 @@ func TestChunkedMessageOfSeveralTopicsIsAcknowledgedTwice(t *testing.T) {
 	}
 }
 
-// A cumulative acknowledgement covers messages that the application has received. It does not cover the next message
-// that Chan offers: the offered message must be delivered, in order.
+// A cumulative acknowledgement covers messages that the application has received. Chan already offers the next message,
+// which must still be delivered, in order.
 func TestCumulativeAckSparesTheOfferedMessage(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
@@ -90,8 +90,7 @@ func TestCumulativeAckSparesTheOfferedMessage(t *testing.T) {
 	}
 }
 
-// A stored id may be of a partition that has sent no message yet. Acknowledging this id cumulatively settles no message
-// of another partition.
+// A stored id may be of a partition that has sent no message yet.
 func TestCumulativeAckOfStoredIDSparesOtherPartitions(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -120,8 +119,8 @@ func TestCumulativeAckOfStoredIDSparesOtherPartitions(t *testing.T) {
 	require.Equal(t, partitions[0], testkit.Receive(t, c).Topic())
 }
 
-// If the broker refuses a cumulative acknowledgement, the next one covers its messages too. Within a batch, upstream
-// sends a cumulative acknowledgement of the batch only with the last message.
+// The next cumulative acknowledgement covers the messages of the refused one, too. Within a batch, upstream sends a
+// cumulative acknowledgement only for the last message.
 func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]bool{"one by one": false, "a batch": true} {
@@ -149,9 +148,9 @@ func TestRefusedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	}
 }
 
-// A cumulative acknowledgement is lost with its connection. The Consumer does not repeat it, which is a known window.
-// But later messages are delivered, and the next cumulative acknowledgement covers all messages. If the process ends
-// before the next acknowledgement, the next consumer gets the messages.
+// A cumulative acknowledgement is lost with its connection, and the Consumer does not repeat it (docs/reliability.md).
+// Later messages are delivered, and the next cumulative acknowledgement covers all messages. If the process ends before
+// that, the next consumer gets the messages.
 func TestSwallowedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 	t.Parallel()
 	const n = 30
@@ -170,7 +169,7 @@ func TestSwallowedCumulativeAckIsMadeGoodByTheNext(t *testing.T) {
 					}
 					b.InProcess.Inject("ACK", "", 100, pulsartest.Drop)
 					require.NoError(t, c.AckCumulative(last))
-					time.Sleep(300 * time.Millisecond) // upstream sends it within 100 ms
+					time.Sleep(300 * time.Millisecond) // upstream sends the acknowledgement within 100 ms
 					b.InProcess.DropConnections()
 					require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, testkit.Patience,
 						time.Millisecond)
@@ -231,8 +230,8 @@ func TestSeekAfterCumulativeAckRedelivers(t *testing.T) {
 }
 
 // A seek by another consumer of the subscription breaks this consumer's connection. Messages that this consumer
-// acknowledged some time ago must come again. Upstream would drop them if acknowledgements were grouped and without
-// responses, so one case has responses, and the other no groups.
+// acknowledged some time ago must come again. Upstream would drop them if acknowledgements were grouped and had no
+// responses, so one case has responses, and the other has no groups.
 func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 	t.Parallel()
 	const n = 10
@@ -255,7 +254,7 @@ func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 		}
 		require.NoError(t, c.AckCumulative(last))
 		b.Settles(topic, 1)
-		testkit.ReceiveNothing(t, c, settledForSure) // the Consumer notes that time only while the application receives
+		testkit.ReceiveNothing(t, c, settledForSure) // the Consumer notices that this time has passed only while the application receives
 		require.NoError(t, other.SeekByTime(time.Unix(0, 0)))
 		idle := func() bool { return c.Stats().Reconnecting+other.Stats().Reconnecting == 0 }
 		require.Eventually(t, idle, testkit.Patience, 10*time.Millisecond)
@@ -271,8 +270,8 @@ func TestSeekByAnotherConsumerAfterCumulativeAckRedelivers(t *testing.T) {
 	})
 }
 
-// settledForSure is a time after an acknowledgement. A copy that comes later means that the cursor was moved, and not
-// that the acknowledgement was lost.
+// settledForSure is longer than the time after which the Consumer is sure of an acknowledgement. A copy that comes
+// later shows that the cursor was moved, and not that the acknowledgement was lost.
 const settledForSure = 8 * time.Second
 
 // firstOf receives from the first consumer that has a message.
@@ -289,7 +288,7 @@ func firstOf(t *testing.T, consumers ...*redelivery.Consumer) (msg pulsar.Messag
 	return nil, err
 }
 
-// A cumulative ack settles the messages before its message, whatever the state of that message is.
+// A cumulative ack settles the messages before its own message, which may be settled already.
 func TestCumulativeAckOfSettledMessageSettlesEarlierOnes(t *testing.T) {
 	t.Parallel()
 	const waiting, held, last = 3, 3, 6
@@ -322,9 +321,9 @@ func TestCumulativeAckOfSettledMessageSettlesEarlierOnes(t *testing.T) {
 	}
 }
 
-// besides subscribes to two partitions, makes messages of one wait, and returns a function that acknowledges the
-// other's next message cumulatively.
-func besides(tb testing.TB, waiting int) (ack func()) {
+// ackBesideWaiting makes messages of one topic wait, and returns a function that receives a message of another topic
+// and acknowledges it cumulatively.
+func ackBesideWaiting(tb testing.TB, waiting int) (ack func()) {
 	c, s := testkit.NewStandIn(tb, pulsar.ConsumerOptions{Type: pulsar.Exclusive},
 		redelivery.WithNackRedeliveryDelay(time.Hour))
 	take := func(topic string, n int64) pulsar.Message {
@@ -337,7 +336,7 @@ func besides(tb testing.TB, waiting int) (ack func()) {
 	for n := range int64(waiting) {
 		c.Nack(take("waiting", n))
 	}
-	n := int64(waiting) // new ids
+	n := int64(waiting) // so that each message has a new id
 	return func() {
 		n++
 		if err := c.AckCumulative(take("acknowledged", n)); err != nil {
@@ -346,11 +345,10 @@ func besides(tb testing.TB, waiting int) (ack func()) {
 	}
 }
 
-// Waiting messages of another partition do not slow a cumulative acknowledgement down. The bound is wide: a look at all
-// waiting messages would take a hundred times as long.
+// The bound is wide: to look at all waiting messages would take a hundred times as long.
 func TestCumulativeAckBesideWaitingPartitionIsCheap(t *testing.T) {
 	cost := func(waiting int) time.Duration {
-		ack := besides(t, waiting)
+		ack := ackBesideWaiting(t, waiting)
 		best := time.Hour
 		for range 300 {
 			begin := time.Now()

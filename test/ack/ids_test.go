@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Bad input leads to an error that names it, or to a warning and a count, but never to a panic.
+// Each is named in an error, or in a warning that is counted. None causes a panic.
 func TestBadMessagesAndIDsAreRefused(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, log *bytes.Buffer) {
 		var (
@@ -59,7 +59,7 @@ func TestBadMessagesAndIDsAreRefused(t *testing.T) {
 
 		inner.Deliver(1)
 		msg := testkit.Receive(t, c)
-		assert.ErrorContains(t, c.Ack(idless), "want") // the inner consumer has delivered a message of this type now
+		assert.ErrorContains(t, c.Ack(idless), "want") // now that the inner consumer has delivered a message of this type
 		c.ReconsumeLater(msg, 0)                       // there is no retry topic: the message is nacked
 		assert.Contains(t, log.String(), redelivery.ErrNoRetryTopic.Error())
 		assert.Equal(t, 1, c.Stats().Waiting)
@@ -120,8 +120,7 @@ func TestIncomparableIDIsRefusedInLists(t *testing.T) {
 	require.NoError(t, c.AckID(id))
 }
 
-// The Consumer finds the partition of an id even if it has forgotten the message. It also finds the partition of an id
-// from bytes after forgotten messages were nacked by their ids.
+// The Consumer also finds the partition of an id that was read from bytes.
 func TestIDOfForgottenMessageIsFoundInItsPartition(t *testing.T) {
 	t.Parallel()
 	t.Run("cumulative", func(t *testing.T) {
@@ -141,7 +140,7 @@ func TestIDOfForgottenMessageIsFoundInItsPartition(t *testing.T) {
 				require.NoError(t, c.Ack(msg))
 			}
 		}
-		testkit.ReceiveNothing(t, c, 6*time.Second) // until they are forgotten
+		testkit.ReceiveNothing(t, c, 6*time.Second) // until the Consumer has forgotten the messages
 		for _, id := range last {
 			require.NoError(t, c.AckIDCumulative(id))
 		}
@@ -161,7 +160,7 @@ func TestIDOfForgottenMessageIsFoundInItsPartition(t *testing.T) {
 		for _, msg := range msgs[:6] {
 			require.NoError(t, c.Ack(msg))
 		}
-		time.Sleep(6 * time.Second) // until they are forgotten
+		time.Sleep(6 * time.Second) // until the Consumer has forgotten the messages
 		for _, msg := range msgs[:6] {
 			c.NackID(msg.ID())
 		}
@@ -175,12 +174,13 @@ func TestIDOfForgottenMessageIsFoundInItsPartition(t *testing.T) {
 	})
 }
 
-// shadow returns the name of a new shadow topic (PIP-180) of source: its messages have the ids of the source's.
+// shadow makes a shadow topic (PIP-180) of source, and returns its name. Its messages have the ids of the source's
+// messages.
 func shadow(b *testkit.Broker, source string) string {
 	name := source + "-shadow"
 	b.Admin("PUT", name, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
 	b.Admin("PUT", source, "/shadowTopics", []string{name}, nil)
-	require.Eventually(b.T, func() bool { // the shadow begins with messages published from then on
+	require.Eventually(b.T, func() bool { // the shadow gets only messages that are published after it is attached
 		var stats struct{ Cursors map[string]any }
 		b.Admin("GET", source, "/internalStats", nil, &stats)
 		return len(stats.Cursors) > 0
@@ -188,7 +188,7 @@ func shadow(b *testkit.Broker, source string) string {
 	return name
 }
 
-// A message and its shadow have the same id but are two messages.
+// A message and its shadow have the same id, but are two messages.
 func TestShadowTopicIsNotItsSource(t *testing.T) {
 	t.Parallel()
 	testkit.NeedsRealBroker(t, "shadow topics")

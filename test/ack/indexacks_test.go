@@ -49,8 +49,8 @@ func TestSubscribeSwitchesIndexAcksOn(t *testing.T) {
 	}
 }
 
-// After a consumer left in the middle of a batch, its successor gets the rest if the broker keeps batch-index
-// acknowledgements, and the whole batch otherwise. The successor's Stats have IndexAcksKept only in the first case.
+// A consumer has left in the middle of a batch. If the broker keeps batch-index acknowledgements, the next consumer
+// gets the rest of the batch, and its Stats have IndexAcksKept. Otherwise it gets the whole batch.
 func TestRestOfBatchComesAfterRestart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A rewind makes the broker send messages again that are still in upstream's queue. A slow application reaches the
+// After a rewind the broker sends messages again that are still in upstream's queue. A slow application would get the
 // copies long after it has acknowledged the messages.
 func TestRewindSparesMessagesAckedBySlowApplication(t *testing.T) {
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestReconnectSparesMessagesOfTheMessageChannel(t *testing.T) {
 					taken++
 					if taken == 20 {
 						b.Unload(topic)
-						time.Sleep(time.Second) // until it has reconnected and filled its queue
+						time.Sleep(time.Second) // until the consumer has reconnected and filled its queue
 					}
 					time.Sleep(20 * time.Millisecond)
 					require.NoError(t, c.Ack(msg))

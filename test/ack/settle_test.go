@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Two acks of one message run side by side. During the first, which is refused, the message is nacked. Chan then offers
-// the message, and the second ack settles it.
+// Two acks of one message run at the same time. The first is refused, and during it the message is nacked. Chan then
+// offers the message, and the second ack settles it.
 func TestSecondAckAfterRefusedFirstSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
@@ -33,7 +33,7 @@ func TestSecondAckAfterRefusedFirstSettles(t *testing.T) {
 		slow <- struct{}{}
 		require.Error(t, <-acked)
 		inner.FailAcks(nil)
-		time.Sleep(2 * time.Second) // it is due, and Chan offers it
+		time.Sleep(2 * time.Second) // the message is due, and Chan offers it
 		synctest.Wait()
 		slow <- struct{}{}
 		require.NoError(t, <-acked)
@@ -46,7 +46,7 @@ func TestSecondAckAfterRefusedFirstSettles(t *testing.T) {
 	})
 }
 
-// If two calls settle the same message, the second waits for the first. If the first fails, the second tries again.
+// If the first fails, the second calls upstream.
 func TestAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"Ack":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
@@ -89,7 +89,6 @@ func TestPanicDuringAckReleasesTheMessage(t *testing.T) {
 	})
 }
 
-// A cumulatively acknowledged message is not redelivered, even if it is nacked afterwards.
 func TestNackAfterCumulativeAckIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))

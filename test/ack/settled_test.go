@@ -34,7 +34,7 @@ func TestDeliveryReportsWaitingAndSettled(t *testing.T) {
 	require.Equal(t, [2]bool{false, true}, state(nacked))
 }
 
-// A message that is acknowledged several times, also concurrently, is reported once.
+// Some of the acknowledgements are concurrent.
 func TestRepeatedAckIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -56,7 +56,7 @@ func TestRepeatedAckIsReportedOnce(t *testing.T) {
 	require.EqualValues(t, 2*n, acked.Load())
 }
 
-// If the application changes a message, the message waits in memory with the changes.
+// The message waits in memory, and comes back with the application's changes.
 func TestMessageChangedByTheApplicationWaitsAsItIs(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -15,11 +15,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// transaction is a placeholder: the fake does not use it.
+// transaction is an argument that the fake ignores.
 type transaction struct{ pulsar.Transaction }
 
-// After an abort the broker sends the message again without a notice. So a copy that comes after AckWithTxn must be
-// delivered.
+// After an abort the broker sends the message again. The Consumer is not told of the abort, so it must deliver each
+// copy that comes after AckWithTxn.
 func TestMessagesOfAbortedTransactionAreRedelivered(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
@@ -35,8 +35,8 @@ func TestMessagesOfAbortedTransactionAreRedelivered(t *testing.T) {
 	}, testkit.FromBroker)
 }
 
-// With batch-index acknowledgement the broker refuses the transaction's acknowledgement of a batch's last message, and
-// the transaction cannot end. If the library switched the option on, AckWithTxn refuses messages of batches.
+// With batch-index acknowledgement the broker would refuse the acknowledgement of a batch's last message, and the
+// transaction could not end.
 func TestAckWithTxnOfABatchIsRefusedWithDefaultIndexAcks(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -63,7 +63,7 @@ func TestForeignTransactionIsRefused(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Transactions need a real broker of their own: if they are enabled, every topic waits for unfinished transactions.
+// Transactions need a real broker of their own: where they are enabled, every topic waits for unfinished transactions.
 func TestTransactionsCommitAndAbort(t *testing.T) {
 	t.Parallel()
 	if !testkit.HasRealBroker() {

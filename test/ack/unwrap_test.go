@@ -21,7 +21,7 @@ type unwrappable struct{ asReceived }
 
 func (m unwrappable) Unwrap() pulsar.Message { return m.Message }
 
-// renamed is a wrapper with a topic of the application's.
+// renamed is a wrapper that returns another topic than the message.
 type renamed struct{ asReceived }
 
 func (renamed) Topic() string { return "persistent://public/default/another" }
@@ -30,7 +30,7 @@ type unwrappableRenamed struct{ renamed }
 
 func (m unwrappableRenamed) Unwrap() pulsar.Message { return m.Message }
 
-// onlyID is a wrapper that has nothing but an id.
+// onlyID is a wrapper of which only ID works.
 type onlyID struct {
 	pulsar.Message
 	id pulsar.MessageID
@@ -59,7 +59,7 @@ func TestNackOfSettledMessageWithAnotherTopicLeavesItsLedger(t *testing.T) {
 	}
 }
 
-func TestDeliveryOfSettledMessageWithoutTopic(t *testing.T) {
+func TestDeliveryOfSettledMessageWithoutTopicReturns(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -83,7 +83,7 @@ func TestStaleWrappedDeliveryIsRefused(t *testing.T) {
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5}))
 		b.Send(topic, 1, false)
 		first := unwrappable{asReceived{testkit.Receive(t, c)}}
-		again := unwrappable{asReceived{testkit.Receive(t, c)}} // the first delivery's ack timeout is over
+		again := unwrappable{asReceived{testkit.Receive(t, c)}} // delivered again after its ack timeout
 		require.NoError(t, c.InProgress(again))
 		require.ErrorIs(t, c.InProgress(first), redelivery.ErrNotInFlight)
 		require.ErrorIs(t, c.DeadLetter(context.Background(), first, errors.New("late")), redelivery.ErrNotInFlight)

@@ -28,12 +28,12 @@ func TestNackAfterCloseIsRefused(t *testing.T) {
 	c.Close()
 	require.ErrorIs(t, c.NackWithDelay(msg, 0), redelivery.ErrClosed)
 	require.ErrorIs(t, c.NackWithReason(msg, nil), redelivery.ErrClosed)
-	c.Nack(msg) // the broker sends it again without the nack
+	c.Nack(msg) // has no effect: after Close the broker sends the message again in any case
 	c.NackID(msg.ID())
 	require.Zero(t, c.Stats().Failed)
 }
 
-// busy are the kinds of consumer whose Close has most to wait for.
+// busy has the kinds of consumers whose Close has most to wait for.
 var busy = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 	"acks grouped": func(*testkit.Broker, *pulsar.ConsumerOptions) {},
 	"acks at once": func(_ *testkit.Broker, o *pulsar.ConsumerOptions) {
@@ -52,8 +52,8 @@ var busy = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 
 const closes = 8 // of each kind; 56 in all
 
-// Upstream can deadlock in Close and in concurrent calls. The test makes its own load, so it can run at the same
-// time as tests that wait.
+// Upstream can deadlock in Close and in concurrent calls. The test makes its own load, so tests that wait may run at
+// the same time.
 func TestCloseUnderLoadReturns(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, busy, func(t *testing.T, adjust func(*testkit.Broker, *pulsar.ConsumerOptions)) {
@@ -84,7 +84,7 @@ func TestCloseUnderLoadReturns(t *testing.T) {
 	})
 }
 
-// flow publishes until stop is called.
+// flow publishes messages until stop is called.
 func flow(b *testkit.Broker, topic string) (stop func()) {
 	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{Topic: topic, BatchingMaxMessages: 5})
 	require.NoError(b.T, err)
@@ -105,7 +105,8 @@ func flow(b *testkit.Broker, topic string) (stop func()) {
 	return stop
 }
 
-// work nacks, reconsumes, acknowledges and forgets messages until the consumer is closed.
+// work receives messages until the consumer is closed. It nacks some, reconsumes some, acknowledges some, and does
+// nothing with others.
 func work(c *redelivery.Consumer) {
 	for i := 0; ; i++ {
 		msg, err := c.Receive(context.Background())
@@ -123,7 +124,7 @@ func work(c *redelivery.Consumer) {
 	}
 }
 
-// finishes asserts that the calls return in time.
+// finishes checks that the calls return in time.
 func finishes(t *testing.T, calls *sync.WaitGroup, within time.Duration) {
 	t.Helper()
 	done := make(chan struct{})
@@ -138,14 +139,14 @@ func finishes(t *testing.T, calls *sync.WaitGroup, within time.Duration) {
 	}
 }
 
-// Concurrent calls may fail, but they return.
+// They may return errors.
 func TestAllMethodsAtOnceReturn(t *testing.T) {
 	t.Parallel()
 	for name, adjust := range busy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := testkit.NewBroker(t)
-			// During a seek an ack gets no answer, and holds up all other calls for the OperationTimeout.
+			// During a seek an ack gets no answer, and delays all other calls for the OperationTimeout.
 			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t),
 				OperationTimeout: 3 * time.Second})
 			require.NoError(t, err)
@@ -214,8 +215,8 @@ func TestUnsubscribeOfBusyConsumerReturns(t *testing.T) {
 	}
 }
 
-// A consumer that gave up reconnecting has closed itself. The observer gets the reason for each of the consumer's
-// topics, also for the last one.
+// The consumer has given up reconnecting and closed itself. The observer gets the reason for each of its topics, also
+// for the last one.
 func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 	t.Parallel()
 	once := uint(1)
@@ -266,7 +267,8 @@ func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 	})
 }
 
-// Upstream unsubscribes from several topics one after the other, and waits for ever if the consumer of one is closed.
+// Upstream unsubscribes from several topics one after the other. If the consumer of one of them is closed, it waits for
+// ever.
 func TestCloseDuringUnsubscribeReturns(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {
@@ -358,7 +360,7 @@ func TestCloseInInterceptorsOfPartitionsReturns(t *testing.T) {
 	}
 }
 
-// When the client is closed, prefetched messages are not delivered: they could not be acknowledged.
+// Prefetched messages are not delivered, since they could not be acknowledged.
 func TestCloseOfClientEndsTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, topics := range map[string]int{"one topic": 1, "two topics": 2} {
@@ -394,7 +396,7 @@ func TestCloseOfClientEndsTheConsumer(t *testing.T) {
 	}
 }
 
-// Upstream's own tests found the following differences from client.Subscribe; see test/upstream.
+// The tests below are for differences from client.Subscribe that upstream's own tests found; see test/upstream.
 
 func TestAckIDListAfterCloseReportsEachMessage(t *testing.T) {
 	c, inner := testkit.SubscribeFake(t, pulsar.Shared)

@@ -13,10 +13,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The last topic that gives up ends the Consumer, but only after the observer has got the failures of all topics.
+// The last topic that gives up ends the Consumer.
 func TestFailuresOfTopicsThatEndTogetherAreAllReported(t *testing.T) {
 	t.Parallel()
-	// If childClosed added a failure outside the lock, a failure would be missing in one of a few thousand rounds.
+	// If the Consumer's method childClosed added a failure without the lock, about one round in a few thousand would
+	// miss a failure.
 	for range 10_000 {
 		failed := make(chan redelivery.Failed, 3)
 		_, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Topics: []string{"a", "b"}, Type: pulsar.Shared},

@@ -21,7 +21,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// GiveBack waits until published dead letters and retries are acknowledged.
+// GiveBack waits until the messages of published dead letters and retries are acknowledged.
 func TestGiveBackWaitsForDeadLetters(t *testing.T) {
 	t.Parallel()
 	t.Run("dead letter", func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestGiveBackWaitsForDeadLetters(t *testing.T) {
 	})
 }
 
-// GiveBack does not create a deleted subscription again.
+// GiveBack must not create the deleted subscription again.
 func TestGiveBackAfterUnsubscribeIsRefused(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]func(*redelivery.Consumer) error{
@@ -116,8 +116,7 @@ func TestGiveBackInObserverReturns(t *testing.T) {
 	require.Eventually(t, func() bool { return len(channel) == 3 }, testkit.Patience, time.Millisecond)
 }
 
-// If subscribing to several topics fails after GiveBack, the Consumer logs one line, without the stack of upstream's
-// error.
+// The log has one line for several topics, without the stack of upstream's error.
 func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -177,8 +176,7 @@ func TestGiveBackWhileSubscribingAgainFailsReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// A message that was requested before GiveBack comes in time afterwards, although the new inner consumer gets no answer
-// to the request.
+// The new inner consumer gets no answer to the request.
 func TestMessageRequestedBeforeGiveBackIsNotLate(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -195,7 +193,7 @@ func TestMessageRequestedBeforeGiveBackIsNotLate(t *testing.T) {
 	require.NoError(t, c.Ack(msg))
 }
 
-// After GiveBack all topics are read again, also one that gave up before.
+// After GiveBack the Consumer reads all topics again, also one that had given up.
 func TestConsumerGoesOnWhenATopicGivesUpAfterGiveBack(t *testing.T) {
 	t.Parallel()
 	var prepared pulsar.ConsumerOptions
@@ -221,8 +219,8 @@ func TestConsumerGoesOnWhenATopicGivesUpAfterGiveBack(t *testing.T) {
 	<-c.Done()
 }
 
-// If the client is closed after GiveBack, no inner consumer hears of that. The client itself does not refuse to
-// subscribe again.
+// After GiveBack no inner consumer exists that would notice that the client is closed. The client itself does not
+// refuse to subscribe again.
 func TestCloseOfClientAfterGiveBackEndsTheConsumer(t *testing.T) {
 	t.Parallel()
 	closeClient := func(_ *testkit.Broker, _ *redelivery.Consumer, client pulsar.Client) { client.Close() }
@@ -259,7 +257,7 @@ func TestCloseOfClientAfterGiveBackEndsTheConsumer(t *testing.T) {
 				for range topics {
 					opts.Topics = append(opts.Topics, b.NewTopic(0))
 				}
-				var attempts sync.RWMutex // held for reading while one is under way
+				var attempts sync.RWMutex // held for reading while an attempt to subscribe is under way
 				subscribe := func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 					attempts.RLock()
 					defer attempts.RUnlock()

@@ -77,8 +77,7 @@ func TestReceiveReturnsWhenInnerConsumerIsGone(t *testing.T) {
 	})
 }
 
-// To probe the inner consumer, the Consumer calls Receive of the inner consumer. The call may return a message whose
-// topic the Consumer does not know. So the Consumer does not probe a healthy inner consumer.
+// A probe calls Receive of the inner consumer, which may return a message whose topic the Consumer does not know.
 func TestHealthyInnerConsumerIsNotProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()

@@ -126,7 +126,7 @@ func (c *consumer) handle(msg pulsar.Message) {
 		fails(firstDelay, history.Nacked)
 		c.Nack(msg)
 	case c.Workload == timeout && n%4 == 0 && c.failed[name] < 1:
-		fails(ackTimeout, history.Nacked) // the application never settles it
+		fails(ackTimeout, history.Nacked) // no call: the application never settles the message
 	case c.Workload == retry && n%2 == 0 && again < failures:
 		fails(retryDelay, history.Reconsumed)
 		if c.wrapped == nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// job is a line of JSON that a consumer's process gets on standard input. The process prints "ready" when it is
-// subscribed, appends to the history's file, and ends normally when standard input ends.
+// job is a line of JSON that a consumer's process gets on standard input. The process prints "ready" when it has
+// subscribed, writes its history to File, and ends normally when standard input ends.
 type job struct {
 	URL      string `json:"url"`
 	Topic    string `json:"topic"`
@@ -22,10 +22,10 @@ const subscription = "compared"
 
 // Settings of all consumers. The programs in other languages have the same settings, with times in milliseconds.
 const (
-	failures   = 2                // how often a failing message fails in each process
+	failures   = 2                // how often a message that fails does so in each process
 	firstDelay = time.Second      // of nacks: 1 s, 2 s, 4 s
 	maxDelay   = 4 * time.Second  // of nacks
-	ackTimeout = 10 * time.Second // the least that the Python client allows
+	ackTimeout = 10 * time.Second // the shortest that the Python client allows
 	retryDelay = 3 * time.Second  // of the retry topic
 )
 

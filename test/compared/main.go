@@ -33,7 +33,7 @@ var (
 	faults    = []string{"none", "unload", "cut", "kill"}
 )
 
-// missing returns why a client cannot do a workload, or "".
+// missing returns why a client cannot do a workload; "" if it can.
 func missing(client, workload string) string {
 	switch name := strings.TrimSuffix(client, "+"); {
 	case workload == timeout && name == "go":
@@ -96,7 +96,7 @@ func run(ctx context.Context) error {
 	return keep(version, results)
 }
 
-// runAll runs cells side by side, and prints each result.
+// runAll runs several cells at a time, and prints each result.
 func (b broker) runAll(
 	ctx context.Context, programs map[string][]string, cells []cell, side int) (map[string]result, error) {
 	var mu sync.Mutex

@@ -6,19 +6,19 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// result counts the events of a history, also those that a fault explains.
+// result counts the events of a history, including those that a fault explains.
 type result struct {
-	Lost       int           `json:"lost"`       // never acknowledged, and the broker has nothing left
-	Unfinished int           `json:"unfinished"` // not acknowledged, and still at the broker when the run ended
+	Lost       int           `json:"lost"`       // messages never acknowledged, though the broker has none left
+	Unfinished int           `json:"unfinished"` // messages that the broker still had when the run ended
 	Early      int           `json:"early"`      // deliveries before their delay was over
-	Earliest   time.Duration `json:"earliest"`   // how early the earliest of them was
+	Earliest   time.Duration `json:"earliest"`   // by how much the earliest of them was early
 	Doubles    int           `json:"doubles"`    // deliveries of messages whose ack had returned without an error
-	// doubles and siblings whose earlier ack the broker had answered
+	// doubles and siblings whose ack the broker had confirmed
 	Confirmed int `json:"confirmed"`
 	// deliveries of acknowledged messages that never failed, while another message of their batch did
 	Siblings int           `json:"siblings"`
 	Counts   int           `json:"counts"` // deliveries whose redelivery count is not the number of earlier nacks
-	Latest   time.Duration `json:"latest"` // the longest time from due until delivered
+	Latest   time.Duration `json:"latest"` // the longest time from a message's due time until its delivery
 }
 
 // life is the history of a message.
@@ -26,7 +26,7 @@ type life struct {
 	acked, confirmed, fails bool
 	nacks                   int
 	copies                  map[string]*history.Line
-	asked                   map[int]*history.Line // by retry: the first line that asked for it
+	asked                   map[int]*history.Line // by number of the retry: the first line that requested this retry
 	retry                   int                   // the highest number of a delivered retry
 }
 

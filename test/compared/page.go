@@ -82,7 +82,7 @@ func writeTables(to *bytes.Buffer, version string, results map[string]result) {
 	}
 }
 
-// notable is the least lateness that a cell shows.
+// notable is the smallest lateness that a cell shows.
 const notable = 2 * time.Second
 
 // String returns the figures that are not 0.

@@ -34,7 +34,7 @@ type broker struct{ url, admin string }
 // messages is how many messages are published in each run.
 const messages = 200
 
-// patience is how long a run waits after the last fault for unacknowledged messages.
+// patience is how long after the last fault a run waits until all messages are acknowledged.
 const patience = 60 * time.Second
 
 // trial is a run of a cell.
@@ -80,7 +80,7 @@ func (b broker) run(ctx context.Context, c cell, program []string) (r result, er
 	if err := t.publish(ctx); err != nil {
 		return r, err
 	}
-	if err := t.breaks(ctx); err != nil {
+	if err := t.causeFault(ctx); err != nil {
 		return r, err
 	}
 	drained := t.drain(ctx)
@@ -129,7 +129,7 @@ func (t *trial) start(ctx context.Context) error {
 	return errors.New("the consumer ended before it was subscribed")
 }
 
-// stop ends the consumer normally, or after five seconds by force.
+// stop ends the consumer normally; after five seconds it kills the process.
 func (t *trial) stop() {
 	if t.consumer == nil {
 		return
@@ -172,8 +172,8 @@ func (t *trial) publish(ctx context.Context) error {
 	return nil
 }
 
-// breaks causes the fault three times while messages wait for their delays.
-func (t *trial) breaks(ctx context.Context) error {
+// causeFault causes the fault three times while messages wait for their delays.
+func (t *trial) causeFault(ctx context.Context) error {
 	every := 1500 * time.Millisecond
 	if t.workload == timeout {
 		every = 4 * time.Second
@@ -206,7 +206,8 @@ func (t *trial) breaks(ctx context.Context) error {
 	return nil
 }
 
-// drain waits until the broker has had no message left for two seconds. It reports false if patience ends before.
+// drain waits until the broker has had no unacknowledged message for two seconds. It reports false if that takes longer
+// than patience.
 func (t *trial) drain(ctx context.Context) bool {
 	topics := []string{t.topic}
 	if t.workload == retry {

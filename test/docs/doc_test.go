@@ -72,7 +72,7 @@ func checkFuncs(t *testing.T, funcs []*doc.Func) {
 	}
 }
 
-// checkValues asserts that each exported value or its group has a comment.
+// checkValues checks that each exported value or its group has a comment.
 func checkValues(t *testing.T, values []*doc.Value) {
 	for _, v := range values {
 		for _, spec := range v.Decl.Specs {
@@ -84,7 +84,6 @@ func checkValues(t *testing.T, values []*doc.Value) {
 	}
 }
 
-// architecture.md mentions every package.
 func TestArchitectureNamesEveryPackage(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
 	require.NoError(t, err)
@@ -99,8 +98,8 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// migration.md names existing tests for each difference from upstream.
-func TestMigrationNamesTests(t *testing.T) {
+// Each difference from upstream has a test.
+func TestMigrationNamesExistingTests(t *testing.T) {
 	text, err := os.ReadFile("docs/migration.md")
 	require.NoError(t, err)
 	files, err := filepath.Glob("test/*/*_test.go")
@@ -123,8 +122,8 @@ func TestMigrationNamesTests(t *testing.T) {
 	}
 }
 
-// TestContributingNamesTests finds each test in the package that precedes its name, or else in a folder of its row.
-func TestContributingNamesTests(t *testing.T) {
+// A test is in the package that precedes its name, or in a folder that its row names.
+func TestContributingNamesExistingTests(t *testing.T) {
 	text, err := os.ReadFile("docs/CONTRIBUTING.md")
 	require.NoError(t, err)
 	tested := 0

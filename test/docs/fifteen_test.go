@@ -23,11 +23,11 @@ import (
 
 const fifteenPage = "docs/fifteen-minutes.md"
 
-// mark separates the output of the page's commands.
+// mark separates the outputs of the page's commands.
 const mark = "=== next command"
 
-// TestFifteenMinutes writes the files of the page and runs its commands, in order and in one shell. The broker in
-// process replaces the broker that the page starts, and this working tree replaces the clone.
+// TestFifteenMinutes writes the files of the page and runs its commands, in order, in one shell. It uses the broker in
+// process instead of the one that the page starts, and this working tree instead of a clone.
 func TestFifteenMinutes(t *testing.T) {
 	testkit.TakesLong(t)
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -40,7 +40,7 @@ func TestFifteenMinutes(t *testing.T) {
 	require.NoError(t, err)
 	port := fmt.Sprint(freePort(t))
 	script := "set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\ngit() { ln -s " + root + " redelivery; }\n"
-	var outputs []string // in the page
+	var outputs []string // the outputs that the page shows
 	for _, block := range regexp.MustCompile("(?s)(?:`([a-z_]+\\.go)`:\n\n)?```(\\w+)\n(.*?)```\n").FindAllStringSubmatch(page, -1) {
 		switch file, kind, text := block[1], block[2], block[3]; kind {
 		case "go":
@@ -85,7 +85,7 @@ func TestFifteenMinutes(t *testing.T) {
 	}
 }
 
-// freePort returns an unused port. The kernel does not give ports of this range to other tests while the page runs.
+// freePort returns an unused port from a range whose ports the kernel does not give to other tests.
 func freePort(t *testing.T) int {
 	for range 100 {
 		port := 20000 + rand.IntN(10000)
@@ -99,7 +99,7 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-// withOutputs returns the page with the printed outputs after its commands.
+// withOutputs returns the page with the printed outputs instead of its own.
 func withOutputs(page string, printed []string) string {
 	return regexp.MustCompile("(?s)```console\n.*?```\n").ReplaceAllStringFunc(page, func(block string) string {
 		text := "```console\n"
@@ -111,8 +111,8 @@ func withOutputs(page string, printed []string) string {
 	})
 }
 
-// masked removes from an output whatever differs between runs: ids, ages, the order of letters, the sizes of batches,
-// and the widths of columns.
+// masked removes from an output what differs between runs: ids, ages, the order of letters, the sizes of batches, and
+// the widths of columns.
 func masked(output string) string {
 	output = regexp.MustCompile(`\b[0-9a-f]{12}\b|\b\d+(:\d+)+\b|\b\d+s\b|"id":\d+|\d+ entries`).ReplaceAllString(output, "#")
 	return regexp.MustCompile(` +`).ReplaceAllString(output, " ")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// modulesOf returns the modules that a program compiles if it imports a package.
+// modulesOf returns the modules with code in a program that imports a package.
 func modulesOf(t *testing.T, importPath string) []string {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", importPath).Output()
 	require.NoError(t, err)
@@ -18,8 +18,8 @@ func modulesOf(t *testing.T, importPath string) []string {
 	return slices.Compact(modules)
 }
 
-// The README names the modules that a package adds to those of pulsar-client-go.
-func TestModulesOfTheReadme(t *testing.T) {
+// They are the modules that a package adds to those of pulsar-client-go.
+func TestReadmeNamesTheModulesOfEachPackage(t *testing.T) {
 	const root = "github.com/pulsar-redelivery/redelivery"
 	client := modulesOf(t, "github.com/apache/pulsar-client-go/pulsar")
 	for path, adds := range map[string][]string{

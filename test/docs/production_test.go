@@ -23,7 +23,7 @@ const (
 	checksPage     = "docs/checks.md"
 )
 
-// section returns the checks as docs/checks.md has them.
+// section returns the text that docs/checks.md must have about the checks.
 func section() string {
 	var b strings.Builder
 	about := ""
@@ -52,7 +52,7 @@ func inCapitals(remedy string) string {
 	return regexp.MustCompile(`{[a-z]+}`).ReplaceAllStringFunc(remedy, func(s string) string { return strings.ToUpper(strings.Trim(s, "{}")) })
 }
 
-// TestChecksPageHasEveryCheck compares the page with the texts of package doctor.
+// The texts are those of package doctor.
 func TestChecksPageHasEveryCheck(t *testing.T) {
 	text, err := os.ReadFile(checksPage)
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestChecksPageHasEveryCheck(t *testing.T) {
 	require.Equal(t, section(), is, "the section is out of date: run go test ./test/docs -update")
 }
 
-// placesOf returns the anchors of a page: its ids and its headings.
+// placesOf returns the anchors of a page, which come from its ids and headings.
 func placesOf(t *testing.T, page string) map[string]bool {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
@@ -84,8 +84,8 @@ func placesOf(t *testing.T, page string) map[string]bool {
 	return places
 }
 
-// TestLinksLeadSomewhere follows each link of the README and of docs to its file and its anchor.
-func TestLinksLeadSomewhere(t *testing.T) {
+// The links are those of the README and of docs to files and anchors.
+func TestLinksLeadToExistingFilesAndAnchors(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	for _, page := range append(pages, "README.md", "CHANGELOG.md") {
@@ -106,9 +106,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestDoctorAndAlertsLinkToTheirPlaces finds an anchor for each check in checks.md, and for each alert in
-// production.md.
-func TestDoctorAndAlertsLinkToTheirPlaces(t *testing.T) {
+// checks.md has an anchor for each check, and production.md has one for each alert.
+func TestDoctorAndAlertsLinkToExistingAnchors(t *testing.T) {
 	checks := placesOf(t, checksPage)
 	for _, c := range doctor.Checks() {
 		_, place, _ := strings.Cut(c.Link(), checksPage+"#")

@@ -73,7 +73,7 @@ func snippetOfSubscribeWith(client pulsar.Client, opts pulsar.ConsumerOptions) e
 	return err
 }
 
-// Every Go snippet of the pages below is also in this file or in examples/first, so that it is compiled.
+// Every Go snippet of the pages must also be in this file or in examples/first, which are compiled.
 func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippetOfSubscribe(nil, pulsar.ConsumerOptions{}))
 	assert.Error(t, snippetOfRetries(context.Background(), nil, pulsar.ConsumerOptions{}))
@@ -96,8 +96,7 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 	}
 }
 
-// Parse accepts the configuration file of usage.md.
-func TestUsageFile(t *testing.T) {
+func TestConfigurationFileOfUsageIsAccepted(t *testing.T) {
 	usage, err := os.ReadFile("docs/usage.md")
 	require.NoError(t, err)
 	_, file, found := strings.Cut(string(usage), "```yaml\n")

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A longer file should be split.
+// maxLines is how many lines a Go file may have that is no test.
 const maxLines = 300
 
-func TestSizes(t *testing.T) {
+func TestNoFileIsTooLong(t *testing.T) {
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// broker is a broker and its admin API.
+// broker has the addresses of a broker and of its admin API.
 type broker struct {
 	url, admin string
 	inProcess  *pulsartest.Server // nil if the broker is a real one
@@ -28,7 +28,7 @@ type broker struct {
 
 // startInProcess starts a broker in this process.
 func startInProcess() (*broker, func(), error) {
-	server, err := pulsartest.Start(pulsartest.WithBatchIndexAcknowledgment()) // as test/scripts/pulsar sets it
+	server, err := pulsartest.Start(pulsartest.WithBatchIndexAcknowledgment()) // like the broker of test/scripts/pulsar
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,16 +54,16 @@ func openBroker(ctx context.Context, on string) (*broker, func(), error) {
 	}
 }
 
-// has reports whether a fault can be made on a kind of broker.
+// has reports whether the broker of -on is of the kind that a fault needs.
 func has(on string, needs place) bool {
-	switch needs { //nolint:exhaustive // other faults use any broker, or the trial starts one
+	switch needs { //nolint:exhaustive // other faults run on any broker, or the trial starts one
 	case killable, guarded, clustered:
 		return on == "own"
 	}
 	return true
 }
 
-// startBroker starts a broker with test/scripts/pulsar, if it does not run already.
+// startBroker starts a broker with test/scripts/pulsar, unless it is already running.
 func startBroker(ctx context.Context, env []string, args ...string) (*broker, error) {
 	out, err := scriptWith(ctx, env, args...)
 	if err != nil {
@@ -104,13 +104,13 @@ func scriptWith(ctx context.Context, env []string, args ...string) (string, erro
 	return string(out), nil
 }
 
-// rest calls the admin API.
-func (b *broker) rest(ctx context.Context, method, path string, body, answer any) error {
+// callAdmin calls the admin API.
+func (b *broker) callAdmin(ctx context.Context, method, path string, body, answer any) error {
 	return admin.Call(ctx, b.admin, method, path, body, answer)
 }
 
-// patiently calls do until it succeeds. do creates or unloads a topic, which a broker that was killed and started again
-// sometimes refuses for a while.
+// patiently calls do until it succeeds. do creates or unloads a topic. A broker that was killed and started again
+// sometimes refuses that for a while.
 func patiently(ctx context.Context, do func() error) (err error) {
 	for range 20 {
 		if err = do(); err == nil || ctx.Err() != nil {
@@ -121,11 +121,11 @@ func patiently(ctx context.Context, do func() error) (err error) {
 	return err
 }
 
-// state has the broker's statistics of the subscriptions of a topic.
+// state has the broker's statistics of a topic's subscriptions.
 type state struct {
 	backlog int // messages that are not acknowledged
-	unacked int // of these, sent to consumers
-	permits int // permits that consumers gave and the broker did not use
+	unacked int // messages of the backlog that were sent to consumers
+	permits int // permits that the broker got from consumers and has not used
 	out     int // messages sent until now
 
 	consumers int
@@ -136,8 +136,8 @@ func (s state) String() string {
 		s.backlog, s.unacked, s.out, s.permits, s.consumers)
 }
 
-// isStuck reports whether the broker has messages to send and sends none. Either it has permits, or it has no consumer
-// although a client believes that it has subscribed. Both states sometimes occur with every client.
+// isStuck reports whether the broker has messages and should send them: it has permits, or it has no consumer although
+// a client believes that it has subscribed. With every client, both sometimes happen.
 func (s state) isStuck() bool {
 	return s.backlog > 0 && s.unacked <= 0 && (s.permits > 0 || s.consumers == 0)
 }
@@ -149,7 +149,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// state asks the broker for the sum over a topic's subscriptions. ok is false if the call fails or there are none.
+// state asks the broker for the sum over a topic's subscriptions. ok is false if the call fails or there are no
+// subscriptions.
 func (b *broker) state(ctx context.Context, topic string) (sum state, ok bool) {
 	var stats struct {
 		Subscriptions map[string]struct {
@@ -163,7 +164,7 @@ func (b *broker) state(ctx context.Context, topic string) (sum state, ok bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := b.rest(ctx, "GET", topic+"/stats", nil, &stats); err != nil || len(stats.Subscriptions) == 0 {
+	if err := b.callAdmin(ctx, "GET", topic+"/stats", nil, &stats); err != nil || len(stats.Subscriptions) == 0 {
 		return sum, false
 	}
 	for _, s := range stats.Subscriptions {

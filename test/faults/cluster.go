@@ -35,14 +35,14 @@ func startCluster(ctx context.Context) (*broker, func(), error) {
 		}
 		m.admin = one.admin
 	}
-	// Clients look topics up by HTTP. The first broker is a standalone one: if a client looks a topic up by Pulsar's
-	// protocol, that broker answers that it has all topics.
+	// Clients look topics up by HTTP. The first broker is a standalone one, which answers each lookup by Pulsar's
+	// protocol with its own address.
 	b.url, b.admin = first.admin+","+strings.TrimPrefix(second.admin, "http://"), first.admin
 	return b, stop, nil
 }
 
-// moveTopics moves all topics to the other broker 15 times. At the third move it kills the broker that has them, and
-// starts it again.
+// moveTopics moves all topics to the other broker 15 times. At the third move it kills the broker that has the topics,
+// and starts it again.
 func moveTopics(ctx context.Context, t *trial) error {
 	var back chan error
 	for i := range 15 {
@@ -55,7 +55,7 @@ func moveTopics(ctx context.Context, t *trial) error {
 		}
 		if i == 2 {
 			sleep(ctx, 4*time.Second)
-			t.broke("broker killed")
+			t.noteFault("broker killed")
 			second := t.broker.members[0]
 			if _, err := scriptWith(ctx, second.env, "kill"); err != nil {
 				return err
@@ -73,11 +73,11 @@ func moveTopics(ctx context.Context, t *trial) error {
 	return ctx.Err()
 }
 
-// move moves all topics to a broker, except bundles that cannot move now.
+// move moves all topics to a broker, except those in bundles that cannot move at the moment.
 func (t *trial) move(ctx context.Context, to *member) {
-	t.broke("topics move")
+	t.noteFault("topics move")
 	var bundles struct{ Boundaries []string }
-	if err := t.broker.rest(ctx, "GET", "namespaces/public/default/bundles", nil, &bundles); err != nil {
+	if err := t.broker.callAdmin(ctx, "GET", "namespaces/public/default/bundles", nil, &bundles); err != nil {
 		fmt.Fprintln(os.Stderr, "faults: asking for the bundles:", err)
 		return
 	}
@@ -85,7 +85,7 @@ func (t *trial) move(ctx context.Context, to *member) {
 		path := fmt.Sprintf("namespaces/public/default/%s_%s/unload?destinationBroker=%s", bundles.Boundaries[i],
 			bundles.Boundaries[i+1],
 			strings.TrimPrefix(to.admin, "http://"))
-		if err := t.broker.rest(ctx, "PUT", path, nil, nil); err != nil {
+		if err := t.broker.callAdmin(ctx, "PUT", path, nil, nil); err != nil {
 			fmt.Fprintln(os.Stderr, "faults: moving a bundle:", err)
 		}
 	}

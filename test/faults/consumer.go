@@ -15,10 +15,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// consumer is an application. work.App chooses how it handles messages.
+// consumer is an application with its Consumer. work.App decides how it handles messages.
 type consumer struct {
 	*redelivery.Consumer
-	plain     pulsar.Consumer // a consumer of plain pulsar-client-go in place of the Consumer
+	plain     pulsar.Consumer // a consumer of plain pulsar-client-go, used instead of the Consumer; nil for none
 	client    pulsar.Client
 	logClient pulsar.Client // nil without a log
 	work      work
@@ -47,7 +47,7 @@ func startConsumer(client pulsar.Client, w work) (_ *consumer, err error) {
 	options = append(options, redelivery.WithObserver(redelivery.Observer{Lost: func(l redelivery.Lost) {
 		c.note(history.Event{Kind: history.Disconnected, Note: string(l.Why)})
 	}}))
-	switch w.App { //nolint:exhaustive // the other apps record deliveries themselves
+	switch w.App { //nolint:exhaustive // other apps record deliveries themselves
 	case byKey:
 		options = append(options, c.observeSettled(), c.observeReceived())
 	case poisoned, service:
@@ -77,7 +77,7 @@ func (c *consumer) begin() error {
 	case c.work.App == byKey, c.work.App == poisoned, c.work.App == service:
 		return c.beginWorker()
 	case c.work.Cumulative:
-		c.wg.Go(c.cumulate)
+		c.wg.Go(c.ackEveryTenth)
 		return nil
 	}
 	for range 4 {
@@ -94,11 +94,11 @@ func (c *consumer) begin() error {
 	return nil
 }
 
-// cumulate acknowledges every tenth message of a partition cumulatively. When no message has come for a second, it
-// acknowledges the last message of each partition. The history records only delivered messages as settled: an
-// undelivered message that an acknowledgement covers counts as lost.
-func (c *consumer) cumulate() {
-	open := make([][]pulsar.Message, c.work.stride()) // of each partition
+// ackEveryTenth acknowledges every tenth message of a partition cumulatively. When no message has come for a second, it
+// acknowledges the last message of each partition. The history records only delivered messages as settled. So if an
+// acknowledgement covers an undelivered message, that message counts as lost.
+func (c *consumer) ackEveryTenth() {
+	open := make([][]pulsar.Message, c.work.stride()) // by partition: messages not acknowledged yet
 	ack := func(partition int) {
 		if len(open[partition]) > 0 {
 			c.settle(c.AckCumulative, open[partition]...)
@@ -120,7 +120,7 @@ func (c *consumer) cumulate() {
 		sleep(c.ctx, pace)
 		partition := n % c.work.stride()
 		open[partition] = append(open[partition], msg)
-		if n/c.work.stride()%10 == 4 { // in the middle of a batch
+		if n/c.work.stride()%10 == 4 { // not at the end of a batch
 			ack(partition)
 		}
 	}
@@ -146,8 +146,8 @@ func (c *consumer) note(e history.Event) {
 	c.record.note(e)
 }
 
-// about records an event of a message.
-func (c *consumer) about(msg pulsar.Message, e history.Event) {
+// noteOf records an event with a message.
+func (c *consumer) noteOf(msg pulsar.Message, e history.Event) {
 	e.Message, e.Copy = fmt.Sprint(number(msg.Payload())), msg.ID().String()
 	c.note(e)
 }
@@ -155,10 +155,10 @@ func (c *consumer) about(msg pulsar.Message, e history.Event) {
 // staleNote marks a delivery that was handled although another consumer may have had the message.
 const staleNote = "stale"
 
-// deliver records that the application has a message.
+// deliver records that the application got a message.
 func (c *consumer) deliver(msg pulsar.Message, count int, stale bool) {
 	retry, _ := strconv.Atoi(msg.Properties()["RECONSUMETIMES"]) // 0 if it is missing
-	c.about(msg, history.Event{Kind: history.Delivered, Count: count, Retry: retry,
+	c.noteOf(msg, history.Event{Kind: history.Delivered, Count: count, Retry: retry,
 		Note: map[bool]string{true: staleNote}[stale]})
 }
 
@@ -167,40 +167,40 @@ func (c *consumer) handle(msg pulsar.Message) {
 	c.deliver(msg, count, false)
 	if c.work.App == failing {
 		sleep(c.ctx, time.Millisecond)
-		c.about(msg, history.Event{Kind: history.Nacked, Delay: c.policy.Next(uint32(count)).Microseconds()})
+		c.noteOf(msg, history.Event{Kind: history.Nacked, Delay: c.policy.Next(uint32(count)).Microseconds()})
 		c.Nack(msg)
 		return
 	}
-	if c.fails(n, count) {
+	if c.mustFail(n, count) {
 		c.fail(msg, n)
 	} else {
 		c.settle(c.Ack, msg)
 	}
 }
 
-// fails decides whether message n fails this time, and counts the failure.
-func (c *consumer) fails(n, count int) bool {
+// mustFail decides whether message n fails this time, and counts the failure.
+func (c *consumer) mustFail(n, count int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	failures := c.failures[n]
-	if c.work.Processes > 0 { // failures at other processes count too, otherwise the last messages take minutes
+	if c.work.Processes > 0 { // failures in other processes count, too: otherwise the last messages would take minutes
 		failures = max(failures, count)
 	}
-	fails := failures < n%4
+	mustFail := failures < n%4
 	if c.work.NackAll {
-		fails = failures == 0
+		mustFail = failures == 0
 	}
-	if fails {
+	if mustFail {
 		c.failures[n]++
 	}
-	return fails
+	return mustFail
 }
 
-// fail lets message n fail, in a way that depends on n and on the work.
+// fail makes message n fail, in a way that depends on n and on the work.
 func (c *consumer) fail(msg pulsar.Message, n int) {
 	delay := c.policy.Next(c.RedeliveryCount(msg))
 	later := func(kind history.Kind, delay time.Duration) {
-		c.about(msg, history.Event{Kind: kind, Delay: delay.Microseconds()})
+		c.noteOf(msg, history.Event{Kind: kind, Delay: delay.Microseconds()})
 	}
 	way := n / 4 % 5
 	switch {
@@ -210,12 +210,12 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 	case way == 1 && !c.work.NackAll:
 		later(history.Nacked, ackTimeout+delay)
 		if err := c.InProgress(msg); err != nil { // its ack timeout was over already
-			c.about(msg, history.Event{Kind: history.Refused})
+			c.noteOf(msg, history.Event{Kind: history.Refused})
 		}
 	case way == 2 && c.work.Reconsume:
 		later(history.Reconsumed, reconsumeDelay)
 		if err := c.ReconsumeLaterAfter(c.ctx, msg, reconsumeDelay, nil); err != nil {
-			c.about(msg, history.Event{Kind: history.Refused})
+			c.noteOf(msg, history.Event{Kind: history.Refused})
 			later(history.Nacked, 0) // the message may come sooner: its ack timeout may be over
 			c.Nack(msg)
 		}
@@ -225,10 +225,10 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 	}
 }
 
-// settle acknowledges messages with one call of ack, for the last message. It repeats the call until ack succeeds.
+// settle acknowledges messages by a call of ack with the last one. It repeats the call until ack succeeds.
 func (c *consumer) settle(ack func(pulsar.Message) error, msgs ...pulsar.Message) {
 	for _, msg := range msgs {
-		c.about(msg, history.Event{Kind: history.Acking})
+		c.noteOf(msg, history.Event{Kind: history.Acking})
 	}
 	for ack(msgs[len(msgs)-1]) != nil {
 		if sleep(c.ctx, 100*time.Millisecond); c.ctx.Err() != nil {
@@ -236,6 +236,6 @@ func (c *consumer) settle(ack func(pulsar.Message) error, msgs ...pulsar.Message
 		}
 	}
 	for _, msg := range msgs {
-		c.about(msg, history.Event{Kind: history.Acked, Confirmed: c.work.AckWithResponse})
+		c.noteOf(msg, history.Event{Kind: history.Acked, Confirmed: c.work.AckWithResponse})
 	}
 }

@@ -16,10 +16,11 @@ func (e *stuckError) Error() string {
 	return fmt.Sprintf("the broker has %v, and sends nothing", e.state)
 }
 
-// patience is how long the backlog may stay unchanged: pulsar-client-go waits up to a minute before it connects again.
+// patience is how long the backlog may stay unchanged. pulsar-client-go waits for up to a minute before it connects
+// again.
 const patience = 75 * time.Second
 
-// drain waits until the broker has no messages left, and then for messages that might come twice.
+// drain waits until the broker has no messages left, and then for messages that might come a second time.
 func (t *trial) drain(ctx context.Context) error {
 	for _, topic := range t.drained() {
 		last, since := state{}, time.Now()

@@ -10,16 +10,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// fault is a fault with the work that it disturbs.
+// fault is a fault and the work that it disturbs.
 type fault struct {
 	set        set
 	name, what string
 	types      []pulsar.SubscriptionType
 	work       work
-	also       [][]string // each of these sets of variants makes a further trial, if it fits
-	short      bool       // a trial takes a few seconds
-	needs      place      // the kind of broker
-	logFails   bool       // the log of attempts must report a failure
+	also       [][]string // sets of variants; each makes a further trial, if it fits the type
+	short      bool       // a trial takes only a few seconds
+	needs      place      // the kind of broker that it needs
+	logFails   bool       // during the fault the log of attempts must report a failure
 	make       func(context.Context, *trial) error
 }
 
@@ -37,8 +37,8 @@ type place string
 
 const (
 	anywhere  place = ""
-	killable  place = "killable" // of test/scripts/pulsar: the trial may kill it, or change settings of all topics
-	guarded   place = "guarded"  // started for the trial; checks the roles of consumers
+	killable  place = "killable" // of test/scripts/pulsar; the trial may kill it, or change settings of all topics
+	guarded   place = "guarded"  // a broker started for the trial that checks the roles of consumers
 	clustered place = "cluster"  // two brokers started for the trial
 	inProcess place = "pulsartest"
 )
@@ -54,7 +54,7 @@ var (
 	away     = work{Messages: 1000, Min: time.Second, Partitions: 3}
 )
 
-// variants are other ways to do the same work, drawn at random. Not all fit each work.
+// variants are other ways to do a work, drawn at random. Some do not fit some works.
 var variants = []struct {
 	name string
 	fits func(work) bool
@@ -82,7 +82,7 @@ var chaosFaults = []fault{
 		what:  "SIGKILL of the broker while all messages wait after a nack; it starts again on the same data",
 		types: allTypes, work: waiting, short: true, needs: killable, make: onceAllWait(func(ctx context.Context,
 			t *trial) error {
-			t.broke("broker killed")
+			t.noteFault("broker killed")
 			if _, err := script(ctx, "kill"); err != nil {
 				return err
 			}
@@ -97,13 +97,13 @@ var chaosFaults = []fault{
 	{set: chaos, name: "stalled", what: "all data is held back for three keep-alive intervals",
 		types: allTypes, work: mixed, make: func(ctx context.Context, t *trial) error {
 			sleep(ctx, time.Second)
-			t.broke("stalled")
+			t.noteFault("stalled")
 			t.proxy.Stall(ctx, 3*keepAlive)
 			return nil
 		}},
 	{set: chaos, name: "half-open", what: "the other side of each connection vanishes without closing it, five times",
 		types: allTypes, work: mixed, make: repeat(5, 3*time.Second, func(_ context.Context, t *trial) error {
-			t.broke("half-open")
+			t.noteFault("half-open")
 			t.proxy.HalfOpen()
 			return nil
 		}), also: [][]string{{"cumulative"}}},
@@ -168,7 +168,7 @@ func processes(n int) work {
 	return w
 }
 
-// repeat calls a function repeatedly.
+// repeat returns a function that makes a fault several times.
 func repeat(
 	times int, every time.Duration, do func(context.Context, *trial) error) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
@@ -183,7 +183,7 @@ func repeat(
 	}
 }
 
-// onceAllWait calls a function when each message has failed.
+// onceAllWait returns a function that makes a fault when each message has failed and waits.
 func onceAllWait(do func(context.Context, *trial) error) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
 		err := t.until(ctx, "until all wait", func(n counts) bool { return n.failed >= t.work.Messages })
@@ -195,7 +195,7 @@ func onceAllWait(do func(context.Context, *trial) error) func(context.Context, *
 }
 
 func cut(_ context.Context, t *trial) error {
-	t.broke("cut")
+	t.noteFault("cut")
 	t.proxy.Cut()
 	return nil
 }
@@ -214,23 +214,24 @@ func eachTopic(ctx context.Context, t *trial, method, path string) error {
 
 func (t *trial) each(ctx context.Context, topics []string, method, path string) error {
 	for _, topic := range topics {
-		t.broke(method + path)
-		if err := patiently(ctx, func() error { return t.broker.rest(ctx, method, topic+path, nil, nil) }); err != nil {
+		t.noteFault(method + path)
+		err := patiently(ctx, func() error { return t.broker.callAdmin(ctx, method, topic+path, nil, nil) })
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hideOne makes the lookups of one partition fail. The other partitions must not wait for it.
+// hideOne makes the lookups of one partition fail. The other partitions must not wait for that partition.
 func hideOne(ctx context.Context, t *trial) error {
 	const hidden = 1
 	sleep(ctx, time.Second)
 	topic := t.work.topics()[hidden]
 	t.proxy.Hide(topic)
 	defer t.proxy.Hide("")
-	t.broke("unloaded")
-	err := patiently(ctx, func() error { return t.broker.rest(ctx, "PUT", topic+"/unload", nil, nil) })
+	t.noteFault("unloaded")
+	err := patiently(ctx, func() error { return t.broker.callAdmin(ctx, "PUT", topic+"/unload", nil, nil) })
 	if err != nil {
 		return err
 	}
@@ -238,7 +239,7 @@ func hideOne(ctx context.Context, t *trial) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return t.until(ctx, "until all of the other partitions are settled", func(counts) bool {
-		return time.Since(begin) >= 20*time.Second && t.settledBeside(hidden) == others
+		return time.Since(begin) >= 20*time.Second && t.settledWithout(hidden) == others
 	})
 }
 
@@ -258,7 +259,7 @@ func join(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// fillRetryTopic makes the retries exceed a quota until the broker has refused some.
+// fillRetryTopic sets a quota that the retry topic exceeds, until the broker has refused retries.
 func fillRetryTopic(ctx context.Context, t *trial) error {
 	return overQuota(ctx, t, 10_000, "until reconsumes are refused", func(n counts) bool { return n.refused > 0 })
 }

@@ -59,7 +59,7 @@ func killUntilOver(ctx context.Context, t *trial) error {
 	return ctx.Err()
 }
 
-// poison publishes a message that ends the process that handles it, and restarts the process until the message is a
+// poison publishes a message that ends each process that handles it. It starts further processes until the message is a
 // dead letter.
 func poison(ctx context.Context, t *trial) error {
 	if t.work.Alone {
@@ -73,7 +73,7 @@ func poison(ctx context.Context, t *trial) error {
 	crashes := 0
 	for end := time.Now().Add(90 * time.Second); !t.isOver(ctx); sleep(ctx, 50*time.Millisecond) {
 		if time.Now().After(end) || ctx.Err() != nil {
-			return fmt.Errorf("after %d crashes the poison is no dead letter", crashes)
+			return fmt.Errorf("after %d crashes the message that ends processes is still no dead letter", crashes)
 		}
 		for i, p := range t.others {
 			select {
@@ -92,12 +92,12 @@ func poison(ctx context.Context, t *trial) error {
 			break
 		}
 	}
-	t.said = append(t.said, fmt.Sprintf("%d crashes", crashes))
+	t.notes = append(t.notes, fmt.Sprintf("%d crashes", crashes))
 	return nil
 }
 
 // restart replaces the processes one after the other when half of the messages are settled. It ends a process only when
-// the substitute of the previous one has subscribed.
+// the one that replaces the previous process has subscribed.
 func restart(ctx context.Context, t *trial) error {
 	begin := 0
 	err := t.untilBroker(ctx, func(s state) bool {
@@ -118,7 +118,7 @@ func restart(ctx context.Context, t *trial) error {
 	return err
 }
 
-// untilBroker waits for a state of the topic.
+// untilBroker waits until the topic has reached a state.
 func (t *trial) untilBroker(ctx context.Context, reached func(state) bool) error {
 	for {
 		if s, ok := t.broker.state(ctx, t.work.topics()[0]); ok && reached(s) {

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
-// logged is the work that faults of the log disturb: it has a log of attempts.
+// logged is the work that faults of the log disturb. It has a log of attempts.
 var logged = work{Messages: 1000, Min: time.Second, Log: true}
 
 var logFaults = []fault{
@@ -66,22 +66,22 @@ func (w work) logTopic() string { return attempts.Topic(w.Topic, subscription) }
 
 // log calls the admin API for the log's topic.
 func (t *trial) log(ctx context.Context, method, path string, body any) error {
-	return patiently(ctx, func() error { return t.broker.rest(ctx, method, t.work.logTopic()+path, body, nil) })
+	return patiently(ctx, func() error { return t.broker.callAdmin(ctx, method, t.work.logTopic()+path, body, nil) })
 }
 
-// overQuota sets a backlog quota of the namespace that its topics exceed. It deletes the quota five seconds after shows
-// has returned true.
+// overQuota sets a backlog quota for the namespace, which the topics exceed. It deletes the quota five seconds after
+// shows returned true.
 func overQuota(ctx context.Context, t *trial, bytes int, what string, shows func(counts) bool) error {
 	const path = "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage"
 	quota := map[string]any{"limitSize": bytes, "limitTime": -1, "policy": "producer_exception"}
-	if err := t.broker.rest(ctx, "POST", path, quota, nil); err != nil {
+	if err := t.broker.callAdmin(ctx, "POST", path, quota, nil); err != nil {
 		return err
 	}
 	err := t.until(ctx, what, shows)
 	if err == nil {
 		sleep(ctx, 5*time.Second)
 	}
-	return errors.Join(err, t.broker.rest(context.WithoutCancel(ctx), "DELETE", path, nil, nil))
+	return errors.Join(err, t.broker.callAdmin(context.WithoutCancel(ctx), "DELETE", path, nil, nil))
 }
 
 // withLog returns options for a log of attempts, if the work has one. The log has a client of its own.
@@ -106,7 +106,7 @@ func (c *consumer) withLog(w work) ([]redelivery.Option, error) {
 
 // logIsBack waits, after all messages are settled, until the log is empty too.
 func (t *trial) logIsBack(ctx context.Context) error {
-	if !t.work.Log || t.local == nil { // the logs of other processes cannot be read
+	if !t.work.Log || t.local == nil { // this process cannot read the logs of other processes
 		return nil
 	}
 	for end := time.Now().Add(time.Minute); ; sleep(ctx, 100*time.Millisecond) {
@@ -129,7 +129,8 @@ const role = "app"
 
 var allowed = []string{"produce", "consume"}
 
-// startGuarded starts a broker that checks the permissions of a role. A client without a role may do everything.
+// startGuarded starts a broker that checks the permissions of roles. A client without a role may do everything. token
+// authenticates the consumer's role.
 func startGuarded(ctx context.Context) (b *broker, stop func(), token string, err error) {
 	secret := []byte(rand.Text() + rand.Text())
 	env := []string{"PULSAR_NAME=chaos-guarded", "PULSAR_CONF_authenticationEnabled=true",
@@ -154,7 +155,7 @@ func (t *trial) allow(ctx context.Context) error {
 		return err
 	}
 	for _, topic := range []string{t.work.Topic, t.work.logTopic()} {
-		if err := t.broker.rest(ctx, "POST", topic+"/permissions/"+role, allowed, nil); err != nil {
+		if err := t.broker.callAdmin(ctx, "POST", topic+"/permissions/"+role, allowed, nil); err != nil {
 			return err
 		}
 	}

@@ -9,15 +9,15 @@
 //	go run ./test/faults -fault unloads     one fault; -list has the names of all
 //	go run ./test/faults -for 1h            faults and variants of the work chosen at random, for an hour
 //
-// It starts, kills and restarts a broker of test/scripts/pulsar; PULSAR_NAME names the broker. With -on env it uses the
-// broker of PULSAR_URL and PULSAR_ADMIN_URL, and with -on pulsartest a broker in this process. With these brokers it
-// leaves out some faults.
+// It starts, kills and restarts a broker with test/scripts/pulsar; PULSAR_NAME names the broker. With -on env it uses
+// the broker at PULSAR_URL and PULSAR_ADMIN_URL, and with -on pulsartest a broker in this process. With these two it
+// omits some faults.
 //
-// The column stuck counts messages that the broker did not send to a waiting consumer, but sent when another consumer
-// took its place. With plain consumers this happens more often. The column elsewhere counts early deliveries to a
-// consumer that had not nacked the message. Without a log of attempts such a consumer cannot know the delay, and the
-// broker sends a whole batch for one of its messages. The exit status is 1 if a trial fails or has findings other than
-// stuck messages.
+// The column stuck counts messages that the broker did not send to a waiting consumer, but sent to the consumer that
+// replaced it. With plain consumers this happens more often. The column elsewhere counts early deliveries to a consumer
+// that had not nacked the message. Without a log of attempts such a consumer cannot know the delay; it gets the message
+// because the broker sends whole batches. The exit status is 1 if a trial fails or has findings other than stuck
+// messages.
 package main
 
 import (
@@ -39,7 +39,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// settings are the flags.
+// settings has the values of the flags.
 type settings struct {
 	fault, kind, with, on, dir string
 	messages                   int
@@ -94,7 +94,7 @@ func run(ctx context.Context) error {
 	return s.try(ctx, next)
 }
 
-// choose returns a function that returns one trial after the other, and nil after the last.
+// choose returns a function that returns one trial after the other, and nil after the last one.
 func (s *settings) choose(faults []fault) (next func(i int) *trial, err error) {
 	var chosen []*trial
 	for i := range faults {
@@ -140,7 +140,7 @@ func (s *settings) choose(faults []fault) (next func(i int) *trial, err error) {
 	}, nil
 }
 
-// trials returns the trials of a fault on a type, each with a set of variants.
+// trials returns the trials of a fault on a subscription type, each with a set of variants.
 func (s *settings) trials(f *fault, kind pulsar.SubscriptionType) (all []*trial) {
 	w := f.work
 	w.Type = kind
@@ -168,7 +168,8 @@ func (s *settings) trials(f *fault, kind pulsar.SubscriptionType) (all []*trial)
 const header = `| fault | subscription | sent | processed | deliveries | most | forgotten | duplicates | stuck | lost | early | elsewhere | counts | disorder | longest stall | took |
 |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|`
 
-// try runs the trials of next, and prints a row for each. Without -history it keeps only histories with findings.
+// try runs the trials that next returns, and prints a row for each. Without -history it keeps only histories with
+// findings.
 func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 	dir := s.dir
 	if dir == "" {
@@ -207,10 +208,10 @@ func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 			r.found[history.Lost], r.found[history.Early], r.elsewhere,
 			r.found[history.Miscounted], r.found[history.Disorder], r.Longest.Seconds(), time.Since(begin).Seconds())
 		if t.work.MaxDeliveries > 0 {
-			t.said = append(t.said, fmt.Sprintf("%d dead letters", r.Letters))
+			t.notes = append(t.notes, fmt.Sprintf("%d dead letters", r.Letters))
 		}
-		if len(t.said) > 0 {
-			fmt.Fprintln(os.Stderr, strings.Join(t.said, ", "))
+		if len(t.notes) > 0 {
+			fmt.Fprintln(os.Stderr, strings.Join(t.notes, ", "))
 		}
 		switch bad := slices.DeleteFunc(r.findings, func(f history.Finding) bool { return f.Fault == history.Stuck }); {
 		case err == nil && len(bad) > 0:
@@ -233,8 +234,8 @@ func (s *settings) try(ctx context.Context, next func(i int) *trial) error {
 	return ctx.Err()
 }
 
-// child runs a consumer in a process of its own. It repeats Subscribe until that succeeds, because another consumer may
-// still have the subscription.
+// child runs a consumer in this process, which a trial has started. It repeats Subscribe until that succeeds, because
+// another consumer may still have the subscription.
 func child(ctx context.Context, text string) error {
 	var w work
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
@@ -253,7 +254,7 @@ func child(ctx context.Context, text string) error {
 		sleep(ctx, 50*time.Millisecond)
 	}
 	if err != nil {
-		return nil // the process is ended before it has subscribed
+		return nil // the trial ended this process before it had subscribed
 	}
 	<-ctx.Done()
 	c.close()

@@ -12,7 +12,7 @@ import (
 // turning is the work of Workers that join and leave while messages are published.
 var turning = work{App: byKey, Ordered: true, Min: 200 * time.Millisecond, Processes: 2}
 
-// sharing is the same on Shared: keys have no order there.
+// sharing is the same work for Shared, where keys have no order.
 var sharing = work{App: byKey, Min: 200 * time.Millisecond, Processes: 2}
 
 var ownerFaults = []fault{

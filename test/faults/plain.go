@@ -9,12 +9,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// plain is a variant that is never drawn: its findings are not this library's.
+// plain is a variant that is never drawn, since its findings would not be about this library.
 const plain = "plain"
 
-// handleMixed fails as the app mixed does. All failures are errors, because plain has no other verb than Nack.
+// handleMixed fails on the same messages as the app mixed. All failures are errors, since plain pulsar-client-go has
+// only Nack.
 func (c *consumer) handleMixed(_ context.Context, msg pulsar.Message) error {
-	if c.fails(number(msg.Payload()), int(msg.RedeliveryCount())) {
+	if c.mustFail(number(msg.Payload()), int(msg.RedeliveryCount())) {
 		return errFails
 	}
 	return nil
@@ -42,13 +43,13 @@ func (c *consumer) beginPlain(opts pulsar.ConsumerOptions, handle worker.Handler
 				c.deliver(msg, int(msg.RedeliveryCount()), false)
 				if handle(c.ctx, msg) != nil {
 					delay := c.policy.Next(msg.RedeliveryCount())
-					c.about(msg, history.Event{Kind: history.Nacked, Delay: delay.Microseconds()})
+					c.noteOf(msg, history.Event{Kind: history.Nacked, Delay: delay.Microseconds()})
 					c.plain.Nack(msg)
 					continue
 				}
-				c.about(msg, history.Event{Kind: history.Acking})
+				c.noteOf(msg, history.Event{Kind: history.Acking})
 				if c.plain.Ack(msg) == nil {
-					c.about(msg, history.Event{Kind: history.Acked})
+					c.noteOf(msg, history.Event{Kind: history.Acked})
 				}
 			}
 		})

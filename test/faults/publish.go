@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
-// publisher publishes messages in the order of their numbers. Every other hundred is in batches of ten; the app byKey
-// gets no batches.
+// publisher publishes messages in the order of their numbers: a hundred in batches of ten, the next hundred single, and
+// so on. For the app byKey all are single.
 type publisher struct {
 	work   work
 	record *record
@@ -64,7 +64,7 @@ func (p *publisher) send(ctx context.Context, n int) error {
 	case n/100%2 == 1:
 		producer = p.ten
 	}
-	if p.work.Cumulative { // otherwise there is no order: messages overtake failed ones, and four goroutines receive
+	if p.work.Cumulative { // in other works messages overtake failed ones, and four goroutines receive
 		published.Key = fmt.Sprint("partition ", n%p.work.stride())
 	}
 	p.record.note(published)

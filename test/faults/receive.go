@@ -8,12 +8,12 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// own is a message type of an application: decoded, with the received message inside.
-type own struct{ pulsar.Message }
+// wrapper is an application's message type: a decoded message with the received message inside.
+type wrapper struct{ pulsar.Message }
 
-func (m own) Payload() []byte { return append(m.Message.Payload()[:6:6], " decoded"...) }
+func (m wrapper) Payload() []byte { return append(m.Message.Payload()[:6:6], " decoded"...) }
 
-// next takes a message by Chan or Receive, as the work says.
+// next takes a message from Chan or Receive, as the work says.
 func (c *consumer) next(ctx context.Context) (msg pulsar.Message, err error) {
 	if c.work.Chan {
 		select {
@@ -25,7 +25,7 @@ func (c *consumer) next(ctx context.Context) (msg pulsar.Message, err error) {
 		return nil, err
 	}
 	if c.work.Wrap {
-		msg = own{msg}
+		msg = wrapper{msg}
 	}
 	return msg, nil
 }

@@ -46,7 +46,7 @@ func (r *record) note(e history.Event) {
 	}
 }
 
-// counts are the progress of messages.
+// counts has the numbers of messages and events until now.
 type counts struct {
 	delivered, settled           int // messages
 	failed, refused, logFailures int // events
@@ -74,8 +74,8 @@ func (t *trial) progress() counts {
 	return n
 }
 
-// settledBeside counts the settled messages of all partitions but one.
-func (t *trial) settledBeside(partition int) (n int) {
+// settledWithout counts the settled messages of all partitions except one.
+func (t *trial) settledWithout(partition int) (n int) {
 	r := t.local.record
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *trial) settledBeside(partition int) (n int) {
 	return n
 }
 
-// named returns the work for a new consumer.
+// named returns the work for a new consumer, with a new name.
 func (t *trial) named() work {
 	w := t.work
 	t.started++
@@ -95,8 +95,8 @@ func (t *trial) named() work {
 	return w
 }
 
-// broke records that all consumers may have lost their connections.
-func (t *trial) broke(why string) {
+// noteFault records that all consumers may have lost their connections because of a fault.
+func (t *trial) noteFault(why string) {
 	t.faults++
 	t.record.note(history.Event{Kind: history.Disconnected, Note: why})
 }
@@ -106,15 +106,15 @@ type result struct {
 	history.Summary
 	found    map[history.Fault]int
 	findings []history.Finding
-	// early deliveries to a consumer that had not nacked the message: without a log it cannot know the delay
+	// early deliveries to a consumer that had not nacked the message and, without a log, cannot know the delay
 	elsewhere int
 	most      int // the most deliveries of one message
-	// settled messages that a Worker handled again although it knew that another consumer may have them
+	// settled messages that a Worker handled again although it knew that they might belong to another consumer
 	stale int
 }
 
-// isElsewhere reports whether a finding is an early delivery to a consumer that had not nacked the message. The broker
-// sends a whole batch for one of its messages.
+// isElsewhere reports whether a finding is an early delivery to a consumer that had not nacked the message. That
+// happens with batches, since the broker sends a whole batch for one of its messages.
 func isElsewhere(f history.Finding) bool {
 	return f.Fault == history.Early && f.Lines[0].Kind == history.Nacked &&
 		f.Lines[0].Consumer != f.Lines[len(f.Lines)-1].Consumer
@@ -126,7 +126,7 @@ func (t *trial) finish() (r result, err error) {
 	deliveries, settled := map[string]int{}, map[string]bool{}
 	err = history.ReadFolder(t.work.Dir, func(l *history.Line) {
 		c.Add(l)
-		switch l.Kind { //nolint:exhaustive // other kinds do not matter
+		switch l.Kind { //nolint:exhaustive // other kinds of events do not matter
 		case history.Delivered:
 			deliveries[l.Message]++
 			r.most = max(r.most, deliveries[l.Message])
@@ -149,7 +149,7 @@ func (t *trial) finish() (r result, err error) {
 	}
 	if r.stale > 0 && t.work.Ordered {
 		err = errors.Join(err, fmt.Errorf("with key order, %d settled messages were handled again although the Worker "+
-			"knew that another consumer may have them", r.stale))
+			"knew that they might belong to another consumer", r.stale))
 	}
 	return r, err
 }

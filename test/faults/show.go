@@ -6,7 +6,7 @@ import (
 	"runtime/pprof"
 )
 
-// stats returns the Stats of this process's Consumer, and the name of a file with its goroutines' stacks.
+// stats returns the Stats of this process's Consumer, and the name of a file with the stacks of all goroutines.
 func (t *trial) stats() string {
 	if t.local == nil {
 		return "the Consumers are in other processes"
@@ -26,7 +26,7 @@ var terminal = func() bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }()
 
-// show replaces the line of progress on a terminal.
+// show overwrites the line that shows the progress on a terminal.
 func (t *trial) show(format string, args ...any) {
 	if terminal {
 		fmt.Fprintf(os.Stderr, "\r\033[K%s on %s: %s\r", t.name(), typeNames[t.work.Type], fmt.Sprintf(format, args...))

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/internal/proxy"
 )
 
-// trial is one fault, made while messages are handled.
+// trial makes one fault while messages are handled.
 type trial struct {
 	fault     *fault
 	work      work
@@ -30,10 +30,10 @@ type trial struct {
 	letters   func()  // ends the reader of dead letters
 	record    *record // events of the trial itself
 	faults    int     // faults that may have broken connections
-	started   int     // number of consumers
+	started   int     // number of consumers started
 	local     *consumer
 	others    []process
-	said      []string // notes of the fault, printed after the row
+	notes     []string // printed after the row
 }
 
 // process is a consumer in a process of its own.
@@ -82,11 +82,11 @@ func (t *trial) run(ctx context.Context, own *broker) (result, error) {
 		return result{}, err
 	}
 	if t.faults > 0 {
-		t.broke("over")
+		t.noteFault("over")
 	}
 	err = t.drain(ctx)
 	var stuck *stuckError
-	if errors.As(err, &stuck) { // another consumer shows whether messages are lost
+	if errors.As(err, &stuck) { // another consumer takes its place, and shows whether messages are lost
 		_ = t.stop()
 		if err = t.start(ctx); err == nil {
 			err = t.drain(ctx)
@@ -102,9 +102,9 @@ func (t *trial) run(ctx context.Context, own *broker) (result, error) {
 	return r, errors.Join(err, checkErr)
 }
 
-// place returns the broker that the fault needs: the run's, or one started for this trial.
+// place returns the broker that the fault needs: own, or one started for this trial.
 func (t *trial) place(ctx context.Context, own *broker) (b *broker, stop func(), err error) {
-	switch t.fault.needs { //nolint:exhaustive // other faults use the run's
+	switch t.fault.needs { //nolint:exhaustive // other faults use own
 	case guarded:
 		b, stop, t.work.Token, err = startGuarded(ctx)
 		return b, stop, err
@@ -140,7 +140,7 @@ func (t *trial) prepare(ctx context.Context) error {
 	return patiently(ctx, func() (err error) {
 		t.work.Topic = fmt.Sprintf("persistent://public/default/faults-%08x", rand.Uint32())
 		if t.work.Partitions > 0 {
-			if err := t.broker.rest(ctx, "PUT", t.work.Topic+"/partitions", t.work.Partitions, nil); err != nil {
+			if err := t.broker.callAdmin(ctx, "PUT", t.work.Topic+"/partitions", t.work.Partitions, nil); err != nil {
 				return err
 			}
 		}
@@ -216,7 +216,7 @@ func (t *trial) startProcess() error {
 	return nil
 }
 
-// end ends the process of the oldest consumer: os.Kill is like a crash, os.Interrupt is a normal end.
+// end ends the process of the oldest consumer: with os.Kill like a crash, with os.Interrupt normally.
 func (t *trial) end(by os.Signal) error {
 	oldest := t.others[0]
 	t.others = t.others[1:]
@@ -243,7 +243,7 @@ func (t *trial) stop() (err error) {
 	return err
 }
 
-// until waits for a state of the messages, and shows their progress.
+// until waits until the messages have reached a state, and shows their progress.
 func (t *trial) until(ctx context.Context, what string, reached func(counts) bool) error {
 	for {
 		n := t.progress()

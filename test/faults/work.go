@@ -23,30 +23,30 @@ const (
 	byKey app = "by key"
 )
 
-// work describes the task of the consumers.
+// work describes what the consumers do.
 type work struct {
 	App             app
 	URL, Topic      string
 	Type            pulsar.SubscriptionType
 	Messages        int
 	Processes       int           // consumers in processes of their own; 0 for one in this process
-	Min             time.Duration // of the backoff; its Max is ten times Min
+	Min             time.Duration // of the backoff, whose Max is ten times as long
 	Queue           int           // ReceiverQueueSize; 0 for the default
 	AckWithResponse bool
 	NackAll         bool      // every message fails once, by a nack; otherwise some fail up to three times, in all ways
 	Ordered         bool      // app byKey: with key order
-	Healed          time.Time // app byKey: no key fails after this time
+	Healed          time.Time // app byKey: no message fails after this time
 	Reconsume       bool      // some messages go through the retry topic
 	Partitions      int       // 0 for an unpartitioned topic; message n is in partition n%Partitions
 	Chan            bool      // use Chan in place of Receive
-	Wrap            bool      // the handler wraps messages in its own type
+	Wrap            bool      // the application wraps messages in its own type
 	Log             bool      // use a log of attempts, with a client of its own for LogURL
-	Durable         bool      // the checker expects the log's promises
+	Durable         bool      // the checker expects what the log promises
 	MaxDeliveries   int       // 0 without dead letters
 	LogURL, Token   string    // Token authenticates the consumer at a guarded broker
 	Dir, Name       string    // the history's folder, and the consumer's name in the history
 	Plain           bool      // plain pulsar-client-go, for comparison
-	Alone           bool      // the poison comes when all other messages are handled
+	Alone           bool      // the message that ends processes comes when all others are handled
 	WholeBatches    bool      // no batch-index acknowledgements
 	// one goroutine acknowledges every tenth message cumulatively; no message fails
 	Cumulative bool
@@ -77,7 +77,7 @@ const (
 	ackTimeout     = 3 * time.Second
 	reconsumeDelay = 2 * time.Second
 	keepAlive      = 5 * time.Second
-	// how long cumulate handles each message, so that it is still at work during the fault
+	// how long ackEveryTenth handles each message, so that it still has work during the fault
 	pace = 10 * time.Millisecond
 )
 
@@ -90,8 +90,8 @@ func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		Topic: w.Topic, SubscriptionName: subscription, Type: w.Type, ReceiverQueueSize: w.Queue,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: w.AckWithResponse,
 		RetryEnable: w.Reconsume,
-		// Without index acks a batch goes from one process to the other until one has acknowledged all of it, which
-		// takes minutes. The app service leaves the option to Subscribe, whose default does not rely on the broker.
+		// Without index acks a batch goes from one process to another until one of them has acknowledged all of it,
+		// which takes minutes. The app service uses the default of Subscribe.
 		EnableBatchIndexAcknowledgment: w.Processes > 0 && (w.App != service || w.Plain) && !w.WholeBatches,
 	}
 	if w.Reconsume {

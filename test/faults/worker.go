@@ -13,10 +13,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// crashLimit is the Worker's crash limit for the poison.
+// crashLimit is the Worker's crash limit.
 const crashLimit = 3
 
-// crashed is the exit status of a process that the poison ended.
+// crashed is the exit status of a process that handlePoison ended.
 const crashed = 3
 
 var errFails = errors.New("it fails")
@@ -30,7 +30,7 @@ func (c *consumer) beginWorker() error {
 	case c.work.Ordered:
 		options = append(options, worker.WithKeyOrder())
 	}
-	w, err := worker.New(c.Consumer, c.noted(handlers[c.work.App]), options...)
+	w, err := worker.New(c.Consumer, c.recorded(handlers[c.work.App]), options...)
 	if err != nil {
 		return err
 	}
@@ -42,8 +42,8 @@ func (c *consumer) beginWorker() error {
 	return nil
 }
 
-// noted records a Worker's handling of a message. The Worker acknowledges the message when the handler returns nil.
-func (c *consumer) noted(handle worker.Handler) worker.Handler {
+// recorded returns a handler that calls handle, and records that and the result.
+func (c *consumer) recorded(handle worker.Handler) worker.Handler {
 	return func(ctx context.Context, msg pulsar.Message) error {
 		count, stale := int(msg.RedeliveryCount()), false
 		if d, err := c.Delivery(msg); err == nil {
@@ -52,10 +52,10 @@ func (c *consumer) noted(handle worker.Handler) worker.Handler {
 		c.deliver(msg, count, stale)
 		err := handle(ctx, msg)
 		if err != nil {
-			c.about(msg, history.Event{Kind: history.Nacked, Delay: c.policy.Next(uint32(count)).Microseconds()})
+			c.noteOf(msg, history.Event{Kind: history.Nacked, Delay: c.policy.Next(uint32(count)).Microseconds()})
 			return err
 		}
-		c.about(msg, history.Event{Kind: history.Acking})
+		c.noteOf(msg, history.Event{Kind: history.Acking})
 		return nil
 	}
 }
@@ -64,23 +64,23 @@ func (c *consumer) noted(handle worker.Handler) worker.Handler {
 func (c *consumer) observeSettled() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{Settled: func(s redelivery.Settled) {
 		if s.Outcome == redelivery.Acked && s.Err == nil && s.Message != nil {
-			c.about(s.Message, history.Event{Kind: history.Acked})
+			c.noteOf(s.Message, history.Event{Kind: history.Acked})
 		}
 	}})
 }
 
-// observeReceived records messages when the Consumer receives them, before a handler gets them.
+// observeReceived records messages when the Consumer receives them, which is before a handler gets them.
 func (c *consumer) observeReceived() redelivery.Option {
 	received := func(e redelivery.Event) {
 		if e.Message != nil {
-			c.about(e.Message, history.Event{Kind: history.Received})
+			c.noteOf(e.Message, history.Event{Kind: history.Received})
 		}
 	}
 	return redelivery.WithObserver(redelivery.Observer{Dropped: received,
 		Delivered: func(d redelivery.Delivered) { received(d.Event) }})
 }
 
-// handlePoison ends the process when it gets the poison: the message that is numbered after all others.
+// handlePoison ends the process when it gets the message that is numbered after all others.
 func (c *consumer) handlePoison(_ context.Context, msg pulsar.Message) error {
 	if number(msg.Payload()) == c.work.Messages {
 		c.note(history.Event{Kind: history.Killed})

@@ -158,8 +158,8 @@ func cumulativeAcks(s *script) {
 	a.drain()
 }
 
-// A client without batch-index acks acknowledges up to the entry before the batch. If the batch is the first entry of
-// its ledger, the client acknowledges up to entry -1.
+// To acknowledge in the middle of a batch, a client without batch-index acks acknowledges up to the entry before the
+// batch. If the batch is the first entry of its ledger, that is entry -1.
 func cumulativeAckBeforeTheFirstEntry(s *script) {
 	a := s.ready()
 	a.subscribe(1, "Exclusive")
@@ -174,7 +174,7 @@ func cumulativeAckBeforeTheFirstEntry(s *script) {
 	a.askAck(1, "Cumulative", first)
 	a.redeliver(1)
 	a.drain()
-	s.rest("PUT", "unload", "")
+	s.callAdmin("PUT", "unload", "")
 	a.drain()
 	a.produce(1)
 	second := a.publish("2")

@@ -90,7 +90,7 @@ func batchAcksAndAnUnload(s *script) {
 	a.ack(1, partly.keep(0b110, 3))
 	a.ack(1, other.keep(0b011, 3))
 	a.drain()
-	s.rest("PUT", "unload", "")
+	s.callAdmin("PUT", "unload", "")
 	a.drain()
 	a.listen(1, "Shared")
 	a.drain()
@@ -117,8 +117,8 @@ func batchAcksOnExclusive(s *script) {
 	a.drain()
 }
 
-// A client with EnableBatchIndexAcknowledgment acknowledges the messages of a batch in this way: the set of each ack
-// has the messages that remain unacknowledged, and the last ack has no set.
+// So does a client with EnableBatchIndexAcknowledgment: the set of each ack has the messages that stay unacknowledged,
+// and the last ack has no set.
 func batchAckedOneByOne(s *script) {
 	a := s.ready()
 	a.listen(1, "Shared")

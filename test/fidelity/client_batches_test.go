@@ -8,8 +8,8 @@ import (
 )
 
 // clientBatchNacks returns scenarios that nack one message of a batch and acknowledge the others. They combine brokers
-// and clients with and without batch-index acknowledgement. If the broker or the client is without it, acknowledged
-// messages come again.
+// and clients with and without batch-index acknowledgement. If the broker or the client has none, acknowledged messages
+// come again.
 func clientBatchNacks() []scenario {
 	var all []scenario
 	for _, broker := range []bool{false, true} {

@@ -18,8 +18,8 @@ import (
 // These scenarios record what an application sees through the client.
 
 var (
-	ledgers = regexp.MustCompile(`\b\d+:(\d+:-?\d+)`)
-	code    = regexp.MustCompile(`[A-Z][A-Za-z]+`) // in an error's text
+	ledgers   = regexp.MustCompile(`\b\d+:(\d+:-?\d+)`)
+	errorCode = regexp.MustCompile(`[A-Z][A-Za-z]+`) // the first capitalized word of an error's text: the broker's error code
 )
 
 // see records a message as an application sees it.
@@ -36,7 +36,7 @@ func (s *script) see(who string, m pulsar.Message) {
 		id.EntryID(), id.PartitionIdx(), id.BatchIdx(), m.Topic(), list)
 }
 
-// take receives messages until none comes for 2.5 s, or until it has received 100.
+// take receives and records messages until none comes for 2.5 s, or until it has received 100.
 func (s *script) take(who string, c pulsar.Consumer, each func(pulsar.Message)) {
 	for range 100 {
 		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
@@ -102,12 +102,12 @@ var single = pulsar.ProducerOptions{DisableBatching: true}
 // oneBatch sends the messages published before a flush as one batch.
 var oneBatch = pulsar.ProducerOptions{BatchingMaxPublishDelay: time.Minute}
 
-const soon = 300 * time.Millisecond // the delay of a negative acknowledgement
+const nackDelay = 300 * time.Millisecond // of negative acknowledgements
 
 var clientScenarios = slices.Concat([]scenario{
 	{name: "client-nack", run: func(s *script) {
 		c := s.client()
-		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: soon})
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: nackDelay})
 		s.publish(s.producer(c, single), 5)
 		deliveries := 0
 		s.take("consumer", k, func(m pulsar.Message) {
@@ -122,7 +122,7 @@ var clientScenarios = slices.Concat([]scenario{
 	{name: "client-dead-letters", run: func(s *script) {
 		c := s.client()
 		dead := s.consumer(c, pulsar.ConsumerOptions{Topic: s.topic + "-dead"})
-		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: soon,
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: nackDelay,
 			DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: s.topic + "-dead",
 				InitialSubscriptionName: "initial", ProducerOptions: single}})
 		s.publish(s.producer(c, single), 3)
@@ -134,7 +134,7 @@ var clientScenarios = slices.Concat([]scenario{
 			}
 		})
 		s.take("dead", dead, nil)
-		s.rest("GET", "/admin/v2/persistent/public/default/"+s.topic+"-dead/subscriptions", "")
+		s.callAdmin("GET", "/admin/v2/persistent/public/default/"+s.topic+"-dead/subscriptions", "")
 	}},
 	{name: "client-retries", run: func(s *script) {
 		c := s.client()
@@ -175,9 +175,9 @@ var clientScenarios = slices.Concat([]scenario{
 		}
 	}},
 	{name: "client-partitions", run: func(s *script) {
-		s.rest("PUT", "partitions", "3")
+		s.callAdmin("PUT", "partitions", "3")
 		c := s.client()
-		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.KeyShared, NackRedeliveryDelay: soon})
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.KeyShared, NackRedeliveryDelay: nackDelay})
 		s.publish(s.producer(c, single), 6)
 		before := len(s.trace)
 		s.take("consumer", k, func(m pulsar.Message) {
@@ -187,11 +187,11 @@ var clientScenarios = slices.Concat([]scenario{
 				s.ackAll(k)(m)
 			}
 		})
-		slices.SortStableFunc(s.trace[before:], strings.Compare) // there is no order between partitions
+		slices.SortStableFunc(s.trace[before:], strings.Compare) // messages of different partitions have no order
 	}},
 	{name: "client-chunks", run: func(s *script) {
 		c := s.client()
-		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: soon})
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: nackDelay})
 		p := s.producer(c, pulsar.ProducerOptions{DisableBatching: true, EnableChunking: true,
 			ChunkMaxMessageSize: 100})
 		_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(strings.Repeat("chunk", 50))})
@@ -214,7 +214,7 @@ var clientScenarios = slices.Concat([]scenario{
 		p := s.producer(c, single)
 		s.publish(p, 3)
 		s.take("consumer", k, nil)
-		s.rest("PUT", "unload", "")
+		s.callAdmin("PUT", "unload", "")
 		s.take("consumer", k, s.ackAll(k))
 		s.publish(p, 1)
 		s.take("consumer", k, nil)
@@ -267,16 +267,16 @@ var clientScenarios = slices.Concat([]scenario{
 	{name: "client-refused", run: func(s *script) {
 		c := s.client()
 		s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Exclusive})
-		fails := func(what string, err error) { s.note("%s: %s", what, code.FindString(fmt.Sprint(err))) }
+		noteCode := func(what string, err error) { s.note("%s: %s", what, errorCode.FindString(fmt.Sprint(err))) }
 		_, err := c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "s", Type: pulsar.Shared})
-		fails("another type", err)
+		noteCode("another type", err)
 		_, err = c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "t", Type: pulsar.Shared,
 			ReadCompacted: true})
-		fails("compacted on Shared", err)
+		noteCode("compacted on Shared", err)
 		s.publish(s.producer(c, single), 1)
 		_, err = c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "u",
 			Schema: pulsar.NewStringSchema(nil)})
-		fails("a schema where there are bytes", err)
+		noteCode("a schema where there are bytes", err)
 	}},
 	{name: "client-delayed", run: func(s *script) {
 		c := s.client()
@@ -295,7 +295,7 @@ var clientScenarios = slices.Concat([]scenario{
 	}},
 }, clientBatchNacks())
 
-// backlog records the first line of the statistics, cut off after the number of unacknowledged messages.
+// backlog records the topic's statistics up to the number of unacknowledged messages, without those of the consumers.
 func (s *script) backlog() {
 	before := len(s.trace)
 	s.stats("in the end")

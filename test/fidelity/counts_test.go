@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Redelivery counts after every way in which a consumer can leave.
+// Redelivery counts, also after each way in which a consumer can leave.
 var countScenarios = slices.Concat([]scenario{
 	{name: "redelivery-counts", run: func(s *script) {
 		a := s.ready()
@@ -109,7 +109,7 @@ func rewinds(s *script, kind string) {
 	a.ack(1, ids[1])
 	a.redeliver(1, ids[2]) // the broker sends all unacknowledged messages
 	a.drain()
-	a.redeliver(1, ids[1]) // also if the id names an acknowledged message
+	a.redeliver(1, ids[1]) // it also does if the id is of an acknowledged message
 	a.drain()
 	a.redeliver(1)
 	a.drain()
@@ -118,8 +118,8 @@ func rewinds(s *script, kind string) {
 }
 
 // countsAfter returns two scenarios for each way in which a consumer can leave: with and without a second consumer.
-// Each scenario raises the counts of two messages of consumer 1, makes consumer 1 leave, and records the counts of the
-// messages that the next consumer gets.
+// Each raises the counts of two messages of consumer 1, makes consumer 1 leave, and records the counts that the next
+// consumer gets.
 func countsAfter(kind string) []scenario {
 	ways := []struct {
 		name string
@@ -127,9 +127,9 @@ func countsAfter(kind string) []scenario {
 	}{
 		{"a-close", func(_ *script, a *conn) { a.closeConsumer(1) }},
 		{"a-lost-connection", func(_ *script, a *conn) { a.close() }},
-		{"an-unload", func(s *script, _ *conn) { s.rest("PUT", "unload", "") }},
+		{"an-unload", func(s *script, _ *conn) { s.callAdmin("PUT", "unload", "") }},
 		{"a-seek", func(_ *script, a *conn) { a.ask(`seek { consumer_id: 1 message_publish_time: 1 }`) }},
-		{"a-reset", func(s *script, _ *conn) { s.rest("POST", "subscription/s/resetcursor/1", "") }},
+		{"a-reset", func(s *script, _ *conn) { s.callAdmin("POST", "subscription/s/resetcursor/1", "") }},
 		{"a-broken-client", func(_ *script, a *conn) { a.send(`success { request_id: 1 }`); a.drain() }},
 	}
 	var all []scenario

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// in is the metadata of a message that is due after d.
+// in returns the metadata of a message that is due after d.
 func in(d time.Duration) string {
 	return fmt.Sprintf("deliver_at_time: %d", time.Now().Add(d).UnixMilli())
 }
@@ -109,7 +109,8 @@ var delayedScenarios = []scenario{
 	}},
 }
 
-// awaitMessage waits for the next message and returns how long after start it came. drain will record the message.
+// awaitMessage waits for the next message and returns how long after start it came. It leaves the message to drain,
+// which records it.
 func (c *conn) awaitMessage(start time.Time) time.Duration {
 	a := c.await(func(a arrival) bool { return a.name == "MESSAGE" })
 	if a.cmd == nil {

@@ -1,4 +1,4 @@
-// Package fidelity plays scenarios on the broker in process and on real brokers, and compares the traces.
+// Package fidelity plays scenarios on the broker in process and on real brokers, and compares their traces.
 //
 // A scenario drives a broker with raw commands, with the Go client or with the admin API. Its trace has all answers of
 // the broker, with ledgers and generated names normalized. Folder testdata has the traces of a real Pulsar 4.0.7.
@@ -10,5 +10,5 @@
 //	eval "$(test/scripts/pulsar start)"; go test ./test/fidelity -update    records that broker's traces
 //
 // Some scenarios need a broker with batch-index acknowledgement (PULSAR_CONF_acknowledgmentAtBatchIndexLevelEnabled),
-// and the others a broker without it. On a real broker the tests play only the scenarios that fit its setting.
+// and the others need a broker without it. On a real broker the tests play only the scenarios that fit its setting.
 package fidelity

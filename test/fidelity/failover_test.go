@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// electionIsOver waits until a Failover subscription serves its active consumer, a second after the choice.
+// electionIsOver waits until a Failover subscription serves its active consumer, which is a second after the choice.
 func (s *script) electionIsOver() { time.Sleep(1300 * time.Millisecond) }
 
 // Failover: which consumer is active.
@@ -88,10 +88,10 @@ var failoverScenarios = []scenario{
 	}},
 }
 
-// failover changes the script's topic to partition 1 of 2, publishes two messages, and opens three connections. On a
-// partition, the order of the consumers' names decides which consumer is active.
+// failover makes partition 1 of 2 the script's topic, publishes two messages, and opens three connections. On a
+// partition, the order of the consumers' names decides which of them is active.
 func (s *script) failover() (one, two, three *conn) {
-	s.rest("PUT", "partitions", "2")
+	s.callAdmin("PUT", "partitions", "2")
 	s.topic += "-partition-1"
 	p := s.ready()
 	p.publish("0")

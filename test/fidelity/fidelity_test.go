@@ -19,13 +19,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// A scenario is a program whose trace should not depend on the broker.
+// A scenario is a program whose trace should be the same on every broker.
 type scenario struct {
 	name string // of the scenario and of its trace
 	run  func(*script)
-	// true: only for brokers with batch-index acknowledgement; false: only for brokers without it, Pulsar's default
+	// true: only for brokers with batch-index acknowledgement; false: only for brokers without it, which is Pulsar's
+	// default
 	indexed bool
-	differs map[string]string // by version of Pulsar: why the version's trace differs from the judge's
+	differs map[string]string // by version of Pulsar: why its trace differs from that of judge
 }
 
 // judge is the version of Pulsar that the broker in process imitates.
@@ -61,9 +62,9 @@ func TestMain(m *testing.M) {
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
-// TestFidelity plays each scenario on the broker in process, and compares the trace with the trace of a real Pulsar in
-// testdata. If PULSAR_URL and PULSAR_ADMIN_URL name a real broker, it also plays the scenarios that fit the broker's
-// batch-index setting on this broker, and compares these traces too.
+// TestFidelity plays each scenario on the broker in process, and compares its trace with that of a real Pulsar in
+// testdata. If PULSAR_URL and PULSAR_ADMIN_URL name a real broker, it plays the scenarios that fit the batch-index
+// setting of this broker on it, and compares these traces, too.
 func TestFidelity(t *testing.T) {
 	broker := broker(t)
 	for _, g := range groups {
@@ -108,7 +109,7 @@ func compareReal(t *testing.T, sc scenario, broker real) {
 	same(t, file, trace, "Pulsar "+broker.version)
 }
 
-// same compares a trace with the trace in file, and shows where they begin to differ.
+// same compares a trace with that in file, and shows where they begin to differ.
 func same(t *testing.T, file, trace, who string) {
 	t.Helper()
 	text := read(t, file)
@@ -126,7 +127,7 @@ func same(t *testing.T, file, trace, who string) {
 		strings.Join(want[i:min(i+12, len(want))], "\n  "), strings.Join(got[i:min(i+12, len(got))], "\n  "))
 }
 
-// traceFile returns the path of the trace for a version: the version's own trace if sc has one, else the judge's trace.
+// traceFile returns the path of the trace for a version: its own trace if sc has one, otherwise that of judge.
 func traceFile(sc scenario, version string) string {
 	name := sc.name
 	if sc.differs[version] != "" {
@@ -149,7 +150,7 @@ type real struct {
 	indexed    bool   // with batch-index acknowledgement
 }
 
-// broker returns the broker at PULSAR_URL, or the zero value.
+// broker returns the broker at PULSAR_URL, or the zero value if that is not set.
 func broker(t *testing.T) real {
 	r := real{url: os.Getenv("PULSAR_URL"), admin: os.Getenv("PULSAR_ADMIN_URL")}
 	if r.url == "" {

@@ -2,7 +2,7 @@ package fidelity
 
 import "fmt"
 
-// Key_Shared: which consumer has a key, and which waits for it.
+// Key_Shared: which consumer has a key, and which consumer waits for it.
 var keySharedScenarios = []scenario{
 	{name: "key-shared", differs: map[string]string{"3.0": "the hash ring has other points"},
 		run: func(s *script) {

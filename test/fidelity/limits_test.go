@@ -134,7 +134,7 @@ func consumerLimit(s *script, kind string) {
 // limited sets a policy of the topic, and returns a connection as ready does.
 func (s *script) limited(policy string, n int) *conn {
 	a := s.ready()
-	s.rest("POST", policy, fmt.Sprint(n))
+	s.callAdmin("POST", policy, fmt.Sprint(n))
 	for range 100 { // until the policy is in force
 		if status, body := s.call("GET", policy, ""); status == 200 && string(body) == fmt.Sprint(n) {
 			break

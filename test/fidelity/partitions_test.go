@@ -6,24 +6,24 @@ import "fmt"
 var partitionScenarios = []scenario{
 	{name: "partitions", run: func(s *script) {
 		a := s.dial("a")
-		s.rest("PUT", "partitions", "2")
-		s.rest("PUT", "partitions", "2")
+		s.callAdmin("PUT", "partitions", "2")
+		s.callAdmin("PUT", "partitions", "2")
 		a.metadata()
 		a.ask(`getTopicsOfNamespace { namespace: "public/default" }`)
-		s.rest("POST", "partitions", "3")
-		s.rest("POST", "partitions", "3")
-		s.rest("POST", "partitions", "2")
-		s.rest("POST", "partitions", "0")
+		s.callAdmin("POST", "partitions", "3")
+		s.callAdmin("POST", "partitions", "3")
+		s.callAdmin("POST", "partitions", "2")
+		s.callAdmin("POST", "partitions", "0")
 		a.metadata()
-		s.rest("GET", "stats", "")
-		s.rest("GET", "partitioned-stats", "")
-		s.rest("PUT", "unload", "")
-		s.rest("DELETE", "", "")
-		s.rest("POST", "terminate", "")
-		s.rest("DELETE", "partitions", "")
-		s.rest("DELETE", "partitions", "")
-		s.rest("DELETE", "", "")
-		s.rest("GET", "stats", "")
+		s.callAdmin("GET", "stats", "")
+		s.callAdmin("GET", "partitioned-stats", "")
+		s.callAdmin("PUT", "unload", "")
+		s.callAdmin("DELETE", "", "")
+		s.callAdmin("POST", "terminate", "")
+		s.callAdmin("DELETE", "partitions", "")
+		s.callAdmin("DELETE", "partitions", "")
+		s.callAdmin("DELETE", "", "")
+		s.callAdmin("GET", "stats", "")
 		a.metadata()
 	}},
 	{name: "bounds-of-partitions",
@@ -31,7 +31,7 @@ var partitionScenarios = []scenario{
 			"4.2": "a producer or consumer of the whole partitioned topic is refused"},
 		run: func(s *script) {
 			a := s.dial("a")
-			s.rest("PUT", "partitions", "2")
+			s.callAdmin("PUT", "partitions", "2")
 			for _, n := range []string{"-partition-1", "-partition-2", "-partition-9", "-partition-01", ""} {
 				topic := fmt.Sprintf("topic: %q", s.topic+n)
 				a.ask(`partitionMetadata {}`, "partitionMetadata { "+topic+" }")
@@ -39,30 +39,30 @@ var partitionScenarios = []scenario{
 				a.newProducer(uint64(len(n)), topic)
 				a.subscribe(uint64(len(n)), "Shared", topic)
 			}
-			s.rest("GET", "partitioned-stats", "")
+			s.callAdmin("GET", "partitioned-stats", "")
 		}},
 	{name: "partitions-of-a-topic-that-has-none", run: func(s *script) {
 		a := s.dial("a")
-		s.rest("GET", "partitions", "")
-		s.note("%s", s.rest("GET", "partitions?checkAllowAutoCreation=true", ""))
-		s.rest("GET", "stats", "")
-		s.rest("POST", "partitions", "3")
-		s.rest("PUT", "", "")
-		s.rest("PUT", "", "")
-		s.note("%s", s.rest("GET", "partitions", ""))
-		s.rest("PUT", "partitions", "3")
-		s.rest("POST", "partitions", "3")
-		s.rest("GET", "partitioned-stats", "")
-		s.rest("GET", "stats", "")
-		s.rest("DELETE", "partitions", "")
+		s.callAdmin("GET", "partitions", "")
+		s.note("%s", s.callAdmin("GET", "partitions?checkAllowAutoCreation=true", ""))
+		s.callAdmin("GET", "stats", "")
+		s.callAdmin("POST", "partitions", "3")
+		s.callAdmin("PUT", "", "")
+		s.callAdmin("PUT", "", "")
+		s.note("%s", s.callAdmin("GET", "partitions", ""))
+		s.callAdmin("PUT", "partitions", "3")
+		s.callAdmin("POST", "partitions", "3")
+		s.callAdmin("GET", "partitioned-stats", "")
+		s.callAdmin("GET", "stats", "")
+		s.callAdmin("DELETE", "partitions", "")
 		a.metadata()
-		s.rest("DELETE", "", "")
-		s.rest("GET", "stats", "")
-		s.rest("PUT", "unload", "")
-		s.rest("POST", "terminate", "")
-		s.rest("GET", "subscriptions", "")
-		s.rest("DELETE", "subscription/s", "")
-		s.rest("PUT", "partitions", "0")
+		s.callAdmin("DELETE", "", "")
+		s.callAdmin("GET", "stats", "")
+		s.callAdmin("PUT", "unload", "")
+		s.callAdmin("POST", "terminate", "")
+		s.callAdmin("GET", "subscriptions", "")
+		s.callAdmin("DELETE", "subscription/s", "")
+		s.callAdmin("PUT", "partitions", "0")
 	}},
 	{name: "partitions-over-what-exists",
 		differs: map[string]string{"4.2": "a partition of a topic that does not exist is refused"},
@@ -71,11 +71,11 @@ var partitionScenarios = []scenario{
 			s.topic += "-partition-1"
 			s.dial("a").newProducer(1)
 			s.topic = topic
-			s.rest("PUT", "partitions", "2")
-			s.rest("PUT", "", "")
+			s.callAdmin("PUT", "partitions", "2")
+			s.callAdmin("PUT", "", "")
 		}},
 	{name: "new-partitions-have-the-subscriptions", run: func(s *script) {
-		s.rest("PUT", "partitions", "1")
+		s.callAdmin("PUT", "partitions", "1")
 		topic := s.topic
 		s.topic = topic + "-partition-0"
 		a := s.ready()
@@ -83,7 +83,7 @@ var partitionScenarios = []scenario{
 		a.publish("0")
 		a.drain()
 		s.topic = topic
-		s.rest("POST", "partitions", "2")
+		s.callAdmin("POST", "partitions", "2")
 		s.topic = topic + "-partition-1"
 		a.produce(2)
 		a.publishBy(2, "before the consumer", 0)
@@ -92,9 +92,9 @@ var partitionScenarios = []scenario{
 		s.topic = topic
 	}},
 	{name: "subscriptions-of-a-partitioned-topic", run: func(s *script) {
-		s.rest("PUT", "partitions", "2")
-		s.rest("PUT", "subscription/s", "")
-		s.note("%s", s.rest("GET", "subscriptions", ""))
+		s.callAdmin("PUT", "partitions", "2")
+		s.callAdmin("PUT", "subscription/s", "")
+		s.note("%s", s.callAdmin("GET", "subscriptions", ""))
 		topic := s.topic
 		for p := range 2 {
 			s.topic = fmt.Sprintf("%s-partition-%d", topic, p)
@@ -106,15 +106,15 @@ var partitionScenarios = []scenario{
 			a.drain()
 		}
 		s.topic = topic
-		s.rest("POST", "subscription/s/skip/1", "")
-		s.rest("POST", "subscription/s/resetcursor/1", "")
+		s.callAdmin("POST", "subscription/s/skip/1", "")
+		s.callAdmin("POST", "subscription/s/resetcursor/1", "")
 		for _, c := range s.open {
 			c.drain()
 		}
-		s.rest("POST", "subscription/s/skip_all", "")
-		s.rest("DELETE", "subscription/s", "")
-		s.note("%s", s.rest("GET", "subscriptions", ""))
-		s.rest("DELETE", "subscription/s", "")
+		s.callAdmin("POST", "subscription/s/skip_all", "")
+		s.callAdmin("DELETE", "subscription/s", "")
+		s.note("%s", s.callAdmin("GET", "subscriptions", ""))
+		s.callAdmin("DELETE", "subscription/s", "")
 	}},
 	{name: "namespaces", run: func(s *script) {
 		a := s.dial("a")
@@ -124,27 +124,27 @@ var partitionScenarios = []scenario{
 			topic := fmt.Sprintf("topic: %q", "persistent://"+s.topic+"/ns/t")
 			a.ask(`partitionMetadata {}`, "partitionMetadata { "+topic+" }")
 			a.lookup("persistent://" + s.topic + "/ns/t")
-			s.rest("PUT", "/admin/v2/persistent/"+s.topic+"/ns/t2", "")
-			s.rest("PUT", "/admin/v2/persistent/"+s.topic+"/ns/t3/partitions", "1")
+			s.callAdmin("PUT", "/admin/v2/persistent/"+s.topic+"/ns/t2", "")
+			s.callAdmin("PUT", "/admin/v2/persistent/"+s.topic+"/ns/t3/partitions", "1")
 			a.ask(fmt.Sprintf(`getTopicsOfNamespace { namespace: "%s/ns" }`, s.topic))
-			s.rest("GET", namespace+"/topics", "")
+			s.callAdmin("GET", namespace+"/topics", "")
 		}
 		use()
-		s.rest("PUT", namespace, "")
-		s.rest("PUT", tenant, `{"allowedClusters":["standalone"]}`)
-		s.rest("PUT", tenant, `{"allowedClusters":["standalone"]}`)
-		s.rest("GET", "/admin/v2/namespaces/"+s.topic, "")
+		s.callAdmin("PUT", namespace, "")
+		s.callAdmin("PUT", tenant, `{"allowedClusters":["standalone"]}`)
+		s.callAdmin("PUT", tenant, `{"allowedClusters":["standalone"]}`)
+		s.callAdmin("GET", "/admin/v2/namespaces/"+s.topic, "")
 		use()
-		s.rest("PUT", namespace, "")
-		s.rest("PUT", namespace, "")
+		s.callAdmin("PUT", namespace, "")
+		s.callAdmin("PUT", namespace, "")
 		use()
-		s.rest("DELETE", namespace, "")
-		s.rest("DELETE", "/admin/v2/persistent/"+s.topic+"/ns/t3/partitions", "")
-		s.rest("DELETE", "/admin/v2/persistent/"+s.topic+"/ns/t2", "")
-		s.rest("DELETE", tenant, "")
-		s.rest("DELETE", namespace, "")
-		s.rest("DELETE", namespace, "")
-		s.rest("DELETE", tenant, "")
+		s.callAdmin("DELETE", namespace, "")
+		s.callAdmin("DELETE", "/admin/v2/persistent/"+s.topic+"/ns/t3/partitions", "")
+		s.callAdmin("DELETE", "/admin/v2/persistent/"+s.topic+"/ns/t2", "")
+		s.callAdmin("DELETE", tenant, "")
+		s.callAdmin("DELETE", namespace, "")
+		s.callAdmin("DELETE", namespace, "")
+		s.callAdmin("DELETE", tenant, "")
 	}},
 	{name: "invalid-names", run: func(s *script) {
 		a := s.dial("a")

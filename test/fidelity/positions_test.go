@@ -77,7 +77,7 @@ var positionScenarios = []scenario{
 		a := s.ready()
 		a.subscribe(1, "Shared")
 		a.publish("0")
-		s.rest("PUT", "unload", "")
+		s.callAdmin("PUT", "unload", "")
 		a.drain()
 		a.subscribe(1, "Shared")
 		a.ask(`getLastMessageId { consumer_id: 1 }`)
@@ -93,9 +93,9 @@ var positionScenarios = []scenario{
 		a.listen(1, "Shared", temporary)
 		a.drain()
 		a.subscribe(2, "Shared") // durable, with the same name
-		s.rest("PUT", "unload", "")
+		s.callAdmin("PUT", "unload", "")
 		a.drain()
-		s.rest("GET", "subscriptions", "")
+		s.callAdmin("GET", "subscriptions", "")
 	}},
 	{name: "initial-positions", run: func(s *script) {
 		a := s.ready()
@@ -111,28 +111,28 @@ var positionScenarios = []scenario{
 		a.listen(1, "Shared")
 		a.publish("0")
 		a.drain()
-		s.rest("DELETE", "subscription/s", "") // it is in use
+		s.callAdmin("DELETE", "subscription/s", "") // it is in use
 		a.drain()
 		a.closeConsumer(1)
-		s.rest("DELETE", "subscription/s", "")
-		s.rest("DELETE", "subscription/s", "")
+		s.callAdmin("DELETE", "subscription/s", "")
+		s.callAdmin("DELETE", "subscription/s", "")
 		a.listen(1, "Shared")
 		a.drain()
-		s.rest("DELETE", "subscription/s?force=true", "")
+		s.callAdmin("DELETE", "subscription/s?force=true", "")
 		a.drain()
 		s.stats("deleted")
-		s.rest("DELETE", "subscription/t?force=true", "")
+		s.callAdmin("DELETE", "subscription/t?force=true", "")
 	}},
 	{name: "create-a-subscription", run: func(s *script) {
 		a := s.ready()
 		a.publish("0")
-		s.rest("PUT", "subscription/s", "")
-		s.rest("PUT", "subscription/s", "")
+		s.callAdmin("PUT", "subscription/s", "")
+		s.callAdmin("PUT", "subscription/s", "")
 		a.listen(1, "Shared")
 		a.drain()
 		a.publish("1")
 		a.drain()
-		s.rest("PUT", "subscription/e", fmt.Sprintf(`{"ledgerId":%d,"entryId":-1,"partitionIndex":-1}`, -1))
+		s.callAdmin("PUT", "subscription/e", fmt.Sprintf(`{"ledgerId":%d,"entryId":-1,"partitionIndex":-1}`, -1))
 		a.listen(2, "Shared", `subscription: "e"`)
 		a.drain()
 	}},
@@ -145,19 +145,19 @@ var positionScenarios = []scenario{
 		a.batch(3)
 		a.flow(1, 1)
 		a.drain()
-		s.rest("POST", "subscription/s/skip/2", "")
+		s.callAdmin("POST", "subscription/s/skip/2", "")
 		s.recordBacklog("two skipped")
 		a.redeliver(1)
 		a.flow(1, 100)
 		a.drain()
-		s.rest("POST", "subscription/s/skip_all", "")
+		s.callAdmin("POST", "subscription/s/skip_all", "")
 		s.recordBacklog("all skipped")
 		a.redeliver(1)
 		a.drain()
 		a.publish("5")
 		a.drain()
-		s.rest("POST", "subscription/none/skip/2", "")
-		s.rest("POST", "subscription/none/skip_all", "")
+		s.callAdmin("POST", "subscription/none/skip/2", "")
+		s.callAdmin("POST", "subscription/none/skip_all", "")
 	}},
 	{name: "reset-to-a-time", run: func(s *script) {
 		a := s.ready()
@@ -169,11 +169,11 @@ var positionScenarios = []scenario{
 		ids := a.drain()
 		a.ack(1, ids...)
 		a.drain()
-		s.rest("POST", "subscription/s/resetcursor/2000", "")
+		s.callAdmin("POST", "subscription/s/resetcursor/2000", "")
 		a.drain()
 		a.listen(1, "Shared")
 		a.drain()
-		s.rest("POST", "subscription/none/resetcursor/2000", "")
+		s.callAdmin("POST", "subscription/none/resetcursor/2000", "")
 	}},
 	{name: "reset-to-a-message", run: func(s *script) {
 		a := s.ready()
@@ -189,17 +189,17 @@ var positionScenarios = []scenario{
 		position := func(id messageID) string {
 			return fmt.Sprintf(`{"ledgerId":%d,"entryId":%d,"partitionIndex":-1}`, id.ledger, id.entry)
 		}
-		s.rest("POST", "subscription/s/resetcursor", position(ids[1]))
+		s.callAdmin("POST", "subscription/s/resetcursor", position(ids[1]))
 		a.drain()
 		a.listen(1, "Shared")
 		a.drain()
-		s.rest("POST", "subscription/s/resetcursor",
+		s.callAdmin("POST", "subscription/s/resetcursor",
 			fmt.Sprintf(`{"ledgerId":%d,"entryId":%d,"partitionIndex":-1,"excluded":true}`,
 				ids[1].ledger, ids[1].entry))
 		a.drain()
 		a.listen(1, "Shared")
 		a.drain()
-		s.rest("POST", "subscription/none/resetcursor", position(ids[1]))
+		s.callAdmin("POST", "subscription/none/resetcursor", position(ids[1]))
 	}},
 }
 

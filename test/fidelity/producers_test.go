@@ -118,7 +118,7 @@ var producerScenarios = []scenario{
 		a.newProducer(1, `initial_subscription_name: "s"`)
 		a.publish("0")
 		a.closeProducer(1)
-		s.rest("GET", "subscriptions", "")
+		s.callAdmin("GET", "subscriptions", "")
 		s.stats("a subscription without a consumer")
 		a.listen(1, "Shared", "initialPosition: Latest")
 		a.drain()
@@ -185,7 +185,7 @@ var producerScenarios = []scenario{
 		run: func(s *script) {
 			a := s.ready()
 			a.newProducer(2, "producer_access_mode: WaitForExclusive")
-			s.rest("PUT", "unload", "")
+			s.callAdmin("PUT", "unload", "")
 			a.drain()
 			a.newProducer(1)
 			a.trySend(1, "0")

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// The tests encode and decode commands by the descriptors of the Go client. With the codec of
-// the broker in process they would not notice faults of this codec.
+// The tests encode and decode commands by the descriptors of the Go client. With the codec of the broker in process
+// they would not notice defects of this codec.
 
 // parse reads messages of one kind of PulsarApi.proto in text form, and merges them. Fields of later messages replace
 // fields of earlier messages.
@@ -54,7 +54,7 @@ func field(m protoreflect.Message, name string) protoreflect.FieldDescriptor {
 	return m.Descriptor().Fields().ByName(protoreflect.Name(name))
 }
 
-// number is a field's value; 0 if the message has no such field.
+// number returns a field's value; 0 if the message has no such field.
 func number(m protoreflect.Message, name string) uint64 {
 	f := field(m, name)
 	if f == nil {
@@ -73,14 +73,14 @@ func number(m protoreflect.Message, name string) uint64 {
 	return 0
 }
 
-// noise are fields whose values differ between brokers.
+// noise has the fields whose values differ between brokers.
 var noise = []protoreflect.Name{"request_id", "message", "error_message", "brokerServiceUrl",
 	"assignedBrokerServiceUrl", "topics_hash",
 	"address", "connectedSince", "msgRateOut", "msgThroughputOut", "msgRateRedeliver", "msgRateExpired",
 	"messageAckRate"}
 
-// render writes the required fields of m, the fields that differ from their defaults, and every error that is present:
-// clients treat a present error as a failure, whatever its value.
+// render writes the required fields of m, the fields that differ from their defaults, and an error field if it is
+// present: clients treat that as a failure, whatever its value.
 func (s *script) render(m protoreflect.Message) string {
 	var out []string
 	fields := m.Descriptor().Fields()
@@ -147,7 +147,7 @@ func (s *script) scalar(f protoreflect.FieldDescriptor, v protoreflect.Value) st
 type messageID struct {
 	ledger, entry    uint64
 	partition, index int32
-	left             []int64 // the ack set
+	left             []int64 // the ack set, with a bit for each unacknowledged message
 	size             int32
 }
 
@@ -167,7 +167,7 @@ func readID(m protoreflect.Message) messageID {
 	return id
 }
 
-// text is the id in prototext.
+// text returns the id in prototext.
 func (id messageID) text() string {
 	out := fmt.Sprintf("ledgerId: %d entryId: %d partition: %d batch_index: %d", id.ledger, id.entry, id.partition,
 		id.index)
@@ -187,13 +187,13 @@ func (id messageID) keep(set int64, size int32) messageID {
 	return id
 }
 
-// at is the id of entry n of the same ledger.
+// at returns the id of entry n of the same ledger.
 func (id messageID) at(n int64) messageID {
 	id.entry = uint64(n)
 	return id
 }
 
-// batchIndex is the id of one message of a batch.
+// batchIndex returns the id of message n of the batch.
 func (id messageID) batchIndex(n int32) messageID {
 	id.index = n
 	return id
@@ -214,7 +214,7 @@ func join(metadata proto.Message, payload []byte) []byte {
 	return data
 }
 
-// split is the opposite of join.
+// split is the reverse of join.
 func split(data []byte) (metadata *dynamicpb.Message, payload []byte, err error) {
 	if len(data) < 10 || data[0] != 0x0e || data[1] != 0x01 || crc32.Checksum(data[6:],
 		castagnoli) != binary.BigEndian.Uint32(data[2:]) {

@@ -17,22 +17,21 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// conn is one connection to a broker. drain, ask and the methods that call them record the commands that the connection
-// receives.
+// conn is a connection to a broker. drain, ask and the methods that call them record the commands that it receives.
 type conn struct {
 	*script
 	name   string
 	net    net.Conn
 	write  sync.Mutex
 	in     chan arrival
-	held   []arrival // came while another command was awaited
+	held   []arrival // commands that came while another one was awaited
 	nextID uint64
 	seq    uint64
 }
 
 type arrival struct {
 	name string
-	cmd  protoreflect.Message // nil when the connection is closed
+	cmd  protoreflect.Message // nil if the connection was closed
 	data []byte
 }
 
@@ -105,7 +104,7 @@ func (c *conn) nextRequest() uint64 {
 	return c.nextID
 }
 
-// await returns the next wanted command, and holds the others. If wanted is nil, it returns any command.
+// await returns the next wanted command, and puts others into held. If wanted is nil, it returns any command.
 func (c *conn) await(wanted func(arrival) bool) arrival {
 	deadline := time.After(10 * time.Second)
 	for {
@@ -132,8 +131,8 @@ func (c *conn) ask(text string, more ...string) arrival {
 	return a
 }
 
-// call does the same as ask, but records nothing. If the topic is not loaded, call looks the topic up, as clients do,
-// and asks again.
+// call is ask without a record. If the topic is not loaded, call looks the topic up, as clients do, and repeats the
+// request.
 func (c *conn) call(text string, more ...string) arrival {
 	for range 50 {
 		request := c.send(text, more...)
@@ -152,16 +151,16 @@ func (c *conn) call(text string, more ...string) arrival {
 	return arrival{name: "still not ready"}
 }
 
-// fence returns when the broker has handled all commands sent before.
+// fence waits until the broker has handled all commands that were sent before.
 func (c *conn) fence() {
 	c.send(`ping {}`)
 	c.await(func(a arrival) bool { return a.name == "PONG" })
 }
 
-// drain records all commands that come until a pause: first the messages of each consumer in order, then the other
+// drain records the commands that come until a pause: first the messages, in order for each consumer, then the other
 // commands in order. It returns the ids of the messages.
 func (c *conn) drain() []messageID {
-	for range 2 { // twice, since a command of one connection may cause an event of another
+	for range 2 { // twice, since a command on one connection may cause an event on another
 		for _, other := range c.open {
 			other.fence()
 		}
@@ -233,5 +232,5 @@ func (c *conn) describe(a arrival) string {
 func (c *conn) close() {
 	c.script.open = slices.DeleteFunc(c.script.open, func(o *conn) bool { return o == c })
 	_ = c.net.Close()
-	time.Sleep(c.quiet) // until the broker has noticed
+	time.Sleep(c.quiet) // until the broker has noticed that
 }

@@ -2,7 +2,7 @@ package fidelity
 
 import "fmt"
 
-// Schemas: which ones the broker refuses. It takes two schemas of one type for the same schema only if their bytes are
+// Schemas: which ones the broker refuses. For the broker, two schemas of one type are the same only if their bytes are
 // equal.
 var schemaScenarios = []scenario{
 	{name: "schemas", run: func(s *script) {
@@ -43,7 +43,7 @@ var schemaScenarios = []scenario{
 		a.closeProducer(1)
 		a.subscribe(1, "Shared", schema(schemaString))
 		a.ask(fmt.Sprintf(`getSchema { topic: %q }`, s.topic))
-		s.rest("GET", "subscriptions", "")
+		s.callAdmin("GET", "subscriptions", "")
 	}},
 	{name: "schema-of-a-consumer-beside-a-producer-of-bytes", run: func(s *script) {
 		a := s.ready()
@@ -72,7 +72,7 @@ var schemaScenarios = []scenario{
 		a.subscribe(1, "Shared", schema(schemaJSON))
 	}},
 	{name: "schemas-of-partitions", run: func(s *script) {
-		s.rest("PUT", "partitions", "2")
+		s.callAdmin("PUT", "partitions", "2")
 		a := s.dial("a")
 		topic := s.topic
 		s.topic = topic + "-partition-0"

@@ -21,7 +21,7 @@ type script struct {
 	url   string
 	admin string
 	quiet time.Duration // drain stops after a pause of this length
-	topic string        // used by this run only
+	topic string        // used only by this run
 	open  []*conn
 
 	mu      sync.Mutex // guards the fields below
@@ -35,8 +35,9 @@ func (s *script) note(format string, args ...any) {
 	s.trace = append(s.trace, fmt.Sprintf(format, args...))
 }
 
-// rest calls the admin API and records the status. A path without a leading slash is below the script's topic.
-func (s *script) rest(method, path, body string) []byte {
+// callAdmin calls the admin API and records the status. A path without a leading slash is relative to the script's
+// topic.
+func (s *script) callAdmin(method, path, body string) []byte {
 	status, answer := s.call(method, path, body)
 	if path == "" {
 		path = "topic"
@@ -46,7 +47,7 @@ func (s *script) rest(method, path, body string) []byte {
 }
 
 func (s *script) call(method, path, body string) (int, []byte) {
-	for _, c := range s.open { // requests of the admin API may overtake commands
+	for _, c := range s.open { // the broker may execute requests of the admin API before commands that were sent earlier
 		c.fence()
 	}
 	if !strings.HasPrefix(path, "/") {
@@ -58,7 +59,7 @@ func (s *script) call(method, path, body string) (int, []byte) {
 	req, err := http.NewRequest(method, s.admin+path, strings.NewReader(body))
 	require.NoError(s.t, err)
 	req.Header.Set("Content-Type", "application/json")
-	req.Close = true // no connection stays behind
+	req.Close = true // so that no connection stays open
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(s.t, err)
 	defer resp.Body.Close()
@@ -119,7 +120,7 @@ func (s *script) stats(when string) {
 	}
 }
 
-// id returns a message id; it numbers ledgers in the order of their appearance.
+// id returns the text of a message id. It numbers ledgers in the order in which they appear.
 func (s *script) id(id messageID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 
 var versions = []string{"3.0", judge, "4.2"}
 
-// TestTable compares the documentation's tables of scenarios with the scenarios. With -update it writes the tables.
-func TestTable(t *testing.T) {
+// The tables are in the documentation of pulsartest and in README.md. With -update the test writes them.
+func TestTablesAgreeWithTheScenarios(t *testing.T) {
 	replace(t, "../../pulsartest/doc.go", `(?m)(^// table shows .* the same trace:\n//\n)(?:^//\t.*\n)+`, "$1"+comment(table()))
 	replace(t, "README.md", `(?s)(<!-- differences -->\n).*(<!-- end -->)`, "${1}"+differences()+"$2")
 }
 
-// replace asserts that a file does not change if matches of pattern are replaced; with -update it replaces them.
+// replace checks that a file would not change if matches of pattern were replaced; with -update it replaces them.
 func replace(t *testing.T, file, pattern, by string) {
 	t.Helper()
 	have := read(t, file)
@@ -29,11 +29,11 @@ func replace(t *testing.T, file, pattern, by string) {
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(want), 0o666))
 	} else {
-		require.Equal(t, want, have, "the table is out of date: run go test ./test/fidelity -run TestTable -update")
+		require.Equal(t, want, have, "the table is out of date: run go test ./test/fidelity -run TestTablesAgreeWithTheScenarios -update")
 	}
 }
 
-// table shows for each group how many scenarios leave the same trace in process as on a version of Pulsar.
+// table shows, for each group and version of Pulsar, how many scenarios have the same trace there as in process.
 func table() string {
 	out := fmt.Sprintf("%-24s", "")
 	for _, v := range versions {
@@ -70,7 +70,7 @@ func comment(text string) string {
 	return out
 }
 
-// differences returns a table that has a row for each difference of a version.
+// differences returns a table with a row for each difference of a version from judge.
 func differences() string {
 	where := map[[2]string][]string{} // version and reason
 	for _, g := range groups {
@@ -88,7 +88,7 @@ func differences() string {
 	return "| Pulsar | difference | scenarios |\n|---|---|---|\n" + strings.Join(rows, "")
 }
 
-func TestNamesAreUnique(t *testing.T) {
+func TestEachScenarioHasATraceOfItsOwn(t *testing.T) {
 	seen, traces := map[string]bool{}, map[string]bool{}
 	for _, g := range groups {
 		for _, sc := range g.scenarios {

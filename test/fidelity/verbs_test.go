@@ -9,8 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// This file has the commands that most scenarios need. The argument more is in text form and replaces fields of the
-// command.
+// This file has the commands that most scenarios need. The argument more, in text form, replaces fields of the command.
 
 // ready returns a connection with producer 1 of the script's topic.
 func (s *script) ready() *conn {
@@ -19,7 +18,7 @@ func (s *script) ready() *conn {
 	return c
 }
 
-// produce creates a producer, and fails the test if it cannot.
+// produce creates a producer; the test fails if the broker refuses it.
 func (c *conn) produce(id uint64, more ...string) {
 	a := c.call(fmt.Sprintf(`producer { topic: %q producer_id: %d producer_name: "p%d" }`, c.topic, id, id),
 		wrap("producer", more)...)
@@ -41,12 +40,12 @@ func wrap(command string, texts []string) []string {
 	return out
 }
 
-// publish sends a message by producer 1 and returns its id; more is metadata.
+// publish sends a message from producer 1 and returns its id; more has metadata.
 func (c *conn) publish(payload string, more ...string) messageID {
 	return c.publishBy(1, payload, 0, more...)
 }
 
-// batch sends n messages as one entry.
+// batch sends n messages from producer 1 as one entry.
 func (c *conn) batch(n int, more ...string) messageID {
 	var payload []byte
 	for i := range n {
@@ -87,8 +86,8 @@ func (c *conn) trySend(producer uint64, payload string, more ...string) {
 	c.note("%s < %s", c.name, c.describe(c.sendMessage(producer, payload, 0, more...)))
 }
 
-// subscribe creates consumer id of subscription s, from the earliest message on. It records the answer only if it
-// is not SUCCESS.
+// subscribe creates consumer id of subscription s, which begins with the earliest message. It records the answer only
+// if it is not SUCCESS.
 func (c *conn) subscribe(id uint64, kind string, more ...string) {
 	a := c.call(fmt.Sprintf(`subscribe { topic: %q subscription: "s" subType: %s consumer_id: %d consumer_name: "c%d" initialPosition: Earliest }`,
 		c.topic, kind, id, id), wrap("subscribe", more)...)
@@ -102,7 +101,7 @@ func (c *conn) flow(id uint64, n int) {
 	c.fence() // before another connection acts
 }
 
-// listen subscribes and permits a hundred messages.
+// listen subscribes a consumer and permits a hundred messages.
 func (c *conn) listen(id uint64, kind string, more ...string) {
 	c.subscribe(id, kind, more...)
 	c.flow(id, 100)

@@ -28,7 +28,7 @@ func TestDecryptedMessagesAreNotPublishedAsPlainText(t *testing.T) {
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
-// good receives and acknowledges all messages but "3".
+// good receives and acknowledges all messages except "3".
 func good(t testing.TB, c *redelivery.Consumer) {
 	t.Helper()
 	for _, i := range []int{0, 1, 2, 4, 5, 6} {
@@ -46,7 +46,7 @@ var cryptoKinds = map[string]func(*testkit.Broker, *pulsar.ConsumerOptions){
 	},
 }
 
-// Upstream nacks an undecryptable message by itself, without end. The Consumer's policy delays this message like any
+// Upstream itself nacks an undecryptable message, each time it comes. The Consumer's policy delays the message like any
 // other.
 func TestUndecryptableComesBackByPolicy(t *testing.T) {
 	t.Parallel()
@@ -82,8 +82,8 @@ func TestUndecryptableComesBackByPolicy(t *testing.T) {
 	})
 }
 
-// encryptedDeadLetters subscribes to a topic with encrypted messages, and to their dead letters, which are encrypted
-// too. A dead letter is made after two deliveries.
+// encryptedDeadLetters subscribes to a topic with encrypted messages, and to their dead letters, which are also
+// encrypted. A message becomes a dead letter after two deliveries.
 func encryptedDeadLetters(b *testkit.Broker, k testkit.KeyReader, topic string, options ...redelivery.Option) (c *redelivery.Consumer, dead pulsar.Consumer) {
 	b.T.Helper()
 	opts := b.Options(topic, pulsar.Shared)
@@ -99,8 +99,8 @@ func encryptedDeadLetters(b *testkit.Broker, k testkit.KeyReader, topic string, 
 	return c, dead
 }
 
-// An undecryptable message counts as delivered. It becomes a dead letter only after it was decrypted, because the dead
-// letter must be encrypted again.
+// The deliveries of an undecryptable message count. But it becomes a dead letter only after it was decrypted, because
+// the dead letter must be encrypted again.
 func TestUndecryptableIsDeadLetterOnceDecrypted(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -118,7 +118,7 @@ func TestUndecryptableIsDeadLetterOnceDecrypted(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// The Consumer holds early copies of an undecryptable message back, and the application gets none.
+// The application does not get copies that come early.
 func TestUndecryptableMessageIsHeldOverUnload(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -129,7 +129,7 @@ func TestUndecryptableMessageIsHeldOverUnload(t *testing.T) {
 	b.SendAmong(k, topic)
 	good(t, c)
 	goodAgain := func(d time.Duration) {
-		// at an unload the broker may forget an acknowledgement that it has answered
+		// at an unload the broker may forget an acknowledgement that it has confirmed
 		ctx, cancel := context.WithTimeout(context.Background(), d)
 		defer cancel()
 		for {
@@ -153,8 +153,8 @@ func TestUndecryptableMessageIsHeldOverUnload(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Upstream's zero-queue consumer does not report messages that it could not decrypt. If upstream nacked one, the
-// program would end.
+// Upstream's zero-queue consumer does not report messages that it could not decrypt. If it nacked one, the program
+// would crash.
 func TestUndecryptableOfZeroQueueConsumerStaysAtTheBroker(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -244,8 +244,7 @@ func TestCryptoFailureActionsAreKept(t *testing.T) {
 		})
 }
 
-// A message that could not be decrypted must not become a dead letter: published with other keys, or with none, its
-// content would be lost.
+// The content of such a message would be lost if it were published with other keys, or with none.
 func TestMessageNotDecryptedIsNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
@@ -271,7 +270,7 @@ func TestMessageNotDecryptedIsNoDeadLetter(t *testing.T) {
 	require.NotZero(t, c.Stats().Failed)
 }
 
-// The dead letter of an empty encrypted message is empty, and not the ciphertext.
+// It must not have the ciphertext.
 func TestEmptyEncryptedDeadLetterStaysEmpty(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()

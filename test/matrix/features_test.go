@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// feature is a test for consumers of every kind. At its end all messages are acknowledged.
+// feature is a test for consumers of every kind. At the end of the test all messages must be acknowledged.
 type feature struct {
 	options []redelivery.Option
 	dlq     func(*pulsar.ConsumerOptions) // sets DLQ
@@ -42,7 +42,7 @@ var features = map[string]feature{
 			x.failTwice(func(msg pulsar.Message, count uint32) time.Time {
 				due := time.Now().Add(200*time.Millisecond + growing.Next(count))
 				if err := x.c.InProgress(msg); errors.Is(err, redelivery.ErrNotInFlight) {
-					return time.Time{} // on a slow machine the ack timeout is over already
+					return time.Time{} // on a slow computer the ack timeout is already over
 				}
 				return due
 			})
@@ -107,8 +107,8 @@ var features = map[string]feature{
 
 const cellMessages = 6
 
-// failTwice fails on every message twice, and then acknowledges it. fail returns the time when the message may come
-// again.
+// failTwice calls fail at the first two deliveries of each message, and acknowledges the third. fail returns the time
+// from which the message may come again.
 func (x *cell) failTwice(fail func(msg pulsar.Message, count uint32) time.Time) {
 	x.t.Helper()
 	x.publish(cellMessages, false)
@@ -140,7 +140,7 @@ func (x *cell) failUntilDead() {
 	}
 	receiving, stop := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
-	go func() { // without a receiver no dead letters are made
+	go func() { // no dead letters are made while nothing receives
 		defer close(stopped)
 		if x.opts.MessageChannel == nil {
 			msg, err := x.c.Receive(receiving)

@@ -24,8 +24,8 @@ type consumerKind struct {
 	options    func(*pulsar.ConsumerOptions)
 	producer   func(*pulsar.ProducerOptions)
 	message    func(payload string) *pulsar.ProducerMessage // if nil, payload is the key and the payload
-	payload    func(*testing.T, pulsar.Message) string      // decodes such a message
-	unbatched  bool                                         // such messages cannot be batched
+	payload    func(*testing.T, pulsar.Message) string      // decodes what message made; nil for none
+	unbatched  bool                                         // the messages cannot be batched
 	change     func(*cell)                                  // changes the topics after Subscribe
 	check      func(*cell)                                  // called at the end
 	refused    map[string]string                            // by feature: the error with which Subscribe refuses it
@@ -112,7 +112,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// cell is a test of a feature with a kind of consumer.
+// cell is the test of a feature with a kind of consumer.
 type cell struct {
 	*testkit.Broker
 	t       *testing.T
@@ -124,7 +124,7 @@ type cell struct {
 
 	published bool // the messages were published before Subscribe
 	received  int
-	last      pulsar.Message // the message with the highest id of the topic
+	last      pulsar.Message // the received message with the highest id
 }
 
 func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
@@ -192,7 +192,7 @@ func (x *cell) addTopic() {
 	x.topics = append(x.topics, topic)
 }
 
-// publish publishes messages with the payloads "0" … "n-1": one by one to all topics and partitions in turn, or as a
+// publish publishes messages with the payloads "0" to "n-1": single messages to all topics and partitions in turn, or a
 // batch to the last topic.
 func (x *cell) publish(n int, batched bool) {
 	x.t.Helper()
@@ -247,7 +247,7 @@ func (x *cell) receive() pulsar.Message {
 	x.received++
 	if x.opts.MessageChannel == nil {
 		msg := testkit.Patiently(x.t, x.c)
-		for slices.Contains(x.removed, msg.Topic()) { // it had arrived before its topic was removed
+		for slices.Contains(x.removed, msg.Topic()) { // the message had arrived before its topic was removed
 			msg = testkit.Patiently(x.t, x.c)
 		}
 		if x.last == nil || msg.Topic() == x.topics[0] && msg.ID().EntryID() > x.last.ID().EntryID() {
@@ -265,7 +265,7 @@ func (x *cell) receive() pulsar.Message {
 	}
 }
 
-// nothing asserts that no other message comes.
+// nothing checks that no other message comes.
 func (x *cell) nothing() {
 	x.t.Helper()
 	if x.opts.MessageChannel == nil {

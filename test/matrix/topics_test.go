@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// compact publishes an old value for each key, and then the feature's messages. It then compacts the topic, so that the
-// old values are removed.
+// compact publishes an old value for each key, and then the feature's messages. Then it compacts the topic, which
+// removes the old values.
 func (x *cell) compact(f feature) {
 	n := cellMessages
 	if f.batched {
@@ -38,8 +38,8 @@ func (x *cell) compact(f feature) {
 
 func discovering(o *pulsar.ConsumerOptions) { o.AutoDiscoveryPeriod = time.Second }
 
-// The period is longer than a real broker needs to add partitions. If upstream cannot subscribe to a new partition yet,
-// it closes the consumers of all other partitions without a notice.
+// The period is longer than a real broker needs to add partitions. If upstream tries to subscribe to a new partition
+// too soon, it silently closes the consumers of all other partitions.
 func discoveringSlowly(o *pulsar.ConsumerOptions) {
 	o.AutoDiscoveryPeriod = time.Second
 	if testkit.HasRealBroker() {
@@ -47,7 +47,7 @@ func discoveringSlowly(o *pulsar.ConsumerOptions) {
 	}
 }
 
-// found waits until all topics are subscribed: the broker might not list a new topic at once.
+// found waits until the consumer has subscribed to all topics, since the broker may not list a new topic at once.
 func found(x *cell) {
 	for _, topic := range x.topics {
 		x.subscribed(topic)
@@ -76,7 +76,7 @@ func vanish(x *cell) {
 		msg := x.receive()
 		seen[x.text(msg)] = true
 		switch i := x.text(msg)[0] - '0'; {
-		case i%3 != 2: // its topic stays
+		case i%3 != 2: // the message's topic is not removed
 			require.NoError(x.t, x.c.Ack(msg))
 		case i == 2:
 			require.NoError(x.t, x.c.NackWithDelay(msg, 200*time.Millisecond))

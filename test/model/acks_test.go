@@ -8,7 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// AckID models upstream's ackIDCommon. Each delivery of a batch records which of its messages are not acknowledged.
+// AckID models upstream's ackIDCommon, where each delivery of a batch records which of its messages are not
+// acknowledged.
 func (p *modelPart) AckID(id pulsar.MessageID) error {
 	e := p.cons.entryOf(p, id)
 	if e == nil {
@@ -50,7 +51,7 @@ func (p *modelPart) AckID(id pulsar.MessageID) error {
 	return err
 }
 
-// confirmed makes the broker answer the command c. Whether the answer is a refusal depends on the chance of entry e.
+// confirmed makes the broker answer the command c. The chance of entry e decides whether the answer is a refusal.
 func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 	c.answer = make(chan error, 1)
 	n := p.chance(e)
@@ -67,7 +68,7 @@ func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 	}
 }
 
-// chance returns a random number that depends only on the entry and on how often chance was called for the entry. If
+// chance returns a random number that depends only on the entry and on how often chance was called for it. If
 // acknowledgements must succeed, it returns 1, which means success.
 func (p *modelPart) chance(e *modelEntry) int {
 	if !p.cfg.AckErrors || e == nil || p.w.calm.Load() {
@@ -174,8 +175,8 @@ func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	return p.ackUpTo(id, c.entry, a, at)
 }
 
-// ackUpTo sends the cumulative acknowledgement a, whose answer depends on entry e. The caller holds the world's mu;
-// ackUpTo unlocks it.
+// ackUpTo sends the cumulative acknowledgement a. The chance of entry e decides the answer. The caller holds the
+// world's mu; ackUpTo unlocks it.
 func (p *modelPart) ackUpTo(id pulsar.MessageID, e *modelEntry, a modelAck, at modelPlace) (err error) {
 	if p.cfg.Response {
 		command := p.ackCommand([]modelAck{a}, true)
@@ -191,7 +192,7 @@ func (p *modelPart) ackUpTo(id pulsar.MessageID, e *modelEntry, a modelAck, at m
 	return err
 }
 
-// lastUpTo returns the last entry that is not after an id, or nil.
+// lastUpTo returns the last entry up to an id, or nil if there is none.
 func (s *modelSub) lastUpTo(id pulsar.MessageID) (last *modelEntry) {
 	for _, e := range s.entries {
 		if e.ledger < id.LedgerID() || e.ledger == id.LedgerID() && e.entry <= id.EntryID() {

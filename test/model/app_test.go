@@ -12,11 +12,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// act is one step of the application.
+// act makes one step of the application.
 func (r *modelRun) act() {
 	held := r.all(func(m *modelExpected) bool { return m.stand == modelHeld && m.settling == 0 })
 	n := r.rng.IntN(100)
-	if r.cfg.UpTo > 0 && n >= 45 && n < 87 && n%4 > 0 { // the method upTo acknowledges most messages
+	if r.cfg.UpTo > 0 && n >= 45 && n < 87 && n%4 > 0 { // leaves most messages to the method upTo
 		n = 0
 	}
 	if len(held) == 0 && n < 85 {
@@ -42,7 +42,7 @@ func (r *modelRun) act() {
 		if r.cfg.Cumulative {
 			r.ackCumulative()
 		}
-	case n < 87: // waiting and settled messages may be acknowledged too
+	case n < 87: // a waiting or settled message may be acknowledged, too
 		m := r.one(r.all(func(m *modelExpected) bool { return m.msg != nil && m.stand != modelHeld }))
 		msg := r.some(m)
 		r.call(func() { r.ack(m, msg, "Ack of a waiting or settled message") }, m)
@@ -90,7 +90,8 @@ func (r *modelRun) one(of []*modelExpected) *modelExpected {
 	return of[r.rng.IntN(len(of))]
 }
 
-// some returns the last delivery of a message, or an earlier one. Acknowledging any of them settles the message.
+// some returns the last delivery of a message, or an earlier one. An acknowledgement of any delivery settles the
+// message.
 func (r *modelRun) some(m *modelExpected) pulsar.Message {
 	if m == nil {
 		return nil
@@ -134,13 +135,13 @@ func safely(f func() error) (err error) {
 	return f()
 }
 
-// modelPanic is the value that a callback panics with. It has the seed, because an unrecovered panic ends the test
-// before any other output names the seed.
+// modelPanic is the value of a callback's panic. It has the seed, because an unrecovered panic ends the test before the
+// test prints the seed.
 type modelPanic struct{ seed uint64 }
 
 func (p modelPanic) Error() string { return fmt.Sprintf("model: a callback panics, seed %d", p.seed) }
 
-// allowed fails the run if a call to settle must not return err.
+// allowed fails the run if a call that settles messages must not return err.
 func (r *modelRun) allowed(what string, err error) {
 	switch {
 	case err == nil, errors.As(err, new(modelPanic)), r.isClosed():
@@ -198,7 +199,8 @@ func (r *modelRun) nackBy(m *modelExpected, kind int, delay time.Duration) {
 	}()
 }
 
-// nackInVain nacks a message that the application does not have, or an earlier delivery.
+// nackInVain makes a nack that must have no effect: of a message that the application does not have, or of an earlier
+// delivery.
 func (r *modelRun) nackInVain() {
 	m := r.one(r.all(func(m *modelExpected) bool {
 		return m.settling == 0 && !m.nacking && !m.loose && !m.unsure && (len(m.old) > 0 || m.msg != nil && m.stand != modelHeld)
@@ -252,8 +254,8 @@ func (r *modelRun) inProgress(m *modelExpected) {
 	}()
 }
 
-// isForgotten reports whether err says that the Consumer has forgotten a message. To request such a message, the
-// Consumer needs an id of pulsar-client-go, and refuses the model's ids.
+// isForgotten reports whether err means that the Consumer has forgotten a message. To request such a message, it needs
+// an id of pulsar-client-go, and it refuses the model's ids.
 func isForgotten(err error) bool {
 	return strings.Contains(err.Error(), "want the id of a message of pulsar-client-go")
 }

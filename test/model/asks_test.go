@@ -7,7 +7,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// NackID requests a message's entry at a tick.
+// NackID requests a message's entry at the next tick.
 func (p *modelPart) NackID(id pulsar.MessageID) {
 	e := p.cons.entryOf(p, id)
 	if e == nil {
@@ -18,7 +18,7 @@ func (p *modelPart) NackID(id pulsar.MessageID) {
 	if _, asked := p.requests[e]; asked || p.state == gone {
 		return
 	}
-	e.late = e.late || p.cons.lost.After(p.received) // until a message arrives, this topic may have lost its connection
+	e.late = e.late || p.cons.lost.After(p.received) // until a message arrives, it is possible that this topic lost its connection
 	isQueued := slices.ContainsFunc(p.queue, func(c *modelCopy) bool { return c.entry == e })
 	e.late = e.late || e.asked.Before(p.grabbed) && (isQueued || p.cons.isBuffered(e))
 	// Shortly after a connection is lost, the Consumer may request an entry although a copy of it is in the queue.

@@ -14,7 +14,7 @@ func (r *modelRun) away() *modelPart {
 	return r.cons.parts[r.cfg.base()%uint64(len(r.cons.parts))]
 }
 
-// goAway makes the topic that away returns lose its connection. The topic gets no other connection until comeBack.
+// goAway breaks the connection of the topic that away returns. The topic gets no new connection until comeBack.
 func (r *modelRun) goAway() {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -36,7 +36,7 @@ func (p *modelPart) tryAgain() {
 	}
 }
 
-// isSilent reports whether the run publishes no more messages. A new message could make a topic recover.
+// isSilent reports whether the run publishes no more messages, since a new message could make a topic recover.
 func (r *modelRun) isSilent() bool { return r.cfg.Away && r.steps <= 60 && r.cfg.base()%4 > 0 }
 
 // comeBack gives the topic of goAway a broker again when all messages of the other topics are settled.
@@ -75,7 +75,7 @@ func (r *modelRun) checkMemory() {
 	}
 }
 
-// mostInARow is how many redeliveries may follow one another while a new message is at the head of a queue.
+// mostInARow is how many redeliveries may come in a row while a new message is at the head of a queue.
 const mostInARow = 100
 
 // checkTurn checks that redeliveries do not starve new messages. The caller holds r.mu.
@@ -94,7 +94,7 @@ func (r *modelRun) checkTurn(m *modelExpected, heads []*modelCopy) {
 	}
 }
 
-// heads returns the next copy of each topic's dispatcher.
+// heads returns the copy that each topic's dispatcher sends next.
 func (r *modelRun) heads() (heads []*modelCopy) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()

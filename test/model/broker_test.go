@@ -8,10 +8,10 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelSub is a subscription of one topic at the broker. According to Pulsar's documents and to experiments, it behaves
-// like Pulsar 4.0. It sends whole entries while there are permits. When a consumer requests an entry, modelSub sends
-// this entry again on Shared, and all unacknowledged entries on Exclusive and Failover. To a consumer that connects, it
-// sends all unacknowledged entries.
+// modelSub is a subscription of one topic at the broker. By Pulsar's documents and by experiments, it behaves like
+// Pulsar 4.0. It sends whole entries while there are permits. If a consumer requests an entry, it sends that entry
+// again on Shared, and all unacknowledged entries on Exclusive and Failover. If a consumer connects, it sends all
+// unacknowledged entries.
 type modelSub struct {
 	w    *modelWorld
 	cfg  *modelConfig
@@ -20,23 +20,23 @@ type modelSub struct {
 
 	ledger    int64 // the topic's first ledger
 	entries   []*modelEntry
-	low       int // the first entry that is not done
+	low       int // the first entry that is not finished
 	next      int // the entry that the broker reads next
 	part      *modelPart
 	permits   int
 	other     *modelOther // another consumer, if there is one
 	inactive  bool        // other is the active consumer
 	disturbed time.Time   // when the last rewind or disconnection was
-	top       int         // the furthest entry that was sent after disturbed and left the consumer's queue
+	top       int         // the last entry that was sent after disturbed and has left the consumer's queue
 	requests  int
 	acked     func(*modelEntry, int) // called for each acknowledged message
 
-	// unrepeated is our consumer's last cumulative acknowledgement before the partition became another consumer's. If
-	// that acknowledgement was lost, the other consumer may move the cursor back. Our consumer does not repeat it.
+	// unrepeated is our consumer's last cumulative acknowledgement before another consumer got the partition. If it was
+	// lost, the other consumer may move the cursor back, and our consumer does not repeat it.
 	unrepeated *modelPlace
 }
 
-// modelOwner says which consumer has an unacknowledged entry.
+// modelOwner is the consumer that has an unacknowledged entry.
 type modelOwner uint8
 
 const (
@@ -61,21 +61,21 @@ type modelProgress struct {
 	acked    []bool // of each message
 	done     bool
 	doneAt   time.Time
-	skipped  bool // by a reset of the cursor
+	skipped  bool // a reset of the cursor skipped it
 	owner    modelOwner
-	again    bool // the broker will send it again, on Shared
+	again    bool // on Shared: the broker will send it again
 	why      string
 	count    uint32
 	most     uint32    // the highest count that the broker sent
-	lost     time.Time // when our consumer lost it without knowing
+	lost     time.Time // when our consumer lost it and did not know that
 	asked    time.Time // when it was last requested
 	sent     time.Time // when it was last sent to our consumer
 	otherGot bool      // another consumer got it since it was last sent to ours
 	otherDid bool      // another consumer acknowledged it
 	taken    time.Time // when a copy last left our consumer's queue
-	late     bool      // it was requested over a new connection, which sends it anyway: one more copy is coming
+	late     bool      // it was requested over a new connection, which sends it in any case: one more copy is coming
 	unknown  []bool    // messages whose requests the Consumer may have given up
-	mixed    bool      // partly settled at a reset of the cursor: acknowledgements from before still count
+	mixed    bool      // partly settled at a reset of the cursor: earlier acknowledgements still count
 }
 
 func (s *modelSub) rewinds() bool {
@@ -124,7 +124,7 @@ func (s *modelSub) dispatch() {
 	for e := s.first(); e != nil; e = s.first() {
 		can := s.part != nil && s.permits > 0 && !s.inactive
 		otherCan := s.other != nil && s.other.has < modelOtherQueue && (s.inactive || !s.rewinds())
-		if s.other != nil && s.cfg.Kind == pulsar.KeyShared { // a key's messages wait for its consumer
+		if s.other != nil && s.cfg.Kind == pulsar.KeyShared { // a key's messages are sent only to its consumer
 			if e.pos*7%3 == 0 {
 				can = false
 			} else {
@@ -151,7 +151,7 @@ func (s *modelSub) taken(e *modelEntry) {
 	}
 }
 
-// givenUp records that the Consumer may have given up its requests of an entry.
+// givenUp records that the Consumer may have stopped requesting an entry.
 func (e *modelEntry) givenUp() { e.unknown = slices.Repeat([]bool{true}, e.size) }
 
 func (s *modelSub) send(e *modelEntry) {

@@ -8,8 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// lose breaks the connection. Upstream notices the loss after the time detect, and finds a broker after the further time
-// lookup. If gently is true, all acknowledgements reach the broker first.
+// lose breaks the connection. Upstream notices the loss after the time detect, and finds a broker after lookup. If
+// gently is set, all acknowledgements reach the broker first.
 func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	if p.state != live {
 		return
@@ -85,7 +85,7 @@ func (p *modelPart) reconnect(lookup time.Duration) {
 }
 
 // late calls BeforeConsume for a message that upstream had read from the lost connection. The application never gets
-// this copy: the next connection clears upstream's queue.
+// this copy, since the next connection clears upstream's queue.
 func (p *modelPart) late() {
 	p.w.mu.Lock()
 	rng := rand.New(rand.NewPCG(p.cfg.Seed, uint64(p.cons.reconnects.Load())))
@@ -142,7 +142,7 @@ func (p *modelPart) grab() {
 			p.pump()
 			return
 		}
-		p.grant(p.cfg.Queue) // the broker sends messages for these permits, and again after the failover delay
+		p.grant(p.cfg.Queue) // the broker sends messages for these permits now, and again after the failover delay
 		p.pump()
 		if p.cfg.Kind == pulsar.Failover {
 			p.became(true)
@@ -152,7 +152,7 @@ func (p *modelPart) grab() {
 	}))
 }
 
-// forgotten records that the Consumer may have given up its requests, if no message has arrived for an hour.
+// forgotten records, if no message has arrived for an hour, that the Consumer may have stopped requesting messages.
 func (p *modelPart) forgotten() {
 	asked := func(e *modelEntry) bool { return e.asked.After(p.received) }
 	if time.Since(p.received) < time.Hour || !slices.ContainsFunc(p.sub.entries, asked) {
@@ -163,7 +163,7 @@ func (p *modelPart) forgotten() {
 	}
 }
 
-// became calls the listener.
+// became tells the listener that the consumer became active or inactive.
 func (p *modelPart) became(active bool) {
 	if p.cfg.Kind != pulsar.Failover {
 		return

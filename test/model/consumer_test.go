@@ -16,7 +16,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelConsumer models the consumer of one or several topics that client.Subscribe returns for opts.
+// modelConsumer models the consumer that client.Subscribe returns for opts, of one or several topics.
 type modelConsumer struct {
 	pulsar.Consumer
 	w          *modelWorld
@@ -26,9 +26,9 @@ type modelConsumer struct {
 	stop       chan struct{}
 	closed     sync.Once
 	reconnects atomic.Int32
-	lost       time.Time    // when a connection was last found lost; guarded by the world's lock
+	lost       time.Time    // when upstream last noticed that a connection was lost; guarded by the world's lock
 	copies     []*modelCopy // a copy's index here is its payload
-	puts       atomic.Int32 // copies put into the channel or its buffer
+	puts       atomic.Int32 // how many copies were put into the channel or its buffer
 	stage      modelStage
 }
 
@@ -54,7 +54,7 @@ type modelCopy struct {
 	serial  int
 	epoch   int
 	taken   time.Time // when it left the queue
-	put     int       // the value of puts after it was put
+	put     int       // the number of this copy among those that puts counts
 	cleared bool      // a reconnection removed it from the queue
 
 	received time.Time // when the Consumer got it; zero if unknown

@@ -6,7 +6,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// redeliver handles a request of our consumer.
+// redeliver executes a request of our consumer.
 func (s *modelSub) redeliver(entries []*modelEntry) {
 	s.requests++
 	if s.rewinds() {
@@ -27,7 +27,7 @@ func (s *modelSub) redeliver(entries []*modelEntry) {
 
 func (s *modelSub) disturb() { s.disturbed, s.top = time.Now(), -1 }
 
-// took records that a copy left the consumer's queue.
+// took records that a copy has left the consumer's queue.
 func (s *modelSub) took(c *modelCopy) {
 	c.entry.taken = c.taken
 	if !c.sent.Before(s.disturbed) {
@@ -35,7 +35,7 @@ func (s *modelSub) took(c *modelCopy) {
 	}
 }
 
-// rewind makes the broker send everything again.
+// rewind makes the broker send all unacknowledged entries again.
 func (s *modelSub) rewind(why string) {
 	s.disturb()
 	s.next = s.low
@@ -55,7 +55,7 @@ func (s *modelSub) connect(p *modelPart) {
 	}
 }
 
-// disconnect takes all entries from our consumer.
+// disconnect makes all entries of our consumer ownerless.
 func (s *modelSub) disconnect() {
 	s.part, s.permits = nil, 0
 	s.disturb()
@@ -112,7 +112,7 @@ func (s *modelSub) leave() {
 	s.dispatch()
 }
 
-// reset sets the cursor: entries before pos are done, the others are not. All consumers must be disconnected.
+// reset sets the cursor: entries before pos are finished, the others are not. All consumers must be disconnected.
 func (s *modelSub) reset(pos int) {
 	s.disturb()
 	for _, e := range s.entries[:pos] {
@@ -126,7 +126,7 @@ func (s *modelSub) reset(pos int) {
 	s.inactive = false
 }
 
-// modelOther is another consumer of the subscription: it acknowledges some entries and gives the others back.
+// modelOther is another consumer of the subscription. It acknowledges some entries and gives the others back.
 type modelOther struct{ has int }
 
 const modelOtherQueue = 5

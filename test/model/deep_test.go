@@ -8,18 +8,18 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelDeep has the extra settings of deep runs. It is zero in other runs.
+// modelDeep has the settings that only deep runs draw. It is zero in other runs.
 type modelDeep struct {
 	Deep      bool
 	Mix       bool // both Receive and Chan
 	Given     int  // the buffer of the application's MessageChannel; below 0 if the application has no channel
 	Buffer    int  // the size of modelStage, if the library's channel has no buffer
 	UpTo      int  // every UpTo-th message is acknowledged cumulatively; if 0, none is
-	Faultless bool // the application nacks no message that it holds
-	Away      bool // one topic has no broker until everything else is settled
+	Faultless bool // the application never nacks a message that it has
+	Away      bool // one topic has no broker until all other messages are settled
 }
 
-// deepen draws the settings of modelDeep from random numbers of their own.
+// deepen draws the settings of modelDeep from separate random numbers, so that they do not change other settings.
 func (c *modelConfig) deepen() {
 	rng := rand.New(rand.NewPCG(c.base(), 78))
 	often := func(percent int) bool { return rng.IntN(100) < percent }
@@ -70,7 +70,7 @@ func (r *modelRun) checkOrder(m *modelExpected) {
 	}
 }
 
-// upTo acknowledges every n-th message cumulatively as soon as it is delivered. It nacks a few of these messages
+// upTo acknowledges every UpTo-th message cumulatively as soon as it is delivered. It nacks a few of these messages
 // instead.
 func (r *modelRun) upTo(msg pulsar.Message) {
 	o := r.origin(msg)
@@ -133,8 +133,8 @@ func (r *modelRun) entriesTo(e *modelEntry) []*modelEntry {
 	return e.sub.entries[:e.pos+1]
 }
 
-// upToIn returns the messages in entries up to m. If the application never had one of these, upToIn returns only the
-// name of that message, in never. The caller holds r.mu.
+// upToIn returns the messages in entries up to m. If the application never had one of them, it returns none, and the
+// name of that message in never. The caller holds r.mu.
 func (r *modelRun) upToIn(m *modelExpected, entries []*modelEntry) (upTo []*modelExpected, never string) {
 	for _, e := range entries {
 		for i := range e.size {

@@ -27,13 +27,13 @@ type modelExpected struct {
 	copy  *modelCopy       // of the last delivery
 	at    time.Time        // when it was last delivered
 
-	waits    time.Time // if it waits, since when
-	due      time.Time // when it may come
-	deadline time.Time // if the application has it and there is an ack timeout
+	waits    time.Time // since when it waits
+	due      time.Time // from when it may come
+	deadline time.Time // when its ack timeout ends, while the application has it
 	count    uint32    // of the next delivery
-	slack    uint32    // by how much that count may be higher
+	slack    uint32    // by how much count may be higher
 	settling int       // running calls that settle it
-	nacking  bool      // a nack is running
+	nacking  bool      // a nack of it is running
 	how      string    // which call settled it
 	settled  time.Time
 	had      int // how many copies the Consumer had taken when it was settled
@@ -41,9 +41,9 @@ type modelExpected struct {
 
 	refused bool // a cumulative acknowledgement that covers it failed
 
-	unsure bool // a call to settle it failed, but the broker may have the acknowledgement
-	either bool // it was settled shortly before an operator's reset: it may come back or not
-	loose  bool // a callback panicked: its due time is unknown
+	unsure bool // a call that settles it failed, but the broker may have the acknowledgement
+	either bool // it was settled shortly before an operator's reset, so it may come back or not
+	loose  bool // a callback panicked, so its due time is unknown
 }
 
 type modelStand uint8
@@ -76,7 +76,7 @@ func (m *modelExpected) String() string {
 
 func keyOf(e *modelEntry, i int) modelKey { return modelKey{e.sub.name, e.ledger, e.entry, int32(i)} }
 
-// of returns the expected state of a message. The caller holds r.mu.
+// of returns the expected state of message i of an entry. The caller holds r.mu.
 func (r *modelRun) of(e *modelEntry, i int) *modelExpected {
 	key := keyOf(e, i)
 	m := r.known[key]
@@ -88,7 +88,7 @@ func (r *modelRun) of(e *modelEntry, i int) *modelExpected {
 	return m
 }
 
-// forget makes the model expect a message as a new one. The caller holds r.mu.
+// forget makes the model expect that a message comes as a new one. The caller holds r.mu.
 func (r *modelRun) forget(m *modelExpected) {
 	delete(r.known, m.key)
 	r.order = slices.DeleteFunc(r.order, func(o *modelExpected) bool { return o == m })
@@ -102,7 +102,7 @@ func (r *modelRun) expire(m *modelExpected) {
 	}
 }
 
-// modelPatience is the least time after which the Consumer gives a request up.
+// modelPatience is the shortest time after which the Consumer gives a request up.
 const modelPatience = 6 * time.Second
 
 // modelOrigin is the broker's state of a delivered copy.
@@ -110,7 +110,7 @@ type modelOrigin struct {
 	copy     *modelCopy
 	most     uint32    // the broker's highest count
 	shared   bool      // another consumer got it before or after this copy was sent
-	another  bool      // another consumer has it, or has acknowledged it
+	another  bool      // another consumer has it or has acknowledged it
 	notified time.Time // when the Consumer was notified that another may have it; zero if a copy has come since
 	givenUp  bool      // the Consumer may have given its request up
 	taken    time.Time
@@ -139,7 +139,7 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 		o.taken = time.Now()
 	}
 	received := c.received
-	if received.IsZero() || r.cfg.Given > 0 { // it may have left a buffer just now
+	if received.IsZero() || r.cfg.Given > 0 { // the copy may have left a buffer just now
 		received = time.Now()
 	}
 	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && received.Before(p.doubt) {
@@ -149,7 +149,7 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	return o
 }
 
-// handed checks a message that the application has just received. loose is true if a callback panicked during the call.
+// handed checks a message that the application has just received. loose is set if a callback panicked during the call.
 func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	o := r.origin(msg)
 	if o.copy == nil {
@@ -164,7 +164,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 		r.w.fail("message %v of %v is delivered with the id %v and the topic %v", c, c.part.sub.name, msg.ID(), topic)
 	}
 	if r.seeking || now.Equal(r.sought) {
-		return // it may be from before or after the seek
+		return // the message may be from before or after the seek
 	}
 	if c.sent.Before(r.sought) {
 		r.w.fail("a stale message comes after a seek: %v, sent %v before it", c, r.sought.Sub(c.sent))
@@ -175,10 +175,10 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	r.checkOrder(m)
 	r.checkTurn(m, heads)
 	if m.stand == modelSettled && r.cfg.Given > 0 && r.taken-m.takenBy <= r.cfg.Given+2 {
-		return // it was in the application's channel
+		return // the message was in the application's channel
 	}
 	if m.stand == modelSettled && r.cfg.Callbacks && !r.cfg.Chan && r.wasTaken(c, m) {
-		return // a callback delayed the return of Receive
+		return // a callback may have delayed the return of Receive
 	}
 	inPart := c.entry.batch && (m.stand == modelSettled && m.copy.epoch < c.epoch || !r.cfg.BrokerIndexAcks)
 	// A lost connection swallowed the acknowledgement, and another consumer has had the message since.
@@ -190,7 +190,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	switch {
 	case m.stand == modelSettled && !now.Equal(m.settled):
 		r.w.fail("%v comes again: %v", m, r.because(m, o))
-	case m.stand == modelSettled: // delivered and settled at the same time
+	case m.stand == modelSettled: // it was delivered while a call settled it
 		return
 	case m.stand == modelHeld && !m.loose:
 		r.w.fail("%v is with the application and comes again: %v", m, r.because(m, o))
@@ -222,7 +222,7 @@ func (r *modelRun) mayBeUnsent(m *modelExpected) bool {
 // message that is not of a batch, it may also be as high as the broker's count.
 func (r *modelRun) checkCount(m *modelExpected, o modelOrigin, count uint32) {
 	least, most := m.count, m.count+m.slack
-	if m.stand == modelHeld { // a callback panicked: the message may have timed out or not
+	if m.stand == modelHeld { // a callback panicked, so the message may have timed out or not
 		least, most = m.count, m.count+1
 	}
 	if m.stand == modelFresh || !m.entry.batch {
@@ -236,7 +236,7 @@ func (r *modelRun) checkCount(m *modelExpected, o modelOrigin, count uint32) {
 	}
 }
 
-// acked checks a message that the broker records as acknowledged. It is called under the world's lock.
+// acked checks a message that the broker has recorded as acknowledged. The caller holds the world's lock.
 func (r *modelRun) acked(e *modelEntry, i int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,7 +246,7 @@ func (r *modelRun) acked(e *modelEntry, i int) {
 	}
 }
 
-// begin records that a call to settle messages begins. The caller holds r.mu.
+// begin records that a call that settles messages begins. The caller holds r.mu.
 func (r *modelRun) begin(messages ...*modelExpected) {
 	r.calls++
 	for _, m := range messages {
@@ -254,7 +254,7 @@ func (r *modelRun) begin(messages ...*modelExpected) {
 	}
 }
 
-// ended records the result of a call to settle a message. The caller holds r.mu.
+// ended records the result for a message of a call that settles messages. The caller holds r.mu.
 func (r *modelRun) ended(m *modelExpected, how string, err error) {
 	m.settling--
 	r.expire(m)

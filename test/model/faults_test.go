@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fault makes an event of the broker, another consumer or the network happen.
+// fault causes an event of the broker, of another consumer or of the network.
 func (r *modelRun) fault() {
 	r.mu.Lock()
 	seeking := r.seeking
@@ -36,7 +36,7 @@ func (r *modelRun) fault() {
 	}
 }
 
-// outage returns how long the next lookup of the broker takes.
+// outage draws how long the next lookup of the broker takes.
 func (r *modelRun) outage() time.Duration {
 	d := time.Duration(1 + r.rng.Int64N(int64(50*time.Millisecond)))
 	switch r.rng.IntN(4) {
@@ -51,8 +51,8 @@ func (r *modelRun) outage() time.Duration {
 // modelForgotten is the time after which the Consumer is sure that the broker has an acknowledgement.
 const modelForgotten = 10 * time.Second
 
-// reset is an operator's cursor reset: messages settled long ago must come as new ones, messages settled shortly before
-// may come.
+// reset makes an operator move the cursor. Messages that were settled long ago must come as new ones; those settled
+// shortly before may come.
 func (r *modelRun) reset(p *modelPart, out time.Duration) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *modelRun) isOver(e *modelEntry) bool {
 	return true
 }
 
-// publish publishes a few messages to each topic whose unfinished entries have fewer than most messages.
+// publish publishes a few messages to each topic that has fewer than most messages in unfinished entries.
 func (r *modelRun) publish(most int) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *modelRun) publish(most int) {
 	}
 }
 
-// end makes the application receive and acknowledge until no message is left.
+// end makes the application receive and acknowledge messages until none is left.
 func (r *modelRun) end() {
 	r.w.note("drains")
 	r.w.calm.Store(true)
@@ -194,18 +194,19 @@ func (r *modelRun) end() {
 	}
 	// the Consumer does not repeat a cumulative acknowledgement that a lost connection swallowed
 	isWindow := r.cfg.Cumulative && !r.cfg.Response && r.cfg.Breaks
-	// upstream does not repeat one that the broker refused in the middle of a batch: see mayBeUnsent
+	// upstream does not repeat a cumulative acknowledgement that the broker refused in the middle of a batch: see
+	// mayBeUnsent
 	isUnsent := r.cfg.Cumulative && r.cfg.AckErrors && r.cfg.Batches && !r.cfg.IndexAcks
 	if !r.w.run(5*time.Minute, func() bool { return len(open()) == 0 }) && !isWindow && !isUnsent {
 		r.w.fail("all is settled, but not acknowledged at the broker: %v", open())
 		return
 	}
-	// Wait until the Consumer gives up its requests of messages that another consumer got.
+	// Until then the Consumer has stopped requesting messages that another consumer got.
 	r.w.run(30*time.Minute, func() bool { return false })
 	r.w.run(time.Hour, func() bool { return r.c.Stats().Waiting == 0 })
 	over = true
 	gone := 0
-	if r.cfg.Others || isWindow { // after a loss, the Consumer goes on requesting from a topic that sends nothing
+	if r.cfg.Others || isWindow { // after a loss, the Consumer goes on requesting messages of a topic that sends none
 		gone = r.c.Stats().Ready
 	}
 	if s := r.c.Stats(); s.Waiting != gone || s.BufferedBytes != 0 {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// modelGroup is upstream's ackGroupingTracker.
+// modelGroup models upstream's ackGroupingTracker.
 type modelGroup struct {
-	entries map[*modelEntry][]bool // the unacknowledged messages of each
+	entries map[*modelEntry][]bool // the unacknowledged messages of each entry
 	last    *modelPlace            // the last cumulative acknowledgement
 	lastAck modelAck
-	news    bool // last is not sent yet
+	news    bool // last has not been sent yet
 }
 
 // modelPlace is the position of a message in its topic.

@@ -41,7 +41,7 @@ func (c *modelCopy) message() pulsar.ConsumerMessage {
 	return pulsar.ConsumerMessage{Consumer: c.part, Message: modelMessage{c}}
 }
 
-// modelMessage is an upstream message. Its payload is the serial number of the copy.
+// modelMessage models a message of upstream. Its payload is the serial number of the copy.
 type modelMessage struct{ copy *modelCopy }
 
 func (m modelMessage) Topic() string                                   { return m.copy.part.sub.name }

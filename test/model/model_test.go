@@ -33,7 +33,7 @@ type modelConfig struct {
 
 	Topics, Queue   int
 	Latency         time.Duration
-	IndexAcks       bool // at the client
+	IndexAcks       bool // the client's setting
 	DefaultAcks     bool // Subscribe's default decides IndexAcks
 	BrokerIndexAcks bool
 	Response        bool // acknowledgements are confirmed
@@ -44,8 +44,8 @@ type modelConfig struct {
 	OwnBackOff      bool // the application has a BackOffPolicyFunc of its own
 
 	Chan           bool          // the application uses Chan
-	Pace           time.Duration // mean time between its steps
-	Hands, Workers int           // how many messages it has at a time, and how many goroutines receive
+	Pace           time.Duration // mean time between the application's steps
+	Hands, Workers int           // how many messages the application has at a time, and how many goroutines receive
 	Backlog        int
 	MaxDelay       time.Duration
 	Timeout        time.Duration // the ack timeout; 0 for none
@@ -61,7 +61,7 @@ type modelConfig struct {
 	Closes         bool // a callback closes the Consumer
 
 	Breaks bool // connections break
-	Rough  bool // breaking connections swallow acknowledgements
+	Rough  bool // connections that break swallow acknowledgements
 	Others bool // other consumers join and leave
 	Resets bool
 	Every  int // mean number of steps between two faults
@@ -72,7 +72,7 @@ type modelConfig struct {
 // Seeds below narrow are neither wide nor deep, seeds below 2*narrow are wide, and the others are wide and deep.
 const narrow = 1_000_000_000
 
-// base is the seed of the run's random numbers.
+// base returns the seed of the run's random numbers.
 func (c *modelConfig) base() uint64 { return c.Seed % narrow }
 
 func newModelConfig(seed uint64) *modelConfig {
@@ -120,7 +120,7 @@ func newModelConfig(seed uint64) *modelConfig {
 	c.Cumulative = c.rewinds() && often(40)
 	c.Seeks = c.Topics == 1 && often(15)
 	c.Callbacks = often(25)
-	_, _ = c.Callbacks && often(40), c.Callbacks && often(25) // drawn so that old seeds give the same runs
+	_, _ = c.Callbacks && often(40), c.Callbacks && often(25) // only drawn, so that old seeds give the same runs
 	c.AckErrors = c.Response && often(40)
 
 	if often(65) {
@@ -144,8 +144,8 @@ func newModelConfig(seed uint64) *modelConfig {
 	return c
 }
 
-// TestModel performs random operations of an application, a broker and a network, and compares all results and
-// deliveries with those that the model allows. A failing run names its seed: run it again with
+// TestModel performs random operations of an application, a broker and a network. It compares all results and
+// deliveries with what the model allows. A run that fails prints its seed; this repeats the run:
 //
 //	go test ./test/model -run TestModel -model.seeds=SEED
 func TestModel(t *testing.T) {
@@ -155,7 +155,7 @@ func TestModel(t *testing.T) {
 		seeds[i] = rand.Uint64N(3 * narrow)
 	}
 	if *modelSeeds == "" && *modelRuns == 0 {
-		// fixed seeds: new random seeds would make a change fail by chance
+		// the seeds are fixed: with new random ones a change would fail by chance
 		list, err := os.ReadFile("testdata/model.txt")
 		if err != nil {
 			t.Fatal(err)

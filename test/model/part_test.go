@@ -35,12 +35,12 @@ type modelPart struct {
 	pending   []*modelCommand // commands that the loop will send
 	awaited   *modelCommand   // the command whose answer the loop waits for
 	acks      modelGroup
-	requests  map[*modelEntry]time.Time // when each is due
+	requests  map[*modelEntry]time.Time // when each request is due
 	received  time.Time                 // when a message last arrived
-	doubt     time.Time                 // when the Consumer was last notified that its messages may be another's
+	doubt     time.Time                 // when the Consumer was last notified that its messages may belong to another
 	grabbed   time.Time                 // when the queue was last cleared
-	isAway    bool                      // it finds no broker
-	grabLater bool                      // it connects when isAway ends
+	isAway    bool                      // upstream finds no broker for the topic
+	grabLater bool                      // upstream will connect when isAway ends
 	backOff   backoff.Policy            // of the last reconnection
 }
 
@@ -53,16 +53,16 @@ const (
 	gone // closed
 )
 
-// modelDelivery is an entry on its way.
+// modelDelivery is an entry on its way from the broker.
 type modelDelivery struct {
 	entry    *modelEntry
 	why      string
 	sent     time.Time
 	count    uint32
-	filtered []bool // messages that the broker leaves out as acknowledged
+	filtered []bool // acknowledged messages, which the broker leaves out
 	left     []bool // unacknowledged messages of this delivery
-	prevDone bool   // the entries before it were acknowledged cumulatively
-	otherGot bool   // another consumer had it before: only the broker's count is known
+	prevDone bool   // the entries before this one were acknowledged cumulatively
+	otherGot bool   // another consumer had the entry, so only the broker's count is known
 }
 
 // modelCommand is a command for the broker.
@@ -83,7 +83,7 @@ func (p *modelPart) latency() time.Duration {
 	return p.cfg.Latency/2 + time.Duration(p.rng.Int64N(int64(p.cfg.Latency)))
 }
 
-// fromBroker calls do when the data arrives that the broker sends now, unless the connection is lost before.
+// fromBroker calls do when data that the broker sends now arrives, unless the connection is lost before that.
 func (p *modelPart) fromBroker(do func()) {
 	p.lastIn = later(p.lastIn, time.Now().Add(p.latency()))
 	epoch := p.epoch
@@ -120,7 +120,7 @@ func (p *modelPart) toBroker(c *modelCommand) {
 
 func (p *modelPart) reaches(c *modelCommand) {
 	p.outgoing = p.outgoing[1:]
-	c.lost = true // it is no longer on its way
+	c.lost = true // no longer on its way
 	err := errModelConnection
 	if p.sub.part == p {
 		err = c.do()
@@ -144,7 +144,7 @@ func (p *modelPart) put(c *modelCommand) {
 	p.pump()
 }
 
-// pump is upstream's events loop.
+// pump models upstream's loop of events.
 func (p *modelPart) pump() {
 	for len(p.pending) > 0 && p.awaited == nil && (p.state == live || p.state == dead) {
 		c := p.pending[0]
@@ -156,7 +156,7 @@ func (p *modelPart) pump() {
 	}
 }
 
-// flow collects permits, and sends them to the broker when they are enough for half a queue.
+// flow collects permits, and sends them to the broker when they suffice for half a queue.
 func (p *modelPart) flow(permits int) {
 	p.permits += permits
 	if p.permits >= max(1, p.cfg.Queue/2) {
@@ -212,7 +212,7 @@ func (p *modelPart) dispatch() {
 	}
 }
 
-// dispatcher is upstream's goroutine with this name.
+// dispatcher models upstream's goroutine of this name.
 func (p *modelPart) dispatcher() {
 	for {
 		p.w.mu.Lock()

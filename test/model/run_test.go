@@ -27,7 +27,7 @@ type modelRun struct {
 	c      *redelivery.Consumer
 	policy policies.Exponential
 
-	mu      sync.Mutex // guards the fields up to head; the Consumer is never called under it
+	mu      sync.Mutex // guards the fields up to head; not held during calls of the Consumer
 	known   map[modelKey]*modelExpected
 	order   []*modelExpected
 	calls   int // running calls, except those that receive
@@ -59,7 +59,7 @@ func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	if cfg.Group != (pulsar.AckGroupingOptions{}) {
 		opts.AckGroupingOptions = &cfg.Group
 	}
-	if cfg.Topics == 1 { // the Consumer then knows that a lost connection is this topic's
+	if cfg.Topics == 1 { // with one topic the Consumer knows whose connection was lost
 		opts.Topic = "persistent://public/default/model"
 	}
 	if cfg.OwnBackOff {
@@ -131,7 +131,7 @@ const (
 	modelBeforeConsume
 )
 
-// callback runs in each function of the application that the Consumer calls. It may call the Consumer, and panic.
+// callback is called by each function of the application that the Consumer calls. It may call the Consumer, and panic.
 func (r *modelRun) callback(kind int, panics bool) {
 	n := r.callbacks[kind].Add(1)
 	h := rand.New(rand.NewPCG(r.cfg.base(), uint64(1000+kind)+4*n)).IntN(1000)
@@ -165,7 +165,7 @@ func (r *modelRun) isClosed() bool {
 	return r.closed
 }
 
-// ackAnother acknowledges a message that the application got before this moment.
+// ackAnother acknowledges a message that the application already has.
 func (r *modelRun) ackAnother(h int) {
 	held := r.all(func(m *modelExpected) bool {
 		return m.stand == modelHeld && m.settling == 0 && m.at.Before(time.Now())

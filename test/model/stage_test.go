@@ -7,16 +7,16 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// modelStage models a buffer between the queues of the topics and the library's channel. It is used if the channel has
-// no buffer. When a connection is lost, messages in the buffer still go to the library, and come again from the broker.
+// modelStage models a buffer between the queues of the topics and the library's channel, for channels that have no
+// buffer. When a connection is lost, messages in the buffer still reach the library, and come again from the broker.
 type modelStage struct {
 	size  int // 0 for none
 	wake  chan struct{}
 	queue []*modelCopy // guarded by the world's mu
-	gone  atomic.Int32 // how many copies left it
+	gone  atomic.Int32 // how many copies have left the buffer
 }
 
-// begin sizes the buffer.
+// begin sets the size of the buffer.
 func (s *modelStage) begin(cfg *modelConfig, ch chan pulsar.ConsumerMessage) {
 	if cap(ch) == 0 { // otherwise the channel has its own buffer
 		s.size, s.wake = cfg.Buffer, make(chan struct{}, 1)

@@ -12,7 +12,7 @@ func (r *modelRun) wasTaken(c *modelCopy, m *modelExpected) bool {
 	return c.put > 0 && c.put <= m.had
 }
 
-// because guesses why an unexpected message came.
+// because describes an unexpected message, and guesses why it came.
 func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 	c := o.copy
 	why := fmt.Sprintf("the copy was sent %v ago %v, over connection %d, and left the queue %v ago; "+
@@ -36,7 +36,7 @@ func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 	return why + "; a guess: " + guess
 }
 
-// missing describes messages that have not come or are not settled; most limits their number.
+// missing describes up to most messages that have not come or are not settled.
 func (r *modelRun) missing(most int) (missing []string) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()

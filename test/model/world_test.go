@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// modelWorld is the clock of a model, with future events in order of time. One goroutine runs the events. Before each
-// event it waits until all other goroutines are blocked, so that a seed reproduces a run.
+// modelWorld is the clock of a model, and has the future events in order of time. One goroutine runs the events. Before
+// each event it waits until all other goroutines are blocked, so that a seed reproduces a run.
 type modelWorld struct {
 	start time.Time
 	kick  chan struct{} // an event was added
 	calm  atomic.Bool   // no more faults
 
-	mu     sync.Mutex // guards the broker and its consumer too; the Consumer is never called under it
+	mu     sync.Mutex // also guards the broker and its consumer; not held during calls of the Consumer
 	events modelEvents
 	added  int
 
-	saying  sync.Mutex // guards trace and failure; no function is called under it
+	saying  sync.Mutex // guards trace and failure; not held during calls of other functions
 	trace   []string
 	failure string
 }
@@ -50,7 +50,7 @@ func newModelWorld() *modelWorld {
 	return &modelWorld{start: time.Now(), kick: make(chan struct{}, 1)}
 }
 
-// at schedules a call of do for a time. The caller of at holds mu; do is called without it.
+// at schedules a call of do. The caller of at holds mu; do is called without mu.
 func (w *modelWorld) at(at time.Time, do func()) {
 	w.added++
 	heap.Push(&w.events, modelEvent{at, w.added, do})
@@ -80,8 +80,8 @@ func (w *modelWorld) nudge() {
 	}
 }
 
-// run runs events until over returns true, limit has passed or the run has failed. It returns true only in the first
-// case.
+// run runs events until over returns true, and then returns true. It returns false if limit has passed or the run has
+// failed.
 func (w *modelWorld) run(limit time.Duration, over func() bool) bool {
 	return w.runOn(limit, func() bool { return over() || w.failed() }) && !w.failed()
 }
@@ -126,7 +126,7 @@ func (w *modelWorld) note(format string, args ...any) {
 	w.saying.Lock()
 	defer w.saying.Unlock()
 	if w.failure != "" {
-		return // lines after the failure are only the shutdown
+		return // after a failure there are only events of the shutdown
 	}
 	w.trace = append(w.trace, fmt.Sprintf("%14v ", time.Since(w.start).Round(time.Microsecond))+fmt.Sprintf(format, args...))
 	if len(w.trace) > 4000 {

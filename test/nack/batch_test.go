@@ -17,14 +17,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// requests counts the requests for redelivery that the inner consumer sends.
+// requests is an interceptor that counts the requests for redelivery.
 type requests struct{ n atomic.Int32 }
 
 func (r *requests) BeforeConsume(pulsar.ConsumerMessage)                   {}
 func (r *requests) OnAcknowledge(pulsar.Consumer, pulsar.MessageID)        {}
 func (r *requests) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) { r.n.Add(1) }
 
-// With upstream and the Java client, the nacks of this test cause 300 to 4,600 deliveries.
+// With pulsar-client-go alone and with the Java client, the nacks of this test cause 300 to 4,600 deliveries.
 func TestBatchNackedOneByOneIsRequestedOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -87,7 +87,7 @@ func TestThousandWaitingMessagesOutliveUnloads(t *testing.T) {
 		b := testkit.NewBroker(t)
 		topic := b.NewTopic(0)
 		c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(8*time.Second),
-			// by default these would wait at the broker, since all fail
+			// by default the messages would wait at the broker, since all fail
 			redelivery.WithRedeliveryFrom(redelivery.FromMemory))
 		b.Send(topic, n, false)
 		due := map[string]time.Time{}
@@ -101,7 +101,7 @@ func TestThousandWaitingMessagesOutliveUnloads(t *testing.T) {
 			pulsar.Message
 			at time.Time
 		}
-		received := make(chan arrival, 10*n) // the Consumer holds copies only while the test receives
+		received := make(chan arrival, 10*n) // the Consumer holds copies back only while the test receives
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() {
@@ -146,7 +146,7 @@ func TestThousandWaitingMessagesOutliveUnloads(t *testing.T) {
 	})
 }
 
-// One message of a batch fails a few times: before, while or long after its siblings are handled.
+// The bad message fails a few times: before, while and long after its siblings are handled.
 func TestGoodSiblingsOfBadMessageAreHandledOnce(t *testing.T) {
 	t.Parallel()
 	const n, consumers, tries = 40, 3, 4

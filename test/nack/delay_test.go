@@ -52,7 +52,7 @@ func TestEarlyCopyIsHeldUntilDue(t *testing.T) {
 		start := time.Now()
 		old := testkit.Receive(t, c)
 		c.Nack(old)
-		newest := inner.Deliver(1) // as after an unload
+		newest := inner.Deliver(1) // a new copy, as after an unload
 		msg, err := c.Receive(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, time.Minute, time.Since(start))
@@ -64,8 +64,7 @@ func TestEarlyCopyIsHeldUntilDue(t *testing.T) {
 	})
 }
 
-// A nacked message waits in memory, or at the broker. When it is due, it comes from memory, or is requested from the
-// broker.
+// When the message is due, it comes from memory, or the Consumer requests it from the broker.
 func TestNackedMessageWaitsInMemoryOrAtTheBroker(t *testing.T) {
 	const memory, broker = true, false
 	for name, test := range map[string]struct {
@@ -135,7 +134,7 @@ func TestLateStatIgnoresSlowApplication(t *testing.T) {
 	}
 }
 
-// Half of the messages are in one batch. Messages that do not fit the memory limit come from the broker.
+// Half of the messages are in one batch.
 func TestRedeliverNowDeliversWaitingMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A waiting message keeps its whole batch in memory. So the whole batch counts towards the limit, and counts once,
+// A waiting message keeps its whole batch in memory. So the whole batch counts towards the limit. It counts once,
 // however many of its messages wait.
 func TestMemoryLimitCountsWaitingBatchWhole(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestMemoryDoesNotGrowWithHandledMessages(t *testing.T) {
 		work(10_000)
 		before := heap()
 		rounds := 10
-		if *testkit.Long { // nightly, with a million messages
+		if *testkit.Long { // with a million messages
 			rounds = 100
 		}
 		for range rounds {
@@ -123,7 +123,7 @@ func TestMemoryDoesNotGrowWithHandledMessages(t *testing.T) {
 	})
 }
 
-// tagged is a message with more properties than payload.
+// tagged is a message whose properties are larger than its payload.
 type tagged struct{ testkit.WholeMessage }
 
 func (tagged) Properties() map[string]string {
@@ -147,7 +147,7 @@ func TestMemoryLimitCountsProperties(t *testing.T) {
 	})
 }
 
-// The keys of a message stay in memory with it, so they count like its payload.
+// A message's keys stay in memory, so they count like its payload.
 func TestMemoryLimitCountsKeys(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

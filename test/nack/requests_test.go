@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The answer to a request waits behind a minute of work. In that time the Consumer must not repeat the request.
+// The application needs a minute until it reaches the answer to the request.
 func TestRequestOfSlowApplicationIsNotRepeated(t *testing.T) {
 	for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
 		"Nack":   (*redelivery.Consumer).Nack,
@@ -45,8 +45,8 @@ func TestRequestOfSlowApplicationIsNotRepeated(t *testing.T) {
 	}
 }
 
-// The broker does not send an acknowledged message again. A request for it would be in vain, and would make the broker
-// send all other messages again.
+// The broker does not send an acknowledged message again. A request for it would make the broker send all other
+// messages again.
 func TestNackAfterAckRequestsAtMostOnce(t *testing.T) {
 	for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
 		"Nack":   (*redelivery.Consumer).Nack,
@@ -73,8 +73,8 @@ func TestNackAfterAckRequestsAtMostOnce(t *testing.T) {
 	}
 }
 
-// The following test checks undocumented behavior of pulsar-client-go. If it fails after an update, reconsider how the
-// Consumer requests messages.
+// flushes is an interceptor for a test of undocumented behavior of pulsar-client-go. If that test fails after an
+// update, reconsider how the Consumer requests messages.
 
 type flushes chan time.Time
 

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A snooze changes neither the redelivery count nor the backoff, and does not count towards MaxDeliveries.
+// It changes neither the redelivery count nor the backoff, and MaxDeliveries does not count it.
 func TestSnoozeDoesNotCount(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
@@ -50,7 +50,7 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 					for range n {
 						c.Nack(testkit.Receive(t, c))
 					}
-					for range n { // each is at its last delivery, which a snooze does not use up
+					for range n { // each delivery is the last one that MaxDeliveries allows
 						msg := testkit.Receive(t, c)
 						assert.EqualValues(t, 1, c.RedeliveryCount(msg))
 						require.NoError(t, c.Snooze(msg, 100*time.Millisecond))
@@ -68,8 +68,7 @@ func TestSnoozeDoesNotCount(t *testing.T) {
 	})
 }
 
-// A message that does not fit the memory limit comes from the broker. On Shared and Key_Shared the broker counts this
-// delivery.
+// On Shared and Key_Shared the broker counts this delivery.
 func TestSnoozeBeyondMemoryLimitComesFromBroker(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
@@ -92,8 +91,7 @@ func TestSnoozeBeyondMemoryLimitComesFromBroker(t *testing.T) {
 	})
 }
 
-// If long snoozes move messages to the retry topic, more messages can be snoozed than the broker allows to be
-// unacknowledged.
+// Long snoozes move the messages to the retry topic.
 func TestSnoozesMayExceedTheLimitOfUnackedMessages(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

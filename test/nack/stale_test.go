@@ -13,8 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Before the first Receive, NackID gets an id of the Consumer's only topic. Acknowledgements of other messages of the
-// topic still count.
+// Acknowledgements of other messages of the topic stay effective.
 func TestNackIDBeforeFirstReceiveSparesOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
@@ -31,7 +30,7 @@ func TestNackIDBeforeFirstReceiveSparesOthers(t *testing.T) {
 	})
 }
 
-// The application nacks an earlier delivery from Chan. It passes the ConsumerMessage, or the Message in it.
+// The application nacks an earlier delivery from Chan, by its ConsumerMessage or by the Message in it.
 func TestStaleNackOfConsumerMessageIsIgnored(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

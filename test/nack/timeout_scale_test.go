@@ -48,13 +48,13 @@ func TestAckTimeoutBackoffFollowsPIP130(t *testing.T) { // the PIP's delays divi
 		late[len(late)-1])
 }
 
-// 50,000 is the broker's limit of unacknowledged messages of a consumer.
-func TestFiftyThousandMessagesTimeOut(t *testing.T) { // not parallel: it must be fast enough
+// A broker stops sending to a consumer with 50,000 unacknowledged messages.
+func TestFiftyThousandMessagesTimeOut(t *testing.T) { // not parallel, so that it is fast enough
 	testkit.TakesLong(t)
 	b := testkit.NewBroker(t)
 	n, others, timeout := 50_000, 2000, 20*time.Second
 	if b.InProcess != nil {
-		n, others, timeout = 5_000, 400, 10*time.Second // the first must not time out before the last is taken
+		n, others, timeout = 5_000, 400, 10*time.Second // the first message must not time out before the last is taken
 	}
 	held, busy := b.NewTopic(0), b.NewTopic(0)
 	opts := b.Options("", pulsar.Shared)

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The ack timeout of one message does not make the broker rewind and send the application's other messages again.
+// After a rewind the broker would send the application's other messages again.
 func TestAckTimeoutDoesNotRewind(t *testing.T) {
 	t.Parallel()
 	const n = 100
@@ -61,7 +61,7 @@ func TestAckTimeoutDoesNotRewind(t *testing.T) {
 	})
 }
 
-func TestAckTimeoutOfZeroIsNone(t *testing.T) {
+func TestAckTimeoutOfZeroIsNoAckTimeout(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	topic := b.NewTopic(0)
@@ -91,7 +91,7 @@ func TestInProgressBeforeItsClockStartsReturns(t *testing.T) {
 	}, redelivery.WithAckTimeout(time.Minute), redelivery.WithAckTimeoutRedeliveryBackoff(policy))
 }
 
-func TestAckTimeoutOptions(t *testing.T) {
+func TestInvalidAckTimeoutOptionsAreRefused(t *testing.T) {
 	for want, options := range map[string][]redelivery.Option{
 		"WithAckTimeout is -1s":                   {redelivery.WithAckTimeout(-time.Second)},
 		"WithAckTimeoutRedeliveryBackoff: ":       {redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(nil)},

@@ -20,7 +20,7 @@ import (
 
 func attemptLog(topic string) string { return topic + "-" + testkit.Subscription + "-ATTEMPTS" }
 
-// logged returns options of a consumer with a log, and a counter of the log's failures that its observer reports.
+// logged returns options of a consumer with a log, and a counter of the failures of the log that the observer sees.
 func logged(log redelivery.AttemptLog) ([]redelivery.Option, *atomic.Int64) {
 	var failures atomic.Int64
 	return []redelivery.Option{redelivery.WithAttemptLog(log),
@@ -33,7 +33,7 @@ func logged(log redelivery.AttemptLog) ([]redelivery.Option, *atomic.Int64) {
 		}})}, &failures
 }
 
-// failAll nacks n messages until they are dead letters, and calls between when each has failed twice.
+// failAll nacks n messages until they are dead letters. When each has failed twice, it calls between.
 func failAll(t *testing.T, b *testkit.Broker, topic string, c *redelivery.Consumer, dead pulsar.Consumer, n int, between func()) {
 	t.Helper()
 	counts := map[string]uint32{}
@@ -52,7 +52,6 @@ func failAll(t *testing.T, b *testkit.Broker, topic string, c *redelivery.Consum
 	}
 }
 
-// A log whose topic is unloaded or deleted is soon complete again.
 func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 	if race.Enabled {
 		t.Skip("data race in pulsar-client-go: a reconnecting producer replaces its encryptor while it sends")
@@ -98,8 +97,8 @@ func TestUnloadedOrDeletedAttemptLogIsRestored(t *testing.T) {
 	}
 }
 
-// If the log cannot be written, Subscribe fails. If the log is optional, Subscribe goes on without it: no message is
-// lost or stuck, and the failure is reported.
+// The log cannot be written. If it is optional, the Consumer works without it: no message is lost or stuck, and the
+// failure is reported.
 func TestRefusedAttemptLogFailsSubscribeUnlessOptional(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
@@ -127,7 +126,7 @@ func TestRefusedAttemptLogFailsSubscribeUnlessOptional(t *testing.T) {
 	require.NoError(t, c.AttemptLog().Ready(ctx), "the log did not come back")
 }
 
-// A log whose topic is slow, or refuses records for a while, delays no call.
+// The log's topic is slow, or refuses records for a while.
 func TestSlowAttemptLogDelaysNothing(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]pulsartest.Verdict{"slow": pulsartest.Pass.After(250 * time.Millisecond),
@@ -156,8 +155,8 @@ func TestSlowAttemptLogDelaysNothing(t *testing.T) {
 	}
 }
 
-// newOther returns a client for the log, so that the test's other commands do not wait behind the log's slow ones. The
-// Consumer also publishes dead letters with this client. They may wait, so its OperationTimeout is long.
+// newOther returns a client for the log, so that the log's slow commands do not delay the test's other commands. The
+// Consumer also publishes dead letters with this client. Since they may wait, its OperationTimeout is long.
 func newOther(t *testing.T, b *testkit.Broker) pulsar.Client {
 	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t),
 		OperationTimeout: 12 * time.Second})

@@ -35,7 +35,7 @@ func nackAll(t *testing.T, c *redelivery.Consumer, n int) map[string]time.Time {
 	return due
 }
 
-// ackDue receives and acknowledges messages that were nacked once, and asserts that none is early.
+// ackDue receives and acknowledges messages that were nacked once, and checks that none is early.
 func ackDue(t *testing.T, c *redelivery.Consumer, due map[string]time.Time) {
 	t.Helper()
 	for range due {
@@ -46,8 +46,8 @@ func ackDue(t *testing.T, c *redelivery.Consumer, due map[string]time.Time) {
 	}
 }
 
-// Some messages of a batch are settled, and some have failed. The next consumer goes on with the counts of the failed
-// messages. If the broker has no index acks, the settled messages come again as new ones.
+// The next consumer continues the counts of the failed messages. If the broker has no index acks, the settled messages
+// come again as new ones.
 func TestAttemptsOfHalfSettledBatchGoOn(t *testing.T) {
 	t.Parallel()
 	for _, indexed := range []bool{false, true} {
@@ -92,7 +92,6 @@ func TestAttemptsOfHalfSettledBatchGoOn(t *testing.T) {
 	}
 }
 
-// Counts and due times move with a key to another consumer.
 func TestAttemptsMoveWithTheirKey(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -101,14 +100,14 @@ func TestAttemptsMoveWithTheirKey(t *testing.T) {
 	b.Send(topic, 8, false)
 	a := b.Subscribe(opts, withLog()...)
 	due := nackAll(t, a, 8)
-	other := b.Subscribe(opts, withLog()...) // it takes over some of the keys
-	a.Close()                                // now other has all keys
+	other := b.Subscribe(opts, withLog()...) // gets some of the keys
+	a.Close()                                // so that other gets all keys
 	ackDue(t, other, due)
 	b.Settles(topic, 0)
 }
 
-// After an unload two consumers have a message, and both nack it. Both nacks count, and the message waits until the
-// later of the two due times, whichever consumer gets it.
+// After an unload two consumers have one message, and both nack it. The message waits until the later of the two due
+// times, whichever consumer gets it.
 func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -119,7 +118,7 @@ func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
 	had := testkit.Receive(t, first)
 	second := b.Subscribe(opts, withLog()...)
 	var has pulsar.Message
-	for tries := 0; has == nil; tries++ { // the broker may send it to the same consumer again
+	for tries := 0; has == nil; tries++ { // the broker may send the message to the same consumer again
 		require.Less(t, tries, 50)
 		b.Unload(topic)
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
@@ -154,8 +153,8 @@ func TestFailuresOfTwoConsumersBothCountAndDelay(t *testing.T) {
 	require.EqualValues(t, 2, again.RedeliveryCount())
 }
 
-// Consumers without a log may run before, after and beside consumers with a log. If a consumer without a log settles a
-// message, the record of the message remains, and does no harm.
+// Consumers without a log may run before, after and at the same time as consumers with one. If a consumer without a log
+// settles a message, the message's record remains, and does no harm.
 func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -172,7 +171,7 @@ func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	before.Close()
 	a := b.Subscribe(opts, withLog()...)
 	due := map[string]time.Time{}
-	for range 6 { // the broker's counts do not matter
+	for range 6 { // so that the broker's counts differ
 		msg := testkit.Receive(t, a)
 		due[string(msg.Payload())] = time.Now().Add(2 * time.Second)
 		a.Nack(msg)
@@ -180,16 +179,16 @@ func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	require.Eventually(t, func() bool { s := a.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 6 },
 		10*time.Second, 5*time.Millisecond)
 	a.Close()
-	beside := plain()
+	withoutLog := plain()
 	for i := range 6 {
-		msg := testkit.Receive(t, beside) // at once: this consumer does not know the delay
+		msg := testkit.Receive(t, withoutLog) // comes at once, since this consumer does not know the delay
 		if i < 3 {
-			require.NoError(t, beside.Ack(msg))
+			require.NoError(t, withoutLog.Ack(msg))
 			delete(due, string(msg.Payload()))
 		}
 	}
 	c := b.Subscribe(opts, withLog()...)
-	beside.Close()
+	withoutLog.Close()
 	for range 3 {
 		msg := testkit.Receive(t, c)
 		require.False(t, time.Now().Before(due[string(msg.Payload())]), "%s is early", msg.Payload())
@@ -208,7 +207,7 @@ func TestAttemptsBesideConsumersWithoutLogAreKept(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// A shadow topic has the ids of its source, and a log of its own.
+// A shadow topic's messages have the ids of its source's messages.
 func TestAttemptsOfShadowTopicAreItsOwn(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -21,8 +21,8 @@ import (
 const killedThenReset = "REDELIVERY_TEST_KILLED_THEN_RESET"
 
 // Twenty messages succeed at their third delivery, the last that MaxDeliveries allows. Then their consumer's process is
-// killed, and an operator resets the cursor. The messages come again as new ones if the operator called ForgetAll
-// before or after the reset, or if the process lived long enough to remove its records. Otherwise they come with their
+// killed, and an operator resets the cursor. If the operator called ForgetAll before or after the reset, or if the
+// process lived long enough to remove its records, the messages come again as new ones. Otherwise they come with their
 // old counts, and the next failure makes a message a dead letter.
 func TestCursorResetAfterKillKeepsUnforgottenCounts(t *testing.T) {
 	if how := os.Getenv(killedThenReset); how != "" {
@@ -117,7 +117,8 @@ func subscribeThreeTimes(t *testing.T, client pulsar.Client, topic string) *rede
 	return c
 }
 
-// succeedAtTheThird handles the messages, prints a line when all are acknowledged, and waits to be killed.
+// succeedAtTheThird handles the messages in a process of its own. It prints a line when all are acknowledged, and waits
+// until the process is killed.
 func succeedAtTheThird(t *testing.T, how []string) {
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: how[0], Logger: logtest.Client(t)})
 	require.NoError(t, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// At the next consumer of the subscription, a failed message is not early, and its count goes on. After its last
-// delivery it becomes a dead letter. This holds on every subscription type, also in batches.
+// At the next consumer of the subscription a failed message is not early, and its count continues. After its last
+// delivery it becomes a dead letter.
 func TestAttemptsOutliveTheConsumer(t *testing.T) {
 	t.Parallel()
 	for kind := range testkit.SubscriptionTypes {
@@ -69,7 +69,6 @@ func TestAttemptsOutliveTheConsumer(t *testing.T) {
 	}
 }
 
-// A wrapped consumer has a log too.
 func TestAttemptsOutliveTheWrappedConsumer(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -89,8 +88,8 @@ func TestAttemptsOutliveTheWrappedConsumer(t *testing.T) {
 	}
 }
 
-// Subscribe refuses invalid options of a log, and options with which there can be no log.
-func TestAttemptLogRefusesBadOptions(t *testing.T) {
+// With some options of the consumer no log is possible.
+func TestBadOptionsOfAttemptLogAreRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	opts := b.Options(b.NewTopic(0), pulsar.Shared)
@@ -123,7 +122,7 @@ func TestAttemptLogRefusesBadOptions(t *testing.T) {
 	require.ErrorContains(t, err, "WithClient")
 }
 
-// pulsar-client-go logs to the application's log, where an error at each start would alarm operators.
+// pulsar-client-go logs to the application's log. An error at each start would alarm operators.
 func TestStartWithAttemptLogLogsNoError(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -140,7 +139,7 @@ func TestStartWithAttemptLogLogsNoError(t *testing.T) {
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3,
 				InitialSubscriptionName: "inspect"}))
 		require.NoError(t, err)
-		t.Cleanup(c.Close) // not at once: upstream would log an error
+		t.Cleanup(c.Close) // later than here, since upstream would log an error
 	}
 	require.Empty(t, log.String())
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// publishSlowly publishes the payloads "0", "1" … until the test ends.
+// publishSlowly publishes the payloads "0", "1" and so on until the test ends.
 func publishSlowly(b *testkit.Broker, topic string) {
 	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
 	require.NoError(b.T, err)
@@ -41,7 +41,7 @@ func number(msg pulsar.Message) (n int) {
 	return n
 }
 
-// receives makes the inner consumer receive entry n, call BeforeConsume, and pass the message to the Consumer.
+// receives makes the inner consumer receive entry n: it calls BeforeConsume and passes the message to the Consumer.
 func receives(f *testkit.Fake, opts pulsar.ConsumerOptions, n int64) {
 	cm := pulsar.ConsumerMessage{Consumer: f, Message: testkit.Message{MessageID: pulsar.NewMessageID(1, n, 0, 0)}}
 	opts.Interceptors.BeforeConsume(cm)
@@ -49,8 +49,8 @@ func receives(f *testkit.Fake, opts pulsar.ConsumerOptions, n int64) {
 }
 
 // A Failover consumer joins, and the broker reports that it is inactive before Subscribe has returned. When the active
-// consumer leaves, the broker first sends new messages to the second. After the failover delay it reports the change,
-// and sends all unacknowledged messages. The application must get the oldest of these first.
+// consumer leaves, the broker first sends new messages to the second one. After the failover delay it reports the
+// change, and sends all unacknowledged messages. The application must get the oldest message first.
 func TestFailoverTakeoverBeginsWithTheOldest(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -73,8 +73,7 @@ func TestFailoverTakeoverBeginsWithTheOldest(t *testing.T) {
 	}
 }
 
-// During Subscribe, the broker reports that the consumer is inactive. The Consumer then delivers nothing until the
-// broker reports that it is active.
+// The Consumer delivers nothing until the broker reports that it is active.
 func TestInactiveNoticeDuringSubscribeIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -97,8 +96,8 @@ func TestInactiveNoticeDuringSubscribeIsKept(t *testing.T) {
 	})
 }
 
-// The inner consumer receives messages before the partition becomes this consumer's. The Consumer drops them: the
-// broker sends them again, after older messages.
+// The Consumer drops messages that come before the partition becomes its own, since the broker sends them again after
+// older messages.
 func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -122,8 +121,8 @@ func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
 	})
 }
 
-// On Failover, another partition becomes inactive while Chan offers a message and a nacked message is due. The
-// application, which acknowledges cumulatively, must still get the offered message.
+// Another partition becomes inactive while Chan offers a message and a nacked message is due. The application
+// acknowledges cumulatively, and must still get the offered message.
 func TestInactivePartitionSparesOtherOffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := testkit.NewFake()
@@ -141,7 +140,7 @@ func TestInactivePartitionSparesOtherOffers(t *testing.T) {
 			send(n)
 		}
 		synctest.Wait()
-		time.Sleep(2 * time.Second) // a slow handler: 1 is due, 2 is offered
+		time.Sleep(2 * time.Second) // the time of a slow handler, after which message 1 is due and message 2 is offered
 		synctest.Wait()
 		opts.EventListener.BecameInactive(inner, "p1", 1)
 		synctest.Wait()
@@ -160,7 +159,7 @@ func TestInactivePartitionSparesOtherOffers(t *testing.T) {
 }
 
 // If a partition or key changes its owner before an acknowledgement reaches the broker, the message is handled twice.
-// So on Failover and Key_Shared the Consumer sends acknowledgements sooner than pulsar-client-go.
+// So on Failover and Key_Shared the Consumer sends acknowledgements sooner than pulsar-client-go would.
 func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

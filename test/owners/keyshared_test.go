@@ -15,11 +15,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A consumer joins Key_Shared while another fails again and again on a message of each key. The new consumer gets the
-// messages of the keys that it takes over.
+// A consumer fails again and again on a message of each key. Another one joins, and gets the messages of its keys.
 func TestJoiningConsumerGetsFailingKeys(t *testing.T) {
 	t.Parallel()
-	const keys, atLeast = 50, 10 // half of the keys move
+	const keys, atLeast = 50, 10 // about half of the keys move
 	for _, name := range []string{"wrapped", "plain"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +65,7 @@ func TestJoiningConsumerGetsFailingKeys(t *testing.T) {
 	}
 }
 
-// Messages wait while another consumer joins and takes over some of their keys.
+// Messages wait while another consumer joins and gets some of their keys.
 func TestJoiningConsumerGetsNoKeyEarly(t *testing.T) {
 	t.Parallel()
 	const n, delay = 60, 3 * time.Second

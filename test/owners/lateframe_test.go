@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// slowKeys is a slow key reader: it returns the lost key when slow is closed.
+// slowKeys is a slow key reader, which returns the lost key when slow is closed.
 type slowKeys struct {
 	testkit.KeyReader
 	once        *sync.Once
@@ -30,9 +30,9 @@ func (k slowKeys) PrivateKey(name string, meta map[string]string) (*crypto.Encry
 	return k.KeyReader.PrivateKey(name, meta)
 }
 
-// After upstream has noticed that a connection is lost, it may still read messages that this connection had received:
-// in this test because a key takes long. The next connection clears these messages. Messages that come over the next
-// connection must still be delivered.
+// After upstream has noticed that a connection is lost, it may still read messages that came over it; in this test it
+// does, because a key takes long. The next connection clears these messages. The messages that come over the next
+// connection must be delivered.
 func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
@@ -48,9 +48,9 @@ func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 			c := b.Subscribe(opts)
 			b.Send(topic, n, false)
 			require.NoError(t, c.Ack(testkit.Receive(t, c))) // on Failover, the consumer is now active
-			by := &testkit.Broker{T: t, URL: b.URL}          // a client with a connection of its own
-			by.Connect(pulsar.ClientOptions{})
-			by.Publish(pulsar.ProducerOptions{Topic: topic, Encryption: k.Encryption(testkit.LostKeyName)},
+			other := &testkit.Broker{T: t, URL: b.URL}       // has a client with a connection of its own
+			other.Connect(pulsar.ClientOptions{})
+			other.Publish(pulsar.ProducerOptions{Topic: topic, Encryption: k.Encryption(testkit.LostKeyName)},
 				&pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n))})
 			waittest.Next(t, slow.asked)
 			lost := c.NextLoss()
@@ -59,7 +59,7 @@ func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 			acked := 1
 			for noticed := false; !noticed; { // upstream notices the loss when it writes
 				ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-				if msg, err := c.Receive(ctx); err == nil { // otherwise the loss is noticed already
+				if msg, err := c.Receive(ctx); err == nil { // an error means that upstream has noticed the loss
 					require.NoError(t, c.Ack(msg))
 					acked++
 				}
@@ -72,7 +72,7 @@ func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 				require.Less(t, acked, n/2)
 			}
 			close(slow.slow)
-			time.Sleep(50 * time.Millisecond) // until the message is read; it waits behind others while the application is busy
+			time.Sleep(50 * time.Millisecond) // until upstream has read the message, which waits behind others while the application is busy
 			b.InProcess.RefuseConnections(false)
 			require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, testkit.Patience,
 				time.Millisecond)

@@ -36,15 +36,15 @@ func (l *losses) all() []redelivery.Lost {
 	return append([]redelivery.Lost(nil), l.events...)
 }
 
-// isNow waits until Reclaim returns the wanted error.
-func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error) {
+// awaitReclaim waits until Reclaim returns the wanted error.
+func awaitReclaim(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error) {
 	t.Helper()
 	require.Eventually(t, func() bool { return errors.Is(c.Reclaim(msg), want) }, 20*time.Second, 50*time.Millisecond)
 }
 
-// On Shared and Key_Shared, another consumer may have a message after the connection was lost. Reclaim gives the
-// message back. If no other consumer has it, this consumer gets it again with the same count. On Exclusive and
-// Failover, Reclaim returns nil: the message still belongs to this consumer.
+// On Shared and Key_Shared, another consumer may have the message after the connection was lost. If none has it, this
+// consumer gets it again with the same count. On Exclusive and Failover, Reclaim returns nil: the message still belongs
+// to this consumer.
 func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
@@ -54,7 +54,7 @@ func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 			c := b.Subscribe(b.Options(topic, kind), l.observer())
 			b.Send(topic, 1, false)
 			msg := testkit.Receive(t, c)
-			isNow(t, c, msg, nil)
+			awaitReclaim(t, c, msg, nil)
 			next := c.NextLoss()
 			b.Unload(topic)
 			waittest.Next(t, next)
@@ -66,24 +66,24 @@ func TestReclaimAfterLostConnectionGivesBack(t *testing.T) {
 				require.Equal(t, msg.Payload(), again.Payload())
 				msg = again
 			}
-			isNow(t, c, msg, nil)
+			awaitReclaim(t, c, msg, nil)
 			d, err := c.Delivery(msg)
 			require.NoError(t, err)
 			require.False(t, d.Lost)
 			require.NoError(t, c.Ack(msg))
-			isNow(t, c, msg, redelivery.ErrNotInFlight)
+			awaitReclaim(t, c, msg, redelivery.ErrNotInFlight)
 			next = c.NextLoss()
 			c.Close()
 			waittest.Next(t, next)
 			require.ErrorIs(t, c.Reclaim(msg), redelivery.ErrClosed)
-			events := l.all() // Close may skip pending events
+			events := l.all() // before Close, which may skip pending events
 			require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Why: redelivery.LostConsumer},
 				events[len(events)-1])
 		})
 	}
 }
 
-// twiceTried is a message on which the application failed twice by itself, as a Worker with key order does.
+// twiceTried is a message that the application itself tried again twice, as a Worker with key order does.
 type twiceTried struct{ pulsar.Message }
 
 func (twiceTried) RedeliveryCount() uint32  { return 2 }
@@ -100,21 +100,21 @@ func TestReclaimedMessageKeepsTheCountOfItsWrapper(t *testing.T) {
 	b.Unload(topic)
 	waittest.Next(t, next)
 	if c.Reclaim(twiceTried{msg}) == nil {
-		return // the message came again first
+		return // the message came again before the call
 	}
 	msg = testkit.Receive(t, c)
 	require.EqualValues(t, 2, c.RedeliveryCount(msg))
 	require.NoError(t, c.Ack(msg))
 }
 
-// Reclaim refuses a message that is not upstream's and has no topic.
+// The message is not upstream's and has no topic.
 func TestReclaimOfForeignMessageIsRefused(t *testing.T) {
 	c, opts := testkit.SubscribeFakeWith(t, testkit.NewFake(), pulsar.ConsumerOptions{Type: pulsar.Shared})
 	opts.BackOffPolicyFunc() // a connection is lost
 	require.ErrorIs(t, c.Reclaim(identified{id: pulsar.NewMessageID(1, 1, 0, 0)}), redelivery.ErrNotInFlight)
 }
 
-// identified is a message with nothing but an id.
+// identified is a message of which only ID works.
 type identified struct {
 	pulsar.Message
 	id pulsar.MessageID
@@ -122,7 +122,7 @@ type identified struct {
 
 func (m identified) ID() pulsar.MessageID { return m.id }
 
-// Another consumer becomes active on a Failover partition. The first consumer's messages are now the other's, and the
+// Another consumer becomes active on a Failover partition. The first consumer's messages now belong to it, and the
 // first consumer's observer is notified.
 func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
@@ -138,15 +138,15 @@ func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	opts.Name = "a" // the consumer with the first name is active on the first partition
 	other := b.Subscribe(opts)
 	waittest.Next(t, next)
-	isNow(t, c, msg, redelivery.ErrNotInFlight)
+	awaitReclaim(t, c, msg, redelivery.ErrNotInFlight)
 	require.Equal(t, msg.Payload(), testkit.Receive(t, other).Payload())
 	require.Eventually(t, func() bool { return len(l.all()) > 0 }, time.Second, time.Millisecond)
 	require.Equal(t, redelivery.Lost{Subscription: testkit.Subscription, Topic: topic + "-partition-0",
 		Why: redelivery.LostPartition}, l.all()[0])
 }
 
-// The connection of an Exclusive consumer breaks, and another consumer subscribes before the first has reconnected. The
-// first Consumer gives up, and its observer reports LostConsumer. The other consumer gets the messages.
+// The connection of an Exclusive consumer breaks, and another consumer subscribes before the first one has reconnected.
+// The first Consumer gives up, and its observer gets LostConsumer. The other consumer gets the messages.
 func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second}), &losses{}
@@ -159,7 +159,7 @@ func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	go func() { _, _ = c.Receive(t.Context()) }()
 	b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 		if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
-			// the other consumer was faster
+			// so that the other consumer is faster
 			return pulsartest.Fail("ConsumerBusy", "Exclusive consumer is already connected")
 		}
 		return pulsartest.Pass
@@ -167,7 +167,7 @@ func TestMessagesOfClosedExclusiveConsumerAreLost(t *testing.T) {
 	next := c.NextLoss()
 	b.Unload(topic)
 	waittest.Next(t, next)
-	err := c.Reclaim(msg) // an Exclusive consumer does not know of another one
+	err := c.Reclaim(msg) // an Exclusive consumer does not know that there is another one
 	require.True(t, err == nil || errors.Is(err, redelivery.ErrNotInFlight) || errors.Is(err, redelivery.ErrClosed),
 		err)
 	opts.Name, opts.MaxReconnectToBroker = "second", nil

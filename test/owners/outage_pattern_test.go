@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Messages of one topic come back after another topic of the pattern was deleted, with its three partitions.
+// Messages of one topic come back after another topic of the pattern and its three partitions were deleted.
 func TestPatternOutlivesDeletedPartitionedTopic(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Exclusive", "Shared"} {
@@ -29,7 +29,7 @@ func TestPatternOutlivesDeletedPartitionedTopic(t *testing.T) {
 			b.Send(stays, 1, false)
 			msg := testkit.Receive(t, c)
 			if b.InProcess != nil {
-				// The broker refuses lookups, which would create the partitions again. It does so late, so that each
+				// The broker refuses lookups, which would create the partitions again. It answers late, so that each
 				// partition begins to reconnect before one gives up.
 				b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 					if command.Type == "LOOKUP" && strings.HasPrefix(command.Topic, vanishes+"-partition") {
@@ -46,8 +46,7 @@ func TestPatternOutlivesDeletedPartitionedTopic(t *testing.T) {
 	}
 }
 
-// If another consumer has taken the subscription of one topic, a pattern's consumer loses that topic, but not the
-// others.
+// Another consumer has taken the subscription of one topic. The pattern's consumer loses only that topic.
 func TestPatternOutlivesBusyTopic(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pattern", "plain pattern", "topics"} {
@@ -75,7 +74,7 @@ func TestPatternOutlivesBusyTopic(t *testing.T) {
 			other.Connect(pulsar.ClientOptions{})
 			other.SubscribePlain(l.Options(taken, pulsar.Exclusive))
 			l.lost.Store(nil)
-			time.Sleep(4 * time.Second) // until c has been refused
+			time.Sleep(4 * time.Second) // until the broker has refused c
 			l.Send(stays, 1, false)
 			testkit.Next(t, c, 10*time.Second)
 		})

@@ -72,14 +72,14 @@ func (l *lookups) pass(client, broker net.Conn) {
 	}
 }
 
-// cut ends the connections of a topic, and makes its lookups fail.
+// cut ends the connections of a topic, and makes the topic's lookups fail.
 func (l *lookups) cut(topic string) {
 	l.lost.Store(&topic)
 	l.Unload(topic)
-	time.Sleep(time.Second) // until clients have noticed
+	time.Sleep(time.Second) // until clients have noticed that
 }
 
-// twoTopics are ways to consume a healthy and a broken topic. Each returns both names.
+// twoTopics has the ways to consume a healthy and a broken topic. Each function returns the names of both.
 var twoTopics = map[string]func(*lookups, *pulsar.ConsumerOptions) (healthy, broken string){
 	"topics": func(l *lookups, o *pulsar.ConsumerOptions) (healthy, broken string) {
 		healthy, broken = l.NewTopic(0), l.NewTopic(0)
@@ -97,7 +97,7 @@ var twoTopics = map[string]func(*lookups, *pulsar.ConsumerOptions) (healthy, bro
 	},
 }
 
-// Nacked or timed out messages of one topic come back while another topic, partition or the retry topic cannot
+// Nacked or timed out messages of one topic come back while another topic, another partition or the retry topic cannot
 // reconnect.
 func TestTopicThatCannotReconnectSparesOthers(t *testing.T) {
 	t.Parallel()

@@ -16,9 +16,9 @@ import (
 )
 
 // On Shared, a message that one consumer requested may go to another, and the first is not notified. After ten requests
-// in vain the first no longer counts the message as waiting.
+// without an answer the first no longer counts the message as waiting.
 func TestWaitingStatForgetsMessagesOfOtherConsumers(t *testing.T) {
-	testkit.TakesLong(t) // ten requests in vain; internal/partition tests them in virtual time
+	testkit.TakesLong(t) // ten requests; internal/partition tests them in virtual time
 	t.Parallel()
 	const n = 40
 	b := testkit.NewBroker(t)
@@ -47,17 +47,16 @@ func TestWaitingStatForgetsMessagesOfOtherConsumers(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return acked[0].Load()+acked[1].Load() >= n }, 15*time.Second,
 		20*time.Millisecond)
-	// ten requests in vain take more than a minute
+	// ten requests take more than a minute
 	require.Eventually(t, func() bool { return first.Stats().Waiting == 0 }, 2*time.Minute, 100*time.Millisecond,
 		"messages wait, but all are acknowledged: %d by the first, %d by the second", acked[0].Load(), acked[1].Load())
 	cancel()
 	consuming.Wait()
 }
 
-// Two consumers have a subscription when the topic is unloaded. A message of the first consumer either still belongs to
-// it, as Reclaim reports, or comes again to one of the two. Each message is handled once. The exceptions are a few
-// messages that the first consumer requests right before the broker sends them again: a known window of
-// internal/partition.
+// The topic of two consumers is unloaded. A message of the first consumer either still belongs to it, as Reclaim
+// reports, or comes again to one of the two. Each message is handled once, except a few that the first consumer
+// requests right before the broker sends them again: a known window of internal/partition.
 func TestReclaimedMessagesOfTwoConsumersComeToOne(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -109,7 +108,7 @@ func TestReclaimedMessagesOfTwoConsumersComeToOne(t *testing.T) {
 				})
 			}
 			b.Settles(topic, 0)
-			time.Sleep(time.Second) // for copies
+			time.Sleep(time.Second) // time for copies to come
 			cancel()
 			receiving.Wait()
 			require.Len(t, handled, n)

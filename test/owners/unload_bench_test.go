@@ -14,9 +14,9 @@ import (
 )
 
 // BenchmarkUnloadBeside makes messages of four partitions wait, one due every 5 ms, and unloads one partition. It
-// reports how late the messages of the other three are, separately for those due in the two seconds before the unload
-// and in the two seconds after it. Either one message in ten fails, or all fail. If all fail, Shared and Key_Shared
-// request them from the broker. Run it with -benchtime 5x.
+// reports how late the messages of the other three partitions are: those due in the two seconds before the unload, and
+// those due in the two seconds after it. Either one message in ten fails, or all fail. If all fail, Shared and
+// Key_Shared request them from the broker. Run it with -benchtime 5x.
 func BenchmarkUnloadBeside(b *testing.B) {
 	for name, kind := range testkit.SubscriptionTypes {
 		for which, each := range map[string]int{"some fail": 10, "all fail": 1} {

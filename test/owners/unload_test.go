@@ -17,8 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A message that waits during an unload comes once more, on time and with the next count; acknowledged messages do not
-// come.
+// They come on time and with the next count. Acknowledged messages do not come.
 func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 	t.Parallel()
 	const n, rounds, delay = 30, 3, 2 * time.Second
@@ -28,8 +27,8 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s batched=%t", name, kind, batched), func(t *testing.T) {
 					t.Parallel()
 					b := testkit.NewBroker(t)
-					// If an unload swallows the answer to a copy's acknowledgement, upstream does not reconnect for
-					// this long.
+					// If an unload swallows the answer to an acknowledgement, upstream does not reconnect for this
+					// long.
 					b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
 					topic := b.NewTopic(0)
 					b.Send(topic, n, batched)
@@ -49,7 +48,7 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 							seen[which], last[which], due[which] = true, msg, now.Add(delay)
 							way.Fail(c, msg)
 						}
-						for which := range seen { // a third is acknowledged now
+						for which := range seen { // a third of the messages is acknowledged now
 							if len(acked) < n/rounds*int(round+1) {
 								acks(b, c, last[which])
 								acked[which] = true
@@ -65,7 +64,7 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 	}
 }
 
-// acks acknowledges a message. It tries up to three times: right after an unload, a busy broker may not answer.
+// acks acknowledges a message. It tries up to three times, since a busy broker may not answer right after an unload.
 func acks(b *testkit.Broker, c *redelivery.Consumer, msg pulsar.Message) {
 	b.T.Helper()
 	err := c.Ack(msg)
@@ -76,7 +75,7 @@ func acks(b *testkit.Broker, c *redelivery.Consumer, msg pulsar.Message) {
 	require.NoError(b.T, err)
 }
 
-// Every message is nacked three times, each with its own delays, and then acknowledged, while the topic is unloaded.
+// Each message is nacked three times, with delays of its own, and then acknowledged. Meanwhile the topic is unloaded.
 func TestCountsAreExactOverUnloads(t *testing.T) {
 	t.Parallel()
 	const n, nacks = 200, 3
@@ -120,8 +119,8 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 						due[i] = time.Now().Add(delay)
 						require.NoError(t, c.NackWithDelay(msg, delay))
 					}
-					// An unload may have lost acknowledgements. While the test receives, the Consumer acknowledges the
-					// copies that come.
+					// An unload may have lost acknowledgements. The Consumer repeats them for the copies that come
+					// while the test receives.
 					for begin := time.Now(); time.Since(begin) < 15*time.Second; {
 						testkit.ReceiveNothing(t, c, 200*time.Millisecond)
 						if s := b.Stats(topic, 0); time.Since(begin) > time.Second && s.Backlog == 0 && s.Unacked <= 0 {
@@ -137,8 +136,8 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 	}
 }
 
-// Upstream groups acknowledgements for up to 100 ms, and a request may reach the broker before them. The broker then
-// rewinds and sends the acknowledged messages again. The Consumer must not deliver these.
+// Upstream groups acknowledgements for up to 100 ms, so a request may reach the broker before them. Then the broker
+// rewinds and sends the acknowledged messages again. The Consumer must not deliver them.
 func TestRequestAheadOfGroupedAcksRedeliversNothing(t *testing.T) {
 	t.Parallel()
 	for name, kind := range testkit.SubscriptionTypes {
@@ -171,8 +170,8 @@ func TestRequestAheadOfGroupedAcksRedeliversNothing(t *testing.T) {
 	}
 }
 
-// When a topic is unloaded, messages between upstream and the Consumer may be another consumer's: at most ten, the size
-// of a plain consumer's channel.
+// When a topic is unloaded, messages between upstream and the Consumer may belong to another consumer: at most ten, as
+// many as fit a plain consumer's channel.
 func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]int{"partition": 1, "no partitions": 0}, func(t *testing.T, partitions int) {
@@ -193,11 +192,11 @@ func TestUnloadedPartitionLeavesAtMostTenMessages(t *testing.T) {
 		require.NoError(t, err)
 		defer second.Close()
 
-		var subscribes atomic.Bool // upstream subscribes again, and has cleared its queue
+		var subscribes atomic.Bool // upstream is subscribing again, and has cleared its queue
 		b.InProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 			if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
 				subscribes.Store(true)
-				return pulsartest.Pass.After(2 * time.Second) // the second consumer gets all
+				return pulsartest.Pass.After(2 * time.Second) // until the second consumer has got all messages
 			}
 			return pulsartest.Pass
 		})

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Waiting messages of one topic are requested although another topic has vanished and has no connection.
+// The Consumer requests waiting messages of one topic although another topic has vanished and has no connection.
 func TestVanishedTopicSparesWaitingMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pattern", "topics"} {
@@ -42,7 +42,7 @@ func TestVanishedTopicSparesWaitingMessagesOfOthers(t *testing.T) {
 	}
 }
 
-// A pattern's topics come and go, each with an inner consumer of its own. The Consumer forgets those of vanished
+// A pattern's topics come and go, each with an inner consumer. The Consumer forgets the inner consumers of vanished
 // topics.
 func TestVanishedTopicIsForgotten(t *testing.T) {
 	c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*",

@@ -13,17 +13,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// randomApp is one goroutine of an application.
+// randomApp is one goroutine of an application, which receives and settles messages.
 type randomApp struct {
 	*randomRun
 	c    *redelivery.Consumer
 	k    int // index of the consumer
 	rng  *rand.Rand
-	list []*delivery // flush will acknowledge them together
+	list []*delivery // messages that flush will acknowledge together
 
 	pairs *rand.Rand             // for choices that only wide runs make
-	open  map[string][]*delivery // will be acknowledged cumulatively; by partition
-	count int                    // of messages ever put into open
+	open  map[string][]*delivery // messages to be acknowledged cumulatively, by partition
+	count int                    // how many messages were ever put into open
 }
 
 // delivery is a message that an application has.
@@ -31,7 +31,7 @@ type delivery struct {
 	msg     pulsar.Message
 	f       *fate
 	n, hand int
-	timeout time.Time // the earliest end of the ack timeout; zero without one
+	timeout time.Time // the earliest end of the ack timeout; zero for none
 }
 
 func (r *randomRun) work(ctx context.Context, c *redelivery.Consumer, k int, which uint64) {
@@ -44,7 +44,7 @@ func (r *randomRun) work(ctx context.Context, c *redelivery.Consumer, k int, whi
 		cancel()
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-			a.nothing()
+			a.receivedNothing()
 			a.flush()
 			a.flushOpen()
 			continue
@@ -52,7 +52,7 @@ func (r *randomRun) work(ctx context.Context, c *redelivery.Consumer, k int, whi
 			return
 		}
 		d, fails := a.take(msg, began)
-		switch a.refused(); {
+		switch a.passEmpty(); {
 		case fails:
 			a.fail(d)
 		case a.Every > 0:
@@ -65,7 +65,7 @@ func (r *randomRun) work(ctx context.Context, c *redelivery.Consumer, k int, whi
 	a.flushOpen()
 }
 
-// receive takes a message by Receive or Chan, as the configuration says.
+// receive takes a message from Receive or Chan, as the configuration says.
 func (a *randomApp) receive(ctx context.Context) (msg pulsar.Message, err error) {
 	channel := a.Chan && (!a.Mix || a.pairs.IntN(2) == 0)
 	err = a.calls(fmt.Sprint("Receive, by Chan: ", channel), func() (err error) {
@@ -75,8 +75,8 @@ func (a *randomApp) receive(ctx context.Context) (msg pulsar.Message, err error)
 	return msg, err
 }
 
-// nothing records that a call of Receive returned no message.
-func (a *randomApp) nothing() {
+// receivedNothing records that a call of Receive returned no message.
+func (a *randomApp) receivedNothing() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q := &a.lulls[a.k]
@@ -84,12 +84,12 @@ func (a *randomApp) nothing() {
 		return
 	}
 	q.calls++
-	if q.calls >= 3 && time.Now().After(q.last) { // fewer calls may mean a slow machine
+	if q.calls >= 3 && time.Now().After(q.last) { // fewer calls may mean only that the computer is slow
 		q.last = time.Now()
 	}
 }
 
-// quietSince returns how long after t all consumers were still waiting for messages. The caller holds mu.
+// quietSince returns for how long after t all consumers have waited for messages and got none. The caller holds mu.
 func (r *randomRun) quietSince(t time.Time) time.Duration {
 	since := r.lulls[0].last.Sub(t)
 	for _, q := range r.lulls {
@@ -98,7 +98,7 @@ func (r *randomRun) quietSince(t time.Time) time.Duration {
 	return since
 }
 
-// take records that the application received a message by a call of Receive that began at the time began.
+// take records a message that the application received by a call of Receive that began at the time began.
 func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fails bool) {
 	now, n, count := time.Now(), a.number(msg, "to the application"), uint32(0)
 	a.checkTopic(a.arranged(n), msg)
@@ -113,21 +113,21 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	a.checkOrder(n, f)
 	a.checkTurn(f)
 	if p := a.paused[a.k]; !p.IsZero() && began.Sub(p) > 20*time.Millisecond && a.Buffer == 0 {
-		a.wrongLocked("message %d comes although the consumer was paused %v before Receive: %v", n, began.Sub(p), f)
+		a.faultLocked("message %d comes although the consumer was paused %v before Receive: %v", n, began.Sub(p), f)
 	}
 	givenUp := f.dead && !a.Exact() // a dead letter comes again if its acknowledgement was lost
 	switch {
 	case f.consumer == a.k && !givenUp && now.Before(f.due) && !a.MayFork() && !f.twice && !a.MayTimeOutUnseen():
-		a.wrongLocked("message %d is early by %v: %v", n, f.due.Sub(now), f)
+		a.faultLocked("message %d is early by %v: %v", n, f.due.Sub(now), f)
 	case !f.settled.IsZero() && began.After(f.settled) && !a.Multiple() && !f.twice && !a.mayBeBuffered(f) && !a.MayFork():
-		a.wrongLocked("message %d comes %v after Ack, %d messages later, with count %d: %v", n, began.Sub(f.settled), a.takes-f.takes, count, f)
+		a.faultLocked("message %d comes %v after Ack, %d messages later, with count %d: %v", n, began.Sub(f.settled), a.takes-f.takes, count, f)
 	case a.isOverdue(f):
-		a.wrongLocked("message %d is late by %v in consumer %d: %v", n, now.Sub(f.due), a.k, f)
+		a.faultLocked("message %d is late by %v in consumer %d: %v", n, now.Sub(f.due), a.k, f)
 	case f.dead && a.Exact():
-		a.wrongLocked("message %d comes again although it is a dead letter: %v", n, f)
+		a.faultLocked("message %d comes again although it is a dead letter: %v", n, f)
 	// the Consumer keeps no count of a settled message
 	case a.Exact() && !a.Retry && a.Timeout == 0 && f.settled.IsZero() && int(count) != f.handled:
-		a.wrongLocked("message %d has count %d: %v", n, count, f)
+		a.faultLocked("message %d has count %d: %v", n, count, f)
 	}
 	a.lulls[a.k].calls = 0
 	f.handled++
@@ -135,7 +135,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	d = &delivery{msg: msg, f: f, n: n, hand: f.handled}
 	if a.Timeout > 0 {
 		d.timeout = began.Add(a.Timeout + a.TimeoutDelay)
-		if a.Buffer > 0 { // the timeout began when the message entered the channel
+		if a.Buffer > 0 { // the ack timeout began when the message entered the channel
 			d.timeout = info.AckDeadline
 		}
 		f.due = d.timeout
@@ -153,7 +153,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	return d, fails
 }
 
-// later calls a function that makes a message come again after a delay.
+// later calls a function that makes a message come again after a delay, and notes when the message is due.
 func (a *randomApp) later(d *delivery, delay time.Duration, call func() error) error {
 	set := func(due time.Time) {
 		a.mu.Lock()
@@ -164,7 +164,7 @@ func (a *randomApp) later(d *delivery, delay time.Duration, call func() error) e
 	}
 	due := time.Now().Add(delay)
 	if !d.timeout.IsZero() && d.timeout.Before(due) {
-		set(d.timeout) // the ack timeout may be over before the call
+		set(d.timeout) // the ack timeout may end before the call
 	} else {
 		set(due)
 	}
@@ -175,7 +175,7 @@ func (a *randomApp) later(d *delivery, delay time.Duration, call func() error) e
 	return err
 }
 
-// fail lets a message fail in a random way.
+// fail makes a message fail in a random way.
 func (a *randomApp) fail(d *delivery) {
 	var info redelivery.Delivery
 	msg := a.wrapToNack(d)
@@ -183,13 +183,13 @@ func (a *randomApp) fail(d *delivery) {
 	if errors.Is(err, redelivery.ErrClosed) {
 		return
 	} else if err != nil {
-		a.breaks("Delivery of message %d: %v", d.n, err)
+		a.fault("Delivery of message %d: %v", d.n, err)
 	}
 	a.mu.Lock()
 	d.f.dead = a.MaxDeliveries > 0 && info.Last && d.f.handled == d.hand
 	a.mu.Unlock()
 	way := a.rng.IntN(8)
-	if d.f.stubborn { // other ways may settle it, or send it to the broker
+	if d.f.stubborn { // other ways may settle the message, or send it to the broker
 		way = 7
 	}
 	switch {
@@ -199,7 +199,7 @@ func (a *randomApp) fail(d *delivery) {
 		delay := time.Duration(a.rng.IntN(500)) * time.Millisecond
 		err := a.later(d, delay, func() error { return a.c.NackWithDelay(msg, delay) })
 		if err != nil && !errors.Is(err, redelivery.ErrClosed) {
-			a.breaks("NackWithDelay of message %d: %v", d.n, err)
+			a.fault("NackWithDelay of message %d: %v", d.n, err)
 			a.c.Nack(d.msg)
 		}
 	case way == 2 && a.Timeout > 0: // the application makes no call
@@ -237,8 +237,8 @@ func (a *randomApp) wrapToNack(d *delivery) pulsar.Message {
 	return a.wrap(d.msg)
 }
 
-// mayBeStale reports whether the ack timeout of a delivery may be over, so that there may be a later delivery. From a
-// wrapper or an id, the Consumer cannot know which of the two it belongs to.
+// mayBeStale reports whether the ack timeout of a delivery may be over, so that there may be a later delivery. The
+// Consumer cannot know to which of the two a wrapper or an id belongs.
 func (a *randomApp) mayBeStale(d *delivery) bool {
 	return a.Timeout > 0 && time.Until(d.timeout) < 100*time.Millisecond
 }

@@ -41,7 +41,7 @@ type randomConfig struct {
 // Runs with seeds of randomNarrow or more are wide.
 const randomNarrow = 1 << 40
 
-// base is the seed of the run's random numbers.
+// base returns the seed of the run's random numbers.
 func (c *randomConfig) base() uint64 { return c.Seed % randomNarrow }
 
 func newRandomConfig(seed uint64) *randomConfig {
@@ -68,7 +68,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	}
 	c.Response = often(30)
 	if c.Response && c.Queue > 0 {
-		c.Queue = 1000 // behind a full small queue, upstream might not read an answer: see docs/reliability.md
+		c.Queue = 1000 // while a small queue is full, upstream may not read the broker's answers: see docs/reliability.md
 	}
 	c.ZeroQueue = often(10) && !c.Response && c.Topics == 1 && c.Partitions == 0 && !c.Batches && !c.Chunks
 	c.Chan = often(30) && !c.ZeroQueue
@@ -101,7 +101,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	if !isShared && c.Consumers == 1 && !c.Retry && c.MaxDeliveries == 0 && often(40) {
 		c.Cumulative, c.Workers = true, 1
 	}
-	// upstream waits OperationTimeout for each lost answer, and sends nothing in that time
+	// upstream waits for OperationTimeout for each lost answer, and sends nothing in that time
 	if often(40) && !c.Response {
 		c.Unloads = 1 + rng.IntN(3)
 	}
@@ -112,20 +112,20 @@ func newRandomConfig(seed uint64) *randomConfig {
 	return c
 }
 
-// Multiple reports whether there are several consumers, so that another one may get a message that waits in the first.
+// Multiple reports whether there are several consumers, so that one may get a message that waits in another.
 func (c *randomConfig) Multiple() bool { return c.Consumers > 1 }
 
-// Exact reports whether the run has no event that may make a message come twice, or cost it an attempt. A lost
-// connection, also of another topic, is such an event: the Consumer may withdraw a message that Chan offers, and the
-// broker counts the withdrawn delivery.
+// Exact reports whether no event of the run may make a message come twice or cost it an attempt. A lost connection,
+// also of another topic, is such an event: the Consumer may withdraw a message that Chan offers, and the broker counts
+// that delivery.
 func (c *randomConfig) Exact() bool {
 	return !c.Multiple() && c.Unloads == 0 && c.Scene != sceneAway && c.Scene != sceneVanishes && !c.MayTimeOutUnseen()
 }
 
 // MayFork reports whether a message may be both in its topic and in the retry topic. There are two reasons. First,
-// another consumer may get the message too: if its ack timeout is over, or if its acknowledgement was lost, waits for
-// the rest of the batch, or is on its way while another message of the batch is requested. Second, the application may
-// acknowledge a copy from its channel after another copy was published.
+// another consumer may get the message: because its ack timeout is over, or because its acknowledgement was lost, waits
+// for the rest of the batch, or is on its way while another message of the batch is requested. Second, the application
+// may acknowledge one copy from its channel after another copy was published.
 func (c *randomConfig) MayFork() bool {
 	small := c.Queue > 0 && c.Queue < 10
 	return c.Retry && (c.MayTimeOutUnseen() || c.Multiple() &&
@@ -147,7 +147,7 @@ func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
 	}
 	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(c.policy()), redelivery.WithRedeliveryFrom(c.From)}
-	if c.Seed%2 == 0 { // otherwise index acks are on if acknowledgements are grouped
+	if c.Seed%2 == 0 { // by default index acks are on if acknowledgements are grouped
 		options = append(options, redelivery.WithoutBatchIndexAcks())
 	}
 	if c.MemoryLimit >= 0 {

@@ -17,17 +17,17 @@ type fate struct {
 	failures int
 	handled  int
 	consumer int       // the last consumer that had it
-	due      time.Time // must not come to that consumer before this time
-	settled  time.Time // when a settling call returned; zero before
+	due      time.Time // the time before which it must not come to that consumer
+	settled  time.Time // when a call that settles it returned; zero until then
 	dead     bool      // its last delivery failed
 	letters  int       // its messages in the dead letter topic
-	twice    bool      // it may be both in the retry topic and in its own
+	twice    bool      // it may be both in the retry topic and in its own topic
 
-	stubborn  bool // the application fails on it as long as the scene wants
+	stubborn  bool // the application fails on it for as long as the scene wants
 	payload   string
 	partition string // its topic, with the partition
 	place     int    // its number in the partition
-	takes     int    // deliveries of all messages when it was settled
+	takes     int    // how many deliveries there had been in the run when it was settled
 	lost      bool   // it was acknowledged but never delivered
 	garbled   bool   // it came with another payload
 	refused   bool   // the application made it a dead letter
@@ -47,8 +47,8 @@ func (f *fate) String() string {
 	return fmt.Sprintf("%s, dead %t, twice %t, number %d of %s", text, f.dead, f.twice, f.place, f.partition)
 }
 
-// checkDeadLetters returns an error text, or "". A message that the application can handle must not be a dead letter. A
-// message that the application refused, or whose last delivery failed, must be one.
+// checkDeadLetters returns the text of an error, or "". A message that the application can handle must not be a dead
+// letter. A message that the application refused, or whose last delivery failed, must be one.
 func (f *fate) checkDeadLetters(c *randomConfig) string {
 	switch {
 	case f.letters > 1 && c.Exact():
@@ -74,7 +74,7 @@ func (r *randomRun) send(stream uint64, messages int) {
 				BatcherBuilderType: pulsar.KeyBasedBatchBuilder, CompressionType: pulsar.LZ4})
 		}
 		if r.Chunks {
-			// an acknowledgement of a chunked message would cover messages between its chunks
+			// a cumulative acknowledgement of a chunked message would cover the messages between its chunks
 			if r.Wide && r.Cumulative {
 				kinds = nil
 			}

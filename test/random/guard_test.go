@@ -11,12 +11,13 @@ import (
 	"time"
 )
 
-// guard is the testing.TB of a run that may hang: it lists the running calls, and does not wait for cleanups that hang.
+// guard is the testing.TB of a run. If the run hangs, it lists the running calls, and does not wait for cleanups that
+// hang.
 type guard struct {
 	testing.TB
 	seed     uint64
-	patience time.Duration // the longest time of a call
-	over     atomic.Bool   // running calls no longer count
+	patience time.Duration // how long a call may take
+	over     atomic.Bool   // the run is over, and calls may take long
 
 	mu       sync.Mutex
 	calls    map[int]call
@@ -44,14 +45,14 @@ func (g *guard) begin(what string) (end func()) {
 	}
 }
 
-// Cleanup implements testing.TB. clean calls f.
+// Cleanup implements testing.TB. The method clean calls f.
 func (g *guard) Cleanup(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cleanups = append(g.cleanups, f)
 }
 
-// clean calls the cleanups, the last one first, and returns false if they do not return.
+// clean calls the cleanups, the last one first, and returns false if they hang.
 func (g *guard) clean(patience time.Duration) bool {
 	done := make(chan struct{})
 	go func() {
@@ -77,7 +78,7 @@ func (g *guard) hanging() (hang []string) {
 	defer g.mu.Unlock()
 	for _, c := range g.calls {
 		patience := g.patience
-		if c.what == "Stats" { // it only waits for a lock
+		if c.what == "Stats" { // Stats only waits for a lock
 			patience = 15 * time.Second
 		}
 		if d := time.Since(c.began); d > patience {
@@ -87,8 +88,8 @@ func (g *guard) hanging() (hang []string) {
 	return hang
 }
 
-// watched performs the run in a goroutine of its own, and fails if the run hangs.
-func (r *randomRun) watched() {
+// runWatched makes the run in a goroutine of its own, and fails the test if the run hangs.
+func (r *randomRun) runWatched() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

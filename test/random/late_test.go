@@ -13,8 +13,8 @@ func (r *randomRun) isOverdue(f *fate) bool {
 	return !f.due.IsZero() && r.quietSince(f.due) > lateness && (r.away == "" || f.partition != r.away)
 }
 
-// waitsFor asserts that due messages come.
-func (r *randomRun) waitsFor(ctx context.Context) {
+// watchDue checks, until ctx is done, that due messages come.
+func (r *randomRun) watchDue(ctx context.Context) {
 	for reported := false; ctx.Err() == nil && !reported; time.Sleep(100 * time.Millisecond) {
 		r.mu.Lock()
 		for n, f := range r.fates {
@@ -22,7 +22,7 @@ func (r *randomRun) waitsFor(ctx context.Context) {
 				continue
 			}
 			reported = true
-			r.wrongLocked("message %d does not come: %v", n, f)
+			r.faultLocked("message %d does not come: %v", n, f)
 		}
 		r.mu.Unlock()
 	}

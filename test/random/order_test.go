@@ -48,7 +48,7 @@ func (r *randomRun) arranged(n int) int {
 	}
 }
 
-// checkOrder asserts that the first deliveries of a partition's messages are in the order of the partition. The caller
+// checkOrder checks that the first deliveries of a partition's messages are in the order of the partition. The caller
 // holds mu.
 func (r *randomRun) checkOrder(n int, f *fate) {
 	if f.handled > 0 {
@@ -56,13 +56,13 @@ func (r *randomRun) checkOrder(n int, f *fate) {
 	}
 	reached := r.reached[f.partition]
 	if f.place < reached && r.Ordered() {
-		r.wrongLocked("message %d is out of order: it is number %d of its partition, and comes for the first time after number %d: %v",
+		r.faultLocked("message %d is out of order: it is number %d of its partition, and comes for the first time after number %d: %v",
 			n, f.place, reached, f)
 	}
 	r.reached[f.partition] = max(reached, f.place)
 }
 
-// settleTo acknowledges every n-th message cumulatively.
+// settleTo acknowledges every Every-th message cumulatively.
 func (a *randomApp) settleTo(d *delivery) {
 	if a.owesBefore(d) {
 		a.ack(d, func() error { return a.c.Ack(a.wrap(d.msg)) })
@@ -75,7 +75,7 @@ func (a *randomApp) settleTo(d *delivery) {
 	}
 }
 
-// owesBefore reports whether the application is careful and waits for the redelivery of a message that precedes d.
+// owesBefore reports whether the application is careful and a message that precedes d will come again.
 func (a *randomApp) owesBefore(d *delivery) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,16 +129,16 @@ func (a *randomApp) ackTo(d *delivery) {
 		f := a.fates[p.n]
 		if f.handled == 0 && !f.lost && f.letters == 0 {
 			f.lost = true
-			a.wrongLocked("message %d is LOST: the cumulative acknowledgement of message %d covers it, but it was never handed out: %v", p.n, d.n, f)
+			a.faultLocked("message %d is LOST: the cumulative acknowledgement of message %d covers it, but it was never handed out: %v", p.n, d.n, f)
 		}
 		a.settleLocked(f)
-		f.dead = false // its ack timeout is not over, so it becomes no dead letter
+		f.dead = false // its ack timeout does not end, so it becomes no dead letter
 	}
 	a.open[d.f.partition] = slices.DeleteFunc(a.open[d.f.partition], func(o *delivery) bool { return o.f.place <= d.f.place })
 }
 
-// weigh asserts that a consumer keeps no more in memory than its limit.
-func (r *randomRun) weigh(ctx context.Context, c *redelivery.Consumer, k int) {
+// watchMemory checks, until ctx is done, that a consumer keeps no more in memory than its limit.
+func (r *randomRun) watchMemory(ctx context.Context, c *redelivery.Consumer, k int) {
 	limit := int64(redelivery.DefaultMemoryLimit)
 	if r.MemoryLimit >= 0 {
 		limit = r.MemoryLimit
@@ -154,7 +154,7 @@ func (r *randomRun) weigh(ctx context.Context, c *redelivery.Consumer, k int) {
 		s := c.Stats()
 		if end(); (s.BufferedBytes < 0 || s.BufferedBytes > limit || s.Waiting < 0) && !reported {
 			reported = true
-			r.breaks("consumer %d keeps %d bytes, want 0 to %d: %+v", k, s.BufferedBytes, limit, s)
+			r.fault("consumer %d keeps %d bytes, want 0 to %d: %+v", k, s.BufferedBytes, limit, s)
 		}
 	}
 }

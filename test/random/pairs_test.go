@@ -6,12 +6,13 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// randomPairs has the extra settings of wide runs, so that every pair of features is drawn. It is zero in narrow runs.
+// randomPairs has the settings that only wide runs draw, so that every pair of features occurs. It is zero in narrow
+// runs.
 type randomPairs struct {
 	Wide      bool
 	Mix       bool // both Receive and Chan
 	Buffer    int  // of the application's MessageChannel
-	Every     int  // every Every-th message is acknowledged cumulatively; if 0, each is settled in a random way
+	Every     int  // every Every-th message is acknowledged cumulatively; if it is 0, messages are settled in random ways
 	Careful   bool // no cumulative acknowledgement covers a message that will come again
 	Faultless bool // no message fails
 	Wrap      wrapping

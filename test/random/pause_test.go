@@ -8,7 +8,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// pauses pauses a consumer repeatedly, for less than half of the time, and may leave it paused at the end.
+// pauses pauses a consumer repeatedly, for less than half of the time. At the end the consumer may be paused.
 func (r *randomRun) pauses(ctx context.Context, c *redelivery.Consumer, k int) {
 	rng := rand.New(rand.NewPCG(r.base(), 9000+uint64(k)))
 	for ctx.Err() == nil {

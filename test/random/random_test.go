@@ -23,16 +23,16 @@ var (
 	randomSeed = flag.Uint64("random.seed", 0, "the only seed of TestRandomApplications, or the first with -random.runs")
 )
 
-// TestRandomApplications runs random applications with random options on a broker. No message is lost, and none comes
-// early to the consumer that failed on it. With one consumer, none comes after Ack. A single worker gets the messages
-// of a partition in order.
+// Random applications with random options run on a broker. No message is lost, and none comes early to the consumer
+// that failed on it. With one consumer, none comes after Ack. A single worker gets the messages of a partition in
+// order.
 func TestRandomApplications(t *testing.T) {
 	t.Parallel()
 	for _, seed := range randomSeeds() {
 		c := newRandomConfig(seed)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			newRandomRun(t, c).watched()
+			newRandomRun(t, c).runWatched()
 		})
 	}
 }
@@ -60,7 +60,7 @@ func randomSeeds() (seeds []uint64) {
 	return seeds
 }
 
-// randomFixed are seeds of short wide runs that are made each time. All but the first few have shown a defect.
+// randomFixed has the seeds of short wide runs that the test always makes. All but the first few have shown a defect.
 var randomFixed = []uint64{11, 15, 18, 23, 29, 32, 36, 39, 46, 52, 57, 71, 91, 98, 110, 122, 216}
 
 // randomRun is one run of a random application.
@@ -74,8 +74,8 @@ type randomRun struct {
 	mu        sync.Mutex
 	fates     []*fate
 	published map[string][]published // by partition, in order
-	reached   map[string]int         // the highest place delivered of each partition
-	takes     int                    // deliveries, also repeated ones
+	reached   map[string]int         // the highest delivered place of each partition
+	takes     int                    // deliveries, including repeated ones
 	lulls     []lull                 // by consumer
 	paused    []time.Time            // by consumer: when it was paused; zero if it is not paused
 	consumers []*redelivery.Consumer
@@ -92,18 +92,18 @@ type randomRun struct {
 
 // lull records when an application waited for messages and got none.
 type lull struct {
-	calls int       // calls of Receive in a row that returned no message
+	calls int       // how many calls of Receive in a row returned no message
 	last  time.Time // when calls was last 3 or more
 }
 
 func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	g := &guard{TB: t, seed: c.Seed, calls: map[int]call{}, patience: 40 * time.Second}
-	if c.Response { // upstream waits for lost answers
+	if c.Response { // upstream waits for answers, even for lost ones
 		g.patience = 2 * time.Minute
 	}
 	r := &randomRun{randomConfig: c, t: t, guard: g, published: map[string][]published{}, reached: map[string]int{},
 		lulls: make([]lull, c.Consumers), paused: make([]time.Time, c.Consumers)}
-	// as the real broker has it; without it, messages may fork: see MayFork
+	// like the real broker; without index acks messages may fork: see MayFork
 	indexAcks := pulsartest.WithBatchIndexAcknowledgment()
 	if c.Scene == sceneAway {
 		r.b = testkit.NewBrokerInProcess(g, pulsar.ClientOptions{}, indexAcks)
@@ -112,11 +112,11 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	}
 	switch {
 	case c.Scene == sceneVanishes:
-		// for OperationTimeout, upstream looks for the deleted topic, even after Close
+		// upstream looks for the deleted topic for this long, even after Close
 		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
 		g.Cleanup(func() { time.Sleep(3 * time.Second) })
 	case c.Response:
-		// upstream waits OperationTimeout for an answer that an unload lost, before it reconnects
+		// upstream waits this long for an answer that an unload lost, and then reconnects
 		r.b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
 	}
 	for range c.Topics {
@@ -141,7 +141,7 @@ func (r *randomRun) run() {
 		for w := range r.Workers {
 			apps.Go(func() { r.work(ctx, c, k, uint64(k*10+w)) })
 		}
-		apps.Go(func() { r.weigh(ctx, c, k) })
+		apps.Go(func() { r.watchMemory(ctx, c, k) })
 		if r.Pauses {
 			apps.Go(func() { r.pauses(ctx, c, k) })
 		}
@@ -156,7 +156,7 @@ func (r *randomRun) run() {
 	for _, c := range r.consumers {
 		starts(c)
 	}
-	apps.Go(func() { r.waitsFor(ctx) })
+	apps.Go(func() { r.watchDue(ctx) })
 	if r.MaxDeliveries > 0 {
 		dead := r.b.SubscribeDeadLetters(r.topics[0])
 		apps.Go(func() { r.countDeadLetters(ctx, dead) })
@@ -189,16 +189,16 @@ func (r *randomRun) run() {
 	for i, c := range r.consumers {
 		s := c.Stats()
 		if !r.Leaves && !r.Multiple() && r.complete && (s.Waiting > 0 || s.BufferedBytes > 0) {
-			r.breaks("consumer %d still keeps messages: %+v", i, s)
+			r.fault("consumer %d still keeps messages: %+v", i, s)
 		}
 		r.closes(c)
 	}
 	if r.complete && !r.isWrong() && !r.within(5*time.Second, r.isAcked) {
-		r.breaks("the broker has a backlog: %s", r.backlog())
+		r.fault("the broker has a backlog: %s", r.backlog())
 	}
 }
 
-// closes closes a consumer. Close must not hang.
+// closes closes a consumer, and fails the run if Close hangs.
 func (r *randomRun) closes(c *redelivery.Consumer) {
 	defer r.guard.begin("Close")()
 	c.Close()
@@ -209,7 +209,7 @@ func (r *randomRun) within(d time.Duration, reached func() bool) bool {
 		if reached() {
 			return true
 		}
-		if r.isWrong() { // the run has failed already
+		if r.isWrong() { // the run has already failed
 			d = min(d, 3*time.Second)
 		}
 	}
@@ -257,7 +257,7 @@ func (r *randomRun) backlog() (text string) {
 func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 	opts, options := r.options()
 	if r.Scene == sceneAway || r.Scene == sceneVanishes {
-		opts.BackOffPolicyFunc = newSoon
+		opts.BackOffPolicyFunc = newFastReconnects
 	}
 	if r.Wide { // wide runs log many refusals
 		options = append(options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))

@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// report fails the test with the violations of the run.
+// report fails the test if the run has violated a promise.
 func (r *randomRun) report() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -21,9 +21,9 @@ func (r *randomRun) report() {
 			break
 		}
 		if !f.isOver() {
-			r.wrongLocked("message %d is neither settled nor a dead letter: %v", n, f)
+			r.faultLocked("message %d is neither settled nor a dead letter: %v", n, f)
 		} else if text := f.checkDeadLetters(r.randomConfig); text != "" {
-			r.wrongLocked("message %d %s: %v", n, text, f)
+			r.faultLocked("message %d %s: %v", n, text, f)
 		}
 	}
 	if len(r.wrong) == 0 {
@@ -41,13 +41,13 @@ func (r *randomRun) isWrong() bool {
 	return len(r.wrong) > 0
 }
 
-func (r *randomRun) breaks(format string, args ...any) {
+func (r *randomRun) fault(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.wrongLocked(format, args...)
+	r.faultLocked(format, args...)
 }
 
-func (r *randomRun) wrongLocked(format string, args ...any) {
+func (r *randomRun) faultLocked(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 

@@ -20,7 +20,7 @@ type scene int
 const (
 	sceneOrdinary scene = iota
 	sceneAway           // one partition has no broker until all others are finished
-	sceneBusy           // messages fail as long as new ones wait
+	sceneBusy           // messages fail for as long as new ones wait
 	sceneJoins          // another consumer joins, and must get messages
 	sceneVanishes       // a partitioned topic of a pattern is deleted
 )
@@ -29,7 +29,7 @@ func (s scene) String() string {
 	return [...]string{"ordinary", "away", "busy", "joins", "vanishes"}[s]
 }
 
-// set prepares the configuration for a scene.
+// set changes the configuration to fit a scene.
 func (c *randomConfig) set(s scene, rng *rand.Rand) {
 	c.Scene = s
 	if s == sceneOrdinary {
@@ -61,14 +61,14 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 		c.Delay = time.Duration(300+rng.IntN(600)) * time.Millisecond
 		c.Retry, c.RetryFrom, c.MaxDeliveries, c.Timeout, c.TimeoutDelay = false, 0, 0, 0, 0
 		c.Slow = false
-		// a key moves only when all its messages are acknowledged at the broker, with plain consumers too
+		// a key moves only when all its messages are acknowledged at the broker, also with plain consumers
 		if c.Kind == pulsar.KeyShared && c.Group.MaxTime == 0 {
 			c.Group.MaxTime = 100 * time.Millisecond
 		}
 		if c.Kind != pulsar.Failover {
 			c.Cumulative, c.Every = false, 0
 		}
-		if c.Kind == pulsar.KeyShared && c.From == redelivery.FromMemory { // FromMemory keeps its keys, as documented
+		if c.Kind == pulsar.KeyShared && c.From == redelivery.FromMemory { // with FromMemory a consumer keeps its keys, as documented
 			c.From = redelivery.FromAuto
 		}
 	case sceneVanishes:
@@ -78,7 +78,7 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 	}
 }
 
-// stubborn reports whether stubborn messages still fail, however often they came. The caller holds mu.
+// stubborn reports whether stubborn messages still fail. The caller holds mu.
 func (r *randomRun) stubborn() bool {
 	switch {
 	case len(r.wrong) > 0:
@@ -115,20 +115,20 @@ func (r *randomRun) joins(rng *rand.Rand, starts func(*redelivery.Consumer)) {
 		r.within(400*time.Millisecond, arrived)
 	}
 	if !arrived() {
-		r.breaks("the consumer that joined %v ago gets nothing", time.Since(r.joined).Round(time.Second))
+		r.fault("the consumer that joined %v ago gets nothing", time.Since(r.joined).Round(time.Second))
 	}
 }
 
-// most is how many redeliveries may follow one another while new messages wait.
+// most is how many redeliveries may come in a row while new messages wait.
 const most = 50
 
-// checkTurn asserts that redeliveries do not starve new messages. The caller holds mu.
+// checkTurn checks that redeliveries do not starve new messages. The caller holds mu.
 func (a *randomApp) checkTurn(f *fate) {
 	if f.handled == 0 {
 		a.fresh--
 		a.again = 0
 	} else if a.again++; a.Scene == sceneBusy && a.again > most && a.fresh > 0 && time.Since(a.began) > 2*time.Second {
-		a.wrongLocked("%d redeliveries in a row while %d new messages wait", a.again, a.fresh)
+		a.faultLocked("%d redeliveries in a row while %d new messages wait", a.again, a.fresh)
 		a.again = 0
 	}
 	if a.Scene == sceneJoins && a.k == a.Consumers-1 {
@@ -155,7 +155,7 @@ func (r *randomRun) goAway(rng *rand.Rand) {
 	r.away = ""
 	for _, f := range r.fates {
 		if f.due.Before(time.Now()) && !f.due.IsZero() {
-			f.due = time.Now() // it could not come before
+			f.due = time.Now() // it could not come earlier
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (r *randomRun) goAway(rng *rand.Rand) {
 // vanishing is the topic that is deleted. It has two partitions.
 func (r *randomRun) vanishing() string { return r.topics[0] + "-vanishes" }
 
-// pattern makes a consumer subscribe by a pattern that also matches the topic that is deleted.
+// pattern makes a consumer subscribe by a pattern, which also matches the topic that is deleted.
 func (r *randomRun) pattern(o *pulsar.ConsumerOptions) {
 	o.TopicsPattern, o.AutoDiscoveryPeriod = r.topics[0]+"(-other|-vanishes)?$", time.Second
 }
@@ -178,17 +178,17 @@ func create(b *testkit.Broker, name string, partitions int) string {
 	return name
 }
 
-// vanishes deletes an empty topic.
+// vanishes deletes the empty topic vanishing.
 func (r *randomRun) vanishes(rng *rand.Rand) {
 	time.Sleep(time.Duration(rng.IntN(700)) * time.Millisecond)
 	r.b.Admin("DELETE", r.vanishing(), "/partitions?force=true", nil, nil)
 }
 
-// soon is a constant backoff of reconnections.
-type soon struct{}
+// fastReconnects is a constant backoff of reconnections.
+type fastReconnects struct{}
 
-func (soon) Next() time.Duration       { return 200 * time.Millisecond }
-func (soon) IsMaxBackoffReached() bool { return false }
-func (soon) Reset()                    {}
+func (fastReconnects) Next() time.Duration       { return 200 * time.Millisecond }
+func (fastReconnects) IsMaxBackoffReached() bool { return false }
+func (fastReconnects) Reset()                    {}
 
-func newSoon() backoff.Policy { return soon{} }
+func newFastReconnects() backoff.Policy { return fastReconnects{} }

@@ -20,7 +20,7 @@ func (a *randomApp) settle(d *delivery) {
 	case way == 2 && len(a.all()) == 1 && !a.Retry:
 		id, err := pulsar.DeserializeMessageID(d.msg.ID().Serialize())
 		if err != nil {
-			a.breaks("%v", err)
+			a.fault("%v", err)
 			return
 		}
 		a.ack(d, func() error { return a.c.AckID(id) })
@@ -42,13 +42,13 @@ func (a *randomApp) settled(d *delivery, err error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.settleLocked(d.f)
-		// a later delivery may have moved it to the retry topic
+		// a later delivery may have moved the message to the retry topic
 		d.f.twice = d.f.twice || a.Retry && d.f.handled != d.hand
 		return
 	}
-	if !errors.Is(err, redelivery.ErrClosed) { // it must come again
+	if !errors.Is(err, redelivery.ErrClosed) { // the message must come again
 		if a.Wide && !a.Response && a.Unloads == 0 {
-			a.breaks("settling message %d: %v", d.n, err)
+			a.fault("settling message %d: %v", d.n, err)
 		}
 		a.mu.Lock()
 		d.f.due = time.Time{}
@@ -64,7 +64,7 @@ func (a *randomApp) settleLocked(f *fate) {
 	}
 }
 
-// mayBeBuffered reports whether a settled message may still have been in the application's channel.
+// mayBeBuffered reports whether a copy of a settled message may still be in the application's channel.
 func (r *randomRun) mayBeBuffered(f *fate) bool {
 	return r.Buffer > 0 && r.takes-f.takes <= r.Buffer+r.Workers+1
 }
@@ -80,7 +80,7 @@ func (a *randomApp) refuse(d *delivery) {
 	err := a.calls("DeadLetter", func() error {
 		return a.c.DeadLetter(context.Background(), msg, errors.New("refused"))
 	})
-	if errors.Is(err, redelivery.ErrNotInFlight) { // it has timed out, or is settled
+	if errors.Is(err, redelivery.ErrNotInFlight) { // the message has timed out, or is settled
 		a.ack(d, func() error { return a.c.Ack(d.msg) })
 		return
 	}

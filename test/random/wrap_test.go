@@ -12,17 +12,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// wrapping is how an application wraps a message before it passes the message to the Consumer.
+// wrapping is the way in which an application wraps a message before it passes it to the Consumer.
 type wrapping int
 
 const (
 	unwrapped wrapping = iota
-	decoding           // it has another payload
-	renaming           // and another topic
-	byValue            // it is a pulsar.ConsumerMessage
-	panicking          // its payload panics
-	hollow             // it has only the id
-	empty              // it has nothing, and is refused
+	decoding           // the wrapper has another payload
+	renaming           // the wrapper has another payload and another topic
+	byValue            // the wrapper is a pulsar.ConsumerMessage
+	panicking          // the wrapper's Payload panics
+	hollow             // the wrapper has only the id
+	empty              // the wrapper has nothing, and is refused
 	wrappings
 )
 
@@ -70,20 +70,20 @@ func (a *randomApp) wrap(msg pulsar.Message) pulsar.Message {
 	}
 }
 
-// calls calls the library. The call must neither hang nor panic.
+// calls makes a call of the library, which must neither hang nor panic.
 func (a *randomApp) calls(what string, call func() error) (err error) {
 	defer a.guard.begin(what)()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s panics: %v", what, p)
-			a.breaks("%v", err)
+			a.fault("%v", err)
 		}
 	}()
 	return call()
 }
 
-// refused passes an empty wrapper to the Consumer, which must refuse it.
-func (a *randomApp) refused() {
+// passEmpty passes an empty wrapper to the Consumer, which must refuse it.
+func (a *randomApp) passEmpty() {
 	if a.Wrap != empty || a.pairs.IntN(10) > 0 {
 		return
 	}
@@ -95,7 +95,7 @@ func (a *randomApp) refused() {
 		"Delivery":      func() error { _, err := a.c.Delivery(nothing); return err },
 	} {
 		if err := a.calls(what+" of an empty message", call); err == nil {
-			a.breaks("%s of an empty message returned no error", what)
+			a.fault("%s of an empty message returned no error", what)
 		}
 	}
 	_ = a.calls("Nack of an empty message", func() error { a.c.Nack(nothing); return nil })
@@ -114,27 +114,27 @@ func (r *randomRun) number(msg pulsar.Message, how string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil || n >= len(r.fates) {
-		r.wrongLocked("a message comes %s with the payload %.40q, which was never published", how, payload)
+		r.faultLocked("a message comes %s with the payload %.40q, which was never published", how, payload)
 		return 0
 	}
 	if f := r.fates[n]; payload != f.payload && !f.garbled {
 		f.garbled = true
-		r.wrongLocked("message %d comes %s with another payload, %.40q, than it was published with, %.40q", n, how, payload, f.payload)
+		r.faultLocked("message %d comes %s with another payload, %.40q, than it was published with, %.40q", n, how, payload, f.payload)
 	}
 	return n
 }
 
-// checkTopic asserts that a delivered message names the topic that it was published to.
+// checkTopic checks that a delivered message names the topic to which it was published.
 func (r *randomRun) checkTopic(n int, msg pulsar.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f, topic := r.fates[n], msg.Topic()
 	if topic != f.partition && !(r.Retry && topic == testkit.RetryTopic(r.topics[0])) {
-		r.wrongLocked("message %d comes from %s, and was published to %s", n, topic, f.partition)
+		r.faultLocked("message %d comes from %s, and was published to %s", n, topic, f.partition)
 	}
 }
 
-// checkOrigin asserts that a dead letter names the topic that its message was published to.
+// checkOrigin checks that a dead letter names the topic to which its message was published.
 func (r *randomRun) checkOrigin(n int, letter pulsar.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +143,7 @@ func (r *randomRun) checkOrigin(n int, letter pulsar.Message) {
 		topic := properties[property]
 		may := []string{f.partition, r.topics[0], testkit.RetryTopic(r.topics[0])}
 		if topic != "" && !slices.Contains(may, topic) {
-			r.wrongLocked("the dead letter of message %d has the %s %s, but the message was published to %s", n, property, topic, f.partition)
+			r.faultLocked("the dead letter of message %d has the %s %s, but the message was published to %s", n, property, topic, f.partition)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestReceiveBesideChanSharesMessages(t *testing.T) {
 				redelivery.WithAckTimeout(time.Minute))
 			b.Send(topic, 3, false)
 			ch := c.Chan()
-			time.Sleep(200 * time.Millisecond) // the first message waits in the channel, or all do
+			time.Sleep(200 * time.Millisecond) // time in which the first message, or all of them, enter the channel
 			for _, want := range []string{"0", "1"} {
 				msg := testkit.Receive(t, c)
 				require.Equal(t, want, string(msg.Payload()))
@@ -84,8 +84,7 @@ func TestChanHasNoBuffer(t *testing.T) {
 	require.Zero(t, cap(c.Chan()))
 }
 
-// Several consumers may share a MessageChannel. When one gives back, unsubscribes or seeks, the messages of the others
-// stay in the channel, in order.
+// One of several consumers gives back, unsubscribes or seeks. The messages of the others stay in the channel, in order.
 func TestSharedMessageChannelKeepsMessagesOfOthers(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {
@@ -127,7 +126,7 @@ func TestSharedMessageChannelKeepsMessagesOfOthers(t *testing.T) {
 	}
 }
 
-// Chan offers a redelivery, and the message is acknowledged before the application takes it.
+// Chan offers a redelivery. Before the application takes it, the message is acknowledged.
 func TestChanDropsRedeliveryAckedBeforeItIsTaken(t *testing.T) {
 	t.Parallel()
 	for how, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
@@ -169,7 +168,7 @@ func TestChanDropsRedeliveryAckedBeforeItIsTaken(t *testing.T) {
 // While Chan offers a message, a goroutine acknowledges the message or seeks. After that call has returned, Chan no
 // longer offers the message.
 func TestChanDropsOfferSettledBefore(t *testing.T) {
-	// with more threads, more are interrupted at a bad moment
+	// with more threads, more goroutines are interrupted at a bad moment
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	const readers = 20
 	rounds := map[string]int64{"Seek": 1500, "Ack": 500}
@@ -225,7 +224,7 @@ func TestChanDropsOfferSettledBefore(t *testing.T) {
 	}
 }
 
-func TestUpstreamReturnsTheChannelItGot(t *testing.T) {
+func TestUpstreamsChanReturnsTheMessageChannel(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	opts, err := testkit.PreparedOptions(b.Options(b.NewTopic(0), pulsar.Shared))

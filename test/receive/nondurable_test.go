@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The broker forgets a non-durable subscription when the connection ends: only messages that wait in memory come back.
+// The broker forgets a non-durable subscription when the connection ends. Only messages that wait in memory come back.
 func TestNonDurableConsumerRedeliversFromMemory(t *testing.T) {
 	t.Parallel()
 	for kind := range testkit.SubscriptionTypes {
@@ -82,7 +82,7 @@ func TestNonDurableRetriesOutliveTheirTopic(t *testing.T) {
 			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			for range 3 {
 				breaks(b, testkit.RetryTopic(topic))
-				// until producer and consumer are connected: without a subscription the broker drops messages
+				// until producer and consumer are connected, since without a subscription the broker drops messages
 				time.Sleep(2 * time.Second)
 				require.Eventually(t, func() bool {
 					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -14,8 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Every message is delivered, and the first deliveries are in order, despite lost connections and with cumulative
-// acknowledgements.
+// Connections are lost, and messages are acknowledged cumulatively. Every message is delivered.
 func TestFirstDeliveriesAreInOrder(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Exclusive", "Failover"} {
@@ -63,7 +62,7 @@ func inOrder(t *testing.T, kind pulsar.SubscriptionType, way string, every, unlo
 			}
 		}
 		if unloads > 0 {
-			time.Sleep(time.Millisecond) // so that some messages are left
+			time.Sleep(time.Millisecond) // so that the unload finds some messages unacknowledged
 		}
 		if handed%every == every-1 {
 			testkit.Returns(t, func() error { return c.AckCumulative(msg) })

@@ -31,7 +31,7 @@ func permits(b *testkit.Broker, topic string) (sum int) {
 	return sum
 }
 
-// A pause that begins while a message is on its way to the channel holds the message back.
+// The pause begins while the message is on its way.
 func TestPauseKeepsMessageOnItsWayToTheChannel(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -71,7 +71,7 @@ func TestPausedConsumerDeliversNothing(t *testing.T) {
 				inner.Deliver(1)
 				msg, err := take(context.Background(), c)
 				require.NoError(t, err)
-				inner.Deliver(2) // Chan offers it
+				inner.Deliver(2) // Chan offers the message
 				synctest.Wait()
 				c.Pause()
 				c.Pause()
@@ -106,8 +106,7 @@ func TestPausedConsumerDeliversNothing(t *testing.T) {
 	}
 }
 
-// During a pause, Chan offers no message of a non-persistent topic. Chan offers the messages afterwards, since no other
-// consumer has them.
+// Chan offers the messages after the pause, since no other consumer has them.
 func TestPauseOfNonPersistentTopicOffersNothing(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -136,7 +135,7 @@ func TestPauseOfNonPersistentTopicOffersNothing(t *testing.T) {
 	c.Close()
 }
 
-// A Receive that waits returns when its paused Consumer is closed, and Done is closed.
+// A Receive that waits returns, and Done is closed.
 func TestCloseOfPausedConsumerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := testkit.SubscribeFake(t, pulsar.Shared)
@@ -155,7 +154,6 @@ func TestCloseOfPausedConsumerReturns(t *testing.T) {
 	})
 }
 
-// A Seek of a paused Consumer returns, and the Consumer reconnects.
 func TestSeekOfPausedConsumerReconnects(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// After Wrap, the Consumer calls Receive of the inner consumer once a second to see whether the inner consumer is
-// closed. The call may return a message, as here.
+// After Wrap, the Consumer calls Receive of the inner consumer once a second, to see whether the inner consumer is
+// closed. Here this call returns a message.
 func TestMessagesThatComeWithThePollAreAllDelivered(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		const rounds, burst = 200, 5
@@ -33,7 +33,7 @@ func TestMessagesThatComeWithThePollAreAllDelivered(t *testing.T) {
 			cancel()
 			require.NoError(t, err, "message %d is missing", n)
 			require.NoError(t, c.Ack(msg))
-			time.Sleep(50 * time.Millisecond) // more of the burst is there
+			time.Sleep(50 * time.Millisecond) // until more messages of the burst have come
 		}
 	})
 }

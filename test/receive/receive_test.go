@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A method whose context is done returns the context's error before it does anything else.
+// The method does nothing else.
 func TestDoneContextIsReturnedFirst(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -37,14 +37,13 @@ func TestReceiveReturnsWhenItsContextEnds(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, _ *testkit.Fake, _ *bytes.Buffer) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		go func() { _, _ = c.Receive(context.Background()) }() // receives first
+		go func() { _, _ = c.Receive(context.Background()) }() // this Receive is the first
 		synctest.Wait()
 		_, err := c.Receive(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
 
-// Receive takes no message if its context is done.
 func TestReceiveWithDoneContextTakesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -62,7 +61,7 @@ func TestReceiveWithDoneContextTakesNothing(t *testing.T) {
 			adjust(&opts)
 			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
 			c.Nack(testkit.Receive(t, c))
-			time.Sleep(500 * time.Millisecond) // messages are ready, and a redelivery too
+			time.Sleep(500 * time.Millisecond) // until messages and a redelivery are ready
 			canceled, cancel := context.WithCancel(context.Background())
 			cancel()
 			expired, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
@@ -85,7 +84,7 @@ func TestReceiveWithDoneContextTakesNothing(t *testing.T) {
 	}
 }
 
-// Receive with a canceled context takes no message, even while seeks bring messages back again and again.
+// The seeks bring messages back again and again.
 func TestReceiveWithDoneContextDuringSeeksTakesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 200
@@ -116,12 +115,12 @@ func TestReceiveWithDoneContextDuringSeeksTakesNothing(t *testing.T) {
 	workers.Wait()
 	require.Zero(t, taken.Load(), "messages were taken with a done context")
 	j := testkit.NewJournal()
-	j.Done(testkit.Receive(t, c)) // after the last Seek the consumer connects again
+	j.Done(testkit.Receive(t, c)) // the message comes when the consumer has connected again after the last Seek
 	testkit.Drain(t, c, time.Second, func(msg pulsar.Message) { j.Done(msg) })
 	j.Complete(t, n)
 }
 
-// A running Receive lets a Seek pass, and still returns when its context ends.
+// The Seek does not wait for the Receive.
 func TestReceiveDuringSeekReturnsWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{})

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// An operator moves the cursor back long after all messages were acknowledged: all must be handled again, however often
-// they were redelivered before.
+// An operator moves the cursor back long after all messages were acknowledged. How often they were redelivered before
+// does not matter.
 func TestCursorResetRedeliversAll(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 20 seconds")
@@ -58,7 +58,7 @@ func TestCursorResetRedeliversAll(t *testing.T) {
 	}
 }
 
-// Messages that were acknowledged twelve seconds before an operator moves the cursor back come again as new ones.
+// The messages were acknowledged twelve seconds before an operator moves the cursor back.
 func TestCursorResetInVirtualTimeRedeliversAll(t *testing.T) {
 	for which, kind := range testkit.SubscriptionTypes {
 		t.Run(which, func(t *testing.T) {

@@ -31,7 +31,7 @@ func TestSeekEmptiesTheMessageChannel(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// If the inner consumer gives up during a Seek, its Seek may wait for ever. The Consumer's Seek returns, even without
+// The inner consumer gives up during its Seek, which then waits for ever. The Consumer's Seek returns, even without
 // Close.
 func TestSeekOfConsumerThatGivesUpReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestSeekForgetsWaitingMessages(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		inner.Deliver(1)
 		c.Nack(testkit.Receive(t, c))
-		go func() { _, _ = c.Receive(context.Background()) }() // lets the Seek pass
+		go func() { _, _ = c.Receive(context.Background()) }() // the Seek must not wait for it
 		synctest.Wait()
 		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
 		require.Zero(t, c.Stats().Waiting)
@@ -77,28 +77,26 @@ func TestSeekForgetsWaitingMessages(t *testing.T) {
 	})
 }
 
-// A request made before a Seek is sent after it, and its answer may come after the message was acknowledged. The
-// Consumer drops the answer.
+// Upstream sends the request after the Seek, and the answer may come after the message was acknowledged.
 func TestAnswerToRequestBeforeSeekIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, s := testkit.NewStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared},
 			redelivery.WithRedeliveryResolution(5*time.Second))
 		s.Publish(testkit.Entries(1)...)
-		require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), 0)) // requested; sent at the next tick
+		require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), 0)) // requested now, and sent at the next tick
 		synctest.Wait()
 		s.OnSeek = func() { go s.Redeliver(func(testkit.Position) bool { return true }) }
 		require.NoError(t, c.SeekByTime(time.Time{}))
 		msg := testkit.Receive(t, c)
-		time.Sleep(4695 * time.Millisecond) // after the tick: the broker has sent the copy
+		time.Sleep(4695 * time.Millisecond) // until after the tick, when the broker has sent the copy
 		require.NoError(t, c.Ack(msg))
 		time.Sleep(10 * time.Second) // the application is busy
 		testkit.ReceiveNothing(t, c, 10*time.Second)
 	})
 }
 
-// Right after a Seek, a handler nacks the second delivery of a message. The nack is ignored, and the message comes
-// again.
+// Right after the Seek, a handler nacks the second delivery of a message. The message comes again.
 func TestNackOfDeliveryBeforeSeekIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, inner := testkit.SubscribeFake(t, pulsar.Exclusive)
@@ -119,7 +117,7 @@ func TestNackOfDeliveryBeforeSeekIsIgnored(t *testing.T) {
 	})
 }
 
-// A Seek resets the subscription while copies of settled messages still wait to be acknowledged again: these
+// The Seek resets the subscription while copies of settled messages wait to be acknowledged again. These
 // acknowledgements must not be sent.
 func TestSeekEndsRepeatedAcks(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -150,7 +148,7 @@ func TestSeekEndsRepeatedAcks(t *testing.T) {
 	}, testkit.FromBroker)
 }
 
-// All messages are newer than time zero, 1970.
+// Time zero is in 1970, before all messages.
 func TestSeekToTimeZeroRedeliversAll(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -13,10 +13,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Messages that fail again and again share the application's time with new messages.
+// They share the application's time with new messages.
 func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 	t.Parallel()
-	const bad, all, work = 120, 320, 10 * time.Millisecond // handling all bad ones takes longer than their delay
+	const bad, all, work = 120, 320, 10 * time.Millisecond // to handle all bad ones takes longer than their delay
 	for _, kind := range []string{"KeyShared", "Exclusive"} {
 		for _, way := range []string{"Receive", "Chan", "plain"} {
 			t.Run(kind+" "+way, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 	}
 }
 
-// A due message comes before the backlog, even if it comes back through the broker.
+// It does so even if it comes back from the broker.
 func TestDueMessageOvertakesTheBacklog(t *testing.T) {
 	t.Parallel()
 	const n, delay, work = 400, 100 * time.Millisecond, 10 * time.Millisecond

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Chan of upstream's zero-queue consumer panics. The Consumer's Chan delivers messages.
+// Chan of upstream's zero-queue consumer panics.
 func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -34,8 +34,8 @@ func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// In upstream's zero-queue consumer, each Receive whose context ends leaves a permit at the broker. So would each event
-// that wakes a waiting Receive.
+// In upstream's zero-queue consumer, each Receive whose context ends leaves a permit at the broker. If the Consumer
+// called it again for each event that wakes a waiting Receive, there would be more permits.
 func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -58,7 +58,7 @@ func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// zeroQueue is a consumer without a queue: like upstream's, it allows one call at a time.
+// zeroQueue is a consumer without a queue. Like upstream's, it allows one call at a time.
 type zeroQueue struct {
 	pulsar.Consumer // nil: the test calls none of its other methods
 	turn            chan struct{}
@@ -93,7 +93,7 @@ func (z *zeroQueue) Receive(ctx context.Context) (pulsar.Message, error) {
 	}
 }
 
-// Seek and Unsubscribe proceed although a Receive waits, however many calls of Receive have just returned.
+// Seek and Unsubscribe proceed although a Receive waits and many calls of Receive have just returned.
 func TestZeroQueueConsumerSeeksBetweenReceives(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(*redelivery.Consumer) error{

@@ -42,7 +42,7 @@ func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 		c.Ack,
 	} {
 		want := uint32(attempt) + 1
-		if attempt > 1 { // the snooze did not count
+		if attempt > 1 { // the snooze before does not count
 			want--
 		}
 		msg := testkit.Receive(t, c)
@@ -66,7 +66,7 @@ func TestAttemptOfForeignRetryCountsItsReconsumes(t *testing.T) {
 	require.EqualValues(t, 1, attemptOf(t, c, testkit.Receive(t, c)))
 }
 
-// After three deliveries REDELIVERY_COUNT is 2, whichever call or timeout makes the message a dead letter.
+// After three deliveries it is 2, whichever call or timeout makes the message a dead letter.
 func TestDeadLetterHasRedeliveryCountOfItsLastDelivery(t *testing.T) {
 	t.Parallel()
 	bg := context.Background()

@@ -13,9 +13,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// One of two consumers nacks every message, the other acknowledges every message. The second must get messages that the
-// first nacked, so that there are not many more dead letters than with plain consumers. On a real broker it does not run
-// beside other tests: their load decides which of the two consumers is faster.
+// One of two consumers nacks every message, and the other acknowledges every message. The second must get messages that
+// the first nacked, so that there are not many more dead letters than with plain consumers. On a real broker the test
+// is not parallel, since the load of other tests would decide which consumer is faster.
 func TestBrokenConsumerSparesMessagesOfOthers(t *testing.T) {
 	if !testkit.HasRealBroker() {
 		t.Parallel()
@@ -32,7 +32,7 @@ func TestBrokenConsumerSparesMessagesOfOthers(t *testing.T) {
 	})
 }
 
-// deadLetters returns how many of n messages become dead letters, and the number of deliveries.
+// deadLetters returns how many of n messages become dead letters, and how many deliveries there are.
 func deadLetters(t *testing.T, n int, batched, plain bool) (dead, taken int) {
 	b := testkit.NewBroker(t)
 	opts := b.Options(b.NewTopic(0), pulsar.Shared)
@@ -79,7 +79,7 @@ func deadLetters(t *testing.T, n int, batched, plain bool) (dead, taken int) {
 	}
 }
 
-// sendBatchesOf publishes n messages, in batches of twenty if batched.
+// sendBatchesOf publishes n messages, in batches of twenty if batched is set.
 func sendBatchesOf(b *testkit.Broker, topic string, n int, batched bool) {
 	b.T.Helper()
 	p, err := b.Client.CreateProducer(pulsar.ProducerOptions{

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// When the last delivery times out or is nacked, the Consumer publishes the dead letter even if no goroutine receives.
+// The same holds if the last delivery times out. No goroutine receives.
 func TestNackOfLastDeliveryIsDeadLetterAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -93,7 +93,7 @@ func TestDeadLetterIsLoggedWithTheErrorUnlessOmitted(t *testing.T) {
 	}
 }
 
-// A message that becomes a dead letter without another delivery does not count as redelivered.
+// A message becomes a dead letter without another delivery, and so is not redelivered.
 func TestDeadLettersAreNotRedelivered(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]pulsar.SubscriptionType{"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared},

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// behind returns a copy of b whose client connects through a wire with the given round trip, and the wire.
+// behind returns a copy of b whose client connects through a wire with a round trip, and the wire.
 func behind(t testing.TB, b *testkit.Broker, roundTrip time.Duration) (*testkit.Broker, *wiretest.Wire) {
 	t.Helper()
 	target := strings.TrimPrefix(b.URL, "pulsar://")
@@ -29,7 +29,7 @@ func behind(t testing.TB, b *testkit.Broker, roundTrip time.Duration) (*testkit.
 	return &far, w
 }
 
-// A broker that is silent for seven seconds gets each retry once, and no call returns an error.
+// The broker is silent for seven seconds. No call returns an error.
 func TestSilentBrokerGetsEachRetryOnce(t *testing.T) {
 	testkit.TakesLong(t)
 	t.Parallel()
@@ -65,8 +65,8 @@ func TestSilentBrokerGetsEachRetryOnce(t *testing.T) {
 	}
 }
 
-// TestReconsumesAreAsFastAsUpstream compares the times from the first call to the last acknowledgement, at a round trip
-// of 100 ms. The best of a few attempts counts, as in TestPublishesAreAsFastAsUpstream.
+// The times are from the first call to the last acknowledgement, at a round trip of 100 ms. The best of a few attempts
+// counts, as in TestPublishesAreAsFastAsUpstream.
 func TestReconsumesAreAsFastAsUpstream(t *testing.T) {
 	testkit.NeedsRealBroker(t, "comparable speed")
 	b := testkit.NewBroker(t)
@@ -83,7 +83,7 @@ func TestReconsumesAreAsFastAsUpstream(t *testing.T) {
 	}
 }
 
-// reconsumesFar returns how long it takes until all of 2,000 messages are acknowledged and published as retries.
+// reconsumesFar returns how long it takes to publish 2,000 messages as retries and acknowledge them.
 func reconsumesFar(b *testkit.Broker, name string) time.Duration {
 	const n = 2000
 	topic := b.NewTopic(0)
@@ -126,7 +126,7 @@ func reconsumesFar(b *testkit.Broker, name string) time.Duration {
 		time.Sleep(10 * time.Millisecond)
 	}
 	took := time.Since(began)
-	b.T.Logf("%s: the calls took %v; all was published and acknowledged after %v", name, calls, took)
+	b.T.Logf("%s: the calls took %v; all messages were published and acknowledged after %v", name, calls, took)
 	if name == "callback" {
 		require.Eventually(b.T, func() bool { return published.Load() == 0 }, time.Second, 10*time.Millisecond)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// pulsar-client-go permits the broker more messages than its queue holds each time a batch comes again without its
-// acknowledged messages. While the queue is full, it reads no answers of the broker.
+// Each time a batch comes again without its acknowledged messages, pulsar-client-go permits the broker more messages
+// than its queue holds. While the queue is full, it does not read the broker's answers.
 func TestMessageIsSettledWhileTheQueueIsFull(t *testing.T) {
 	t.Parallel()
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{

@@ -29,8 +29,7 @@ func forged(topic string) map[string]string {
 	}
 }
 
-// The first retry of a message from the consumer's main topic has the number 1 and the first delay, whatever properties
-// the message has.
+// The first retry of a message from the consumer's main topic has the number 1 and the first delay.
 func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -60,8 +59,8 @@ func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
 	require.Equal(t, "reconsumed 1 times", letter.Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A consumer of a dead letter topic has a retry topic of its own. The first retry of a letter has the number 1. If a
-// letter becomes a dead letter again, the new letter names the first dead letter topic as its origin.
+// A consumer of a dead letter topic has a retry topic of its own. If a letter becomes a dead letter again, the new
+// letter names the first dead letter topic as its origin.
 func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
@@ -88,8 +87,7 @@ func TestDeadLetterTopicWithRetriesStartsAtTheFirst(t *testing.T) {
 	require.Equal(t, letters, props["REAL_TOPIC"])
 }
 
-// A service forwards a message with its properties. The dead letters of the next service do not name the first
-// service's topic.
+// The first service forwards a retry with its properties to the topic of the second.
 func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
 	b := testkit.NewBroker(t)
 	orders, ship := b.NewTopic(0), b.NewTopic(0)
@@ -115,7 +113,7 @@ func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
 	}
 }
 
-// The age of a message counts from its first publication, not from a retry's.
+// The publication of a retry does not count.
 func TestMaxAgeCountsFromFirstPublication(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -139,8 +137,8 @@ func TestMaxAgeCountsFromFirstPublication(t *testing.T) {
 	require.Equal(t, props["RECONSUMETIMES"], props["ATTEMPT_COUNT"], "ATTEMPT_COUNT differs from RECONSUMETIMES")
 }
 
-// In this library's options, a topic name without a namespace belongs to the namespace of the consumer's topic. In
-// upstream's DLQPolicy it belongs to public/default, as in pulsar-client-go.
+// That is so in this library's options. In upstream's DLQPolicy a short name belongs to public/default, as in
+// pulsar-client-go.
 func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	b := testkit.NewBroker(t)
 	namespace := b.Namespace()
@@ -187,7 +185,7 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	require.Contains(t, second.String(), "as in pulsar-client-go, it is of public/default; write the whole name")
 }
 
-// A message published with empty REAL_… and ORIGIN_… properties is retried like any other: neither early nor for ever.
+// The message was published with empty REAL_… and ORIGIN_… properties. It is retried like any other.
 func TestRetryOfMessageWithEmptyOriginIsNotEarly(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	delay := 100 * time.Millisecond

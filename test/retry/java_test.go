@@ -20,7 +20,7 @@ import (
 )
 
 // A Java consumer with enableRetry on the same subscription reads this library's retries and dead letters, and this
-// library reads Java's: from batches, with keys, ordering keys and event times.
+// library reads Java's. The messages are in batches, with keys, ordering keys and event times.
 func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -42,7 +42,7 @@ func TestJavaClientReadsRetriesAndDeadLetters(t *testing.T) {
 	policy := redelivery.WithReconsumeBackoff(backoff.Fixed(0))
 	c := b.Subscribe(opts, policy)
 	origins := map[string]string{}
-	var first []pulsar.Message // all are received before one is moved: its retry may overtake the others
+	var first []pulsar.Message // all messages are received before one is moved, since its retry may overtake the others
 	for range 6 {
 		first = append(first, testkit.Receive(t, c))
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// docs/migration.md lists two differences from the Java client: keys that pulsar-client-go cannot write, and the form
-// of ids.
+// docs/migration.md lists two differences from the Java client: in keys that pulsar-client-go cannot write, and in the
+// form of ids.
 func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -28,7 +28,7 @@ func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	}
 	said := java("Forms", "show", testkit.RetryTopic(topic))
 	for _, want := range []string{
-		// Java publishes base64=true: the text of the key is the same, the bytes are not
+		// Java publishes base64=true: the key has the same text, but other bytes
 		"bytes of " + testkit.RetryTopic(topic) + " hasKey=true key=AQLI base64=false",
 		"empty of " + testkit.RetryTopic(topic) + " hasKey=false key=null", // Java publishes hasKey=true
 		"string of " + testkit.RetryTopic(topic) + " hasKey=true key=k base64=false",
@@ -39,8 +39,7 @@ func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	require.Regexp(t, `origin=\d+:\d+:0:0\n`, said) // Java writes no index outside a batch, and -1 for no partition
 }
 
-// With several topics pulsar-client-go names the retry topic after the first in the list, Java after the alphabetically
-// first.
+// pulsar-client-go takes the first topic of the list, Java the alphabetically first.
 func TestRetryTopicIsNamedAfterTheFirstOfSeveralTopics(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -74,7 +73,7 @@ func TestRetryTopicIsNamedAfterTheFirstOfSeveralTopics(t *testing.T) {
 	require.Contains(t, java(b)("Forms", "retry", second, first), "0 of "+testkit.RetryTopic(first))
 }
 
-// Java's maxRedeliverCount 3 is a MaxDeliveries of 4 and a MaxReconsumes of 3. A message is delivered four times,
+// Java's maxRedeliverCount 3 means a MaxDeliveries of 4 and a MaxReconsumes of 3. So a message is delivered four times,
 // whether the application nacks or reconsumes it.
 func TestJavaLimitOfThreeMeansFourDeliveries(t *testing.T) {
 	t.Parallel()

@@ -22,8 +22,8 @@ import (
 
 const killed = "REDELIVERY_TEST_KILLED"
 
-// Processes are killed at random moments while their messages become retries or dead letters. No message is lost. A
-// message that was published but not acknowledged comes again, and another process publishes it a second time.
+// Processes are killed at random moments while their messages become retries or dead letters. A message that was
+// published but not acknowledged comes again, and another process publishes it a second time.
 func TestKillWhilePublishingLosesNothing(t *testing.T) {
 	if how := os.Getenv(killed); how != "" {
 		toBeKilled(t, strings.Fields(how))
@@ -90,7 +90,7 @@ func TestKillWhilePublishingLosesNothing(t *testing.T) {
 	}
 }
 
-// publishes makes a consumer publish every message that it gets.
+// publishes returns a Consumer that publishes every message that it gets.
 func publishes(t *testing.T, client pulsar.Client, how, topic, by string) *redelivery.Consumer {
 	opts := pulsar.ConsumerOptions{Topic: topic, SubscriptionName: testkit.Subscription, Type: pulsar.Shared,
 		RetryEnable: how != "dead",
@@ -125,7 +125,7 @@ func publishes(t *testing.T, client pulsar.Client, how, topic, by string) *redel
 	return c
 }
 
-// toBeKilled publishes until the test kills this process.
+// toBeKilled publishes messages until the test kills this process.
 func toBeKilled(t *testing.T, how []string) {
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: how[1], Logger: logtest.Client(t)})
 	require.NoError(t, err)

@@ -116,7 +116,7 @@ func TestReconsumeWhileBrokerIsDownFails(t *testing.T) {
 		"the application still has the message")
 }
 
-// The retries of a killed process come to the next process.
+// The first process is killed, and the next process gets its retries.
 func TestRetriesOutliveTheProcess(t *testing.T) {
 	const n, levels = 200, "3s 4s 5s 6s"
 	if topic := os.Getenv("REDELIVERY_TEST_VICTIM"); topic != "" {
@@ -168,8 +168,8 @@ func TestRetriesOutliveTheProcess(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// Only MaxDeliveries limits nacks that move a message to the retry topic. The dead letter has the reason of the last
-// nack.
+// Only MaxDeliveries limits the nacks that move a message to the retry topic. The dead letter has the reason of the
+// last nack.
 func TestMovedNacksAreNotReconsumes(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -191,8 +191,7 @@ func TestMovedNacksAreNotReconsumes(t *testing.T) {
 		"inspect").Properties()["EXCEPTION_MESSAGE"])
 }
 
-// A long snooze moves the message to the retry topic, so that the main topic has no unacknowledged message. The snooze
-// does not count as a delivery.
+// The main topic then has no unacknowledged message.
 func TestLongSnoozeMovesToTheRetryTopicUncounted(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

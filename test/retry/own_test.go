@@ -13,8 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The consumer's own topic is refused as its retry or dead letter topic, in every form of the name: the messages would
-// come again without end.
+// If the topic were its own retry or dead letter topic, messages would come again without end.
 func TestOwnTopicInAnyFormIsRefused(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	full := "persistent://public/default/bills"
@@ -46,7 +45,7 @@ func TestOwnTopicInAnyFormIsRefused(t *testing.T) {
 	}
 }
 
-// The consumer may read a Reconsumer's retry topic.
+// The topic is the Reconsumer's retry topic.
 func TestReconsumerMayPublishWhereTheConsumerReads(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	r, err := reconsume.New(b.Client, reconsume.Options{Topic: "orders", Subscription: testkit.Subscription})
@@ -57,8 +56,8 @@ func TestReconsumerMayPublishWhereTheConsumerReads(t *testing.T) {
 	b.Subscribe(opts, redelivery.WithReconsumer(r))
 }
 
-// Wrap does not know which topics its consumer reads. If a message comes from the topic to which a Reconsumer publishes
-// dead letters, DeadLetter publishes nothing and returns an error.
+// Wrap does not know which topics its consumer reads. A message comes from the topic to which the Reconsumer publishes
+// dead letters. DeadLetter publishes nothing and returns an error.
 func TestWrapWithReconsumerOfItsOwnTopicPublishesNothing(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	for _, name := range []string{"bills", "persistent://public/default/bills", "bills-partition-0"} {
@@ -80,8 +79,7 @@ func TestWrapWithReconsumerOfItsOwnTopicPublishesNothing(t *testing.T) {
 	}
 }
 
-// An invalid topic name is refused at once, not with the first dead letter. Short names and names of the old form are
-// valid.
+// It is not only refused when the first dead letter is published. Short names and names of the old form are valid.
 func TestBadDeadLetterTopicIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -106,7 +104,7 @@ func TestBadDeadLetterTopicIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// A consumer does not publish to a topic that it reads: the messages would come again without end.
+// A consumer must not publish to a topic that it reads, since the messages would come again without end.
 func TestOwnTopicIsRefusedByEachOption(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

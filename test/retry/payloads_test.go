@@ -17,8 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// TestRetriesKeepEveryPayload compares the payloads of retries and dead letters with the payloads that were sent. The
-// producers have default and other options.
+// The producers of the retries and dead letters have default and other options.
 func TestRetriesKeepEveryPayload(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 12<<20) // more than a single message may have
@@ -73,7 +72,7 @@ func TestRetriesKeepEveryPayload(t *testing.T) {
 	}
 }
 
-// ProducerOptions may allow only one producer of a topic. Retries with and without a delay are published nevertheless.
+// ProducerOptions allow only one producer of a topic. Retries with and without a delay are published nevertheless.
 func TestExclusiveRetryProducersPublish(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -89,7 +88,6 @@ func TestExclusiveRetryProducersPublish(t *testing.T) {
 	testkit.Next(t, dead, 15*time.Second)
 }
 
-// The retry topic may be a partition: its retries are not early either.
 func TestRetryTopicThatIsAPartitionIsNotEarly(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -105,9 +103,9 @@ func TestRetryTopicThatIsAPartitionIsNotEarly(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), time.Second)
 }
 
-// Producers create deleted topics again, with a subscription that keeps the messages. The retry topic gets the
-// Consumer's subscription, because the Consumer subscribes later and at the topic's end. The dead letter topic gets its
-// initial subscription.
+// Producers create the topics again, with subscriptions that keep the messages. The retry topic gets the Consumer's
+// subscription, because the Consumer subscribes later, from the topic's end on. The dead letter topic gets its initial
+// subscription.
 func TestDeletedRetryTopicsAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	require.True(t, publishing.InitialSubscription(&pulsar.ProducerOptions{}, ""), "upstream's option has another name")
@@ -143,12 +141,12 @@ func TestDeletedRetryTopicsAreMadeAgain(t *testing.T) {
 }
 
 // With the properties of a retry or a dead letter, or in a batch, a message that the broker accepted may be too large.
-// The Consumer then publishes it in chunks, whatever the broker's limit is, also if encryption makes it larger.
+// The broker's limits differ, and encryption makes messages larger.
 func TestLargestRetriesArePublishedInChunks(t *testing.T) {
 	t.Parallel()
 	type scene struct {
 		limit     int
-		below     []int // how many bytes payloads are below the limit
+		below     []int // by how many bytes the payloads are below the limit
 		encrypted bool
 		chunked   bool
 	}

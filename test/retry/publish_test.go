@@ -21,7 +21,7 @@ import (
 // counted is an interceptor that counts the acknowledgements of a consumer, and may close the consumer at one of them.
 type counted struct {
 	acks  atomic.Int32
-	close atomic.Int32 // the number of this acknowledgement; 0 for none
+	close atomic.Int32 // the number of the acknowledgement at which to close the consumer; 0 for none
 }
 
 func (*counted) BeforeConsume(pulsar.ConsumerMessage)                   {}
@@ -32,8 +32,7 @@ func (x *counted) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID) {
 	}
 }
 
-// Many messages are published at the same time. Dead letters keep the order of their nacks. Retries need no order:
-// their delays decide when they come.
+// Dead letters keep the order of their nacks. Retries need no order, since their delays decide when they come.
 func TestManyPublishesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]bool{"dead letters": false, "moves": true} {
@@ -65,7 +64,7 @@ func TestManyPublishesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// The nack's delay of 0 is over before the dead letter is published. The dead letter still has the nack's reason.
+// The nack's delay of 0 is over before the dead letter is published.
 func TestReasonOfNackIsInTheDeadLetter(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -90,8 +89,8 @@ func TestReasonOfNackIsInTheDeadLetter(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Another producer has exclusive access to the dead letter topic, so publishing fails at once. The Consumer waits
-// between its attempts, although the nack delay is 0.
+// Another producer has exclusive access to the dead letter topic, so each attempt fails at once. The Consumer waits
+// between attempts, although the nack delay is 0.
 func TestRefusedDeadLettersArePaced(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -113,7 +112,7 @@ func TestRefusedDeadLettersArePaced(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// publishingConsumer returns a Consumer that publishes a message at its first nack, and a consumer of the published
+// publishingConsumer returns a Consumer that publishes each message at its first nack, and a consumer of the published
 // messages.
 func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...redelivery.Option) (c *redelivery.Consumer, out pulsar.Consumer) {
 	b.T.Helper()
@@ -129,7 +128,8 @@ func publishingConsumer(b *testkit.Broker, topic string, move bool, options ...r
 	return b.Subscribe(opts, options...), subscribeReader(b, published)
 }
 
-// An interceptor closes the Consumer while many messages are published: the broker keeps the unacknowledged messages.
+// An interceptor closes the Consumer while many messages are being published. The broker keeps the unacknowledged
+// messages.
 func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -161,8 +161,8 @@ func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	}
 }
 
-// Close is called while many dead letters have no answer from the broker. The Consumer acknowledges the messages whose
-// dead letters were published, so that none becomes two dead letters.
+// Many dead letters have no answer from the broker when Close is called. The Consumer acknowledges the messages whose
+// dead letters were published, so that no message becomes two dead letters.
 func TestCloseWaitsForPublishes(t *testing.T) { // not parallel: Close waits half a second at most
 	const n = 500
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -184,8 +184,7 @@ func TestCloseWaitsForPublishes(t *testing.T) { // not parallel: Close waits hal
 	})
 }
 
-// The broker answers no publish for a while. Only a bounded number of messages is published without an answer, and in
-// the end all messages become dead letters.
+// The broker answers no publication for a while. In the end all messages become dead letters.
 func TestUnansweredPublishesAreBounded(t *testing.T) {
 	t.Parallel()
 	const n = 3000
@@ -222,8 +221,8 @@ func TestUnansweredPublishesAreBounded(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// TestPublishesAreAsFastAsUpstream compares with upstream's own dead letters. The best of a few attempts counts, since
-// other packages' tests use the same broker and processors.
+// The comparison is with upstream's own dead letters. The best of a few attempts counts, since tests of other packages
+// use the same broker and processors.
 func TestPublishesAreAsFastAsUpstream(t *testing.T) {
 	testkit.NeedsRealBroker(t, "comparable speed")
 	b := testkit.NewBroker(t)
@@ -240,7 +239,7 @@ func TestPublishesAreAsFastAsUpstream(t *testing.T) {
 	}
 }
 
-// publishTime returns the time from the first to the last of 3,000 dead letters or moves.
+// publishTime returns the time from the first to the last of 3,000 dead letters or messages moved to the retry topic.
 func publishTime(b *testkit.Broker, name string) time.Duration {
 	const n = 3000
 	topic := b.NewTopic(0)

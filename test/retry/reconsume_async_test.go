@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// farBroker makes producers whose messages are answered after a round trip.
+// farBroker is a client whose producers get each answer after a round trip.
 type farBroker struct {
 	pulsar.Client
 	roundTrip time.Duration
@@ -52,7 +52,7 @@ func (p farProducer) SendAsync(_ context.Context, m *pulsar.ProducerMessage, don
 	time.AfterFunc(p.f.roundTrip, func() { done(nil, m, p.f.err) })
 }
 
-// far returns a Consumer whose retries go to a broker that is far away, and n messages that it has received.
+// far returns a Consumer that publishes retries to f, and n messages that it has received.
 func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*redelivery.Consumer, *testkit.Fake, []pulsar.Message) {
 	t.Helper()
 	r, err := reconsume.New(f, reconsume.Options{Topic: "t", Subscription: testkit.Subscription})
@@ -69,8 +69,7 @@ func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*re
 	return c, inner, msgs
 }
 
-// Like upstream's ReconsumeLater, the Consumer's returns before the broker has answered. 2,000 messages are published
-// in order, in two round trips.
+// It is like upstream's in that. 2,000 messages are published in order, in two round trips.
 func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +80,7 @@ func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 				for _, msg := range msgs {
 					c.ReconsumeLater(msg, delay)
 				}
-				// A thousand messages may be published without an answer.
+				// at most a thousand messages may have no answer
 				require.LessOrEqual(t, time.Since(began), 100*time.Millisecond, "the calls waited for two round trips")
 				time.Sleep(150 * time.Millisecond)
 				synctest.Wait()
@@ -95,7 +94,7 @@ func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 	}
 }
 
-// If a message cannot be published, Observer.Settled reports the error, and the message comes back.
+// Observer.Settled reports the error, and the message comes back.
 func TestReconsumeLaterThatFailsIsNacked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &farBroker{roundTrip: 100 * time.Millisecond, err: errors.New("no")}
@@ -120,7 +119,7 @@ func TestReconsumeLaterThatFailsIsNacked(t *testing.T) {
 	})
 }
 
-// The callback is called once, and may call the Consumer.
+// The callback may call the Consumer.
 func TestReconsumeCallbackIsCalledOnce(t *testing.T) {
 	after := func(ctx context.Context, c *redelivery.Consumer, msg pulsar.Message, done func(error)) error {
 		return c.ReconsumeLaterAfter(ctx, msg, time.Minute, nil, redelivery.WithCallback(done))
@@ -242,7 +241,7 @@ func (m early) Properties() map[string]string {
 		"DELAY_TIME": strconv.FormatInt(m.delay.Milliseconds(), 10)}
 }
 
-// If the namespace does not delay messages, the Consumer holds a retry back, for days if necessary.
+// The namespace does not delay messages. The Consumer holds a retry back, for days if necessary.
 func TestLongDelaysAreHeldBack(t *testing.T) {
 	t.Parallel()
 	for _, delay := range []time.Duration{25 * time.Hour, 7 * 24 * time.Hour} {

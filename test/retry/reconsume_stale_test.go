@@ -13,9 +13,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A handler that fails after the ack timeout must not publish its message while another handler has it: the other
-// handler may succeed, and the message would come again after Ack had returned nil. A message that waits may be
-// published.
+// A handler fails after the ack timeout, while another handler has the message. If the first one published the message
+// and the second one acknowledged it, the message would come again after Ack had returned nil. A message that waits may
+// be published.
 func TestReconsumeOfStaleDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*redelivery.Consumer, pulsar.Message) error{

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// If the namespace refuses the delay of a retry, the Consumer publishes the retry without a delay. The Consumer that
+// If the namespace refuses the delay of a retry, the Consumer publishes the retry without it. The Consumer that
 // receives the retry holds it back.
 func TestRefusedDelayIsHeldByTheConsumer(t *testing.T) {
 	b := testkit.NewBroker(t)
@@ -36,8 +36,8 @@ func TestRefusedDelayIsHeldByTheConsumer(t *testing.T) {
 	require.Equal(t, "1", retry.Properties()["RECONSUMETIMES"])
 }
 
-// If the dead letter topic refuses a message because of its size, the Consumer publishes the message in chunks.
-func TestDeadLetterRefusedForItsSizeIsChunked(t *testing.T) {
+// The dead letter topic has a lower limit for the size of messages.
+func TestDeadLetterThatIsRefusedForItsSizeIsPublishedInChunks(t *testing.T) {
 	b := testkit.NewBroker(t)
 	if b.InProcess != nil {
 		t.Skip("the broker in process has no maxMessageSize")
@@ -58,12 +58,12 @@ func TestDeadLetterRefusedForItsSizeIsChunked(t *testing.T) {
 	require.Equal(t, "no luck", letter.Properties()["EXCEPTION_MESSAGE"])
 }
 
-// If the topic of DeadLetterTo does not exist or takes no messages, the letter goes to the usual topic.
-func TestDeadLetterForUnusableTopicGoesToTheUsualOne(t *testing.T) {
+// The topic of DeadLetterTo does not exist, or is terminated.
+func TestDeadLetterForAnUnusableTopicGoesToTheUsualOne(t *testing.T) {
 	b := testkit.NewBroker(t)
-	topic, closed := b.NewTopic(0), b.NewTopic(0)
-	b.Admin("POST", closed, "/terminate", nil, nil)
-	names := []string{closed}
+	topic, terminated := b.NewTopic(0), b.NewTopic(0)
+	b.Admin("POST", terminated, "/terminate", nil, nil)
+	names := []string{terminated}
 	if b.InProcess == nil {
 		names = append(names, "persistent://public/no-such-namespace/letters")
 	}

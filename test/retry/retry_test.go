@@ -113,7 +113,7 @@ func TestFailingMessageIsDeadLetterAtItsLimit(t *testing.T) {
 				opts := b.Options(topic, kind)
 				opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
 				option := way.Option
-				if name != "ack timeout" { // a letter that is not published within the delay comes after the others
+				if name != "ack timeout" { // a letter whose publication takes longer than the delay comes after the others
 					option = redelivery.WithNackRedeliveryDelay(time.Second)
 				}
 				c := b.Subscribe(opts, option)
@@ -142,8 +142,7 @@ func TestFailingMessageIsDeadLetterAtItsLimit(t *testing.T) {
 	}
 }
 
-// For a pattern, upstream's default names of the retry and dead letter topics have the namespace and the subscription,
-// but no topic.
+// Upstream's default names of these topics have the namespace and the subscription, but no topic.
 func TestPatternHasOneRetryAndOneDeadLetterTopic(t *testing.T) {
 	if testkit.InOwnProcess(t) {
 		return
@@ -253,7 +252,7 @@ func TestChunkedMessagesAreRetried(t *testing.T) {
 			msg = testkit.Receive(t, c)
 			require.Equal(t, payload, string(msg.Payload()))
 			require.EqualValues(t, 1, c.RedeliveryCount(msg))
-			msg = testkit.Receive(t, c) // timed out
+			msg = testkit.Receive(t, c) // delivered again after the ack timeout
 			require.Equal(t, payload, string(msg.Payload()))
 			require.EqualValues(t, 2, c.RedeliveryCount(msg))
 			if retries {

@@ -15,8 +15,8 @@ import (
 
 const record = `{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"string"}`
 
-// A consumer with one version of an Avro schema publishes retries and dead letters of messages with another version,
-// and of damaged messages. Java reads these dead letters.
+// The consumer has one version of an Avro schema, and its messages have another version or are damaged. Java reads the
+// dead letters.
 func TestRetriesKeepOtherSchemaVersions(t *testing.T) {
 	t.Parallel()
 	older := pulsar.NewAvroSchema(record+"]}", nil)

@@ -13,8 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A seek with a retry topic resets the main topic. Messages in the retry topic are not lost: those that the application
-// holds come again.
+// Messages in the retry topic are not lost: those that the application has come again.
 func TestSeekWithRetryTopicResetsTheMainTopic(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared, "Exclusive": pulsar.Exclusive} {
@@ -36,8 +35,8 @@ func TestSeekWithRetryTopicResetsTheMainTopic(t *testing.T) {
 				if kind != pulsar.Exclusive {
 					wait = 3 * time.Second
 				}
-				// All are received before the first is reconsumed: a retry without delay may come before the next
-				// message.
+				// All messages are received before the first is reconsumed, since a retry without delay may come before
+				// the next message.
 				msgs := []pulsar.Message{testkit.Receive(t, c), testkit.Receive(t, c), testkit.Receive(t, c)}
 				first := msgs[0].ID()
 				for _, msg := range msgs {
@@ -72,7 +71,7 @@ func TestSeekWithRetryTopicResetsTheMainTopic(t *testing.T) {
 	}
 }
 
-// A seek of two topics with a retry topic is impossible, and the error says so.
+// The error says that the seek is impossible.
 func TestSeekOfTwoTopicsWithRetryTopicIsRefused(t *testing.T) {
 	b := testkit.NewBroker(t)
 	opts := b.Options("", pulsar.Shared)

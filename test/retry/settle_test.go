@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// If a message comes back before it could be moved to the retry topic, the application has it, and it is not moved.
+// The message comes back before it could be moved to the retry topic.
 func TestRedeliveredMessageIsNotMoved(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
@@ -35,7 +35,7 @@ func TestRedeliveredMessageIsNotMoved(t *testing.T) {
 		}
 		return pulsartest.Pass
 	})
-	for range 2 { // the first message waits a second for a producer; in that time the second comes back
+	for range 2 { // the first message waits for a second until the producer exists; in that time the second one comes back
 		c.Nack(testkit.Receive(t, c))
 	}
 	second := testkit.Receive(t, c)
@@ -50,7 +50,7 @@ func TestRedeliveredMessageIsNotMoved(t *testing.T) {
 	assert.EqualValues(t, 1, c.Stats().Failed)
 }
 
-// RetryEnable without DLQ makes dead letters, as with upstream.
+// As with upstream, that is so even without DLQ.
 func TestRetryEnableHasDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -70,7 +70,7 @@ func TestRetryEnableHasDeadLetters(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// The broker releases delayed messages up to a second early.
+// The broker releases delayed messages up to a second too early.
 func TestRetriesOfOwnReconsumerAreNeverEarly(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Without a retry topic the Consumer publishes no retries: no consumer would read them, and the broker deletes messages
-// of a topic without subscriptions.
+// No consumer would read the retries, and the broker deletes messages of a topic without subscriptions.
 func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]func(topic string) pulsar.ConsumerOptions{
@@ -47,8 +46,8 @@ func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 	}
 }
 
-// A consumer gets a batch that it has not seen before. The broker counts the deliveries of the whole batch, and sends
-// the acknowledged messages too. None of the messages becomes a dead letter.
+// A new consumer gets the batch. The broker counts the deliveries of the whole batch, and also sends its acknowledged
+// messages. None of the messages becomes a dead letter.
 func TestBatchWithOneBadMessageIsNotDead(t *testing.T) {
 	t.Parallel()
 	const n, bad = 10, "3"
@@ -77,14 +76,14 @@ func TestBatchWithOneBadMessageIsNotDead(t *testing.T) {
 	require.Equal(t, bad, string(testkit.Receive(t, first).Payload()))
 
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
-	second := b.Subscribe(opts) // before the first closes: without a consumer the broker forgets its counts
+	second := b.Subscribe(opts) // before the first one closes, since without a consumer the broker forgets its counts
 	first.Close()
 	msg := testkit.Receive(t, second)
 	require.GreaterOrEqual(t, msg.RedeliveryCount(), uint32(3))
 	none(t, dead, 2*time.Second)
 }
 
-// none asserts that a plain consumer gets nothing for d.
+// none checks that a plain consumer gets no message for d.
 func none(t *testing.T, c pulsar.Consumer, d time.Duration) {
 	t.Helper()
 	select {
@@ -94,7 +93,7 @@ func none(t *testing.T, c pulsar.Consumer, d time.Duration) {
 	}
 }
 
-// Retries are not early even if the broker delays messages coarsely or not at all.
+// The broker delays messages only in coarse steps, or not at all.
 func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 	testkit.NeedsRealBroker(t, "policy for delayed delivery")
 	t.Parallel()
@@ -125,7 +124,7 @@ func TestRetriesAreNotEarlyWhereTheBrokerDelaysBadly(t *testing.T) {
 	}
 }
 
-// With a reconsume backoff and no DLQ policy, the last delay repeats, as in PIP-94.
+// There is a reconsume backoff and no DLQ policy, as in PIP-94.
 func TestLastDelayOfLadderRepeats(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

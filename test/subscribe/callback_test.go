@@ -34,7 +34,7 @@ func (i interceptor) OnNegativeAcksSend(c pulsar.Consumer, ids []pulsar.MessageI
 	}
 }
 
-// An interceptor may acknowledge its message once more.
+// The interceptor acknowledges its message once more.
 func TestAckInInterceptorReturns(t *testing.T) {
 	t.Parallel()
 	for name, settle := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
@@ -66,7 +66,7 @@ func TestAckInInterceptorReturns(t *testing.T) {
 	}
 }
 
-// For a chunked message upstream calls interceptors with the ids of the chunks while the message is being settled.
+// While a chunked message is being settled, upstream calls interceptors with the ids of its chunks.
 func TestAckInInterceptorOfChunksReturns(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -89,7 +89,7 @@ func TestAckInInterceptorOfChunksReturns(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// A policy of ReconsumeLaterNext may settle the message.
+// A policy that ReconsumeLaterNext calls settles the message.
 func TestReconsumePolicyMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -114,7 +114,7 @@ func TestReconsumePolicyMayCallTheConsumer(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Each function of the application that the feeder of Chan calls may close the Consumer.
+// The goroutine that feeds Chan calls the policy or interceptor, which closes the Consumer.
 func TestCloseInPolicyOrInterceptorOfChanReturns(t *testing.T) {
 	for name, subscribe := range map[string]func(close func()) (pulsar.ConsumerOptions, []redelivery.Option){
 		"policy": func(close func()) (pulsar.ConsumerOptions, []redelivery.Option) {

@@ -17,7 +17,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// A consumer configured by a file redelivers at the same times as one configured by options.
 func TestConfigRedeliversAsOptionsDo(t *testing.T) {
 	file, err := config.Parse([]byte(`
 policies:
@@ -49,8 +48,8 @@ consumers:
 	}
 }
 
-// redeliveries returns the delays after which a message is requested. The application alternately nacks the message and
-// lets it time out.
+// redeliveries returns the delays after which the Consumer requests a message. The application alternately nacks the
+// message and lets it time out.
 func redeliveries(t *testing.T, options []redelivery.Option) (delays []time.Duration) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
 		for n := range 10 {
@@ -62,7 +61,7 @@ func redeliveries(t *testing.T, options []redelivery.Option) (delays []time.Dura
 				delays = append(delays, untilAsked(inner, n+1, start))
 			} else if delay := untilAsked(inner, n+1, start); delay < 2*time.Minute {
 				delays = append(delays, delay)
-			} else { // no ack timeout
+			} else { // without an ack timeout the message must be nacked
 				delays = append(delays, 0)
 				c.Nack(msg)
 				untilAsked(inner, n+1, time.Now())
@@ -72,7 +71,7 @@ func redeliveries(t *testing.T, options []redelivery.Option) (delays []time.Dura
 	return delays
 }
 
-// untilAsked waits for request n, at most two minutes, and returns the time since start.
+// untilAsked waits for request n, for at most two minutes, and returns the time since start.
 func untilAsked(inner *testkit.Fake, n int, start time.Time) time.Duration {
 	for time.Since(start) < 2*time.Minute {
 		synctest.Wait()
@@ -84,8 +83,7 @@ func untilAsked(inner *testkit.Fake, n int, start time.Time) time.Duration {
 	return time.Since(start)
 }
 
-// Retries and dead letters go where the file says.
-func TestConfigNamesRetryTopics(t *testing.T) {
+func TestRetriesAndDeadLettersGoToTheTopicsInTheConfiguration(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)

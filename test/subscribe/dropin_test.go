@@ -54,8 +54,9 @@ func TestUpstreamRefusesZeroQueueWithRetries(t *testing.T) {
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
-// An embedded field would provide a new upstream method without the Consumer's bookkeeping. Without such a field, the
-// Consumer does not compile until the method is written: see TestANewMethodOfUpstreamFailsToCompile of test/upstream.
+// Through an embedded field, a new method of upstream would bypass the Consumer's bookkeeping. Without such a field,
+// the Consumer does not compile until the method is written: see TestANewMethodOfUpstreamFailsToCompile in
+// test/upstream.
 func TestConsumerEmbedsNothing(t *testing.T) {
 	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
 	consumer := reflect.TypeFor[redelivery.Consumer]()
@@ -64,7 +65,7 @@ func TestConsumerEmbedsNothing(t *testing.T) {
 	}
 }
 
-// With retries or dead letters none of several topics may be non-persistent.
+// The consumer has retries or dead letters.
 func TestNonPersistentTopicAmongOthersIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -16,9 +16,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// calledOnce is an interceptor that calls a function at the first call of the method that the field in names.
+// calledOnce is an interceptor that calls the function call at the first call of one of its methods.
 type calledOnce struct {
-	in     string
+	in     string // the name of the method
 	call   func(pulsar.Consumer)
 	called atomic.Bool
 }
@@ -38,9 +38,9 @@ func (x *calledOnce) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID)
 }
 func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.onCall("OnConsumerClose", c) }
 
-// OnAcknowledge, OnNegativeAcksSend and OnConsumerClose of an interceptor get the Consumer, and may close it.
-// BeforeConsume must not close it, as with a plain consumer: Close of pulsar-client-go waits for the goroutines that
-// call BeforeConsume.
+// OnAcknowledge, OnNegativeAcksSend and OnConsumerClose of an interceptor get the Consumer, and may close it. As with a
+// plain consumer, BeforeConsume must not close it, since Close of pulsar-client-go waits for the goroutines that call
+// BeforeConsume.
 func TestCloseInInterceptorReturns(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"OnAcknowledge", "OnNegativeAcksSend", "OnConsumerClose"} {
@@ -74,7 +74,7 @@ func TestCloseInInterceptorReturns(t *testing.T) {
 	}
 }
 
-// An interceptor that is called for one message of AckIDList acknowledges all of them.
+// The interceptor is called for one message of AckIDList, and acknowledges all of them.
 func TestInterceptorOfAckIDListMayAckTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, topics := range []int{1, 2} {
@@ -105,7 +105,7 @@ func TestInterceptorOfAckIDListMayAckTheOthers(t *testing.T) {
 	}
 }
 
-// An interceptor that never returns blocks a goroutine of pulsar-client-go. Methods and observers still work.
+// The interceptor never returns, and blocks a goroutine of pulsar-client-go. Methods and observers still work.
 func TestBlockedInterceptorDelaysNoMethod(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

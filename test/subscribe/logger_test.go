@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// callsBack is a log handler that calls a function of the application, once, at a log line that begins with line.
+// callsBack is a slog.Handler that calls a function of the application once, at a log line that begins with line.
 type callsBack struct {
 	slog.Handler
 	line string
@@ -28,13 +28,13 @@ func (h callsBack) Handle(ctx context.Context, r slog.Record) error {
 		select {
 		case call := <-h.call:
 			call()
-		default: // called already
+		default: // the function was already called
 		}
 	}
 	return h.Handler.Handle(ctx, r)
 }
 
-// A logger may call the Consumer, whichever line is logged.
+// It may do so at each line that is logged.
 func TestLoggerMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	once := uint(1)

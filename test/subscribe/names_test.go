@@ -11,8 +11,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Upstream cannot open a topic with -partition- in its name unless a number follows the last dash. A name derived from
-// such a subscription or topic would fail only at the first dead letter, or after a long wait for the log.
+// Upstream cannot open a topic with -partition- in its name unless a number follows the last dash. Without the check, a
+// name derived from such a subscription or topic would cause an error only at the first dead letter, or after a long
+// wait for the log.
 func TestNamesThatUpstreamRefusesAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

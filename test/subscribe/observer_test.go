@@ -32,8 +32,8 @@ func (x *observed) note(format string, args ...any) {
 	x.events = append(x.events, fmt.Sprintf(format, args...))
 }
 
-// observer returns an Observer that records all events except requests: the broker may answer a request before the
-// request is reported.
+// observer returns an Observer that records all events except requests, since the broker may answer a request before
+// the Observer gets it.
 func (x *observed) observer() redelivery.Observer {
 	event := func(what string) func(redelivery.Event) {
 		return func(redelivery.Event) { x.note("%s", what) }
@@ -109,7 +109,7 @@ func TestObserverSeesEachOutcome(t *testing.T) {
 		"nack": {act: func(t *testing.T, c *redelivery.Consumer) {
 			msg := testkit.Receive(t, c)
 			c.Nack(msg)
-			c.Nack(msg) // changes nothing
+			c.Nack(msg) // a second nack, which has no effect
 			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 		}, want: []string{"delivered 0 ", "nacked after 1", "delivered 1 nack", "acked after 2"}},
 		"ack while it waits": {act: func(t *testing.T, c *redelivery.Consumer) {
@@ -150,7 +150,7 @@ func TestObserverSeesEachOutcome(t *testing.T) {
 			"dead_lettered after 1: max_deliveries: reconsumed 1 times"}},
 		"nack to the retry topic": {change: longRetries, options: []redelivery.Option{redelivery.WithNackRetryTopic(25 * time.Millisecond)},
 			act: func(t *testing.T, c *redelivery.Consumer) {
-				// a busy machine may need a second to move the message
+				// a busy computer may need a second to move the message
 				require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), time.Second))
 				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 1 retry_topic", "acked after 2"}},
@@ -212,7 +212,7 @@ func TestObserverSeesEachOutcome(t *testing.T) {
 	}
 }
 
-// In virtual time the times of events are exact.
+// The test is in virtual time.
 func TestObserverTimesAreExact(t *testing.T) {
 	var x observed
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -243,7 +243,7 @@ func TestObserverTimesAreExact(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()), redelivery.WithRedeliveryFrom(redelivery.FromMemory), redelivery.WithAckTimeout(10*time.Second))
 }
 
-// RedeliverNow ends the delay of a message, so the message is not early.
+// RedeliverNow ends the delay of the message.
 func TestMessageIsNotEarlyAfterRedeliverNow(t *testing.T) {
 	var x observed
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -264,7 +264,8 @@ func durations(settled []redelivery.Settled) (all []time.Duration) {
 	return all
 }
 
-// The first delivery to this consumer has a count above 0: the broker has sent the message to another consumer before.
+// The first delivery to this consumer has a count above 0, since the broker has sent the message to another consumer
+// before.
 func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
 	var x observed
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {
@@ -276,7 +277,7 @@ func TestObserverSeesCountsOfEarlierConsumers(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// Messages may wait in the channel of Chan. Durations of a message begin when the application takes it.
+// A message may wait in the channel of Chan. Its durations begin when the application takes it.
 func TestObserverTimesStartWhenTakenFromChan(t *testing.T) {
 	var x observed
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {

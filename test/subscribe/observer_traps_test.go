@@ -37,7 +37,7 @@ func TestObserverSeesFailedAck(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// Each function of the Observer may call Close and Seek: no call hangs.
+// Each function of the Observer may call Close and Seek.
 func TestObserverMayCloseTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]func(func(*redelivery.Consumer)) redelivery.Observer{
@@ -119,7 +119,7 @@ func onOutcome(outcome redelivery.Outcome) func(func(*redelivery.Consumer)) rede
 	}
 }
 
-// Each decision is logged at Debug, and each dead letter at Info.
+// Each decision is logged at Debug, and each dead letter also at Info.
 func TestDecisionsAreLogged(t *testing.T) {
 	t.Parallel()
 	// Debug has six lines: delivered, nacked, delivered, dead letter, delivered, acked.
@@ -181,12 +181,12 @@ func TestObserverSeesCopiesAndRequests(t *testing.T) {
 	}
 }
 
-// errorThat is an error whose Error method calls a function.
+// errorThat is an error whose method Error calls a function.
 type errorThat func()
 
 func (e errorThat) Error() string { e(); return "no coffee" }
 
-// If a message is acknowledged while its failure is being recorded, no record remains.
+// The message is acknowledged while its failure is being recorded.
 func TestAckDuringFailureLeavesNoRecord(t *testing.T) {
 	t.Parallel()
 	for _, batched := range []bool{false, true} {

@@ -115,8 +115,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "client is nil")
 }
 
-// A DeadLetterPolicy may have no limits. Then only DeadLetter and Permanent make dead letters, and the last delay level
-// repeats.
+// With it, only DeadLetter and Permanent make dead letters, and the last delay level repeats.
 func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
 	for _, o := range []redelivery.Option{
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: reconsume.Unlimited}),
@@ -134,8 +133,8 @@ func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Upstream refuses a DLQPolicy without a topic. SubscribeWith accepts such a policy if a Reconsumer has the topic, and
-// does not pass the policy to upstream.
+// Upstream refuses a DLQPolicy without a topic. If a Reconsumer has the topic, SubscribeWith accepts the policy, and
+// does not pass it to upstream.
 func TestSubscribeWithLeavesDeadLettersToTheReconsumer(t *testing.T) {
 	prepared, err := testkit.PreparedOptions(pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
 		redelivery.WithReconsumer(&reconsume.Reconsumer{}))
@@ -143,7 +142,6 @@ func TestSubscribeWithLeavesDeadLettersToTheReconsumer(t *testing.T) {
 	require.Nil(t, prepared.DLQ)
 }
 
-// An option without the expected effect is logged once.
 func TestOptionWithoutEffectIsLogged(t *testing.T) {
 	dlq := &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}
 	kept := &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead", InitialSubscriptionName: "inspect"}
@@ -185,7 +183,7 @@ func TestOptionWithoutEffectIsLogged(t *testing.T) {
 	}
 }
 
-// Subscribe does not call the application's policies: a policy may panic, or count its calls.
+// A policy may panic, or count its calls.
 func TestSubscribeCallsNoPolicy(t *testing.T) {
 	policy := backoff.Func(func(uint32) time.Duration { panic("called") })
 	opts := pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
@@ -197,8 +195,8 @@ func TestSubscribeCallsNoPolicy(t *testing.T) {
 	consumer.Close()
 }
 
-// Subscribe refuses dead letters of a non-persistent topic. The retry and dead letter topics would be named after it,
-// and the broker would keep no message there.
+// The retry and dead letter topics would be named after the non-persistent topic, and the broker would keep no message
+// in them.
 func TestNonPersistentTopicsHaveNoDeadLetters(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	opts := b.Options("non-persistent://public/default/t", pulsar.Shared)
@@ -226,8 +224,7 @@ func TestSubscribeWithLeavesTheCallersOptionsAlone(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, opts.Topics)
 }
 
-// For each method of upstream's interface, this list says whether the Consumer implements it or passes it on. A new
-// method needs a decision.
+// The list says whether the Consumer implements the method or passes it on. A new method needs a decision.
 func TestEveryMethodOfUpstreamIsListed(t *testing.T) {
 	const ours, inner = "ours", "passed on"
 	decided := map[string]string{
@@ -246,13 +243,13 @@ func TestEveryMethodOfUpstreamIsListed(t *testing.T) {
 	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
 }
 
-// noClient finds no topics.
+// noClient is a client that finds no topics.
 type noClient struct{ pulsar.Client }
 
 func (noClient) TopicPartitions(string) ([]string, error) { return nil, nil }
 
-// A service often makes its options once and gives them to several consumers. The race detector fails the test if an
-// option writes to memory that its two uses share.
+// A service often makes its options once and gives them to several consumers. The race detector notices an option that
+// writes to memory which both consumers use.
 func TestOptionsSharedByTwoConsumersHaveNoRace(t *testing.T) {
 	policy := backoff.Fixed(time.Second)
 	for name, option := range map[string]redelivery.Option{

@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// At a message's last delivery, too, the Consumer asks the policy for a delay: in Receive, in the feeder of Chan, or at
-// an ack timeout. The policy may call the Consumer there.
+// The Consumer asks the policy for a delay at a message's last delivery, too: in Receive, in the goroutine that feeds
+// Chan, or at an ack timeout.
 func TestPolicyMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	seek := func(c *redelivery.Consumer) { _ = c.SeekByTime(time.Now().Add(-time.Hour)) }
@@ -51,7 +51,7 @@ func TestPolicyMayCallTheConsumer(t *testing.T) {
 			if test.timeout > 0 {
 				options = append(options, redelivery.WithAckTimeout(test.timeout))
 			} else {
-				options = append(options, redelivery.WithMemoryLimit(0)) // otherwise it would be a dead letter at once
+				options = append(options, redelivery.WithMemoryLimit(0)) // otherwise the message would become a dead letter at once
 			}
 			c = b.Subscribe(opts, options...)
 			b.Send(topic, 1, false)
@@ -75,7 +75,7 @@ func TestPolicyMayCallTheConsumer(t *testing.T) {
 	}
 }
 
-// closing calls a function in OnConsumerClose.
+// closing is an interceptor that calls a function in OnConsumerClose.
 type closing struct {
 	testkit.Callbacks
 	call func(pulsar.Consumer)
@@ -83,7 +83,7 @@ type closing struct {
 
 func (x closing) OnConsumerClose(c pulsar.Consumer, _ error) { x.call(c) }
 
-// OnConsumerClose may call Receive. Later calls of Close and Receive return too.
+// Later calls of Close and Receive return, too.
 func TestOnConsumerCloseMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(pulsar.Consumer){

@@ -27,7 +27,7 @@ const (
 	secretKey      = "KEY-19ac63"
 )
 
-// talk has everything that the library logged and the errors that it returned.
+// talk has all lines that the library logged and all errors that it returned.
 type talk struct {
 	*testkit.Broker
 	log  logtest.Buffer
@@ -38,7 +38,7 @@ func (k *talk) logger() redelivery.Option {
 	return redelivery.WithLogger(slog.New(slog.NewTextHandler(&k.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
-// failed records errors, and asserts that none is nil.
+// failed records errors, and checks that none is nil.
 func (k *talk) failed(errs ...error) {
 	k.T.Helper()
 	for i, err := range errs {
@@ -68,7 +68,7 @@ func (k *talk) publish(topic string, n int) {
 	}
 }
 
-// talkative is a message id with a secret beside its numbers.
+// talkative is a message id with a secret in addition to its numbers.
 type talkative struct {
 	pulsar.MessageID
 	secret string
@@ -124,7 +124,7 @@ var secretScenes = map[string]func(*talk, string){
 		msg := testkit.Receive(k.T, c)
 		k.failed(c.DeadLetter(context.Background(), msg, errors.New(secretPayload)))
 		c.Nack(msg)
-		for range 50 { // Receive publishes the dead letter
+		for range 50 { // Receive makes the Consumer publish the dead letter
 			if testkit.ReceiveNothing(k.T, c, 200*time.Millisecond); strings.Contains(k.log.String(),
 				"dead letter failed") {
 				break
@@ -193,7 +193,7 @@ var secretScenes = map[string]func(*talk, string){
 		_, err = redelivery.Subscribe(k.Client, opts, k.logger())
 		k.failed(err)
 		opts.NackRedeliveryDelay, opts.Topic = 0, "persistent://no/such/topic"
-		if k.InProcess == nil { // the broker in process would create it
+		if k.InProcess == nil { // the broker in process would create the topic
 			_, err = redelivery.Subscribe(k.Client, opts, k.logger())
 			k.failed(err)
 		}
@@ -214,7 +214,7 @@ var secretScenes = map[string]func(*talk, string){
 	},
 }
 
-// No payload, key, property value or token is in the log or in an error.
+// The secrets are payloads, keys, values of properties and tokens.
 func TestLogsAndErrorsHoldNoSecret(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, secretScenes, func(t *testing.T, scene func(*talk, string)) {

@@ -28,7 +28,7 @@ func TestSubscribeErrorNamesTopicAndSubscription(t *testing.T) {
 	require.ErrorContains(t, err, "ConsumerBusy")
 }
 
-// Programs assert the type of an error of options, as pulsar-client-go's own tests do.
+// Programs use the type of the error, as pulsar-client-go's own tests do.
 func TestSubscribeErrorAboutOptionsIsUnchanged(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	_, err := redelivery.Subscribe(b.Client, pulsar.ConsumerOptions{Topic: "orders"})
@@ -47,7 +47,7 @@ func TestSubscribeToScalableTopicSaysSo(t *testing.T) {
 	require.ErrorIs(t, err, errMigrated)
 }
 
-// migrated is a client whose broker answers like Pulsar 5 for a migrated topic.
+// migrated is a client with a broker that answers like Pulsar 5 for a migrated topic.
 type migrated struct{ pulsar.Client }
 
 var errMigrated = errors.New("server error: TopicMigrated: orders was migrated")

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The Consumer works already while Observer.Subscribed runs: it handles the inner consumer's events.
+// While Observer.Subscribed runs, the Consumer already handles events of the inner consumer.
 func TestObserverSubscribedMayUseTheConsumer(t *testing.T) {
 	t.Run("receive, acknowledge, close", func(t *testing.T) {
 		b := testkit.NewBroker(t)
@@ -63,7 +63,7 @@ func TestInnerConsumerThatClosesBeforeSubscribeReturns(t *testing.T) {
 	inner := testkit.NewFake()
 	var prepared pulsar.ConsumerOptions
 	closes := make(chan func(), 1)
-	closes <- func() { // other code closes the client while a finding of the doctor is logged
+	closes <- func() { // other code closes the client while the Consumer logs a finding of the doctor
 		prepared.Interceptors.OnConsumerClose(inner, nil)
 		time.Sleep(20 * time.Millisecond)
 	}

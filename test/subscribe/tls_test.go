@@ -60,7 +60,7 @@ func startSecured(t *testing.T) secured {
 
 // certificate writes a self-signed certificate for 127.0.0.1, and its key.
 func certificate(t *testing.T) (certFile, keyFile string) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048) // Pulsar 3.0 loads no other kind
+	key, err := rsa.GenerateKey(rand.Reader, 2048) // Pulsar 3.0 loads no other kind of key
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "127.0.0.1"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
@@ -122,7 +122,7 @@ func TestRetriesUseTLSAndToken(t *testing.T) {
 		msg = testkit.Next(t, c, testkit.Patience)
 		require.False(t, time.Now().Before(due), "early")
 		require.EqualValues(t, 1, c.RedeliveryCount(msg))
-		msg = testkit.Next(t, c, testkit.Patience) // timed out
+		msg = testkit.Next(t, c, testkit.Patience) // delivered again after the ack timeout
 		require.EqualValues(t, 2, c.RedeliveryCount(msg))
 		due = time.Now().Add(300 * time.Millisecond)
 		require.NoError(t, c.ReconsumeLaterAfter(context.Background(), msg, 300*time.Millisecond, nil))

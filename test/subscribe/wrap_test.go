@@ -60,7 +60,7 @@ func TestWrapOfPlainConsumerRedelivers(t *testing.T) {
 	})
 }
 
-// traced wraps a consumer as tracing libraries do.
+// traced is a wrapper of a consumer, as tracing libraries have it.
 type traced struct{ pulsar.Consumer }
 
 func TestSubscribeWithRedeliversAndPublishes(t *testing.T) {
@@ -132,8 +132,7 @@ func TestSubscribeWithRefusesBadConsumers(t *testing.T) {
 	c.Close()
 }
 
-// With WithClient, a wrapped consumer publishes retries and dead letters. Wrap asks the broker which topics the
-// consumer reads.
+// It also publishes dead letters. Wrap asks the broker which topics the consumer reads.
 func TestWrapWithClientPublishesRetries(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -141,7 +140,7 @@ func TestWrapWithClientPublishesRetries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			topic := b.NewTopic(partitions)
 			opts := b.Options(topic, pulsar.Shared)
-			opts.RetryEnable = true // upstream then subscribes to the retry topic
+			opts.RetryEnable = true // so that upstream subscribes to the retry topic
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
 			inner, err := b.Client.Subscribe(opts)
 			require.NoError(t, err)
@@ -216,8 +215,8 @@ func TestWrapWithClientPublishesRetries(t *testing.T) {
 	})
 }
 
-// The Consumer can acknowledge and nack messages that the application received before Wrap. For these messages, methods
-// that need more than an id return an error that says why.
+// The application received the messages before Wrap. The Consumer can acknowledge and nack them. Methods that need more
+// than an id return an error that says why.
 func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -249,7 +248,7 @@ func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 		require.ErrorIs(t, err, redelivery.ErrNotInFlight)
 		require.ErrorContains(t, err, "not delivered by this Consumer")
 	}
-	for range 2 { // had[0] and had[1] come after the inner consumer's delay
+	for range 2 { // had[0] and had[1] come again after the inner consumer's delay
 		msg := testkit.Receive(t, c)
 		require.Contains(t, []string{"0", "1"}, string(msg.Payload()))
 		require.NoError(t, c.Ack(msg))
@@ -258,8 +257,8 @@ func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// If no other consumer can get the messages of a lost connection, the inner consumer's channel has a larger buffer. Its
-// size is a sixteenth of the receiver queue, but at least 10 and at most 64.
+// If no other consumer can get the messages of a lost connection, the buffer is larger than 10: a sixteenth of the
+// receiver queue, up to 64.
 func TestBufferOfInnerConsumerFitsItsQueue(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

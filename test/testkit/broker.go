@@ -21,17 +21,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// Broker is a broker under test and a client of it.
+// Broker is a broker for a test, and a client of it.
 type Broker struct {
-	T         testing.TB         // the test: fails if the broker fails, and closes everything at its end
+	T         testing.TB         // the test, which fails if the broker does, and closes everything at its end
 	URL       string             // pulsar://host:port
 	AdminURL  string             // http://host:port
 	Client    pulsar.Client      // connected to URL
 	InProcess *pulsartest.Server // nil if the broker is a real one
 }
 
-// NewBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name, or starts one in this process with
-// options.
+// NewBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name. If they are not set, it starts a broker
+// in this process with options.
 func NewBroker(t testing.TB, options ...pulsartest.Option) *Broker {
 	if !HasRealBroker() {
 		return NewBrokerInProcess(t, pulsar.ClientOptions{}, options...)
@@ -49,7 +49,7 @@ func NewBrokerInProcess(t testing.TB, o pulsar.ClientOptions, options ...pulsart
 	return b
 }
 
-// Connect makes the client with the options o. It replaces their URL and Logger.
+// Connect replaces the client by one with the options o, in which it sets URL and Logger.
 func (b *Broker) Connect(o pulsar.ClientOptions) {
 	o.URL, o.Logger = b.URL, logtest.Client(b.T)
 	var err error
@@ -81,7 +81,7 @@ func (b *Broker) AwaitListed(topic string) {
 	}, 10*time.Second, 20*time.Millisecond)
 }
 
-// Admin calls the admin API for a topic, or for "namespaces/…", and asserts that the call succeeds. It decodes the
+// Admin calls the admin API for a topic, or for "namespaces/…". The test fails if the call does. Admin decodes the
 // response into answer unless answer is nil.
 func (b *Broker) Admin(method, topic, path string, body, answer any) {
 	b.T.Helper()
@@ -125,7 +125,7 @@ func (b *Broker) Stats(topic string, partitions int) (sum SubscriptionStats) {
 	return sum
 }
 
-// Settles asserts that all messages of a topic are acknowledged at the broker within Patience; partitions is 0 for an
+// Settles checks that all messages of a topic are acknowledged at the broker within Patience; partitions is 0 for an
 // unpartitioned topic.
 func (b *Broker) Settles(topic string, partitions int) {
 	b.T.Helper()
@@ -139,7 +139,7 @@ func (b *Broker) Settles(topic string, partitions int) {
 	require.FailNow(b.T, "the backlog does not empty", "%+v", s)
 }
 
-// Options are options of a consumer that begins with the oldest message.
+// Options returns options of a consumer that begins with the oldest message.
 func (b *Broker) Options(topic string, kind pulsar.SubscriptionType) pulsar.ConsumerOptions {
 	return pulsar.ConsumerOptions{
 		Topic: topic, SubscriptionName: Subscription, Type: kind,
@@ -189,7 +189,7 @@ func (b *Broker) Namespace() string {
 	return "persistent://" + name + "/"
 }
 
-// SubscribeEither is SubscribePlain if plain, else Subscribe.
+// SubscribeEither is SubscribePlain if plain is set, and Subscribe otherwise.
 func (b *Broker) SubscribeEither(plain bool, opts pulsar.ConsumerOptions) pulsar.Consumer {
 	if plain {
 		return b.SubscribePlain(opts)
@@ -206,13 +206,13 @@ func (b *Broker) SubscribePlain(opts pulsar.ConsumerOptions) pulsar.Consumer {
 	return c
 }
 
-// RetryTopic is the name of the retry topic of a topic.
+// RetryTopic returns the name of a topic's retry topic.
 func RetryTopic(topic string) string { return topic + "-" + Subscription + "-RETRY" }
 
-// DeadLetterTopic is the name of the dead letter topic of a topic.
+// DeadLetterTopic returns the name of a topic's dead letter topic.
 func DeadLetterTopic(topic string) string { return topic + "-" + Subscription + "-DLQ" }
 
-// RetryOptions are options with a retry topic.
+// RetryOptions returns options with a retry topic.
 func (b *Broker) RetryOptions(topic string, maxDeliveries uint32) pulsar.ConsumerOptions {
 	opts := b.Options(topic, pulsar.Shared)
 	opts.RetryEnable = true

@@ -12,7 +12,7 @@ import (
 // FromBroker makes nacked messages wait at the broker.
 var FromBroker = redelivery.WithRedeliveryFrom(redelivery.FromBroker)
 
-// SubscriptionTypes are all subscription types by name.
+// SubscriptionTypes has all subscription types by name.
 var SubscriptionTypes = map[string]pulsar.SubscriptionType{
 	"Exclusive": pulsar.Exclusive, "Shared": pulsar.Shared, "Failover": pulsar.Failover, "KeyShared": pulsar.KeyShared,
 }
@@ -27,9 +27,9 @@ func Each[T any](t *testing.T, cases map[string]T, test func(*testing.T, T)) {
 	}
 }
 
-// Way is how an application fails on a message.
+// Way is a way in which an application fails on a message.
 type Way struct {
-	Option redelivery.Option // delivers the message again after a delay
+	Option redelivery.Option // decides that the message is delivered again after a delay
 	Fail   func(*redelivery.Consumer, pulsar.Message)
 }
 
@@ -41,7 +41,7 @@ func Ways(delay time.Duration) map[string]Way {
 		"Nack":   {nack, (*redelivery.Consumer).Nack},
 		"NackID": {nack, func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) }},
 		"ack timeout": {redelivery.WithAckTimeout(delay), func(c *redelivery.Consumer, msg pulsar.Message) {
-			_ = c.InProgress(msg) // begins the timeout again, after the caller has looked at the message
+			_ = c.InProgress(msg) // restarts the timeout, since the caller has used some time to look at the message
 		}},
 	}
 }

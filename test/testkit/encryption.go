@@ -17,18 +17,18 @@ import (
 // KeyReader has one pair of keys under two names. The key with the second name is lost until Found is set.
 type KeyReader struct {
 	public, private []byte
-	Found           *atomic.Bool  // the test sets it: the lost key can be read
-	Asked           *atomic.Int32 // how often the lost key was asked for
+	Found           *atomic.Bool  // the test sets it so that the lost key can be read
+	Asked           *atomic.Int32 // how often a client asked for the lost key
 }
 
-// NewKeyReader returns the process's keys; the one named LostKeyName is lost.
+// NewKeyReader returns the keys, which are the same for the whole process. The one named LostKeyName is lost.
 func NewKeyReader() KeyReader {
 	k := keys()
 	k.Found, k.Asked = new(atomic.Bool), new(atomic.Int32)
 	return k
 }
 
-// keys makes the keys once, for the tests that need them: it takes a while.
+// keys makes the keys once, when a test needs them, since that takes a while.
 var keys = sync.OnceValue(func() KeyReader {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -54,7 +54,7 @@ func (k KeyReader) PublicKey(name string, meta map[string]string) (*crypto.Encry
 	return crypto.NewEncryptionKeyInfo(name, k.public, meta), nil
 }
 
-// PrivateKey implements crypto.KeyReader. It fails for the lost key until Found is set.
+// PrivateKey implements crypto.KeyReader. It returns an error for the lost key until Found is set.
 func (k KeyReader) PrivateKey(name string, meta map[string]string) (*crypto.EncryptionKeyInfo, error) {
 	if name == LostKeyName {
 		k.Asked.Add(1)

@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// Fake is a consumer without a broker: it delivers the test's messages, and records acknowledgements and requests.
+// Fake is a consumer without a broker. It delivers the test's messages, and records acknowledgements and requests.
 type Fake struct {
 	pulsar.Consumer                             // nil: the tests call no method that Fake lacks
 	Channel         chan pulsar.ConsumerMessage // returned by Chan
@@ -47,13 +47,13 @@ func WrapFake(
 			redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
 		require.NoError(t, err)
 		synctest.Wait()
-		log.Reset() // of the warning that the consumer was not prepared
+		log.Reset() // drops the warning that the consumer was not prepared
 		defer c.Close()
 		test(t, c, inner, &log)
 	})
 }
 
-// SubscribeFake returns a Consumer around a fake one whose subscription type the Consumer knows.
+// SubscribeFake returns a Consumer around a Fake. Unlike after Wrap, the Consumer knows its subscription type.
 func SubscribeFake(
 	t testing.TB, kind pulsar.SubscriptionType, options ...redelivery.Option,
 ) (*redelivery.Consumer, *Fake) {
@@ -62,7 +62,7 @@ func SubscribeFake(
 	return c, inner
 }
 
-// SubscribeFakeWith returns a Consumer around inner, and the options with which the Consumer subscribed.
+// SubscribeFakeWith returns a Consumer around inner, and the options with which it subscribed.
 func SubscribeFakeWith(
 	t testing.TB, inner *Fake, opts pulsar.ConsumerOptions, options ...redelivery.Option,
 ) (*redelivery.Consumer, pulsar.ConsumerOptions) {
@@ -78,10 +78,10 @@ func SubscribeFakeWith(
 	return c, prepared
 }
 
-// errRefused ends SubscribeWith after it has prepared the options.
+// errRefused ends a call of SubscribeWith after it has prepared the options.
 var errRefused = errors.New("refused")
 
-// PreparedOptions returns the options with which SubscribeWith subscribes.
+// PreparedOptions returns the options with which SubscribeWith would subscribe.
 func PreparedOptions(
 	opts pulsar.ConsumerOptions, options ...redelivery.Option,
 ) (prepared pulsar.ConsumerOptions, err error) {

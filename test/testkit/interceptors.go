@@ -8,8 +8,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Witness is an interceptor that records the consumers that it is called with, and counts the calls. The zero value is
-// ready; any number of goroutines may use it.
+// Witness is an interceptor that records the consumers with which it is called, and counts the calls. Its zero value is
+// ready for use, by any number of goroutines.
 type Witness struct {
 	mu                      sync.Mutex
 	consumers               map[pulsar.Consumer]bool
@@ -42,15 +42,15 @@ func (w *Witness) see(c pulsar.Consumer, what func()) {
 	what()
 }
 
-// Seen returns the consumers that the interceptor was called with, and how many messages were consumed, how many
-// acknowledged, and how many consumers closed.
+// Seen returns the consumers with which the interceptor was called. It also returns how many messages were consumed and
+// acknowledged, and how many consumers were closed.
 func (w *Witness) Seen() (consumers []pulsar.Consumer, consumed, acked, closed int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Keys(w.consumers)), w.consumed, w.acked, w.closed
 }
 
-// Callbacks is an interceptor that calls Before, if it is not nil, before a message is consumed.
+// Callbacks is an interceptor that calls Before, unless it is nil, before a message is consumed.
 type Callbacks struct {
 	Before func()
 }

@@ -11,7 +11,7 @@ import (
 // Journal records which messages an application acknowledged. Any number of goroutines may use it.
 type Journal struct {
 	mu    sync.Mutex
-	acked map[string]int // payloads whose Ack returned nil, and how often
+	acked map[string]int // how often Ack of a payload's message returned nil
 	again []string       // payloads delivered after their acknowledgement
 }
 
@@ -34,7 +34,7 @@ func (j *Journal) Done(msg pulsar.Message) {
 	j.acked[Name(msg)]++
 }
 
-// Complete asserts that all n messages were acknowledged, and that none was delivered after its acknowledgement.
+// Complete checks that all n messages were acknowledged, and that none was delivered after its acknowledgement.
 func (j *Journal) Complete(t testing.TB, n int) {
 	t.Helper()
 	j.mu.Lock()

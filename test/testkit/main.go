@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
-// Main runs the tests of a package, many at once, reports goroutines that they leave behind, and ends the process.
+// Main runs the tests of a package, many at a time, reports goroutines that they leave running, and ends the process.
 func Main(m *testing.M) {
 	parallel := "48" // tests against a broker mostly wait
 	if race.Enabled {

@@ -93,7 +93,7 @@ func (m *Item) PublishTime() time.Time                          { return time.Ti
 func (m *Item) EventTime() time.Time                            { return time.Time{} }
 func (m *Item) GetEncryptionContext() *pulsar.EncryptionContext { return nil }
 
-// EntryBatch returns a batch as upstream makes one: all payloads are parts of the one buffer that the broker sent.
+// EntryBatch returns a batch as upstream makes one, with all payloads in one buffer.
 func EntryBatch(entry int64, messages, size int) (msgs []Item) {
 	buffer := make([]byte, messages*size)
 	for i := range messages {

@@ -13,7 +13,7 @@ import (
 const leaking = "REDELIVERY_TEST_LEAKING"
 
 // InOwnProcess runs the calling test again in a new process, and returns true. In the new process it returns false, so
-// that the test goes on there. Goroutines may leak in the new process: upstream's goroutines outlive Unsubscribe, and
+// that the test continues there. In that process goroutines may leak: upstream's goroutines outlive Unsubscribe, and
 // Close of a pattern's consumer does not wait for the goroutine that looks for topics.
 func InOwnProcess(t *testing.T) bool {
 	if os.Getenv(leaking) != "" {
@@ -40,7 +40,7 @@ func StartProcess(t *testing.T, test, variable string) (process *exec.Cmd, line 
 	return process, line
 }
 
-// Kill kills a process, and waits until the process has ended.
+// Kill kills a process, and waits until it has ended.
 func Kill(t *testing.T, process *exec.Cmd) {
 	require.NoError(t, process.Process.Kill())
 	var exit *exec.ExitError

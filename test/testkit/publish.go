@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Send publishes the payloads "0" … "n-1": one by one, each with its payload as key, or, if batched, in one batch
-// without keys.
+// Send publishes the payloads "0" to "n-1". If batched is set, they are in one batch and have no keys; otherwise they
+// are single, and each has its payload as its key.
 func (b *Broker) Send(topic string, n int, batched bool) {
 	b.T.Helper()
 	opts := pulsar.ProducerOptions{Topic: topic, DisableBatching: !batched}
 	if batched {
 		opts.BatchingMaxMessages, opts.BatchingMaxPublishDelay = uint(n), time.Minute
-		// one batch for each partition, whatever the keys are
+		// one batch for each partition
 		opts.MessageRouter = func(m *pulsar.ProducerMessage, meta pulsar.TopicMetadata) int {
 			return int(m.Payload[len(m.Payload)-1]) % int(meta.NumPartitions())
 		}
@@ -52,7 +52,8 @@ func (b *Broker) Publish(o pulsar.ProducerOptions, msgs ...*pulsar.ProducerMessa
 	}
 }
 
-// SendBatches publishes the payloads "0" … "n-1": in batches of fifty without keys if batched, else as Send.
+// SendBatches publishes the payloads "0" to "n-1": if batched is set, in batches of fifty without keys, and otherwise
+// like Send.
 func (b *Broker) SendBatches(topic string, n int, batched bool) {
 	b.T.Helper()
 	if !batched {

@@ -23,7 +23,7 @@ func Receive(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	return msg
 }
 
-// Take receives a message from Chan if channel is set, else by Receive.
+// Take receives a message: from Chan if channel is set, and by Receive otherwise.
 func Take(ctx context.Context, c pulsar.Consumer, channel bool) (pulsar.Message, error) {
 	if !channel {
 		return c.Receive(ctx)
@@ -36,7 +36,7 @@ func Take(ctx context.Context, c pulsar.Consumer, channel bool) (pulsar.Message,
 	}
 }
 
-// ReceiveNothing asserts that no message comes for d.
+// ReceiveNothing checks that no message comes for d.
 func ReceiveNothing(t testing.TB, c *redelivery.Consumer, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -49,8 +49,8 @@ func ReceiveNothing(t testing.TB, c *redelivery.Consumer, d time.Duration) {
 // Patience is how long a test waits for a real broker that has just been started.
 const Patience = 30 * time.Second
 
-// Patiently calls Receive repeatedly: if a Receive begins while upstream's zero-queue consumer connects, the consumer's
-// permit may be lost.
+// Patiently calls Receive repeatedly. If a Receive began while upstream's zero-queue consumer was connecting, the
+// consumer's permit may be lost.
 func Patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < Patience; {
@@ -66,7 +66,8 @@ func Patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	return nil
 }
 
-// Name identifies a test's message: its payload up to the first blank. It is "" if the message's Payload panics.
+// Name returns a message's payload up to the first blank, which identifies it in a test. It returns "" if the message's
+// Payload panics.
 func Name(msg pulsar.Message) (payload string) {
 	defer func() { _ = recover() }()
 	payload, _, _ = strings.Cut(string(msg.Payload()), " ")
@@ -91,7 +92,7 @@ func Drain(t testing.TB, c *redelivery.Consumer, quiet time.Duration, handle fun
 	}
 }
 
-// Returns asserts that a call returns nil, within ten seconds.
+// Returns checks that a call returns nil within ten seconds.
 func Returns(t testing.TB, call func() error) {
 	t.Helper()
 	returned := make(chan error, 1)
@@ -111,7 +112,7 @@ func ReceiveWithin(c *redelivery.Consumer, d time.Duration) (pulsar.Message, err
 	return c.Receive(ctx)
 }
 
-// Next returns the next message of any consumer, and asserts that it comes in time.
+// Next returns the next message of any consumer. The test fails if none comes in time.
 func Next(t testing.TB, c pulsar.Consumer, within time.Duration) pulsar.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)

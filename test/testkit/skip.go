@@ -11,8 +11,8 @@ func HasRealBroker() bool {
 	return os.Getenv("PULSAR_URL") != "" && os.Getenv("PULSAR_ADMIN_URL") != ""
 }
 
-// NeedsRealBroker skips a test that needs a feature which the broker in process lacks. The test runs only if
-// HasRealBroker returns true.
+// NeedsRealBroker skips a test that needs a feature, unless HasRealBroker returns true. The broker in process lacks
+// that feature.
 func NeedsRealBroker(t testing.TB, what string) {
 	t.Helper()
 	if !HasRealBroker() {
@@ -24,7 +24,7 @@ func NeedsRealBroker(t testing.TB, what string) {
 var Long = flag.Bool("long", false, "run slow tests on the broker in process, too")
 
 // TakesLong skips a test that waits for more than ten seconds, since a package's tests take as long as the slowest of
-// them. Such a test runs with -long, and on a real broker, but never with -short.
+// them. With -long, and on a real broker, it does not skip the test, except with -short.
 func TakesLong(t testing.TB) {
 	t.Helper()
 	if testing.Short() || !*Long && !HasRealBroker() {

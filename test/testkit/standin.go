@@ -13,11 +13,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// StandIn replaces a prepared consumer of upstream (its queue, its dispatcher, the tick of its nacks) and the broker.
+// StandIn takes the place of upstream's consumer (with its queue, its dispatcher, and the tick of its nacks) and of the
+// broker.
 type StandIn struct {
 	pulsar.Consumer                        // nil: the tests call no method that StandIn lacks
 	Opts            pulsar.ConsumerOptions // options with which it was subscribed
-	Window          int                    // how many messages the queue takes; 0 for any number
+	Window          int                    // how many messages fit the queue; 0 for any number
 	OnSeek          func()                 // a hook of Seek; may be nil
 	more            chan struct{}
 	emptied         chan struct{}
@@ -93,7 +94,7 @@ func (s *StandIn) dispatch() {
 	}
 }
 
-// drop removes the first message, and clears its place in the array so that the message can be freed.
+// drop removes the first message, and clears its place in the array, so that the message can be freed.
 func drop(queue []pulsar.ConsumerMessage) []pulsar.ConsumerMessage {
 	queue[0] = pulsar.ConsumerMessage{}
 	return queue[1:]
@@ -152,14 +153,14 @@ func (s *StandIn) Truncate() {
 // unacked is a filter that passes messages that were not acknowledged. The caller holds mu.
 func (s *StandIn) unacked(at Position) bool { return s.acked[at] == 0 }
 
-// empty makes the dispatcher drop the queue's messages. Messages in the MessageChannel stay.
+// empty makes the dispatcher drop the messages in the queue, but not those in the MessageChannel.
 func (s *StandIn) empty() {
 	<-s.emptied
 	<-s.emptied
 }
 
-// reconnect loses the connection and the queue, and calls the same hook as upstream. The broker sends again the
-// messages that pass the filter.
+// reconnect drops the connection and the queue, and calls the same hook as upstream. The broker then sends the messages
+// that pass the filter again.
 func (s *StandIn) reconnect(passes func(Position) bool) {
 	if s.Opts.BackOffPolicyFunc != nil {
 		s.Opts.BackOffPolicyFunc()

@@ -11,10 +11,10 @@ import (
 type test struct {
 	name      string
 	leftOut   string // why it is not run; "" if it is run
-	keyShared bool   // the keys of a consumer depend on its name, which is random
+	keyShared bool   // uses Key_Shared, where a consumer's random name decides which keys it gets
 }
 
-// facts say what a function does, itself or through functions that it calls.
+// facts has what a function does, itself or through functions that it calls.
 type facts struct {
 	subscribes, docker, transactions, internals, quotas, secured, keyShared, skips bool
 	calls                                                                          []string
@@ -49,7 +49,7 @@ func (f *facts) leftOut() string {
 	return ""
 }
 
-// tests returns the tests that subscribe, or all tests if everything is set.
+// tests returns the tests that subscribe; all tests if everything is set.
 func (s *suite) tests(everything bool) []test {
 	functions := map[string]facts{}
 	for _, f := range s.files {

@@ -1,13 +1,13 @@
-// Upstream runs pulsar-client-go's own tests through redelivery.Subscribe, and prints which pass.
+// Command upstream runs pulsar-client-go's own tests through redelivery.Subscribe, and prints which of them pass.
 //
 //	go run ./test/upstream                              on the broker in process, and on the broker at PULSAR_URL
 //	go run ./test/upstream -upstream master             with the newest commit of pulsar-client-go
 //	go run ./test/upstream -run 'TestDLQ|TestRLQ'       some of them
 //	go run ./test/upstream -quick                       each test wrapped, and plain only if it fails wrapped
 //
-// It copies the module from the module cache to a temporary folder. In the copy every client.Subscribe of the tests
-// goes through a variable. An added test file sets the variable to redelivery.Subscribe if an environment variable asks
-// for that. Each test runs in a process of its own, once plain and once wrapped, with its own topics.
+// It copies the module from the module cache to a temporary folder. In the copy, the tests call a variable instead of
+// client.Subscribe. An added test file sets the variable to redelivery.Subscribe if an environment variable is set.
+// Each test runs in a process of its own, once plain and once wrapped, with its own topics.
 //
 // The command fails if a test passes plain but not wrapped, unless docs/migration.md explains the exception. The broker
 // needs maxMessageSize=1048576: a chunk of 5 MiB does not fit into an entry of the bookie.

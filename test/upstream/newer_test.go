@@ -14,8 +14,8 @@ import (
 
 var long = flag.Bool("long", false, "also run the test that compiles pulsar-client-go")
 
-// A new method of upstream's Consumer must not be promoted from the inner consumer: if upstream adds a method, the
-// compiler must report that redelivery.Consumer lacks it.
+// If upstream adds a method to its Consumer, the compiler must report that redelivery.Consumer lacks it. The method
+// must not be promoted from the inner consumer.
 func TestANewMethodOfUpstreamFailsToCompile(t *testing.T) {
 	if !*long {
 		t.Skip("compiles pulsar-client-go: run it with -long")

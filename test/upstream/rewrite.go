@@ -92,8 +92,8 @@ func (f *file) rewritten() []byte {
 	return append(out, f.text[at:]...)
 }
 
-// edit makes subscriptions go through SubscribeThrough, replaces addresses by the test's broker, makes type assertions
-// see the inner consumer, and gives each run its own topics.
+// edit makes tests subscribe with SubscribeThrough, replaces the broker's addresses, makes type assertions see the
+// inner consumer, and gives each run its own topics.
 func (f *file) edit() {
 	f.redirect()
 	for _, d := range f.ast.Decls {
@@ -148,7 +148,7 @@ func consumerType(n *ast.TypeAssertExpr) string {
 
 var local = regexp.MustCompile(`localhost:(6650|8080)\b`)
 
-// redirect replaces addresses; constants that contain addresses become variables.
+// redirect replaces addresses. Constants with addresses become variables.
 func (f *file) redirect() {
 	found := func(n ast.Node) (lits []*ast.BasicLit) {
 		ast.Inspect(n, func(n ast.Node) bool {
@@ -186,8 +186,8 @@ func redirectConstants(path string) error {
 
 var topicIdent = regexp.MustCompile(`(?i)topic`)
 
-// freshTopics adds the suffix of the run to literal topic names. It finds the names in assignments to variables with
-// "topic" in their name, and in the options Topic and TopicsPattern. Then it replaces these names everywhere in fn.
+// freshTopics adds the run's suffix to literal topic names. It finds the names in assignments to variables with "topic"
+// in their names, and in the options Topic and TopicsPattern. Then it replaces these names everywhere in fn.
 func (f *file) freshTopics(fn *ast.FuncDecl) {
 	names := map[string]bool{}
 	add := func(e ast.Expr) {
@@ -238,14 +238,15 @@ func (f *file) freshTopics(fn *ast.FuncDecl) {
 	})
 }
 
-// fixedTopics match a topic name, full or short, and a pattern of topic names. Their group is the local name, or its
+// fixedTopics match a full or short topic name, and a pattern of topic names. Their group is the local name, or its
 // fixed beginning.
 var fixedTopics = []*regexp.Regexp{
 	regexp.MustCompile(`^(?:(?:non-)?persistent://public/default/)?([A-Za-z][A-Za-z0-9_-]*[A-Za-z0-9])$`),
 	regexp.MustCompile(`^persistent://public/default/([A-Za-z][A-Za-z0-9_-]*-)\.\*$`),
 }
 
-// cutName cuts text after a topic's name, if the text is the name or a path that contains it.
+// cutName splits text before and after a topic's name. It reports false if text is neither the name nor a path that
+// contains it.
 func cutName(text, name string) (before, after string, ok bool) {
 	i := strings.Index(text, name)
 	if i < 0 || i > 0 && text[i-1] != '/' {

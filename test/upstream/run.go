@@ -20,7 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// broker is the broker of tests: a running one, or one in process for each test.
+// broker is the broker for tests: one that is running, or a new one in process for each test.
 type broker struct {
 	name         string
 	url, adminAt string // host and port; "" in process
@@ -54,7 +54,7 @@ func brokersFor(on string) ([]broker, error) {
 	return brokers, nil
 }
 
-// maxMessageSize is the limit of upstream's own test broker: the chunk tests need it.
+// maxMessageSize is the limit of upstream's own test broker, which the tests of chunks need.
 const maxMessageSize = 1 << 20
 
 // start returns the addresses of a broker for one test.
@@ -70,7 +70,7 @@ func (b broker) start() (url, admin string, stop func(), err error) {
 	return strings.TrimPrefix(s.URL(), "pulsar://"), strings.TrimPrefix(s.AdminURL(), "http://"), s.Close, nil
 }
 
-// result is the outcome of a test on a broker, plain or wrapped.
+// result has the outcomes of a test on a broker, plain or wrapped.
 type result struct {
 	passed, runs int
 	failure      string // of the last run that failed
@@ -126,13 +126,14 @@ func (r *runner) runAll(ctx context.Context, tests []test, brokers []broker, par
 }
 
 const (
-	again = 3 // runs of a test plain and wrapped, if its first runs had different outcomes
-	// largest number of runs of a Key_Shared test: about half of its runs pass, so it hardly fails in all by chance
+	again = 3 // how often a test runs plain and wrapped if its first runs had different outcomes
+	// how often a Key_Shared test runs at most: about half of its runs pass, so that it hardly ever fails in all by
+	// chance
 	draws = 40
 )
 
-// compare runs a test plain and wrapped. If both pass or both fail, it does not run the test again. It repeats a
-// Key_Shared test, plain and wrapped, until the test passes: the keys that a consumer gets depend on its random name.
+// compare runs a test plain and wrapped. If only one run passes, it repeats both. It repeats a Key_Shared test, plain
+// and wrapped, until the test passes, since the keys that a consumer gets depend on its random name.
 func (r *runner) compare(ctx context.Context, t test, b broker) {
 	began := time.Now()
 	wrapped, plain := r.run(ctx, t, b, true, result{}), result{}
@@ -161,7 +162,7 @@ func (r *runner) compare(ctx context.Context, t test, b broker) {
 
 const timeout = 2 * time.Minute
 
-// run runs a test once more, and adds the outcome to the result of earlier runs.
+// run runs a test once more, and adds the outcome to so, the result of earlier runs.
 func (r *runner) run(ctx context.Context, t test, b broker, wrapped bool, so result) result {
 	so.runs++
 	url, admin, stop, err := b.start()
@@ -207,7 +208,7 @@ var (
 	logged    = regexp.MustCompile(`(?m)^    (\S+_test.go:\d+: .+)$`)
 )
 
-// why returns the line of a failed test's log that shows best why the test failed.
+// why returns the line of a failed test's output that best shows why it failed.
 func why(out []byte, err error) string {
 	switch {
 	case timedOut.Match(out):

@@ -30,8 +30,8 @@ var (
 // module is a module as the go command lists it.
 type module struct{ Dir, Version, GoMod string }
 
-// fetch returns the module pulsar-client-go. If version is "", it takes the version of go.mod from the module cache.
-// It downloads any other version if needed. version may also be a folder with the source.
+// fetch returns the module pulsar-client-go. If version is "", it takes the version of go.mod from the module cache. It
+// downloads another version if it is missing. version may also be a folder with the source.
 func fetch(ctx context.Context, version string) (m module, err error) {
 	if mod := filepath.Join(version, "go.mod"); version != "" {
 		if _, err := os.Stat(mod); err == nil {
@@ -105,7 +105,7 @@ func prepare(src module, dir string, everything bool) ([]test, error) {
 	return suite.tests(everything), writeModule(src, dir)
 }
 
-// writeModule makes the copy a main module that depends on this library, which is in the working folder.
+// writeModule makes the copy a main module that depends on this library in the working folder.
 func writeModule(src module, dir string) error {
 	ours, err := filepath.Abs(".")
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// exceptions are the tests that fail wrapped because this library differs on purpose; docs/migration.md explains each.
+// exceptions has the tests that fail wrapped because this library differs on purpose; docs/migration.md explains each
+// difference.
 var exceptions = map[string]string{
 	"TestZeroQueueConsumer_Chan": "`Chan` of a zero-queue consumer panics upstream, and works with this library",
 	"TestPriorityConsumer":       "counts on the ten messages that upstream prefetches beyond ReceiverQueueSize",
@@ -14,11 +15,11 @@ var exceptions = map[string]string{
 		"requests a message, and not for a message in memory",
 }
 
-// notInProcess are the tests that need a feature which the broker in process lacks, or for which it is too fast.
+// notInProcess has the tests that need a feature which the broker in process lacks, and those for which it is too fast.
 var notInProcess = map[string]string{
 	"TestProducerReconnectWhenBacklogQuotaExceed": "backlog quotas",
 
-	// These tests subscribe to the dead letters after the last nack, from the latest message on. The broker in process
+	// These tests subscribe to the dead letters after the last nack, and get only later messages. The broker in process
 	// is so fast that the letter is published before they subscribe.
 	"TestWithDeadLetterTopicDeadLetterTopicProducerName": "its reader of dead letters may come after the dead " +
 		"letter",
@@ -26,7 +27,7 @@ var notInProcess = map[string]string{
 		"letter",
 }
 
-// verdict is the conclusion from the results of a test on a broker.
+// verdict is what the results of a test on a broker mean.
 type verdict struct {
 	plain, wrapped, broken bool
 	note                   string

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Proxy stands between clients and the broker. Clients look topics up by HTTP; in the answers the Proxy replaces the
-// broker's address by its own, so the broker needs no setting. Many goroutines may use a Proxy.
+// Proxy passes data between clients and the broker. Clients look topics up by HTTP. In the answers the Proxy replaces
+// the broker's address with its own, so the broker needs no special setting. Many goroutines may use a Proxy.
 type Proxy struct {
 	URL    string // for pulsar.ClientOptions
 	target string
@@ -25,7 +25,7 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	links map[*link]bool
-	gate  chan struct{} // closed when data may pass
+	gate  chan struct{} // closed while data may pass
 	delay time.Duration // of every piece of data
 	rate  int           // bytes a second; 0 for no limit
 	away  string        // the topic that cannot be looked up
@@ -109,7 +109,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// pass copies data from one side to the other, until one of them is closed.
+// pass copies data from one side to the other, until one side is closed.
 func (p *Proxy) pass(l *link, from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()
@@ -158,7 +158,7 @@ func (p *Proxy) HalfOpen() {
 	}
 }
 
-// Stall holds all data back for d, and then lets it pass.
+// Stall holds all data back for d.
 func (p *Proxy) Stall(ctx context.Context, d time.Duration) {
 	gate := make(chan struct{})
 	p.mu.Lock()
