@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-func TestAttemptLog(t *testing.T) {
+func TestKeysOfTheAttemptLogBecomeOptions(t *testing.T) {
 	c, err := Parse([]byte("consumers: {a: {attemptLog: true, attemptLogTopic: t, attemptLogOptional: true, " +
 		"attemptLogOpenTimeout: 5s, attemptLogRetention: 2d}, " +
 		"b: {attemptLog: false}}\n" +

@@ -13,9 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each error has the line, the path, the value and the allowed values. A row has an input and the parts of its error,
-// which are separated by |.
-func TestBadInput(t *testing.T) {
+// A row has an input and the parts of its error, which are separated by |.
+func TestErrorsHaveLinePathValueAndAllowedValues(t *testing.T) {
 	const policy = "policies:\n  p: "
 	const worker = "policies: {a: {type: fixed, delay: 1s}}\nworkers:\n  w: "
 	const consumer = "policies: {a: {type: fixed, delay: 1s}}\nconsumers:\n  c: "
@@ -193,8 +192,7 @@ func params(p string) string {
 	return fmt.Sprintf("policies:\n  p: {className: MultiplierRedeliveryBackoff, params: %s}", p)
 }
 
-// An unknown key causes a hint if it is similar to a known key, or if it is Java's name for a known key.
-func TestHints(t *testing.T) {
+func TestUnknownKeyGetsAHintIfSimilarToAKeyOrKnownFromJava(t *testing.T) {
 	for key, want := range map[string]string{
 		"maxDelivery":                      " (did you mean maxDeliveries?), want one of nack",
 		"maxdeliveries":                    " (did you mean maxDeliveries?), want one of nack",
@@ -221,7 +219,7 @@ func TestHints(t *testing.T) {
 	assert.ErrorContains(t, err, "line 1: consumer is an unknown key (did you mean consumers?), want one of")
 }
 
-func TestDistance(t *testing.T) {
+func TestDistanceCountsChangedBytes(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
@@ -231,7 +229,7 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-func TestAllErrorsAtOnceWithFileAndLine(t *testing.T) {
+func TestLoadReportsAllErrorsAtOnceWithFileAndLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "redelivery.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(`policies:
   gentle: {type: exponential, min: 10}
@@ -248,8 +246,7 @@ FILE:7: consumers.billing.ackTimeot is an unknown key (did you mean ackTimeout?)
 FILE:6: consumers.billing.nackRedeliveryBackoff is "gentel", want the name of a policy (gentle)`, "FILE", path))
 }
 
-// Parse refuses a file that would use up memory or the stack. The refusal takes little time and memory.
-func TestHostileInput(t *testing.T) {
+func TestInputThatWouldUseUpMemoryIsRefusedCheaply(t *testing.T) {
 	t.Setenv("REDELIVERY_POLICIES_K1_JITTER", "1")
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
 	for c := 'b'; c <= 'j'; c++ {
@@ -261,29 +258,29 @@ func TestHostileInput(t *testing.T) {
 	}
 	const tooLong, tooDeep, tooMany = "is longer than 1048576 bytes", "is nested more than 32 deep", "has more than 100000 values"
 	for name, c := range map[string]struct{ in, want string }{
-		"10 MB of lists":       {strings.Repeat("[", 10<<20), tooLong},
-		"10 MB of maps":        {strings.Repeat("{a: ", 10<<18), tooLong},
-		"1 MB of lists":        {strings.Repeat("[", 1<<20), "line 1: exceeded max depth"},
-		"1 MB of maps":         {strings.Repeat("{a: ", 1<<18), "line 1: exceeded max depth"},
-		"1 MB of items":        {strings.Repeat("- ", 1<<19), "line 1: exceeded max depth"},
-		"1 MB of keys":         {strings.Repeat("? ", 1<<19), "line 1: exceeded max depth"},
-		"lists, closed":        {"policies: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "line 1: policies[0]"},
-		"lists too deep":       {"policies: " + strings.Repeat("[", 33) + strings.Repeat("]", 33), tooDeep},
-		"JSON too deep":        {params("'{\"a\":" + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}'"), tooDeep},
-		"aliases of aliases":   {bomb, tooMany},
-		"aliases of a text":    {"policies:\n  a: {levels: &t '" + strings.Repeat("1s ", 1000) + "'}\n" + aliases.String(), "has more than 1048576 bytes of text"},
-		"an alias of itself":   {"policies: &a [*a]", tooDeep},
-		"an alias of its map":  {"policies: &a {a: *a, b: *a}", "than"},
-		"aliases of itself":    {"policies: &a [*a, *a, *a, *a, *a, *a, *a, *a, *a]", "than"},
-		"an alias as key":      {"policies: {&a [x]: 1, *a : 2}", "has a key that is a list"},
-		"a megabyte as value":  {"policies: {p: {type: " + strings.Repeat("x", 1<<20-100) + "}}", `…", want one of`},
-		"a megabyte as key":    {"policies: {" + strings.Repeat("x", 1<<20-100) + ": 1}", "is 1, want a map"},
-		"one key 40,000 times": {"policies: {" + strings.Repeat("x,", 40_000) + "}", "is there twice"},
-		"a long key of a list": {"? " + strings.Repeat("a", 60_000) + "\n: [" + strings.Repeat("0,", 20_000) + "0]\n", "is an unknown key"},
-		"one of deep lists":    {"policies: {" + strings.Repeat("a", 30_000) + ": {type: a, b: [" + strings.Repeat("[[0]],", 20_000) + "0]}}", "…\".type is \"a\""},
-		"one of many keys":     {"policies: {" + strings.Repeat("a", 60_000) + ": {" + manyKeys(20_000) + "}}", "has no type"},
-		"wrong references":     {manyReferences(15_000), "want the name of a policy (k0, k1, k10, k100, k1000, k10000, k10001, k10002, k10003, k10004, and 14990 more)"},
-		"40,000 policies":      {"policies: {" + manyKeys(40_000) + "}", "has no type"},
+		"10 MB of lists":           {strings.Repeat("[", 10<<20), tooLong},
+		"10 MB of maps":            {strings.Repeat("{a: ", 10<<18), tooLong},
+		"1 MB of lists":            {strings.Repeat("[", 1<<20), "line 1: exceeded max depth"},
+		"1 MB of maps":             {strings.Repeat("{a: ", 1<<18), "line 1: exceeded max depth"},
+		"1 MB of items":            {strings.Repeat("- ", 1<<19), "line 1: exceeded max depth"},
+		"1 MB of keys":             {strings.Repeat("? ", 1<<19), "line 1: exceeded max depth"},
+		"lists, closed":            {"policies: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "line 1: policies[0]"},
+		"lists too deep":           {"policies: " + strings.Repeat("[", 33) + strings.Repeat("]", 33), tooDeep},
+		"JSON too deep":            {params("'{\"a\":" + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}'"), tooDeep},
+		"aliases of aliases":       {bomb, tooMany},
+		"aliases of a text":        {"policies:\n  a: {levels: &t '" + strings.Repeat("1s ", 1000) + "'}\n" + aliases.String(), "has more than 1048576 bytes of text"},
+		"an alias of itself":       {"policies: &a [*a]", tooDeep},
+		"an alias of its map":      {"policies: &a {a: *a, b: *a}", "than"},
+		"aliases of itself":        {"policies: &a [*a, *a, *a, *a, *a, *a, *a, *a, *a]", "than"},
+		"an alias as key":          {"policies: {&a [x]: 1, *a : 2}", "has a key that is a list"},
+		"a megabyte as value":      {"policies: {p: {type: " + strings.Repeat("x", 1<<20-100) + "}}", `…", want one of`},
+		"a megabyte as key":        {"policies: {" + strings.Repeat("x", 1<<20-100) + ": 1}", "is 1, want a map"},
+		"one key 40,000 times":     {"policies: {" + strings.Repeat("x,", 40_000) + "}", "is there twice"},
+		"a long key of a list":     {"? " + strings.Repeat("a", 60_000) + "\n: [" + strings.Repeat("0,", 20_000) + "0]\n", "is an unknown key"},
+		"a long key of deep lists": {"policies: {" + strings.Repeat("a", 30_000) + ": {type: a, b: [" + strings.Repeat("[[0]],", 20_000) + "0]}}", "…\".type is \"a\""},
+		"a long key of many keys":  {"policies: {" + strings.Repeat("a", 60_000) + ": {" + manyKeys(20_000) + "}}", "has no type"},
+		"wrong references":         {manyReferences(15_000), "want the name of a policy (k0, k1, k10, k100, k1000, k10000, k10001, k10002, k10003, k10004, and 14990 more)"},
+		"40,000 policies":          {"policies: {" + manyKeys(40_000) + "}", "has no type"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats

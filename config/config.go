@@ -39,7 +39,7 @@
 //	    crashLimit: 3                       # a message that has crashed this many processes is a dead letter
 //	    begunAfter: 50ms                    # for crashLimit, a message is recorded after this long in its handler
 //	    stuckLimit: 10m                     # a handler that hangs this long loses its place
-//	    cancelLost: true                    # ends the context of a handler whose message is another consumer's
+//	    cancelLost: true                    # ends a handler's context if another consumer has its message
 //	    rateLimit: 200                      # messages a second
 //	    rateBurst: 20                       # messages that may start together after a quiet time
 //	    localRetries: 2                     # more calls of the handler before a failure counts
@@ -89,8 +89,9 @@
 //	REDELIVERY_POLICIES_GENTLE_MAX=5m               # policies.gentle.max
 //
 // An empty variable counts as not set. A variable that begins with REDELIVERY_CONSUMERS_, REDELIVERY_POLICIES_ or
-// REDELIVERY_WORKERS_ but matches no key, or more than one, is an error. A variable with its section in the singular,
-// such as REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT, is an error if it would match a key in the plural.
+// REDELIVERY_WORKERS_ but matches no key, or more than one, is an error. Only variables that Kubernetes sets for a
+// service, such as REDELIVERY_CONSUMERS_SERVICE_HOST, are ignored. A variable whose section is in the singular, such as
+// REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT, is an error if the same variable in the plural would match a key.
 //
 // # Errors
 //
@@ -192,7 +193,7 @@ func (d *decoder) config(root *node, c *Config) {
 	}
 }
 
-// namesOf lists the first names of a section in the file, for an error.
+// namesOf lists the first ten names of a section, for an error.
 func namesOf[V any](named map[string]V) string {
 	const most = 10
 	if len(named) == 0 {

@@ -23,7 +23,7 @@ const (
 
 func ptr[T any](v T) *T { return &v }
 
-func TestLoad(t *testing.T) {
+func TestLoadReadsPoliciesAndConsumers(t *testing.T) {
 	c, err := Load("testdata/redelivery.yaml")
 	require.NoError(t, err)
 	java := backoff.Exponential{Min: s, Max: m, Multiplier: 3}
@@ -56,8 +56,7 @@ func TestLoad(t *testing.T) {
 	}, c)
 }
 
-// The example file and the one in the package's documentation are valid.
-func TestExamples(t *testing.T) {
+func TestExampleFileAndFileInTheDocumentationAreValid(t *testing.T) {
 	_, err := Load("../examples/config/redelivery.yaml")
 	assert.NoError(t, err)
 	source, err := os.ReadFile("config.go")
@@ -76,7 +75,7 @@ func TestExamples(t *testing.T) {
 	assert.NotNil(t, c.Workers["billing"].PauseOnFailureBackoff)
 }
 
-func TestParse(t *testing.T) { // only cases that TestLoad lacks
+func TestParseReadsJSONAliasesAndUnusualValues(t *testing.T) {
 	for name, c := range map[string]struct {
 		in, policy string
 		want       backoff.RedeliveryBackoff
@@ -86,19 +85,20 @@ func TestParse(t *testing.T) { // only cases that TestLoad lacks
 			backoff.Exponential{Min: 2 * s, Multiplier: 1.5}},
 		"JSON, escaped": {`{"policies": {"a\/b \u00e9": {"type": "fixed", "delay": "1m30s"}}}`, "a/b é",
 			backoff.Fixed(m + m/2)},
-		"alias": {"policies: {a: &a {type: fixed, delay: &d 1m}, p: *a, q: {type: fixed, delay: *d}}", "p",
+		"alias of a policy": {"policies: {a: &a {type: fixed, delay: &d 1m}, p: *a, q: {type: fixed, delay: *d}}", "p",
 			backoff.Fixed(m)},
-		"of an alias": {"policies: {a: &a {type: fixed, delay: &d 1m}, p: *a, q: {type: fixed, delay: *d}}", "q",
+		"alias of a delay": {"policies: {a: &a {type: fixed, delay: &d 1m}, p: *a, q: {type: fixed, delay: *d}}", "q",
 			backoff.Fixed(m)},
-		"longest": {"policies: {p: {type: fixed, delay: 2562047h47m16.854s}}", "p",
+		"longest delay": {"policies: {p: {type: fixed, delay: 2562047h47m16.854s}}", "p",
 			backoff.Fixed(math.MaxInt64 / 1_000_000 * 1_000_000)},
-		"days": {"policies: {p: {type: fixed, delay: 2d}}", "p", backoff.Fixed(48 * 60 * m)},
-		"api package": {"policies: {p: {className: org.apache.pulsar.client.api.ExponentialRedeliveryBackoff, " +
+		"delay in days": {"policies: {p: {type: fixed, delay: 2d}}", "p", backoff.Fixed(48 * 60 * m)},
+		"class with its package": {"policies: {p: {className: org.apache.pulsar.client.api.ExponentialRedeliveryBackoff, " +
 			"params: }}", "p", backoff.Exponential{Min: 10 * s}},
-		"name no": {"policies: {no: {type: fixed, delay: 1m}}\nconsumers: {1: {nackRedeliveryBackoff: no}}", "no",
+		"names that look like a bool and a number": {
+			"policies: {no: {type: fixed, delay: 1m}}\nconsumers: {1: {nackRedeliveryBackoff: no}}", "no",
 			backoff.Fixed(m)},
-		"carriage":   {"policies:\r\n  p: {type: fixed, delay: 1m}\r\n", "p", backoff.Fixed(m)},
-		"byte order": {"\ufeffpolicies: {p: {type: fixed, delay: 1m}}", "p", backoff.Fixed(m)},
+		"carriage returns": {"policies:\r\n  p: {type: fixed, delay: 1m}\r\n", "p", backoff.Fixed(m)},
+		"byte order mark":  {"\ufeffpolicies: {p: {type: fixed, delay: 1m}}", "p", backoff.Fixed(m)},
 	} {
 		got, err := Parse([]byte(c.in))
 		if assert.NoError(t, err, name) {
@@ -107,7 +107,7 @@ func TestParse(t *testing.T) { // only cases that TestLoad lacks
 	}
 }
 
-func TestNewPolicy(t *testing.T) {
+func TestCustomPolicyGetsItsParametersAndReportsItsErrors(t *testing.T) {
 	var got []map[string]any
 	mine := NewPolicy("com.acme.Mine", func(params map[string]any) (backoff.RedeliveryBackoff, error) {
 		got = append(got, params)
@@ -131,19 +131,19 @@ func TestNewPolicy(t *testing.T) {
 
 	_, err = Parse([]byte("policies:\n  a: {type: com.acme.Mine, fail: true}"), mine)
 	assert.EqualError(t, err, "line 2: policies.a is wrong: mine does not like it")
-	nothing := func(map[string]any) (backoff.RedeliveryBackoff, error) { return nil, nil }
-	_, err = Parse([]byte("policies:\n  a: {type: nothing}"), NewPolicy("nothing", nothing))
+	returnNil := func(map[string]any) (backoff.RedeliveryBackoff, error) { return nil, nil }
+	_, err = Parse([]byte("policies:\n  a: {type: nothing}"), NewPolicy("nothing", returnNil))
 	assert.ErrorContains(t, err, "line 2: policies.a is wrong: backoff: policy is nil")
 
 	for want, policies := range map[string][]Policy{
-		`policy "" has no name or no factory`:  {NewPolicy("", nothing)},
+		`policy "" has no name or no factory`:  {NewPolicy("", returnNil)},
 		`policy "a" has no name or no factory`: {NewPolicy("a", nil)},
 		`policy "" has no name`:                {{}},
-		`policy "fixed" is built in`:           {NewPolicy("fixed", nothing)},
+		`policy "fixed" is built in`:           {NewPolicy("fixed", returnNil)},
 		`policy "MultiplierRedeliveryBackoff" is built in`: {NewPolicy("MultiplierRedeliveryBackoff",
-			nothing)},
-		`policy "a" is given twice`:                                 {NewPolicy("a", nothing), NewPolicy("a", nothing)},
-		`policy "org.apache.pulsar.client.impl.ExponentialRedelive`: {NewPolicy(packages[0]+classNames[1], nothing)},
+			returnNil)},
+		`policy "a" is given twice`:                                 {NewPolicy("a", returnNil), NewPolicy("a", returnNil)},
+		`policy "org.apache.pulsar.client.impl.ExponentialRedelive`: {NewPolicy(packages[0]+classNames[1], returnNil)},
 	} {
 		_, err := Parse([]byte("consumers: {a: }"), policies...)
 		assert.ErrorContains(t, err, want)
@@ -162,7 +162,7 @@ func TestUndefinedConsumerIsAnError(t *testing.T) {
 	assert.EqualError(t, err, `config: consumer is "", want one of the file's (the file has none)`)
 }
 
-func TestEnvironment(t *testing.T) {
+func TestVariablesOverrideTheFile(t *testing.T) {
 	for name, value := range map[string]string{
 		"REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT":               "20s",
 		"REDELIVERY_CONSUMERS_BILLING_MAX_DELIVERIES":            "7",
@@ -201,7 +201,7 @@ func TestEnvironment(t *testing.T) {
 		"and so is consumers.billing.nackRedeliveryBackoff at testdata/redelivery.yaml:14")
 }
 
-func TestEnvironmentOfTwoNames(t *testing.T) {
+func TestVariableThatMatchesTwoNamesIsAnError(t *testing.T) {
 	const file = "consumers: {a-b: , a_b: }"
 	_, err := Parse([]byte(file))
 	require.NoError(t, err)
@@ -212,7 +212,7 @@ func TestEnvironmentOfTwoNames(t *testing.T) {
 		"want names that differ in letters or digits")
 }
 
-func TestEnvironmentOfOwnPolicy(t *testing.T) {
+func TestVariableOverridesAParameterOfACustomPolicy(t *testing.T) {
 	t.Setenv("REDELIVERY_POLICIES_P_ATTEMPTS_PER_DAY", "5")
 	var got map[string]any
 	_, err := Parse([]byte("policies: {p: {type: mine, attemptsPerDay: 3}}"), NewPolicy("mine",
@@ -224,9 +224,8 @@ func TestEnvironmentOfOwnPolicy(t *testing.T) {
 	assert.Equal(t, map[string]any{"attemptsPerDay": 5}, got)
 }
 
-// A variable whose section is in the singular is an error if the same variable in the plural would set something.
-// Otherwise it may belong to another program.
-func TestEnvironmentInTheSingular(t *testing.T) {
+// Without such a match, the variable may belong to another program.
+func TestVariableInTheSingularIsAnErrorIfThePluralMatches(t *testing.T) {
 	const file = "policies: {gentle: {type: fixed, delay: 1s}}\nconsumers: {billing: }\nworkers: {billing: }"
 	for name, want := range map[string]string{
 		"REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT": "$REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT is set, want " +
@@ -253,7 +252,7 @@ func TestEnvironmentInTheSingular(t *testing.T) {
 	}
 }
 
-func TestMissingFile(t *testing.T) {
+func TestLoadErrorNamesTheUnreadableFile(t *testing.T) {
 	_, err := Load("testdata/missing.yaml")
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	assert.ErrorContains(t, err, "testdata/missing.yaml")
@@ -261,9 +260,9 @@ func TestMissingFile(t *testing.T) {
 	assert.ErrorContains(t, err, "testdata")
 }
 
-// If there are services named redelivery-consumers and redelivery-policies, Kubernetes sets variables in a pod that
-// look like those of this package.
-func TestVariablesOfKubernetes(t *testing.T) {
+// For services named redelivery-consumers and redelivery-policies, Kubernetes sets variables in a pod that look like
+// those of this package.
+func TestVariablesOfKubernetesServicesAreIgnored(t *testing.T) {
 	for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP",
 		"PORT_8080_TCP_PROTO",
 		"PORT_8080_TCP_PORT", "PORT_8080_TCP_ADDR"} {

@@ -199,8 +199,8 @@ func (d *decoder) resolution(n *node) time.Duration {
 	return v
 }
 
-// reference reads the name of a policy. If the policy itself is wrong, policies has nil by this name: reference adds no
-// second error.
+// reference reads the name of a policy, and returns the policy. It returns nil without an error for a policy that is
+// wrong itself, since the policy's own error is enough.
 func (d *decoder) reference(n *node, policies map[string]backoff.RedeliveryBackoff) backoff.RedeliveryBackoff {
 	name := d.text(n)
 	b, found := policies[name]

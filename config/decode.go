@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// decoder makes a Config of a tree. It goes on after an error, so that it finds all errors at once: a method that fails
-// adds to errs and returns the zero value.
+// decoder makes a Config of a tree. To find all errors at once, it continues after an error: its methods add the error
+// to errs and return the zero value.
 type decoder struct {
 	factories map[string]Factory
 	policies  string // the names of all policies, for errors; "" until they are read
@@ -145,7 +145,7 @@ func (d *decoder) boolean(n *node) bool {
 	return v
 }
 
-// number reads a number for which ok holds.
+// number reads a number that ok accepts. want says in the error which numbers these are.
 func (d *decoder) number(n *node, want string, ok func(float64) bool) float64 {
 	if n == nil {
 		return 0

@@ -16,19 +16,20 @@ const envPrefix = "REDELIVERY_"
 // sections are the parts of a file that a variable may override.
 var sections = []string{"POLICIES", "CONSUMERS", "WORKERS"}
 
-// plural replaces a section in the singular, in a variable's name, by the section's name in the file.
+// plural replaces REDELIVERY_CONSUMER_ by REDELIVERY_CONSUMERS_ in the name of a variable, and likewise for the other
+// sections.
 var plural = strings.NewReplacer(envPrefix+"POLICY_", envPrefix+"POLICIES_", envPrefix+"CONSUMER_",
 	envPrefix+"CONSUMERS_",
 	envPrefix+"WORKER_", envPrefix+"WORKERS_")
 
 // override puts variables of the environment, each "NAME=value", into the tree. They can set a key of a policy, a
-// consumer or a worker that the file names. Variables of these sections that set nothing are errors, like unknown keys
-// in the file. Variables that would set something if their section were in the plural are errors, too.
+// consumer or a worker that the file names. A variable that begins like these but matches no key is an error, like an
+// unknown key in the file. So is a variable whose section is in the singular, if it would match a key in the plural.
 func (d *decoder) override(root *node, environ []string) {
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(variable, "=")
-		if meant := plural.Replace(name); text != "" && meant != name && len(root.targets(meant)) > 0 {
-			d.errs = append(d.errs, fmt.Errorf("$%s is set, want %s", name, meant))
+		if inPlural := plural.Replace(name); text != "" && inPlural != name && len(root.targets(inPlural)) > 0 {
+			d.errs = append(d.errs, fmt.Errorf("$%s is set, want %s", name, inPlural))
 		}
 		if text == "" || !slices.ContainsFunc(sections,
 			func(s string) bool { return strings.HasPrefix(name, envPrefix+s+"_") }) {
@@ -50,7 +51,7 @@ func (d *decoder) override(root *node, environ []string) {
 	}
 }
 
-// targets returns the settings that a variable matches.
+// targets returns the keys of the file that a variable matches.
 func (n *node) targets(variable string) (targets []target) {
 	for _, section := range n.fields {
 		keys := consumerKeys
@@ -88,7 +89,7 @@ type target struct {
 	key   string
 }
 
-// keys returns the known keys, and the other keys of n.
+// keys returns the known keys, and the keys of n that are not among them.
 func (n *node) keys(known []string) []string {
 	keys := slices.Clone(known)
 	for _, f := range n.fields {

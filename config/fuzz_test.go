@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// If Parse accepts a file, policies.Validate accepts its policies, and SubscribeWith and the Workers accept the options
-// made from it. Parse never panics.
+// If Parse accepts a file, policies.Validate accepts the file's policies, and SubscribeWith and the constructors of
+// Workers accept its options. Parse never panics.
 func FuzzParse(f *testing.F) {
 	file, err := os.ReadFile("testdata/redelivery.yaml")
 	require.NoError(f, err)

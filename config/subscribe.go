@@ -32,7 +32,7 @@ func (c *Config) ConsumerOptions(
 	if err != nil {
 		return pulsar.ConsumerOptions{}, nil, err
 	}
-	if opts.DLQ == nil || !found.saysDeadLetters() {
+	if opts.DLQ == nil || !found.setsDeadLetters() {
 		return opts, found.options(nil), nil
 	}
 	dlq := *opts.DLQ
@@ -86,7 +86,7 @@ func (c Consumer) options(dlq *pulsar.DLQPolicy) []redelivery.Option {
 	if c.ReconsumeBackoff != nil {
 		options = append(options, redelivery.WithReconsumeBackoff(c.ReconsumeBackoff))
 	}
-	if c.saysDeadLetters() {
+	if c.setsDeadLetters() {
 		options = append(options, redelivery.WithDeadLetterPolicy(c.deadLetters(dlq)))
 	}
 	if c.DeadBeforeTTL != 0 {
@@ -116,8 +116,8 @@ func (c Consumer) attemptLog() redelivery.AttemptLog {
 		Retention: c.AttemptLogRetention}
 }
 
-// saysDeadLetters reports whether the file has a setting of a redelivery.DeadLetterPolicy.
-func (c Consumer) saysDeadLetters() bool {
+// setsDeadLetters reports whether the file has a setting of a redelivery.DeadLetterPolicy.
+func (c Consumer) setsDeadLetters() bool {
 	return c.MaxDeliveries > 0 || c.MaxReconsumes > 0 || c.DeadLetterTopic != "" || c.InitialSubscriptionName != "" ||
 		c.OmitCause ||
 		c.Discard || c.RetryTopic != ""

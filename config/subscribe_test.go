@@ -17,28 +17,27 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// refusing is a client whose Subscribe records its options and returns an error.
-type refusing struct {
+// refusingClient is a client whose Subscribe records its options and returns an error.
+type refusingClient struct {
 	pulsar.Client
 	opts []pulsar.ConsumerOptions
 }
 
 var errRefused = errors.New("refused")
 
-func (r *refusing) TopicPartitions(topic string) ([]string, error) { return []string{topic}, nil }
+func (r *refusingClient) TopicPartitions(topic string) ([]string, error) { return []string{topic}, nil }
 
-func (r *refusing) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+func (r *refusingClient) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 	r.opts = append(r.opts, opts)
 	return nil, errRefused
 }
 
 var billing = pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared}
 
-// One call of Subscribe passes on the policies and the topics of the file.
-func TestSubscribe(t *testing.T) {
+func TestSubscribePassesOnTheFilesTopicsAndRefusesContradictions(t *testing.T) {
 	c, err := Load("testdata/redelivery.yaml")
 	require.NoError(t, err)
-	client := new(refusing)
+	client := new(refusingClient)
 	_, err = c.Subscribe(client, "billing", billing)
 	require.ErrorIs(t, err, errRefused)
 	assert.Equal(t, []string{"orders", "persistent://public/default/orders-retry"}, client.opts[0].Topics)
@@ -54,8 +53,7 @@ func TestSubscribe(t *testing.T) {
 	assert.Len(t, client.opts, 1)
 }
 
-// The file replaces a dead letter setting of the program only if the file sets it too.
-func TestDLQOfTheProgram(t *testing.T) {
+func TestFileReplacesOnlyTheDeadLetterSettingsThatItHas(t *testing.T) {
 	dlq := pulsar.DLQPolicy{MaxDeliveries: 2, RetryLetterTopic: "again", DeadLetterTopic: "before", InitialSubscriptionName: "keeper",
 		ProducerOptions: pulsar.ProducerOptions{DisableBatching: true}}
 	for in, want := range map[string]*redelivery.DeadLetterPolicy{
@@ -74,21 +72,21 @@ func TestDLQOfTheProgram(t *testing.T) {
 	} {
 		c, err := Parse([]byte("policies: {p: {type: fixed, delay: 1s}}\nconsumers: {c: {" + in + "}}"))
 		require.NoError(t, err)
-		before := dlq
+		given := dlq
 		opts := billing
-		opts.DLQ = &before
+		opts.DLQ = &given
 		got, options, err := c.ConsumerOptions("c", opts)
 		require.NoError(t, err)
-		assert.Equal(t, dlq, before, "the caller's DLQ was changed")
+		assert.Equal(t, dlq, given, "the caller's DLQ was changed")
 		if want == nil {
 			assert.Equal(t, opts, got, "the program's settings were changed")
-			assert.False(t, c.Consumers["c"].saysDeadLetters())
+			assert.False(t, c.Consumers["c"].setsDeadLetters())
 		} else {
 			want.ProducerOptions = dlq.ProducerOptions
 			assert.Nil(t, got.DLQ)
 			assert.Equal(t, *want, c.Consumers["c"].deadLetters(opts.DLQ), in)
 		}
-		_, err = redelivery.Subscribe(new(refusing), got, options...)
+		_, err = redelivery.Subscribe(new(refusingClient), got, options...)
 		assert.ErrorIs(t, err, errRefused, in)
 		got, _, err = c.ConsumerOptions("c", billing)
 		require.NoError(t, err)
@@ -100,8 +98,7 @@ func TestDLQOfTheProgram(t *testing.T) {
 	assert.Equal(t, redelivery.DeadLetterPolicy{MaxDeliveries: 5, ProducerName: "one"}, policy)
 }
 
-// Each key reaches the Consumer.
-func TestOptions(t *testing.T) {
+func TestEachKeyOfAConsumerBecomesAnOption(t *testing.T) {
 	for in, n := range map[string]int{
 		"":                                                0,
 		"nackRedeliveryBackoff: p":                        1,
@@ -133,12 +130,12 @@ func TestOptions(t *testing.T) {
 		options, err := c.Options("c")
 		require.NoError(t, err)
 		assert.Len(t, options, n, in)
-		_, err = redelivery.Subscribe(new(refusing), billing, options...)
+		_, err = redelivery.Subscribe(new(refusingClient), billing, options...)
 		assert.ErrorIs(t, err, errRefused, in)
 	}
 }
 
-func TestBytes(t *testing.T) {
+func TestBytesMayHaveUnitsAndComeFromVariables(t *testing.T) {
 	for in, want := range map[string]int64{"0": 0, "4096": 4096, "1KiB": 1 << 10, "16MiB": 16 << 20, `"2GiB"`: 2 << 30, "8589934591GiB": 8589934591 << 30,
 		"9223372036854775807": 1<<63 - 1} {
 		c, err := Parse([]byte("consumers: {c: {memoryLimit: " + in + "}}"))
@@ -154,9 +151,8 @@ func TestBytes(t *testing.T) {
 		c.Consumers["c"])
 }
 
-// A Consumer that has only the file's Options publishes dead letters, and warns that the broker will delete them
-// unread.
-func TestOptionsMakeDeadLetters(t *testing.T) {
+// The Consumer also warns that the broker will delete the dead letters unread, since they have no initial subscription.
+func TestConsumerWithOnlyTheFilesOptionsPublishesDeadLetters(t *testing.T) {
 	broker, err := pulsartest.Start(pulsartest.WithExactDelays())
 	require.NoError(t, err)
 	defer broker.Close()

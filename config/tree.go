@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The limits of a file. Settings of a thousand consumers stay far below the limits. A file above a limit is taken for
-// an attempt to use up memory.
+// The limits of a file. Settings of a thousand consumers stay far below them. A file above a limit may be an attempt to
+// use up memory.
 const (
 	maxBytes = 1 << 20 // of the file, and of the texts of its values with every alias written out
 	maxNodes = 100_000 // with every alias written out
@@ -26,11 +26,11 @@ type node struct {
 	text   string    // of a scalar
 	fields []field   // of a mapping, in the order of the file, each name once
 	items  []*node   // of a sequence
-	at     string    // where it stands: "file:7", "line 7" or "$VARIABLE"
+	at     string    // where the value is: "file:7", "line 7" or "$VARIABLE"
 
-	parent *node  // the mapping or sequence that has it; nil for the file
-	name   string // as a field of a mapping
-	index  int    // as an item of a sequence
+	parent *node  // the mapping or sequence around the value; nil for the root
+	name   string // if parent is a mapping
+	index  int    // if parent is a sequence
 }
 
 type field struct {
@@ -138,7 +138,7 @@ func (g *grower) grow(n *node, y *yaml.Node, depth int) *node {
 	}
 	switch y.Kind {
 	case yaml.AliasNode:
-		return g.grow(n, y.Alias, depth+1) // deeper, since an alias may stand within the node that it names
+		return g.grow(n, y.Alias, depth+1) // depth+1, since an alias may be inside the node that it names
 	case yaml.ScalarNode:
 		n.tag, n.text = y.ShortTag(), y.Value
 	case yaml.SequenceNode:

@@ -31,15 +31,15 @@ type Worker struct {
 	RateBurst int
 
 	// For worker.WithLocalRetries: set both or none.
-	LocalRetries      int                       // its n
-	LocalRetryBackoff backoff.RedeliveryBackoff // its pause; the file has the name of a policy
+	LocalRetries      int                       // the argument n
+	LocalRetryBackoff backoff.RedeliveryBackoff // the argument pause; the file has the name of a policy
 
 	// For worker.WithPauseOnFailure: set all three or none.
-	PauseOnFailureWindow  int                       // its window
-	PauseOnFailureRatio   float64                   // its ratio
-	PauseOnFailureBackoff backoff.RedeliveryBackoff // its pause; the file has the name of a policy
+	PauseOnFailureWindow  int                       // the argument window
+	PauseOnFailureRatio   float64                   // the argument ratio
+	PauseOnFailureBackoff backoff.RedeliveryBackoff // the argument pause; the file has the name of a policy
 
-	// Each of these makes the worker a worker of batches, for NewBatchWorker.
+	// A worker with any of these handles batches: NewBatchWorker makes it.
 	BatchMaxMessages int           // worker.Batch's MaxMessages
 	BatchMaxBytes    int64         // worker.Batch's MaxBytes
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait

@@ -23,7 +23,7 @@ workers:
   plain:
 `
 
-func TestWorkers(t *testing.T) {
+func TestEachKeyOfAWorkerBecomesAnOption(t *testing.T) {
 	t.Setenv("REDELIVERY_WORKERS_PLAIN_DRAIN_TIMEOUT", "10s")
 	t.Setenv("REDELIVERY_WORKERS_PLAIN_KEY_ORDER", "true")
 	t.Setenv("REDELIVERY_WORKERS_PLAIN_RATE_LIMIT", "0.5")
@@ -59,8 +59,7 @@ func handle(context.Context, pulsar.Message) error { return nil }
 
 func handleAll(context.Context, []pulsar.Message) error { return nil }
 
-// NewWorker applies options that the program adds, and returns the errors of package worker.
-func TestWorkerWithOptions(t *testing.T) {
+func TestNewWorkerAppliesAddedOptionsAndReturnsTheirErrors(t *testing.T) {
 	c, err := Parse([]byte("workers: {w: {concurrency: 2}}"))
 	require.NoError(t, err)
 	consumer := new(redelivery.Consumer)
