@@ -12,12 +12,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/metrics"
 )
 
-// perSeries is the number of series of a subscription without a Worker or a redelivery; a histogram counts as one. The
-// terms of the sum are, in order: settled, dead letters, redelivered with failures to settle, other failures,
+// seriesPerSubscription counts the series of a subscription that has no Worker and no redelivery. A histogram counts as
+// one. The terms of the sum are, in order: settled, dead letters, redelivered with failures to settle, other failures,
 // swallowed, dropped, losses, attempts, gauges.
-const perSeries = 7 + 5 + 7 + 2 + 1 + 1 + 3 + 7 + 12
+const seriesPerSubscription = 7 + 5 + 7 + 2 + 1 + 1 + 3 + 7 + 12
 
-// BenchmarkConsumer measures the cost of metrics for a message.
+// BenchmarkConsumer measures what the metrics cost per message.
 func BenchmarkConsumer(b *testing.B) {
 	m, err := metrics.New(prometheus.NewRegistry())
 	require.NoError(b, err)
@@ -29,7 +29,7 @@ func BenchmarkConsumer(b *testing.B) {
 	}{{"without", nil}, {"metrics", []redelivery.Option{m.Observe()}},
 		{"metrics by topic", []redelivery.Option{byTopic.Observe()}}} {
 		b.Run(c.name, func(b *testing.B) {
-			inner := newEndless("sub")
+			inner := newFakeConsumer("sub")
 			consumer, err := redelivery.Wrap(inner, append(c.options, redelivery.WithLogger(silent))...)
 			require.NoError(b, err)
 			b.ReportAllocs()
@@ -58,28 +58,28 @@ func BenchmarkConsumer(b *testing.B) {
 	}
 }
 
-// endless delivers the messages that the test sends, and accepts every acknowledgement.
-type endless struct {
+// fakeConsumer delivers the messages that a test puts into ch, and accepts every acknowledgement.
+type fakeConsumer struct {
 	pulsar.Consumer
 	subscription string
 	ch           chan pulsar.ConsumerMessage
 }
 
-func newEndless(subscription string) *endless {
-	return &endless{subscription: subscription, ch: make(chan pulsar.ConsumerMessage, 1000)}
+func newFakeConsumer(subscription string) *fakeConsumer {
+	return &fakeConsumer{subscription: subscription, ch: make(chan pulsar.ConsumerMessage, 1000)}
 }
 
-func (e *endless) Name() string { return "endless" }
+func (e *fakeConsumer) Name() string { return "endless" }
 
-func (e *endless) Subscription() string { return e.subscription }
+func (e *fakeConsumer) Subscription() string { return e.subscription }
 
-func (e *endless) Chan() <-chan pulsar.ConsumerMessage { return e.ch }
+func (e *fakeConsumer) Chan() <-chan pulsar.ConsumerMessage { return e.ch }
 
-func (e *endless) Close() {}
+func (e *fakeConsumer) Close() {}
 
-func (e *endless) AckID(pulsar.MessageID) error { return nil }
+func (e *fakeConsumer) AckID(pulsar.MessageID) error { return nil }
 
-func (e *endless) NackID(pulsar.MessageID) {}
+func (e *fakeConsumer) NackID(pulsar.MessageID) {}
 
 // message has only the fields that the Consumer reads.
 type message struct {

@@ -6,8 +6,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state has the values of a subscription's gauges. Most are sums over its Consumers in this process. oldest and the
-// values of logs of attempts are maxima instead, since several Consumers may follow one log.
+// state has the values of a subscription's gauges. Most are sums over its Consumers in this process. oldest is the
+// maximum. The values of logs of attempts are maxima, too, since several Consumers may follow one log.
 type state struct {
 	waiting, ready, buffered, oldest, blocked, unfinished float64
 	handlers, stuck, keyWaiting, paused, outage, full     float64 // of Workers
@@ -72,8 +72,8 @@ func (s *state) addWorker(w worker.Stats) {
 	s.full += number(w.Full)
 }
 
-func number(is bool) float64 {
-	if is {
+func number(on bool) float64 {
+	if on {
 		return 1
 	}
 	return 0

@@ -1,5 +1,5 @@
-// Package metrics exports the work of Consumers and Workers as Prometheus metrics. docs/observability.md explains each
-// metric, the alerts, and a dashboard.
+// Package metrics exports Prometheus metrics of Consumers and Workers. docs/observability.md explains each metric, the
+// alerts, and a dashboard.
 //
 //	m, err := metrics.New(prometheus.DefaultRegisterer)
 //	...
@@ -7,8 +7,8 @@
 //	...
 //	w, err := worker.New(consumer, handler, m.ObserveWorker())
 //
-// Every metric has the label subscription, and WithTopic adds the label topic. No label has a partition, or anything
-// else whose values grow with the number of consumers or messages.
+// Every metric has the label subscription, and WithTopic adds the label topic to counters and histograms. No label
+// names a partition, a consumer or a message, so that the number of series does not grow with these.
 package metrics
 
 import (
@@ -28,6 +28,7 @@ type Metrics struct {
 	settled, redelivered, deadLetters, failures *prometheus.CounterVec
 	swallowed, dropped, losses                  *prometheus.CounterVec
 	lateness, attempts, handlers                *prometheus.HistogramVec
+	vectors                                     []prometheus.Collector // all counters and histograms
 	gauges                                      []gauge
 
 	consumers sync.Map                 // *consumer by *redelivery.Consumer; without closed Consumers
@@ -42,7 +43,7 @@ type settings struct {
 }
 
 // WithTopic (default: the label subscription only) adds the label topic, without partition, to counters and histograms.
-// Each topic and each retry topic then has its own series: do not use it with patterns that match many topics.
+// Each topic and each retry topic then has its own series: do not use WithTopic with patterns that match many topics.
 func WithTopic() Option {
 	return func(s *settings) error {
 		s.topic = true
@@ -51,7 +52,7 @@ func WithTopic() Option {
 }
 
 // New registers metrics with reg. If reg already has Metrics with the same options, New returns these, so that several
-// parts of a program can share a registry. If an error is not reg's own, it satisfies errors.Is with
+// parts of a program can share a registry. The error is either reg's own, or satisfies errors.Is with
 // redelivery.ErrInvalidOption.
 func New(reg prometheus.Registerer, options ...Option) (*Metrics, error) {
 	if reg == nil || reg == (*prometheus.Registry)(nil) {
@@ -82,7 +83,7 @@ func New(reg prometheus.Registerer, options ...Option) (*Metrics, error) {
 	}
 }
 
-// Buckets of the histograms: lateness and handlers in seconds.
+// The buckets of the histograms. Those of lateness and handlers are in seconds.
 var (
 	latenessBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	attemptsBuckets = []float64{1, 2, 3, 5, 8, 13, 21}
@@ -98,11 +99,15 @@ func (m *Metrics) make() {
 		return append(all, more...)
 	}
 	counter := func(name, help string, more ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels(more...))
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels(more...))
+		m.vectors = append(m.vectors, v)
+		return v
 	}
 	histogram := func(name, help string, buckets []float64, more ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets},
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets},
 			labels(more...))
+		m.vectors = append(m.vectors, v)
+		return v
 	}
 	m.settled = counter("redelivery_settled_total",
 		"Messages by outcome: acked, nacked, snoozed, timed_out, reconsumed, dead_lettered, discarded.", "outcome")
@@ -132,15 +137,9 @@ func (m *Metrics) make() {
 	m.gauges = newGauges()
 }
 
-// collectors returns the counters and histograms. collectGauges reads the gauges from the Consumers.
-func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.settled, m.redelivered, m.deadLetters, m.failures, m.swallowed, m.dropped, m.losses,
-		m.lateness, m.attempts, m.handlers}
-}
-
 // Describe implements prometheus.Collector, for the registry.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range m.collectors() {
+	for _, c := range m.vectors {
 		c.Describe(ch)
 	}
 	for _, g := range m.gauges {
@@ -150,7 +149,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector, for the registry.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range m.collectors() {
+	for _, c := range m.vectors {
 		c.Collect(ch)
 	}
 	m.collectGauges(ch)

@@ -62,8 +62,8 @@ func subscribe(t testing.TB, client pulsar.Client, topic, subscription string,
 	return c
 }
 
-// value returns the sum of a metric's series that have all the labels, each "name=value". For a histogram it returns
-// the count.
+// value adds up those series of a metric that have all the labels, each given as "name=value", and returns the sum and
+// how many series these are. The value of a histogram's series is its count.
 func value(t testing.TB, reg *prometheus.Registry, name string, labels ...string) (sum float64, series int) {
 	t.Helper()
 	families, err := reg.Gather()
@@ -90,8 +90,9 @@ func value(t testing.TB, reg *prometheus.Registry, name string, labels ...string
 	return sum, series
 }
 
-// each runs a test twice: without and with the label topic.
-func each(t *testing.T, test func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics)) {
+// withAndWithoutTopic runs a test twice: without and with the label topic.
+func withAndWithoutTopic(t *testing.T,
+	test func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics)) {
 	t.Helper()
 	for _, byTopic := range []bool{false, true} {
 		t.Run(fmt.Sprintf("topic=%v", byTopic), func(t *testing.T) {
@@ -107,9 +108,10 @@ func each(t *testing.T, test func(t *testing.T, byTopic bool, reg *prometheus.Re
 	}
 }
 
-// TestMetrics checks the metrics of a Worker whose handler succeeds, fails, fails permanently, and blocks.
-func TestMetrics(t *testing.T) {
-	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
+// One Worker gets four messages. Its handler succeeds with the first, fails permanently with the second, fails with the
+// third, and blocks with the fourth.
+func TestMetricsCountWhatHappensToFourMessages(t *testing.T) {
+	withAndWithoutTopic(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		client := newClient(t)
 		c := subscribe(t, client, "orders", "billing", m.Observe())
 		blocked, release := make(chan struct{}), make(chan struct{})
@@ -136,7 +138,7 @@ func TestMetrics(t *testing.T) {
 		if byTopic {
 			topic = "topic=persistent://public/default/orders"
 		}
-		is := func(want float64, name string, labels ...string) {
+		expect := func(want float64, name string, labels ...string) {
 			t.Helper()
 			if topic != "" && !strings.Contains(name, "active") && !strings.HasPrefix(name, "redelivery_paused") {
 				labels = append(labels, topic)
@@ -146,35 +148,35 @@ func TestMetrics(t *testing.T) {
 				assert.InDelta(c, want, got, 0, "%s %v", name, labels)
 			}, 10*time.Second, 10*time.Millisecond)
 		}
-		is(1, "redelivery_settled_total", "outcome=acked")
-		is(1, "redelivery_settled_total", "outcome=nacked")
-		is(2, "redelivery_settled_total", "outcome=dead_lettered")
-		is(0, "redelivery_settled_total", "outcome=timed_out")
-		is(1, "redelivery_dead_letters_total", "reason=permanent")
-		is(1, "redelivery_dead_letters_total", "reason=max_deliveries")
-		is(0, "redelivery_dead_letters_total", "reason=explicit")
-		is(0, "redelivery_dead_letters_total", "reason=crashed")
-		is(1, "redelivery_redelivered_total", "cause=nack")
-		is(1, "redelivery_lateness_seconds", "cause=nack")
-		is(2, "redelivery_attempts", "outcome=dead_lettered")
-		is(2, "redelivery_handler_duration_seconds", "outcome=nacked")
-		is(1, "redelivery_handler_duration_seconds", "outcome=dead_lettered")
-		is(0, "redelivery_failures_total")
-		is(0, "redelivery_swallowed_total")
-		is(0, "redelivery_dropped_total")
-		is(1, "redelivery_handlers_active")
-		is(0, "redelivery_paused")
+		expect(1, "redelivery_settled_total", "outcome=acked")
+		expect(1, "redelivery_settled_total", "outcome=nacked")
+		expect(2, "redelivery_settled_total", "outcome=dead_lettered")
+		expect(0, "redelivery_settled_total", "outcome=timed_out")
+		expect(1, "redelivery_dead_letters_total", "reason=permanent")
+		expect(1, "redelivery_dead_letters_total", "reason=max_deliveries")
+		expect(0, "redelivery_dead_letters_total", "reason=explicit")
+		expect(0, "redelivery_dead_letters_total", "reason=crashed")
+		expect(1, "redelivery_redelivered_total", "cause=nack")
+		expect(1, "redelivery_lateness_seconds", "cause=nack")
+		expect(2, "redelivery_attempts", "outcome=dead_lettered")
+		expect(2, "redelivery_handler_duration_seconds", "outcome=nacked")
+		expect(1, "redelivery_handler_duration_seconds", "outcome=dead_lettered")
+		expect(0, "redelivery_failures_total")
+		expect(0, "redelivery_swallowed_total")
+		expect(0, "redelivery_dropped_total")
+		expect(1, "redelivery_handlers_active")
+		expect(0, "redelivery_paused")
 		w.Pause()
-		is(1, "redelivery_paused")
+		expect(1, "redelivery_paused")
 		w.Resume()
-		is(0, "redelivery_paused")
+		expect(0, "redelivery_paused")
 		close(release)
-		is(0, "redelivery_handlers_active")
+		expect(0, "redelivery_handlers_active")
 		stop()
 		require.NoError(t, waittest.Next(t, done))
 		c.Nack(nil)
 		topic = ""
-		is(1, "redelivery_failures_total", "operation=nack")
+		expect(1, "redelivery_failures_total", "operation=nack")
 
 		problems, err := testutil.GatherAndLint(reg)
 		require.NoError(t, err)
@@ -189,8 +191,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// If a log of attempts cannot be opened, the failure is counted with the label operation=attempt_log.
-func TestAttemptLogFails(t *testing.T) {
+func TestAttemptLogThatCannotBeOpenedIsCountedAsFailure(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, err := metrics.New(reg)
 	require.NoError(t, err)
@@ -204,10 +205,9 @@ func TestAttemptLogFails(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// A Consumer counts each topic that it gives up as one failure. The series exists from the start, so that even the
-// first failure is an increase.
-func TestGivesUp(t *testing.T) {
-	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
+// The series exists from the start, so that even the first failure is an increase.
+func TestEachTopicGivenUpCountsAsOneFailure(t *testing.T) {
+	withAndWithoutTopic(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		t.Parallel()
 		server, once := pulsartest.NewServer(t), uint(1)
 		c, err := redelivery.Subscribe(server.Client(t),
@@ -230,8 +230,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// If only the Worker is observed, there are no metrics of its Consumer.
-func TestWorkerAlone(t *testing.T) {
+func TestObservedWorkerOfAnUnobservedConsumerExportsOnlyHandlerDurations(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, err := metrics.New(reg)
 	require.NoError(t, err)
@@ -252,8 +251,7 @@ func TestWorkerAlone(t *testing.T) {
 	assert.Equal(t, 1, n, "series")
 }
 
-// The gauges of waiting messages are sums over two Consumers of a subscription.
-func TestWaiting(t *testing.T) {
+func TestWaitingGaugesAreSumsOverTheConsumersOfASubscription(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, err := metrics.New(reg)
 	require.NoError(t, err)
@@ -289,8 +287,8 @@ func TestWaiting(t *testing.T) {
 	assert.EqualValues(t, 4, ready)
 }
 
-// If a registry already has Metrics, New returns these: two parts of a program may both call New.
-func TestNewTwice(t *testing.T) {
+// Two parts of a program may both call New with one registry.
+func TestNewReturnsTheMetricsThatARegistryHas(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	first, err := metrics.New(reg)
 	require.NoError(t, err)
@@ -307,7 +305,7 @@ func TestNewTwice(t *testing.T) {
 	assert.Same(t, first, second)
 }
 
-func TestInvalidOptions(t *testing.T) {
+func TestNewRefusesNilRegistererAndNilOption(t *testing.T) {
 	_, err := metrics.New(nil)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	_, err = metrics.New((*prometheus.Registry)(nil))
@@ -316,22 +314,22 @@ func TestInvalidOptions(t *testing.T) {
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
-// With 100 Consumers of 20 subscriptions and a topic of 1,000 partitions, the number of series depends only on the
-// subscriptions, and with WithTopic also on the topics.
-func TestCardinality(t *testing.T) {
+// 100 Consumers of 20 subscriptions receive from one topic of 1,000 partitions. Only the number of subscriptions
+// counts, and with WithTopic the number of topics, too.
+func TestSeriesDoNotGrowWithConsumersOrPartitions(t *testing.T) {
 	const consumers, subscriptions, partitions = 100, 20, 1000
 	for _, c := range []struct {
 		options []metrics.Option
 		want    int // series
 	}{
-		{nil, subscriptions * perSeries},
-		{[]metrics.Option{metrics.WithTopic()}, subscriptions * perSeries},
+		{nil, subscriptions * seriesPerSubscription},
+		{[]metrics.Option{metrics.WithTopic()}, subscriptions * seriesPerSubscription},
 	} {
 		reg := prometheus.NewRegistry()
 		m, err := metrics.New(reg, c.options...)
 		require.NoError(t, err)
 		for i := range consumers {
-			inner := newEndless(fmt.Sprintf("sub-%d", i%subscriptions))
+			inner := newFakeConsumer(fmt.Sprintf("sub-%d", i%subscriptions))
 			consumer, err := redelivery.Wrap(inner, m.Observe(), redelivery.WithLogger(silent))
 			require.NoError(t, err)
 			defer consumer.Close()
@@ -357,10 +355,10 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
-// Pulsar accepts names that are not UTF-8. Without a replacement, such a name would make Prometheus panic, even in the
-// goroutine of a scrape.
-func TestNamesThatAreNotText(t *testing.T) {
-	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
+// Pulsar accepts names that are not UTF-8. As a label, such a name would make Prometheus panic, even in the goroutine
+// of a scrape.
+func TestNamesThatAreNotUTF8AreRepaired(t *testing.T) {
+	withAndWithoutTopic(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
 		labels := []string{"subscription=billing\uFFFD"}
 		if byTopic {
 			labels = append(labels, "topic=persistent://public/default/orders\uFFFD")

@@ -43,17 +43,17 @@ func (m *Metrics) Observe() redelivery.Option {
 }
 
 // ObserveWorker returns an option for worker.New and worker.NewBatch that adds the durations of handlers and the gauges
-// of Workers. Any number of Workers may share it. Gauges of a Worker also need Observe for its Consumer. They end when
-// the Worker's Run returns or the Consumer is closed.
+// of Workers. Any number of Workers may share it. A Worker's gauges also need Observe on its Consumer, and end when the
+// Worker's Run returns or the Consumer is closed.
 func (m *Metrics) ObserveWorker() worker.Option {
 	return worker.WithObserver(worker.Observer{
 		Handling: func(e worker.Handling) {
-			if c := m.kept(e.Consumer); c != nil {
+			if c := m.stored(e.Consumer); c != nil {
 				c.handlers.Add(1)
 			}
 		},
 		Handled: func(e worker.Handled) {
-			if c := m.kept(e.Consumer); c != nil {
+			if c := m.stored(e.Consumer); c != nil {
 				c.handlers.Add(-1)
 			}
 			labels := []string{valid(e.Subscription)}
@@ -63,7 +63,7 @@ func (m *Metrics) ObserveWorker() worker.Option {
 			m.handlers.WithLabelValues(append(labels, string(e.Outcome))...).Observe(e.Duration.Seconds())
 		},
 		Running: func(e worker.Running) {
-			switch c := m.kept(e.Consumer); {
+			switch c := m.stored(e.Consumer); {
 			case c == nil:
 			case e.Running:
 				c.workers.Store(e.Worker, nil)
@@ -113,7 +113,7 @@ func operation(o redelivery.Outcome) string {
 	}
 }
 
-// consumer holds the series of a Consumer, so that they need not be looked up for each message.
+// consumer keeps the series of a Consumer, so that no message needs a lookup by label values.
 type consumer struct {
 	*redelivery.Consumer
 	m            *Metrics
@@ -121,7 +121,7 @@ type consumer struct {
 	all          *series  // nil with WithTopic
 	topics       sync.Map // with WithTopic: *series by topic
 
-	handlers atomic.Int64 // messages that Workers' handlers have
+	handlers atomic.Int64 // number of messages that Workers' handlers are processing
 	workers  sync.Map     // the running *worker.Workers
 }
 
@@ -136,7 +136,7 @@ func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
 	return x
 }
 
-// failed returns the counter of failures of an operation that settles no message. The topic of such a failure is not
+// failed returns the counter for failures of an operation that settles no message. The topic of such a failure is not
 // known.
 func (m *Metrics) failed(subscription, operation string) prometheus.Counter {
 	if m.topic {
@@ -145,17 +145,17 @@ func (m *Metrics) failed(subscription, operation string) prometheus.Counter {
 	return m.failures.WithLabelValues(subscription, operation)
 }
 
-// consumer returns the series of a Consumer. Close removes the stored series, but a call that ends after Close still
+// consumer returns the series of a Consumer. Close removes them from m.consumers. A call that ends after Close still
 // counts.
 func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
-	if x := m.kept(c); x != nil {
+	if x := m.stored(c); x != nil {
 		return x
 	}
 	return m.newConsumer(c)
 }
 
-// kept returns the stored series, or nil if the Consumer is closed or was made without Observe.
-func (m *Metrics) kept(c *redelivery.Consumer) *consumer {
+// stored returns the stored series, or nil if the Consumer is closed or was made without Observe.
+func (m *Metrics) stored(c *redelivery.Consumer) *consumer {
 	if x := m.last.Load(); x != nil && x.Consumer == c {
 		return x
 	}
@@ -230,10 +230,10 @@ func (m *Metrics) newSeries(values ...string) *series {
 // valid returns a name as the value of a label. A name in Pulsar may be invalid UTF-8, which makes Prometheus panic.
 func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
-// topicLabel returns the label of a topic: the partition is not part of it.
+// topicLabel returns the value of the label topic: the topic's name without the partition.
 func topicLabel(topic string) string { return valid(topicname.Base(topic)) }
 
-// labels returns the values of all labels; more is the last label's value.
-func (s *series) labels(more string) []string {
-	return append(slices.Clip(s.values), more)
+// labels returns the values of all labels. The last one is value.
+func (s *series) labels(value string) []string {
+	return append(slices.Clip(s.values), value)
 }

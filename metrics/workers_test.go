@@ -17,9 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// The gauges of a Worker count a stuck handler and another message of its key, and a lost connection is counted. After
-// Run the gauges are gone.
-func TestWorkers(t *testing.T) {
+// One handler does not return after its timeout, and another message of its key waits. Then the connection is lost.
+func TestWorkerGaugesCountStuckHandlerAndWaitingKeyUntilRunReturns(t *testing.T) {
 	for name, options := range map[string][]metrics.Option{"by subscription": nil, "by topic": {metrics.WithTopic()}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -31,33 +30,33 @@ func TestWorkers(t *testing.T) {
 					Worker: []worker.Option{m.ObserveWorker(), worker.WithKeyOrder(),
 						worker.WithTimeout(time.Second), worker.WithConcurrency(2)},
 				}.Subscription(t)
-				is := func(want float64, name string, labels ...string) {
+				expect := func(want float64, name string, labels ...string) {
 					t.Helper()
 					got, _ := value(t, reg, "redelivery_"+name, labels...)
 					assert.InDelta(t, want, got, 0, name)
 				}
 				release := make(chan struct{})
 				w := orders.Start(func(context.Context, pulsar.Message) error { <-release; return nil })
-				is(0, "stuck_handlers")
+				expect(0, "stuck_handlers")
 				orders.Publish(&pulsar.ProducerMessage{Key: "a"}, &pulsar.ProducerMessage{Key: "a"})
 				time.Sleep(7 * time.Second)
-				is(1, "handlers_active")
-				is(1, "stuck_handlers")
-				is(1, "key_waiting_messages")
-				is(0, "paused")
+				expect(1, "handlers_active")
+				expect(1, "stuck_handlers")
+				expect(1, "key_waiting_messages")
+				expect(0, "paused")
 				w.Pause()
-				is(1, "paused")
+				expect(1, "paused")
 				w.Resume()
-				is(0, "losses_total")
+				expect(0, "losses_total")
 				orders.Reconnect()
 				time.Sleep(time.Second)
-				is(1, "losses_total", "why=connection")
+				expect(1, "losses_total", "why=connection")
 				close(release)
 				orders.Settle(time.Minute)
-				is(0, "stuck_handlers")
-				is(0, "key_waiting_messages")
+				expect(0, "stuck_handlers")
+				expect(0, "key_waiting_messages")
 				w.Stop()
-				is(1, "losses_total", "why=consumer")
+				expect(1, "losses_total", "why=consumer")
 				_, series := value(t, reg, "redelivery_stuck_handlers")
 				assert.Zero(t, series)
 			})
