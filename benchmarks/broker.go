@@ -16,7 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// broker publishes for the workers, so that their CPU time is that of a consumer alone.
+// broker creates topics and publishes messages in this process, so that a worker's CPU time is that of its consumer
+// alone.
 type broker struct {
 	url, admin string
 	client     pulsar.Client
@@ -38,24 +39,24 @@ func connect(url, admin string) (*broker, error) {
 func (b *broker) topic(partitions int) (string, error) {
 	name := fmt.Sprintf("persistent://public/default/benchmark-%08x", rand.Uint32())
 	if partitions > 0 {
-		return name, b.rest(http.MethodPut, name+"/partitions", partitions)
+		return name, b.callAdmin(http.MethodPut, name+"/partitions", partitions)
 	}
-	return name, b.rest(http.MethodPut, name, nil)
+	return name, b.callAdmin(http.MethodPut, name, nil)
 }
 
 func (b *broker) delete(topic string, partitions int) error {
 	if partitions > 0 {
-		return b.rest(http.MethodDelete, topic+"/partitions?force=true", nil)
+		return b.callAdmin(http.MethodDelete, topic+"/partitions?force=true", nil)
 	}
-	return b.rest(http.MethodDelete, topic+"?force=true", nil)
+	return b.callAdmin(http.MethodDelete, topic+"?force=true", nil)
 }
 
-func (b *broker) rest(method, path string, body any) error {
+func (b *broker) callAdmin(method, path string, body any) error {
 	return admin.Call(context.Background(), b.admin, method, path, body, nil)
 }
 
-// publish sends the payloads "0" … "n-1", in batches of batchSize if batchSize is over 1. If every is over 0, publish
-// sends one message each time that this duration has passed.
+// publish sends the payloads "0" … "n-1", in batches of batchSize if batchSize is over 1. If every is over 0, one
+// message is sent in each such period.
 func (b *broker) publish(topic string, n, batchSize int, every time.Duration) error {
 	opts := pulsar.ProducerOptions{Topic: topic, DisableBatching: batchSize <= 1, MaxPendingMessages: 5000}
 	if batchSize > 1 {

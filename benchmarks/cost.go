@@ -8,16 +8,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
 )
 
-// costs returns the works for the cost model. Each varies one quantity, over three sizes.
+// costs returns the works for the cost model. Each work varies one quantity over three sizes.
 func costs(size func(full, quick int) int) []work {
 	seconds := size(10, 3)
 	clients := []client{ours, plain}
 	var waiting, consumers, batches []setting
 	for _, n := range []int{1000, 10_000, size(49_000, 20_000)} {
-		waiting = append(waiting, setting{name: fmt.Sprint(n), task: hour("waiting", n, seconds)})
+		waiting = append(waiting, setting{name: fmt.Sprint(n), task: hourTask("waiting", n, seconds)})
 	}
 	for _, n := range []int{1, 10, 100} {
-		task := hour("idle", 0, seconds)
+		task := hourTask("idle", 0, seconds)
 		task.Consumers = n
 		consumers = append(consumers, setting{name: fmt.Sprint(n), task: task})
 	}
@@ -28,7 +28,7 @@ func costs(size func(full, quick int) int) []work {
 	}
 	return []work{{
 		name: "cost waiting", title: "Cost of waiting messages", settings: waiting,
-		clients: []client{ours, asking, plain},
+		clients: []client{ours, fromBroker, plain},
 		text: "The first column is how many messages wait. By default a Consumer keeps them, with upstream's message " +
 			"object and the payload, as long as the memory limit of 16 MiB has room. Beyond the limit, and with " +
 			"`WithRedeliveryFrom(FromBroker)`, it keeps only their ids.",
@@ -54,7 +54,7 @@ func costs(size func(full, quick int) int) []work {
 
 // model extrapolates the figures to 1,000 consumers and to 1,000,000 messages a second.
 func (rep *report) model() string {
-	// figure returns a figure of a setting; if setting is "", of the last one, which is the largest.
+	// figure returns a figure of a setting. If setting is "", this is the last setting, which is the largest.
 	figure := func(work, setting, client, name string) (f float64) {
 		for _, r := range rep.Results {
 			if r.Work == work && (setting == "" || r.Setting == setting) && r.Client == client && r.Failed == "" {
@@ -71,18 +71,20 @@ func (rep *report) model() string {
 		"| | 1,000 idle consumers | | 1,000,000 messages a second | 600,000 waiting |\n|---|--:|--:|--:|--:|\n")
 	rows := 0
 	for _, c := range []client{ours, tracked, plain} {
-		setup, waits, kept := c.name, c.name, 0.0
+		idleName, waitingName, keptBytes := c.name, c.name, 0.0
 		if c.name != plain.name {
 			// an ack timeout costs nothing while a consumer is idle or a message waits
-			setup = ours.name
-			waits, kept = asking.name, float64(redelivery.DefaultMemoryLimit) // beyond the limit, only ids are kept
+			idleName = ours.name
+			// beyond the memory limit, only ids are kept
+			waitingName, keptBytes = fromBroker.name, float64(redelivery.DefaultMemoryLimit)
 		}
 		slope := func(name string) float64 { // growth of a figure with each consumer
-			at10, at100 := figure("cost consumers", "10", setup, name), figure("cost consumers", "100", setup, name)
+			at10 := figure("cost consumers", "10", idleName, name)
+			at100 := figure("cost consumers", "100", idleName, name)
 			return (100*at100 - 10*at10) / 90
 		}
 		cpu := figure("W4", "", c.name, "cpuUs")
-		waiting := 600_000*figure("cost waiting", "", waits, "bytes") + kept
+		waiting := 600_000*figure("cost waiting", "", waitingName, "bytes") + keptBytes
 		if cpu == 0 || slope("heapPerConsumerKB") == 0 {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// machine describes the machine of a run, and the versions of the software.
+// machine describes the computer that a run used, and the versions of the software.
 type machine struct {
 	When     time.Time `json:"when"`
 	System   string    `json:"system"`
@@ -23,7 +23,7 @@ type machine struct {
 	Versions []string  `json:"versions"`
 }
 
-func lookAround(b *broker, programs map[string][]string) machine {
+func describeMachine(b *broker, programs map[string][]string) machine {
 	m := machine{When: time.Now().UTC().Truncate(time.Second), System: runtime.GOOS + "/" + runtime.GOARCH,
 		Cores: runtime.NumCPU()}
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo")
@@ -61,7 +61,7 @@ func lookAround(b *broker, programs map[string][]string) machine {
 	return m
 }
 
-// between returns the text between two other texts of a file.
+// between returns the text of a file from the end of before to the next after.
 func between(file, before, after string) string {
 	data, _ := os.ReadFile(file)
 	_, rest, _ := strings.Cut(string(data), before)

@@ -1,6 +1,6 @@
-// Benchmarks makes four Pulsar clients do the same work with the same broker, each in a process of its own: this
-// library, pulsar-client-go by itself, the Java client and the Python client. It reports how precise they are, and how
-// much CPU and memory they use.
+// Benchmarks makes four Pulsar clients do the same work with the same broker: this library, pulsar-client-go by itself,
+// the Java client and the Python client. Each client has a process of its own. The report says how precise the clients
+// are, and how much CPU and memory they use.
 //
 //	eval "$(../test/scripts/pulsar start)"
 //	go run . -quick
@@ -172,7 +172,7 @@ func (c config) measure(ctx context.Context, todo []work) (report, error) {
 		return report{}, err
 	}
 	rep.Left = left
-	rep.Machine = lookAround(b, programs)
+	rep.Machine = describeMachine(b, programs)
 	r := runner{b, programs, p}
 	for _, w := range todo {
 		p.total += max(1, w.rounds) * len(slices.DeleteFunc(r.cells(w), func(c cell) bool { return c.client.none }))

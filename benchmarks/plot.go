@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// pictures has the works that have a picture. For a picture of lateness, figure is empty.
+// pictures lists the works that have a picture. If figure is empty, the picture shows lateness.
 var pictures = map[string]struct{ figure, axis, unit string }{
 	"W1": {}, "W2": {},
 	"W3": {"bytes", "heap per waiting message, bytes", ""}, "W4": {"cpuUs", "CPU per message, µs", ""},
@@ -41,14 +41,14 @@ func pictureTag(name, title string) string {
 		pictureFile(name, themes[1]), title, pictureFile(name, themes[0]))
 }
 
-// draw writes the pictures of works, and the README's picture, which has one row for each client.
+// draw writes the pictures of works, and the picture of the README. The README's picture has one row for each client.
 func (rep *report) draw(done []work, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	for _, t := range themes {
 		for _, w := range done {
-			rows := rep.drawn(w.name)
+			rows := rep.measured(w.name)
 			if _, ok := pictures[w.name]; !ok || len(rows) == 0 {
 				continue
 			}
@@ -57,9 +57,9 @@ func (rep *report) draw(done []work, folder string) error {
 			}
 		}
 		var rows []result
-		inReadme := []client{ours, plain, plainOf0, java, javaOf0}
+		inReadme := []client{ours, plain, plain0Bits, java, java0Bits}
 		for _, c := range inReadme {
-			for _, r := range rep.drawn("W1") {
+			for _, r := range rep.measured("W1") {
 				if r.Setting == "mixed" && r.Client == c.name {
 					r.Setting = ""
 					rows = append(rows, r)
@@ -80,8 +80,8 @@ func write(folder, name string, t theme, svg string) error {
 	return os.WriteFile(filepath.Join(folder, pictureFile(name, t)), []byte(svg), 0o644)
 }
 
-// drawn returns the results of a work that have figures.
-func (rep *report) drawn(name string) []result {
+// measured returns the results of a work, without those that have no figures.
+func (rep *report) measured(name string) []result {
 	return slices.DeleteFunc(slices.Clone(rep.Results),
 		func(r result) bool { return r.Work != name || len(r.Figures) == 0 })
 }
@@ -93,7 +93,7 @@ func picture(w work, rows []result, t theme) string {
 	return latenessPicture(w.title, rows, t)
 }
 
-// canvas is a picture with a row for each result, under a heading for each setting.
+// canvas is a picture with a row for each result, and a heading above the rows of each setting.
 type canvas struct {
 	strings.Builder
 	theme
@@ -159,8 +159,8 @@ func (c *canvas) color(r result) string {
 	return c.other
 }
 
-// latenessPicture draws a line for each client. The line begins at the client's earliest message if that message was
-// early, else at the median, and ends at the 99th percentile. A dot marks the median. The part left of 0 is red.
+// latenessPicture draws a line for each client. The line ends at the 99th percentile. It begins at the client's
+// earliest message if that message was early, else at the median. A dot marks the median. The part left of 0 is red.
 func latenessPicture(title string, rows []result, t theme) string {
 	low, high := -10.0, 30.0
 	for _, r := range rows {
@@ -212,7 +212,7 @@ func latenessPicture(title string, rows []result, t theme) string {
 // signedLog is the scale of the axis: nearly linear around 0, and logarithmic farther away on both sides.
 func signedLog(ms float64) float64 { return math.Copysign(math.Log10(1+math.Abs(ms)), ms) }
 
-// barPicture has a bar for a figure of each client, with its value.
+// barPicture draws one figure of each client as a bar with its value.
 func barPicture(title, axis, figure string, rows []result, t theme) string {
 	longest := 0.0
 	for _, r := range rows {

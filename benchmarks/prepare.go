@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// cache is where clients of other languages are built. Commands run in the folder of this program.
+// cache is the folder in which clients of other languages are built. Commands run in the folder of this program.
 const cache = ".cache"
 
-// prepare returns the command lines of the workers that were chosen, and a line about each that cannot be built here.
+// prepare returns the command lines of the chosen workers. left has a line about each worker that cannot be built here.
 func prepare(ctx context.Context, names []string, p *progress) (programs map[string][]string, left []string,
 	err error) {
 	self, err := os.Executable()
@@ -73,7 +73,7 @@ func preparePython(ctx context.Context) ([]string, error) {
 	return []string{python, "python/worker.py"}, nil
 }
 
-// command runs a command; its error has the last line that it printed.
+// command runs a command. The error has the last line that the command printed.
 func command(ctx context.Context, name string, args ...string) error {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err == nil || errors.Is(err, exec.ErrNotFound) {

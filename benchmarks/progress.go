@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// progress shows what is being done: as one line on a terminal, elsewhere as a line for each step.
+// progress prints each step. On a terminal, each step replaces the line of the last one.
 type progress struct {
 	begin       time.Time
 	done, total int

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// summarize adds the figures that follow from others.
+// summarize adds the figures that are computed from other figures and from the samples.
 func summarize(r *result) {
 	f := r.Figures
 	f["messages"] = float64(r.Task.Messages)
@@ -40,12 +40,12 @@ func summarize(r *result) {
 	f["p99abs"] = quantile(distance, 0.99)
 }
 
-// quantile returns the smallest value of sorted for which at least a fraction q of all values are at or below it.
+// quantile returns the smallest value of sorted such that at least the fraction q of all values is not greater.
 func quantile(sorted []float64, q float64) float64 {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// compare adds the CPU of each client beyond that of plain pulsar-client-go in the same run.
+// compare adds how much more CPU each client used than plain pulsar-client-go in the same run.
 func compare(results []result) {
 	for i, r := range results {
 		for _, other := range results {
@@ -66,7 +66,7 @@ func (rep *report) save(file string) error {
 	return os.WriteFile(file, append(data, '\n'), 0o644)
 }
 
-// write writes the report into the folder out and, if docs is set, into the documents.
+// write writes the report into the folder out. If docs is set, it also fills the documents.
 func (rep *report) write(done []work, out, docs string) error {
 	compare(rep.Results)
 	if err := rep.save(filepath.Join(out, "results.json")); err != nil {
@@ -118,7 +118,7 @@ func (rep *report) facts() string {
 	return text.String() + "\n\n"
 }
 
-// section is a work's part of the report: a heading, what was done, its table and its picture.
+// section returns a work's part of the report: a heading, what was done, the table and the picture.
 func (rep *report) section(w work) string {
 	rows := slices.DeleteFunc(slices.Clone(rep.Results), func(r result) bool { return r.Work != w.name })
 	if len(rows) == 0 {

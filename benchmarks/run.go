@@ -37,7 +37,7 @@ type runner struct {
 	progress *progress
 }
 
-// A cell is one line of a work's table, to be filled.
+// A cell is one line of a work's table.
 type cell struct {
 	setting setting
 	client  client
@@ -55,20 +55,20 @@ func (r *runner) cells(w work) (cells []cell) {
 	return cells
 }
 
-// warmUps is how often the first work is done before results count, so that the broker's JVM compiles its code.
+// warmUps is how often the first work is done before results count. In this time the broker's JVM compiles its code.
 const warmUps = 10
 
-// warmUp does a work that does not count.
+// warmUp does a work, and drops its results.
 func (r *runner) warmUp(ctx context.Context, w work) {
 	cells := r.cells(w)
 	for i := 0; i < warmUps && len(cells) > 0 && ctx.Err() == nil; i++ {
 		r.progress.say(fmt.Sprintf("warming the broker up, %d of %d", i+1, warmUps))
-		_, _ = r.once(ctx, merge(cells[0].setting.task, cells[0].client.task), cells[0].setting)
+		_, _ = r.runTask(ctx, merge(cells[0].setting.task, cells[0].client.task), cells[0].setting)
 	}
 }
 
-// run does w, and returns the results. Each round does all cells once, so that a disturbance of the machine does not
-// hit one client only.
+// run does w, and returns the results. Each round does all cells once, so that other load on the computer does not hit
+// one client only.
 func (r *runner) run(ctx context.Context, w work) []result {
 	cells := r.cells(w)
 	results, reports := make([]result, len(cells)), make([][]worker.Report, len(cells))
@@ -83,7 +83,7 @@ func (r *runner) run(ctx context.Context, w work) []result {
 				continue
 			}
 			r.progress.show(w.name + " " + c.setting.name + ", " + c.client.name)
-			report, err := r.once(ctx, results[i].Task, c.setting)
+			report, err := r.runTask(ctx, results[i].Task, c.setting)
 			if err != nil {
 				results[i].Failed = err.Error()
 			} else {
@@ -101,8 +101,8 @@ func (r *runner) run(ctx context.Context, w work) []result {
 	return results
 }
 
-// once makes one worker do a task, on a topic of its own.
-func (r *runner) once(ctx context.Context, task worker.Task, s setting) (report worker.Report, err error) {
+// runTask makes one worker do a task, on a topic of its own.
+func (r *runner) runTask(ctx context.Context, task worker.Task, s setting) (report worker.Report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	task.URL = r.broker.url
@@ -170,7 +170,7 @@ func (r *runner) talk(in io.Writer, out io.Reader, task worker.Task, s setting) 
 	return worker.Report{}, errors.New("the worker ended without a report")
 }
 
-// merge returns a copy of task with the fields of changes that are not zero.
+// merge returns a copy of task in which the nonzero fields of changes replace those of task.
 func merge(task, changes worker.Task) worker.Task {
 	set(reflect.ValueOf(&task).Elem(), reflect.ValueOf(changes))
 	return task

@@ -32,7 +32,7 @@ func redraw(all []work, docs string) error {
 	return rep.draw(all, filepath.Join(docs, "img"))
 }
 
-// readTable is the reverse of report.section.
+// readTable reads the results from the table that report.section wrote.
 func readTable(w work, section string) (rows []result) {
 	var figures []string
 	setting := ""

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// The pictures in docs show the tables of RESULTS.md. All lines and texts stay inside the picture, and no line crosses
-// the names.
-func TestPicturesInDocs(t *testing.T) {
+// All lines and texts must also stay inside the picture, and no line may cross the names.
+func TestPicturesInDocsShowTheTablesOfResults(t *testing.T) {
 	const docs = "../docs"
 	folder := t.TempDir()
 	all := works(func(full, _ int) int { return full })
@@ -62,7 +61,7 @@ func checkGeometry(t *testing.T, name, svg string) {
 	for _, text := range p.Texts {
 		x, _ := strconv.ParseFloat(text.X, 64)
 		y, _ := strconv.ParseFloat(text.Y, 64)
-		width := 7.2 * float64(len([]rune(text.Text))) // a generous guess for 13 px
+		width := 7.2 * float64(len([]rune(text.Text))) // more than the real width at 13 px
 		left := map[string]float64{"start": x, "middle": x - width/2, "end": x - width}[text.Anchor]
 		if left < 0 || left+width > pictureWidth+8 || y > p.Height {
 			t.Errorf("%s: %q leaves the picture: from %.0f to %.0f", name, text.Text, left, left+width)

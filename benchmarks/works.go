@@ -8,12 +8,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
 )
 
-// A client is a row of the tables: a program and how its consumer is set up.
+// A client is a row of the tables: a program, and the settings of its consumer.
 type client struct {
 	name string
-	task worker.Task // the fields that it adds to a setting's task
-	only string      // the one setting that it can do; "" for all
-	none bool        // it cannot do the work
+	task worker.Task // the fields that replace those of a setting's task
+	only string      // the one setting that the client can do; "" for all
+	none bool        // the client cannot do the work
 	note string
 }
 
@@ -42,20 +42,20 @@ type work struct {
 
 var zero = 0
 
-// The clients. The first client of each program has the program's default settings.
+// The first client of each program has the program's default settings.
 var (
 	ours    = client{name: "redelivery", task: worker.Task{Program: "redelivery"}}
 	ours1ms = client{name: "redelivery, 1 ms",
 		task: worker.Task{Program: "redelivery", Client: worker.Client{ResolutionMs: 1}}}
-	memory = client{name: "redelivery, from memory",
+	fromMemory = client{name: "redelivery, from memory",
 		task: worker.Task{Program: "redelivery", Client: worker.Client{From: redelivery.FromMemory}}}
-	asking = client{name: "redelivery, from the broker",
+	fromBroker = client{name: "redelivery, from the broker",
 		task: worker.Task{Program: "redelivery", Client: worker.Client{From: redelivery.FromBroker}}}
-	plain    = client{name: "pulsar-client-go", task: worker.Task{Program: "go"}}
-	plainOf0 = client{name: "pulsar-client-go, 0 bits",
+	plain      = client{name: "pulsar-client-go", task: worker.Task{Program: "go"}}
+	plain0Bits = client{name: "pulsar-client-go, 0 bits",
 		task: worker.Task{Program: "go", Client: worker.Client{PrecisionBits: &zero}}}
-	java    = client{name: "Java", task: worker.Task{Program: "java"}}
-	javaOf0 = client{name: "Java, 0 bits",
+	java      = client{name: "Java", task: worker.Task{Program: "java"}}
+	java0Bits = client{name: "Java, 0 bits",
 		task: worker.Task{Program: "java", Client: worker.Client{PrecisionBits: &zero}}}
 	java100 = client{name: "Java, tick 100 ms", task: worker.Task{Program: "java", Client: worker.Client{TickMs: 100}}}
 	python  = client{name: "Python",
@@ -90,11 +90,11 @@ func works(size func(full, quick int) int) []work {
 		Client: worker.Client{AckTimeoutMs: 1000}}
 	ackBackoff := ack
 	ackBackoff.MinMs, ackBackoff.MaxMs = 100, 3200
-	spread := hour("waiting", size(50_000, 10_000), size(10, 2))
+	spread := hourTask("waiting", size(50_000, 10_000), size(10, 2))
 	atOnce := spread
 	atOnce.DueInMs = size(35_000, 8_000)
 	consume := worker.Task{Kind: "consume", Messages: size(1_000_000, 100_000), BatchSize: 1000}
-	idle := hour("idle", 100, size(15, 3))
+	idle := hourTask("idle", 100, size(15, 3))
 	tracker := func(n int) worker.Task { return worker.Task{Kind: "trackers", Messages: n, Seconds: size(10, 2)} }
 
 	byType := func(task worker.Task, partitions int) (all []setting) {
@@ -119,7 +119,7 @@ func works(size func(full, quick int) int) []work {
 			"failing one to six times.",
 		settings: []setting{{name: "steady", task: nack}, {name: "sparse", task: sparse, every: 400 * time.Millisecond},
 			{name: "mixed", task: mixed, every: 20 * time.Millisecond}},
-		clients: []client{ours, ours1ms, memory, plain, plainOf0, java, javaOf0, python}, columns: lateness,
+		clients: []client{ours, ours1ms, fromMemory, plain, plain0Bits, java, java0Bits, python}, columns: lateness,
 	}, {
 		name: "W1b", title: "Precision of nacks on other subscription types, and of batches",
 		text: "As `steady` of W1: on Exclusive, Failover and Key_Shared without batches, and on Shared in batches " +
@@ -189,9 +189,9 @@ func works(size func(full, quick int) int) []work {
 	}}
 }
 
-// hour is a task whose messages wait for an hour and up to ten minutes more, while clients tick as they do for short
-// delays.
-func hour(kind string, messages, seconds int) worker.Task {
+// hour returns a task whose messages wait for 60 to 70 minutes. Clients derive their ticks from the short delays of the
+// same task.
+func hourTask(kind string, messages, seconds int) worker.Task {
 	return worker.Task{Kind: kind, Messages: messages, Seconds: seconds,
 		Delays: worker.Delays{MinMs: 100, MaxMs: 3200, FirstMs: 3_600_000, SpreadMs: 600_000}}
 }

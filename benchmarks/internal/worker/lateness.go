@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// lateness fails on every message a number of times, by a nack or by letting its ack timeout pass, and measures how
-// late each redelivery comes. Its delay begins with the nack or, for an ack timeout, when the message was received.
+// lateness lets every message fail a number of times, by a nack or by an ack timeout, and measures how late each
+// redelivery comes. The delay of a redelivery begins with the nack. With an ack timeout it begins when the message is
+// received.
 func (w *worker) lateness() (Report, error) {
 	c, err := w.subscribe()
 	if err != nil {
@@ -32,7 +33,7 @@ func (w *worker) lateness() (Report, error) {
 		}
 		n := deliveries[i]
 		deliveries[i]++
-		if n > w.fails(i) {
+		if n > w.failuresOf(i) {
 			report.Figures["surplus"]++ // delivered again although it was acknowledged
 			continue
 		}
@@ -41,7 +42,7 @@ func (w *worker) lateness() (Report, error) {
 			report.Samples = append(report.Samples, milliseconds(late))
 		}
 		time.Sleep(ms(w.HandleMs))
-		if n == w.fails(i) {
+		if n == w.failuresOf(i) {
 			if err := c.Ack(msg); err != nil {
 				return Report{}, err
 			}
@@ -59,8 +60,8 @@ func (w *worker) lateness() (Report, error) {
 	return report, nil
 }
 
-// fails is how often message i fails.
-func (w *worker) fails(i int) int {
+// failuresOf returns how often message i fails.
+func (w *worker) failuresOf(i int) int {
 	switch {
 	case w.FailsEach > 0 && i%w.FailsEach != 0:
 		return 0
@@ -71,7 +72,7 @@ func (w *worker) fails(i int) int {
 	}
 }
 
-// planned is how long a message should stay away after its delivery with that redelivery count.
+// planned returns the delay between a delivery with that redelivery count and the next delivery.
 func (w *worker) planned(redeliveryCount int) time.Duration {
 	d := ms(w.AckTimeoutMs)
 	if w.MinMs > 0 {

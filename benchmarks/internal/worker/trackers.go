@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// key identifies a message as a consumer does: by ledger, entry and the place in a batch.
+// key identifies a message as a consumer does: by ledger, entry and the index in a batch.
 type key struct {
 	ledger, entry int64
 	index         int32
@@ -33,7 +33,7 @@ func (w *worker) newTracker() tracker {
 	return nack.New[key](policy)
 }
 
-// trackers measures a tracker without a consumer, with Messages keys in it.
+// trackers measures a tracker by itself, with as many keys as the task has messages.
 func (w *worker) trackers() (Report, error) {
 	figures := map[string]float64{}
 	w.trackerCosts(figures)
