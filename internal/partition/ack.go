@@ -117,7 +117,8 @@ func (g *Group) resume(now time.Duration, m *message) {
 	case m.state == Ready:
 		g.makeReady(now, m)
 	case m.state == Asked:
-		if r := g.requestOf(m.entry); !r.open { // it was given up
+		if r := g.requestOf(m.entry); m.overdue || !r.open { // it was answered or given up
+			r.open = false
 			g.sendRequest(now, r)
 		}
 	case m.overdue:

@@ -135,7 +135,7 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 		m.excess += r.excess(m.delivered)
 		m.takeCount(c)
 		if m.busy > 0 {
-			m.overdue = true // acknowledged again if it is settled
+			m.overdue = true // acknowledged again if it is settled, else requested again
 			break
 		}
 		g.keep(m, c)

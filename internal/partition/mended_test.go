@@ -73,6 +73,17 @@ func TestRequestEndsThoughTheAnswerHasToWait(t *testing.T) {
 	assert.False(t, f.partitions["A"].entries[firstID.position()].request.open)
 }
 
+func TestAnswerThatCameWhileItsMessageWasBusyIsRequestedAgainAtOnce(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.bringTo(Asked)
+	a, _, _ := f.BeginAck(firstID)
+	f.arrives()
+	f.requests = 0
+	f.EndAck(f.now, &a, Failed)
+	f.runDue()
+	assert.Equal(t, 1, f.requests)
+}
+
 func TestMessageThatIsBusyUntilItsRequestIsGivenUpIsRequestedAgain(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.bringTo(Asked)
