@@ -76,8 +76,7 @@ type Delivered struct {
 type Settled struct {
 	Event
 	Outcome Outcome // how the message was settled
-	// how often the application has received it; a delivery that ended with Snooze does not count; 0 if it was
-	// acknowledged by id and never received
+	// how often the application has received it; a delivery that ended with Snooze does not count
 	Attempts uint32
 	Delay    time.Duration // until it comes again; for Nacked, Snoozed and Reconsumed
 	To       string        // the topic that it was published to; for Reconsumed and DeadLettered

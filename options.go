@@ -51,7 +51,7 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 // negative d is an error.
 //
 // Acknowledging, nacking or reconsuming a message ends its timeout; InProgress restarts it. An acknowledgement after
-// the timeout still counts, unless the application has already received the message again.
+// the timeout still counts, even if the application has already received the message again.
 func WithAckTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, true); want != "" {

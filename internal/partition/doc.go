@@ -77,7 +77,9 @@
 //	--------------------------+------------------------------------------------------------------------------
 //	Receive                   | Take, else read upstream's channel and Arrive, until one of them delivers.
 //	                          | ReceiverWaits before blocking, and ReceiverContinues after it
-//	after a hand-over         | the ack-timeout policy for Delivery.Count, then StartTimeout
+//	after a hand-over         | Recall, if a log of attempts knows more; the ack-timeout policy for Delivery.Count,
+//	                          | then StartTimeout; Hold, if the application keeps the message waiting; Taken, if
+//	                          | the application takes it only later, from a channel
 //	Arrive returns AckAgain   | acknowledge Again in another goroutine; after an error another copy will come
 //	Ack, AckID                | BeginAck. Acknowledge: upstream's AckID of Object, or of the entry if Whole; EndAck;
 //	                          | if that returns an Again, acknowledge it too. Unknown: upstream's AckID of the id
@@ -97,7 +99,9 @@
 //	Seek                      | upstream's Seek, Forget
 //
 // Callbacks from upstream call [Group.Lost] at the start of each reconnection; [Group.Sent] for each message, in the
-// goroutine that receives it, before the message can be read; Activate from the listener; Leave when a topic vanishes.
+// goroutine that receives it, before the message can be read; [Group.Connected] when all partitions have a connection
+// again: without it, no acknowledgement becomes sure and no request is given up; Activate from the listener; Leave when
+// a topic vanishes.
 //
 // # Known windows
 //

@@ -168,6 +168,19 @@ func TestSettlingEndsTheAckTimeout(t *testing.T) {
 	}
 }
 
+func TestAckAfterTheTimeoutSettlesTheNextDeliveryToo(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithAckTimeout(time.Second))
+	b.Send(topic, 1, false)
+	first := testkit.Receive(t, c)
+	testkit.Receive(t, c)
+	require.NoError(t, c.Ack(first))
+	testkit.ReceiveNothing(t, c, 2*time.Second)
+	b.Settles(topic, 0)
+}
+
 func TestInProgressRenewsTheAckTimeout(t *testing.T) {
 	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake) {
 		require.Error(t, c.InProgress(nil))
