@@ -179,7 +179,7 @@ func (c *Consumer) AckIDCumulative(id pulsar.MessageID) error {
 func (c *Consumer) ackCumulative(n name) error {
 	began := c.now()
 	now := c.lock()
-	d, again, err := c.group.Upto(n.ID)
+	d, err := c.group.Upto(n.ID)
 	c.unlockAndAct(now)
 	if err != nil {
 		return err
@@ -188,14 +188,7 @@ func (c *Consumer) ackCumulative(n name) error {
 	if d.Object != nil {
 		id = d.Object.(pulsar.MessageID)
 	}
-	err = c.call(func() error {
-		return c.acknowledge(func() error {
-			if err := consumer.AckIDCumulative(id); err != nil || again == nil {
-				return err
-			}
-			return consumer.AckID(upstream.Whole(again.Object.(pulsar.MessageID)))
-		})
-	})
+	err = c.call(func() error { return c.acknowledge(func() error { return consumer.AckIDCumulative(id) }) })
 	if err != nil {
 		return err
 	}
@@ -205,8 +198,11 @@ func (c *Consumer) ackCumulative(n name) error {
 		note = func(d partition.Delivery) { settled = append(settled, d) }
 	}
 	now = c.lock()
-	err = c.group.SettleUpto(now, n.ID, note)
+	again, err := c.group.SettleUpto(now, n.ID, note)
 	c.unlockAndAct(now)
+	if again != nil {
+		c.ackAgain(*again)
+	}
 	for _, d := range settled {
 		c.acked(&n, nil, &d, began, nil)
 	}

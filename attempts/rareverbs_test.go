@@ -161,15 +161,16 @@ func (p *process) quit() {
 func (p *process) ackUpto(e, i int) {
 	w, id := p.w, p.w.id(e, i)
 	p.endHandler(e, i)
-	d, again, _ := p.group.Upto(id)
+	d, _ := p.group.Upto(id)
+	o := d.Object.(*object)
+	again, _ := p.group.SettleUpto(w.now(), id, nil)
 	through := e - 1
-	if o := d.Object.(*object); i == len(o.of.unacked)-1 || again != nil {
+	if i == len(o.of.unacked)-1 || again != nil {
 		through = e
 	}
 	for x := range through + 1 {
 		p.pipe = append(p.pipe, command{entry: x})
 	}
-	_ = p.group.SettleUpto(w.now(), id, nil)
 	for x := range e + 1 {
 		for y := range p.messages[x] {
 			if p.group.IsSettled(w.id(x, y)) {

@@ -210,34 +210,25 @@ func (g *Group) SettleEntry(now time.Duration, id ID) error {
 }
 
 // Upto returns the delivery to acknowledge cumulatively. For a message that is not in the table, only Source is set, if
-// the partition is known. If again is not nil, the caller acknowledges that after the delivery: the message completes
-// an entry that came more than once.
-func (g *Group) Upto(id ID) (d Delivery, again *Again, err error) {
+// the partition is known.
+func (g *Group) Upto(id ID) (d Delivery, err error) {
 	m, err := g.find(id)
 	if m == nil {
 		if p, _ := g.partitionOf(id); p != nil {
 			d.Source = p.source
 		}
-		return d, nil, err
+		return d, err
 	}
-	a, before := m.entry.ack, int32(0)
-	for x := range m.entry.all {
-		if x.state == Settled || x.index <= m.index {
-			before++
-		}
-	}
-	if a.settled = before; a.isComplete() && a.needsWhole() {
-		again = &Again{m.entry.partition.source, m.entry.partition.topic, m.id, true}
-	}
-	return g.delivery(m), again, nil
+	return g.delivery(m), nil
 }
 
 // SettleUpto settles a message and all earlier ones of its partition, after a cumulative acknowledgement. It calls
-// settled for each, unless settled is nil.
-func (g *Group) SettleUpto(now time.Duration, id ID, settled func(Delivery)) error {
+// settled for each, unless settled is nil. If again is not nil, the caller acknowledges it as well: the message
+// completed an entry that came more than once.
+func (g *Group) SettleUpto(now time.Duration, id ID, settled func(Delivery)) (again *Again, err error) {
 	p, err := g.partitionOf(id)
 	if p == nil {
-		return err
+		return nil, err
 	}
 	to := id.position()
 	for at, e := range p.entries {
@@ -250,11 +241,14 @@ func (g *Group) SettleUpto(now time.Duration, id ID, settled func(Delivery)) err
 					settled(g.delivery(m))
 				}
 				g.settle(now, m, false)
+				if x := m.again(m.id); x.Whole && at == to {
+					again = &x
+				}
 			}
 		}
 		g.finishEntry(now, e)
 	}
-	return nil
+	return again, nil
 }
 
 // forget makes a message unseen.

@@ -704,7 +704,7 @@ func (w *world) ackObject(o *object, whole bool, op int) bool {
 
 func (w *world) ackUpto(t, e, i int) {
 	id := w.id(t, e, i)
-	d, again, _ := w.g.Upto(id)
+	d, _ := w.g.Upto(id)
 	o := d.Object.(*object)
 	for x := 0; x <= o.index; x++ {
 		o.of.unacked[x] = false
@@ -716,10 +716,9 @@ func (w *world) ackUpto(t, e, i int) {
 	for x := 0; x <= through; x++ {
 		w.pipe = append(w.pipe, command{topic: t, entry: x, index: -1})
 	}
-	if again != nil {
+	if again, _ := w.g.SettleUpto(w.now, id, nil); again != nil {
 		w.ackObject(again.Object.(*object), again.Whole, 0)
 	}
-	_ = w.g.SettleUpto(w.now, id, nil)
 	for x, messages := range w.topics[t].messages[:e+1] {
 		for y, m := range messages {
 			if m.everHeld && (x < e || y <= i) {
