@@ -49,7 +49,7 @@ func newBroker(t testing.TB) *broker {
 	return b
 }
 
-func (b *broker) rest(method, path string, body any) {
+func (b *broker) callREST(method, path string, body any) {
 	b.t.Helper()
 	require.NoError(b.t, admin.Call(bg, b.admin, method, path, body, nil))
 }
@@ -100,15 +100,15 @@ func (b *broker) receive(c pulsar.Consumer) pulsar.ConsumerMessage {
 	return pulsar.ConsumerMessage{Consumer: c, Message: msg}
 }
 
-func (b *broker) nothing(c pulsar.Consumer, within time.Duration) {
+func (b *broker) receivesNothing(c pulsar.Consumer, limit time.Duration) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(bg, within)
+	ctx, cancel := context.WithTimeout(bg, limit)
 	defer cancel()
 	msg, err := c.Receive(ctx)
 	require.ErrorIs(b.t, err, context.DeadlineExceeded, "got %v", msg)
 }
 
-func in(d time.Duration) context.Context {
+func within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(bg, d)
 	context.AfterFunc(ctx, cancel)
 	return ctx
@@ -116,13 +116,13 @@ func in(d time.Duration) context.Context {
 
 // The broker does not answer a message whose delay it refuses, and upstream's producer reports no later answer either.
 // Retries with shorter delays are published all the same.
-func TestARefusedDelay(t *testing.T) {
+func TestBrokerThatRefusesADelayTakesShorterOnes(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	if b.inProcess == nil {
 		namespace := fmt.Sprintf("public/r-%08x", rand.Uint32())
-		b.rest("PUT", "namespaces/"+namespace, nil)
-		b.rest("POST", "namespaces/"+namespace+"/delayedDelivery",
+		b.callREST("PUT", "namespaces/"+namespace, nil)
+		b.callREST("POST", "namespaces/"+namespace+"/delayedDelivery",
 			map[string]any{"active": true, "tickTime": 1000, "maxDeliveryDelayInMillis": 5000})
 		var policy map[string]any
 		require.NoError(t, admin.Call(bg, b.admin, "GET", "namespaces/"+namespace+"/delayedDelivery", nil, &policy))
@@ -139,22 +139,22 @@ func TestARefusedDelay(t *testing.T) {
 	if b.inProcess != nil {
 		b.inProcess.Inject("SEND", b.topic+"-sub-RETRY", 1, pulsartest.Fail("NotAllowedError", "injected"))
 	}
-	require.ErrorIs(t, r.LaterAfter(in(20*time.Second), x, time.Hour, nil), reconsume.ErrDelayRefused)
-	require.NoError(t, r.LaterAfter(in(3*time.Second), y, time.Second, nil))
+	require.ErrorIs(t, r.LaterAfter(within(20*time.Second), x, time.Hour, nil), reconsume.ErrDelayRefused)
+	require.NoError(t, r.LaterAfter(within(3*time.Second), y, time.Second, nil))
 	require.Equal(t, "y", string(b.receive(retries).Payload()))
-	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil))
+	require.NoError(t, r.LaterAfter(within(3*time.Second), x, time.Second, nil))
 	require.Equal(t, "x", string(b.receive(retries).Payload()))
 }
 
-// As TestARefusedDelay, but with a message that is larger than the topic allows.
-func TestARefusedSize(t *testing.T) {
+// As TestBrokerThatRefusesADelayTakesShorterOnes, but with a message that is larger than the topic allows.
+func TestBrokerThatRefusesASizeTakesSmallerMessages(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
 	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared})
 	if b.inProcess == nil {
 		path := strings.Replace(b.topic, "://", "/", 1) + "-sub-RETRY/maxMessageSize"
-		b.rest("POST", path, 6000)
+		b.callREST("POST", path, 6000)
 		require.Eventually(t, func() bool {
 			var size int
 			return admin.Call(bg, b.admin, "GET", path, nil, &size) == nil && size == 6000
@@ -170,20 +170,20 @@ func TestARefusedSize(t *testing.T) {
 		b.inProcess.Inject("SEND", b.topic+"-sub-RETRY", 1, pulsartest.Fail("NotAllowedError", "injected"))
 	}
 	refused := make(chan error)
-	go func() { refused <- r.LaterAfter(in(20*time.Second), first, time.Second, nil) }()
+	go func() { refused <- r.LaterAfter(within(20*time.Second), first, time.Second, nil) }()
 	time.Sleep(time.Second)
-	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil),
+	require.NoError(t, r.LaterAfter(within(3*time.Second), x, time.Second, nil),
 		"refused while the large message has no answer")
 	require.ErrorIs(t, waittest.Next(t, refused), reconsume.ErrDelayRefused)
-	require.NoError(t, r.LaterAfter(in(3*time.Second), y, time.Second, nil))
+	require.NoError(t, r.LaterAfter(within(3*time.Second), y, time.Second, nil))
 	for _, payload := range []string{"x", "y"} {
 		require.Equal(t, payload, string(b.receive(retries).Payload()))
 	}
-	b.nothing(retries, time.Second)
+	b.receivesNothing(retries, time.Second)
 }
 
 // Dead letters are published even if the initial subscription exists and has a consumer.
-func TestInitialSubscriptionInUse(t *testing.T) {
+func TestDeadLettersArePublishedThoughTheInitialSubscriptionIsInUse(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover, pulsar.KeyShared, pulsar.Shared} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
@@ -193,14 +193,14 @@ func TestInitialSubscriptionInUse(t *testing.T) {
 				Type: kind})
 			b.send(nil, &pulsar.ProducerMessage{Payload: []byte("x")})
 			r := b.reconsumer(reconsume.Options{InitialSubscriptionName: "readers"})
-			require.NoError(t, r.DeadLetter(in(5*time.Second), b.receive(c), nil))
+			require.NoError(t, r.DeadLetter(within(5*time.Second), b.receive(c), nil))
 			require.Equal(t, "x", string(b.receive(readers).Payload()))
 		})
 	}
 }
 
 // Messages are published in the order in which they were begun, whichever caller waits first.
-func TestOrder(t *testing.T) {
+func TestMessagesArePublishedInTheOrderInWhichTheyBegan(t *testing.T) {
 	t.Parallel()
 	const n = 2000
 	for name, start := range map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) func() error{
@@ -239,12 +239,12 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestHugeDelaysAreDelays(t *testing.T) {
+func TestMessageWithTheLongestDelayWaits(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
 	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared})
 	b.send(nil, &pulsar.ProducerMessage{Payload: []byte("x")})
 	require.NoError(t, b.reconsumer(reconsume.Options{}).LaterAfter(bg, b.receive(c), math.MaxInt64, nil))
-	b.nothing(retries, 3*time.Second)
+	b.receivesNothing(retries, 3*time.Second)
 }

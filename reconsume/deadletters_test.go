@@ -17,7 +17,7 @@ import (
 )
 
 // A dead letter goes to the topic that its reason names, and carries the text of the reason.
-func TestDeadLetterTo(t *testing.T) {
+func TestDeadLetterGoesToTheTopicOfItsReason(t *testing.T) {
 	const usual = "persistent://public/default/orders-sub-DLQ"
 	for name, test := range map[string]struct {
 		reason      error
@@ -59,7 +59,7 @@ func TestDeadLetterTo(t *testing.T) {
 
 // A letter that cannot go to the topic of DeadLetterTo goes to Options.DeadLetterTopic, and has the refused topic in a
 // property. Close closes the producers of all topics.
-func TestImpossibleTopicsOfDeadLetterTo(t *testing.T) {
+func TestLetterForAnImpossibleTopicGoesToTheUsualOne(t *testing.T) {
 	var fake *client
 	var log bytes.Buffer
 	o := reconsume.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -89,7 +89,7 @@ func TestImpossibleTopicsOfDeadLetterTo(t *testing.T) {
 }
 
 // If the broker refuses a producer for the topic of DeadLetterTo, the letter goes to Options.DeadLetterTopic.
-func TestRefusedTopicOfDeadLetterTo(t *testing.T) {
+func TestLetterForARefusedTopicGoesToTheUsualOne(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.refuse = func(o pulsar.ProducerOptions) error {
 			if o.Topic != deadLetters {
@@ -108,7 +108,7 @@ func TestRefusedTopicOfDeadLetterTo(t *testing.T) {
 }
 
 // Two replicas with one name for their producers both publish: the name of the second replica's producer gets a suffix.
-func TestProducerNameThatIsTaken(t *testing.T) {
+func TestTakenProducerNameGetsASuffix(t *testing.T) {
 	var log bytes.Buffer
 	o := reconsume.Options{DeadLetterTopicProducerName: "letters",
 		ProducerOptions: pulsar.ProducerOptions{Name: "retries"},
@@ -132,7 +132,7 @@ func TestProducerNameThatIsTaken(t *testing.T) {
 
 // An access mode that allows only one producer causes a warning before the first letter. If the broker refuses a
 // producer, the error asks for another access mode.
-func TestAccessModeOfOneProducerCausesAWarning(t *testing.T) {
+func TestAccessModeThatAllowsOneProducerCausesAWarning(t *testing.T) {
 	for mode, want := range map[pulsar.ProducerAccessMode]string{
 		pulsar.ProducerAccessModeExclusive:        "mode=Exclusive",
 		pulsar.ProducerAccessModeWaitForExclusive: "mode=WaitForExclusive",
@@ -156,7 +156,7 @@ func TestAccessModeOfOneProducerCausesAWarning(t *testing.T) {
 }
 
 // If a namespace allows only one producer for a topic, the usual producer publishes all messages.
-func TestLimitOfProducers(t *testing.T) {
+func TestUsualProducerPublishesAllIfOnlyOneIsAllowed(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		have := map[string]int{}
 		c.refuse = func(o pulsar.ProducerOptions) error {
@@ -177,7 +177,7 @@ func TestLimitOfProducers(t *testing.T) {
 }
 
 // A topic with another schema gets letters and retries without a schema, and a warning says so.
-func TestTopicOfAnotherSchemaTakesMessagesWithoutOne(t *testing.T) {
+func TestTopicWithAnotherSchemaGetsMessagesWithoutASchema(t *testing.T) {
 	var log bytes.Buffer
 	o := reconsume.Options{Schema: pulsar.NewStringSchema(nil), Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

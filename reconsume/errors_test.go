@@ -160,7 +160,7 @@ func TestRefusedDelayDoesNotHoldUpShorterDelays(t *testing.T) {
 		require.NoError(t, after(bg, time.Minute), "the producer was not replaced")
 		require.NoError(t, after(bg, 30*time.Second))
 		limit = 10 * time.Second // from now on
-		require.ErrorIs(t, after(in(5*time.Second), time.Minute), context.DeadlineExceeded)
+		require.ErrorIs(t, after(within(5*time.Second), time.Minute), context.DeadlineExceeded)
 		require.NoError(t, after(bg, 10*time.Second))
 		require.ErrorIs(t, after(bg, time.Minute), reconsume.ErrDelayRefused)
 		require.NoError(t, after(bg, 10*time.Second))
@@ -233,7 +233,7 @@ func TestMessageAfterAnAbandonedOneIsPublished(t *testing.T) {
 			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks,
 				Message: message{payload: make([]byte, bytes)}}, time.Minute, nil)
 		}
-		require.ErrorIs(t, after(in(100*time.Millisecond), 7000), context.DeadlineExceeded)
+		require.ErrorIs(t, after(within(100*time.Millisecond), 7000), context.DeadlineExceeded)
 		require.NoError(t, after(bg, 5000))
 	})
 }
@@ -310,7 +310,7 @@ func TestNoMessageCountsAsRefusedWhileTheBrokerCannotStore(t *testing.T) {
 	for _, operationTimeout := range []time.Duration{3 * time.Second, 30 * time.Second} { // the client's
 		run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			c.lost, c.stuck = all, operationTimeout
-			err := r.LaterAfter(in(2*time.Minute), pulsar.ConsumerMessage{Consumer: acks, Message: message{}},
+			err := r.LaterAfter(within(2*time.Minute), pulsar.ConsumerMessage{Consumer: acks, Message: message{}},
 				time.Second, nil)
 			require.NotErrorIs(t, err, reconsume.ErrDelayRefused)
 			require.ErrorContains(t, err, "unknown")
@@ -323,7 +323,7 @@ func TestNoMessageCountsAsRefusedWhileTheBrokerCannotStore(t *testing.T) {
 
 // Only one producer of a topic is created at a time: a broker once never answered requests that created initial
 // subscriptions at the same moment.
-func TestOneCreationAtATime(t *testing.T) {
+func TestOneProducerOfATopicIsCreatedAtATime(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, _ *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.slow = time.Second
 		begin := time.Now()
@@ -373,7 +373,7 @@ func TestRefusedDelayDoesNotHoldUpEmptyMessages(t *testing.T) {
 		var calls sync.WaitGroup
 		calls.Go(func() { assert.ErrorIs(t, after(bg, time.Hour), reconsume.ErrDelayRefused) })
 		synctest.Wait()
-		require.NoError(t, after(in(20*time.Second), time.Second))
+		require.NoError(t, after(within(20*time.Second), time.Second))
 		calls.Wait()
 	})
 }

@@ -51,9 +51,9 @@ func TestEachKeyGoesToOneOfTwoKeySharedConsumers(t *testing.T) {
 				for range n {
 					cm := b.receive(c)
 					failures.Go(func() {
-						publish := func() error { return r.LaterAfter(in(time.Minute), cm, 0, nil) }
+						publish := func() error { return r.LaterAfter(within(time.Minute), cm, 0, nil) }
 						if dead {
-							publish = func() error { return r.DeadLetter(in(time.Minute), cm, errors.New("bad")) }
+							publish = func() error { return r.DeadLetter(within(time.Minute), cm, errors.New("bad")) }
 						}
 						if err := publish(); err != nil {
 							t.Error(err)
@@ -113,7 +113,7 @@ func TestNackedLetterComesAlone(t *testing.T) {
 	for range n {
 		cm := b.receive(c)
 		failures.Go(func() {
-			if err := r.DeadLetter(in(time.Minute), cm, errors.New("bad")); err != nil {
+			if err := r.DeadLetter(within(time.Minute), cm, errors.New("bad")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -132,5 +132,5 @@ func TestNackedLetterComesAlone(t *testing.T) {
 		acked[text] = true
 		require.NoError(t, dead.Ack(letter))
 	}
-	b.nothing(dead, time.Second)
+	b.receivesNothing(dead, time.Second)
 }

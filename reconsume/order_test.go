@@ -39,7 +39,7 @@ func TestDeadLettersKeepTheirOrder(t *testing.T) {
 		b.send(nil, &pulsar.ProducerMessage{Payload: payload, Key: "key",
 			Properties: map[string]string{"number": fmt.Sprint(i)}})
 		want = append(want, fmt.Sprint(i))
-		waits = append(waits, r.Publisher(false).StartDeadLetter(in(time.Minute), b.receive(c), errors.New("bad"), &publishing.Note{}))
+		waits = append(waits, r.Publisher(false).StartDeadLetter(within(time.Minute), b.receive(c), errors.New("bad"), &publishing.Note{}))
 	}
 	for _, wait := range waits {
 		require.NoError(t, wait())
@@ -67,7 +67,7 @@ func TestMessageWithLargePropertiesIsPublished(t *testing.T) {
 	large := map[string]string{"p": hex.EncodeToString(random)}
 	_, err = p.Send(bg, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: large})
 	require.NoError(t, err)
-	require.NoError(t, r.LaterAfter(in(10*time.Second), b.receive(c), 0, nil))
-	require.NoError(t, r.DeadLetter(in(10*time.Second), b.receive(retries), nil))
+	require.NoError(t, r.LaterAfter(within(10*time.Second), b.receive(c), 0, nil))
+	require.NoError(t, r.DeadLetter(within(10*time.Second), b.receive(retries), nil))
 	require.Equal(t, large["p"], b.receive(dlq).Properties()["p"])
 }

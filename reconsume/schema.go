@@ -14,14 +14,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// schemas holds the schemas that messages were written with, by topic and version.
+// schemas holds the schemas that messages were written with.
 type schemas struct {
 	own   pulsar.Schema // the consumer's if it is Avro, else nil: other payloads can be read with any version
 	mu    sync.Mutex
-	known map[string]*known
+	found map[string]*lookup // by topic and version
 }
 
-type known struct {
+// lookup is the search for a schema at the broker, and its result.
+type lookup struct {
 	done   chan struct{} // closed when the fields below are set
 	schema pulsar.Schema // nil if it is the consumer's
 	err    error
@@ -31,7 +32,7 @@ func newSchemas(own pulsar.Schema) *schemas {
 	if own == nil || own.GetSchemaInfo() == nil || own.GetSchemaInfo().Type != pulsar.AVRO {
 		own = nil
 	}
-	return &schemas{own: own, known: map[string]*known{}}
+	return &schemas{own: own, found: map[string]*lookup{}}
 }
 
 // find returns the schema that a message was written with, or nil if it is the consumer's.
@@ -41,38 +42,38 @@ func (s *schemas) find(ctx context.Context, msg pulsar.Message) (pulsar.Schema, 
 	}
 	key := topicname.Base(msg.Topic()) + " " + hex.EncodeToString(msg.SchemaVersion())
 	s.mu.Lock()
-	k := s.known[key]
-	if k == nil {
-		k = &known{done: make(chan struct{})}
-		s.known[key] = k
-		go s.ask(key, k, msg)
+	l := s.found[key]
+	if l == nil {
+		l = &lookup{done: make(chan struct{})}
+		s.found[key] = l
+		go s.ask(key, l, msg)
 	}
 	s.mu.Unlock()
 	select {
-	case <-k.done:
-		return k.schema, k.err
+	case <-l.done:
+		return l.schema, l.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (s *schemas) ask(key string, k *known, msg pulsar.Message) {
-	defer close(k.done)
-	k.schema, k.err = publishing.SchemaOf(msg)
-	if k.err != nil { // the next message asks again
+func (s *schemas) ask(key string, l *lookup, msg pulsar.Message) {
+	defer close(l.done)
+	l.schema, l.err = publishing.SchemaOf(msg)
+	if l.err != nil { // the next message asks again
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.known, key)
+		delete(s.found, key)
 		return
 	}
-	if same(k.schema.GetSchemaInfo(), s.own.GetSchemaInfo()) {
-		k.schema = nil
+	if encodeAlike(l.schema.GetSchemaInfo(), s.own.GetSchemaInfo()) {
+		l.schema = nil
 	}
 }
 
-// same reports whether a and b encode payloads in the same way. A schema that cannot be parsed as Avro equals no other
-// one.
-func same(a, b *pulsar.SchemaInfo) bool {
+// encodeAlike reports whether a and b encode payloads in the same way. A schema that cannot be parsed as Avro equals no
+// other one.
+func encodeAlike(a, b *pulsar.SchemaInfo) bool {
 	read := func(info *pulsar.SchemaInfo) (fingerprint [32]byte, ok bool) {
 		schema, err := avro.ParseBytesWithCache([]byte(info.Schema), "", &avro.SchemaCache{})
 		if err != nil || info.Type != pulsar.AVRO {

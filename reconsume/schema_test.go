@@ -103,8 +103,8 @@ func TestPropertyHasTheVersionIfTheMessageCannotHaveIt(t *testing.T) {
 						pulsartest.Fail("IncompatibleSchema", "injected"))
 				} else {
 					namespace := fmt.Sprintf("public/r-%08x", rand.Uint32())
-					b.rest("PUT", "namespaces/"+namespace, nil)
-					b.rest("PUT", "namespaces/"+namespace+"/schemaCompatibilityStrategy", "ALWAYS_COMPATIBLE")
+					b.callREST("PUT", "namespaces/"+namespace, nil)
+					b.callREST("PUT", "namespaces/"+namespace+"/schemaCompatibilityStrategy", "ALWAYS_COMPATIBLE")
 					b.topic = "persistent://" + namespace + "/t"
 				}
 				b.send(schema, msg)

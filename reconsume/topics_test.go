@@ -20,12 +20,12 @@ func TestMessageIsPublishedOrTheCallReturnsAnError(t *testing.T) {
 		err            string
 	}{
 		"plain":       {},
-		"partitioned": {before: func(b *broker, topic string) { b.rest("PUT", topic+"/partitions", 2) }},
-		"more partitions": {before: func(b *broker, topic string) { b.rest("PUT", topic+"/partitions", 1) },
-			during: func(b *broker, topic string) { b.rest("POST", topic+"/partitions", 3) }},
-		"unloaded": {during: func(b *broker, topic string) { b.rest("PUT", topic+"/unload", nil) }},
-		"deleted":  {during: func(b *broker, topic string) { b.rest("DELETE", topic+"?force=true", nil) }},
-		"terminated": {during: func(b *broker, topic string) { b.rest("POST", topic+"/terminate", nil) },
+		"partitioned": {before: func(b *broker, topic string) { b.callREST("PUT", topic+"/partitions", 2) }},
+		"more partitions": {before: func(b *broker, topic string) { b.callREST("PUT", topic+"/partitions", 1) },
+			during: func(b *broker, topic string) { b.callREST("POST", topic+"/partitions", 3) }},
+		"unloaded": {during: func(b *broker, topic string) { b.callREST("PUT", topic+"/unload", nil) }},
+		"deleted":  {during: func(b *broker, topic string) { b.callREST("DELETE", topic+"?force=true", nil) }},
+		"terminated": {during: func(b *broker, topic string) { b.callREST("POST", topic+"/terminate", nil) },
 			err: "reconsume: "},
 		"other schema": {before: func(b *broker, topic string) {
 			b.subscribe(pulsar.ConsumerOptions{Topic: topic, Schema: pulsar.NewStringSchema(nil)}).Close()

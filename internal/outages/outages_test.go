@@ -168,7 +168,7 @@ func TestNextPrefersMessagesWithoutAFailure(t *testing.T) {
 
 // With random reports, an outage begins with a failure and ends with a success, a probe that is not kept has failed
 // three times, and probes are counted.
-func TestRandomAttempts(t *testing.T) {
+func TestOutageBeginsWithAFailureAndEndsWithASuccess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := outages.New[string](rapid.IntRange(1, 4).Draw(t, "window"),
 			rapid.SampledFrom([]float64{0.3, 0.5, 1}).Draw(t, "ratio"))

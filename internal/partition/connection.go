@@ -6,8 +6,9 @@ import (
 )
 
 // Lost notes that a connection may be lost. Upstream does not say which one. So, if there may be other consumers, the
-// messages of all partitions are stale: a waiting one is requested when it is due, unless a newer copy comes first.
-// Lost repeats no request: if one was lost with the connection, the broker sends everything again by itself.
+// messages of all partitions are stale: a waiting one is requested when it is due, unless a newer copy comes first (see
+// makeReady and Take). Lost repeats no request: if one was lost with the connection, the broker sends everything again
+// by itself.
 func (g *Group) Lost(now time.Duration) {
 	g.beginEpoch(now)
 	if g.o.hasOthers() {

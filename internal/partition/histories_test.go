@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 )
 
-// histories broke a promise once. Explorations found them that were deeper than those of the tests.
+// Each of the histories broke a promise once. Explorations that were deeper than those of the tests found them.
 var histories = []struct{ name, world, steps string }{
 	{"a batch whose copies were dropped twice is acknowledged whole", "shared with index acks at the client",
 		"send A0.0, lose A0.0, send A0.0, receive A0.0, receive A0.0, lose A0.0, pass A0.0, send A0.0, receive A0.0, receive A0.0, receive A0.0, ack A0.0"},

@@ -349,7 +349,7 @@ func TestRequestIsNotRepeatedWhileItsPartitionIsRead(t *testing.T) {
 
 // Where the broker rewinds, one request brings everything. A message needs another request if it becomes due after the
 // answer has passed it.
-func TestOneRequestOfAPartitionIsUnderWay(t *testing.T) {
+func TestOnlyOneRequestOfAPartitionIsUnderWay(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive, MemoryLimit: 1})
 	for n := range int64(3) {
 		f.arrivesAs(at(n, 0), 1, func(c *Copy) { c.Size = 2 })
@@ -1009,7 +1009,7 @@ func TestCumulativeAckSettlesEarlierMessages(t *testing.T) {
 	assert.Equal(t, 3, f.Stats().Held)
 }
 
-func TestWholeEntryIsSettled(t *testing.T) {
+func TestSettleEntrySettlesEachMessageOfTheEntry(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrivesAs(at(0, 0), 3, nil)
 	f.arrivesAs(at(0, 1), 3, nil)
@@ -1052,7 +1052,7 @@ func TestSettledIDsAreBounded(t *testing.T) {
 	assert.True(t, p.settled.has(position{19_999, 0}, 0), "the newest id was forgotten")
 }
 
-func TestPartsAreBounded(t *testing.T) {
+func TestSettledPartsOfBatchesAreBounded(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	for n := range int64(3 * maxParts) {
 		f.arrivesAs(at(n, 1), 2, nil)

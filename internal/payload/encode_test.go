@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-func TestAvroIsEncodedAsItWas(t *testing.T) {
+func TestUneditedAvroIsEncodedToTheSameBytes(t *testing.T) {
 	before := "\x54\x02\x04hi\x00\x02\x01ab\x02\x04" + strings.Repeat("\x3f", 16) +
 		"\x00\x02\x02k\x02\x06\x00\x02\x02ef\x02\x02\x19"
 	schema := &admin.Schema{Type: "AVRO", Data: everything}
@@ -48,7 +48,7 @@ func TestValueThatFitsTwoTypesOfAUnionIsRefused(t *testing.T) {
 	require.Equal(t, byte(2), got[0])
 }
 
-func TestEncodeKeepsTheForm(t *testing.T) {
+func TestEditedPayloadKeepsItsForm(t *testing.T) {
 	form := &admin.Schema{Type: "JSON", Data: `{"type":"record","name":"o","fields":[{"name":"n","type":"int"},
 		{"name":"s","type":["null","string"],"default":null}]}`}
 	for _, c := range []struct {
@@ -79,7 +79,7 @@ func TestEncodeKeepsTheForm(t *testing.T) {
 }
 
 // A schema of one line, which any client may have registered, cannot make encoding take long.
-func TestHostileSchemaEndsEncoding(t *testing.T) {
+func TestEncodingWithAHostileSchemaIsAnError(t *testing.T) {
 	a := `{"type":"record","name":"a","fields":[{"name":"x","type":["null","a",{"type":"record","name":"b","fields":[
 		{"name":"x","type":["null","a","b"]}]}]}]}`
 	text := strings.Repeat(`{"x":`, 400) + "null" + strings.Repeat("}", 400)

@@ -1,4 +1,5 @@
-// Package payload decodes the payloads of messages for people: command redelivery and package ui show them.
+// Package payload decodes the payloads of messages for people, and encodes the edited ones: command redelivery and
+// package ui show them.
 package payload
 
 import (

@@ -15,7 +15,7 @@ const (
 	m = time.Minute
 )
 
-func TestValidate(t *testing.T) {
+func TestValidateNamesTheInvalidField(t *testing.T) {
 	for _, c := range []struct {
 		policy backoff.RedeliveryBackoff
 		want   string // in the error; empty for none
@@ -55,7 +55,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestBounds(t *testing.T) {
+func TestBoundsAreTheShortestAndTheLongestDelay(t *testing.T) {
 	for _, c := range []struct {
 		policy            backoff.RedeliveryBackoff
 		shortest, longest time.Duration
