@@ -8,51 +8,51 @@ import (
 
 // Checker finds faults in a history. It keeps the last lines of each message. One goroutine may use it.
 type Checker struct {
-	rules    Rules
-	messages map[string]*message
-	order    []*message // the messages, in the order of their first lines
-	keys     map[string]*key
-	faults   map[string][]*Line // by consumer: disconnected, killed and closed; "" means every consumer
-	drained  *Line
-	wake     int64 // time of the last event after which consumers may need time to connect again
-	running  map[string]bool
-	receives bool // the history has received events
-	last     *Line
-	summary  Summary
-	findings []Finding
+	rules     Rules
+	messages  map[string]*message
+	order     []*message // the messages, in the order of their first lines
+	keys      map[string]*key
+	faults    map[string][]*Line // by consumer: disconnected, killed and closed; "" means every consumer
+	drained   *Line
+	calmSince int64 // time of the last event after which consumers may need time to connect again
+	running   map[string]bool
+	receives  bool // the history has received events
+	last      *Line
+	summary   Summary
+	findings  []Finding
 }
 
 // message is the state of a message. A nil line means that the event did not happen.
 type message struct {
-	name      string
-	published *Line
-	key       *key
-	number    int // place among the published messages of its key
-	delivered *Line
-	failures  []*Line // the last failure of each consumer and copy, if no delivery followed it
-	counts    []*Line // the last delivery of each copy to each consumer
-	settled   *Line   // nil again once the settled message is delivered
-	done      bool    // the message was settled once
-	acking    *Line
-	letter    *Line
-	retries   map[int][]*Line  // the reconsumed lines that asked for each retry
-	copies    map[int][]string // the copies of each retry, in the order in which they first came
-	moved     []*Line          // the reconsumed lines whose copies have not come again since
-	received  []*Line          // the first line of each consumer that received it
-	dueSince  int64            // when it was published, or when its delay was over
-	waits     bool             // it waits for a delivery
-	unsure    bool             // its state is unknown: a call was refused, or no line says which retry a delivery was
-	stuck     bool             // a finding reports that it is stuck
-	handled   bool             // checkSerial has seen that a handler finished it
+	name       string
+	published  *Line
+	key        *key
+	number     int // place among the published messages of its key
+	delivered  *Line
+	failures   []*Line // the last failure of each consumer and copy, if no delivery followed it
+	deliveries []*Line // the last delivery of each copy to each consumer
+	settled    *Line   // nil again once the settled message is delivered
+	done       bool    // the message was settled once
+	acking     *Line
+	letter     *Line
+	retries    map[int][]*Line  // the reconsumed lines that asked for each retry
+	copies     map[int][]string // the copies of each retry, in the order in which they first came
+	moved      []*Line          // the reconsumed lines whose copies have not come again since
+	received   []*Line          // the first line of each consumer that received it
+	dueSince   int64            // when it was published, or when its delay was over
+	waits      bool             // it waits for a delivery
+	unsure     bool             // its state is unknown: a call was refused, or no line says which retry a delivery was
+	stuck      bool             // a finding reports that it is stuck
+	handled    bool             // checkSerial has seen that a handler finished it
 }
 
 // key is the order of the messages of one key.
 type key struct {
-	published int
-	latest    *message // of the delivered messages, the one that was published last
-	first     *Line    // the first delivery of latest
-	handled   *message // of the handled messages, the one that was published last
-	handledBy *Line    // the delivery of handled
+	published       int
+	latest          *message // of the delivered messages, the one that was published last
+	latestDelivery  *Line    // the first delivery of latest
+	handled         *message // of the handled messages, the one that was published last
+	handledDelivery *Line    // the delivery of handled
 }
 
 // New makes a Checker.
@@ -78,11 +78,11 @@ func (c *Checker) Add(l *Line) {
 	c.last = l
 	switch l.Kind { //nolint:exhaustive // the other kinds are about messages
 	case Started:
-		c.rouse(l)
+		c.endCalm(l)
 		c.running[l.Consumer] = true
 		return
 	case Disconnected, Killed, Closed:
-		c.rouse(l)
+		c.endCalm(l)
 		if l.Kind != Closed {
 			c.summary.Faults++
 		}
@@ -107,7 +107,7 @@ func (c *Checker) Add(l *Line) {
 	case Delivered:
 		c.deliver(m, l)
 	case Nacked, Snoozed, Reconsumed:
-		c.fail(m, l)
+		c.addFailure(m, l)
 	case Acking:
 		c.checkSerial(m, l)
 		m.acking = l
@@ -123,15 +123,15 @@ func (c *Checker) Add(l *Line) {
 	}
 }
 
-// rouse notes that consumers may need time to connect again after l. First it reports the messages that have waited too
-// long before l.
-func (c *Checker) rouse(l *Line) {
-	if len(c.running) > 0 && micros(l.At-c.wake) > c.rules.Patience {
+// endCalm notes that consumers may need time to connect again after l. First it reports the messages that have waited
+// too long before l.
+func (c *Checker) endCalm(l *Line) {
+	if len(c.running) > 0 && micros(l.At-c.calmSince) > c.rules.Patience {
 		for _, m := range c.order {
 			c.checkStuck(m, l)
 		}
 	}
-	c.wake = l.At
+	c.calmSince = l.At
 }
 
 func (c *Checker) message(l *Line) *message {
@@ -162,7 +162,7 @@ func (c *Checker) publish(m *message, l *Line) {
 	m.key, m.number = k, k.published
 }
 
-func (c *Checker) fail(m *message, l *Line) {
+func (c *Checker) addFailure(m *message, l *Line) {
 	c.summary.Failures++
 	if l.Kind == Reconsumed {
 		m.reconsume(l)
@@ -186,9 +186,9 @@ func (c *Checker) deadLetter(m *message, l *Line) {
 	c.summary.Letters++
 	switch {
 	case m.letter != nil && !m.unsure && !c.anyFault(m.delivered, l):
-		c.find(Letters, m, "became a dead letter twice", m.letter, l)
+		c.addFinding(Letters, m, "became a dead letter twice", m.letter, l)
 	case m.settled != nil && m.settled.Kind == Acked && !m.unsure:
-		c.find(Letters, m, "became a dead letter although it was acknowledged", m.settled, l)
+		c.addFinding(Letters, m, "became a dead letter although it was acknowledged", m.settled, l)
 	}
 	m.letter = l
 	c.settle(m, l)
@@ -198,7 +198,7 @@ func (c *Checker) deadLetter(m *message, l *Line) {
 func (c *Checker) deliver(m *message, l *Line) {
 	c.summary.Deliveries++
 	c.running[l.Consumer] = true
-	c.summary.Longest = max(c.summary.Longest, c.wait(m, l.At))
+	c.summary.Longest = max(c.summary.Longest, c.overdue(m, l.At))
 	c.checkStuck(m, l)
 	second := c.checkCopy(m, l)
 	if m.settled != nil {
@@ -206,7 +206,7 @@ func (c *Checker) deliver(m *message, l *Line) {
 		if !second {
 			c.checkDouble(m, m.settled, l)
 		}
-		m.settled, m.acking, m.counts = nil, nil, nil
+		m.settled, m.acking, m.deliveries = nil, nil, nil
 	}
 	if m.delivered == nil {
 		c.checkOrder(m, l)
@@ -214,7 +214,7 @@ func (c *Checker) deliver(m *message, l *Line) {
 	c.checkDelay(m, l)
 	c.checkCount(m, l)
 	m.failures = slices.DeleteFunc(m.failures, l.isOfSameCopy)
-	m.counts = append(slices.DeleteFunc(m.counts, l.isOfSameCopy), l)
+	m.deliveries = append(slices.DeleteFunc(m.deliveries, l.isOfSameCopy), l)
 	m.delivered, m.waits = l, false
 }
 
@@ -233,7 +233,8 @@ func (c *Checker) Finish() (Summary, []Finding) {
 		case c.mayBeSettled(m):
 			c.summary.Settled++
 		case c.drained != nil && c.drained.At >= m.lastAt():
-			c.find(Lost, m, "was never acknowledged, and the broker has nothing left", append(lines, c.drained)...)
+			lines = append(lines, c.drained)
+			c.addFinding(Lost, m, "was never acknowledged, and the broker has nothing left", lines...)
 		default:
 			c.summary.Unfinished++
 			if len(c.running) > 0 {
@@ -254,8 +255,8 @@ func (m *message) lastAt() (at int64) {
 	return at
 }
 
-// find adds a finding. It leaves out lines that are nil.
-func (c *Checker) find(fault Fault, m *message, text string, lines ...*Line) {
+// addFinding adds a finding. It leaves out lines that are nil.
+func (c *Checker) addFinding(fault Fault, m *message, text string, lines ...*Line) {
 	m.stuck = m.stuck || fault == Stuck
 	shown := slices.DeleteFunc(slices.Clone(lines), func(l *Line) bool { return l == nil })
 	slices.SortStableFunc(shown, func(a, b *Line) int { return cmp.Compare(a.At, b.At) })

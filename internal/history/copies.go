@@ -51,7 +51,7 @@ func (c *Checker) checkCopy(m *message, l *Line) (double bool) {
 	}
 	last := announced[len(announced)-1]
 	if !m.unsure && !c.anyFault(last, last) {
-		c.find(Duplicated, m, "was published twice to the retry topic, and no connection was lost", last, l)
+		c.addFinding(Duplicated, m, "was published twice to the retry topic, and no connection was lost", last, l)
 	}
 	return true
 }

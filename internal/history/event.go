@@ -66,8 +66,7 @@ type shape struct{ message, consumer, key, delay, count, retry, copied, confirme
 
 // kinds are all kinds, in the order of docs/history.md.
 var kinds = []Kind{Published, Received, Delivered, Nacked, Snoozed, Reconsumed, Acking, Acked, Refused, DeadLettered,
-	Started, Disconnected, Killed,
-	Closed, Drained}
+	Started, Disconnected, Killed, Closed, Drained}
 
 var shapes = map[Kind]shape{
 	Published:    {message: required, key: optional},

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// forgets reports whether a failure may be forgotten before the delivery l: the consumer that failed on the message
-// ended or lost its connection. After a lost connection the consumer itself still knows its failure.
-func (c *Checker) forgets(failure, l *Line) bool {
+// mayForget reports whether a failure may be forgotten by the delivery l, that is, whether the consumer that failed on
+// the message ended or lost its connection in between. After a lost connection the consumer itself still knows its
+// failure.
+func (c *Checker) mayForget(failure, l *Line) bool {
 	return slices.ContainsFunc(c.ends(failure.Consumer, failure.At, l.At), func(end *Line) bool {
 		return end.Kind != Disconnected || failure.Consumer != l.Consumer
 	})
@@ -21,8 +22,8 @@ func (m *message) isCounted(failure, l *Line) bool {
 
 // deliveryOf returns the delivery that a failure ended.
 func (m *message) deliveryOf(failure *Line) *Line {
-	if i := slices.IndexFunc(m.counts, failure.isOfSameCopy); i >= 0 {
-		return m.counts[i]
+	if i := slices.IndexFunc(m.deliveries, failure.isOfSameCopy); i >= 0 {
+		return m.deliveries[i]
 	}
 	return nil
 }
@@ -46,18 +47,18 @@ func (c *Checker) mayBeSettled(m *message) bool {
 	case m.acking == nil:
 		return false
 	default:
-		return m.acking.At >= m.delivered.At || c.fault(m.acking.Consumer, m.acking.At,
+		return m.acking.At >= m.delivered.At || c.hadFault(m.acking.Consumer, m.acking.At,
 			m.acking.At+c.rules.Window.Microseconds())
 	}
 }
 
-// fault reports whether a consumer lost its connection or was killed between two times.
-func (c *Checker) fault(consumer string, from, until int64) bool {
+// hadFault reports whether a consumer lost its connection or was killed between two times.
+func (c *Checker) hadFault(consumer string, from, until int64) bool {
 	return slices.ContainsFunc(c.ends(consumer, from, until), func(l *Line) bool { return l.Kind != Closed })
 }
 
-// gone reports whether a consumer lost its connection, was killed or was closed between two times.
-func (c *Checker) gone(consumer string, from, until int64) bool {
+// wasGone reports whether a consumer lost its connection, was killed or was closed between two times.
+func (c *Checker) wasGone(consumer string, from, until int64) bool {
 	return len(c.ends(consumer, from, until)) > 0
 }
 
@@ -79,7 +80,7 @@ func (c *Checker) anyFault(from, until *Line) bool {
 		begin = from.At
 	}
 	for consumer := range c.faults {
-		if window := c.rules.Window.Microseconds(); c.gone(consumer, begin-window, until.At+window) {
+		if window := c.rules.Window.Microseconds(); c.wasGone(consumer, begin-window, until.At+window) {
 			return true
 		}
 	}

@@ -66,7 +66,7 @@ type Summary struct {
 	Longest time.Duration `json:"-"`
 }
 
-// Rules are the promises of the client that a Checker may rely on.
+// Rules say what the client promises, and for how long a fault excuses it.
 type Rules struct {
 	// Window is the time before a lost connection or a kill in which an acknowledgement may be lost, or a copy may be
 	// on its way to another consumer. A link may be dead for some keep-alive intervals before the client notices. 0

@@ -39,7 +39,7 @@ func Parse(text []byte) (Event, error) {
 	e.Confirmed = p.boolean("confirmed", has.confirmed)
 	e.Note = p.text("note", optional)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		p.fail("%s has a field %s, want %s", e.Kind, quote(name), has)
+		p.refuse("%s has a field %s, want %s", e.Kind, quote(name), has)
 	}
 	if p.err != nil {
 		return Event{}, p.err
@@ -96,7 +96,7 @@ type parser struct {
 	err    error
 }
 
-func (p *parser) fail(format string, args ...any) {
+func (p *parser) refuse(format string, args ...any) {
 	if p.err == nil {
 		p.err = fmt.Errorf(format, args...)
 	}
@@ -108,14 +108,14 @@ func (p *parser) take(name string, need presence, value any, want string) (taken
 	raw, given := p.fields[name]
 	switch {
 	case !given && need == required:
-		p.fail("%s is missing, want %s", name, want)
+		p.refuse("%s is missing, want %s", name, want)
 		return false
 	case !given || need == absent:
 		return false
 	}
 	delete(p.fields, name)
 	if string(raw) == "null" || json.Unmarshal(raw, value) != nil {
-		p.fail("%s is %s, want %s", name, clip(string(raw)), want)
+		p.refuse("%s is %s, want %s", name, clip(string(raw)), want)
 		return false
 	}
 	return true
@@ -125,7 +125,7 @@ func (p *parser) take(name string, need presence, value any, want string) (taken
 func (p *parser) number(name string, need presence, highest int64, unit string) (n int64) {
 	want := fmt.Sprintf("a whole number%s from 0 to %d", unit, highest)
 	if p.take(name, need, &n, want) && (n < 0 || n > highest) {
-		p.fail("%s is %d, want %s", name, n, want)
+		p.refuse("%s is %d, want %s", name, n, want)
 	}
 	return n
 }
@@ -143,7 +143,7 @@ func (p *parser) count(name string, need presence) int {
 func (p *parser) text(name string, need presence) (s string) {
 	const want = "a string that is not empty"
 	if p.take(name, need, &s, want) && s == "" {
-		p.fail(`%s is "", want %s`, name, want)
+		p.refuse(`%s is "", want %s`, name, want)
 	}
 	return s
 }
@@ -157,7 +157,7 @@ func (p *parser) kind() Kind {
 	var name string
 	if p.take("event", required, &name, "a string") {
 		if _, known := shapes[Kind(name)]; !known {
-			p.fail("event is %s, want %s", quote(name), oneOf(kinds))
+			p.refuse("event is %s, want %s", quote(name), oneOf(kinds))
 		}
 	}
 	return Kind(name)
@@ -178,8 +178,7 @@ func (s shape) String() string {
 		name string
 		has  presence
 	}{{"consumer", s.consumer}, {"message", s.message}, {"key", s.key}, {"delay", s.delay}, {"count", s.count},
-		{"retry", s.retry},
-		{"copy", s.copied}, {"confirmed", s.confirmed}} {
+		{"retry", s.retry}, {"copy", s.copied}, {"confirmed", s.confirmed}} {
 		if field.has != absent {
 			names = append(names, field.name)
 		}

@@ -74,7 +74,7 @@ func (f *file) advance() error {
 		text, err := f.lines.ReadSlice('\n')
 		f.number++
 		if errors.Is(err, bufio.ErrBufferFull) {
-			return f.bad(fmt.Errorf("line has more than %d bytes, which is the limit", maxLine))
+			return f.withPlace(fmt.Errorf("line has more than %d bytes, which is the limit", maxLine))
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -89,7 +89,7 @@ func (f *file) advance() error {
 				err = fmt.Errorf("at is %d, want at least %d, as in the line before", e.At, f.at)
 			}
 			if err != nil {
-				return f.bad(err)
+				return f.withPlace(err)
 			}
 			f.at, f.next = e.At, &Line{f.name, f.number, e}
 			return nil
@@ -100,7 +100,7 @@ func (f *file) advance() error {
 	}
 }
 
-func (f *file) bad(err error) error { return fmt.Errorf("%s:%d: %w", f.name, f.number, err) }
+func (f *file) withPlace(err error) error { return fmt.Errorf("%s:%d: %w", f.name, f.number, err) }
 
 // read calls the function each with every line of the sources, in the order of the lines' times.
 func read(each func(*Line), sources ...Source) error {
