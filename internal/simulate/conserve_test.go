@@ -44,10 +44,10 @@ func TestNoMessageIsLostAndNoLimitExceeded(t *testing.T) {
 			require.GreaterOrEqual(t, i.unacked, 0, "%+v", s)
 			require.LessOrEqual(t, i.idle, s.Concurrency, "%+v", s)
 		}
-		require.Equal(t, unacked, w.together, "%+v", s)
+		require.Equal(t, unacked, w.allUnacked, "%+v", s)
 		requested := 0 // messages that the broker is about to send again
 		for _, e := range w.events {
-			if e.kind == replayed {
+			if e.kind == sentAgain {
 				requested++
 			}
 		}

@@ -5,14 +5,14 @@ import "github.com/pulsar-redelivery/redelivery/internal/outages"
 // instance is a Consumer and its Worker.
 type instance struct {
 	*world
-	number  int
-	queue   fifo              // prefetched messages
-	ready   fifo              // messages that waited here and are due
-	idle    int               // free places for handlers
-	again   bool              // the last message was from ready
-	unacked int               // unacknowledged messages, at the broker
-	blocked bool              // it has too many unacknowledged messages
-	waits   map[*message]bool // messages that wait here for their delay
+	number       int
+	queue        fifo              // prefetched messages
+	ready        fifo              // messages that waited here and are due
+	idle         int               // free places for handlers
+	lastWasReady bool              // the last message came from ready
+	unacked      int               // unacknowledged messages, at the broker
+	blocked      bool              // it has too many unacknowledged messages
+	waits        map[*message]bool // messages that wait here for their delay
 
 	last20 []bool // whether each of the last 20 messages failed
 
@@ -40,16 +40,16 @@ func (i *instance) permits() bool {
 // addUnacked adds to the number of unacknowledged messages.
 func (i *instance) addUnacked(more int) {
 	i.unacked += more
-	i.together += more
+	i.allUnacked += more
 }
 
-// get receives a message that the broker sends. If the message has waited in this instance, it continues to wait.
+// receive takes a message that the broker sends. If the message has waited in this instance, it continues to wait.
 // Another instance does not know that the message waited, nor how often it failed.
-func (i *instance) get(m *message) {
+func (i *instance) receive(m *message) {
 	i.addUnacked(1)
 	switch {
-	case m.at != i.number:
-		m.at, m.count, m.due = i.number, max(m.known, m.counts[i.number]), 0
+	case m.holder != i.number:
+		m.holder, m.count, m.due = i.number, max(m.brokerCount, m.counts[i.number]), 0
 	case m.due > i.now:
 		i.wait(m)
 		return
@@ -60,8 +60,8 @@ func (i *instance) get(m *message) {
 
 // next returns the next message, or nil if there is none. Redelivered and new messages take turns.
 func (i *instance) next() *message {
-	i.again = i.queue.len() == 0 || i.ready.len() > 0 && !i.again
-	if i.again {
+	i.lastWasReady = i.queue.len() == 0 || i.ready.len() > 0 && !i.lastWasReady
+	if i.lastWasReady {
 		return i.ready.pop()
 	}
 	return i.queue.pop()
@@ -85,24 +85,24 @@ func (i *instance) take() {
 	}
 }
 
-// handle calls the handler. of is the kind of the event if the handler fails.
-func (i *instance) handle(m *message, of kind) {
+// handle calls the handler. failure is the kind of the event if the handler fails.
+func (i *instance) handle(m *message, failure kind) {
 	i.idle--
-	if !i.call() {
-		of = succeeds
+	if !i.beginCall() {
+		failure = succeeds
 	}
-	i.at(i.Handler, of, m, i.number)
+	i.schedule(i.Handler, failure, m, i.number)
 }
 
 // finish settles a message, or keeps it.
-func (i *instance) finish(m *message, of kind) {
+func (i *instance) finish(m *message, k kind) {
 	i.idle++
-	switch keep := i.report(m, of != succeeds, of == probed); {
+	switch keep := i.report(m, k != succeeds, k == probeFails); {
 	case keep:
 		i.aside.push(m)
 		m.kept = true
-	case of == succeeds:
-		i.settled(false)
+	case k == succeeds:
+		i.addOutcome(false)
 		i.handled++
 		i.addUnacked(-1)
 	default:
@@ -112,8 +112,8 @@ func (i *instance) finish(m *message, of kind) {
 	i.take()
 }
 
-// settled records whether a message failed.
-func (i *instance) settled(failed bool) {
+// addOutcome records whether a message failed.
+func (i *instance) addOutcome(failed bool) {
 	i.last20 = append(i.last20, failed)
 	if len(i.last20) > 20 {
 		i.last20 = i.last20[1:]
@@ -143,7 +143,7 @@ func count(failed []bool) (n int) {
 }
 
 func (i *instance) nack(m *message) {
-	i.settled(true)
+	i.addOutcome(true)
 	if i.MaxDeliveries > 0 && m.count+1 >= i.MaxDeliveries {
 		i.dead++
 		i.addUnacked(-1)
@@ -155,8 +155,8 @@ func (i *instance) nack(m *message) {
 	if i.RetryFrom > 0 && delay >= i.RetryFrom {
 		i.waiting++
 		i.addUnacked(-1) // the retry is another message
-		i.retry = i.now
-		i.at(delay, retried, m, 0)
+		i.lastRetry = i.now
+		i.schedule(delay, retryDue, m, 0)
 		return
 	}
 	m.due = i.now + delay
@@ -167,7 +167,7 @@ func (i *instance) nack(m *message) {
 func (i *instance) wait(m *message) {
 	i.waiting++
 	i.waits[m] = true
-	i.at(m.due-i.now, returns, m, i.number)
+	i.schedule(m.due-i.now, delayEnds, m, i.number)
 }
 
 // delayOver handles a message whose delay is over. It ignores a message that was given back to the broker. If this
@@ -181,9 +181,9 @@ func (i *instance) delayOver(m *message) {
 	delete(i.waits, m)
 	if i.seemsBroken() || i.MaxDeliveries > 0 && m.count+1 >= i.MaxDeliveries {
 		i.addUnacked(-1)
-		m.known++
+		m.brokerCount++
 		i.remember(m)
-		i.at(request, replayed, m, 0)
+		i.schedule(request, sentAgain, m, 0)
 		return
 	}
 	i.ready.push(m)

@@ -9,8 +9,8 @@ type downtime struct {
 	aside  fifo // messages that are kept, but not tried now
 	away   bool // all messages are given back until the pause is over
 
-	looks   int  // how many more messages to put aside before one of them is tried
-	patient bool // more messages may come soon, so the try waits for them
+	looks       int  // how many more messages to put aside before one of them is tried
+	moreMayCome bool // soon, so the try waits for them
 }
 
 // report records whether a handler failed, and returns whether its message stays in the instance.
@@ -44,7 +44,7 @@ func (i *instance) isDown() bool { return i.outage.State() != outages.Closed }
 func (i *instance) scheduleTry() {
 	i.looks = 0
 	pause := i.outage.Wait(i.bounded(i.Pause.Next(i.outage.Tries())))
-	i.push(event{at: i.now + pause, kind: probes, of: i.number, era: i.era})
+	i.push(event{at: i.now + pause, kind: pauseEnds, of: i.number, era: i.era})
 }
 
 // giveBack gives all messages back to the broker if no handler runs and the pause is not short; see worker/giveback.go.
@@ -74,16 +74,16 @@ func (i *instance) giveBack() {
 // beginTry lets the broker send messages to the instance again.
 func (i *instance) beginTry(era int) {
 	if era == i.era && i.isDown() {
-		i.away, i.patient, i.looks = false, true, i.outage.Looks()
+		i.away, i.moreMayCome, i.looks = false, true, i.outage.Looks()
 		i.outage.Try()
-		i.push(event{at: i.now + request, kind: looked, of: i.number, era: era})
+		i.push(event{at: i.now + request, kind: waitEnds, of: i.number, era: era})
 	}
 }
 
 // endWait ends the wait for more messages, and tries one of those that came.
 func (i *instance) endWait(era int) {
 	if era == i.era && i.isDown() {
-		i.patient = false
+		i.moreMayCome = false
 		i.look()
 	}
 }
@@ -98,19 +98,19 @@ func (i *instance) look() {
 		if m == nil {
 			break
 		}
-		if i.probed(m) < 0 {
+		if i.timesProbed(m) < 0 {
 			i.looks--
 		}
 		i.aside.push(m)
 	}
-	if i.aside.len() == 0 || i.looks > 0 && i.patient && i.aside.len() < outages.Most {
+	if i.aside.len() == 0 || i.looks > 0 && i.moreMayCome && i.aside.len() < outages.Most {
 		return
 	}
 	i.looks = 0
-	i.handle(i.aside.take(outages.Next(i.aside.all[i.aside.head:], i.probed)), probed)
+	i.handle(i.aside.take(outages.Next(i.aside.all[i.aside.head:], i.timesProbed)), probeFails)
 }
 
-// probed returns how often a message failed as a probe, or -1 if it did not fail before.
-func (i *instance) probed(m *message) int {
+// timesProbed returns how often a message failed as a probe, or -1 if it did not fail before.
+func (i *instance) timesProbed(m *message) int {
 	return i.outage.Probes(m, m.kept || m.count > 0)
 }

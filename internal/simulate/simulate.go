@@ -69,13 +69,13 @@ func Run(s Setup) (Result, error) {
 
 // message is a message that is not settled.
 type message struct {
-	number int            // its place in the broker's order
-	count  uint32         // redelivery count
-	known  uint32         // the broker's count, which other instances get
-	counts map[int]uint32 // by instance that had it, the count that the instance remembers
-	at     int            // the instance that has it, or had it last
-	due    time.Duration  // when that instance handles it again
-	kept   bool           // it failed in an outage, and the instance has kept it since
+	number      int            // its place in the broker's order
+	count       uint32         // redelivery count
+	brokerCount uint32         // which other instances get
+	counts      map[int]uint32 // by instance that had it, the count that the instance remembers
+	holder      int            // the instance that has it, or had it last
+	due         time.Duration  // when that instance handles it again
+	kept        bool           // it failed in an outage, and the instance has kept it since
 }
 
 // event is one thing that happens in the simulation.
@@ -85,22 +85,22 @@ type event struct {
 	kind kind
 	msg  *message
 	of   int // number of the instance
-	era  int // for probes and looked: the number of the instance's outage
+	era  int // for pauseEnds and waitEnds: the number of the instance's outage
 }
 
 type kind uint8
 
 const (
-	arrives  kind = iota // a message is published
-	succeeds             // a handler returns
-	fails                // a handler returns an error
-	probed               // a handler that tried a message in an outage returns an error
-	returns              // a message that waits in memory is due
-	retried              // a message of the retry topic is due
-	ticked               // the broker sends a due message of the retry topic
-	replayed             // the broker sends a message again
-	probes               // the pause of an outage is over
-	looked               // the time for messages to come after the pause is over
+	arrives    kind = iota // a message is published
+	succeeds               // a handler returns
+	fails                  // a handler returns an error
+	probeFails             // a handler that tried a message in an outage returns an error
+	delayEnds              // a message that waits in memory is due
+	retryDue               // a message of the retry topic is due
+	retrySent              // the broker sends a due message of the retry topic
+	sentAgain              // the broker sends a message again
+	pauseEnds              // the pause of an outage is over
+	waitEnds               // the time for messages to come after the pause is over
 )
 
 // events are a heap.

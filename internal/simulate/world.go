@@ -10,26 +10,26 @@ import (
 // world is a topic, its subscription and the instances.
 type world struct {
 	Setup
-	now       time.Duration
-	events    events
-	seq       int
-	random    *rand.Rand
-	sent      int  // messages that were sent to an instance; the others are only counted
-	replay    fifo // messages that the broker will send again
-	instances []*instance
-	turn      int           // the instance that gets the next message
-	retry     time.Duration // when the broker last handled a retry
-	together  int           // unacknowledged messages of all instances
-	full      bool          // together has reached its limit, so that no new message is sent
+	now        time.Duration
+	events     events
+	seq        int
+	random     *rand.Rand
+	sent       int  // messages that were sent to an instance; the others are only counted
+	replay     fifo // messages that the broker will send again
+	instances  []*instance
+	turn       int           // the instance that gets the next message
+	lastRetry  time.Duration // when the broker last handled a retry
+	allUnacked int           // unacknowledged messages of all instances
+	isFull     bool          // allUnacked has reached its limit, so that no new message is sent
 
 	published, handled, dead int
 	waiting                  int // messages that wait for their redelivery
-	calls                    int // in the current step
-	during                   int // calls during the outage
+	callsInStep              int
+	callsInOutage            int
 	points                   []Point
 	step                     time.Duration
 	recovered                time.Duration // when everything had recovered; 0 before
-	most                     Point
+	largest                  Point
 	unsettledMost            int
 	peak                     int
 	work, visits             int // limited by Setup.Most; visits: how often an instance was asked for a message
@@ -51,12 +51,12 @@ func newWorld(s Setup) *world {
 	for i := range s.Instances {
 		w.instances = append(w.instances, newInstance(w, i))
 	}
-	w.at(0, arrives, nil, 0)
+	w.schedule(0, arrives, nil, 0)
 	return w
 }
 
-// at schedules an event after a delay.
-func (w *world) at(after time.Duration, k kind, m *message, of int) {
+// schedule adds an event that happens after a delay.
+func (w *world) schedule(after time.Duration, k kind, m *message, of int) {
 	w.push(event{at: w.now + after, kind: k, msg: m, of: of})
 }
 
@@ -75,7 +75,7 @@ func (w *world) run() error {
 		}
 		e := heap.Pop(&w.events).(event)
 		for next := time.Duration(len(w.points)+1) * w.step; e.at >= next; next += w.step {
-			w.point()
+			w.endStep()
 		}
 		w.now = e.at
 		w.happen(e)
@@ -85,7 +85,7 @@ func (w *world) run() error {
 		case w.recovered == 0 && float64(w.unsettled()) <= max(w.Rate, 1):
 			w.recovered = w.now
 		case w.recovered > 0 && w.now >= w.recovered+max(10*w.step, w.Outage/10), w.now >= end+w.Longest:
-			w.point()
+			w.endStep()
 			return nil
 		}
 	}
@@ -101,59 +101,59 @@ func (w *world) unsettled() int { return w.published - w.handled - w.dead }
 // backlog returns how many messages at the broker were not sent to any instance yet.
 func (w *world) backlog() int { return w.published - w.sent }
 
-// point ends a step.
-func (w *world) point() {
-	p := Point{Calls: w.calls, Waiting: w.waiting, Dead: w.dead, Backlog: w.backlog() + w.replay.len()}
+// endStep ends a step of the result.
+func (w *world) endStep() {
+	p := Point{Calls: w.callsInStep, Waiting: w.waiting, Dead: w.dead, Backlog: w.backlog() + w.replay.len()}
 	for _, i := range w.instances {
 		p.Backlog += i.queue.len() + i.ready.len() + i.aside.len()
 	}
-	w.most.Backlog, w.most.Waiting = max(w.most.Backlog, p.Backlog), max(w.most.Waiting, p.Waiting)
+	w.largest.Backlog, w.largest.Waiting = max(w.largest.Backlog, p.Backlog), max(w.largest.Waiting, p.Waiting)
 	w.peak = max(w.peak, p.Calls)
-	w.points, w.calls = append(w.points, p), 0
+	w.points, w.callsInStep = append(w.points, p), 0
 }
 
 func (w *world) happen(e event) {
 	switch e.kind {
 	case arrives:
 		w.published++
-		w.at(time.Duration(float64(time.Second)/w.Rate), arrives, nil, 0)
-	case succeeds, fails, probed:
+		w.schedule(time.Duration(float64(time.Second)/w.Rate), arrives, nil, 0)
+	case succeeds, fails, probeFails:
 		w.instances[e.of].finish(e.msg, e.kind)
-	case returns:
+	case delayEnds:
 		w.instances[e.of].delayOver(e.msg)
 	// A busy broker sends a retry up to a tick early, and the consumer keeps it until it is due. An idle broker sends
 	// it at the next tick.
-	case retried:
-		if idle := w.now - w.retry; idle >= w.Tick && w.Tick > 0 {
-			w.at(w.Tick-w.now%w.Tick, ticked, e.msg, 0)
+	case retryDue:
+		if idle := w.now - w.lastRetry; idle >= w.Tick && w.Tick > 0 {
+			w.schedule(w.Tick-w.now%w.Tick, retrySent, e.msg, 0)
 		} else {
-			w.at(0, ticked, e.msg, 0)
+			w.schedule(0, retrySent, e.msg, 0)
 		}
-	case ticked: // the retry topic has a receiver queue of its own
-		w.retry = w.now
+	case retrySent: // the retry topic has a receiver queue of its own
+		w.lastRetry = w.now
 		w.waiting--
-		e.msg.known = e.msg.count
+		e.msg.brokerCount = e.msg.count
 		i := w.instances[w.seq%len(w.instances)]
 		if i.away {
 			w.replay.push(e.msg)
 			break
 		}
 		i.addUnacked(1)
-		e.msg.at = i.number
+		e.msg.holder = i.number
 		i.ready.push(e.msg)
 		i.take()
-	case replayed:
+	case sentAgain:
 		w.replay.push(e.msg)
-	case probes:
+	case pauseEnds:
 		w.instances[e.of].beginTry(e.era)
-	case looked:
+	case waitEnds:
 		w.instances[e.of].endWait(e.era)
 	}
 	w.dispatch()
 }
 
-// down reports whether a call fails now.
-func (w *world) down() bool {
+// failsNow reports whether a call fails now.
+func (w *world) failsNow() bool {
 	return w.now >= w.Before && w.now < w.Before+w.Outage && (w.Partial >= 1 || w.random.Float64() < w.Partial)
 }
 
@@ -162,12 +162,12 @@ func (w *world) down() bool {
 func (w *world) sendable() int {
 	switch {
 	case w.MaxTogether == 0:
-	case w.together >= w.MaxTogether:
-		w.full = true
-	case w.together < w.MaxTogether/2:
-		w.full = false
+	case w.allUnacked >= w.MaxTogether:
+		w.isFull = true
+	case w.allUnacked < w.MaxTogether/2:
+		w.isFull = false
 	}
-	if w.full {
+	if w.isFull {
 		return w.replay.len()
 	}
 	return w.backlog() + w.replay.len()
@@ -190,22 +190,22 @@ func (w *world) dispatch() {
 			w.sent++
 			m = &message{number: w.sent}
 		}
-		i.get(m)
+		i.receive(m)
 	}
 }
 
-// call counts a handler that begins, and reports whether it will fail.
-func (w *world) call() (fails bool) {
-	w.calls++
+// beginCall counts a handler that begins, and reports whether it will fail.
+func (w *world) beginCall() (fails bool) {
+	w.callsInStep++
 	if w.now >= w.Before && w.now < w.Before+w.Outage {
-		w.during++
+		w.callsInOutage++
 	}
-	return w.down()
+	return w.failsNow()
 }
 
 func (w *world) result() Result {
-	r := Result{Calls: w.during, Peak: float64(w.peak) / w.step.Seconds(), Backlog: w.most.Backlog,
-		Waiting: w.most.Waiting, Unsettled: w.unsettledMost, Dead: w.dead,
+	r := Result{Calls: w.callsInOutage, Peak: float64(w.peak) / w.step.Seconds(), Backlog: w.largest.Backlog,
+		Waiting: w.largest.Waiting, Unsettled: w.unsettledMost, Dead: w.dead,
 		Handled: w.handled, Recovered: w.recovered > 0, Step: w.step, Points: w.points}
 	if r.Recovered {
 		r.After = w.recovered - w.Before - w.Outage
