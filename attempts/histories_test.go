@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/exploretest"
 )
 
-// histories broke a promise once; explorations found them. A step is "event process: entry.index".
+// Each of the histories broke a promise once. Explorations found them. A step is "event process: entry.index".
 var histories = []struct{ name, world, steps string }{
 	{"a delay holds in a session that has copied its record", "crashes and a tidied log",
 		"lease 0: 0.0, nack 0: 0.0, tidy 1: 0.0"},

@@ -138,7 +138,7 @@ func (l *Log) refuses(ctx context.Context) error {
 	case l.life.Err() != nil:
 		return ErrClosed
 	case ctx.Err() != nil:
-		return l.writing(ctx)
+		return l.notWritten(ctx)
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func (l *Log) await(ctx context.Context, met func() bool) error {
 		case <-l.life.Done():
 			return ErrClosed
 		case <-ctx.Done():
-			return l.writing(ctx)
+			return l.notWritten(ctx)
 		}
 	}
 }
@@ -210,12 +210,12 @@ func (l *Log) written(ctx context.Context, done <-chan struct{}) error {
 	case <-l.life.Done():
 		return ErrClosed
 	case <-ctx.Done():
-		return l.writing(ctx)
+		return l.notWritten(ctx)
 	}
 }
 
-// writing returns an error that says why a change was not written in time.
-func (l *Log) writing(ctx context.Context) error {
+// notWritten returns an error that says why a change was not written in time.
+func (l *Log) notWritten(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fmt.Errorf("attempts: writing to %s: %w", l.o.Topic, cmp.Or(l.failure, ctx.Err()))

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// walk writes a world as bytes. Worlds with equal bytes have equal futures. Pointers are numbered in the order in which
-// walk meets them. Times are relative to now. Of positions in the log, epochs and other numbers that only grow, walk
-// writes the order alone.
+// walk writes a world as bytes. Worlds with equal bytes have equal futures. walk numbers pointers in the order in which
+// it meets them. Times are relative to now. Of numbers that only grow, such as epochs and positions in the log, walk
+// writes only the order.
 type walk struct {
 	b     []byte
 	now   time.Duration        // time of the Groups
