@@ -22,10 +22,10 @@ import (
 // Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a message
 // or id that is nil or did not come from pulsar-client-go. The method returns an error; a method without an error
 // result logs a warning and counts the failure in Stats. An application may wrap messages. If the wrapper has a method
-// Unwrap() pulsar.Message, the Consumer can publish a message that its memory limit has no room for, and recognizes a
-// nack of an earlier delivery. A Consumer may acknowledge a message that another Consumer of the same topics received.
-// It must then acknowledge all messages of the batch: otherwise the broker never learns that the batch is acknowledged.
-// A nack of such a message does not redeliver it.
+// Unwrap() pulsar.Message, the Consumer can publish a message that does not fit the memory limit, and recognizes a nack
+// of an earlier delivery. A Consumer may acknowledge a message that another Consumer of the same topics received. It
+// must then acknowledge all messages of the batch: otherwise the broker never learns that the batch is acknowledged. A
+// nack of such a message does not redeliver it.
 type Consumer struct {
 	settings  *settings
 	options   Options
@@ -178,8 +178,8 @@ func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	return c.current().GetLastMessageIDs()
 }
 
-// reportFailure logs and counts an error that no method can return, and reports it to observers. The log line is what
-// and the word failed; operation is for observers.
+// reportFailure logs and counts an error that no method can return, and reports it to observers. what names the
+// operation for the log line, which says that it failed; operation names it for observers.
 func (c *Consumer) reportFailure(operation, what string, err error, attrs ...any) {
 	err = fmt.Errorf("%w", err) // so that %+v does not print the stack that upstream's error has
 	c.logFailed(what, err, attrs...)

@@ -22,15 +22,13 @@ var (
 	// timeout may still be published. From InProgress it means that no ack timeout runs: the message was settled or
 	// nacked, its ack timeout is over, or another consumer delivered it.
 	ErrNotInFlight = errors.New("redelivery: the application does not have the message: it was settled, nacked or " +
-		"timed out, or not " +
-		"delivered by this Consumer")
+		"timed out, or not delivered by this Consumer")
 
 	// ErrNoRetryTopic says that the Consumer has no retry topic: RetryEnable, WithReconsumeBackoff and WithReconsumer
 	// are not set, or the consumer given to Wrap is not subscribed to it. From DeadLetter it says that there is no dead
 	// letter topic either.
 	ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable, " +
-		"WithReconsumeBackoff or " +
-		"WithReconsumer")
+		"WithReconsumeBackoff or WithReconsumer")
 )
 
 // noDeadLetterTopic is ErrNoRetryTopic for DeadLetter.

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// inner is the inner consumer. GiveBack closes it, and the next Receive subscribes another one in its place.
+// inner has the inner consumer. GiveBack closes that one, and the next Receive subscribes another one in its place.
 type inner struct {
 	consumer atomic.Pointer[pulsar.Consumer]
 	// subscribes another inner consumer; nil if the options do not allow that

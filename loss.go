@@ -10,9 +10,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Lost reports that messages that the application has may belong to another consumer by now. Delivery.Lost says whether
-// a message is one of them, and Reclaim returns such a message to the Consumer, which asks the broker for it. NextLoss
-// reports the same without an Observer. A message that the application goes on to handle may then be handled twice.
+// Lost reports a loss: another consumer may now get messages that the application still has. If the application handles
+// such a message, it may be handled twice. Delivery.Lost says whether a message is one of them. Reclaim returns such a
+// message to the Consumer, which asks the broker for it. NextLoss reports losses without an Observer.
 //
 // On Key_Shared the broker does not notify the client when a key moves. A key moves when the old consumer has no
 // unacknowledged message of the key left, or loses its connection.
@@ -72,9 +72,9 @@ func (c *Consumer) reportLoss(topic string, why Loss) {
 
 // Reclaim returns nil if msg, which the application has, still belongs to this Consumer. It returns ErrNotInFlight if
 // the application no longer has the message, or if another consumer may have it since a loss (Delivery.Lost). After
-// ErrNotInFlight, do not begin to work on the message. After a loss, the Consumer asks the broker for the message: if
-// it still belongs to this Consumer, it is delivered again, with its count unchanged, or with that of msg if the
-// application wrapped it and counts its own attempts.
+// ErrNotInFlight, do not begin to work on the message. After a loss, the Consumer also asks the broker for the message.
+// If the message still belongs to this Consumer, it is delivered again, with the same count. An application that counts
+// attempts itself may wrap msg: if the RedeliveryCount of msg is larger, the message is delivered with that count.
 //
 // To keep the order of a key, reclaim its oldest message first. If Reclaim returns ErrNotInFlight for it, reclaim the
 // later messages too.

@@ -67,10 +67,10 @@ func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 }
 
 // NackID nacks a message by its id, as Nack does. Unlike NackID of pulsar-client-go, it follows the policy. The id of a
-// whole batch has the BatchIdx -1, and nacks all messages of the batch that the application has. An id that this
-// Consumer did not deliver, or has settled, starts at redelivery count 0. A message that did not fit the memory limit
-// comes from the broker when it is due. If it has no delivery left, it becomes a dead letter then, since only then does
-// the Consumer have the payload.
+// whole batch has the BatchIdx -1, and nacks all messages of the batch that the application has. If this Consumer did
+// not deliver the message, or has settled it, the redelivery count starts at 0. A message that did not fit the memory
+// limit comes from the broker when it is due. If it has no delivery left, it becomes a dead letter then, since only
+// then does the Consumer have the payload.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	n, err := nameOfID(id)
 	if err != nil {
@@ -179,15 +179,15 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 		f.Copy.Total, f.Copy.Count = n.object.BatchSize(), d.Count
 	}
 	now := c.lock()
-	nacked, had, err := c.group.Nack(now, f)
+	nacked, changed, err := c.group.Nack(now, f)
 	i, isOpen, _ := c.group.Find(f.ID, partition.AnyHand)
 	c.unlockAndAct(now)
 	switch {
 	case err != nil:
 		return err
-	case !had && !known && !isOpen: // the group does not know the message, but upstream may
+	case !changed && !known && !isOpen: // the group does not know the message, but upstream may
 		c.nackLater(n.object, delay)
-	case had:
+	case changed:
 		if msg != nil && i.Body == nil { // the group did not keep the body
 			c.warnOfLimit(nacked.ID.Topic, n.object)
 		}

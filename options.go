@@ -253,9 +253,9 @@ func WithoutChecks() Option {
 
 // WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch on EnableBatchIndexAcknowledgment for Shared and
 // Key_Shared) leaves EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. If that field is true,
-// pulsar-client-go acknowledges single messages of a batch at the broker; otherwise only whole batches, so that after a
-// restart a batch with one waiting message comes again as a whole. The field costs 0.3 µs of CPU a message. Brokers
-// without acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf ignore such acknowledgements.
+// pulsar-client-go acknowledges single messages of a batch at the broker. Otherwise it acknowledges only whole batches:
+// after a restart, a batch with one waiting message comes again as a whole. The field costs 0.3 µs of CPU a message.
+// Brokers without acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf ignore such acknowledgements.
 //
 // Subscribe and SubscribeWith do not switch it on where each acknowledgement is a command of its own (AckWithResponse,
 // or a MaxSize of 1 in AckGroupingOptions): a batch of 1,000 would be 1,000 commands instead of one. They also leave it

@@ -12,9 +12,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until
-// there is one. It returns an error when ctx is done or the Consumer is closed. After Chan, or with MessageChannel in
-// pulsar.ConsumerOptions, it takes the message from that channel.
+// Receive returns the next message: one that is due for redelivery, or the next one of the subscription. It blocks
+// until there is one. It returns an error when ctx is done or the Consumer is closed. After Chan, or with
+// MessageChannel in pulsar.ConsumerOptions, it takes the message from that channel.
 func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	if ctx == nil {
 		ctx = context.Background()

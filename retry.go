@@ -153,7 +153,7 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 // handler or classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
-// outgoing is a message that leaves for another topic, as it was delivered, with its body.
+// outgoing is a message that is to be published to another topic, as it was delivered, with its body.
 type outgoing struct {
 	partition.Delivery
 	copyCount uint32 // redelivery count of the published copy

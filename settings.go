@@ -191,13 +191,11 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
 	case noRetryTopic && s.isWrapped && (s.reconsumeBackoff != nil || s.deadLetters.needsRetries()):
 		return invalid("the wrapped consumer", "not subscribed to its retry topic",
-			"RetryEnable in its options, or SubscribeWith, for "+
-				"WithReconsumeBackoff and for a DeadLetterPolicy with RetryTopic, or with MaxReconsumes and no "+
-				"MaxDeliveries")
+			"RetryEnable in its options, or SubscribeWith, for WithReconsumeBackoff and for a DeadLetterPolicy with "+
+				"RetryTopic, or with MaxReconsumes and no MaxDeliveries")
 	case noRetryTopic && s.deadLetters.needsRetries():
 		return fmt.Errorf("%w: WithDeadLetterPolicy has RetryTopic, or MaxReconsumes without MaxDeliveries, want "+
-			"RetryEnable or "+
-			"WithReconsumeBackoff too", ErrInvalidOption)
+			"RetryEnable or WithReconsumeBackoff too", ErrInvalidOption)
 	case noRetryTopic && s.retryFrom > 0:
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too",
 			ErrInvalidOption)

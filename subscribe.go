@@ -129,8 +129,7 @@ func subscribeError(err error, opts pulsar.ConsumerOptions, topics ...string) er
 	names := strings.Join(slices.DeleteFunc(topics, func(topic string) bool { return topic == "" }), ", ")
 	if strings.Contains(err.Error(), "TopicMigrated") || strings.Contains(names, "topic://") {
 		return fmt.Errorf("redelivery: subscribing %q to %s: a scalable topic of Pulsar 5, which pulsar-client-go "+
-			"cannot read; use a "+
-			"client for Pulsar 5, or a persistent topic: %w", opts.SubscriptionName, names, err)
+			"cannot read; use a client for Pulsar 5, or a persistent topic: %w", opts.SubscriptionName, names, err)
 	}
 	return fmt.Errorf("redelivery: subscribing %q to %s: %w", opts.SubscriptionName, names, err)
 }
