@@ -37,7 +37,7 @@ func (l *Log) run() {
 		if time.Since(began) > time.Minute {
 			failures = 0
 		}
-		l.fail(err)
+		l.reportFailure(err)
 		pause := time.NewTimer(pauses.Next(failures))
 		failures++
 		select {
@@ -71,8 +71,8 @@ func (l *Log) isOver() bool {
 	}
 }
 
-// fail notes and reports that the topic could not be reached, read or written.
-func (l *Log) fail(err error) {
+// reportFailure notes and reports that the topic could not be reached, read or written.
+func (l *Log) reportFailure(err error) {
 	l.mu.Lock()
 	reported := l.failure != nil
 	l.failure = err
@@ -95,7 +95,7 @@ type link struct {
 	producer pulsar.Producer // nil if the Log is read only
 	underway chan struct{}   // full while maxUnderway frames wait for an answer
 	trimming sync.WaitGroup
-	fail     context.CancelCauseFunc // ends the link
+	end      context.CancelCauseFunc // ends the link
 }
 
 func (c *link) close() {
@@ -121,7 +121,7 @@ func (l *Log) session() error {
 	l.mu.Unlock()
 	life, end := context.WithCancelCause(l.life)
 	defer end(nil)
-	c.fail = end
+	c.end = end
 	c.underway = make(chan struct{}, maxUnderway)
 	var reading sync.WaitGroup
 	reading.Go(func() { end(l.follow(life, c)) })

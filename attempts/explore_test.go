@@ -62,7 +62,7 @@ func (w *world) steps() (all []step) {
 			all = append(all, p.steps(uint8(n))...)
 		}
 	}
-	for n, p := range w.processes[:w.most()] {
+	for n, p := range w.processes[:w.maxProcesses()] {
 		if p == nil && (running == 0 || w.options.Kind != partition.Exclusive) {
 			all = append(all, step{event: start, process: uint8(n)})
 			if w.may(startUnread) {

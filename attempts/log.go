@@ -260,8 +260,8 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// count updates known and most. The caller holds mu.
-func (l *Log) count() {
+// updateSize updates known and most. The caller holds mu.
+func (l *Log) updateSize() {
 	l.known.Store(int64(len(l.state.records) + len(l.own.of)))
 	l.most = max(l.most, l.largest())
 }

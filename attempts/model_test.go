@@ -84,8 +84,8 @@ func (m *modelLog) tidy(s *modelSession) {
 	}
 }
 
-// The log's last frame names a checkpoint. A session that reads from there learns what a session learns that reads the
-// whole log, whichever sessions crash or tidy at the same time.
+// The log's last frame names a checkpoint. A session that reads from there learns the same as one that reads the whole
+// log, whichever sessions crash or tidy at the same time.
 func TestReadingFromTheCheckpointShowsTheWholeLog(t *testing.T) {
 	for name, value := range map[string]string{"rapid.checks": "1000", "rapid.steps": "60"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {

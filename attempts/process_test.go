@@ -256,8 +256,8 @@ func (p *process) nackOrSnooze(e, i int, snoozed bool) {
 		return
 	}
 	delay := w.delays[p.number]
-	d, had, err := p.group.Nack(w.now(), partition.Failure{ID: id, Hand: m.hand, Delay: delay, Uncounted: snoozed})
-	if !had || err != nil {
+	d, changed, err := p.group.Nack(w.now(), partition.Failure{ID: id, Hand: m.hand, Delay: delay, Uncounted: snoozed})
+	if !changed || err != nil {
 		w.fail("a nack of %d.%d had no effect: %v", e, i, err)
 	}
 	p.logFailure(d, delay, snoozed)

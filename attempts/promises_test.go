@@ -188,12 +188,12 @@ func (w *world) complete() {
 
 // sendTo returns the process to which the broker sends in this turn.
 func (w *world) sendTo(turn int) *process {
-	n := turn % w.most()
+	n := turn % w.maxProcesses()
 	if w.options.Kind == partition.Failover {
 		n = w.active
 	}
 	for w.processes[n] == nil {
-		n = (n + 1) % w.most()
+		n = (n + 1) % w.maxProcesses()
 	}
 	return w.processes[n]
 }

@@ -12,7 +12,7 @@ import (
 func (l *Log) follow(life context.Context, c *link) error {
 	for {
 		if l.o.ReadOnly && !l.isReady() && !c.reader.HasNext() {
-			l.caught()
+			l.readToEnd()
 		}
 		msg, err := c.reader.Next(life)
 		if err != nil {
@@ -66,20 +66,20 @@ func (l *Log) take(r read) {
 		}
 		l.sessions.hears(r.session, r.has(ends))
 	}
-	l.count()
+	l.updateSize()
 	caught := own && l.caughtUp
 	wakes := l.tidying.reached(l.state)
 	l.mu.Unlock()
 	if caught {
-		l.caught()
+		l.readToEnd()
 	}
 	if wakes {
 		l.notify()
 	}
 }
 
-// caught notes that the log was read to its end.
-func (l *Log) caught() {
+// readToEnd notes that the log was read to its end.
+func (l *Log) readToEnd() {
 	l.mu.Lock()
 	failed := l.failure != nil
 	l.failure = nil

@@ -32,7 +32,7 @@ func TestReadyOfAReadOnlyLogFindsLostSessions(t *testing.T) {
 				l.renew(behind)
 			}
 		}()
-		l.caught()
+		l.readToEnd()
 		began := time.Now()
 		require.NoError(t, l.Ready(t.Context()))
 		require.InDelta(t, minLease.Seconds(), time.Since(began).Seconds(), 0.1)

@@ -19,7 +19,7 @@ type watch struct {
 	foundLost  map[SessionID]bool // sessions that were found lost and not heard since
 	unreported []string           // names of lost sessions that are not logged yet
 	live       map[SessionID]bool // sessions heard since followed, neither ended nor lost
-	looked     int64              // when look last searched for lost sessions
+	searchedAt int64              // when findLost last searched
 	spent      int64              // the session is careful if this time is past; each message moves it forward
 
 	newest  map[uint32]position // by topic, the newest entry that this consumer got
@@ -137,13 +137,13 @@ func (l *Log) sweep(at int64) {
 	}
 }
 
-// look finds sessions that were lost since the log was opened, or shortly before. The caller holds mu.
-func (l *Log) look(at int64) {
+// findLost finds sessions that were lost since the log was opened, or shortly before. The caller holds mu.
+func (l *Log) findLost(at int64) {
 	w := &l.sessions
-	if at-w.looked < 100 {
+	if at-w.searchedAt < 100 {
 		return
 	}
-	w.looked = at
+	w.searchedAt = at
 	for id, x := range l.state.sessions {
 		if w.foundLost[id] || x.isGone(l.opened) {
 			continue
@@ -200,7 +200,7 @@ func (l *Log) IsCareful(k Key) bool {
 
 func (l *Log) isCareful(k Key) bool {
 	w, at := &l.sessions, now()
-	l.look(at)
+	l.findLost(at)
 	p := l.state.place(k)
 	orphan := w.orphans[p]
 	delete(w.orphans, p)

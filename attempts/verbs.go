@@ -82,11 +82,11 @@ func (l *Log) Settled(k Key) {
 	if r, ok := l.find(k); ok {
 		p := l.state.place(k)
 		if _, written := l.state.records[p]; !written && l.own.drop(p) {
-			l.count()
+			l.updateSize()
 			return
 		}
 		l.own.remove(p, r, now()+settleDelay.Milliseconds())
-		l.count()
+		l.updateSize()
 		if len(l.own.later) == 1 {
 			l.notify()
 		}
@@ -103,7 +103,7 @@ func (l *Log) Forget(ctx context.Context, k Key) error {
 	}
 	l.mu.Lock()
 	c := l.own.remove(l.state.place(k), record{}, 0)
-	l.count()
+	l.updateSize()
 	done := c.wait()
 	l.mu.Unlock()
 	l.notify()
@@ -175,7 +175,7 @@ func (l *Log) Reset() {
 	l.mu.Lock()
 	l.own.reset()
 	clear(l.state.records)
-	l.count()
+	l.updateSize()
 	l.mu.Unlock()
 	l.notify()
 }
@@ -197,7 +197,7 @@ func (l *Log) change(k Key, waits bool, how func(*record) bool) (done <-chan str
 	if waits {
 		done = c.wait()
 	}
-	l.count()
+	l.updateSize()
 	l.notify()
 	return done
 }

@@ -119,7 +119,7 @@ func TestFrameThatIsReadAgainDoesNotShowThatTheLogWorks(t *testing.T) {
 			time: now()}
 		for range 10 {
 			time.Sleep(10 * time.Second)
-			l.fail(errShort)
+			l.reportFailure(errShort)
 			last.now = now()
 			l.take(last)
 			require.Zero(t, l.Crashes(one))
@@ -138,7 +138,7 @@ func TestSessionWithAWrongClockIsFoundLostInTime(t *testing.T) {
 			f := frame{session: 2, flags: leases, lease: minLease.Milliseconds(),
 				changes: []change{{Key: one, session: 2, begun: 2}}}
 			l.state.apply(read{frame: f, at: position{1, 1}, time: now() + off.Milliseconds() - 1000, now: now()})
-			l.count()
+			l.updateSize()
 			r, ok := l.Arrive(one)
 			require.True(t, ok)
 			require.LessOrEqual(t, time.Until(r.Due), 2*minLease)
@@ -173,7 +173,7 @@ func TestSessionIsCarefulAgainAfterTheLogStalled(t *testing.T) {
 func TestNoSessionIsCarefulWhileTheLogFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
-		l.fail(errShort)
+		l.reportFailure(errShort)
 		require.False(t, l.IsCareful(one))
 		l.renew(l.id)
 		require.True(t, l.IsCareful(one))

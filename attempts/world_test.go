@@ -62,7 +62,7 @@ type world struct {
 	began     time.Time
 	entries   []*entry
 	frames    []read
-	truths    [][]known       // the facts that each frame's changes should have
+	truths    [][]known       // the facts that each frame's changes should state
 	processes [3]*process     // nil for one that does not run
 	active    int             // the active process of a Failover subscription
 	sessions  SessionID       // number of sessions that began
@@ -122,8 +122,8 @@ func (w *world) checkpoint() int {
 	return int(max(w.frames[len(w.frames)-1].checkpoint.entry, w.trimmed.entry))
 }
 
-// most is how many processes may run at once.
-func (w *world) most() int {
+// maxProcesses is how many processes may run at once.
+func (w *world) maxProcesses() int {
 	if w.third {
 		return 3
 	}

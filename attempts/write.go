@@ -71,7 +71,7 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 		return f, nil, 0
 	}
 	if l.sessions.lease > 0 {
-		l.look(at)
+		l.findLost(at)
 		n := time.Duration(len(l.sessions.live))
 		l.sessions.lease = max(minLease, n*leaseOfEach).Milliseconds()
 	}
@@ -147,7 +147,7 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 			defer func() { <-c.underway }()
 			if err != nil {
 				l.notSent(f)
-				c.fail(fmt.Errorf("writing: %w", err))
+				c.end(fmt.Errorf("writing: %w", err))
 				return
 			}
 			l.sent(c, f, places, id)

@@ -19,14 +19,14 @@ func (w *world) rareSteps(add func(event, ...int)) {
 			add(expire, t)
 		}
 		for e, messages := range topic.messages {
-			open := false
+			hasUnsettled := false
 			for i, m := range messages {
 				if w.reclaims && m.held && !m.acking && w.find(t, e, i).Stale {
 					add(reclaim, t, e, i)
 				}
-				open = open || m.everHeld && !m.settled
+				hasUnsettled = hasUnsettled || m.everHeld && !m.settled
 			}
-			if w.wholeAcks && open && len(messages) > 1 {
+			if w.wholeAcks && hasUnsettled && len(messages) > 1 {
 				add(ackWhole, t, e)
 			}
 		}

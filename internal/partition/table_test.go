@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// fixture is a Group and its time. Most tests have one message, firstID. The id of a delivery is its number.
+// fixture is a Group and its time. Most tests have one message, firstID. The Object of a copy is its number.
 type fixture struct {
 	group
 	now        time.Duration
