@@ -198,11 +198,8 @@ func (c *Consumer) ackCumulative(n name) error {
 		note = func(d partition.Delivery) { settled = append(settled, d) }
 	}
 	now = c.lock()
-	again, err := c.group.SettleUpto(now, n.ID, note)
+	err = c.group.SettleUpto(now, n.ID, note)
 	c.unlockAndAct(now)
-	if again != nil {
-		c.ackAgain(*again)
-	}
 	for _, d := range settled {
 		c.acked(&n, nil, &d, began, nil)
 	}
