@@ -21,12 +21,12 @@ import (
 var receipts = flag.Int("receipts", 0,
 	"how many receipts BenchmarkHandler first puts into the Postgres table; its handlers then also prune")
 
-// BenchmarkHandler compares two handlers whose effect is one INSERT: a plain one with a transaction, and one in an
-// Inbox. It does so for single messages and batches of 100, with 1, 8 and 64 handlers at the same time. The ratios are
-// messages a second divided by those of the plain handler. They are medians of b.N rounds, each of which runs all
-// handlers. cpu-ratio compares the processor time of this process and the database, which other programs hardly change.
-// The ratios of select-1 are for a plain handler with a SELECT 1 before its effect, the least that a receipt could
-// cost.
+// BenchmarkHandler compares two handlers whose effect is one INSERT: a plain handler with a transaction, and a handler
+// in an Inbox. Cases are single messages and batches of 100, with 1, 8 and 64 handlers at the same time. ratio is the
+// handler's messages a second, divided by those of the plain handler. cpu-ratio divides the processor times instead, of
+// this process and the database together. Other programs hardly change it. Each ratio is a median of b.N rounds, and
+// each round runs all handlers. select-1-ratio and select-1-cpu-ratio are for a plain handler with a SELECT 1 before
+// its effect, the least that a receipt could cost.
 func BenchmarkHandler(b *testing.B) {
 	b.Run("Postgres", func(b *testing.B) {
 		url := os.Getenv("POSTGRES_URL")
@@ -68,7 +68,7 @@ func compare(b *testing.B, dialect inbox.Dialect, driver, source string) {
 						"FROM generate_series(1, $1::int) n", *receipts)
 					require.NoError(b, err)
 				}
-				rounds(b, db, dialect, size, handlers, box)
+				runRounds(b, db, dialect, size, handlers, box)
 				if *receipts > 0 && dialect == inbox.Postgres {
 					began := time.Now()
 					n, err := box.Prune(b.Context(), time.Hour)
@@ -80,7 +80,7 @@ func compare(b *testing.B, dialect inbox.Dialect, driver, source string) {
 	}
 }
 
-func rounds(b *testing.B, db *sql.DB, dialect inbox.Dialect, size, handlers int, box *inbox.Inbox) {
+func runRounds(b *testing.B, db *sql.DB, dialect inbox.Dialect, size, handlers int, box *inbox.Inbox) {
 	insert := "INSERT INTO effect VALUES (?, ?)"
 	if dialect == inbox.Postgres {
 		insert = "INSERT INTO effect VALUES ($1, $2)"
@@ -118,7 +118,7 @@ func rounds(b *testing.B, db *sql.DB, dialect inbox.Dialect, size, handlers int,
 		for n := range candidates {
 			n = (n + round) % len(candidates)
 			cpu, began := processorTime(b, db, dialect), time.Now()
-			calls(b, size, handlers, &next, candidates[n])
+			callHandler(b, size, handlers, &next, candidates[n])
 			if round > 0 {
 				took[n] = append(took[n], time.Since(began))
 				used[n] = append(used[n], processorTime(b, db, dialect)-cpu)
@@ -138,8 +138,8 @@ func median(all []time.Duration) float64 {
 	return all[len(all)/2].Seconds()
 }
 
-// calls calls a handler with 384 messages or 64 batches.
-func calls(b *testing.B, size, handlers int, next *atomic.Int64, handle handle) {
+// callHandler calls a handler with 384 messages or 64 batches.
+func callHandler(b *testing.B, size, handlers int, next *atomic.Int64, handle handle) {
 	done, each := make(chan error), 384/handlers
 	if size > 1 {
 		each = 64 / handlers
@@ -162,7 +162,7 @@ func calls(b *testing.B, size, handlers int, next *atomic.Int64, handle handle) 
 	}
 }
 
-// processorTime returns how long this process and those of the database have run, on Linux.
+// processorTime returns the processor time that this process and those of the database have used, on Linux.
 func processorTime(b *testing.B, db *sql.DB, dialect inbox.Dialect) (sum time.Duration) {
 	processes := []string{"self"}
 	if dialect == inbox.Postgres {

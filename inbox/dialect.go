@@ -48,15 +48,15 @@ var (
 type dialect struct {
 	name     string
 	quote    string // around an identifier
-	numbered bool   // parameters are $1, $2 … and not ?
+	numbered bool   // whether parameters are $1, $2 … instead of ?
 	create   string // of table and index
-	lock     string // takes a lock with the table's name before create; "" if concurrent creation is safe
+	lock     string // locks the table's name before create; "" if concurrent creation is safe
 	insert   string // inserts the receipts that the table does not have
 	// insertJoined is insert with all receipts in one parameter, which is faster than 200 parameters; "" if the
 	// database has no such statement
 	insertJoined string
 	prune        string // deletes a limited number of receipts
-	missing      string // text in the error of a statement whose table is missing
+	missing      string // the SQLSTATE or the text of an error about a missing table
 }
 
 // String returns the name of the variable.

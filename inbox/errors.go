@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// explained returns an error that names the step that failed, and wraps ErrNoTable if the table is missing. If the
-// database does not understand the statement, the error asks whether the dialect is right. For a nil error, explained
-// returns nil.
+// explained adds to an error the operation that failed. The result wraps ErrNoTable if the table is missing. If the
+// database does not understand the statement, it asks whether the dialect is right. For a nil error, explained returns
+// nil.
 func (i *Inbox) explained(operation string, err error) error {
 	if err == nil {
 		return nil

@@ -16,14 +16,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/inbox"
 )
 
-// database is a database without receipts. Its table effect has the name of each effect and how often it happened.
+// database is a database without receipts. Its table effect counts how often each effect, given by its name, happened.
 type database struct {
 	*sql.DB
 	dialect inbox.Dialect
 }
 
-// each runs a test on SQLite, and on Postgres and MySQL if POSTGRES_URL and MYSQL_DSN are set.
-func each(t *testing.T, test func(t *testing.T, db database)) {
+// onEachDatabase runs a test on SQLite, and on Postgres and MySQL if POSTGRES_URL and MYSQL_DSN are set.
+func onEachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 	t.Run("SQLite", func(t *testing.T) {
 		test(t, open(t, inbox.SQLite, "sqlite",
 			"file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"))
@@ -52,16 +52,16 @@ func open(t *testing.T, dialect inbox.Dialect, driver, source string) database {
 	return database{db, dialect}
 }
 
-// box returns an Inbox for subscription s, and creates its table.
-func (db database) box(t *testing.T, options ...inbox.Option) *inbox.Inbox {
+// newBox creates the table of receipts, and returns an Inbox for subscription s.
+func (db database) newBox(t *testing.T, options ...inbox.Option) *inbox.Inbox {
 	box, err := inbox.New(db.DB, db.dialect, append([]inbox.Option{inbox.WithSubscription("s")}, options...)...)
 	require.NoError(t, err)
 	require.NoError(t, box.Migrate(t.Context()))
 	return box
 }
 
-// add makes the effect of a message.
-func (db database) add(ctx context.Context, tx *sql.Tx, name string) error {
+// addEffect makes the effect with this name once.
+func (db database) addEffect(ctx context.Context, tx *sql.Tx, name string) error {
 	update, insert := "UPDATE effect SET n = n + 1 WHERE name = ?", "INSERT INTO effect VALUES (?, 1)"
 	if db.dialect == inbox.Postgres {
 		update, insert = "UPDATE effect SET n = n + 1 WHERE name = $1", "INSERT INTO effect VALUES ($1, 1)"
@@ -77,10 +77,10 @@ func (db database) add(ctx context.Context, tx *sql.Tx, name string) error {
 	return err
 }
 
-// addAll makes the effects of a batch. They are named by the messages' payloads.
-func (db database) addAll(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
+// addEffects makes one effect for each message of a batch. The effect has the message's payload as its name.
+func (db database) addEffects(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
 	for _, msg := range msgs {
-		if err := db.add(ctx, tx, string(msg.Payload())); err != nil {
+		if err := db.addEffect(ctx, tx, string(msg.Payload())); err != nil {
 			return err
 		}
 	}
@@ -104,7 +104,7 @@ func (db database) effects(t *testing.T) (effects map[string]int, receipts int) 
 	return effects, receipts
 }
 
-// message is a message with an id, a topic and properties.
+// message has only the fields that an Inbox and the tests read.
 type message struct {
 	pulsar.Message
 	topic   string

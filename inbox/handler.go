@@ -18,7 +18,7 @@ import (
 // transaction is committed, the second handler returns nil. If it is rolled back, the second handler calls f.
 //
 // If ctx is done before the commit, the transaction is rolled back. If the connection to the database breaks during a
-// commit, the handler returns an error although the effects may have been committed; when the message comes back, the
+// commit, the handler returns an error although the effects may have been committed. When the message comes back, its
 // receipt shows whether they were.
 func (i *Inbox) Handler(f func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error) worker.Handler {
 	return func(ctx context.Context, msg pulsar.Message) error {

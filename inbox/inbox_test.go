@@ -21,13 +21,13 @@ import (
 
 func (db database) handler(box *inbox.Inbox) worker.Handler {
 	return box.Handler(func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
-		return db.add(ctx, tx, string(msg.Payload()))
+		return db.addEffect(ctx, tx, string(msg.Payload()))
 	})
 }
 
-func TestHandlerOfRedeliveredMessageChangesNothing(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
+func TestHandlerOfRedeliveredMessageHasNoSecondEffect(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
 		seen, err := box.Seen(t.Context(), numbered(0))
 		require.NoError(t, err)
 		require.False(t, seen)
@@ -45,26 +45,26 @@ func TestHandlerOfRedeliveredMessageChangesNothing(t *testing.T) {
 }
 
 func TestHandlerOfOtherSubscriptionHasItsOwnEffect(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		require.NoError(t, db.handler(db.box(t))(t.Context(), numbered(0)))
-		require.NoError(t, db.handler(db.box(t, inbox.WithSubscription("another")))(t.Context(), numbered(0)))
+	onEachDatabase(t, func(t *testing.T, db database) {
+		require.NoError(t, db.handler(db.newBox(t))(t.Context(), numbered(0)))
+		require.NoError(t, db.handler(db.newBox(t, inbox.WithSubscription("another")))(t.Context(), numbered(0)))
 		effects, receipts := db.effects(t)
 		require.Equal(t, map[string]int{"a": 2}, effects)
 		require.Equal(t, 2, receipts)
 	})
 }
 
-func TestHandlerThatFailsLeavesNothing(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
-		fails := errors.New("no stock")
+func TestHandlerThatFailsLeavesNeitherEffectNorReceipt(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
+		errNoStock := errors.New("no stock")
 		failing := func(end func() error) worker.Handler {
 			return box.Handler(func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
-				require.NoError(t, db.add(ctx, tx, "a"))
+				require.NoError(t, db.addEffect(ctx, tx, "a"))
 				return end()
 			})
 		}
-		require.Equal(t, fails, failing(func() error { return fails })(t.Context(), numbered(0)))
+		require.Equal(t, errNoStock, failing(func() error { return errNoStock })(t.Context(), numbered(0)))
 		require.PanicsWithValue(t, "bug",
 			func() { _ = failing(func() error { panic("bug") })(t.Context(), numbered(0)) })
 		effects, receipts := db.effects(t)
@@ -75,13 +75,13 @@ func TestHandlerThatFailsLeavesNothing(t *testing.T) {
 }
 
 func TestConcurrentHandlersOfOneMessageHaveOneEffect(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
 		begun, end := make(chan struct{}, 8), make(chan struct{})
 		slow := box.Handler(func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
 			begun <- struct{}{}
 			<-end
-			return db.add(ctx, tx, "a")
+			return db.addEffect(ctx, tx, "a")
 		})
 		var group errgroup.Group
 		for range 4 {
@@ -99,11 +99,11 @@ func TestConcurrentHandlersOfOneMessageHaveOneEffect(t *testing.T) {
 	})
 }
 
-func TestBatchHandlerHasOneTransaction(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
+func TestBatchHandlerCommitsNewMessagesInOneTransaction(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
 		require.NoError(t, db.handler(box)(t.Context(), numbered(1)))
-		handler := box.BatchHandler(db.addAll)
+		handler := box.BatchHandler(db.addEffects)
 		require.NoError(t, handler(t.Context(), append(batchOf(3), numbered(0))))
 		require.NoError(t, handler(t.Context(), batchOf(3)))
 		effects, receipts := db.effects(t)
@@ -114,12 +114,12 @@ func TestBatchHandlerHasOneTransaction(t *testing.T) {
 }
 
 func TestBatchHandlerThatFailsForSomeCommitsTheOthers(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
 		require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
 		bad, later := worker.Permanent(errors.New("no such account")), errors.New("locked")
 		err := box.BatchHandler(func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
-			require.NoError(t, db.addAll(ctx, tx, msgs))
+			require.NoError(t, db.addEffects(ctx, tx, msgs))
 			failed := worker.BatchError{}
 			for i, msg := range msgs {
 				switch string(msg.Payload()) {
@@ -138,16 +138,16 @@ func TestBatchHandlerThatFailsForSomeCommitsTheOthers(t *testing.T) {
 	})
 }
 
-func TestBatchHandlerThatFailsForAllLeavesNothing(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
-		fails := errors.New("no stock")
+func TestBatchHandlerThatFailsForAllLeavesNeitherEffectsNorReceipts(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
+		errNoStock := errors.New("no stock")
 		handler := box.BatchHandler(func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
-			require.NoError(t, db.addAll(ctx, tx, msgs))
-			return fails
+			require.NoError(t, db.addEffects(ctx, tx, msgs))
+			return errNoStock
 		})
-		require.Equal(t, fails, handler(t.Context(), batchOf(3)))
-		wrong := worker.BatchError{7: fails}
+		require.Equal(t, errNoStock, handler(t.Context(), batchOf(3)))
+		wrong := worker.BatchError{7: errNoStock}
 		require.Equal(t, error(wrong),
 			box.BatchHandler(func(context.Context, *sql.Tx, []pulsar.Message) error { return wrong })(t.Context(),
 				batchOf(3)))
@@ -155,17 +155,17 @@ func TestBatchHandlerThatFailsForAllLeavesNothing(t *testing.T) {
 		require.Zero(t, receipts)
 
 		require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
-		require.Equal(t, worker.BatchError{1: fails, 2: fails}, handler(t.Context(), batchOf(3)))
+		require.Equal(t, worker.BatchError{1: errNoStock, 2: errNoStock}, handler(t.Context(), batchOf(3)))
 	})
 }
 
-func TestHandlerThatEndsItsTransactionIsAnError(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
+func TestHandlerThatEndsItsTransactionReturnsErrTransactionEnded(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
 		rollsBack := box.Handler(func(_ context.Context, tx *sql.Tx, _ pulsar.Message) error { return tx.Rollback() })
 		require.ErrorIs(t, rollsBack(t.Context(), numbered(0)), inbox.ErrTransactionEnded)
 		commits := box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
-			return errors.Join(db.add(ctx, tx, "a"), tx.Commit())
+			return errors.Join(db.addEffect(ctx, tx, "a"), tx.Commit())
 		})
 		require.ErrorIs(t, commits(t.Context(), numbered(0)), inbox.ErrTransactionEnded)
 		require.NoError(t, commits(t.Context(), numbered(0)), "the effect was committed without its receipt")
@@ -174,9 +174,9 @@ func TestHandlerThatEndsItsTransactionIsAnError(t *testing.T) {
 	})
 }
 
-func TestHandlerWhoseContextEndsLeavesNothing(t *testing.T) {
-	for name, goOn := range map[string]func(ctx context.Context, tx *sql.Tx, db database) error{
-		"before a statement": func(ctx context.Context, tx *sql.Tx, db database) error { return db.add(ctx, tx, "b") },
+func TestHandlerWhoseContextEndsLeavesNeitherEffectNorReceipt(t *testing.T) {
+	for name, afterCancel := range map[string]func(ctx context.Context, tx *sql.Tx, db database) error{
+		"before a statement": func(ctx context.Context, tx *sql.Tx, db database) error { return db.addEffect(ctx, tx, "b") },
 		"before the commit":  func(context.Context, *sql.Tx, database) error { return nil },
 		"after a pause, before the commit": func(context.Context, *sql.Tx, database) error {
 			time.Sleep(20 * time.Millisecond) // database/sql rolls back
@@ -184,13 +184,13 @@ func TestHandlerWhoseContextEndsLeavesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, db database) {
-				box := db.box(t)
+			onEachDatabase(t, func(t *testing.T, db database) {
+				box := db.newBox(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				err := box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
-					require.NoError(t, db.add(ctx, tx, "a"))
+					require.NoError(t, db.addEffect(ctx, tx, "a"))
 					cancel()
-					return goOn(ctx, tx, db)
+					return afterCancel(ctx, tx, db)
 				})(ctx, numbered(0))
 				require.ErrorIs(t, err, context.Canceled)
 				require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
@@ -202,9 +202,9 @@ func TestHandlerWhoseContextEndsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestHandlerWhoseContextEndsWhileAnotherHasTheMessageFails(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
+func TestHandlerWhoseContextEndsWhileAnotherHandlesTheMessageFails(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
 		require.NoError(t, box.Handler(func(context.Context, *sql.Tx, pulsar.Message) error {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
@@ -221,9 +221,9 @@ func TestHandlerWhoseContextEndsWhileAnotherHasTheMessageFails(t *testing.T) {
 // Postgres rolls back a transaction with a failed statement, even if the client commits it.
 func TestHandlerThatIgnoresAnErrorOfPostgresFails(t *testing.T) {
 	db := open(t, inbox.Postgres, "pgx", setting(t, "POSTGRES_URL"))
-	box := db.box(t)
+	box := db.newBox(t)
 	require.ErrorContains(t, box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
-		require.NoError(t, db.add(ctx, tx, "a"))
+		require.NoError(t, db.addEffect(ctx, tx, "a"))
 		_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
 		require.Error(t, err)
 		return nil
@@ -233,8 +233,8 @@ func TestHandlerThatIgnoresAnErrorOfPostgresFails(t *testing.T) {
 	require.Zero(t, receipts)
 }
 
-func TestHandlerWithoutTableSaysSo(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
+func TestMethodsWithoutTableReturnErrNoTable(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
 		box, err := inbox.New(db.DB, db.dialect, inbox.WithSubscription("s"), inbox.WithTable("absent"))
 		require.NoError(t, err)
 		err = db.handler(box)(t.Context(), numbered(0))
@@ -247,9 +247,9 @@ func TestHandlerWithoutTableSaysSo(t *testing.T) {
 	})
 }
 
-func TestWrongDialectIsNamedInTheErrorAndLeavesNothing(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		right := db.box(t)
+func TestWrongDialectIsNamedInTheErrorAndLeavesNoReceipts(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		right := db.newBox(t)
 		for _, wrong := range []inbox.Dialect{inbox.Postgres, inbox.MySQL, inbox.SQLite} {
 			if wrong == db.dialect {
 				continue
@@ -259,7 +259,7 @@ func TestWrongDialectIsNamedInTheErrorAndLeavesNothing(t *testing.T) {
 			for operation, call := range map[string]func() error{
 				"creating the table redelivery_inbox": func() error { return box.Migrate(t.Context()) },
 				"inserting receipts": func() error {
-					return box.BatchHandler(db.addAll)(t.Context(), batchOf(2))
+					return box.BatchHandler(db.addEffects)(t.Context(), batchOf(2))
 				},
 			} {
 				err := call()
@@ -267,43 +267,44 @@ func TestWrongDialectIsNamedInTheErrorAndLeavesNothing(t *testing.T) {
 				require.ErrorContains(t, err, "; New got the dialect "+wrong.String()+": does the database use it?")
 			}
 		}
-		require.NoError(t, right.BatchHandler(db.addAll)(t.Context(), batchOf(2)))
+		require.NoError(t, right.BatchHandler(db.addEffects)(t.Context(), batchOf(2)))
 		effects, receipts := db.effects(t)
 		require.Equal(t, map[string]int{"a": 1, "b": 1}, effects)
 		require.Equal(t, 2, receipts)
 	})
 }
 
-func TestHandlerWithoutSubscriptionSaysSo(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
+func TestHandlerWithoutSubscriptionAsksForWithSubscription(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
 		box, err := inbox.New(db.DB, db.dialect)
 		require.NoError(t, err)
 		require.ErrorContains(t, db.handler(box)(t.Context(), numbered(0)), "want WithSubscription")
 	})
 }
 
-// Two transactions lock two rows in opposite orders: the database ends one of them, which begins again.
+// Two transactions lock two rows in opposite orders. The database ends one of the transactions, and the Inbox begins it
+// again.
 func TestHandlersInADeadlockBothSucceed(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
 		_, err := db.ExecContext(t.Context(), "INSERT INTO effect VALUES ('x', 0), ('y', 0)")
 		require.NoError(t, err)
-		var first sync.WaitGroup
+		var bothLocked sync.WaitGroup
 		if db.dialect != inbox.SQLite { // SQLite has one writer at a time
-			first.Add(2)
+			bothLocked.Add(2)
 		}
 		handle := func(n int64, one, other string) error {
-			met := db.dialect == inbox.SQLite
+			locked := db.dialect == inbox.SQLite
 			return box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
-				if err := db.add(ctx, tx, one); err != nil {
+				if err := db.addEffect(ctx, tx, one); err != nil {
 					return err
 				}
-				if !met {
-					met = true
-					first.Done()
-					first.Wait()
+				if !locked {
+					locked = true
+					bothLocked.Done()
+					bothLocked.Wait()
 				}
-				return db.add(ctx, tx, other)
+				return db.addEffect(ctx, tx, other)
 			})(t.Context(), numbered(n))
 		}
 		var group errgroup.Group
@@ -320,7 +321,7 @@ func TestHandlersInADeadlockBothSucceed(t *testing.T) {
 }
 
 func TestConcurrentMigrationsCreateOneTable(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
+	onEachDatabase(t, func(t *testing.T, db database) {
 		box, err := inbox.New(db.DB, db.dialect, inbox.WithSubscription("s"))
 		require.NoError(t, err)
 		var group errgroup.Group
@@ -333,9 +334,9 @@ func TestConcurrentMigrationsCreateOneTable(t *testing.T) {
 }
 
 func TestPruneDeletesOnlyOldReceipts(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t, inbox.WithPruning(0))
-		require.NoError(t, box.BatchHandler(db.addAll)(t.Context(), batchOf(5)))
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t, inbox.WithPruning(0))
+		require.NoError(t, box.BatchHandler(db.addEffects)(t.Context(), batchOf(5)))
 		_, err := db.ExecContext(t.Context(), "UPDATE redelivery_inbox SET committed = committed - 3600")
 		require.NoError(t, err)
 		require.NoError(t, db.handler(box)(t.Context(), numbered(9)))
@@ -351,11 +352,11 @@ func TestPruneDeletesOnlyOldReceipts(t *testing.T) {
 }
 
 func TestHandlerAlsoPrunesOldReceipts(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		require.NoError(t, db.box(t, inbox.WithPruning(0)).BatchHandler(db.addAll)(t.Context(), batchOf(5)))
+	onEachDatabase(t, func(t *testing.T, db database) {
+		require.NoError(t, db.newBox(t, inbox.WithPruning(0)).BatchHandler(db.addEffects)(t.Context(), batchOf(5)))
 		_, err := db.ExecContext(t.Context(), "UPDATE redelivery_inbox SET committed = committed - 3600")
 		require.NoError(t, err)
-		box := db.box(t, inbox.WithPruning(time.Minute))
+		box := db.newBox(t, inbox.WithPruning(time.Minute))
 		require.NoError(t, db.handler(box)(t.Context(), numbered(9)))
 		_, receipts := db.effects(t)
 		require.Equal(t, 1, receipts)
@@ -363,9 +364,9 @@ func TestHandlerAlsoPrunesOldReceipts(t *testing.T) {
 	})
 }
 
-func TestWithKeyMakesProducersDuplicatesOneMessage(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t, inbox.WithKey(func(msg pulsar.Message) string { return msg.Properties()["order"] }))
+func TestMessagesWithOneKeyOfWithKeyHaveOneEffect(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t, inbox.WithKey(func(msg pulsar.Message) string { return msg.Properties()["order"] }))
 		for n, order := range []string{"7", "7", "", ""} {
 			m := numbered(int64(n))
 			m.props = map[string]string{"order": order}
@@ -399,9 +400,9 @@ func TestNewWithBadInputNamesTheValue(t *testing.T) {
 	require.ErrorContains(t, err, "New's dialect is none, want Postgres, MySQL or SQLite")
 }
 
-func TestInboxIsACollectorOfItsStats(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
+func TestInboxCollectsItsStatsForPrometheus(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
 		for range 3 {
 			require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-// world has the effects of a handler: a row of each table, and a mail.
+// world has the possible effects of a handler: rows of the tables debit and credit, and mails.
 type world struct {
 	db    *sql.DB
 	box   *inbox.Inbox
@@ -39,7 +39,7 @@ func newWorld(t testing.TB) *world {
 	return &world{db: db, box: box}
 }
 
-// mail makes an effect that no transaction covers.
+// mail sends a mail, an effect that no transaction covers.
 func (w *world) mail(ctx context.Context, key string) {
 	w.mails = append(w.mails, key)
 	workertest.Step(ctx)
@@ -66,23 +66,23 @@ func run(ctx context.Context, db interface {
 	return nil
 }
 
-func (w *world) once(statements ...string) worker.Handler {
+func (w *world) inInbox(statements ...string) worker.Handler {
 	return w.box.Handler(func(ctx context.Context, tx *sql.Tx,
 		_ pulsar.Message) error {
 		return run(ctx, tx, statements...)
 	})
 }
 
-// knows reports whether a handler has noted a message as done.
-func (w *world) knows(ctx context.Context) bool {
+// isDone reports whether a handler has noted the message as done.
+func (w *world) isDone(ctx context.Context) bool {
 	var n int
 	_ = w.db.QueryRowContext(ctx, "SELECT count(*) FROM done").Scan(&n)
 	return n > 0
 }
 
-// wrong lists the effects that did not happen exactly once. A missing mail is not wrong, since not every handler sends
-// a mail.
-func (w *world) wrong(t testing.TB) (wrong []string) {
+// wrongEffects lists the effects that did not happen exactly once. A missing mail is not wrong, since not every handler
+// sends a mail.
+func (w *world) wrongEffects(t testing.TB) (wrong []string) {
 	for _, table := range []string{"debit", "credit"} {
 		var n int
 		require.NoError(t, w.db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
@@ -114,17 +114,17 @@ func TestInterruptFindsEffectsThatDoNotHappenOnce(t *testing.T) {
 		},
 		"an effect before the inbox": func(w *world) worker.Handler {
 			return func(ctx context.Context, msg pulsar.Message) error {
-				return errors.Join(run(ctx, w.db, debit), w.once(credit)(ctx, msg))
+				return errors.Join(run(ctx, w.db, debit), w.inInbox(credit)(ctx, msg))
 			}
 		},
 		"an effect after the inbox": func(w *world) worker.Handler {
 			return func(ctx context.Context, msg pulsar.Message) error {
-				return errors.Join(w.once(credit)(ctx, msg), run(ctx, w.db, debit))
+				return errors.Join(w.inInbox(credit)(ctx, msg), run(ctx, w.db, debit))
 			}
 		},
 		"a note before the effect": func(w *world) worker.Handler {
 			return func(ctx context.Context, _ pulsar.Message) error {
-				if w.knows(ctx) {
+				if w.isDone(ctx) {
 					return nil
 				}
 				return errors.Join(run(ctx, w.db, done), w.inTx(ctx, debit, credit))
@@ -132,7 +132,7 @@ func TestInterruptFindsEffectsThatDoNotHappenOnce(t *testing.T) {
 		},
 		"a note after the effect": func(w *world) worker.Handler {
 			return func(ctx context.Context, _ pulsar.Message) error {
-				if w.knows(ctx) {
+				if w.isDone(ctx) {
 					return nil
 				}
 				return errors.Join(w.inTx(ctx, debit, credit), run(ctx, w.db, done))
@@ -147,7 +147,7 @@ func TestInterruptFindsEffectsThatDoNotHappenOnce(t *testing.T) {
 		"a mail before the inbox": func(w *world) worker.Handler {
 			return func(ctx context.Context, msg pulsar.Message) error {
 				w.mail(ctx, "7")
-				return w.once(debit, credit)(ctx, msg)
+				return w.inInbox(debit, credit)(ctx, msg)
 			}
 		},
 		"a handler that commits half": func(w *world) worker.Handler {
@@ -159,16 +159,16 @@ func TestInterruptFindsEffectsThatDoNotHappenOnce(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) { require.NotEmpty(t, interrupted(t, handler)) })
+		t.Run(name, func(t *testing.T) { require.NotEmpty(t, interruptAll(t, handler)) })
 	}
 }
 
 func TestInterruptFindsNothingWhereEffectsHappenOnce(t *testing.T) {
 	for name, handler := range map[string]func(*world) worker.Handler{
-		"inbox": func(w *world) worker.Handler { return w.once(debit, credit) },
+		"inbox": func(w *world) worker.Handler { return w.inInbox(debit, credit) },
 		"a receipt without an inbox": func(w *world) worker.Handler {
 			return func(ctx context.Context, _ pulsar.Message) error {
-				if w.knows(ctx) {
+				if w.isDone(ctx) {
 					return nil
 				}
 				return w.inTx(ctx, done, debit, credit)
@@ -183,16 +183,16 @@ func TestInterruptFindsNothingWhereEffectsHappenOnce(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) { require.Empty(t, interrupted(t, handler)) })
+		t.Run(name, func(t *testing.T) { require.Empty(t, interruptAll(t, handler)) })
 	}
 }
 
-// interrupted interrupts a handler after each of its steps, and returns the wrong effects.
-func interrupted(t *testing.T, handler func(*world) worker.Handler) (wrong []string) {
+// interruptAll interrupts a handler after each of its steps, and returns the wrong effects.
+func interruptAll(t *testing.T, handler func(*world) worker.Handler) (wrong []string) {
 	var w *world
 	workertest.Interrupt(t, &pulsar.ProducerMessage{Payload: []byte("7")}, func(t testing.TB) worker.Handler {
 		w = newWorld(t)
 		return handler(w)
-	}, func(t testing.TB) { wrong = append(wrong, w.wrong(t)...) })
+	}, func(t testing.TB) { wrong = append(wrong, w.wrongEffects(t)...) })
 	return wrong
 }

@@ -45,8 +45,8 @@ func isRetry(topic string, props map[string]string, retryTopics []string) bool {
 		slices.Contains(retryTopics, topic)
 }
 
-// receiptOf returns the primary key of a receipt: 32 bits of a SHA-256 of the subscription and the key's neighborhood,
-// and 96 bits of a SHA-256 of the subscription and the key.
+// receiptOf returns the primary key of a receipt. Its first 32 bits are from a SHA-256 of the subscription and the
+// key's neighborhood, the other 96 from a SHA-256 of the subscription and the key.
 func receiptOf(subscription, key string) []byte {
 	hash := func(text string) [sha256.Size]byte {
 		return sha256.Sum256(fmt.Appendf(nil, "%d %s %s", len(subscription), subscription, text))
@@ -55,8 +55,8 @@ func receiptOf(subscription, key string) []byte {
 	return append(near[:4:4], own[:12]...)
 }
 
-// neighborhood returns the common part of the keys of a thousand consecutive messages, so that their receipts are in a
-// few pages of the index however large the table is. A key without an ID is its own neighborhood.
+// neighborhood returns a text that a thousand consecutive messages have in common. So their receipts are in a few pages
+// of the index, however large the table is. A key without an ID is its own neighborhood.
 func neighborhood(key string) string {
 	topic, id, _ := strings.Cut(key, " ")
 	ledger, rest, _ := strings.Cut(id, ":")

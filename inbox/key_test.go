@@ -49,7 +49,7 @@ func TestRetryAndReplayHaveTheKeyOfTheFirstMessage(t *testing.T) {
 	}
 }
 
-func TestKeyInRetryTopicWithOwnNameNeedsWithRetryTopic(t *testing.T) {
+func TestKeyInRetryTopicWithAnotherNameNeedsWithRetryTopic(t *testing.T) {
 	m := message{topic: "persistent://public/default/later-partition-1", id: pulsar.NewMessageID(9, 9, 0, 1),
 		props: map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
 			"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4"}}
@@ -59,33 +59,34 @@ func TestKeyInRetryTopicWithOwnNameNeedsWithRetryTopic(t *testing.T) {
 	require.Equal(t, topic+" 1:2:3:4", box.Key(m))
 }
 
-// A message that a service forwards with all its properties is a new message. So is a message whose producer sets only
-// some of the properties of a replay.
+// A message is a new message if a service forwards it with all its properties, or if its producer sets only some of the
+// properties of a replay.
 func TestKeyOfForwardedMessageIsItsOwn(t *testing.T) {
 	props := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
 		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r", "REPLAY_TOPIC": topic}
-	own := func(topic string, props map[string]string) {
+	expectOwnKey := func(topic string, props map[string]string) {
 		t.Helper()
 		require.Equal(t, topic+" 9:9:0:0",
 			inbox.Key(message{topic: topic, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
 	}
-	own("persistent://public/default/ship", props)
-	own("persistent://public/default/ship-packing-RETRY", props)
-	own(topic+"-billing-DLQ", props)
+	expectOwnKey("persistent://public/default/ship", props)
+	expectOwnKey("persistent://public/default/ship-packing-RETRY", props)
+	expectOwnKey(topic+"-billing-DLQ", props)
 	for name, value := range map[string]string{"REPLAY_TOPIC": topic + "2", "REPLAY_RUN": "", "REAL_TOPIC": "",
 		"ORIGIN_MESSAGE_IDY_TIME": ""} {
 		forged := maps.Clone(props)
 		forged[name] = value
-		own(topic, forged)
+		expectOwnKey(topic, forged)
 	}
 	delete(props, "REPLAY_TOPIC")
-	own(topic, props)
+	expectOwnKey(topic, props)
 }
 
-// Receipts of messages that were published one after the other are neighbors in the index; others are far away.
+// Receipts of messages that were published one after the other have a common prefix, so they are neighbors in the
+// index.
 func TestReceiptsOfConsecutiveMessagesAreNeighbors(t *testing.T) {
-	each(t, func(t *testing.T, db database) {
-		box := db.box(t)
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
 		for _, m := range []message{
 			{topic: topic, id: pulsar.NewMessageID(1, 2, 0, 0)}, {topic: topic, id: pulsar.NewMessageID(1, 2, 1, 0)},
 			{topic: topic, id: pulsar.NewMessageID(1, 999, -1, 0)},

@@ -29,13 +29,13 @@ import (
 )
 
 var (
-	kills         = flag.Int("kills", 4, "how often TestKills kills the process of a consumer")
-	databaseKills = flag.Int("database-kills", 0, "how often TestKills kills the database with -postgres")
+	kills         = flag.Int("kills", 4, "how often the test kills the process of a consumer")
+	databaseKills = flag.Int("database-kills", 0, "how often the test kills the database with -postgres")
 	postgres      = flag.String("postgres", "../test/scripts/postgres", "the program to kill and resume the database")
-	messages      = flag.Int("messages", 3000, "how many messages TestKills publishes")
+	messages      = flag.Int("messages", 3000, "how many messages the test publishes")
 	instances     = flag.Int("instances", 2, "how many processes consume at the same time")
 	withoutBox    = flag.Bool("without-inbox", false, "count the effects of a handler without an Inbox")
-	limit         = flag.Duration("kills-limit", 20*time.Minute, "how long TestKills may take")
+	limit         = flag.Duration("kills-limit", 20*time.Minute, "how long the test may take")
 	batches       = flag.Bool("batches", false, "handle batches of up to 100 messages")
 )
 
@@ -53,8 +53,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// consume handles messages until the process is killed. A message has two effects: it counts up a number of its own,
-// and adds to a sum. 5 % of the messages fail during two of every three seconds.
+// consume handles messages until the process is killed. A message has two effects: one more in its own row of the table
+// effect, and a new row of the table total. 5 % of the messages fail during two of every three seconds.
 func consume(ctx context.Context, topic string) error {
 	quiet := slog.New(slog.DiscardHandler)
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"),
@@ -166,13 +166,12 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// Each effect happens once, with all of these: batches and single messages, messages that fail for a while, nacks,
-// retries through the retry topic, replayed dead letters, kills of processes and of the database, and unloads of
-// topics.
+// The run has all of these: batches and single messages, messages that fail for a while, nacks, retries through the
+// retry topic, replayed dead letters, kills of processes and of the database, and unloads of topics.
 func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	url, admin := setting(t, "PULSAR_URL"), setting(t, "PULSAR_ADMIN_URL")
 	db := open(t, inbox.Postgres, "pgx", setting(t, "POSTGRES_URL"))
-	db.box(t)
+	db.newBox(t)
 	for _, statement := range []string{"DROP TABLE IF EXISTS total", "CREATE TABLE total (pid int, n int NOT NULL)"} {
 		_, err := db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
@@ -193,11 +192,11 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	letters, err := deadletter.Open(client,
 		deadletter.Options{Topic: topic + "-transfers-DLQ", Admin: deadletter.Admin{URL: admin}})
 	require.NoError(t, err)
-	processAt, databaseAt := points(*kills), points(*databaseKills)
+	processAt, databaseAt := killPoints(*kills), killPoints(*databaseKills)
 	last := time.Now()
-	have, killed, lost, replayed := 0, 0, 0, 0
-	for began := time.Now(); have < *messages || killed < *kills || lost < *databaseKills; {
-		require.Less(t, time.Since(began), *limit, "%d of %d messages have their effects", have, *messages)
+	handled, processesKilled, databasesKilled, replayed := 0, 0, 0, 0
+	for began := time.Now(); handled < *messages || processesKilled < *kills || databasesKilled < *databaseKills; {
+		require.Less(t, time.Since(began), *limit, "%d of %d messages have their effects", handled, *messages)
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 		for _, c := range consumers {
 			select {
@@ -208,20 +207,20 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 		}
 		var n int
 		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effect").Scan(&n); err == nil {
-			have = n
+			handled = n
 		}
-		if killed < *kills && have >= processAt[killed] {
+		if processesKilled < *kills && handled >= processAt[processesKilled] {
 			c := consumers[rand.IntN(len(consumers))]
 			c.kill()
 			require.NoError(t, c.start())
-			killed++
+			processesKilled++
 		}
-		if lost < *databaseKills && have >= databaseAt[lost] {
+		if databasesKilled < *databaseKills && handled >= databaseAt[databasesKilled] {
 			for _, verb := range []string{"kill", "resume"} {
 				out, err := exec.CommandContext(t.Context(), *postgres, verb).CombinedOutput()
 				require.NoError(t, err, string(out))
 			}
-			lost++
+			databasesKilled++
 		}
 		if rand.IntN(15) == 0 {
 			unload(t, admin, topic)
@@ -245,7 +244,7 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	}
 	t.Logf("%d messages, %d processes and %d databases killed, %d letters replayed: %d effects, sum %d, %d "+
 		"receipts, %d messages with more than one effect",
-		*messages, killed, lost, replayed, len(effects), sum, receipts, doubles)
+		*messages, processesKilled, databasesKilled, replayed, len(effects), sum, receipts, doubles)
 	if *withoutBox {
 		return
 	}
@@ -254,9 +253,9 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 	require.Equal(t, *messages, receipts)
 }
 
-// points returns n random numbers in ascending order. A kill happens when the number of messages with effects reaches
-// the next of them.
-func points(n int) []int {
+// killPoints returns n random numbers in ascending order. The next kill happens when the number of messages with
+// effects reaches the next number.
+func killPoints(n int) []int {
 	at := make([]int, n)
 	for i := range at {
 		at[i] = rand.IntN(*messages)

@@ -101,9 +101,9 @@ func (i *Inbox) Seen(ctx context.Context, msg pulsar.Message) (bool, error) {
 }
 
 const (
-	pruneRows     = 5000        // limit for a transaction of Prune
-	pruneSomeRows = 200         // limit for a message
-	pruneEvery    = time.Minute // pause when nothing is left to prune
+	pruneRows     = 5000        // how many receipts a transaction of Prune deletes at most
+	pruneSomeRows = 200         // how many receipts a handler deletes at most after a message
+	pruneEvery    = time.Minute // pause of the handlers after they deleted fewer than pruneSomeRows
 )
 
 // Prune deletes the receipts that are older than olderThan and returns their number. It deletes them in many small
@@ -134,8 +134,8 @@ func (i *Inbox) prune(ctx context.Context, olderThan time.Duration, rows int) (i
 	return n, i.explained("pruning receipts", err)
 }
 
-// pruneSome prunes a few receipts after a message, so that no message waits for long. It only counts errors: the
-// effects of the message are committed, and a later call tries again.
+// pruneSome deletes only a few receipts after a message, so that no message waits for long. An error is only counted:
+// the effects of the message are committed, and a later call tries again.
 func (i *Inbox) pruneSome(ctx context.Context) {
 	now, next := time.Now(), i.nextPrune.Load()
 	if i.pruning == 0 || now.Unix() < next || !i.nextPrune.CompareAndSwap(next, now.Add(pruneEvery).Unix()) {

@@ -18,10 +18,10 @@ import (
 type entry struct {
 	msg     pulsar.Message
 	receipt []byte
-	indices []int // places in the batch; several if messages have the same key
+	indices []int // in the batch; several if messages have the same key
 }
 
-// entries returns the messages of a batch with their receipts.
+// entries returns the messages of a batch with their receipts. Messages with the same key become one entry.
 func (i *Inbox) entries(ctx context.Context, msgs []pulsar.Message) ([]entry, error) {
 	all := make([]entry, 0, len(msgs))
 	at := make(map[string]int, len(msgs))
@@ -43,13 +43,13 @@ func (i *Inbox) entries(ctx context.Context, msgs []pulsar.Message) ([]entry, er
 
 type function = func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error
 
-// maxRetries is how often a transaction begins again, at most, after transient errors.
+// maxRetries is how often, at most, a transaction begins again after transient errors.
 const maxRetries = 3
 
 var retryPause = backoff.WithJitter(backoff.Exponential{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}, 0.5)
 
-// commit commits the effects of f with the receipts of todo, except for entries whose receipts the table has already.
-// The error applies to the entries that commit returns.
+// commit commits the effects of f with the receipts of todo. It leaves out the entries whose receipts the table has
+// already, and returns the others. An error applies to the returned entries.
 func (i *Inbox) commit(ctx context.Context, todo []entry, f function) ([]entry, error) {
 	for retries := uint32(0); len(todo) > 0; {
 		known, err := i.try(ctx, todo, f)
