@@ -14,7 +14,7 @@ import (
 const maxAttempts = 10_000
 
 // attempts remembers the last failed attempts at messages, so that the next attempts can be linked to them. The zero
-// value is ready to use; any number of goroutines may use it.
+// value is ready to use. It is safe for concurrent use.
 type attempts struct {
 	mu    sync.Mutex
 	spans map[message]attempt
@@ -22,11 +22,11 @@ type attempts struct {
 	next  int
 }
 
-// attempt is the last failed attempt at a message. place is its index in attempts.order. If the message is at other
-// places of attempts.order too, these belong to earlier attempts and do not count.
+// attempt is the last failed attempt at a message. index is where attempts.order has the message for this attempt. If
+// attempts.order has the message at other indices, too, these are of earlier attempts, and do not count.
 type attempt struct {
 	trace.SpanContext
-	place int
+	index int
 }
 
 // message identifies a message on one subscription, by the ID of its first publication.
@@ -41,14 +41,14 @@ func originOf(msg pulsar.Message, subscription string) message {
 	return message{topicname.Base(msg.Topic()), subscription, msg.ID().String()}
 }
 
-func (a *attempts) keep(msg pulsar.Message, subscription string, span trace.SpanContext) {
+func (a *attempts) remember(msg pulsar.Message, subscription string, span trace.SpanContext) {
 	key := originOf(msg, subscription)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.spans == nil {
 		a.spans = map[message]attempt{}
 	}
-	if oldest := a.order[a.next]; a.spans[oldest].place == a.next {
+	if oldest := a.order[a.next]; a.spans[oldest].index == a.next {
 		delete(a.spans, oldest)
 	}
 	a.order[a.next], a.spans[key] = key, attempt{span, a.next}

@@ -21,9 +21,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Attempts at a message on one subscription are not linked to those on another. A success on one subscription does not
-// forget the attempts on the other. Dead letters are linked to the attempts of the subscription that made them.
-func TestLinksOfSubscriptions(t *testing.T) {
+// A success on one subscription must not forget the attempts on the other. Attempts at a dead letter are linked to
+// those of the subscription that made the dead letter.
+func TestAttemptIsLinkedToThePreviousOneOfItsSubscription(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithPropagator(propagation.TraceContext{}),
 		otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
@@ -89,9 +89,9 @@ func TestLinksOfSubscriptions(t *testing.T) {
 	assert.Equal(t, []int{-1, -1, 0, 1, 2, 4 /* sent to the dead letter topic */, 4, 4, 6}, got)
 }
 
-// Telemetry remembers the newest 10,000 failed attempts, and forgets only older ones. A new attempt at a message is
-// remembered even if an older attempt at the message is forgotten, or if the message was settled between the two.
-func TestLinksToTheNewest(t *testing.T) {
+// Telemetry remembers 10,000 failed attempts. It remembers a new attempt at a message even if it forgets an older
+// attempt at this message, or if the message was settled between the two.
+func TestOnlyTheNewestFailedAttemptsAreLinked(t *testing.T) {
 	const remembered = 10_000
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithPropagator(propagation.TraceContext{}),
@@ -102,11 +102,11 @@ func TestLinksToTheNewest(t *testing.T) {
 	cancel()
 	linked := func(ctx context.Context, number int64) bool {
 		exporter.Reset()
-		_ = handler(ctx, failing{id: pulsar.NewMessageID(number, 0, 0, 0)})
+		_ = handler(ctx, numbered{id: pulsar.NewMessageID(number, 0, 0, 0)})
 		return len(exporter.GetSpans()[0].Links) > 0
 	}
 	next := int64(1)
-	others := func(n int) {
+	failOthers := func(n int) {
 		for range n {
 			require.False(t, linked(boom, next))
 			next++
@@ -117,23 +117,23 @@ func TestLinksToTheNewest(t *testing.T) {
 		if settled {
 			require.True(t, linked(t.Context(), 0))
 		}
-		others(remembered - 2)
+		failOthers(remembered - 2)
 		require.Equal(t, !settled, linked(boom, 0), settled)
-		others(2) // the last one takes the place of the first attempt
+		failOthers(2) // the last one takes the place of the first attempt
 		require.True(t, linked(boom, 0), settled)
-		others(remembered)
+		failOthers(remembered)
 		require.False(t, linked(boom, 0), settled)
 		require.True(t, linked(t.Context(), 0))
 	}
 }
 
-// failing is a message of the topic orders.
-type failing struct {
+// numbered is a message of the topic orders, with an ID.
+type numbered struct {
 	pulsar.Message
 	id pulsar.MessageID
 }
 
-func (f failing) ID() pulsar.MessageID        { return f.id }
-func (failing) Topic() string                 { return "orders" }
-func (failing) Properties() map[string]string { return nil }
-func (failing) RedeliveryCount() uint32       { return 0 }
+func (f numbered) ID() pulsar.MessageID        { return f.id }
+func (numbered) Topic() string                 { return "orders" }
+func (numbered) Properties() map[string]string { return nil }
+func (numbered) RedeliveryCount() uint32       { return 0 }

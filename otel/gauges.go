@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// state has the values of a subscription's gauges. Most are sums over its Consumers in this process. oldest and the
-// values of logs of attempts are maxima instead, since several Consumers may follow one log.
+// state has the values of a subscription's gauges. Most are sums over its Consumers in this process. oldest is the
+// maximum. The values of logs of attempts are maxima, too, since several Consumers may follow one log.
 type state struct {
 	waiting, ready, buffered, blocked, unfinished     int64
 	oldest                                            float64
@@ -51,17 +51,17 @@ func (s *state) add(c *consumer) {
 	}
 }
 
-func number(is bool) int64 {
-	if is {
+func number(on bool) int64 {
+	if on {
 		return 1
 	}
 	return 0
 }
 
-// consumer has the state of a Consumer.
+// consumer has a Consumer and what its Workers do now.
 type consumer struct {
 	*redelivery.Consumer
-	handlers atomic.Int64 // messages that Workers' handlers have
+	handlers atomic.Int64 // number of messages that Workers' handlers are processing
 	workers  sync.Map     // the running *worker.Workers
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// figures returns the gauges of this module, and the counter redelivery.losses, by subscription and name. The key of
-// the counter is its name and its attribute why.
+// figures returns the gauges of this module and the counter redelivery.losses, by subscription and name. The counter's
+// name is followed by its attribute why.
 func figures(t *testing.T, reader *sdkmetric.ManualReader) map[string]map[string]float64 {
 	var rm metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(context.Background(), &rm))
@@ -27,12 +27,12 @@ func figures(t *testing.T, reader *sdkmetric.ManualReader) map[string]map[string
 		for _, m := range scope.Metrics {
 			switch data := m.Data.(type) {
 			case metricdata.Gauge[int64]:
-				note(all, m.Name, data.DataPoints)
+				addPoints(all, m.Name, data.DataPoints)
 			case metricdata.Gauge[float64]:
-				note(all, m.Name, data.DataPoints)
+				addPoints(all, m.Name, data.DataPoints)
 			case metricdata.Sum[int64]:
 				if m.Name == "redelivery.losses" {
-					note(all, m.Name, data.DataPoints)
+					addPoints(all, m.Name, data.DataPoints)
 				}
 			}
 		}
@@ -40,25 +40,24 @@ func figures(t *testing.T, reader *sdkmetric.ManualReader) map[string]map[string
 	return all
 }
 
-func note[N int64 | float64](all map[string]map[string]float64, name string, points []metricdata.DataPoint[N]) {
+func addPoints[N int64 | float64](all map[string]map[string]float64, name string, points []metricdata.DataPoint[N]) {
 	for _, p := range points {
 		subscription, _ := p.Attributes.Value("messaging.destination.subscription.name")
-		of := all[subscription.AsString()]
-		if of == nil {
-			of = map[string]float64{}
-			all[subscription.AsString()] = of
+		values := all[subscription.AsString()]
+		if values == nil {
+			values = map[string]float64{}
+			all[subscription.AsString()] = values
 		}
 		key := name
 		if why, ok := p.Attributes.Value("why"); ok {
 			key += " " + why.AsString()
 		}
-		of[key] = float64(p.Value)
+		values[key] = float64(p.Value)
 	}
 }
 
-// Gauges add up the Consumers of a subscription that are not closed. Only a subscription with a log of attempts has the
-// gauges of the log.
-func TestGauges(t *testing.T) {
+// Only a subscription with a log of attempts has the gauges of the log.
+func TestGaugesAreSumsOverTheOpenConsumersOfASubscription(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	telemetry, err := otelredelivery.New(otelredelivery.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
 	require.NoError(t, err)

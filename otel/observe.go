@@ -39,19 +39,19 @@ func (t *Telemetry) Observe() redelivery.Option {
 }
 
 // ObserveWorker returns an option for worker.New and worker.NewBatch that adds the gauges of Workers. Any number of
-// Workers may share it. Gauges of a Worker also need Observe for its Consumer. They end when the Worker's Run returns
-// or the Consumer is closed.
+// Workers may share it. A Worker's gauges also need Observe on its Consumer, and end when the Worker's Run returns or
+// the Consumer is closed.
 func (t *Telemetry) ObserveWorker() worker.Option {
-	of := func(c *redelivery.Consumer, do func(*consumer)) {
+	withConsumer := func(c *redelivery.Consumer, do func(*consumer)) {
 		if x, ok := t.gauges.consumers.Load(c); ok {
 			do(x.(*consumer))
 		}
 	}
 	return worker.WithObserver(worker.Observer{
-		Handling: func(e worker.Handling) { of(e.Consumer, func(c *consumer) { c.handlers.Add(1) }) },
-		Handled:  func(e worker.Handled) { of(e.Consumer, func(c *consumer) { c.handlers.Add(-1) }) },
+		Handling: func(e worker.Handling) { withConsumer(e.Consumer, func(c *consumer) { c.handlers.Add(1) }) },
+		Handled:  func(e worker.Handled) { withConsumer(e.Consumer, func(c *consumer) { c.handlers.Add(-1) }) },
 		Running: func(e worker.Running) {
-			of(e.Consumer, func(c *consumer) {
+			withConsumer(e.Consumer, func(c *consumer) {
 				if e.Running {
 					c.workers.Store(e.Worker, nil)
 				} else {
@@ -63,13 +63,13 @@ func (t *Telemetry) ObserveWorker() worker.Option {
 }
 
 func (t *Telemetry) delivered(e redelivery.Delivered) {
-	t.consumed.Add(context.Background(), 1, "receive", system, where(e.Event)...)
+	t.consumed.Add(context.Background(), 1, "receive", system, eventAttributes(e.Event)...)
 }
 
 // settled records the metrics of an acknowledgement or a published message. For a published message it also makes a
 // span.
 func (t *Telemetry) settled(e redelivery.Settled) {
-	ctx, attrs := context.Background(), where(e.Event)
+	ctx, attrs := context.Background(), eventAttributes(e.Event)
 	name, kind := "ack", messagingconv.OperationTypeSettle
 	switch e.Outcome {
 	case redelivery.Reconsumed, redelivery.DeadLettered:
@@ -92,7 +92,7 @@ func (t *Telemetry) settled(e redelivery.Settled) {
 	}
 }
 
-// sentSpan makes the span of a retry or a dead letter that was published.
+// sentSpan makes the span of a published retry or dead letter.
 func (t *Telemetry) sentSpan(e redelivery.Settled) {
 	if e.Message == nil {
 		return
@@ -108,8 +108,8 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 		options = append(options, trace.WithAttributes(attribute.String("redelivery.dead_letter.reason",
 			string(e.Reason))))
 	}
-	if before := t.attempts.last(e.Message, e.Subscription); before.IsValid() {
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: before}))
+	if previous := t.attempts.last(e.Message, e.Subscription); previous.IsValid() {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: previous}))
 	}
 	_, span := t.tracer.Start(t.producer(context.Background(), e.Message), "send "+valid(e.To), options...)
 	if e.Err != nil {
@@ -133,8 +133,8 @@ func describe(err error) (text string, kind attribute.KeyValue) {
 	return valid(err.Error()), semconv.ErrorTypeKey.String(valid(kind.Value.AsString()))
 }
 
-// valid returns a text that can be exported. Errors may quote payloads, and Pulsar accepts any bytes in a name. If one
-// text is not UTF-8, an OTLP exporter fails and drops all data of the same request.
+// valid returns a text as UTF-8. Errors may quote payloads, and Pulsar accepts any bytes in a name. If one text were
+// not UTF-8, an OTLP exporter would drop all data of the same request.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // producer returns ctx with the span of the message's producer.
@@ -148,7 +148,7 @@ func (t *Telemetry) Middleware() worker.Middleware {
 	return func(next worker.Handler) worker.Handler {
 		return func(ctx context.Context, msg pulsar.Message) (err error) {
 			subscription := worker.Subscription(ctx)
-			topic, attrs := valid(topicname.Base(msg.Topic())), destination(msg.Topic())
+			topic, attrs := valid(topicname.Base(msg.Topic())), topicAttributes(msg.Topic())
 			options := []trace.SpanStartOption{
 				trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attrs...),
 				trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeProcess,
@@ -170,7 +170,7 @@ func (t *Telemetry) Middleware() worker.Middleware {
 				case err == nil:
 					t.attempts.forget(msg, subscription)
 				case !worker.IsSnooze(err): // a snooze is no failure
-					t.attempts.keep(msg, subscription, span.SpanContext())
+					t.attempts.remember(msg, subscription, span.SpanContext())
 					text, kind := describe(err)
 					span.SetStatus(codes.Error, text)
 					span.SetAttributes(kind)
@@ -185,13 +185,13 @@ func (t *Telemetry) Middleware() worker.Middleware {
 	}
 }
 
-// where returns the attributes of an event: its topic and its subscription.
-func where(e redelivery.Event) []attribute.KeyValue {
-	return append(destination(e.Topic), semconv.MessagingDestinationSubscriptionName(valid(e.Subscription)))
+// eventAttributes returns the attributes of an event: its topic and its subscription.
+func eventAttributes(e redelivery.Event) []attribute.KeyValue {
+	return append(topicAttributes(e.Topic), semconv.MessagingDestinationSubscriptionName(valid(e.Subscription)))
 }
 
-// destination returns the attributes of a topic, without its partition: metrics have these attributes, too, and would
-// get one series for each partition.
-func destination(topic string) []attribute.KeyValue {
+// topicAttributes returns the attributes of a topic, without the partition. Metrics have these attributes, too, and
+// would otherwise have one series for each partition.
+func topicAttributes(topic string) []attribute.KeyValue {
 	return []attribute.KeyValue{semconv.MessagingDestinationName(valid(topicname.Base(topic)))}
 }

@@ -29,8 +29,8 @@ func (message) Topic() string                 { return "orders" }
 func (message) Properties() map[string]string { return nil }
 func (message) RedeliveryCount() uint32       { return 0 }
 
-// A handler may return an error whose methods panic, here a nil pointer. The span ends nevertheless.
-func TestErrorThatPanics(t *testing.T) {
+// The error is a nil pointer, so its methods panic.
+func TestSpanOfAnErrorThatPanicsHasTheErrorsType(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
 	require.NoError(t, err)
@@ -45,9 +45,9 @@ func TestErrorThatPanics(t *testing.T) {
 	assert.Contains(t, span.Attributes, attribute.String("error.type", "*fs.PathError"))
 }
 
-// The text of an error may quote a payload, and so contain any bytes. OTLP allows only UTF-8. If one text were not
-// UTF-8, an exporter would drop all spans of the same request.
-func TestErrorThatIsNotText(t *testing.T) {
+// The text of an error may quote a payload, and so contain any bytes. If one text were not UTF-8, an OTLP exporter
+// would drop all spans of the same request.
+func TestErrorThatIsNotUTF8IsRepairedInTheSpan(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
 	require.NoError(t, err)
@@ -59,9 +59,8 @@ func TestErrorThatIsNotText(t *testing.T) {
 	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "no order: \uFFFD"}, exporter.GetSpans()[0].Status)
 }
 
-// A Snooze is no failure: its span and its duration have no error, and the next attempt is linked to the last one that
-// failed.
-func TestSnoozeIsNoError(t *testing.T) {
+// The attempt after the Snooze must be linked to the last one that failed.
+func TestSnoozeHasNoErrorInItsSpanAndItsDuration(t *testing.T) {
 	exporter, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
 	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))),
 		otelredelivery.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))

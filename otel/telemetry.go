@@ -1,17 +1,18 @@
-// Package otelredelivery exports the work of Consumers and Workers as OpenTelemetry spans and metrics. It follows the
-// semantic conventions for messaging, version 1.40.0, which are in development. The path of the module ends in otel;
-// the package has another name, so that one file can import it and OpenTelemetry's package otel:
+// Package otelredelivery exports OpenTelemetry spans and metrics of Consumers and Workers. It follows the semantic
+// conventions for messaging, version 1.40.0, which are in development. The path of the module ends in otel. The package
+// has another name, so that one file can import it and OpenTelemetry's package otel:
 //
 //	import otelredelivery "github.com/pulsar-redelivery/redelivery/otel"
 //
-// Middleware makes a span "process {topic}" each time a message is handled. Its parent is the span that the producer
-// put into the message's properties, so all attempts are one trace, including those from the retry topic. The span
-// links to the previous attempt on the same subscription. The span of a dead letter links to the last attempt on the
-// subscription that gave the message up. Links lead only to spans of this process. Middleware also makes the
-// metric messaging.process.duration. Observe makes a span "send {topic}" for each message that is published to the
-// retry topic or the dead letter topic, and the metrics messaging.client.consumed.messages,
-// messaging.client.sent.messages and messaging.client.operation.duration. Retries and dead letters keep the producer's
-// trace context in their properties.
+// Middleware makes a span "process {topic}" each time a message is handled. The span's parent is the span that the
+// producer put into the message's properties. So all attempts are one trace, including those from the retry topic. The
+// span links to the previous attempt on the same subscription. The span of a dead letter links to the last attempt on
+// the subscription that gave the message up. Links lead only to spans of this process. Middleware also makes the metric
+// messaging.process.duration.
+//
+// Observe makes a span "send {topic}" for each message that is published to the retry topic or the dead letter
+// topic. It also makes the metrics messaging.client.consumed.messages, messaging.client.sent.messages and
+// messaging.client.operation.duration. Retries and dead letters keep the producer's trace context in their properties.
 //
 // Observe and ObserveWorker also make the gauges that package metrics has for Consumers and for Workers. Their names
 // have a dot in place of the first underscore: redelivery.waiting_messages, and so on. OpenTelemetry's exporter for
@@ -91,7 +92,7 @@ func WithPropagator(p propagation.TextMapPropagator) Option {
 	}
 }
 
-// isNil reports whether p is nil or a nil pointer. OpenTelemetry's own functions would panic at either.
+// isNil reports whether p is nil or a nil pointer. OpenTelemetry's functions would panic with either.
 func isNil(p any) bool {
 	v := reflect.ValueOf(p)
 	return p == nil || v.Kind() == reflect.Pointer && v.IsNil()
@@ -101,7 +102,7 @@ func invalid(option, want string) error {
 	return fmt.Errorf("%w: otel: %s is nil, want %s", redelivery.ErrInvalidOption, option, want)
 }
 
-// New returns Telemetry. If an error is not the meter provider's own, it satisfies errors.Is with
+// New returns Telemetry. The error is either the meter provider's own, or satisfies errors.Is with
 // redelivery.ErrInvalidOption.
 func New(options ...Option) (*Telemetry, error) {
 	t := &Telemetry{settings: settings{otel.GetTracerProvider(), otel.GetMeterProvider(), otel.GetTextMapPropagator()}}
@@ -115,7 +116,7 @@ func New(options ...Option) (*Telemetry, error) {
 	}
 	t.tracer = t.tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
 	meter := t.meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
-	// the boundaries of the conventions
+	// the bucket boundaries that the conventions advise
 	seconds := metric.WithExplicitBucketBoundaries(.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10)
 	var err error
 	t.consumed, err = messagingconv.NewClientConsumedMessages(meter)

@@ -27,9 +27,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// A message fails, is retried through the retry topic, and becomes a dead letter, which is handled. All its spans are
-// one trace, each attempt is linked to the previous one, and the message keeps the traceparent of its producer.
-func TestOneTrace(t *testing.T) {
+// A message fails, is retried through the retry topic, and becomes a dead letter. A consumer handles the dead letter.
+// Each attempt must be linked to the previous one, and the message must keep the traceparent of its producer.
+func TestSpansFromProducerToDeadLetterAreOneTrace(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	reader := sdkmetric.NewManualReader()
@@ -168,7 +168,7 @@ func TestOneTrace(t *testing.T) {
 		"messaging.client.operation.duration": 3, "messaging.process.duration": 4}, got)
 }
 
-func TestInvalidOptions(t *testing.T) {
+func TestNewRefusesNilOptions(t *testing.T) {
 	for _, option := range []otelredelivery.Option{nil, otelredelivery.WithTracerProvider(nil),
 		otelredelivery.WithMeterProvider(nil),
 		otelredelivery.WithPropagator(nil), otelredelivery.WithTracerProvider((*sdktrace.TracerProvider)(nil)),
