@@ -1,5 +1,5 @@
-// Acktimeout shows ack timeouts: a worker hangs on some messages, so that it neither acknowledges nor nacks them. Each
-// comes back when its ack timeout and the backoff for its redelivery count are over (PIP-130).
+// Acktimeout shows ack timeouts: a worker hangs on some messages, so that it neither acknowledges nor nacks them. Such
+// a message comes back after its ack timeout and the backoff for its redelivery count (PIP-130).
 package main
 
 import (
@@ -53,7 +53,7 @@ func run() error {
 		}
 	}
 
-	taken, due := map[string]time.Time{}, map[string]time.Time{}
+	received, due := map[string]time.Time{}, map[string]time.Time{}
 	var table demo.Table
 	for open := len(hangs); open > 0; {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -63,9 +63,9 @@ func run() error {
 			return fmt.Errorf("%d messages are missing: %w", open, err)
 		}
 		name, now, n := string(msg.Payload()), time.Now(), consumer.RedeliveryCount(msg)
-		table.Row(name, n, taken[name], due[name], now)
-		if n < hangs[name] { // the worker gives a last sign of life and hangs
-			taken[name], due[name] = now, now.Add(timeout+policy.Next(n))
+		table.Row(name, n, received[name], due[name], now)
+		if n < hangs[name] { // the worker restarts the ack timeout a last time, and hangs
+			received[name], due[name] = now, now.Add(timeout+policy.Next(n))
 			if err := consumer.InProgress(msg); err != nil {
 				return err
 			}

@@ -1,6 +1,6 @@
 // Attempts handles an order that always fails, in processes that are killed one after another. WithAttemptLog keeps
-// redelivery counts and due times in a Pulsar topic. So each process goes on where the previous one was killed, and the
-// fifth failure makes a dead letter. The subscription is Exclusive: the broker does not count redeliveries.
+// redelivery counts and due times in a Pulsar topic. So each process continues where the previous one was killed, and
+// the fifth failure makes a dead letter. The subscription is Exclusive: the broker does not count redeliveries.
 package main
 
 import (
@@ -49,11 +49,11 @@ func run() error {
 		return err
 	}
 	defer producer.Close()
-	early, err := subscribe(client) // creates the subscription before there is a message
+	first, err := subscribe(client) // creates the subscription before there is a message
 	if err != nil {
 		return err
 	}
-	early.Close()
+	first.Close()
 	if _, err := producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("order 1")}); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Compare runs one program on plain pulsar-client-go and on this library. It shows what happens to a batch in which one
-// message fails. The two runs differ in the line that subscribes.
+// Compare runs the same code on plain pulsar-client-go and on this library. It shows what happens to a batch in which
+// one message fails. The two runs differ in the line that subscribes.
 package main
 
 import (
@@ -17,24 +17,26 @@ import (
 	"github.com/pulsar-redelivery/redelivery/examples/internal/demo"
 )
 
-const lasts, outage = 9 * time.Second, 1500 * time.Millisecond
+const duration, outage = 9 * time.Second, 1500 * time.Millisecond
 
 type scenario struct {
 	name   string
 	typ    pulsar.SubscriptionType
 	orders int // published together, in batches of up to 1,000
 	fails  func(id int, after time.Duration) bool
-	dead   int // how many orders always fail
+	dead   int // how many orders always fail, and so become dead letters
 }
 
-func fourth(id int, _ time.Duration) bool { return id == 3 }
+func onlyFourth(id int, _ time.Duration) bool { return id == 3 }
 
-func some(id int, after time.Duration) bool { return id%100 == 3 || id%10 == 7 && after < outage }
+func manyDuringOutage(id int, after time.Duration) bool {
+	return id%100 == 3 || id%10 == 7 && after < outage
+}
 
 var scenarios = []scenario{
-	{"Shared, one batch of 6 orders, 1 always fails", pulsar.Shared, 6, fourth, 1},
-	{"Exclusive, one batch of 6 orders, 1 always fails", pulsar.Exclusive, 6, fourth, 1},
-	{"Shared, 5,000 orders, 500 fail for 1.5s, 50 always", pulsar.Shared, 5000, some, 50},
+	{"Shared, one batch of 6 orders, 1 always fails", pulsar.Shared, 6, onlyFourth, 1},
+	{"Exclusive, one batch of 6 orders, 1 always fails", pulsar.Exclusive, 6, onlyFourth, 1},
+	{"Shared, 5,000 orders, 500 fail for 1.5s, 50 always", pulsar.Shared, 5000, manyDuringOutage, 50},
 }
 
 // result counts all calls of the handler, the calls for acknowledged orders, all dead letters, and the dead letters of
@@ -61,7 +63,7 @@ func run() error {
 		},
 	}
 	fmt.Printf("A failed order is nacked and comes back after 1s; DLQPolicy.MaxDeliveries is 3. Each run takes %v; "+
-		"they run side by side.\n\n", lasts)
+		"they run side by side.\n\n", duration)
 	results, errs, all := make([][2]result, len(scenarios)), make([]error, 2*len(scenarios)), sync.WaitGroup{}
 	for i, s := range scenarios {
 		for j, subscribe := range subscribes {
@@ -104,7 +106,7 @@ func (s scenario) play(client pulsar.Client, subscribe func(pulsar.ConsumerOptio
 	if err := s.publish(client, topic); err != nil {
 		return r, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lasts)
+	ctx, cancel := context.WithTimeout(context.Background(), duration)
 	defer cancel()
 	acked, began := map[string]bool{}, time.Now()
 	for msg, err := consumer.Receive(ctx); ctx.Err() == nil; msg, err = consumer.Receive(ctx) {

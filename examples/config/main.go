@@ -1,5 +1,5 @@
-// Config takes the settings of its consumer from the file redelivery.yaml in this folder. It fails on a message a few
-// times, and shows when the message came back.
+// Config subscribes with the settings of the file redelivery.yaml in this folder. It fails on a message a few times,
+// and shows when the message came back.
 package main
 
 import (
@@ -16,9 +16,9 @@ import (
 )
 
 //go:embed redelivery.yaml
-var file []byte // with a path, use config.Load
+var file []byte // config.Load reads a file by its path
 
-const name, fails = "billing", 5
+const name, failures = "billing", 5
 
 func main() {
 	if err := run(); err != nil {
@@ -63,7 +63,7 @@ func run() error {
 		}
 		now, n := time.Now(), consumer.RedeliveryCount(msg)
 		table.Row(string(msg.Payload()), n, nacked, due, now)
-		if n == fails {
+		if n == failures {
 			if err := consumer.Ack(msg); err != nil {
 				return err
 			}

@@ -1,6 +1,6 @@
-// Deadletter runs a billing service with old tax rates. Orders that it cannot bill become dead letters. Package
-// deadletter groups the letters by cause. Once one cause is fixed, the program replays the letters of that cause. With
-// the command redelivery dlq you can do the same by hand.
+// Deadletter runs a billing service with old tax rates. Orders that the service cannot bill become dead letters.
+// Package deadletter groups the letters by cause. The program fixes one cause, and replays the letters of that cause.
+// With the command redelivery dlq you can do the same by hand.
 package main
 
 import (
@@ -21,8 +21,7 @@ import (
 
 const orders = 12
 
-// billing is the service: a third of the orders needs new rates, and a sixth comes from a country that it does not
-// know.
+// billing is the service. A third of the orders needs new rates, and a sixth comes from an unknown country.
 type billing struct {
 	newRates atomic.Bool
 	dead     atomic.Uint64
@@ -43,8 +42,7 @@ func (b *billing) charge(_ context.Context, msg pulsar.Message) error {
 	return nil
 }
 
-// await waits until the numbers of billed orders and of dead letters since the program began have reached billed and
-// dead.
+// await waits until this many orders were billed and this many became dead letters, since the program began.
 func (b *billing) await(ctx context.Context, what string, billed, dead uint64) error {
 	for b.Stats().Succeeded < billed || b.dead.Load() < dead {
 		select {

@@ -37,7 +37,7 @@ func main() {
 	fmt.Println("\nOK: with an inbox each transfer happened once.")
 }
 
-// transfer is the handler's work. It crashes at times.
+// transfer moves 1 from alice to bob. Some calls crash in the middle.
 func transfer(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
 	if _, err := tx.ExecContext(ctx, "UPDATE account SET balance = balance - 1 WHERE name = 'alice'"); err != nil {
 		return err
@@ -47,7 +47,7 @@ func transfer(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
 	return err
 }
 
-// crash ends the handler in one of ten calls. A panic of a handler is an error, so the message comes back.
+// crash panics in one of ten calls. The Worker treats a panic of the handler as an error, so the message comes back.
 func crash(where string) {
 	if rand.IntN(10) == 0 {
 		panic("crash " + where)

@@ -1,5 +1,5 @@
-// Observed serves /metrics for Prometheus while messages fail in every way: some once, some always, some by taking too
-// long. metrics/deploy has a dashboard and alerts for these metrics.
+// Observed serves /metrics for Prometheus while messages fail in different ways: some once, some always, some by taking
+// too long. metrics/deploy has a dashboard and alerts for these metrics.
 package main
 
 import (
@@ -31,7 +31,7 @@ var (
 	topic  = flag.String("topic", demo.Topic("observed"), "`topic` of the orders")
 )
 
-// serve fails in the way that the order names.
+// serve is the handler. The payload of an order says how the order fails.
 func serve(_ context.Context, msg pulsar.Message) error {
 	first := msg.RedeliveryCount() == 0
 	switch kind := string(msg.Payload()); {

@@ -55,7 +55,8 @@ func run() error {
 	return nil
 }
 
-// play simulates an outage, prints how many orders were served or died, and returns the number of dead letters.
+// play simulates an outage, prints how many orders were served and how many became dead letters, and returns the number
+// of dead letters.
 func play(client pulsar.Client, name string, options ...worker.Option) (dead uint64, err error) {
 	topic := demo.Topic("pause")
 	consumer, err := redelivery.Subscribe(client,
@@ -73,10 +74,10 @@ func play(client pulsar.Client, name string, options ...worker.Option) (dead uin
 		return 0, err
 	}
 	defer consumer.Close()
-	began, inVain := time.Now(), atomic.Int64{}
+	began, failedCalls := time.Now(), atomic.Int64{}
 	charge := func(context.Context, pulsar.Message) error {
 		if time.Since(began) < outage {
-			inVain.Add(1)
+			failedCalls.Add(1)
 			return errors.New("the database is down")
 		}
 		return nil
@@ -98,7 +99,7 @@ func play(client pulsar.Client, name string, options ...worker.Option) (dead uin
 	if err := errors.Join(w.Run(ctx), <-failed); err != nil {
 		return 0, err
 	}
-	fmt.Printf("%-14s %19d %9d %15d %13s\n", name, inVain.Load(), w.Stats().Succeeded, dead,
+	fmt.Printf("%-14s %19d %9d %15d %13s\n", name, failedCalls.Load(), w.Stats().Succeeded, dead,
 		time.Since(began).Round(100*time.Millisecond))
 	return dead, nil
 }

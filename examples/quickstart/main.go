@@ -1,4 +1,4 @@
-// Quickstart publishes messages of several kinds and fails on some of them a few times. It shows when the policy
+// Quickstart publishes messages of several kinds, and fails on some of them a few times. It shows when the policy
 // planned each redelivery, and when the message came back.
 package main
 
@@ -32,8 +32,8 @@ A row appears for each delivery. "planned" is the policy's delay, "actual" is th
 
 `
 
-// fails is how often the handler fails on each message; the first four go out in one batch.
-var fails = []struct {
+// failures says how often the handler fails on each message. The first four messages are published in one batch.
+var failures = []struct {
 	name  string
 	times uint32
 }{{"batch 1", 0}, {"batch 2", 1}, {"batch 3", 3}, {"batch 4", 0}, {"single", 2}, {"keyed", 4}, {"good", 0},
@@ -64,9 +64,9 @@ func run() error {
 
 	fmt.Print(intro)
 	due := map[string]time.Time{}    // when the policy wants a message back
-	failed := map[string]time.Time{} // when it was nacked
+	failed := map[string]time.Time{} // when a message was nacked
 	var table demo.Table
-	for open := len(fails); open > 0; {
+	for open := len(failures); open > 0; {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		msg, err := consumer.Receive(ctx)
 		cancel()
@@ -108,7 +108,7 @@ func publish(client pulsar.Client, topic string) error {
 		return err
 	}
 	defer producer.Close()
-	for i, m := range fails {
+	for i, m := range failures {
 		msg := &pulsar.ProducerMessage{Payload: []byte(m.name)}
 		if m.name == "keyed" {
 			msg.Key = m.name
@@ -118,7 +118,7 @@ func publish(client pulsar.Client, topic string) error {
 				log.Printf("publishing: %v", err)
 			}
 		})
-		if i >= 3 { // the first four go out together
+		if i >= 3 { // publish the first four together
 			if err := producer.FlushWithCtx(context.Background()); err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func publish(client pulsar.Client, topic string) error {
 }
 
 func times(name string) uint32 {
-	return fails[slices.IndexFunc(fails, func(f struct {
+	return failures[slices.IndexFunc(failures, func(f struct {
 		name  string
 		times uint32
 	}) bool {

@@ -70,7 +70,7 @@ func run() error {
 			return err
 		}
 		failed, due = now, now.Add(levels.Next(uint32(n)))
-		if err := consumer.ReconsumeLaterNext(ctx, msg); err != nil { // not settled: nack the message, or try again
+		if err := consumer.ReconsumeLaterNext(ctx, msg); err != nil { // msg is not settled: nack it, or try again
 			return err
 		}
 	}

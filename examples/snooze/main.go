@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-const known, snooze = 1200 * time.Millisecond, 500 * time.Millisecond
+const knownAfter, snooze = 1200 * time.Millisecond, 500 * time.Millisecond
 
 const intro = `The customer of "early" is known after 1.2 s; until then the handler snoozes it for 500 ms. "flaky" fails twice, and comes back
 after 300 ms and 600 ms.
@@ -60,7 +60,7 @@ func run() error {
 		name, now := string(msg.Payload()), time.Since(began)
 		err := errors.New("out of luck")
 		switch {
-		case name == "early" && now < known:
+		case name == "early" && now < knownAfter:
 			err = worker.Snooze(snooze)
 		case name == "early" || msg.RedeliveryCount() == 2:
 			err = nil

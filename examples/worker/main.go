@@ -38,7 +38,7 @@ type order struct {
 func serve(ctx context.Context, msg pulsar.Message) error {
 	var o order
 	if err := json.Unmarshal(msg.Payload(), &o); err != nil {
-		return worker.Permanent(err) // a dead letter: it will not parse the next time either
+		return worker.Permanent(err) // a dead letter, since it can never be parsed
 	}
 	switch first := msg.RedeliveryCount() == 0; {
 	case o.Drink == "tea" && first:

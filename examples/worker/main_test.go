@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
-func TestServe(t *testing.T) {
+func TestServeSettlesEachDrinkAsTheBarShould(t *testing.T) {
 	setup := workertest.Setup{
 		Consumer:   pulsar.ConsumerOptions{Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 5}},
 		Redelivery: []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 200 * time.Millisecond})},
@@ -31,8 +31,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// Punch takes longer than the Worker's timeout in this test.
-func TestServeEndsAtTheTimeout(t *testing.T) {
+// Punch takes longer than the Worker's timeout.
+func TestServeOfPunchEndsAtTheTimeout(t *testing.T) {
 	setup := workertest.Setup{Worker: []worker.Option{worker.WithTimeout(time.Second)}, Attempts: 1}
 	got := setup.Run(t, serve, &pulsar.ProducerMessage{Payload: []byte(`{"id": 1, "drink": "punch"}`)})
 	require.Equal(t, []string{"context deadline exceeded: back after 1m0s"}, got[0].Strings())

@@ -20,7 +20,7 @@ import (
 
 const programVariable = "EXAMPLE_WORKER"
 
-// TestMain runs the program itself in the processes that TestSIGTERM starts.
+// TestMain runs the program itself in the processes that TestProgramEndedBySIGTERMServesEachOrderOnce starts.
 func TestMain(m *testing.M) {
 	if os.Getenv(programVariable) != "" {
 		main()
@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
-// TestSIGTERM ends the program in the middle of its work and starts it again, several times. It uses the broker that
-// PULSAR_URL names, or one in this process.
-func TestSIGTERM(t *testing.T) {
+// The test sends SIGTERM to the program in the middle of its work, and starts it again, several times. It uses the
+// broker that PULSAR_URL names, or one in this process.
+func TestProgramEndedBySIGTERMServesEachOrderOnce(t *testing.T) {
 	const orders, eachRun = 20, 6
 	url := os.Getenv("PULSAR_URL")
 	if url == "" {

@@ -23,8 +23,8 @@ var url = flag.String("url", os.Getenv("PULSAR_URL"),
 // URL returns the address of the broker that Connect found or started.
 func URL() string { return *url }
 
-// Connect parses the flags and returns a client of the broker that -url or PULSAR_URL names, or of a broker that it
-// starts in this process. Call close in the end.
+// Connect parses the flags, and returns a client of the broker that -url or PULSAR_URL names. If neither is set,
+// Connect starts a broker in this process. Call close in the end.
 func Connect() (client pulsar.Client, close func(), err error) {
 	flag.Parse()
 	stop := func() {}
@@ -54,8 +54,8 @@ type Table struct {
 	began bool
 }
 
-// Row prints a delivery that came at now. The delay before it began at from and ended at due; for a first delivery both
-// are zero.
+// Row prints a delivery that came at now. The delay before the delivery began at from and ended at due. Both are zero
+// for a first delivery.
 func (t *Table) Row(name string, redelivery uint32, from, due, now time.Time) {
 	if !t.began {
 		t.began = true
@@ -90,7 +90,7 @@ func (t *Table) Summary() error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// bar shows lateness, a block for each millisecond.
+// bar returns one block for each millisecond of lateness.
 func bar(d time.Duration) string {
 	if d < 0 {
 		return "EARLY"
