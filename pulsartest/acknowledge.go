@@ -7,31 +7,31 @@ import (
 // ack acknowledges the entries that m names, whichever consumer has them.
 func (s *subscription) ack(m *cmdAck) {
 	if m.AckType == wire.Cumulative {
-		if !s.individual() && len(m.IDs) == 1 { // Shared and Key_Shared ignore cumulative ones
+		if !s.individual() && len(m.IDs) == 1 { // Shared and Key_Shared ignore cumulative acknowledgements
 			s.ackCumulative(&m.IDs[0])
 		}
 	} else {
-		last, inVain := s.topic.last(), false
+		last, pastEnd := s.topic.last(), false
 		for i := range m.IDs {
 			id := &m.IDs[i]
-			inVain = inVain || id.Ledger > last.Ledger || id.Ledger == last.Ledger && id.Entry > last.Entry
-			s.ackOne(id, inVain)
+			pastEnd = pastEnd || id.Ledger > last.Ledger || id.Ledger == last.Ledger && id.Entry > last.Entry
+			s.ackOne(id, pastEnd)
 		}
 	}
 	s.dispatch()
 }
 
-// ackOne takes an entry from its consumer, and acknowledges the entry unless inVain is set. inVain means that this ID,
-// or an earlier ID of the same command, is past the end of the topic. From the first such ID on, the real broker
+// ackOne takes an entry from its consumer, and acknowledges the entry unless pastEnd is set. pastEnd means that this
+// ID, or an earlier ID of the same command, is past the end of the topic. From the first such ID on, the real broker
 // acknowledges no entry of the command, and sends these entries again when the consumer has gone.
-func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
+func (s *subscription) ackOne(id *wire.MessageID, pastEnd bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {
 		return
 	}
 	delete(s.counts, offset)
 	if n := s.topic.log[offset].messages; len(id.AckSet) > 0 {
-		if !s.topic.server.indexAcks || inVain {
+		if !s.topic.server.indexAcks || pastEnd {
 			return
 		}
 		if left := s.cursor.ackIndexes(offset, n, id.AckSet); left > 0 {
@@ -44,7 +44,7 @@ func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 		}
 	}
 	s.unpend(offset)
-	if !inVain {
+	if !pastEnd {
 		s.cursor.ack(offset)
 		s.replay.remove(offset)
 	}

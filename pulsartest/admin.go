@@ -53,7 +53,7 @@ func (s *Server) adminHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if path := r.URL.EscapedPath(); strings.Contains(path, "+") { // Pulsar reads a plus as a blank
 			r.URL.RawPath = strings.ReplaceAll(path, "+", "%20")
-			r.URL.Path, _ = url.PathUnescape(r.URL.RawPath) // net/http has checked it
+			r.URL.Path, _ = url.PathUnescape(r.URL.RawPath) // net/http has checked the path
 		}
 		mux.ServeHTTP(w, r)
 	})

@@ -14,9 +14,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// The admin API refuses a partition if its topic is not partitioned, or has too few partitions. With PULSAR_ADMIN_URL
-// the test asks a real broker.
-func TestMissingPartitionsAreRefused(t *testing.T) {
+// A partition is missing if its topic is not partitioned, or has too few partitions. With PULSAR_ADMIN_URL the test
+// asks a real broker.
+func TestAdminAPIRefusesMissingPartitions(t *testing.T) {
 	url := os.Getenv("PULSAR_ADMIN_URL")
 	if url == "" {
 		url = NewServer(t).AdminURL()

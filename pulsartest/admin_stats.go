@@ -133,8 +133,8 @@ func (s *subscription) stats() subscriptionStats {
 		UnackedMessages:                  s.unacked,
 		MsgInReplay:                      len(s.replay),
 		BlockedSubscriptionOnUnackedMsgs: s.blocked,
-		MsgOutCounter:                    s.gone.out,
-		MsgRateRedeliver:                 s.topic.server.rate(s.gone.again),
+		MsgOutCounter:                    s.gone.sent,
+		MsgRateRedeliver:                 s.topic.server.rate(s.gone.redelivered),
 		Type:                             s.title(),
 		Durable:                          s.durable,
 		Consumers:                        []consumerStats{},
@@ -149,8 +149,8 @@ func (s *subscription) stats() subscriptionStats {
 			AvailablePermits:             c.permits,
 			UnackedMessages:              c.unacked,
 			BlockedConsumerOnUnackedMsgs: c.blocked,
-			MsgOutCounter:                c.out,
-			MsgRateRedeliver:             s.topic.server.rate(c.again),
+			MsgOutCounter:                c.sent,
+			MsgRateRedeliver:             s.topic.server.rate(c.redelivered),
 			Address:                      c.session.conn.RemoteAddr().String(),
 			Metadata:                     properties(c.meta),
 			ClientVersion:                c.session.version,
@@ -167,7 +167,7 @@ func (s *Server) rate(n int) float64 {
 	return float64(n) / max(time.Since(s.began).Seconds(), 1)
 }
 
-// add adds a partition's statistics to its topic's.
+// add adds the statistics of one partition to those of its topic.
 func (st *topicStats) add(one *topicStats) {
 	st.MsgInCounter += one.MsgInCounter
 	st.MsgOutCounter += one.MsgOutCounter

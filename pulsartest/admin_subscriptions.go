@@ -10,7 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// subscriptionHandlers serves subscriptions: on a partitioned topic, those of all its partitions.
+// subscriptionHandlers serves subscriptions. On a partitioned topic, a request applies to the subscription on each
+// partition.
 func (s *Server) subscriptionHandlers(topic string, handle handlers) {
 	handle("GET "+topic+"/subscriptions", s.adminSubscriptions)
 	handle("PUT "+topic+"/subscription/{sub}", s.adminSubscribe)

@@ -33,7 +33,7 @@ func sendFrame(m *cmdSend, data []byte) []byte {
 
 func hello() *cmdConnect { return &cmdConnect{ClientVersion: "fuzz", ProtocolVersion: 20} }
 
-func TestBadInputClosesTheConnectionWithALogLine(t *testing.T) {
+func TestBadInputClosesItsConnectionAndIsLogged(t *testing.T) {
 	var log logtest.Buffer
 	s := NewServer(t, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	producer := frames(hello(), &cmdProducer{Topic: "t", Producer: 1, TopicEpoch: wire.Absent})
@@ -78,11 +78,11 @@ func TestBadInputClosesTheConnectionWithALogLine(t *testing.T) {
 			require.Contains(t, log.String()[before:], c.says)
 		})
 	}
-	goesOn(t, s)
+	checkDelivery(t, s)
 }
 
-// goesOn checks that the server still delivers a message to a new client.
-func goesOn(t testing.TB, s *Server) {
+// checkDelivery checks that the server still delivers a message to a new client.
+func checkDelivery(t testing.TB, s *Server) {
 	t.Helper()
 	c := newClient(t, s.URL())
 	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "goes-on", SubscriptionName: "s"})
@@ -90,7 +90,7 @@ func goesOn(t testing.TB, s *Server) {
 	require.Equal(t, "still here", string(receive(t, k).Payload()))
 }
 
-// feed sends the bytes in to the server on one connection, and waits until the connection is closed.
+// feed sends bytes to the server on one connection, and waits until the server closes the connection.
 func feed(s *Server, in []byte) {
 	ours, theirs := net.Pipe()
 	closed := make(chan struct{})
@@ -124,12 +124,12 @@ func TestServerSurvivesTenThousandRandomStreams(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		survives(t, s)
+		checkSurvival(t, s)
 	}
 }
 
-// survives checks that all connections end, and that the server goes on.
-func survives(t *testing.T, s *Server) {
+// checkSurvival checks that all connections end, and that the server still delivers a message.
+func checkSurvival(t *testing.T, s *Server) {
 	checkInvariants(t, s)
 	for _, topic := range s.Topics() {
 		s.Messages(topic)
@@ -140,7 +140,7 @@ func survives(t *testing.T, s *Server) {
 		defer s.mu.Unlock()
 		return len(s.sessions) == 0
 	}, 10*time.Second, time.Millisecond)
-	goesOn(t, s)
+	checkDelivery(t, s)
 }
 
 func FuzzServer(f *testing.F) {

@@ -57,7 +57,7 @@ type timer struct {
 	stopped bool
 }
 
-// after runs f under the lock after d, unless the server is closed or the timer is stopped before.
+// after runs f under the lock after d, unless the server is closed or the timer is stopped earlier.
 func (s *Server) after(d time.Duration, f func()) *timer {
 	t := &timer{server: s, at: s.now().Add(d), f: f}
 	s.clock.timers[t] = struct{}{}

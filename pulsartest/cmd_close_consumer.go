@@ -4,7 +4,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// cmdCloseConsumer ends a consumer; either side sends it.
+// cmdCloseConsumer ends a consumer. Either side may send it.
 type cmdCloseConsumer struct {
 	Consumer uint64
 	Request  uint64

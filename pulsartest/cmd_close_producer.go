@@ -4,7 +4,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// cmdCloseProducer ends a producer; either side sends it.
+// cmdCloseProducer ends a producer. Either side may send it.
 type cmdCloseProducer struct {
 	Producer uint64
 	Request  uint64

@@ -50,7 +50,7 @@ func (m *cmdConsumerStatsResponse) Fields(c *wire.Codec) {
 	c.Uint64(15, wire.Optional, 0, &m.Backlog)
 }
 
-// handle closes the connection of a client that asks for a consumer it does not have, as Pulsar 4.0.7 does.
+// handle closes the connection if the client has no such consumer, as Pulsar 4.0.7 does.
 func (m *cmdConsumerStats) handle(c *session) error {
 	k, ok := c.consumers[m.Consumer]
 	if !ok {

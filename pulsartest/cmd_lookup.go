@@ -19,9 +19,9 @@ func (m *cmdLookup) Fields(c *wire.Codec) {
 	c.Uint64(2, wire.Required, 0, &m.Request)
 }
 
-// cmdLookupResponse answers Lookup. Clients treat a response with an Error as a failure. The codec omits an Error
-// of 0, which is UnknownError, so clients would take this failure for a success. Therefore handle fails only with other
-// codes.
+// cmdLookupResponse answers Lookup. Clients treat a response with an Error as a failure. The number of UnknownError is
+// 0, and the codec omits zeros, so clients would take UnknownError for a success. Therefore handle never returns
+// UnknownError.
 type cmdLookupResponse struct {
 	URL           string
 	Response      wire.LookupType
@@ -46,8 +46,8 @@ func (m *cmdLookupResponse) Fields(c *wire.Codec) {
 	c.Bool(8, wire.Optional, false, &m.ByServiceURL)
 }
 
-// handle answers that this broker serves the topic. The client goes on using the address that it has connected to,
-// which may be that of a proxy.
+// handle answers that this broker serves the topic. The client keeps using the address to which it is connected, which
+// may be a proxy's address.
 func (m *cmdLookup) handle(c *session) error {
 	n, err := parseTopic(m.Topic)
 	if err != nil {

@@ -19,9 +19,9 @@ func (m *cmdPartitionedMetadata) Fields(c *wire.Codec) {
 	c.Uint64(2, wire.Required, 0, &m.Request)
 }
 
-// cmdPartitionedMetadataResponse answers PartitionedMetadata. Clients treat a response with an Error as a failure.
-// The codec omits an Error of 0, which is UnknownError, so clients would take this failure for a success. Therefore
-// handle fails only with other codes.
+// cmdPartitionedMetadataResponse answers PartitionedMetadata. Clients treat a response with an Error as a failure. The
+// number of UnknownError is 0, and the codec omits zeros, so clients would take UnknownError for a success. Therefore
+// handle never returns UnknownError.
 type cmdPartitionedMetadataResponse struct {
 	Partitions uint32
 	Request    uint64

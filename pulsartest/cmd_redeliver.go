@@ -4,7 +4,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// cmdRedeliver asks the broker to send entries again; without IDs, all entries that the consumer has not
+// cmdRedeliver asks the broker to send entries again. Without IDs, it asks for all entries that the consumer has not
 // acknowledged.
 type cmdRedeliver struct {
 	Consumer uint64

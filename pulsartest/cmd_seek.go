@@ -28,7 +28,7 @@ func (m *cmdSeek) Fields(c *wire.Codec) {
 // noTime means that PublishTime is absent. It is not 0, since clients seek to time 0 for the oldest retained message.
 const noTime = math.MaxUint64
 
-// handle closes the consumers before it answers; their clients subscribe again.
+// handle closes the consumers before it answers. Their clients subscribe again.
 func (m *cmdSeek) handle(c *session) error {
 	k, ok := c.consumers[m.Consumer]
 	if !ok {

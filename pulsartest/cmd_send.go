@@ -68,7 +68,7 @@ func (m *cmdSendError) Fields(c *wire.Codec) {
 	c.String(4, wire.Required, &m.Message)
 }
 
-// prepare reads the message, outside the server's lock, since that takes a while.
+// prepare reads the message. The session calls it outside the server's lock, since reading takes a while.
 func (m *cmdSend) prepare(data []byte) (err error) {
 	m.entry, err = newEntry(m, data)
 	if errors.Is(err, wire.ErrChecksum) {

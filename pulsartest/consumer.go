@@ -15,11 +15,11 @@ type consumer struct {
 	epoch    uint64
 	keys     wire.KeySharedMeta
 	meta     []wire.KeyValue
-	permits  int // how many messages may be sent to it; below 0 after a large batch
-	later    int // permits that came while it was blocked
-	unacked  int // its unacknowledged messages, on Shared and Key_Shared
+	permits  int // how many messages may be sent to the consumer; below 0 after a large batch
+	deferred int // permits that came while the consumer was blocked
+	unacked  int // unacknowledged messages, on Shared and Key_Shared
 	blocked  bool
-	ended    bool // it was notified that the topic has ended
+	ended    bool // whether the client was notified that the topic has ended
 	traffic
 }
 
@@ -46,14 +46,14 @@ func (c *consumer) add(unacked int) {
 
 func (c *consumer) unblock() {
 	c.blocked = false
-	c.permits += c.later
-	c.later = 0
+	c.permits += c.deferred
+	c.deferred = 0
 }
 
 // flow permits more messages.
 func (c *consumer) flow(messages int) {
 	if c.blocked {
-		c.later = min(c.later+messages, math.MaxInt32)
+		c.deferred = min(c.deferred+messages, math.MaxInt32)
 		return
 	}
 	c.permits = min(c.permits+messages, math.MaxInt32)

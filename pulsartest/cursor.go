@@ -4,7 +4,7 @@ import "math/bits"
 
 // cursor is how far a subscription has read and acknowledged.
 type cursor struct {
-	mark    int              // all offsets before it are acknowledged
+	mark    int              // all offsets before mark are acknowledged
 	done    map[int]struct{} // acknowledged offsets after mark
 	partial map[int][]uint64 // by offset of a partly acknowledged batch: a bit for each unacknowledged message
 	read    int              // the next offset to read

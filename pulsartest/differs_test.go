@@ -69,7 +69,7 @@ var differences = map[string]func(*testing.T){
 	},
 	"Nothing is ever removed from a topic": func(t *testing.T) {
 		s := NewServer(t)
-		c, k, p := pair(t, s)
+		c, k, p := newPair(t, s)
 		send(t, p, "0")
 		require.NoError(t, k.Ack(receive(t, k)))
 		s.Unload("t")
@@ -102,7 +102,7 @@ var differences = map[string]func(*testing.T){
 	},
 	"Topics load and unload instantly": func(t *testing.T) {
 		s := NewServer(t)
-		_, k, _ := pair(t, s)
+		_, k, _ := newPair(t, s)
 		began := time.Now()
 		for range 3 {
 			s.Unload("t")
@@ -113,18 +113,18 @@ var differences = map[string]func(*testing.T){
 	},
 	"One thing happens after another": func(t *testing.T) {
 		s := NewServer(t, WithMaxUnacked(0, 4))
-		_, k, _ := pair(t, s)
+		_, k, _ := newPair(t, s)
 		for range 6 { // the real broker now and then sends five
 			s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("m")})
 		}
 		for range 4 {
 			receive(t, k)
 		}
-		nothing(t, k)
+		receiveNothing(t, k)
 	},
 	"Error codes are Pulsar's": func(t *testing.T) {
 		s := NewServer(t)
-		c, _, _ := pair(t, s)
+		c, _, _ := newPair(t, s)
 		_, err := c.Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Exclusive})
 		require.ErrorContains(t, err, "ConsumerBusy")
 	},

@@ -14,7 +14,7 @@ const (
 
 // dispatch sends all entries that can be sent. It is called after every change that may allow more to be sent.
 func (s *subscription) dispatch() {
-	if s.topic.server.faults.holds(s.topic.name) {
+	if s.topic.server.faults.isPaused(s.topic.name) {
 		return
 	}
 	switch s.kind {
@@ -67,7 +67,7 @@ func (s *subscription) dispatchShared() {
 	}
 }
 
-// handOut gives entries to the consumers in turn; share decides how many each consumer gets. An entry that no consumer
+// handOut gives entries to the consumers in turn. share decides how many each consumer gets. An entry that no consumer
 // can take is replayed later. handOut reports whether it gave out any entry.
 func (s *subscription) handOut(offsets []int) bool {
 	all := len(offsets)
@@ -248,9 +248,9 @@ func (s *subscription) deliver(c *consumer, offset int) {
 
 func (s *subscription) transmit(c *consumer, e *entry, messages int, count uint32, set []int64) {
 	c.permits -= messages
-	c.out += e.messages
+	c.sent += e.messages
 	if count > 0 {
-		c.again += messages
+		c.redelivered += messages
 	}
 	m := &cmdMessage{Consumer: c.id, RedeliveryCount: count, AckSet: set, Epoch: wire.Absent,
 		ID: wire.MessageID{Ledger: e.ledger, Entry: e.id, Partition: s.topic.name.partition, BatchIndex: -1}}
@@ -262,7 +262,7 @@ func (s *subscription) transmit(c *consumer, e *entry, messages int, count uint3
 
 // pass sends an entry of a non-persistent topic. If no consumer can take the entry, it is lost.
 func (s *subscription) pass(e *entry) {
-	if s.topic.server.faults.holds(s.topic.name) || !s.anyAvailable() {
+	if s.topic.server.faults.isPaused(s.topic.name) || !s.anyAvailable() {
 		return
 	}
 	s.keys.begin()

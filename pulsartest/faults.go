@@ -7,8 +7,8 @@ type faults struct {
 	pausedAll bool
 }
 
-// holds reports whether dispatch of a topic is paused.
-func (f *faults) holds(n topicName) bool {
+// isPaused reports whether dispatch of a topic is paused.
+func (f *faults) isPaused(n topicName) bool {
 	return f.pausedAll || len(f.paused) > 0 && (f.paused[n] || f.paused[n.base()])
 }
 

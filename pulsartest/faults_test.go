@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
-// nothing checks that no message comes for a while.
-func nothing(t testing.TB, c pulsar.Consumer) {
+// receiveNothing checks that no message comes for a while.
+func receiveNothing(t testing.TB, c pulsar.Consumer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
@@ -23,8 +23,8 @@ func nothing(t testing.TB, c pulsar.Consumer) {
 	}
 }
 
-// pair returns a client, with a Shared consumer (subscription s) and a producer of topic t.
-func pair(t testing.TB, s *Server) (pulsar.Client, pulsar.Consumer, pulsar.Producer) {
+// newPair returns a client with a Shared consumer of topic t (subscription s) and a producer of topic t.
+func newPair(t testing.TB, s *Server) (pulsar.Client, pulsar.Consumer, pulsar.Producer) {
 	c := newClient(t, s.URL())
 	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
 		AckWithResponse: true})
@@ -32,8 +32,8 @@ func pair(t testing.TB, s *Server) (pulsar.Client, pulsar.Consumer, pulsar.Produ
 		pulsar.ProducerOptions{Topic: "t", DisableBatching: true, SendTimeout: 500 * time.Millisecond})
 }
 
-// Each fault removes the consumers of a client, which reconnects by itself. Unacknowledged messages are then delivered
-// again, with redelivery count 0.
+// Each fault removes a client's consumers, and the client connects again by itself. Unacknowledged messages must then
+// be delivered again, with redelivery count 0.
 func TestClientsReconnectAfterFaults(t *testing.T) {
 	for name, fault := range map[string]func(s *Server){
 		"DropConnections": func(s *Server) { s.DropConnections() },
@@ -52,7 +52,7 @@ func TestClientsReconnectAfterFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := NewServer(t)
-			_, k, p := pair(t, s)
+			_, k, p := newPair(t, s)
 			send(t, p, "0")
 			send(t, p, "1")
 			require.NoError(t, k.Ack(receive(t, k)))
@@ -71,11 +71,11 @@ func TestClientsReconnectAfterFaults(t *testing.T) {
 func TestDropConnectionsRemovesConsumersAtOnce(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	_, k, p := pair(t, s)
+	_, k, p := newPair(t, s)
 	send(t, p, "0")
 	receive(t, k)
 	for range 5 {
-		pair(t, s) // these consumers do not get the first consumer's message
+		newPair(t, s) // these consumers do not get the first consumer's message
 	}
 	s.RefuseConnections(true)
 	s.DropConnections()
@@ -87,16 +87,16 @@ func TestDropConnectionsRemovesConsumersAtOnce(t *testing.T) {
 	s.RefuseConnections(false)
 }
 
-func TestPauseDispatch(t *testing.T) {
+func TestPausedTopicDeliversNothingUntilThePauseEnds(t *testing.T) {
 	t.Parallel()
 	for _, topic := range []string{"", "t", "persistent://public/default/t"} {
 		s := NewServer(t)
-		_, k, p := pair(t, s)
+		_, k, p := newPair(t, s)
 		s.PauseDispatch(topic, true)
 		send(t, p, "0")
-		nothing(t, k)
+		receiveNothing(t, k)
 		s.PauseDispatch("t2", false)
-		nothing(t, k)
+		receiveNothing(t, k)
 		s.PauseDispatch(topic, false)
 		receive(t, k)
 	}
@@ -105,7 +105,7 @@ func TestPauseDispatch(t *testing.T) {
 func TestInjectFailsSends(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	_, _, p := pair(t, s)
+	_, _, p := newPair(t, s)
 	s.Inject("SEND", "t", 1, Fail("TopicTerminatedError", "injected"))
 	_, err := trySend(p, "0")
 	require.Error(t, err)
@@ -115,8 +115,8 @@ func TestInjectFailsSends(t *testing.T) {
 func TestClientSendsAgainAfterInjectedErrors(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	_, k, p := pair(t, s)
-	s.Inject("SEND", "", 2, Fail("PersistenceError", "injected")) // the client sends again
+	_, k, p := newPair(t, s)
+	s.Inject("SEND", "", 2, Fail("PersistenceError", "injected"))
 	send(t, p, "1")
 	require.Equal(t, "1", string(receive(t, k).Payload()))
 	require.Len(t, s.Messages("t"), 1)
@@ -125,7 +125,7 @@ func TestClientSendsAgainAfterInjectedErrors(t *testing.T) {
 func TestInjectLosesSends(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	_, k, p := pair(t, s)
+	_, k, p := newPair(t, s)
 	s.Inject("SEND", "t", 1, Drop)
 	_, err := trySend(p, "0")
 	require.ErrorIs(t, err, pulsar.ErrSendTimeout)
@@ -152,10 +152,10 @@ func TestInjectFailsProducersAndConsumers(t *testing.T) {
 	subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
 }
 
-func TestInjectDelays(t *testing.T) {
+func TestInjectedDelayKeepsTheOrderOfMessages(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	_, k, p := pair(t, s)
+	_, k, p := newPair(t, s)
 	s.Inject("", "", -1, Pass.After(100*time.Millisecond))
 	began := time.Now()
 	for i := range 3 {
@@ -189,8 +189,8 @@ func TestInjectLosesAckResponses(t *testing.T) {
 	require.Zero(t, s.Subscription("t", "s").Backlog)
 }
 
-// Inject and Fail panic at a misspelled name. Otherwise the fault would silently never happen.
-func TestUnknownNamesPanic(t *testing.T) {
+// Without a panic, a fault with a misspelled name would silently never happen.
+func TestInjectAndFailPanicAtUnknownNames(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	require.PanicsWithValue(t,
@@ -199,10 +199,10 @@ func TestUnknownNamesPanic(t *testing.T) {
 	require.PanicsWithValue(t, `pulsartest: Fail with code "Busy", want a ServerError of Pulsar's protocol, such as PersistenceError`, func() { Fail("Busy", "") })
 }
 
-func TestTerminate(t *testing.T) {
+func TestTerminatedTopicRefusesProducersAndDeliversItsMessages(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	c, k, p := pair(t, s)
+	c, k, p := newPair(t, s)
 	send(t, p, "0")
 	s.Terminate("t")
 	// a new producer, since p's client may lose messages until it has learned that p is closed

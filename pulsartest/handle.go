@@ -13,8 +13,8 @@ import (
 // A request is a command that a client may send.
 type request interface {
 	wire.Command
-	// handle carries out the request, under the server's lock. If it returns a failure, the session sends the failure
-	// as the answer, or drops it if the request has no answer. Any other error closes the connection.
+	// handle carries out the request, under the server's lock. If handle returns a failure, the session sends the
+	// failure as the answer, or drops the failure if the request has no answer. Any other error closes the connection.
 	handle(c *session) error
 }
 
@@ -25,7 +25,7 @@ type prepared interface{ prepare(data []byte) error }
 // client wants no answer.
 type answered interface{ answer(err error) wire.Command }
 
-// An asking request makes its answer in handle; refuse returns the answer if the request failed.
+// An asking request makes its answer in handle. If handle failed, refuse returns the answer.
 type asking interface{ refuse(err error) wire.Command }
 
 // A described command fills in the fields of a Command for hooks. Of other commands, hooks get only the type, the

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPublish(t *testing.T) {
+func TestPublishStoresEachFieldOfAMessage(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	k := subscribe(t, s.Client(t), pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
@@ -74,7 +74,7 @@ func failureOf(t *testing.T, f func(t testing.TB)) string {
 	return r.failure
 }
 
-func TestPublishSaysWhatFailed(t *testing.T) {
+func TestPublishThatFailsNamesTopicAndCause(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	s.Publish(t, "ended", &pulsar.ProducerMessage{})
@@ -91,7 +91,7 @@ func TestPublishSaysWhatFailed(t *testing.T) {
 	require.Error(t, s.CreateNamespace("no"))
 }
 
-func TestAwait(t *testing.T) {
+func TestAwaitReturnsTheStateOrFailsWithTheStatesItSaw(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	k := subscribe(t, s.Client(t),
@@ -111,11 +111,11 @@ func TestAwait(t *testing.T) {
 	}), "no such subscription")
 }
 
-func TestAwaitShowsTheFirstAndTheLastStates(t *testing.T) {
+func TestAwaitThatFailsShowsTheFirstAndTheLastStates(t *testing.T) {
 	t.Parallel()
 	var failure string
 	for patience, backlog := 200*time.Millisecond, 0; backlog < 12; patience *= 2 {
-		// on a busy machine twelve changes take longer
+		// on a busy computer twelve changes take longer
 		s := NewServer(t)
 		subscribe(t, s.Client(t), pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
 		failure = failureOf(t, func(tb testing.TB) {
@@ -133,27 +133,27 @@ func TestAwaitShowsTheFirstAndTheLastStates(t *testing.T) {
 	require.Contains(t, failure, "backlog 12, ")
 }
 
-func TestFastForward(t *testing.T) {
+func TestFastForwardDeliversMessagesWhoseDelaysEnd(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]Option{"lax": nil, "exact": {WithExactDelays()}} {
 		t.Run(name, func(t *testing.T) {
 			s := NewServer(t, options...)
-			c, k, p := pair(t, s)
+			c, k, p := newPair(t, s)
 			_, err := p.Send(context.Background(),
 				&pulsar.ProducerMessage{Payload: []byte("by a client"), DeliverAfter: time.Hour})
 			require.NoError(t, err)
 			s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("by the server"), DeliverAfter: 2 * time.Hour})
 			s.Await(t, "t", "s", 5*time.Second, func(s Subscription) bool { return s.Delayed == 2 })
 			s.FastForward(time.Hour - 5*time.Minute)
-			nothing(t, k)
+			receiveNothing(t, k)
 			s.FastForward(5 * time.Minute)
 			require.Equal(t, "by a client", string(receive(t, k).Payload()))
-			nothing(t, k)
+			receiveNothing(t, k)
 			s.FastForward(time.Hour)
 			require.Equal(t, "by the server", string(receive(t, k).Payload()))
 			s.FastForward(-time.Hour) // does nothing
 			s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("later"), DeliverAfter: 3 * time.Second})
-			nothing(t, k)
+			receiveNothing(t, k)
 			s.FastForward(3 * time.Second)
 			receive(t, k)
 			c.Close()
@@ -167,7 +167,7 @@ func TestFastForwardEndsTheDelayOfFailover(t *testing.T) {
 	s.Publish(t, "t", &pulsar.ProducerMessage{})
 	k := subscribe(t, s.Client(t), pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Failover,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
-	nothing(t, k)
+	receiveNothing(t, k)
 	s.FastForward(time.Hour)
 	receive(t, k)
 }

@@ -25,7 +25,7 @@ const (
 
 // The verdicts, in addition to those of Fail.
 var (
-	Pass       = Verdict{}                   // the command goes on as if there were no hook
+	Pass       = Verdict{}                   // the command is handled as if there were no hook
 	Drop       = Verdict{action: drop}       // the command is lost
 	Disconnect = Verdict{action: disconnect} // the connection is closed instead
 	// Confirm answers a client's command as if the broker had carried it out, but has no other effect. A command that
@@ -91,11 +91,11 @@ func (s *Server) SetHook(hook func(Command) Verdict) {
 	s.hooked.Store(&hook)
 }
 
-// ask returns the verdict of the hook on a command, or the verdict of the rules if the hook lets the command pass. The
-// caller holds no lock.
+// ask returns the verdict of the hook on a command. If the hook lets the command pass, ask returns the verdict of the
+// rules. The caller holds no lock.
 func (s *Server) ask(c *session, cmd wire.Command, fromBroker bool) Verdict {
 	hook := s.hooked.Load()
-	if hook == nil && !s.ruled.Load() {
+	if hook == nil && !s.hasRules.Load() {
 		return Pass
 	}
 	d := Command{Type: cmd.Type().String(), FromBroker: fromBroker, Connection: c.conn.RemoteAddr().String()}
@@ -108,11 +108,11 @@ func (s *Server) ask(c *session, cmd wire.Command, fromBroker bool) Verdict {
 	if hook != nil {
 		v = (*hook)(d)
 	}
-	if v.action == pass && s.ruled.Load() {
+	if v.action == pass && s.hasRules.Load() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		ruled := s.rules.judge(d)
-		return ruled.After(v.delay)
+		verdict := s.rules.judge(d)
+		return verdict.After(v.delay)
 	}
 	return v
 }

@@ -19,7 +19,7 @@ func on(command string, v Verdict) func(Command) Verdict {
 	}
 }
 
-func TestHookSeesAndDrops(t *testing.T) {
+func TestHookSeesCommandsOfBothSidesAndMayDropThem(t *testing.T) {
 	t.Parallel()
 	seen := make(chan Command, 1000)
 	s := NewServer(t)
@@ -68,10 +68,10 @@ func TestHookSeesAndDrops(t *testing.T) {
 	require.Equal(t, 1, s.Subscription("t", "s").Backlog, "the dropped ack took effect")
 }
 
-func TestHookDisconnects(t *testing.T) {
+func TestHookMayCloseAConnection(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	_, k, p := pair(t, s)
+	_, k, p := newPair(t, s)
 	send(t, p, "0")
 	m := receive(t, k)
 	s.SetHook(on("ACK", Disconnect))
@@ -80,10 +80,10 @@ func TestHookDisconnects(t *testing.T) {
 	require.NoError(t, k.Ack(receive(t, k)))
 }
 
-func TestHookFailsInTheBrokersPlace(t *testing.T) {
+func TestHookMayFailCommandsInTheBrokersPlace(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	c, k, p := pair(t, s)
+	c, k, p := newPair(t, s)
 	s.SetHook(on("SEND", Fail("TopicTerminatedError", "no more")))
 	_, err := trySend(p, "0")
 	require.Error(t, err)
@@ -104,10 +104,10 @@ func TestHookFailsInTheBrokersPlace(t *testing.T) {
 	require.Equal(t, "2", string(receive(t, k).Payload()))
 }
 
-func TestHookConfirmsInTheBrokersPlace(t *testing.T) {
+func TestHookMayConfirmCommandsInTheBrokersPlace(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	c, k, p := pair(t, s)
+	c, k, p := newPair(t, s)
 	s.SetHook(on("SEND", Confirm))
 	send(t, p, "0")
 	require.Empty(t, s.Messages("t"))
@@ -122,11 +122,11 @@ func TestHookConfirmsInTheBrokersPlace(t *testing.T) {
 	subscribe(t, c, pulsar.ConsumerOptions{Topic: "t2", SubscriptionName: "s"})
 }
 
-func TestHookDelays(t *testing.T) {
+func TestHookMayDelayCommandsOfEitherSide(t *testing.T) {
 	t.Parallel()
 	const delay = 150 * time.Millisecond
 	s := NewServer(t)
-	_, k, p := pair(t, s)
+	_, k, p := newPair(t, s)
 	for _, command := range []string{"SEND", "MESSAGE", "SEND_RECEIPT"} {
 		s.SetHook(on(command, Pass.After(delay)))
 		began := time.Now()
@@ -155,7 +155,7 @@ func TestHookDelays(t *testing.T) {
 func TestHookDelaysEndWithTheServer(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	_, _, p := pair(t, s)
+	_, _, p := newPair(t, s)
 	s.SetHook(func(c Command) Verdict {
 		if c.Type == "SEND" || c.Type == "SEND_RECEIPT" {
 			return Pass.After(time.Hour)
@@ -168,11 +168,10 @@ func TestHookDelaysEndWithTheServer(t *testing.T) {
 	require.Less(t, time.Since(began), 10*time.Second)
 }
 
-// Injected verdicts apply to commands that the hook lets pass.
-func TestInjectAndHook(t *testing.T) {
+func TestInjectedVerdictsApplyToCommandsThatTheHookPasses(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	_, k, p := pair(t, s)
+	_, k, p := newPair(t, s)
 	s.Inject("SEND", "t", 1, Fail("TopicTerminatedError", "injected"))
 	s.Inject("SEND", "other", -1, Fail("TopicTerminatedError", "injected"))
 	s.SetHook(on("SEND", Confirm))
@@ -188,7 +187,7 @@ func TestInjectAndHook(t *testing.T) {
 	s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("1")})
 	receive(t, k)
 	require.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
-	go func() { _ = k.Ack(m) }() // it gets no answer
+	go func() { _ = k.Ack(m) }() // Ack gets no answer
 	s.Await(t, "t", "s", 5*time.Second, func(s Subscription) bool { return s.Backlog == 1 })
 	s.Inject("", "", 0, Pass)
 	s.Inject("SEND", "other", 0, Pass)

@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Subscription is the state of a subscription at one moment; on a partitioned topic, of all partitions together. The
-// zero value means that the subscription does not exist.
+// Subscription is the state of a subscription at one moment. On a partitioned topic, it is the state on all partitions
+// together. The zero value means that the subscription does not exist.
 type Subscription struct {
 	Type        string // Exclusive, Shared, Failover, Key_Shared, or None before the first consumer
 	Backlog     int    // entries not acknowledged
@@ -31,7 +31,7 @@ type Consumer struct {
 	Name      string // pulsar.ConsumerOptions.Name, or the name that the broker gave
 	Topic     string // full name, with the partition
 	Active    bool   // false for the inactive consumers of a Failover subscription
-	Permits   int    // messages that the broker may still send it; may be below 0 after a batch
+	Permits   int    // how many more messages the broker may send; may be below 0 after a batch
 	Unacked   int    // messages sent and not acknowledged
 	Delivered int    // messages sent, redeliveries included
 }
@@ -53,16 +53,16 @@ func (s *Server) Subscription(topic, name string) Subscription {
 		state.Backlog += sub.cursor.backlog(len(t.log))
 		state.Unacked += sub.unacked
 		state.Delayed += len(sub.delayed.heap)
-		state.Delivered += sub.gone.out
-		state.Redelivered += sub.gone.again
+		state.Delivered += sub.gone.sent
+		state.Redelivered += sub.gone.redelivered
 		for offset, count := range sub.counts {
 			state.RedeliveryCounts[t.log[offset].messageID(t)] = count
 		}
 		for _, c := range sub.consumers {
-			state.Delivered += c.out
-			state.Redelivered += c.again
+			state.Delivered += c.sent
+			state.Redelivered += c.redelivered
 			state.Consumers = append(state.Consumers, Consumer{Name: c.name, Topic: t.name.String(),
-				Active: sub.individual() || c == sub.active, Permits: c.permits, Unacked: c.unacked, Delivered: c.out})
+				Active: sub.individual() || c == sub.active, Permits: c.permits, Unacked: c.unacked, Delivered: c.sent})
 		}
 	}
 	return state
@@ -96,20 +96,20 @@ func (s *Server) Subscriptions(topic string) []string {
 // Message is a message as it is stored.
 type Message struct {
 	ID          MessageID         // of the message in its batch
-	Producer    string            // its name
+	Producer    string            // the producer's name
 	SequenceID  uint64            // the producer's count
 	PublishTime time.Time         // by the producer's clock
-	EventTime   time.Time         // zero when it has none
-	DeliverAt   time.Time         // zero when it is not delayed
+	EventTime   time.Time         // zero if the message has none
+	DeliverAt   time.Time         // zero if the message is not delayed
 	Key         string            // decoded
-	OrderingKey []byte            // nil when it has none
-	Properties  map[string]string // nil when it has none
+	OrderingKey []byte            // nil if the message has none
+	Properties  map[string]string // nil if the message has none
 	Payload     []byte            // decompressed, unless Opaque
 	// Opaque says that Payload is as the client sent it, because it is encrypted, or compressed with another codec than
 	// LZ4 and zlib. An opaque batch is one Message.
 	Opaque    bool
-	BatchSize int // messages in its entry
-	Chunks    int // entries of the whole message; 0 when it is not chunked
+	BatchSize int // messages in the entry
+	Chunks    int // entries of the whole message; 0 if the message is not chunked
 }
 
 // Messages returns all messages ever stored in a topic, acknowledged or not, in order, partition by partition. A

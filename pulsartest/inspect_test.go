@@ -57,7 +57,7 @@ func TestSubscriptionCountsAllPartitions(t *testing.T) {
 	}
 }
 
-func TestCreatePartitionedTopic(t *testing.T) {
+func TestCreatePartitionedTopicMayRaiseButNotLowerThePartitions(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	require.NoError(t, s.CreatePartitionedTopic("t", 2))
@@ -73,7 +73,7 @@ func TestCreatePartitionedTopic(t *testing.T) {
 	require.Len(t, partitions, 3)
 }
 
-func TestMessagesAreUnpacked(t *testing.T) {
+func TestMessagesUnpacksBatchesAndDecompresses(t *testing.T) {
 	event := time.UnixMilli(1_700_000_000_000)
 	for _, codec := range []pulsar.CompressionType{pulsar.NoCompression, pulsar.LZ4, pulsar.ZLib, pulsar.ZSTD} {
 		for _, batched := range []bool{false, true} {

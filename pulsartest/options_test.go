@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestExactDelays(t *testing.T) {
+func TestExactDelaysDeliverNoMessageEarly(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t, WithExactDelays())
-	_, k, p := pair(t, s)
+	_, k, p := newPair(t, s)
 	due := map[string]time.Time{}
 	for _, delay := range []time.Duration{300 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
 		due[delay.String()] = time.Now().Add(delay).Truncate(time.Millisecond) // the protocol has whole milliseconds
@@ -32,11 +32,11 @@ func TestExactDelays(t *testing.T) {
 	}
 }
 
-func TestMaxUnacked(t *testing.T) {
+func TestLimitOfUnackedMessagesStopsDelivery(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]Option{"consumer": WithMaxUnacked(4, 0), "subscription": WithMaxUnacked(0, 4)} {
 		t.Run(name, func(t *testing.T) {
-			_, k, p := pair(t, NewServer(t, limit))
+			_, k, p := newPair(t, NewServer(t, limit))
 			for range 6 {
 				send(t, p, "m")
 			}
@@ -44,9 +44,9 @@ func TestMaxUnacked(t *testing.T) {
 			for range 4 {
 				held = append(held, receive(t, k))
 			}
-			nothing(t, k)
+			receiveNothing(t, k)
 			require.NoError(t, k.Ack(held[0]))
-			nothing(t, k) // the broker sends more when half of them are acknowledged
+			receiveNothing(t, k) // the broker sends more when half of them are acknowledged
 			for _, m := range held[1:] {
 				require.NoError(t, k.Ack(m))
 			}
@@ -55,7 +55,7 @@ func TestMaxUnacked(t *testing.T) {
 	}
 }
 
-func TestWithoutTopicCreation(t *testing.T) {
+func TestWithoutTopicCreationRefusesUnknownTopics(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t, WithoutTopicCreation())
 	require.NoError(t, s.CreatePartitionedTopic("t", 1))
@@ -66,15 +66,15 @@ func TestWithoutTopicCreation(t *testing.T) {
 	require.Len(t, s.Topics(), 1)
 }
 
-func TestMaxMessageSize(t *testing.T) {
+func TestMaxMessageSizeMakesClientsRefuseLargerMessages(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t, WithMaxMessageSize(1000))
-	_, _, p := pair(t, s)
+	_, _, p := newPair(t, s)
 	_, err := trySend(p, strings.Repeat("x", 2000))
 	require.ErrorIs(t, err, pulsar.ErrMessageTooLarge)
 }
 
-func TestStartSaysWhatFailed(t *testing.T) {
+func TestStartErrorNamesTheListenerThatFailed(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	_, err := Start(WithAddresses(s.broker.Addr().String(), "127.0.0.1:0"))
@@ -83,7 +83,7 @@ func TestStartSaysWhatFailed(t *testing.T) {
 	require.ErrorContains(t, err, "admin: listen tcp")
 }
 
-func TestCloseTwiceAndUnderUse(t *testing.T) {
+func TestCloseEndsOpenConnectionsAndMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	s, err := Start()
 	require.NoError(t, err)
@@ -102,8 +102,8 @@ func TestCloseTwiceAndUnderUse(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A plus in a path of the admin API is a blank, and %2B is a plus.
-func TestPlusInAnAdminPath(t *testing.T) {
+// %2B in a path is a plus.
+func TestPlusInAPathOfTheAdminAPIIsABlank(t *testing.T) {
 	s := NewServer(t)
 	for _, path := range []string{"a+b", "a%2Bb"} {
 		r, err := http.NewRequest(http.MethodPut, s.AdminURL()+"/admin/v2/persistent/public/default/"+path, nil)
@@ -117,10 +117,10 @@ func TestPlusInAnAdminPath(t *testing.T) {
 	require.Equal(t, []string{"persistent://public/default/a b", "persistent://public/default/a+b"}, s.Topics())
 }
 
-func TestClientOfTheAdminURL(t *testing.T) {
+func TestClientMayLookTopicsUpByTheAdminURL(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	c := newClient(t, s.AdminURL()) // it looks topics up by HTTP
+	c := newClient(t, s.AdminURL()) // the client looks topics up by HTTP
 	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
 	send(t, newProducer(t, c, pulsar.ProducerOptions{Topic: "t"}), "0")
 	receive(t, k)

@@ -16,7 +16,7 @@ type producer struct {
 	meta    []wire.KeyValue
 
 	// For a producer that wants exclusive access:
-	topicEpoch uint64 // the epoch that it had before, or Absent
+	topicEpoch uint64 // the producer's earlier epoch, or Absent
 	request    uint64 // answered when the producer has access
 }
 
@@ -108,7 +108,8 @@ func (t *topic) exclusiveProducer() *producer {
 	return nil
 }
 
-// removeProducer removes p. If the topic then has no producer, the next one that waits for exclusive access gets it.
+// removeProducer removes p. If the topic then has no producer, the next producer that waits for exclusive access gets
+// access.
 func (t *topic) removeProducer(p *producer) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(w *producer) bool { return w == p })
 	if t.producers[p.name] == p {

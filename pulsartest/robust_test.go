@@ -39,7 +39,7 @@ func TestAnnouncedFramesCostLittleMemory(t *testing.T) {
 	for _, c := range conns {
 		_ = c.Close()
 	}
-	goesOn(t, s)
+	checkDelivery(t, s)
 }
 
 func memory() uint64 {
@@ -49,7 +49,6 @@ func memory() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// A frame may come byte by byte.
 func TestFramesMayComeInSmallPieces(t *testing.T) {
 	s := NewServer(t)
 	conn, err := net.Dial("tcp", s.broker.Addr().String())

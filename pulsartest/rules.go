@@ -8,9 +8,9 @@ import (
 )
 
 // Inject applies a verdict to the next n commands of one type for one topic, or to all such commands if n is negative.
-// It replaces an earlier verdict on the same command and topic; with n 0 it only removes the earlier one. command is
-// Pulsar's name, as in [Command]; "" means every command, in both directions. The topic "" means every topic, and also
-// commands without a topic. Inject panics if Pulsar has no such command.
+// It replaces an earlier verdict on the same command and topic. With n 0 it only removes the earlier verdict. command
+// is Pulsar's name, as in [Command]. The command "" means every command, in both directions. The topic "" means every
+// topic, and also commands without a topic. Inject panics if Pulsar has no such command.
 //
 //	s.Inject("SEND", "orders", 1, Drop)                                       // Send fails after its SendTimeout
 //	s.Inject("SEND", "orders", 1, Fail("TopicTerminatedError", "no more"))    // Send fails at once
@@ -36,7 +36,7 @@ func (s *Server) Inject(command, topic string, n int, v Verdict) {
 	if n != 0 {
 		s.rules = append(s.rules, r)
 	}
-	s.ruled.Store(len(s.rules) > 0)
+	s.hasRules.Store(len(s.rules) > 0)
 }
 
 // rules are the rules that Inject has made. Server.mu guards them.

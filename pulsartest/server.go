@@ -38,8 +38,8 @@ type Server struct {
 	rules      rules
 	clock      clock
 
-	hooked atomic.Pointer[func(Command) Verdict]
-	ruled  atomic.Bool // there are rules
+	hooked   atomic.Pointer[func(Command) Verdict]
+	hasRules atomic.Bool
 }
 
 // listeners accept the clients' connections.

@@ -70,8 +70,7 @@ func receive(t testing.TB, c pulsar.Consumer) pulsar.Message {
 	return m
 }
 
-// The delay of Failover ends with the last consumer. If its timer went on, it would rewind the subscription of the next
-// consumer.
+// If the timer of the delay ran on, it would rewind the subscription under the next consumer.
 func TestFailoverDelayEndsWithTheLastConsumer(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t, WithFailoverDelay(100*time.Millisecond))
@@ -79,10 +78,10 @@ func TestFailoverDelayEndsWithTheLastConsumer(t *testing.T) {
 	k, err := c.Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Failover})
 	require.NoError(t, err)
 	k.Close()
-	_, k, p := pair(t, s)
+	_, k, p := newPair(t, s)
 	send(t, p, "0")
 	receive(t, k)
-	nothing(t, k)
+	receiveNothing(t, k)
 	require.Equal(t, 1, s.Subscription("t", "s").Delivered)
 }
 

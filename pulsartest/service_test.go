@@ -109,7 +109,7 @@ func TestBillingSendsAnInvoiceForEachOrder(t *testing.T) {
 	}
 }
 
-func TestBillingTriesABadOrderAgain(t *testing.T) {
+func TestBillingGetsABadOrderAgain(t *testing.T) {
 	broker := newBilling(t)
 	broker.Publish(t, "orders", order("free", 0), order("a", 100))
 	state := broker.Await(t, "orders", "billing", 5*time.Second,
@@ -119,7 +119,7 @@ func TestBillingTriesABadOrderAgain(t *testing.T) {
 	}
 }
 
-// The broker loses the first invoice: the order must not be acknowledged before its invoice is sent.
+// The broker loses the first invoice. Billing must not acknowledge an order before the invoice is sent.
 func TestBillingLosesNoInvoice(t *testing.T) {
 	broker := newBilling(t)
 	broker.Inject("SEND", "invoices", 1, pulsartest.Drop)
@@ -130,7 +130,7 @@ func TestBillingLosesNoInvoice(t *testing.T) {
 	}
 }
 
-// The broker refuses every second acknowledgement, and moves the topic away once.
+// The broker refuses every second acknowledgement, and unloads the topic once.
 func TestBillingSurvivesItsBroker(t *testing.T) {
 	broker := newBilling(t)
 	acks := 0
@@ -148,8 +148,8 @@ func TestBillingSurvivesItsBroker(t *testing.T) {
 	})
 	broker.Publish(t, "orders", order("a", 100), order("b", 250))
 	broker.Unload("orders")
-	// An acknowledgement that reaches the broker while the topic moves gets no answer. pulsar-client-go waits 30 s for
-	// the answer before it connects again.
+	// An acknowledgement that reaches the broker during the unload gets no answer. pulsar-client-go waits 30 s for the
+	// answer before it connects again.
 	broker.Await(t, "orders", "billing", time.Minute, settled)
 	seen := map[string]bool{}
 	for _, m := range broker.Messages("invoices") {
@@ -160,7 +160,6 @@ func TestBillingSurvivesItsBroker(t *testing.T) {
 	}
 }
 
-// An order may be placed for later.
 func TestBillingWaitsForOrdersOfTomorrow(t *testing.T) {
 	broker := newBilling(t)
 	tomorrow := order("a", 100)

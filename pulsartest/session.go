@@ -23,7 +23,7 @@ type session struct {
 	// Guarded by server.mu.
 	connected bool
 	version   string // of the client
-	gone      bool   // its consumers get no more messages
+	gone      bool   // whether the session's consumers get no more messages
 	detached  bool
 	producers map[uint64]*producer
 	consumers map[uint64]*consumer
@@ -181,7 +181,7 @@ func (c *session) write() {
 	}
 }
 
-// wait waits for d. It reports false if the session ends before.
+// wait waits for d. It reports false if the session ends earlier.
 func (c *session) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -206,7 +206,7 @@ func (c *session) leave() {
 	delete(s.sessions, c)
 }
 
-// detach closes the session's producers and consumers; the session's goroutines may still run. The caller holds
+// detach closes the session's producers and consumers, while the session's goroutines may still run. The caller holds
 // server.mu.
 func (c *session) detach() {
 	if c.detached {

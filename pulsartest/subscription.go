@@ -14,7 +14,7 @@ type subscription struct {
 	name      string
 	durable   bool
 	kind      wire.SubType
-	used      bool // a consumer has set kind since the topic was loaded
+	used      bool // whether a consumer has set kind since the topic was loaded
 	cursor    cursor
 	consumers []*consumer     // in the order they came; Failover sorts them
 	pending   map[int]pending // sent and not acknowledged, on Shared and Key_Shared
@@ -38,13 +38,13 @@ type choice struct {
 
 // traffic counts messages.
 type traffic struct {
-	out   int // messages sent, redeliveries included
-	again int // redeliveries
+	sent        int // redeliveries included
+	redelivered int
 }
 
 func (t *traffic) include(other traffic) {
-	t.out += other.out
-	t.again += other.again
+	t.sent += other.sent
+	t.redelivered += other.redelivered
 }
 
 // pending is an entry that a consumer has.
@@ -155,18 +155,18 @@ func (s *subscription) unpend(offset int) {
 	}
 }
 
-// closeConsumers closes all consumers. If but is not nil, this one consumer stays open. The clients of the closed
-// consumers look the topic up again.
-func (s *subscription) closeConsumers(but *consumer) {
+// closeConsumers closes all consumers, except one if except is not nil. The clients of the closed consumers look the
+// topic up again.
+func (s *subscription) closeConsumers(except *consumer) {
 	for _, c := range slices.Clone(s.consumers) {
-		if c == but {
+		if c == except {
 			continue
 		}
 		delete(c.session.consumers, c.id)
 		c.session.send(&cmdCloseConsumer{Consumer: c.id, Request: noRequest}, nil)
 		s.gone.include(c.traffic)
 	}
-	s.consumers = slices.DeleteFunc(s.consumers, func(c *consumer) bool { return c != but })
+	s.consumers = slices.DeleteFunc(s.consumers, func(c *consumer) bool { return c != except })
 	if len(s.consumers) == 0 {
 		s.forget()
 	}
@@ -188,9 +188,9 @@ func (s *subscription) reset(offset int) {
 	s.cursor = newCursor(offset)
 }
 
-// redeliver sends entries again. On Shared and Key_Shared it sends those of c's entries that m names, or all of them if
-// m names none; the redelivery count of each grows by one. On other types, if c is active, it sends everything that is
-// not acknowledged.
+// redeliver sends entries again. On Shared and Key_Shared it sends those of c's entries that m names, or all of c's
+// entries if m names none. The redelivery count of each grows by one. On other types, it sends everything that is not
+// acknowledged, if c is active.
 func (s *subscription) redeliver(c *consumer, m *cmdRedeliver) {
 	if !s.individual() {
 		if m.Epoch != wire.Absent {

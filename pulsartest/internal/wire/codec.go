@@ -52,10 +52,10 @@ type Codec struct {
 	mode mode
 	out  []byte // encoding
 
-	num   protowire.Number // decoding: the current field,
+	num   protowire.Number // decoding: the current field
 	typ   protowire.Type
-	in    []byte // its bytes and those after it
-	taken int    // how many bytes belong to it; 0 if the message has no such field
+	in    []byte // from the field's value on
+	taken int    // how many bytes of in are the value; 0 if the message has no such field
 	err   error
 
 	seen []Field // describing
