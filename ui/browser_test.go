@@ -34,14 +34,14 @@ const (
 	dead   = origin + "-billing-DLQ"
 )
 
-// leftGoroutines are the goroutines that pulsar-client-go leaves behind, by test: in these tests a replay or a purge
+// leftGoroutines are the goroutines that pulsar-client-go leaves behind, by test. In these tests a replay or a purge
 // ends with an unsubscribe.
 var leftGoroutines = map[string][]string{
-	"TestPurgeExportsFirst":                 leaktest.Unsubscribed,
-	"TestEditedLetterIsReplayedAndExported": leaktest.Unsubscribed,
-	"TestReplayGoesOnWithoutAPage":          leaktest.Unsubscribed,
-	"TestReplayOfGroupIsShownUntilItIsDone": leaktest.Unsubscribed,
-	"TestOneChangeOfATopicAtATime":          leaktest.Unsubscribed,
+	"TestPurgeExportsTheLettersBeforeItDeletesThem": leaktest.Unsubscribed,
+	"TestEditedLetterIsReplayedAndExported":         leaktest.Unsubscribed,
+	"TestReplayContinuesWithoutAPage":               leaktest.Unsubscribed,
+	"TestReplayOfGroupIsShownUntilItIsDone":         leaktest.Unsubscribed,
+	"TestSecondChangeOfATopicIsRefusedWhileOneRuns": leaktest.Unsubscribed,
 }
 
 // site has the pages, a broker in this process, and a browser without JavaScript.
@@ -98,8 +98,8 @@ func (s *site) subscribe(topic, name string) {
 	c.Close()
 }
 
-// letters stores n dead letters of the subscription billing of orders, with the given number of causes.
-func (s *site) letters(n, causes int) {
+// storeLetters stores n dead letters of the subscription billing of orders, with the given number of causes.
+func (s *site) storeLetters(n, causes int) {
 	s.subscribe(origin, "billing")
 	s.subscribe(retry, "billing")
 	s.subscribe(dead, "inspect")
@@ -146,7 +146,7 @@ func read(t testing.TB, resp *http.Response) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// await loads a page until it has a text.
+// await loads a page repeatedly until it has a text.
 func (s *site) await(path, want string) string {
 	s.t.Helper()
 	body := ""

@@ -53,9 +53,9 @@ func contrast(a, b color) float64 {
 	return max(x, y) / min(x, y)
 }
 
-// In the light and the dark scheme, text has a contrast of at least 4.5, and lines with a meaning have at least 3. WCAG
-// AA requires this.
-func TestContrastOfEachColor(t *testing.T) {
+// WCAG AA requires a contrast of at least 4.5 for text, and of at least 3 for lines with a meaning. The test checks the
+// light and the dark scheme.
+func TestColorsHaveTheContrastThatWCAGRequires(t *testing.T) {
 	data, err := files.ReadFile("static/style.css")
 	require.NoError(t, err)
 	roots := strings.SplitN(string(data), ":root {", 3)

@@ -43,7 +43,7 @@ func (h *Handler) companions(topic, subscription string) (retry, dead string) {
 		topicname.In(topic, cmp.Or(s.DeadLetterTopic, topicname.DeadLetter(topic, subscription)))
 }
 
-// examinations holds the doctor's findings, by topic and subscription.
+// examinations has the doctor's findings, by topic and subscription.
 type examinations struct {
 	room chan struct{} // limits the running examinations
 
@@ -64,8 +64,8 @@ const (
 	maxExamined  = 50 // subscriptions; further ones are examined only when their page is opened
 )
 
-// examined returns the last findings, and starts another examination if they are old. Once maxExamined subscriptions
-// are known, it examines a further one only if now is set.
+// examined returns the last findings, and starts another examination if they are old. If maxExamined subscriptions are
+// known, it examines another subscription only if now is set.
 func (h *Handler) examined(
 	topic, subscription string, now bool) (findings []doctor.Finding, at time.Time, running bool) {
 	d := &h.doctor
@@ -104,16 +104,16 @@ func (h *Handler) examine(ctx context.Context, e *examination, topic, subscripti
 	h.changed()
 }
 
-// wrong is a finding about a subscription, for a line of the overview.
-type wrong struct {
+// problem is the worst finding about a subscription, for a line of the overview.
+type problem struct {
 	Topic, Subscription string
 	doctor.Finding
 	Others int // further findings of this subscription that are just as serious
 }
 
-// wrong returns the worst finding of each subscription, the worst first. asked reports whether all subscriptions were
-// examined.
-func (h *Handler) wrong(f *figures) (all []wrong, asked bool) {
+// problems returns the worst finding of each subscription, the worst first. asked reports whether all subscriptions
+// were examined.
+func (h *Handler) problems(f *figures) (all []problem, asked bool) {
 	asked = true
 	for _, sub := range f.Subs {
 		findings, at, _ := h.examined(sub.Topic, sub.Name, false)
@@ -123,9 +123,9 @@ func (h *Handler) wrong(f *figures) (all []wrong, asked bool) {
 			continue
 		}
 		serious := slices.DeleteFunc(slices.Clone(findings), func(f doctor.Finding) bool { return f.Status != worst })
-		all = append(all, wrong{sub.Topic, sub.Name, serious[0], len(serious) - 1})
+		all = append(all, problem{sub.Topic, sub.Name, serious[0], len(serious) - 1})
 	}
-	slices.SortStableFunc(all, func(a, b wrong) int { return int(b.Status) - int(a.Status) })
+	slices.SortStableFunc(all, func(a, b problem) int { return int(b.Status) - int(a.Status) })
 	return all, asked
 }
 

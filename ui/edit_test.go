@@ -34,7 +34,7 @@ func (s *site) letterPage() (page, id string) {
 func TestEditedLetterIsReplayedAndExported(t *testing.T) {
 	dir := t.TempDir()
 	s := newSite(t, func(o *ui.Options) { o.ExportDir = dir })
-	s.letters(1, 1)
+	s.storeLetters(1, 1)
 	page, id := s.letterPage()
 	_, body := s.get(page)
 	require.Contains(t, body, `spellcheck="false" dir="ltr">`+"\n{\n")
@@ -71,8 +71,8 @@ func TestEditedLetterIsReplayedAndExported(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(exported), `"id":"`+id+`"`)
 	require.Contains(t, s.log.String(), `action=edit`)
-	_, again := s.post(waitingOf, "do", url.Values{"plan": {planID.FindStringSubmatch(plan)[1]}})
-	require.Contains(t, again, "confirmed already")
+	_, second := s.post(waitingOf, "do", url.Values{"plan": {planID.FindStringSubmatch(plan)[1]}})
+	require.Contains(t, second, "confirmed already")
 }
 
 func TestPayloadThatAPageCannotHoldIsNotEdited(t *testing.T) {
@@ -99,7 +99,7 @@ func TestPayloadThatAPageCannotHoldIsNotEdited(t *testing.T) {
 
 func TestHiddenPayloadIsNotEdited(t *testing.T) {
 	s := newSite(t, func(o *ui.Options) { o.HidePayloads = true })
-	s.letters(1, 1)
+	s.storeLetters(1, 1)
 	page, id := s.letterPage()
 	_, body := s.get(page)
 	require.NotContains(t, body, "<textarea")
@@ -110,7 +110,7 @@ func TestHiddenPayloadIsNotEdited(t *testing.T) {
 
 func TestLetterShowsItsDeliveriesFromTheLog(t *testing.T) {
 	s := newSite(t, nil)
-	s.letters(1, 1) // the letter was message 7:0
+	s.storeLetters(1, 1) // the letter was message 7:0
 	page, _ := s.letterPage()
 	_, body := s.get(page + "&attempts=1")
 	require.Contains(t, body, "There is no log of attempts of orders / billing")

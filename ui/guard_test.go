@@ -34,7 +34,7 @@ func TestUnknownHostIsRefused(t *testing.T) {
 
 func TestChangeWithoutTokenOfItsFormIsRefused(t *testing.T) {
 	s := newSite(t, nil)
-	s.letters(3, 1)
+	s.storeLetters(3, 1)
 	page := groupsOf(dead)
 	body := s.await(page, "3 letters")
 	token := formToken.FindStringSubmatch(body)[1]
@@ -63,7 +63,7 @@ func TestChangeWithoutTokenOfItsFormIsRefused(t *testing.T) {
 
 func TestChangesAreRefusedUnlessAllowed(t *testing.T) {
 	s := newSite(t, func(o *ui.Options) { o.AllowChanges = false })
-	s.letters(1, 1)
+	s.storeLetters(1, 1)
 	body := s.await(groupsOf(dead), "1 letter")
 	require.NotContains(t, body, `<form method="post"`)
 	for _, path := range []string{"plan", "do", "stop"} {
@@ -76,7 +76,7 @@ func TestChangesAreRefusedUnlessAllowed(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, status)
 }
 
-func TestTokenIsAskedForOnce(t *testing.T) {
+func TestBrowserIsAskedForTheTokenOnce(t *testing.T) {
 	const token = "correct horse battery"
 	s := newSite(t, func(o *ui.Options) { o.Token = token })
 	status, body := s.get("letters")
@@ -104,7 +104,7 @@ func TestHeadersForbidScriptsAndFrames(t *testing.T) {
 	}
 }
 
-// Hostile letters never become markup, and do not make a page large.
+// Nor do hostile letters make a page large.
 func TestHostileLettersAreNeverMarkup(t *testing.T) {
 	s := newSite(t, nil)
 	s.subscribe(origin, "billing")
@@ -160,7 +160,7 @@ func TestHostileLettersAreNeverMarkup(t *testing.T) {
 
 func TestHiddenPayloadsAreInNoAnswer(t *testing.T) {
 	s := newSite(t, func(o *ui.Options) { o.HidePayloads = true })
-	s.letters(1, 1)
+	s.storeLetters(1, 1)
 	s.await(groupsOf(dead), "1 letter")
 	_, list := s.get("group?topic=" + url.QueryEscape(dead))
 	id := regexp.MustCompile(`name="id" value="([\d:]+)"`).FindStringSubmatch(list)[1]

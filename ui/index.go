@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// letterIndexes holds the dead letter topics whose pages were opened.
+// letterIndexes has an index of each dead letter topic whose pages were opened.
 type letterIndexes struct {
 	mu  sync.Mutex
 	all map[string]*letterIndex
@@ -114,8 +114,8 @@ func (h *Handler) index(ctx context.Context, topic string) (*letterIndex, error)
 	return x, nil
 }
 
-// look returns the last snapshot, if there is one, and begins a reading if the topic has changed since. It waits a
-// moment for the first snapshot, or for a newer one.
+// look returns the last snapshot, if there is one. If the topic has changed since, look begins a reading, and waits a
+// moment for the new snapshot.
 func (h *Handler) look(ctx context.Context, x *letterIndex) view {
 	state, err := h.deadState(ctx, x)
 	x.mu.Lock()

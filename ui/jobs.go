@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// jobs are the confirmed changes. They go on when the page is closed.
+// jobs are the confirmed changes. A job continues when its page is closed.
 type jobs struct {
 	starting sync.Mutex // held while a handler checks that no change of a topic runs, and begins one
 
@@ -165,8 +165,8 @@ func (j *jobs) running() []jobView {
 	return j.views(func(v jobView) bool { return !v.Ended })
 }
 
-// newestOf returns the newest job of a topic, if there is one. Older ones have ended: a topic has one running job at
-// most.
+// newestOf returns the newest job of a topic, if there is one. Older jobs have ended, since a topic has one running job
+// at most.
 func (j *jobs) newestOf(topic string) []jobView {
 	all := j.views(func(v jobView) bool { return v.Topic == topic })
 	return all[:min(1, len(all))]

@@ -14,10 +14,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// A user looks at the groups and at a letter, and replays a group. The page shows the replay until it is done.
+// Before the replay, the user looks at the groups and at a letter.
 func TestReplayOfGroupIsShownUntilItIsDone(t *testing.T) {
 	s := newSite(t, nil)
-	s.letters(120, 3)
+	s.storeLetters(120, 3)
 	s.await("", "orders")
 	page := groupsOf(dead)
 	body := s.await(page, "120 letters")
@@ -50,13 +50,13 @@ func TestReplayOfGroupIsShownUntilItIsDone(t *testing.T) {
 	s.await("letters", "done")
 	require.Contains(t, s.log.String(), "a change begins")
 	require.Contains(t, s.log.String(), "a change is done")
-	_, again := s.post(page, "do", url.Values{"plan": {planID.FindStringSubmatch(plan)[1]}})
-	require.Contains(t, again, "confirmed already")
+	_, second := s.post(page, "do", url.Values{"plan": {planID.FindStringSubmatch(plan)[1]}})
+	require.Contains(t, second, "confirmed already")
 }
 
 func TestCanaryThatIsDeadAgainFails(t *testing.T) {
 	s := newSite(t, nil)
-	s.letters(3, 1)
+	s.storeLetters(3, 1)
 	page := groupsOf(dead)
 	s.await(page, "3 letters")
 	_, plan := s.post(page, "plan", url.Values{"topic": {dead}, "action": {"canary"}})
@@ -79,9 +79,9 @@ func TestCanaryThatIsDeadAgainFails(t *testing.T) {
 	require.Contains(t, s.await(page, "The letter is dead again"), "still broken")
 }
 
-func TestPurgeExportsFirst(t *testing.T) {
+func TestPurgeExportsTheLettersBeforeItDeletesThem(t *testing.T) {
 	s := newSite(t, nil)
-	s.letters(5, 1)
+	s.storeLetters(5, 1)
 	page := groupsOf(dead)
 	s.await(page, "5 letters")
 	_, plan := s.post(page, "plan", url.Values{"topic": {dead}, "action": {"purge"}})
@@ -95,10 +95,9 @@ func TestPurgeExportsFirst(t *testing.T) {
 	require.Equal(t, 5, strings.Count(file, "\n"))
 }
 
-// The server runs the replay, so no page has to be open.
-func TestReplayGoesOnWithoutAPage(t *testing.T) {
+func TestReplayContinuesWithoutAPage(t *testing.T) {
 	s := newSite(t, nil)
-	s.letters(60, 1)
+	s.storeLetters(60, 1)
 	page := groupsOf(dead)
 	s.await(page, "60 letters")
 	_, plan := s.post(page, "plan", url.Values{"topic": {dead}, "action": {"replay"}, "rate": {"50"}})
@@ -108,9 +107,9 @@ func TestReplayGoesOnWithoutAPage(t *testing.T) {
 		func(sub pulsartest.Subscription) bool { return sub.Backlog == 60 })
 }
 
-func TestOneChangeOfATopicAtATime(t *testing.T) {
+func TestSecondChangeOfATopicIsRefusedWhileOneRuns(t *testing.T) {
 	s := newSite(t, nil)
-	s.letters(60, 1)
+	s.storeLetters(60, 1)
 	page := groupsOf(dead)
 	s.await(page, "60 letters")
 	form := url.Values{"topic": {dead}, "action": {"replay"}, "rate": {"30"}}
@@ -125,7 +124,7 @@ func TestOneChangeOfATopicAtATime(t *testing.T) {
 
 func TestSearchFindsKeyIDTextAndPayload(t *testing.T) {
 	s := newSite(t, nil)
-	s.letters(50, 2)
+	s.storeLetters(50, 2)
 	s.await(groupsOf(dead), "50 letters")
 	list := "group?topic=" + url.QueryEscape(dead) + "&q="
 	for query, want := range map[string]string{"customer-16": "2 letters", "cause+b+of": "25 letters",

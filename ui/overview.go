@@ -62,7 +62,7 @@ func (o *overview) look(ctx context.Context, h *Handler) *figures {
 	return o.got
 }
 
-// trouble returns a text that says since when the broker has not answered; "" if it answers.
+// trouble returns a text that says since when the broker has not answered, or "" if the broker answers.
 func (o *overview) trouble() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,7 +115,7 @@ func (o *overview) poll(ctx context.Context, h *Handler) {
 	}
 }
 
-// alike reports whether two overviews look the same except for their time.
+// alike reports whether two overviews show the same figures, apart from their time.
 func alike(a, b *figures) bool {
 	return a != nil && b != nil && a.More == b.More && reflect.DeepEqual(a.Subs, b.Subs) &&
 		reflect.DeepEqual(a.Dead, b.Dead)
@@ -124,11 +124,11 @@ func alike(a, b *figures) bool {
 func (h *Handler) overviewPage(w http.ResponseWriter, r *http.Request) {
 	data := struct {
 		Figures *figures
-		Wrong   []wrong
+		Wrong   []problem
 		Asked   bool // the doctor has examined all subscriptions
 	}{Figures: h.overview.look(r.Context(), h)}
 	if data.Figures != nil {
-		data.Wrong, data.Asked = h.wrong(data.Figures)
+		data.Wrong, data.Asked = h.problems(data.Figures)
 	}
 	h.render(w, r, http.StatusOK, page{Title: "Overview", Name: "overview", Live: true, Data: data})
 }

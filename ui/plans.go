@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// plans are the changes that were requested and not confirmed yet.
+// plans are the requested changes that are not confirmed yet.
 type plans struct {
 	mu  sync.Mutex
 	all map[string]*plan

@@ -81,7 +81,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// signIn takes the token from the address or the form. If it is missing, signIn asks for it.
+// signIn reads the token from the address or the form. If there is no token, signIn asks for one.
 func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) {
 	given := r.PostFormValue("token")
 	if r.Method == http.MethodGet {

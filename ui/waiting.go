@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waiting"
 )
 
-// attemptLogs holds the logs of attempts whose pages are open. A log is followed until its page has been closed for a
+// attemptLogs has the logs of attempts whose pages are open. A log is followed until its page has been closed for a
 // while.
 type attemptLogs struct {
 	mu  sync.Mutex

@@ -99,7 +99,7 @@ func (s *site) service() *redelivery.Consumer {
 	return c
 }
 
-func TestOwnLogForgets(t *testing.T) {
+func TestForgetUsesTheLogOfAConsumerOfThisProcess(t *testing.T) {
 	s := newSite(t, nil)
 	c := s.service()
 	s.open(func(o *ui.Options) { o.Services = []ui.Service{{Consumer: c}} })

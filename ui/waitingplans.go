@@ -48,7 +48,7 @@ func (h *Handler) planRedeliver(w http.ResponseWriter, r *http.Request) {
 	p := &plan{Action: "redeliver", Topic: topic, Button: "Redeliver " + plural(n, "message") + " of " + short(topic) +
 		" now", total: n, Back: link("waiting", "topic", topic, "subscription", subscription), after: h.changed,
 		About: []string{"Their delays end. This changes neither their counts nor their delays after further failures.",
-			"Messages that wait in other processes or at the broker go on waiting."}}
+			"Messages that wait in other processes or at the broker keep waiting."}}
 	p.begin = func(context.Context, func(deadletter.Report)) (report deadletter.Report, err error) {
 		for _, s := range h.o.Services {
 			if h.has(s, topic, subscription) {
@@ -96,7 +96,7 @@ func (h *Handler) planForget(w http.ResponseWriter, r *http.Request) {
 		Button: "Forget " + plural(len(keys), "message") + " of " + short(topic),
 		Back:   link("waiting", "topic", topic, "subscription", subscription), after: h.changed,
 		About: []string{"Their counts start again, and their delays end, when another consumer gets them. A " +
-			"consumer that has them now goes on as before."}}
+			"consumer that has them now is not affected."}}
 	if flags != nil {
 		p.Command = attemptsCommand(topic, subscription, flags...)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// From an outage to an empty dead letter topic: the overview changes without a reload, a test letter dies again, the
-// service is fixed, and the replay ends.
+// During an outage, the overview changes without a reload, and a letter that is replayed as a test dies again. Then the
+// service is fixed, and the replay empties the dead letter topic.
 func TestFailingMessagesAreReplayedAfterTheFix(t *testing.T) {
 	s := newSite(t)
 	ctx := newBrowser(t)
@@ -54,11 +54,11 @@ func TestFailingMessagesAreReplayedAfterTheFix(t *testing.T) {
 	require.Eventually(t, func() bool { return s.handled.Load() >= 30 }, limit, 10*time.Millisecond)
 }
 
-// The page is closed in the middle of a replay. The replay goes on, and another browser shows its end.
-func TestReplayGoesOnWhenItsPageIsClosed(t *testing.T) {
+// Another browser shows the end of the replay.
+func TestReplayContinuesWhenItsPageIsClosed(t *testing.T) {
 	s := newSite(t)
 	s.broken.Store(false)
-	s.past(60)
+	s.storeOldLetters(60)
 	first := newBrowser(t)
 	s.visit(first, "groups?topic="+url.QueryEscape(s.dead), "#groups tbody")
 	s.enter(first, `input[name=rate]`, "30")
@@ -73,12 +73,11 @@ func TestReplayGoesOnWhenItsPageIsClosed(t *testing.T) {
 	s.text(second, "#job", "Done: 60 of 60")
 }
 
-// Two people try to replay the same group. The first replay begins. The second person's page says that a replay is
-// under way.
+// Two people try to replay the same group.
 func TestSecondReplayOfAGroupSaysThatOneIsUnderWay(t *testing.T) {
 	s := newSite(t)
 	s.broken.Store(false)
-	s.past(60)
+	s.storeOldLetters(60)
 	first, second := newBrowser(t), newBrowser(t)
 	for _, ctx := range []context.Context{first, second} {
 		s.visit(ctx, "groups?topic="+url.QueryEscape(s.dead), "#groups tbody")
@@ -96,7 +95,7 @@ func TestSecondReplayOfAGroupSaysThatOneIsUnderWay(t *testing.T) {
 	s.text(second, "#summary h1", "30 letters")
 }
 
-// The log forgets a message that waits, and another message is delivered again before its delay is over.
+// The log forgets one of two waiting messages. Then both are delivered again before their delays are over.
 func TestWaitingMessagesAreForgottenAndRedelivered(t *testing.T) {
 	s := newSite(t)
 	for n := range 2 {
@@ -121,11 +120,10 @@ func TestWaitingMessagesAreForgottenAndRedelivered(t *testing.T) {
 	require.Eventually(t, func() bool { return s.failed.Load() == before+2 }, limit, 10*time.Millisecond)
 }
 
-// Everything can be reached and done without a mouse.
-func TestKeyboardAloneReplays(t *testing.T) {
+func TestReplayNeedsOnlyTheKeyboard(t *testing.T) {
 	s := newSite(t)
 	s.broken.Store(false)
-	s.past(6)
+	s.storeOldLetters(6)
 	ctx := newBrowser(t)
 	s.visit(ctx, "", "#overview .dead")
 	s.focus(ctx, "document.activeElement.classList.contains('dead')")
@@ -142,12 +140,11 @@ func TestKeyboardAloneReplays(t *testing.T) {
 	s.text(ctx, "#job", "Done: 6 of 6")
 }
 
-// When the broker goes away, the page says so and keeps the last figures, and later recovers by itself. A replay that
-// was under way continues to its end.
-func TestBrokerThatGoesAwayAndComesBack(t *testing.T) {
+// The page must recover by itself, and a replay that was under way must continue to its end.
+func TestPageKeepsItsFiguresWhileTheBrokerIsAway(t *testing.T) {
 	s := newSite(t)
 	s.broken.Store(false)
-	s.past(60)
+	s.storeOldLetters(60)
 	ctx, second := newBrowser(t), newBrowser(t)
 	s.visit(ctx, "", "#overview .dead")
 	mark(ctx, t)
@@ -187,7 +184,7 @@ func TestEditedLetterIsProcessed(t *testing.T) {
 	require.EqualValues(t, 1, s.handled.Load())
 }
 
-// Letters whose every field is hostile run no script, and do not make a page wider than the screen.
+// Nor do letters whose every field is hostile make a page wider than the screen.
 func TestHostileLettersRunNoScript(t *testing.T) {
 	s := newSite(t)
 	const script = `"></title></script></textarea><script>document.title="owned"</script>` +

@@ -103,8 +103,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// goAway makes the admin API unreachable and, if the test can, also the broker: the one in this process, or a real one
-// that test/scripts/pulsar started under the name PULSAR_NAME.
+// goAway makes the admin API unreachable. If the test can, it makes the broker unreachable, too: the broker in this
+// process, or a real broker that test/scripts/pulsar started under the name PULSAR_NAME.
 func (s *site) goAway() {
 	s.away.Store(true)
 	switch {
@@ -199,8 +199,8 @@ func slow(n int) *pulsar.ProducerMessage {
 	return &pulsar.ProducerMessage{Key: "customer-9", Payload: fmt.Appendf(nil, `{"order": %d, "slow": true}`, 4711+n)}
 }
 
-// past stores n dead letters that died in the last hours.
-func (s *site) past(n int) {
+// storeOldLetters stores n dead letters that died in the last hours.
+func (s *site) storeOldLetters(n int) {
 	causes := []struct{ kind, reason string }{
 		{"*net.OpError", "dial tcp 10.0.3.%d:5432: connect: connection refused"},
 		{"*net.OpError", "dial tcp 10.0.3.%d:5432: connect: connection refused"},
