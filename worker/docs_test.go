@@ -3,11 +3,8 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,16 +55,6 @@ func snippetOfOutages(consumer *redelivery.Consumer, handler worker.Handler) (*w
 	return w, err
 }
 
-func snippetOfSignals(consumer *redelivery.Consumer) {
-	mended := make(chan os.Signal, 1)
-	signal.Notify(mended, syscall.SIGUSR1)
-	go func() {
-		for range mended {
-			slog.Info("handling now what waits", "messages", consumer.RedeliverNow())
-		}
-	}()
-}
-
 func TestSnippetOfTests(t *testing.T) {
 	handler := func(context.Context, pulsar.Message) error { return errTest }
 	// docs: begin
@@ -102,7 +89,6 @@ func TestSnippetOfSubscriptions(t *testing.T) {
 
 // Every Go snippet of docs/worker.md is in this file, too, so that the compiler checks it.
 func TestSnippetsCompile(t *testing.T) {
-	_ = snippetOfSignals // not called: a signal would reach the whole process
 	virtually(t, orders, func(t *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
