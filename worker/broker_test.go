@@ -33,7 +33,7 @@ func TestOutcomesAtABroker(t *testing.T) {
 				t.Parallel()
 				s := newSite(t)
 				c := s.subscribe(pulsar.ConsumerOptions{Type: kind, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
-					redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithAckTimeout(3*time.Second)) // longer than a stall of the machine
+					redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithAckTimeout(3*time.Second)) // longer than a stall of the computer
 				var mu sync.Mutex
 				calls, last := map[string]int{}, map[string]time.Time{}
 				handler := func(_ context.Context, msg pulsar.Message) error {

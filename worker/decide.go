@@ -21,21 +21,21 @@ type outcome struct {
 	pause   *pauseForError // the handler's PauseFor; nil for none
 	verb    verb
 	or      verb // replaces dead if no dead letter can be published
-	away    bool // its delay is longer than the pause of an outage: it is nacked, and other messages are tried
+	away    bool // the delay is longer than the pause of an outage: the message is nacked, and other messages are tried
 }
 
 type verb uint8
 
 const (
-	nack   verb = iota // it comes back by the policy
-	again              // it comes back after the outcome's delay
+	nack   verb = iota // the message comes back by the policy
+	again              // the message comes back after the outcome's delay
 	snooze             // like again, but this delivery does not count
 	ack
-	dead  // it becomes a dead letter
+	dead  // the message becomes a dead letter
 	leave // the broker delivers it again when the Consumer is closed
-	hold  // its slot handles it again: as a local retry, in an outage, or in a half of its batch
-	acked // it was acknowledged together with others of its batch
-	done  // nothing is left to do: it was left to the broker
+	hold  // the slot handles the message again: as a local retry, in an outage, or in a half of its batch
+	acked // the message was acknowledged together with others of its batch
+	done  // nothing is left to do: the message was left to the broker
 )
 
 // expired is the reason of a dead letter that WithMaxAge makes. Observers see ReasonPermanent.
@@ -105,7 +105,7 @@ func (w *Worker) read(err error) (o outcome) {
 // attempt has the facts that decide what becomes of a message after its handler has returned.
 type attempt struct {
 	local   bool          // the handler is called again before the failure counts: WithLocalRetries
-	stays   bool          // it is tried again without a nack: an outage keeps it, or its batch is halved
+	stays   bool          // the message is tried again without a nack: an outage keeps it, or its batch is halved
 	drained bool          // the handlers' contexts have ended
 	old     time.Duration // the limit of WithMaxAge if the message is older than that; else 0
 	last    bool          // this was the last delivery by MaxDeliveries
@@ -114,7 +114,7 @@ type attempt struct {
 // decide returns the final outcome of a message.
 func (o outcome) decide(a attempt) outcome {
 	switch {
-	case !o.fails() && o.verb != snooze: // it is final already
+	case !o.fails() && o.verb != snooze: // the outcome is final already
 	case o.verb == nack && a.local, o.fails() && a.stays:
 		o.verb = hold
 	case a.drained:

@@ -78,7 +78,7 @@ func ExampleWithClassifier() {
 	// Output: dead: nonsense, ordering: 422 Unprocessable Entity
 }
 
-func TestClassifyHTTP(t *testing.T) {
+func TestClassifyHTTPDecidesByStatusAndRetryAfter(t *testing.T) {
 	setup := workertest.Setup{
 		Consumer: pulsar.ConsumerOptions{Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 9}},
 		Worker:   []worker.Option{worker.WithClassifier(classifyHTTP)}, Attempts: 1,

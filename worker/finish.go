@@ -49,7 +49,7 @@ func (r *run) nextToFinish(ctx context.Context) (task, error) {
 		switch {
 		case err == nil && r.isBegun(t):
 			return t, nil
-		case err == nil: // its batch was not begun, and comes again as a whole
+		case err == nil: // the batch was not begun, and comes again as a whole
 			r.counts.left.Add(1)
 			t.beat.stop()
 			r.keepLeft(&t)

@@ -167,7 +167,7 @@ func TestSecondRunReturnsAnError(t *testing.T) {
 	})
 }
 
-func TestRunWithoutAContext(t *testing.T) {
+func TestRunWithNilContextHandlesMessages(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("a")
 		w, err := worker.New(t.consumer, func(ctx context.Context, _ pulsar.Message) error {

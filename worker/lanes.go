@@ -30,11 +30,11 @@ func newLanes(r *run) *lanes {
 type step uint8
 
 const (
-	stepEnd  step = iota // its context has ended
-	stepTake             // it has taken a message that waited
-	stepRoom             // it checks whether the memory limit has room again
-	stepPull             // it takes messages from the Consumer
-	stepIdle             // it waits
+	stepEnd  step = iota // the slot's context has ended
+	stepTake             // the slot has taken a message that waited
+	stepRoom             // the slot checks whether the memory limit has room again
+	stepPull             // the slot takes messages from the Consumer
+	stepIdle             // the slot waits
 )
 
 // next returns a message that may be handled.

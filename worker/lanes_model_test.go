@@ -85,7 +85,7 @@ func drawCrew(t *rapid.T) crew {
 // handlerCall is a message in a call of a Worker's handler.
 type handlerCall struct {
 	msg, worker  int
-	began, ended time.Duration // ended is -1 while the call goes on
+	began, ended time.Duration // ended is -1 while the call lasts
 	lost         bool          // owners changed during the call
 }
 

@@ -28,7 +28,7 @@ import (
 type attempt struct {
 	msg, call  int
 	began      time.Duration
-	ended      time.Duration // -1 while it goes on
+	ended      time.Duration // -1 while the attempt lasts
 	ctxEnded   time.Duration // when the handler saw its context end; -1 if it did not
 	does       step          // what the handler does; the same for all messages of a call
 	reason     string        // the reason that a dead letter must have
@@ -50,7 +50,7 @@ type watched struct {
 	attempts []*attempt
 	active   int
 	calls    int
-	outages  []span // span.to is -1 for an outage that goes on
+	outages  []span // span.to is -1 while the outage lasts
 	wrong    []string
 
 	seen []attempt // a copy of attempts, made by look

@@ -67,7 +67,7 @@ func TestObserversSeeEachPauseBeginAndEnd(t *testing.T) {
 	}
 }
 
-// They also see the calls for messages that the Worker itself tries again.
+// Observers also see the calls for messages that the Worker itself tries again.
 func TestObserversSeeEachCallOfTheHandlerAndItsResult(t *testing.T) {
 	var told []string
 	handlers := worker.WithObserver(worker.Observer{
@@ -96,7 +96,7 @@ func TestObserversSeeEachCallOfTheHandlerAndItsResult(t *testing.T) {
 	}, settled)
 }
 
-// They are called for each message of a batch.
+// For a batch, the observers are called for each message.
 func TestObserversAreCalledInTheOrderOfTheirOptions(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("a")

@@ -118,7 +118,7 @@ type watchedDowntime struct {
 	queries []query
 	active  int
 	memory  func() int64 // bytes that the consumer keeps
-	outages []span       // span.to is -1 for an outage that goes on
+	outages []span       // span.to is -1 while the outage lasts
 	wrong   []string
 }
 

@@ -253,9 +253,9 @@ func TestOutageWithNothingLeftToTryLastsUntilTheNextMessage(t *testing.T) {
 	})
 }
 
-// 10,000 messages come in five minutes, and the database is down for two of these minutes. The test compares plain
-// nacks with WithPauseOnFailure.
-func TestTwoMinutesDown(t *testing.T) {
+// 10,000 messages come in five minutes, and the database is down for two of these minutes. Plain nacks, to compare, do
+// make dead letters.
+func TestPauseOnFailureMakesNoDeadLettersInTwoMinutesDown(t *testing.T) {
 	t.Parallel()
 	const pause = 10 * time.Second
 	plain := runDowntime(t)

@@ -69,7 +69,7 @@ func TestLongestPauseForOfSeveralHandlersCounts(t *testing.T) {
 	})
 }
 
-func TestDrainEndsPauseFor(t *testing.T) {
+func TestDrainDoesNotWaitForTheEndOfPauseFor(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(context.Context, pulsar.Message) error { return worker.PauseFor(time.Hour, errTest) })
 		t.publish("a")

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var picture = flag.String("picture", "", "the `folder` into which TestTwoMinutesDown and TestPoisonAmongGood draw their results: ../docs/img")
+var picture = flag.String("picture", "", "the `folder` into which the tests of outages draw their results, such as ../docs/img")
 
 // panel is a diagram of how many events happen per second.
 type panel struct {

@@ -17,13 +17,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Among good messages comes a bunch of messages that always fail: on a topic where no other message fails, and while
-// all messages fail for two minutes. The test compares plain nacks with WithPauseOnFailure.
-func TestPoisonAmongGood(t *testing.T) {
+// Between good messages come some that always fail. In the cases with down, all messages fail for this time, too. The
+// test compares plain nacks with WithPauseOnFailure.
+func TestPauseOnFailureHandlesGoodMessagesAmongBadOnesSoon(t *testing.T) {
 	pause := worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: 10 * time.Second})
 	for _, c := range []struct {
 		opts    pulsar.ConsumerOptions
-		down    time.Duration // how long all messages fail, from when the bad ones come
+		down    time.Duration // how long all messages fail after the bad ones have come
 		bad     int
 		longest time.Duration // how long a good message may wait at most, not counting down
 		dead    int           // dead letters of good messages

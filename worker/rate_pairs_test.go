@@ -263,7 +263,7 @@ func TestSlotsAtTheRateLimitGiveNothingBack(t *testing.T) {
 	require.EqualValues(t, 1, subscribed.Load())
 }
 
-// Its batches need the tokens of two seconds, and a loop takes single tokens of the same limiter.
+// Each batch needs the tokens of two seconds, and a loop takes single tokens of the same limiter.
 func TestWorkerOfBatchesGetsItsShareOfALimiter(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		limiter := rate.NewLimiter(10, 20)

@@ -186,7 +186,7 @@ func TestFailureOfAnOldMessageMakesADeadLetter(t *testing.T) {
 	})
 }
 
-// It counts as failed.
+// Stats count the message as failed.
 func TestOldMessageWithoutADeadLetterTopicIsNacked(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
@@ -282,7 +282,7 @@ func TestLoggingLogsEachMessage(t *testing.T) {
 	})
 }
 
-// testing's FailNow ends its goroutine. The slot goes on.
+// testing's FailNow ends its goroutine. The slot must continue.
 func TestHandlerThatEndsItsGoroutineFailsItsMessage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
