@@ -74,8 +74,8 @@ func alerts(t *testing.T) map[string]string {
 	return all
 }
 
-// TestExpressionsUseKnownMetrics needs no Prometheus. Expressions use only metrics of package metrics;
-// docs/observability.md names all of these, and docs/production.md names all alerts.
+// The test needs no Prometheus. It also checks that docs/observability.md names all metrics, and docs/production.md all
+// alerts.
 func TestExpressionsUseKnownMetrics(t *testing.T) {
 	source, err := os.ReadFile("../metrics.go")
 	require.NoError(t, err)
@@ -112,19 +112,19 @@ func TestOnlyFailuresToSettleAreCritical(t *testing.T) {
 	assert.Contains(t, alerts(t)["RedeliveryAttemptLog"], "redelivery_attempt_log_lag_seconds")
 }
 
-// The alerts count dead letters that an instance had before its first scrape; increase() alone would leave them out.
-func TestTheFirstScrapeMayHaveDeadLetters(t *testing.T) {
+// increase() alone would leave out the dead letters that an instance had before its first scrape.
+func TestAlertsCountDeadLettersBeforeTheFirstScrape(t *testing.T) {
 	dir := os.Getenv("PROMETHEUS_DIR")
 	if dir == "" {
 		t.Skip(`eval "$(test/scripts/prometheus)" sets PROMETHEUS_DIR`)
 	}
-	said, err := exec.Command(filepath.Join(dir, "promtool"), "test", "rules",
+	output, err := exec.Command(filepath.Join(dir, "promtool"), "test", "rules",
 		"testdata/first-scrape.yaml").CombinedOutput()
-	require.NoError(t, err, string(said))
+	require.NoError(t, err, string(output))
 }
 
-// TestPrometheus lets a real Prometheus scrape examples/observed, and asks it each expression of dashboard and alerts.
-func TestPrometheus(t *testing.T) {
+// A real Prometheus scrapes examples/observed. The test asks it for each expression of the dashboard and the alerts.
+func TestPrometheusHasDataForEachPanelAndAlert(t *testing.T) {
 	dir := os.Getenv("PROMETHEUS_DIR")
 	if dir == "" {
 		t.Skip(`eval "$(test/scripts/prometheus)" sets PROMETHEUS_DIR`)
@@ -146,9 +146,9 @@ scrape_configs: [{job_name: observed, static_configs: [{targets: [%q]}]}]
 		t.Helper()
 		cmd := exec.Command(filepath.Join(dir, "promtool"), args...)
 		cmd.Stdin = stdin
-		said, err := cmd.CombinedOutput()
-		assert.NoError(t, err, string(said))
-		t.Logf("promtool %s: %s", strings.Join(args[:2], " "), bytes.TrimSpace(said))
+		output, err := cmd.CombinedOutput()
+		assert.NoError(t, err, string(output))
+		t.Logf("promtool %s: %s", strings.Join(args[:2], " "), bytes.TrimSpace(output))
 	}
 	promtool(nil, "check", "config", conf)
 	promtool(nil, "check", "rules", "alerts.yaml")
@@ -202,14 +202,14 @@ scrape_configs: [{job_name: observed, static_configs: [{targets: [%q]}]}]
 func start(t *testing.T, program string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(program, args...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Log(said.String())
+			t.Log(output.String())
 		}
 	})
 }
@@ -242,7 +242,7 @@ func (p *prometheus) ask(expr string) []series {
 	return answer.Data.Result
 }
 
-// history returns an expression's values, one for each second from back ago until now.
+// history returns an expression's values, one for each second of the last period of length back.
 func (p *prometheus) history(expr string, back time.Duration) []series {
 	p.Helper()
 	var answer struct{ Data struct{ Result []series } }

@@ -49,7 +49,7 @@ type canvas struct {
 	lines             []string
 }
 
-// shown returns the time span that is drawn. The expressions also need the ten seconds before this time span.
+// shown returns how long a time the pictures show. The expressions also need the ten seconds before this time.
 func shown() time.Duration { return *scrape - 12*time.Second }
 
 type line struct {
