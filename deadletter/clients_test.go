@@ -24,7 +24,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// They say only where they came from.
+// The only properties that pulsar-client-go adds to a letter say where the letter came from.
 func TestLettersOfThePlainClientAreReplayed(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -67,7 +67,7 @@ func TestReplaysOfAnotherServiceDoNotCount(t *testing.T) {
 	require.Equal(t, "1", msg.Properties()["REPLAY_COUNT"])
 }
 
-// It does not matter to which topics its letters are replayed.
+// It does not matter to which topics the letters of the message are replayed.
 func TestReplaysOfAMessageCountTogether(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]deadletter.ReplayOptions{

@@ -196,7 +196,7 @@ func TestImportToAnotherTopicLeavesOutLettersWithASchema(t *testing.T) {
 	require.Equal(t, 2, report.Done)
 }
 
-// It refuses a missing topic, and a topic that is not for dead letters.
+// Import refuses a missing topic, and a topic that is not for dead letters.
 func TestImportCreatesASubscriptionThatKeepsTheLetters(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

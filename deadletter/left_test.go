@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// It stays in the dead letter topic and is reported. The letters before and after it are replayed.
+// The letter stays in the dead letter topic, and the report counts it. The letters before and after it are replayed.
 func TestLetterThatCannotBeReplayedIsLeft(t *testing.T) {
 	t.Parallel()
 	for why, c := range map[string]struct {
@@ -201,7 +201,7 @@ func TestReplayLeavesLettersThatCameLater(t *testing.T) {
 	require.Equal(t, 10, third.Done)
 }
 
-// It does not matter whether the broker acknowledges single messages of batches.
+// This must hold whether or not the broker acknowledges single messages of batches.
 func TestLettersOfABatchThatWereReplayedAreNotReplayedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

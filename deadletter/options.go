@@ -53,8 +53,8 @@ type ReplayOptions struct {
 	// acknowledged the canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison.
 	// A canary needs an admin API, and must not be more than Max. Default: 0, none.
 	Canary int
-	// CanaryTimeout is how long Replay waits for the canary. Then it returns ErrUnprocessed with the subscription that
-	// it waited for; the next Replay with the same options waits again. Default: 10 minutes.
+	// CanaryTimeout is how long Replay waits for the canary. Then Replay returns ErrUnprocessed with the subscription
+	// that has not acknowledged the canary. The next Replay with the same options waits again. Default: 10 minutes.
 	CanaryTimeout time.Duration
 	// Encryption encrypts the messages that Replay publishes. Required if Options.Decryption is set, so that no plain
 	// text leaks. Default: none.

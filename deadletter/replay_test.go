@@ -46,8 +46,7 @@ func TestReplayPublishesAndAcknowledgesLetters(t *testing.T) {
 	}
 }
 
-// It has all that its sender set.
-func TestReplayKeepsTheMessage(t *testing.T) {
+func TestReplayKeepsTheFieldsThatTheSenderSet(t *testing.T) {
 	b := newBroker(t)
 	for name, change := range map[string]func(*pulsar.ProducerMessage){
 		"key":          func(m *pulsar.ProducerMessage) { m.Key = "a key" },
@@ -87,7 +86,7 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 	}
 }
 
-func TestReplayOfLettersInChunks(t *testing.T) {
+func TestReplayPublishesTheWholeLetterOfItsChunks(t *testing.T) {
 	b := newBroker(t)
 	tp := b.topics(0)
 	sent := tp.letters(5)

@@ -44,7 +44,7 @@ type Left struct {
 
 // Target is a topic that letters go to.
 type Target struct {
-	Topic string `json:"topic"` // its whole name
+	Topic string `json:"topic"` // the whole name
 	Count int    `json:"count"` // letters
 	// the subscriptions that get the messages; needs an admin API
 	Subscriptions []string `json:"subscriptions,omitempty"`

@@ -30,7 +30,7 @@ var duplicates = Check{
 	},
 }
 
-// subscriptions returns a topic's subscriptions; none if s is nil.
+// subscriptions returns a topic's subscriptions, or none if s is nil.
 func (s *stats) subscriptions() map[string]subscription {
 	if s == nil {
 		return nil

@@ -95,7 +95,7 @@ type Load struct {
 
 // Admin is the broker's admin REST API.
 type Admin struct {
-	URL string // its address, such as http://localhost:8080
+	URL string // such as http://localhost:8080
 	// Client makes the requests, with authentication and TLS if the API needs them. Default: http.DefaultClient.
 	Client *http.Client
 }

@@ -148,7 +148,7 @@ func TestFindingSaysThatARightIsMissing(t *testing.T) {
 	assert.Equal(t, "this broker does not show namespaces/public/default", f.Found)
 }
 
-// Its name may be mistyped. No consumer can subscribe.
+// No consumer can subscribe in a namespace that does not exist. Perhaps the name is mistyped.
 func TestMissingNamespaceIsAProblem(t *testing.T) {
 	none := map[string]string{namespaces: "404"}
 	f := look(t, "topic", Setup{}, none)
@@ -355,7 +355,7 @@ func TestASilentBrokerIsAskedOnce(t *testing.T) {
 	}
 }
 
-// They have names, questions and remedies. Each name can be an anchor in docs/checks.md.
+// Each check has a name, a question and remedies. The name can be an anchor in docs/checks.md.
 func TestChecksAreComplete(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range Checks() {

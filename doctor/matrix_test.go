@@ -188,7 +188,7 @@ func alarms(findings []Finding) map[string]Finding {
 	return found
 }
 
-// In each scene one thing is set up wrong. In a correct scene no check has a warning or a problem.
+// Each scene has one wrong setting. In a correct scene no check has a warning or a problem.
 func TestOnlyTheCheckOfAWrongSettingHasAWarningOrAProblem(t *testing.T) {
 	for name, c := range matrix {
 		t.Run(name, func(t *testing.T) {

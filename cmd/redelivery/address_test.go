@@ -24,7 +24,7 @@ func TestHostsOfAnAddressHaveDefaultPorts(t *testing.T) {
 	}
 }
 
-// It also names the address.
+// The error also names the address.
 func TestErrorAboutABadAddressNamesWhereItWasSet(t *testing.T) {
 	t.Setenv("PULSAR_URL", "localhost:6650")
 	code, _, stderr := dlqRun("", "peek", "a")

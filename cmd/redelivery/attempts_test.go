@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// It shows which messages wait and why, and does not write to the log for that.
+// Without -forget, the command must not write to the log.
 func TestAttemptsShowsAndForgetsMessagesOfTheLog(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)

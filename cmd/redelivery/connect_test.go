@@ -79,7 +79,7 @@ func TestAdminAPIGetsTheCredentialsOfTheBroker(t *testing.T) {
 	assert.NotContains(t, stderr, "secret")
 }
 
-// It does not wait again with each of its calls.
+// The command must not wait again with each call of the API.
 func TestCommandWaitsOnceForASilentAdminAPI(t *testing.T) {
 	newBroker(t)
 	patience := admin.Patience

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// It refuses to replay and to purge, even in a dry run.
+// dlq refuses to replay and to purge such a topic, even in a dry run.
 func TestDlqRefusesATopicThatIsNotForDeadLetters(t *testing.T) {
 	b := newBroker(t)
 	b.publish(origin, &pulsar.ProducerMessage{Payload: []byte("x")})

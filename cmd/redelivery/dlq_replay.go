@@ -97,7 +97,7 @@ func (d *dlq) planned(verb string, plan deadletter.Report) error {
 	return nil
 }
 
-// ask names the other subscriptions that would get the replayed messages, and asks whether to go on.
+// ask names the other subscriptions that would get the replayed messages, and asks whether to replay them.
 func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 	asked := false
 	for _, t := range plan.Targets {

@@ -198,7 +198,7 @@ func TestErrorsOfDlqSayWhatIsMissing(t *testing.T) {
 	require.NotContains(t, strings.Join(b.server.Topics(), " "), "nothing")
 }
 
-// It first cuts off an incomplete last line. It refuses a file with other text.
+// The purge first cuts an incomplete last line off the file. It refuses a file with other text.
 func TestPurgeAppendsToTheFileOfAnEarlierPurge(t *testing.T) {
 	const done = `{"id":"1:0:0"}` + "\n"
 	for name, c := range map[string]struct {

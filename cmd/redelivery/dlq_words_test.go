@@ -80,7 +80,7 @@ func TestPurgeWhoseFileCannotBeWrittenPurgesNothing(t *testing.T) {
 	}
 }
 
-// It escapes such characters.
+// The output escapes control characters.
 func TestJSONOutputCannotControlATerminal(t *testing.T) {
 	b := newBroker(t)
 	const evil = "\u0085\u009b31m\u202e\u2066\u200f\u061c\x7f\U000e0041 ü 日本"
@@ -108,7 +108,7 @@ func TestJSONOutputCannotControlATerminal(t *testing.T) {
 	require.NotContains(t, string(text), "\u202e")
 }
 
-// Such bytes are not allowed in JSON, and could control some terminals.
+// JSON must be UTF-8, and other bytes could control some terminals.
 func TestPeekShowsJSONWithBytesThatAreNotUTF8Undecoded(t *testing.T) {
 	b := newBroker(t)
 	payloads := []string{"\"\x9b31m\"", "{\"a\": \"\xff\"}"}

@@ -82,7 +82,7 @@ workers: {billing: {drainTimeout: 1m}}`), 0o600))
 	}
 }
 
-// It also says that no broker answers.
+// The command also says that no broker answers.
 func TestDoctorWithoutABrokerRunsChecksThatNeedNone(t *testing.T) {
 	code, stdout, _ := examined("-url", "pulsar://127.0.0.1:1", "-admin-url", "http://127.0.0.1:1", "-subscription",
 		"s", "t")

@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/simulate"
 )
 
-// It simulates an outage with a file's options, and with variants that each differ from them in one option.
+// The command simulates an outage with the options of a file. Each variant differs from the file in one option.
 func TestSimulateShowsVariantsAsNumbersChartAndPicture(t *testing.T) {
 	dir := t.TempDir()
 	file, picture := filepath.Join(dir, "redelivery.yaml"), filepath.Join(dir, "outage.svg")
@@ -92,7 +92,7 @@ func TestAxesOfAPictureAreLinear(t *testing.T) {
 	assert.Equal(t, "0.5", withThousands(0.5))
 }
 
-// It has a line of text instead.
+// Such a variant has a line of text instead.
 func TestPictureHasNoPanelForAlikeVariant(t *testing.T) {
 	a := variant{"a", simulate.Result{Calls: 100, Dead: 50, Unsettled: 10, Recovered: true, After: time.Minute}}
 	b, c := a, a
@@ -131,7 +131,7 @@ func TestSimulateRefusesWrongCommandLines(t *testing.T) {
 	}
 }
 
-// These options of a worker would change the figures.
+// The options that simulate ignores would change the figures.
 func TestSimulateNamesOptionsThatItIgnores(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")
 	for worker, want := range map[string]string{

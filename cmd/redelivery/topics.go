@@ -21,8 +21,8 @@ import (
 
 // topicInfo has the broker's statistics of a dead letter or retry topic.
 type topicInfo struct {
-	Topic         string             `json:"topic"`                // its full name
-	Retry         bool               `json:"retry,omitempty"`      // it is a retry topic
+	Topic         string             `json:"topic"`                // full name
+	Retry         bool               `json:"retry,omitempty"`      // whether this is a retry topic
 	Partitions    int                `json:"partitions,omitempty"` // 0 if it is not partitioned
 	Rate          float64            `json:"rate"`                 // incoming messages a second, over the last minute
 	Bytes         int64              `json:"bytes"`                // stored

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Their names do not matter.
+// The names of the topics do not matter.
 func TestListAllRecognizesDeadLetterTopicsByTheirMessages(t *testing.T) {
 	b := newBroker(t)
 	letter := map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": "1:2:-1"}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Their names end in -DLQ or -RETRY.
+// list shows topics whose names end in -DLQ or -RETRY.
 func TestListShowsOnlyDeadLetterAndRetryTopics(t *testing.T) {
 	b := newBroker(t)
 	require.NoError(t, b.server.CreatePartitionedTopic(origin+"-parts-DLQ", 2))
