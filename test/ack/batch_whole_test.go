@@ -80,7 +80,7 @@ func TestAckOfBatchIDWithoutFirstMessageSettlesTheRest(t *testing.T) {
 	}
 }
 
-// It redelivers those that the application has.
+// All means all messages of the batch that the application has.
 func TestNackOfBatchIDRedeliversAllMessages(t *testing.T) {
 	t.Parallel()
 	for _, acked := range []int{0, 1} {

@@ -50,7 +50,7 @@ func TestAckWithTxnOfABatchIsRefusedWithDefaultIndexAcks(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// Upstream panics at a transaction of a foreign type; the Consumer returns an error.
+// Upstream panics at a transaction of a foreign type. The Consumer must return an error.
 func TestForeignTransactionIsRefused(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

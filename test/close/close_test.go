@@ -139,7 +139,7 @@ func finishes(t *testing.T, calls *sync.WaitGroup, within time.Duration) {
 	}
 }
 
-// They may return errors.
+// The methods may return errors.
 func TestAllMethodsAtOnceReturn(t *testing.T) {
 	t.Parallel()
 	for name, adjust := range busy {

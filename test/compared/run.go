@@ -129,7 +129,7 @@ func (t *trial) start(ctx context.Context) error {
 	return errors.New("the consumer ended before it was subscribed")
 }
 
-// stop ends the consumer normally; after five seconds it kills the process.
+// stop ends the consumer normally. After five seconds, stop kills the process.
 func (t *trial) stop() {
 	if t.consumer == nil {
 		return

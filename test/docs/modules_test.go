@@ -18,7 +18,7 @@ func modulesOf(t *testing.T, importPath string) []string {
 	return slices.Compact(modules)
 }
 
-// They are the modules that a package adds to those of pulsar-client-go.
+// The README names the modules that a package adds to those of pulsar-client-go.
 func TestReadmeNamesTheModulesOfEachPackage(t *testing.T) {
 	const root = "github.com/pulsar-redelivery/redelivery"
 	client := modulesOf(t, "github.com/apache/pulsar-client-go/pulsar")

@@ -19,7 +19,8 @@ func TestTablesAgreeWithTheScenarios(t *testing.T) {
 	replace(t, "README.md", `(?s)(<!-- differences -->\n).*(<!-- end -->)`, "${1}"+differences()+"$2")
 }
 
-// replace checks that a file would not change if matches of pattern were replaced; with -update it replaces them.
+// replace replaces the matches of pattern in a file if -update is set. Without -update, it checks that this would not
+// change the file.
 func replace(t *testing.T, file, pattern, by string) {
 	t.Helper()
 	have := read(t, file)

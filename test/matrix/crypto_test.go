@@ -270,7 +270,7 @@ func TestMessageNotDecryptedIsNoDeadLetter(t *testing.T) {
 	require.NotZero(t, c.Stats().Failed)
 }
 
-// It must not have the ciphertext.
+// The ciphertext of an empty payload is not empty, and must not become the payload of the dead letter.
 func TestEmptyEncryptedDeadLetterStaysEmpty(t *testing.T) {
 	t.Parallel()
 	b, k := testkit.NewBroker(t), testkit.NewKeyReader()

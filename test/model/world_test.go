@@ -50,7 +50,7 @@ func newModelWorld() *modelWorld {
 	return &modelWorld{start: time.Now(), kick: make(chan struct{}, 1)}
 }
 
-// at schedules a call of do. The caller of at holds mu; do is called without mu.
+// at schedules a call of do. The caller of at holds mu. do is called without mu.
 func (w *modelWorld) at(at time.Time, do func()) {
 	w.added++
 	heap.Push(&w.events, modelEvent{at, w.added, do})
@@ -86,7 +86,7 @@ func (w *modelWorld) run(limit time.Duration, over func() bool) bool {
 	return w.runOn(limit, func() bool { return over() || w.failed() }) && !w.failed()
 }
 
-// runOn is like run, but goes on after a failure.
+// runOn is like run, but continues after a failure.
 func (w *modelWorld) runOn(limit time.Duration, over func() bool) bool {
 	end := time.Now().Add(limit)
 	for {

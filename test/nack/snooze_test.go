@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// It changes neither the redelivery count nor the backoff, and MaxDeliveries does not count it.
+// A snooze changes neither the redelivery count nor the backoff, and MaxDeliveries does not count it.
 func TestSnoozeDoesNotCount(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {

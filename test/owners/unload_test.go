@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// They come on time and with the next count. Acknowledged messages do not come.
+// The waiting messages come on time and with the next count. Acknowledged messages do not come.
 func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 	t.Parallel()
 	const n, rounds, delay = 30, 3, 2 * time.Second

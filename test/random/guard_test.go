@@ -31,7 +31,7 @@ type call struct {
 	began time.Time
 }
 
-// begin records that a call begins; end records that it has returned.
+// begin records that a call begins, and end that the call has returned.
 func (g *guard) begin(what string) (end func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

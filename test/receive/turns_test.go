@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// They share the application's time with new messages.
+// Failing messages and new messages share the application's time.
 func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	const bad, all, work = 120, 320, 10 * time.Millisecond // to handle all bad ones takes longer than their delay
@@ -57,7 +57,7 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 	}
 }
 
-// It does so even if it comes back from the broker.
+// The message must overtake the backlog even if it comes back from the broker.
 func TestDueMessageOvertakesTheBacklog(t *testing.T) {
 	t.Parallel()
 	const n, delay, work = 400, 100 * time.Millisecond, 10 * time.Millisecond

@@ -79,7 +79,8 @@ func TestWrapWithReconsumerOfItsOwnTopicPublishesNothing(t *testing.T) {
 	}
 }
 
-// It is not only refused when the first dead letter is published. Short names and names of the old form are valid.
+// At once means when the consumer subscribes, not when the first dead letter is published. Short names and names of the
+// old form are valid.
 func TestBadDeadLetterTopicIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

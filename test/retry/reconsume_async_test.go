@@ -69,7 +69,7 @@ func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*re
 	return c, inner, msgs
 }
 
-// It is like upstream's in that. 2,000 messages are published in order, in two round trips.
+// Upstream's ReconsumeLater does not wait, either. 2,000 messages are published in order, in two round trips.
 func TestReconsumeLaterDoesNotWaitForTheBroker(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
 		t.Run(name, func(t *testing.T) {

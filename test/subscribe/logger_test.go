@@ -34,7 +34,7 @@ func (h callsBack) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// It may do so at each line that is logged.
+// The Logger calls the Consumer at each line that is logged.
 func TestLoggerMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	once := uint(1)

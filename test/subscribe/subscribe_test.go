@@ -35,7 +35,7 @@ func TestSubscribeErrorAboutOptionsIsUnchanged(t *testing.T) {
 	require.IsType(t, &pulsar.Error{}, err)
 }
 
-func TestSubscribeToScalableTopicSaysSo(t *testing.T) {
+func TestSubscribeErrorNamesScalableTopics(t *testing.T) {
 	const said = "a scalable topic of Pulsar 5, which pulsar-client-go cannot read"
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	_, err := redelivery.Subscribe(b.Client,

@@ -132,7 +132,7 @@ func TestSubscribeWithRefusesBadConsumers(t *testing.T) {
 	c.Close()
 }
 
-// It also publishes dead letters. Wrap asks the broker which topics the consumer reads.
+// Such a Consumer also publishes dead letters. Wrap asks the broker which topics the consumer reads.
 func TestWrapWithClientPublishesRetries(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
