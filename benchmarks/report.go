@@ -102,7 +102,7 @@ func (rep *report) write(done []work, out, docs string) error {
 	return redraw(done, docs) // from the tables, whose figures are rounded
 }
 
-// facts names the machine and the versions of the run.
+// facts names the computer and the versions of the run.
 func (rep *report) facts() string {
 	m := rep.Machine
 	var text strings.Builder

@@ -224,7 +224,7 @@ func TestVariableOverridesAParameterOfACustomPolicy(t *testing.T) {
 	assert.Equal(t, map[string]any{"attemptsPerDay": 5}, got)
 }
 
-// Without such a match, the variable may belong to another program.
+// If the plural matches no key, the variable may belong to another program.
 func TestVariableInTheSingularIsAnErrorIfThePluralMatches(t *testing.T) {
 	const file = "policies: {gentle: {type: fixed, delay: 1s}}\nconsumers: {billing: }\nworkers: {billing: }"
 	for name, want := range map[string]string{

@@ -30,9 +30,9 @@ func (s *Server) Client(t testing.TB) pulsar.Client {
 	return client
 }
 
-// Publish stores messages in a topic, each as an entry of its own, and returns their IDs. It uses these fields
-// of a message: Payload, Key, OrderingKey, Properties, EventTime, DeliverAt and DeliverAfter. On a partitioned topic a
-// message with a key goes to the partition that pulsar-client-go would choose; messages without a key go to each
+// Publish stores messages in a topic, each as an entry of its own, and returns their IDs. It uses these fields of a
+// message: Payload, Key, OrderingKey, Properties, EventTime, DeliverAt and DeliverAfter. On a partitioned topic a
+// message with a key goes to the partition that pulsar-client-go would choose. Messages without a key go to each
 // partition in turn. No client publishes the messages, so hooks and injected faults do not apply. Publish fails the
 // test if the topic accepts no messages.
 func (s *Server) Publish(t testing.TB, topic string, messages ...*pulsar.ProducerMessage) []MessageID {

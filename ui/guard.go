@@ -22,7 +22,7 @@ type guard struct {
 
 const (
 	cookieToken = "redelivery-ui"      // shows that the browser has sent the token
-	cookieForms = "redelivery-ui-form" // its value identifies the browser; form tokens sign it
+	cookieForms = "redelivery-ui-form" // identifies the browser; form tokens sign this cookie's value
 )
 
 func newGuard(o Options) guard {

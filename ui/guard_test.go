@@ -104,7 +104,7 @@ func TestHeadersForbidScriptsAndFrames(t *testing.T) {
 	}
 }
 
-// Nor do hostile letters make a page large.
+// Hostile letters must not make a page large, either.
 func TestHostileLettersAreNeverMarkup(t *testing.T) {
 	s := newSite(t, nil)
 	s.subscribe(origin, "billing")

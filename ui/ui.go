@@ -33,7 +33,7 @@ import (
 
 // Admin is a broker's admin REST API.
 type Admin struct {
-	URL string // its address, such as http://localhost:8080
+	URL string // such as http://localhost:8080
 	// Client makes the requests, with authentication and TLS if the API needs them. Default: http.DefaultClient.
 	Client *http.Client
 }

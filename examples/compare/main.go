@@ -150,7 +150,7 @@ func (s scenario) play(client pulsar.Client, subscribe func(pulsar.ConsumerOptio
 
 func (s scenario) publish(client pulsar.Client, topic string) error {
 	producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, MaxPendingMessages: s.orders,
-		BatchingMaxPublishDelay: time.Minute}) // so that batches are full even on a slow machine
+		BatchingMaxPublishDelay: time.Minute}) // so that batches are full even on a slow computer
 	if err != nil {
 		return err
 	}

@@ -184,7 +184,7 @@ func TestEditedLetterIsProcessed(t *testing.T) {
 	require.EqualValues(t, 1, s.handled.Load())
 }
 
-// Nor do letters whose every field is hostile make a page wider than the screen.
+// Letters whose every field is hostile must not make a page wider than the screen, either.
 func TestHostileLettersRunNoScript(t *testing.T) {
 	s := newSite(t)
 	const script = `"></title></script></textarea><script>document.title="owned"</script>` +

@@ -38,7 +38,7 @@ func (c *Codec) takeMessage(num protowire.Number, m Message) bool {
 	return true
 }
 
-// One handles a field with a message; nil means absent.
+// One handles a field with a message. nil means that the field is absent.
 func One[T any, M interface {
 	*T
 	Message
