@@ -6,7 +6,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// checkPlaces checks how many handlers run when one more is called. A stuck handler loses its place; the second half of
+// checkPlaces checks how many handlers run when one more is called. A stuck handler loses its place. The second half of
 // a batch keeps the place of the first. The caller holds mu.
 func (m *watched) checkPlaces() {
 	if stuck := m.stuckCalls(false); m.active > 2*m.concurrency || m.batch == (worker.Batch{}) && m.active-stuck > m.concurrency {

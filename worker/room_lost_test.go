@@ -18,7 +18,7 @@ import (
 
 // The Worker has no room for more messages when its connection is lost. It takes the redeliveries nevertheless, which
 // show that the waiting messages still belong to it.
-func TestWorkerWithoutRoomGoesOnSoonAfterItsConnectionWasLost(t *testing.T) {
+func TestWorkerWithoutRoomContinuesSoonAfterALostConnection(t *testing.T) {
 	t.Parallel()
 	s := newSiteInProcess(t)
 	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.KeyShared}, redelivery.WithNackRedeliveryDelay(50*time.Millisecond), redelivery.WithMemoryLimit(1000))

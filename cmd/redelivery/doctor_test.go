@@ -28,8 +28,8 @@ func inProcess(t *testing.T) *pulsartest.Server {
 	return server
 }
 
-// A fresh broker has no problem. An option in a file that the broker cannot fulfill is a problem, with a remedy and
-// exit code 1.
+// Without a file, only the topic and then the subscription that do not exist are problems. With the file, each option
+// that the broker cannot fulfill is a problem, with a remedy and exit code 1.
 func TestDoctorFindsOptionsThatTheBrokerCannotFulfill(t *testing.T) {
 	server := inProcess(t)
 	code, stdout, stderr := examined("-subscription", "billing", "orders")

@@ -111,7 +111,7 @@ type plan struct {
 
 type redelivery struct {
 	Redelivery int     `json:"redelivery,omitempty"` // from 1; 0 if it is a dead letter
-	Delay      seconds `json:"delay"`                // since the failure before; of an ack timeout: since the delivery
+	Delay      seconds `json:"delay"`                // since the last failure; for an ack timeout, since the last delivery
 	Shortest   seconds `json:"shortest"`             // with jitter
 	Longest    seconds `json:"longest"`
 	Total      seconds `json:"total"` // since the first delivery, if handlers fail at once

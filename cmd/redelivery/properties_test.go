@@ -83,7 +83,7 @@ func TestFirstAdminAddressThatAcceptsAConnectionIsUsed(t *testing.T) {
 	require.Contains(t, stderr, "no connection to the admin API at http://127.0.0.1:1,127.0.0.1:2")
 }
 
-// Pulsar's own client.conf allows it. The issuer is always verified.
+// The client.conf that Pulsar ships allows such a certificate. The issuer is always verified.
 func TestCertificateForAnotherHostIsAcceptedOnlyIfClientConfAllowsIt(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_,

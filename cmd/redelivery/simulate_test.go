@@ -79,7 +79,7 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 	}
 }
 
-// The distance between labels is the same everywhere, also from 0 to the first one.
+// The distance between labels is the same everywhere, also from 0 to the first label.
 func TestAxesOfAPictureAreLinear(t *testing.T) {
 	for most, want := range map[float64]axis{0.5: {0.2, 0.6}, 1: {0.2, 1}, 7: {2, 8}, 10: {2, 10}, 49: {10, 50},
 		51: {20, 60}, 1617: {500, 2000},
@@ -92,7 +92,7 @@ func TestAxesOfAPictureAreLinear(t *testing.T) {
 	assert.Equal(t, "0.5", withThousands(0.5))
 }
 
-// Such a variant has a line of text instead.
+// A variant whose figures are like another's has a line of text instead.
 func TestPictureHasNoPanelForAlikeVariant(t *testing.T) {
 	a := variant{"a", simulate.Result{Calls: 100, Dead: 50, Unsettled: 10, Recovered: true, After: time.Minute}}
 	b, c := a, a

@@ -25,8 +25,8 @@ const uiUsage = `Usage: redelivery ui [flags] [topic ...]
 
 Serves pages for the browser: the backlog of each subscription, the messages
 that wait and why, dead letters by cause, the doctor's checks, and the schedule
-of a policy. Without topics they show all of a namespace. Without -allow-changes
-they change nothing.
+of a policy. If no topic is given, the pages show all topics of a namespace.
+Without -allow-changes, the pages change nothing.
 
   redelivery ui
   redelivery ui -subscription billing -allow-changes orders

@@ -194,7 +194,7 @@ func TestMessageRequestedBeforeGiveBackIsNotLate(t *testing.T) {
 }
 
 // After GiveBack the Consumer reads all topics again, also one that had given up.
-func TestConsumerGoesOnWhenATopicGivesUpAfterGiveBack(t *testing.T) {
+func TestConsumerReadsOtherTopicsWhenOneGivesUpAfterGiveBack(t *testing.T) {
 	t.Parallel()
 	var prepared pulsar.ConsumerOptions
 	c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {

@@ -48,7 +48,7 @@ func TestFailedMessagesComeBackOnce(t *testing.T) {
 	})
 }
 
-func TestBackoffGrows(t *testing.T) {
+func TestDelayGrowsWithEachNackOfAMessage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
 		func(t *testing.T, kind pulsar.SubscriptionType) {

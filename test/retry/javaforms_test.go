@@ -26,7 +26,7 @@ func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 	for range 4 {
 		require.NoError(t, c.ReconsumeLaterNext(context.Background(), testkit.Next(t, c, 10*time.Second)))
 	}
-	said := java("Forms", "show", testkit.RetryTopic(topic))
+	output := java("Forms", "show", testkit.RetryTopic(topic))
 	for _, want := range []string{
 		// Java publishes base64=true: the key has the same text, but other bytes
 		"bytes of " + testkit.RetryTopic(topic) + " hasKey=true key=AQLI base64=false",
@@ -34,12 +34,12 @@ func TestJavaKeysAndIDsAreAsDocumented(t *testing.T) {
 		"string of " + testkit.RetryTopic(topic) + " hasKey=true key=k base64=false",
 		"none of " + testkit.RetryTopic(topic) + " hasKey=false key=null",
 	} {
-		require.Contains(t, said, want)
+		require.Contains(t, output, want)
 	}
-	require.Regexp(t, `origin=\d+:\d+:0:0\n`, said) // Java writes no index outside a batch, and -1 for no partition
+	require.Regexp(t, `origin=\d+:\d+:0:0\n`, output) // Java writes no index outside a batch, and -1 for no partition
 }
 
-// pulsar-client-go takes the first topic of the list, Java the alphabetically first.
+// pulsar-client-go names the retry topic after the first topic of the list, Java after the alphabetically first topic.
 func TestRetryTopicIsNamedAfterTheFirstOfSeveralTopics(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
@@ -111,9 +111,9 @@ func TestJavaDeadLettersOfPartitionsAreRead(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	java, topic := java(b), b.NewTopic(2)
-	said := java("Deaths", topic, "partitions")
+	output := java("Deaths", topic, "partitions")
 	require.Regexp(t, `dead in \S+`+topic[strings.LastIndex(topic,
-		"/")+1:]+`-partition-([01])-sub-DLQ of \S+-partition-[01]\n`, said)
+		"/")+1:]+`-partition-([01])-sub-DLQ of \S+-partition-[01]\n`, output)
 	_, err := deadletter.Open(b.Client, deadletter.Options{Topic: topic + "-partition-0-sub-DLQ"})
 	require.ErrorIs(t, err, deadletter.ErrUnopenable)
 	_, err = b.Client.CreateReader(pulsar.ReaderOptions{Topic: topic + "-partition-0-sub-DLQ",
