@@ -11,7 +11,8 @@ import (
 )
 
 // AckIDList acknowledges several messages, each as Ack does. The error may be a pulsar.AckError. It maps each id that
-// was not acknowledged to its error: the broker's error with AckWithResponse, ErrClosed after Close.
+// was not acknowledged to its error: the broker's error with AckWithResponse, ErrClosed after Close. With
+// AckWithResponse, messages that the Consumer does not know wait for one answer after the other.
 func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	names := make([]name, len(ids))
 	for i, id := range ids {

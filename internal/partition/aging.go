@@ -15,10 +15,10 @@ func (g *Group) ageSettled(now time.Duration, p *Partition) {
 	case p.calmEpoch == g.epoch:
 		p.settled.age()
 		from = sure
-	case p.sentEpoch == g.epoch && g.connectedEpoch == g.epoch && g.reading.idleAt >= p.sentAt+idleTime:
-		if p.requestDropped(now, g.epoch) {
+	case g.connectedEpoch == g.epoch && g.reading.idleAt >= max(p.sentAt, g.lossAt)+idleTime:
+		if p.requestDropped(now, anyEpoch) {
 			p.sentEpoch = 0 // acknowledgements are in doubt until the broker sends again
-		} else if len(p.coming) == 0 {
+		} else if p.sentEpoch == g.epoch && len(p.coming) == 0 {
 			p.calmEpoch, p.readEpoch, p.coming = g.epoch, g.epoch, nil
 		}
 	}

@@ -15,8 +15,8 @@ type Copy struct {
 	Wait   time.Duration
 	Size   int64 // bytes that the message takes by itself
 	Buffer int64 // bytes of the buffer that it shares with others of its batch
-	// Sent was not called for it. It counts as sent now, if no other copy is in upstream's queue, and else as sent with
-	// the copy that was read before it.
+	// Sent was not called for it, since upstream could not decrypt it. It counts as sent in the present epoch: after a
+	// loss it may be another consumer's.
 	Unannounced bool
 }
 
@@ -38,9 +38,6 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 	p := g.partition(c.ID.Topic, c.Source)
 	at := c.ID.place()
 	g.took(now, p)
-	if c.Unannounced && len(p.coming) == 0 {
-		g.Sent(now, c.ID, c.Source, c.Object)
-	}
 	p.readCopy(now, at, c.Object)
 	if previous := p.current; previous != nil && previous.at != at.position {
 		p.current = nil
@@ -59,14 +56,18 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 		if g.o.Deaf {
 			g.hearCopy(now, m)
 		}
-		if p.drops(at, c.Object) {
+		epoch := p.readEpoch
+		if c.Unannounced {
+			epoch = g.epoch
+		}
+		if p.drops(at, c.Object, epoch) {
 			e.ack.again = true
 			g.dropOld(now, m, c)
 			return Dropped, again
 		}
-		g.learn(now, e, m)
-		e.ack.copyCame(m.index, p.readEpoch)
-		m.id, m.epoch = c.Object, p.readEpoch
+		g.learn(now, e, m, epoch)
+		e.ack.copyCame(m.index, epoch)
+		m.id, m.epoch = c.Object, epoch
 		if verdict = g.arrive(now, m, c, d); verdict == AckAgain {
 			again = m.again(m.id)
 		}

@@ -30,6 +30,7 @@ func (g *Group) Connected() { g.connectedEpoch = g.epoch }
 func (g *Group) GiveBack(now time.Duration) {
 	g.Lost(now)
 	for _, p := range g.partitions {
+		clear(p.coming)
 		for m := range p.messages {
 			if m.state == Held && m.busy == 0 && !m.undecided {
 				m.uncounted = true
@@ -79,6 +80,9 @@ func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 	p.coming[at] = append(p.coming[at], coming{object, p.lastSent, now, g.epoch, p.settled.isSure(at.position)})
 }
 
+// anyEpoch stands for all epochs.
+const anyEpoch = 0
+
 // maxComing bounds Partition.coming, in case connections are lost again and again while the application reads nothing.
 const maxComing = 10_000
 
@@ -123,21 +127,21 @@ func (p *Partition) readCopy(now time.Duration, at place, object any) {
 	}
 }
 
-// requestDropped requests the messages whose copies the broker sent in an epoch, and which were not read and are no
-// longer in upstream's queue. Upstream drops messages that a new connection brings before upstream is ready for them,
-// and the broker does not send these again by itself. Copies of earlier epochs were cleared when a connection was lost:
-// the broker does send their messages again. requestDropped reports whether it requested anything.
+// requestDropped requests the messages whose newest copies the broker sent in an epoch, or in anyEpoch, if the copies
+// were not read and are no longer in upstream's queue. Upstream drops messages that a new connection brings before
+// upstream is ready for them, and the broker does not send these again by itself. Older copies of a message were cleared
+// when a connection was lost. requestDropped reports whether it requested anything.
 func (p *Partition) requestDropped(now time.Duration, epoch uint64) (asked bool) {
 	g := p.group
 	missing := gap{requested: true}
 	var object any
 	for at, copies := range p.coming {
-		copies = slices.DeleteFunc(copies, func(c coming) bool { return c.epoch < epoch && !p.isQueued(c) })
-		if p.coming[at] = copies; len(copies) == 0 {
-			delete(p.coming, at)
+		c := copies[len(copies)-1]
+		if c.epoch != epoch && epoch != anyEpoch {
 			continue
 		}
-		c := copies[len(copies)-1]
+		copies = slices.DeleteFunc(copies, func(older coming) bool { return older.epoch < c.epoch && !p.isQueued(older) })
+		p.coming[at] = copies
 		if g.o.rewinds() { // even if a newer copy is in the queue, later messages come too soon
 			c = copies[0]
 		}
@@ -146,6 +150,7 @@ func (p *Partition) requestDropped(now time.Duration, epoch uint64) (asked bool)
 		}
 		delete(p.coming, at)
 		switch m := p.known(at); {
+		case c.epoch < g.epoch && p.isInactive(): // the active consumer gets it
 		case m != nil && m.isOpen() && m.state != Asked && !m.undecided:
 			// the Group has the message, or requests it when it is due
 		case g.o.rewinds():
@@ -198,9 +203,9 @@ func (x *gap) widen(at place) {
 	}
 }
 
-// drops reports whether a copy has to be dropped, and notes the gap that it leaves.
-func (p *Partition) drops(at place, object any) bool {
-	if p.readEpoch < p.activeEpoch { // the broker may not send it again by itself
+// drops reports whether a copy of an epoch has to be dropped, and notes the gap that it leaves.
+func (p *Partition) drops(at place, object any, epoch uint64) bool {
+	if epoch < p.activeEpoch { // the broker may not send it again by itself
 		p.gap.widen(at)
 		p.gap.last = at
 		return true

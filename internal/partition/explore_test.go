@@ -207,6 +207,7 @@ func kinds() []*kind {
 	indexAcks := func(o Options) Options { o.IndexAcks = KeptIndexAcks; return o }
 	exclusive, failover, shared := of(Exclusive), of(Failover), of(Shared)
 	one, two, three, batch := [][]int{{1}}, [][]int{{1, 1}}, [][]int{{1, 1, 1}}, [][]int{{2, 1}}
+	uneven := [][]int{{1, 1}, {1}}
 	deadLetters := shared
 	deadLetters.MaxDeliveries = 2
 	deaf := shared
@@ -284,6 +285,18 @@ func kinds() []*kind {
 		{name: "wrapped shared on a channel", options: deaf, topics: two, window: 5, others: true, deaf: true, channel: true, timeout: 2 * tick, depth: 8},
 		{name: "wrapped exclusive", options: deaf, topics: two, window: 4, deaf: true, depth: 8},
 		{name: "key-shared", options: of(KeyShared), topics: two, window: 3, others: true, depth: 7},
+		{name: "two exclusive topics and a queue that is cleared", options: exclusive, topics: uneven, window: 4, queueCleared: true, depth: 7},
+		{name: "two failover topics and a queue that is cleared", options: failover, topics: uneven, window: 4, others: true, queueCleared: true, depth: 6},
+		{name: "two shared topics and a queue that is cleared", options: shared, topics: uneven, window: 3, others: true, queueCleared: true, depth: 6},
+		{name: "two shared topics that give back, and a queue that is cleared", options: shared, topics: uneven, window: 3, others: true, givesBack: true,
+			queueCleared: true, depth: 6},
+		{name: "two exclusive topics with an operator", options: exclusive, topics: uneven, window: 3, resets: true, queueCleared: true, depth: 7},
+		{name: "exclusive with a message that is not announced", options: exclusive, topics: two, window: 4, queueCleared: true, unannounced: true, depth: 8},
+		{name: "failover with a message that is not announced", options: failover, topics: two, window: 4, others: true, queueCleared: true, unannounced: true,
+			depth: 7},
+		{name: "shared with a message that is not announced", options: shared, topics: two, window: 4, queueCleared: true, unannounced: true, depth: 7},
+		{name: "wrapped shared with a message that is not announced", options: deaf, topics: two, window: 4, others: true, deaf: true, unannounced: true,
+			depth: 7},
 	}
 }
 

@@ -17,13 +17,13 @@ func (g *Group) IndexAcks() IndexAcks { return g.o.IndexAcks }
 
 // learn finds out from a copy whether the broker keeps batch-index acknowledgements: the protocol does not say. The
 // broker surely has an acknowledgement that is old enough and was not sent shortly before a loss.
-func (g *Group) learn(now time.Duration, e *entry, m *message) {
+func (g *Group) learn(now time.Duration, e *entry, m *message, epoch uint64) {
 	a := &e.ack
 	if g.o.IndexAcks == NoIndexAcks {
 		return
 	}
 	// the copy continues the delivery of the previous one
-	continues := a.came && m.index > a.last && a.epoch == e.partition.readEpoch
+	continues := a.came && m.index > a.last && a.epoch == epoch
 	first := int32(0)
 	if continues {
 		first = a.last + 1

@@ -7,7 +7,9 @@ func (g *Group) keep(m *message, c *Copy) {
 		return
 	}
 	if m.body != nil {
-		m.body = c.Body // all messages of a batch are to keep one buffer in memory, the newest
+		if !c.Unannounced { // else it is encrypted
+			m.body = c.Body // all messages of a batch are to keep one buffer in memory, the newest
+		}
 		return
 	}
 	e, needs := m.entry, c.Size

@@ -201,15 +201,9 @@ func TestClearedCopiesAreNotRequested(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrivesAs(at(9, 0), 1, nil)
 	var queue []Copy
-	for first := range int64(3) {
-		f.Lost(f.now)
-		f.Connected()
-		queue = nil
-		for e := first; e < 3; e++ { // another consumer gets the earlier ones
-			c := f.copy(at(e, 0), 1)
-			f.Sent(f.now, c.ID, "source", c.Object)
-			queue = append(queue, c)
-		}
+	for range 3 {
+		f.loses()
+		queue = []Copy{f.sends(0), f.sends(1)}
 	}
 	for _, c := range queue {
 		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
@@ -217,4 +211,130 @@ func TestClearedCopiesAreNotRequested(t *testing.T) {
 	f.runDue()
 	assert.Zero(t, f.requests)
 	assert.Empty(t, f.partitions["A"].coming)
+}
+
+// sends sends an entry of topic A, which upstream may clear or drop before it arrives.
+func (f *fixture) sends(entry int64) Copy {
+	c := f.copy(at(entry, 0), 1)
+	f.Sent(f.now, c.ID, "source", c.Object)
+	return c
+}
+
+// loses loses the connections. Where there is an active consumer, it is this one again.
+func (f *fixture) loses() {
+	f.Lost(f.now)
+	if f.o.Kind == Failover {
+		f.Activate(f.now, "A", "source", true)
+	}
+	f.Connected()
+}
+
+// waits lets the application wait for some seconds.
+func (f *fixture) waits(seconds int) {
+	f.runDue()
+	f.ReceiverWaits(f.now)
+	for range seconds {
+		f.now += time.Second
+		f.runDue()
+	}
+	f.ReceiverContinues(f.now)
+}
+
+var kindsOfSubscriptions = []Kind{Exclusive, Failover, Shared, KeyShared}
+
+// Upstream drops a copy, the connection is lost again, and an older copy is still read.
+func TestDroppedCopyThatWasSentAgainLeavesNoGap(t *testing.T) {
+	for _, kind := range kindsOfSubscriptions {
+		f := newFixture(Options{Kind: kind})
+		f.loses()
+		f.sends(0) // upstream drops it
+		old := f.sends(1)
+		f.loses()
+		for _, c := range []Copy{old, f.sends(0), f.sends(1)} {
+			f.Arrive(f.now, c)
+		}
+		f.runDue()
+		assert.Zero(t, f.requests)
+		assert.Equal(t, 2, f.Stats().Held)
+	}
+}
+
+// Upstream drops a copy on a new connection of A. Then B loses its connection.
+func TestDroppedCopyIsRequestedThoughAnotherPartitionLosesItsConnection(t *testing.T) {
+	for _, kind := range kindsOfSubscriptions {
+		f := newFixture(Options{Kind: kind})
+		f.arrivesAs(at(9, 0), 1, nil)
+		f.loses()
+		f.sends(10) // upstream drops it
+		f.Lost(f.now)
+		if kind == Failover {
+			f.Activate(f.now, "B", "source of B", true)
+		}
+		f.Connected()
+		assert.Equal(t, Deliver, f.Arrive(f.now, f.sends(11)).Verdict)
+		f.waits(10)
+		assert.Equal(t, 1, f.requests, kind)
+	}
+}
+
+func TestPartitionThatGetsNothingAfterALossNeedsNoTimer(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.loses()
+	f.sends(0)
+	f.loses()
+	f.waits(10)
+	_, ok := f.Next()
+	assert.False(t, ok)
+}
+
+// Before the first loss, the caller need not call Sent.
+func TestCopyOfANewPartitionReadAfterTheFirstLossIsStale(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	c := f.copy(firstID, 1)
+	f.Lost(f.now)
+	f.Arrive(f.now, c)
+	i, ok, _ := f.Find(firstID, AnyHand)
+	require.True(t, ok)
+	assert.True(t, i.Stale)
+}
+
+func TestUnannouncedCopyDoesNotReplaceADecryptedBody(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	f.bringTo(Waiting)
+	f.arrivesAs(firstID, 1, func(c *Copy) { c.Body, c.Unannounced = "encrypted", true })
+	f.timePasses()
+	assert.Equal(t, "body", f.takes(t).Body)
+}
+
+func TestUnannouncedCopyAfterWrapIsHandedOut(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, Deaf: true})
+	f.Arrive(f.now, f.copy(firstID, 1))
+	f.Arrive(f.now, f.copy(firstID, 1)) // unrequested: a connection was lost
+	c := f.copy(at(1, 0), 1)
+	c.Unannounced = true
+	assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
+}
+
+func TestUnannouncedCopyLeavesOldCopiesOld(t *testing.T) {
+	f := newFixture(Options{Kind: Failover})
+	f.Activate(f.now, "A", "source", true)
+	f.arrivesAs(at(0, 0), 1, nil)
+	unannounced, old := f.copy(at(1, 0), 1), f.sends(2)
+	unannounced.Unannounced = true
+	f.Activate(f.now, "A", "source", false)
+	f.Activate(f.now, "A", "source", true)
+	f.Arrive(f.now, unannounced)
+	assert.Equal(t, Dropped, f.Arrive(f.now, old).Verdict)
+}
+
+func TestCopiesBehindAnUnannouncedOneAreCurrent(t *testing.T) {
+	f := newFixture(Options{Kind: Failover})
+	f.Activate(f.now, "A", "source", true)
+	unannounced := f.copy(at(0, 0), 1)
+	unannounced.Unannounced = true
+	for _, c := range []Copy{unannounced, f.sends(1), f.sends(2)} {
+		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
+	}
+	f.runDue()
+	assert.Zero(t, f.requests)
 }

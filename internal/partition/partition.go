@@ -61,7 +61,7 @@ func (p *Partition) known(at place) *message {
 func (g *Group) partition(topic string, source any) *Partition {
 	p := g.topic(topic)
 	if p == nil {
-		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, readEpoch: g.epoch,
+		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, readEpoch: firstEpoch,
 			sentEpoch: firstEpoch, calmEpoch: firstEpoch}
 		p.request.partition = p
 		p.request.timer.Of.request, p.settled.timer.Of.settled = &p.request, p

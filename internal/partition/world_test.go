@@ -44,6 +44,7 @@ type kind struct {
 	wholeAcks       bool          // the application acknowledges whole batches by id
 	expires         bool          // the broker deletes messages that are older than the TTL
 	retries         bool          // messages are retries, which the broker sends before they are due
+	unannounced     bool          // upstream cannot decrypt the first entry, so it does not announce it
 	deaf            bool          // as after Wrap, nothing reports lost connections or sent copies
 	chunks          bool          // messages are in chunks: upstream forgets a delivery that it requests, and ignores acknowledgements of it
 }
@@ -275,7 +276,7 @@ func (w *world) steps() (all []step) {
 		add(lose, t)
 		if topic.lost && w.next(t) >= 0 {
 			add(late, t)
-			if !topic.inactive {
+			if !topic.inactive && !w.isUnannounced(w.next(t)) {
 				add(swallow, t)
 			}
 		}
@@ -511,7 +512,7 @@ func (w *world) send(t, e int) {
 		w.topics[t].messages[e][i].doubtful = s.requested
 		o := &object{s, i, entry.count}
 		w.queue = append(w.queue, o)
-		if !w.deaf {
+		if !w.deaf && !w.isUnannounced(e) {
 			w.g.Sent(w.now, w.id(t, e, i), t, o)
 		}
 	}
@@ -535,7 +536,8 @@ func (w *world) receive() {
 	t, e := o.of.topic, o.of.entry
 	m := w.topics[t].messages[e][o.index]
 	m.brokerCount = max(m.brokerCount, o.count)
-	c := Copy{ID: w.id(t, e, o.index), Source: t, Object: o, Body: o, Total: int32(len(o.of.unacked)), Count: o.count, Size: 1}
+	c := Copy{ID: w.id(t, e, o.index), Source: t, Object: o, Body: o, Total: int32(len(o.of.unacked)), Count: o.count, Size: 1,
+		Unannounced: w.isUnannounced(e)}
 	if w.retries {
 		c.Wait = retryDelay - w.now
 	}
@@ -701,6 +703,9 @@ func (w *world) ackObject(o *object, whole bool, op int) bool {
 	w.pipe = append(w.pipe, command{topic: o.of.topic, entry: o.of.entry, index: index, op: op})
 	return true
 }
+
+// isUnannounced reports whether upstream does not announce an entry.
+func (w *world) isUnannounced(entry int) bool { return w.unannounced && entry == 0 }
 
 func (w *world) ackUpto(t, e, i int) {
 	id := w.id(t, e, i)
