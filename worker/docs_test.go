@@ -106,7 +106,7 @@ func TestSnippetsCompile(t *testing.T) {
 	guide, err := os.ReadFile("../docs/worker.md")
 	require.NoError(t, err)
 	blocks := strings.Split(string(guide), "```go\n")[1:]
-	assert.Len(t, blocks, 7)
+	assert.Len(t, blocks, 6)
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")
 		assert.Contains(t, compiled, code)
