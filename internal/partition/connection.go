@@ -133,8 +133,7 @@ func (p *Partition) readCopy(now time.Duration, at place, object any) {
 // when a connection was lost. requestDropped reports whether it requested anything.
 func (p *Partition) requestDropped(now time.Duration, epoch uint64) (asked bool) {
 	g := p.group
-	missing := gap{requested: true}
-	var object any
+	var object any // of a missing copy, where the broker rewinds
 	for at, copies := range p.coming {
 		c := copies[len(copies)-1]
 		if c.epoch != epoch && epoch != anyEpoch {
@@ -154,7 +153,7 @@ func (p *Partition) requestDropped(now time.Duration, epoch uint64) (asked bool)
 		case m != nil && m.isOpen() && m.state != Asked && !m.undecided:
 			// the Group has the message, or requests it when it is due
 		case g.o.rewinds():
-			missing.widen(at)
+			p.gap.widen(at)
 			object = c.object
 		case m != nil && m.state == Asked:
 			g.sendRequest(now, g.requestOf(m.entry))
@@ -164,8 +163,8 @@ func (p *Partition) requestDropped(now time.Duration, epoch uint64) (asked bool)
 			asked = true
 		}
 	}
-	if missing.open {
-		p.gap = missing
+	if object != nil {
+		p.gap.requested, p.gap.last = true, place{}
 		p.addRequest(object)
 		asked = true
 	}

@@ -116,6 +116,8 @@
 //   - A message that upstream dropped while it reconnected is requested, and the broker counts that.
 //   - A copy that upstream received late from a lost connection, and dropped, looks like one of the new connection: its
 //     message counts as this consumer's for a second.
+//   - A message that upstream cannot decrypt counts as sent after the last loss. It may be handed out here and go to
+//     another consumer too.
 //   - If the first answer to a request takes long, a second request brings another copy. If the message is requested
 //     once more while that copy is in upstream's queue, it may be handed out here and go to another consumer too.
 //   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.

@@ -21,6 +21,8 @@ var histories = []struct{ name, world, steps string }{
 		"deactivate A0.0, activate A0.0, receive A0.0, receive A0.0, pass A0.0, lose A0.0, swallow A0.0, send A0.0, flush A0.0, send A0.0, receive A0.0"},
 	{"a message whose transaction is aborted is not stuck in a gap", "exclusive with transactions and a queue that is cleared",
 		"send A0.0, receive A0.0, send A0.0, receive A0.0, receive A0.0, lose A0.0, late A0.0, ack A0.0, pass A0.0, beginTxn A1.0"},
+	{"a copy that was sent before activation and dropped is not overtaken", "failover with a queue that is cleared",
+		"deactivate A0.0, activate A0.0, lose A0.0, deactivate A0.0, activateLate A0.0, receive A0.0, receive A0.0, pass A0.0, send A0.0"},
 }
 
 func TestHistories(t *testing.T) {
