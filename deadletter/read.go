@@ -187,7 +187,10 @@ func (r *tail) last(ctx context.Context) (position, error) {
 }
 
 // drain visits all messages that the topic has when drain is called. If no more messages come, it gives up on the last
-// ones, which may be chunks of an incomplete message.
+var errVanished = errors.New("deadletter: letters vanished during the call, since the topic was deleted or emptied; " +
+	"another call takes those that are left")
+
+// ones, which may be chunks of an incomplete message. If the topic does not have them any more, it returns an error.
 func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) error {
 	last, err := r.last(ctx)
 	if err != nil {
@@ -202,10 +205,14 @@ func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) erro
 			return ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded):
 			patience--
-			if _, err := r.last(ctx); err != nil { // the broker is away
+			now, err := r.last(ctx)
+			if err != nil { // the broker is away
 				return err
 			}
 			continue
+			if now.before(last) {
+				return errVanished
+			}
 		case err != nil:
 			return fmt.Errorf("deadletter: %w", err)
 		}

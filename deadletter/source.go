@@ -152,7 +152,8 @@ const maxSilences = 5
 // passed. This time grows with each consumer in a row, since a large letter takes time. Then there are two cases.
 // Either the source is at its end, because the last letters are already acknowledged or are chunks of an incomplete
 // message. Or the broker has stalled; then silent closes the consumer, since a new one ends the stall. If the source
-// gives up on letters, silent returns the position of the last of them.
+// gives up on letters, silent returns the position of the last of them. If the topic was deleted, silent returns an
+// error.
 func (s *source) silent(ctx context.Context) (missing position, err error) {
 	if s.consumer == nil || time.Since(s.heard) < time.Duration(s.silences+1)*s.t.quiet {
 		return missing, nil
@@ -160,6 +161,15 @@ func (s *source) silent(ctx context.Context) (missing position, err error) {
 	end, _, err := s.t.shorten(ctx, s.partition, s.end)
 	if err != nil {
 		return missing, err
+	}
+	if !s.last.before(end) {
+		now, err := s.t.end(ctx, s.partition)
+		if err == nil && now.before(s.end.entry()) {
+			err = errVanished
+		}
+		if err != nil {
+			return missing, err
+		}
 	}
 	s.silences++
 	if !s.last.before(end) || s.silences > maxSilences {
