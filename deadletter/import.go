@@ -147,6 +147,8 @@ func (i *importer) take(ctx context.Context, l *Letter) error {
 	switch {
 	case l.Encrypted:
 		left = unreadableLine
+	case l.Altered:
+		left = notText
 	case l.Decrypted && i.o.Encryption == nil:
 		left = wasEncrypted
 	case l.Schema != "" && l.Topic != "" && topicname.Base(l.Topic) != i.t.o.Topic: // versions differ between topics

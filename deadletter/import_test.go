@@ -128,6 +128,27 @@ func TestPurgeLeavesLettersThatItsFileCannotHold(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
+// The file has a changed key or property of such a letter.
+func TestImportLeavesLettersThatTheExportChanged(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	l := tp.letters(3)
+	l[0].Key, l[2].Properties["p"] = "\xff\xfe", "\x80"
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
+	d := b.open(tp.dlq)
+	var file bytes.Buffer
+	n, err := d.Export(bg, &file, deadletter.Filter{})
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	report, err := d.Import(bg, &file, deadletter.ImportOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Done)
+	require.Len(t, report.Left, 1)
+	require.Equal(t, 2, report.Left[0].Count)
+	require.Equal(t, "has a key or a property that is not UTF-8, which JSON cannot have", report.Left[0].Why)
+}
+
 // The error of the failed import says which lines are done. The next import takes the rest, and no line twice.
 func TestImportContinuesAfterAnError(t *testing.T) {
 	t.Parallel()

@@ -59,10 +59,12 @@ type Letter struct {
 	Schema    string `json:"schema,omitempty"`
 	Encrypted bool   `json:"encrypted,omitempty"` // Payload is still encrypted
 	// the letter was exported or purged with keys, so Payload may have been encrypted
-	Decrypted bool   `json:"decrypted,omitempty"`
-	Null      bool   `json:"null,omitempty"`    // a null value, not an empty one
-	Size      int    `json:"size"`              // of the payload, in bytes
-	Payload   []byte `json:"payload,omitempty"` // in base64
+	Decrypted bool `json:"decrypted,omitempty"`
+	// the export changed the key or a property, since it was not UTF-8, which JSON cannot have
+	Altered bool   `json:"altered,omitempty"`
+	Null    bool   `json:"null,omitempty"`    // a null value, not an empty one
+	Size    int    `json:"size"`              // of the payload, in bytes
+	Payload []byte `json:"payload,omitempty"` // in base64
 
 	place
 	to string // the topic that a replay publishes the letter to, without partition

@@ -91,7 +91,8 @@ func ignore(err, other error) error {
 }
 
 // Export writes letters to w, as lines of JSON, and returns their number, or 0 if w fails. It writes the letters that
-// Peek yields and filter chooses, and acknowledges none.
+// Peek yields and filter chooses, and acknowledges none. Import leaves out those whose key or properties are not UTF-8,
+// and those that are still encrypted.
 func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, err error) {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
@@ -107,7 +108,7 @@ func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, 
 		if !filter.Match(&l) {
 			continue
 		}
-		l.Decrypted = t.decrypts() && !l.Encrypted
+		l.Decrypted, l.Altered = t.decrypts() && !l.Encrypted, !l.text()
 		if err := lines.Encode(&l); err != nil {
 			return n, err
 		}
@@ -186,10 +187,10 @@ func (r *tail) last(ctx context.Context) (position, error) {
 	return positionOf(id), nil
 }
 
-// drain visits all messages that the topic has when drain is called. If no more messages come, it gives up on the last
 var errVanished = errors.New("deadletter: letters vanished during the call, since the topic was deleted or emptied; " +
 	"another call takes those that are left")
 
+// drain visits all messages that the topic has when drain is called. If no more messages come, it gives up on the last
 // ones, which may be chunks of an incomplete message. If the topic does not have them any more, it returns an error.
 func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) error {
 	last, err := r.last(ctx)
@@ -209,10 +210,10 @@ func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) erro
 			if err != nil { // the broker is away
 				return err
 			}
-			continue
 			if now.before(last) {
 				return errVanished
 			}
+			continue
 		case err != nil:
 			return fmt.Errorf("deadletter: %w", err)
 		}
