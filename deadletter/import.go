@@ -78,7 +78,7 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 			_ = i.settle(finish, 0)
 		}
 		if !o.DryRun {
-			err = fmt.Errorf("%w; %w", err, fmt.Errorf("the lines before line %d are done", i.undone()))
+			err = fmt.Errorf("%w; %w", err, fmt.Errorf("the first %d lines are done", i.undone()-1))
 		}
 	}
 	return i.report, err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -75,6 +76,9 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return ending{"dlq", dlqUsage, "verbs and flags", stdout, stderr}.exit(err)
 }
 
+// doneLines is the end of an Import's error.
+var doneLines = regexp.MustCompile(`the first (\d+) lines are done$`)
+
 // hint adds the flag that helps to an error.
 func (d *dlq) hint(err error) error {
 	switch {
@@ -83,8 +87,8 @@ func (d *dlq) hint(err error) error {
 	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" &&
 		strings.Contains(err.Error(), pulsar.RetryTopicSuffix):
 		return fmt.Errorf("%w (-to origin)", err)
-	case d.in != "" && strings.HasSuffix(err.Error(), "are done"):
-		return fmt.Errorf("%w (-skip)", err)
+	case d.in != "" && doneLines.MatchString(err.Error()):
+		return fmt.Errorf("%w (-skip %s)", err, doneLines.FindStringSubmatch(err.Error())[1])
 	}
 	var earlier *deadletter.UnfinishedError
 	if errors.As(err, &earlier) {

@@ -94,7 +94,7 @@ func TestInterruptedImportNamesTheLineToContinueFrom(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait()
 	require.Equal(t, 1, cmd.ProcessState.ExitCode(), errs.String())
-	want := fmt.Sprintf("redelivery dlq: interrupted; the lines before line %d are done (-skip)\n", stored()+1)
+	want := fmt.Sprintf("redelivery dlq: interrupted; the first %d lines are done (-skip %[1]d)\n", stored())
 	require.Equal(t, want, errs.String())
 }
 
