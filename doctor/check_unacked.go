@@ -24,6 +24,10 @@ var unackedLimits = Check{
 			tooSmall = warning("the limit of a consumer is %d, below its ReceiverQueueSize of %d: it is blocked "+
 				"before its queue is full", perConsumer, queue)
 		}
+		if queue := v.Consumer.ReceiverQueueSize; total > 0 && total < queue {
+			tooSmall = worse(tooSmall, warning("the limit of the subscription is %d, below the ReceiverQueueSize of "+
+				"%d: it is blocked before the queue of one consumer is full", total, queue))
+		}
 		waiting, rate, wait := v.waiting()
 		if rate == 0 {
 			return worse(tooSmall, ok("the limits are %d of a consumer, %d of a subscription; nothing was published "+

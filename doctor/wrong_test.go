@@ -190,6 +190,8 @@ var matrix = map[string]wrong{
 	}},
 	"a limit below the queue": {"unacked-limits", Warning,
 		func(s *scene) { s.set("maxUnackedMessagesPerConsumer", 500) }},
+	"a subscription's limit below the queue": {"unacked-limits", Warning,
+		func(s *scene) { s.set("maxUnackedMessagesPerSubscription", 500) }},
 	"blocked": {"blocked", Problem, func(s *scene) {
 		s.setup.Consumer.ReceiverQueueSize = 5
 		s.set("maxUnackedMessagesPerConsumer", 5)
