@@ -155,7 +155,7 @@ func namespace(topic string) string {
 	return rest[:max(strings.LastIndex(rest, "/"), 0)]
 }
 
-// subscriptions returns the subscriptions of a topic, or none without an admin API.
+// subscriptions returns the subscriptions of a topic, without that of compaction, or none without an admin API.
 func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, error) {
 	if t.o.Admin.URL == "" {
 		return nil, nil
@@ -165,6 +165,7 @@ func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, erro
 	if admin.NotFound(err) {
 		return nil, fmt.Errorf("%w: %s", ErrNoTopic, topic)
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == admin.Compaction })
 	slices.Sort(names)
 	return names, err
 }

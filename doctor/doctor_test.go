@@ -94,6 +94,15 @@ func TestQuotaOfADeadLetterTopicIsThatOfItsNamespace(t *testing.T) {
 	assert.Equal(t, "letters has 1000 bytes with producer_exception", f.Found)
 }
 
+// The broker makes a subscription when it compacts a topic. It keeps no letters for anybody.
+func TestSubscriptionOfCompactionKeepsNoDeadLetters(t *testing.T) {
+	const dead = ordersPath + "-billing-DLQ"
+	f := look(t, "dead-letters-read", Setup{}, map[string]string{dead + "/partitions": `{}`,
+		dead + "/stats": `{"subscriptions": {"__compaction": {}}}`, namespaces: `{"retention_policies": {}}`})
+	assert.Equal(t, Problem, f.Status)
+	assert.Equal(t, "no subscription: the broker deletes dead letters", f.Found)
+}
+
 // For the broker, a batch of letters is one entry.
 func TestFindingsCountEntriesOfDeadLetters(t *testing.T) {
 	const dead = ordersPath + "-billing-DLQ"

@@ -59,6 +59,10 @@ func (v *visit) stats(topic string) (*stats, error) {
 	if admin.NotFound(err) {
 		err = errNoTopic
 	}
+	delete(s.Subscriptions, admin.Compaction)
+	for _, part := range s.Partitions {
+		delete(part.Subscriptions, admin.Compaction)
+	}
 	return s, err
 }
 

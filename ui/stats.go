@@ -46,7 +46,9 @@ func (h *Handler) stats(ctx context.Context, topic string) (s topicStats, err er
 		path = "/partitioned-stats"
 	}
 	const query = "?perPartition=false&getPreciseBacklog=true&getEarliestTimeInBacklog=true"
-	return s, h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+path+query, nil, &s)
+	err = h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+path+query, nil, &s)
+	delete(s.Subscriptions, admin.Compaction)
+	return s, err
 }
 
 // consumersOf returns how many different consumers a subscription has. The broker lists a consumer once for each of

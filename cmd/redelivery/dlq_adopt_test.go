@@ -49,6 +49,24 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	require.Zero(t, b.server.Subscription(dlq, "inspect").Backlog)
 }
 
+// The broker makes a subscription when it compacts a topic. It is nobody's.
+func TestDlqLeavesTheSubscriptionOfCompactionAlone(t *testing.T) {
+	b := newBroker(t)
+	dlq := b.mail("__compaction")
+	code, stdout, stderr := dlqRun("", "list")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "NONE: messages are lost")
+	require.NotContains(t, stdout, "__compaction")
+	code, stdout, stderr = dlqRun("", "purge", "orders-mail-DLQ", "-no-export", "-yes")
+	require.Zero(t, code, stderr)
+	require.Equal(t, "Purged 9 letters.\n", stdout)
+	require.Equal(t, []string{"__compaction", "redelivery"}, b.server.Subscriptions(dlq))
+	require.Equal(t, 3, b.server.Subscription(dlq, "__compaction").Backlog)
+	b.subscribe(dlq, "inspect")
+	code, stdout, stderr = dlqRun("", "replay", "orders-mail-DLQ", "-to", "origin")
+	require.NotContains(t, stdout+stderr, "__compaction", code)
+}
+
 // If the tool has its own subscription, it uses that one, and shows how much the other subscription keeps. Of two idle
 // subscriptions it adopts only one with an unfinished replay.
 func TestDlqKeepsToTheSubscriptionOfEarlierCommands(t *testing.T) {

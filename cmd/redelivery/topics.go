@@ -118,6 +118,7 @@ func statistics(ctx context.Context, api admin.API, topic string, partitions int
 	}
 	info := topicInfo{Topic: topic, Retry: strings.HasSuffix(topic, pulsar.RetryTopicSuffix), Partitions: partitions,
 		Rate: stats.MsgRateIn, Bytes: stats.StorageSize, Subscriptions: []subscriptionInfo{}}
+	delete(stats.Subscriptions, admin.Compaction)
 	for name, s := range stats.Subscriptions {
 		sub := subscriptionInfo{Name: name, Backlog: s.MsgBacklog, Consumers: len(s.Consumers)}
 		if s.EarliestMsgPublishTimeInBacklog > 0 && s.MsgBacklog > 0 {

@@ -19,6 +19,10 @@ import (
 // Patience is how long an API may take to answer. Only tests change it.
 var Patience = 30 * time.Second
 
+// Compaction is the subscription that the broker creates on a topic when it compacts the topic. Nobody reads it, and it
+// does not keep messages for anybody.
+const Compaction = "__compaction"
+
 // An API is the admin REST API at URL. A nil Client is http.DefaultClient.
 type API struct {
 	URL    string
