@@ -110,6 +110,9 @@ func (f *uiFlags) parse(args []string) error {
 	case f.tokenFile != "" && f.insecureListen:
 		return errUsage{errors.New("-token-file and -insecure-listen are both given, want one of them")}
 	}
+	if info, err := os.Stat(f.ExportDir); f.ExportDir != "" && (err != nil || !info.IsDir()) {
+		return errUsage{fmt.Errorf("-export-dir is %q, want a directory", f.ExportDir)}
+	}
 	return nil
 }
 

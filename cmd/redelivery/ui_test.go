@@ -23,6 +23,7 @@ func TestUIRefusesWrongCommandLines(t *testing.T) {
 		{"-consumer billing", "-consumer is given, want -config too"},
 		{"-token-file x -insecure-listen", "-token-file and -insecure-listen are both given, want one of them"},
 		{"-namespace public", `-namespace is "public", want tenant/namespace`},
+		{"-export-dir ui.go", `-export-dir is "ui.go", want a directory`},
 		{"-listen 127.0.0.1:0 -token-file " + short, "has 5 characters, want at least 16"},
 	} {
 		var out, errs bytes.Buffer
