@@ -80,8 +80,26 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 		if !o.DryRun {
 			err = fmt.Errorf("%w; %w", err, fmt.Errorf("the first %d lines are done", i.undone()-1))
 		}
+	} else if len(names) > 0 && !o.DryRun {
+		err = t.kept(ctx)
 	}
 	return i.report, err
+}
+
+// kept returns an error if an import has published letters to a topic that was deleted meanwhile, and created again
+// without its subscriptions. It subscribes, so that the broker keeps the letters that the new topic has.
+func (t *Topic) kept(ctx context.Context) error {
+	names, err := t.subscriptions(ctx, t.o.Topic)
+	if err != nil || len(names) > 0 {
+		return err
+	}
+	consumer, err := t.subscribe(ctx, t.o.Topic, 1)
+	if err != nil {
+		return err
+	}
+	consumer.Close()
+	return fmt.Errorf("deadletter: %s was deleted during the import, and the letters before that with it; "+
+		"subscription %s now keeps the others", t.o.Topic, t.o.Subscription)
 }
 
 // importer is an Import under way.

@@ -1,6 +1,7 @@
 package deadletter_test
 
 import (
+	"bytes"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
 // deleteTopic deletes a topic while consumers and readers are connected.
@@ -32,6 +34,32 @@ func TestPeekOfATopicThatIsDeletedMeanwhileReturnsAnError(t *testing.T) {
 	}
 	require.Less(t, n, 2000)
 	require.Error(t, failed)
+}
+
+// The producer creates the topic again, without the subscription that kept the letters.
+func TestImportToATopicThatIsDeletedMeanwhileReturnsAnError(t *testing.T) {
+	t.Parallel()
+	if race.Enabled {
+		t.Skip("pulsar-client-go writes the producer's name when it reconnects, while it sends")
+	}
+	b := newBroker(t)
+	tp := b.topics(0)
+	b.subscribe(tp.dlq, "inspect").Close()
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(2000)...)
+	d := b.open(tp.dlq)
+	var file bytes.Buffer
+	_, err := d.Purge(bg, deadletter.PurgeOptions{Export: &file})
+	require.NoError(t, err)
+	var once sync.Once
+	_, err = d.Import(bg, &file, deadletter.ImportOptions{Progress: func(r deadletter.Report) {
+		if r.Done > 100 {
+			once.Do(func() { b.deleteTopic(tp.dlq) })
+		}
+	}})
+	require.ErrorContains(t, err, "was deleted during the import")
+	var names []string
+	b.callAdmin("GET", strings.Replace(tp.dlq, "://", "/", 1)+"/subscriptions", nil, &names)
+	require.Equal(t, []string{own}, names)
 }
 
 func TestReplayOfATopicThatIsDeletedMeanwhileReturnsAnError(t *testing.T) {
