@@ -277,6 +277,26 @@ func TestDroppedCopyIsRequestedThoughAnotherPartitionLosesItsConnection(t *testi
 	}
 }
 
+func TestInactiveConsumerRequestsNothingThatWasInItsQueue(t *testing.T) {
+	f := newFixture(Options{Kind: Failover})
+	f.loses()
+	f.sends(0)
+	f.Activate(f.now, "A", "source", false)
+	f.Connected()
+	f.waits(10)
+	assert.Zero(t, f.requests)
+}
+
+func TestNothingThatWasGivenBackIsRequested(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.loses()
+	f.sends(0)
+	f.GiveBack(f.now)
+	f.loses()
+	f.waits(10)
+	assert.Zero(t, f.requests)
+}
+
 func TestPartitionThatGetsNothingAfterALossNeedsNoTimer(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.loses()
